@@ -1,15 +1,17 @@
 /**
- * The orders in which CouchDB sorts JSON values: the one of view keys and selectors, by ICU's root collation, and the
- * raw one, by bytes. Sources: protocol.md 9.4; CouchDB's couch_ejson_compare, Erlang's order of terms. Pure.
+ * The two orders in which CouchDB sorts JSON values. View keys and selectors use ICU's root collation; the raw order
+ * compares bytes. Sources: protocol.md 9.4; CouchDB's couch_ejson_compare, Erlang's order of terms. Pure.
  */
 import { compareUtf8 } from '../core/bytes.ts'
 
-/** Below 0: `a` comes first; 0: equal in this order; above 0: `b` comes first. */
+/**
+ * Returns a number below 0 if `a` comes first, above 0 if `b` comes first, and 0 if the two are equal in this order.
+ */
 export type Compare = (a: unknown, b: unknown) => number
 
 /**
- * English has no rules of its own in CLDR, so this is the root collation; and unlike `und`, which Node reads as the
- * machine's own language, it is the same wherever settee runs, also where Node has a small ICU.
+ * English has no rules of its own in CLDR, so this is the root collation. Node takes `und` for the language of the
+ * machine, but English is the same on every machine, even with a small ICU.
  */
 const collator = new Intl.Collator('en', {
   usage: 'sort',
@@ -20,17 +22,17 @@ const collator = new Intl.Collator('en', {
 })
 
 /**
- * Compares two texts by ICU's root collation. As in CouchDB no tie is broken: texts that differ only in what the
- * collation ignores, control characters for one, or in how an accent is written, are equal.
+ * Compares two strings by ICU's root collation. Like CouchDB, it breaks no ties: strings are equal if they differ only
+ * in ignored characters, such as control characters, or in how an accent is encoded.
  */
 export function compareStrings(a: string, b: string): number {
   return a === b ? 0 : collator.compare(a, b)
 }
 
 /**
- * Compares two JSON values as CouchDB does keys of views: null < false < true < numbers < strings < arrays < objects.
- * Arrays element by element, objects member by member in their stored order, each the shorter first where one is the
- * other's beginning. A total order of the values that it does not call equal.
+ * Compares two JSON values as CouchDB compares view keys: null < false < true < numbers < strings < arrays < objects.
+ * Arrays are compared element by element, and objects member by member in their stored order. If one is a prefix of
+ * the other, the shorter comes first.
  */
 export const compareJson: Compare = orderOf(
   { null: 0, false: 1, true: 2, number: 3, string: 4, array: 5, object: 6 },
@@ -38,8 +40,8 @@ export const compareJson: Compare = orderOf(
 )
 
 /**
- * Compares two JSON values as CouchDB does ids in selectors, and keys of views with the option `collation: "raw"`:
- * numbers < false < null < true < objects < arrays < strings, strings by their bytes of UTF-8.
+ * Compares two JSON values as CouchDB compares ids in selectors, and keys of views with the option `collation: "raw"`:
+ * numbers < false < null < true < objects < arrays < strings. Strings are compared by their UTF-8 bytes.
  */
 export const compareRaw: Compare = orderOf(
   { number: 0, false: 1, null: 2, true: 3, object: 4, array: 5, string: 6 },
@@ -61,7 +63,7 @@ function orderOf(
 ): Compare {
   const compare: Compare = (a, b) => {
     if (typeof a === 'string' && typeof b === 'string') return strings(a, b)
-    // No difference: that of two infinities, as 1e400 is read, is no number.
+    // Not a subtraction: JSON.parse reads 1e400 as Infinity, and the difference of two infinities is NaN.
     if (typeof a === 'number' && typeof b === 'number') return a < b ? -1 : a > b ? 1 : 0
     const type = typeOf(a)
     const difference = ranks[type] - ranks[typeOf(b)]

@@ -1,23 +1,23 @@
 /**
- * Conditions of selectors that hold no selectors themselves, such as `$gt` and `$in`: what each lets through of a value
- * that is there. Source: protocol.md 10.2, CouchDB's mango_selector.
+ * The conditions of selectors that contain no further selectors, such as `$gt` and `$in`, as predicates of an existing
+ * value. Source: protocol.md 10.2, CouchDB's mango_selector.
  */
 import { CouchError } from '../core/errors.ts'
 import { type Compare, compareRaw } from './collation.ts'
-import { compileRegex, LOOK, type Spend, stepsThrough, stepsToCompare } from './regex.ts'
+import { compileRegex, LOOKUP, type Spend, stepsThrough, stepsToCompare } from './regex.ts'
 
 export type Predicate = (value: unknown) => boolean
 
-/** Makes a condition of its argument. @throws bad_arg for an argument of the wrong kind */
+/** Compiles a condition with its argument. @throws bad_arg for an argument of the wrong type */
 type Condition = (arg: unknown, compare: Compare, spend: Spend) => Predicate
 
-/** Times the steps through a value in which it is made a text. */
-const STEPS_TO_TEXT = 3
+/** Serializing a value costs this many times as much as visiting it. */
+const SERIALIZATION_FACTOR = 3
 
-/** Characters of an argument that an error repeats. */
-const TOLD = 200
+/** An error quotes at most this many characters of an argument. */
+const MAX_QUOTED = 200
 
-/** What takes the place of a condition that is negated, for those where there is such a one. */
+/** The condition that replaces a negated one, for conditions that have an opposite. */
 export const OPPOSITES: Readonly<Record<string, string>> = {
   $lt: '$gte',
   $lte: '$gt',
@@ -63,9 +63,9 @@ const CONDITIONS: Readonly<Record<string, Condition>> = {
 
 /**
  * Compiles a condition.
- * @param isNegated where there is an opposite, it is taken; any other condition is turned round as it is
- * @param spend told of the steps of what takes long with long values
- * @throws invalid_operator, not_supported; bad_arg for an argument of the wrong kind
+ * @param isNegated uses the opposite condition if there is one, and otherwise inverts the result
+ * @param spend called with the cost, in steps, of operations that are slow for large values
+ * @throws invalid_operator, not_supported; bad_arg for an argument of the wrong type
  */
 export function compileCondition(
   operator: string,
@@ -88,19 +88,19 @@ function comparing(isWanted: (order: number) => boolean): Condition {
   }
 }
 
-/** Known to CouchDB, and refused by it, but for `$text`, which needs an index that settee does not have. */
+/** CouchDB knows and refuses these, except `$text`, which needs an index that settee does not have. */
 const UNSUPPORTED = new Set(['$text', '$where', '$geoWithin', '$geoIntersects', '$near', '$nearSphere'])
 
 function unknownOperator(operator: string): CouchError {
-  const told = operator.slice(0, TOLD)
+  const name = operator.slice(0, MAX_QUOTED)
   return UNSUPPORTED.has(operator)
-    ? new CouchError('not_supported', `Unsupported operator: ${told}`)
-    : new CouchError('invalid_operator', `Invalid operator: ${told}`)
+    ? new CouchError('not_supported', `Unsupported operator: ${name}`)
+    : new CouchError('invalid_operator', `Invalid operator: ${name}`)
 }
 
 export function badArgument(operator: string, arg: unknown): CouchError {
-  const told = (JSON.stringify(arg) ?? '').slice(0, TOLD)
-  return new CouchError('bad_arg', `Bad argument for operator ${operator}: ${told}`)
+  const quoted = (JSON.stringify(arg) ?? '').slice(0, MAX_QUOTED)
+  return new CouchError('bad_arg', `Bad argument for operator ${operator}: ${quoted}`)
 }
 
 export function listOf(operator: string, arg: unknown): readonly unknown[] {
@@ -123,51 +123,51 @@ export function not(matches: Predicate): Predicate {
   return (value) => !matches(value)
 }
 
-/** A text that ICU's collation, too, holds equal to no other of the kind. */
+/** In ICU's collation, too, two different strings of this kind are never equal. */
 const ASCII = /^[ -~]*$/
 
-/** Whether a value is found by its identity alone among others of which the same holds. */
+/** Whether a value can be found among others of its kind by identity alone, as in a Set. */
 function isSimple(value: unknown): boolean {
   return typeof value === 'string' ? ASCII.test(value) : typeof value !== 'object' || value === null
 }
 
-/** Steps that sorting the other values of a list may take. */
+/** Sorting the remaining values of a list may take this many steps. */
 const MAX_SORT = 4_000_000
 
-/** The values of a list in their order. @throws invalid_selector where that would take too long */
+/** The values of a list that are not simple, sorted. @throws invalid_selector if sorting would take too long */
 function sortedValues(list: readonly unknown[], compare: Compare): unknown[] {
   const values = list.filter((value) => !isSimple(value))
   const steps = values.reduce<number>((sum, value) => sum + stepsThrough(value), 0)
   if (steps * Math.log2(values.length + 1) > MAX_SORT) {
     throw new CouchError(
       'invalid_selector',
-      'Selector error: it is too much work, since a list in it holds too much',
+      'Selector error: it is too much work because one of its lists is too large',
     )
   }
   return values.sort(compare)
 }
 
-/** The value itself or, where it is an array, any of its elements. */
+/** Tests the value itself or, if it is an array, each of its elements. */
 function isAmong(list: readonly unknown[], compare: Compare, spend: Spend): Predicate {
   const simple = new Set(list.filter(isSimple))
   const others = sortedValues(list, compare)
-  let texts: readonly unknown[] | undefined
-  /** The simple texts in their order: some other text may be equal to one of them. */
-  const sortedTexts = () => {
-    if (texts !== undefined) return texts
+  let strings: readonly unknown[] | undefined
+  /** The simple strings, sorted: the collation may hold another string equal to one of them. */
+  const sortedStrings = () => {
+    if (strings !== undefined) return strings
     const unsorted = [...simple].filter((value) => typeof value === 'string')
-    spend(unsorted.length * Math.log2(unsorted.length + 1) * LOOK)
-    texts = unsorted.sort(compare)
-    return texts
+    spend(unsorted.length * Math.log2(unsorted.length + 1) * LOOKUP)
+    strings = unsorted.sort(compare)
+    return strings
   }
   const isListed = (value: unknown): boolean => {
-    spend(LOOK)
+    spend(LOOKUP)
     if (simple.has(value) || isIn(others, value, compare, spend)) return true
     const mayDiffer = typeof value === 'string' && compare !== compareRaw && !isSimple(value)
-    return mayDiffer && isIn(sortedTexts(), value, compare, spend)
+    return mayDiffer && isIn(sortedStrings(), value, compare, spend)
   }
   const isElementListed = (value: unknown): boolean => {
-    spend(LOOK)
+    spend(LOOKUP)
     return isListed(value)
   }
   return (value) => (Array.isArray(value) ? value.some(isElementListed) : isListed(value))
@@ -187,15 +187,20 @@ function isIn(sorted: readonly unknown[], value: unknown, compare: Compare, spen
   return false
 }
 
-/** Values are the same here, not merely equal in the order of keys; an array holds itself, as CouchDB has it. */
+/**
+ * The values must be identical, not merely equal in the collation. As in CouchDB, `$all` with a single array also
+ * matches that array itself.
+ */
 function hasAll(list: readonly unknown[], spend: Spend): Predicate {
   const wanted = list.map((value) => JSON.stringify(value))
   const only = list.length === 1 && Array.isArray(list[0]) ? wanted[0] : undefined
   return (value) => {
     if (!Array.isArray(value) || wanted.length === 0) return false
-    spend(STEPS_TO_TEXT * stepsThrough(value))
-    const held = new Set(value.map((element) => JSON.stringify(element)))
-    return wanted.every((text) => held.has(text)) || (only !== undefined && JSON.stringify(value) === only)
+    spend(SERIALIZATION_FACTOR * stepsThrough(value))
+    const elements = new Set(value.map((element) => JSON.stringify(element)))
+    return (
+      wanted.every((text) => elements.has(text)) || (only !== undefined && JSON.stringify(value) === only)
+    )
   }
 }
 

@@ -1,15 +1,15 @@
-/** The answer of `_explain`, protocol.md 10.4. Pure. */
+/** The answer of `_explain`, and the index that a query uses; protocol.md 10.3 and 10.4. Pure. */
 import { CouchError } from '../core/errors.ts'
 import type { FindRequest } from './find-request.ts'
 import { fieldsOf, idBounds, indexableFields, type NormalSelector } from './normal-selector.ts'
 
-/** What stands for the end of the index. */
+/** Represents the end of the index. */
 const MAX = '<MAX>'
 
 /**
- * How a query would be answered.
- * @param name the database's
- * @throws as `indexUse`
+ * Explains how a query would be answered.
+ * @param name the name of the database
+ * @throws the errors of {@link indexUse}
  */
 export function explanation(name: string, request: FindRequest, normal: NormalSelector): object {
   const { limit, skip, fields } = request
@@ -66,7 +66,7 @@ function candidate(reasons: readonly string[]): object {
   return { index: ALL_DOCS_INDEX, analysis }
 }
 
-/** The range of ids as CouchDB's arguments of a view. */
+/** The range of ids, as CouchDB's arguments of a view query. */
 function range({ sort, stable, update, conflicts, r }: FindRequest, normal: NormalSelector): object {
   const bounds = idBounds(normal)
   const low = bounds === null ? null : (bounds.low?.id ?? '')
@@ -86,9 +86,7 @@ function range({ sort, stable, update, conflicts, r }: FindRequest, normal: Norm
   }
 }
 
-// Which index a query uses, protocol.md 10.3: there is the one of all ids. Pure.
-
-/** The index of all ids, as `_index` and `_explain` show it. */
+/** The index of all ids, the only one there is, as `_index` and `_explain` show it. */
 export const ALL_DOCS_INDEX = {
   ddoc: null,
   name: '_all_docs',
@@ -101,15 +99,15 @@ const NO_INDEX = 'No matching index found, create an index to optimize query tim
 interface IndexUse {
   /** Whether the index of all ids can answer the query. */
   readonly isUsable: boolean
-  /** Why it cannot, in CouchDB's words; empty when it can. */
+  /** Why the index cannot be used, in CouchDB's words; empty if it can. */
   readonly reasons: readonly ('field_mismatch' | 'sort_order_mismatch')[]
   readonly warnings: readonly string[]
 }
 
 /**
- * How a query would use the index of all ids. That gives documents in the order of their ids; for a sort CouchDB uses
- * it only where the selector, too, compares the id.
- * @throws invalid_index, no_usable_index where a fallback to it is not allowed
+ * Decides how a query uses the index of all ids. The index gives documents in the order of their ids. For a query with
+ * a sort, CouchDB uses it only if the selector compares the id.
+ * @throws invalid_index, no_usable_index if the query does not allow this index as a fallback
  */
 export function indexUse(request: FindRequest, normal: NormalSelector): IndexUse {
   const { sort, useIndex, allowFallback } = request
@@ -125,12 +123,12 @@ export function indexUse(request: FindRequest, normal: NormalSelector): IndexUse
   return { isUsable: reasons.length === 0, reasons, warnings: [...unused, NO_INDEX] }
 }
 
-/** Characters of a name that a warning repeats. */
-const TOLD = 200
+/** A warning quotes at most this many characters of a name. */
+const MAX_QUOTED = 200
 
 function indexName([ddoc = '', index]: readonly string[]): string {
   const id = ddoc.startsWith('_design/') ? ddoc : `_design/${ddoc}`
-  return (index === undefined ? id : `${id}, ${index}`).slice(0, TOLD)
+  return (index === undefined ? id : `${id}, ${index}`).slice(0, MAX_QUOTED)
 }
 
 function notUsed(name: string, parts: number): string {

@@ -1,4 +1,6 @@
-/** The body of `_find` and `_explain`: its members, their defaults, and what is wrong with them; protocol.md 10.1. */
+/**
+ * The body of `_find` and `_explain`: its members, their defaults and the errors for invalid ones; protocol.md 10.1.
+ */
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { MAX_FIELDS, parseFieldPath } from './projection.ts'
@@ -7,17 +9,17 @@ type Direction = 'asc' | 'desc'
 
 export interface FindRequest {
   readonly selector: Readonly<Record<string, unknown>>
-  /** Design document and name of the index that is asked for; an empty list: none is. */
+  /** The design document and the name of the requested index; empty if the request names none. */
   readonly useIndex: readonly string[]
-  /** The id of the last document of the answer before; null: from the beginning. */
+  /** The id of the last document of the previous answer; null to start at the beginning. */
   readonly after: string | null
-  /** As it was sent, `nil` for none. */
+  /** The bookmark as the client sent it; `nil` without one. */
   readonly bookmark: string
   readonly limit: number
   readonly skip: number
-  /** In their order; all have the same direction. */
+  /** All fields have the same direction. */
   readonly sort: readonly (readonly [field: string, direction: Direction])[]
-  /** Empty: the whole document. */
+  /** Empty for the whole document. */
   readonly fields: readonly string[]
   readonly r: number
   readonly conflicts: boolean
@@ -25,16 +27,16 @@ export interface FindRequest {
   readonly update: boolean
   readonly stable: boolean
   readonly executionStats: boolean
-  /** false: another index than the one that is asked for must not be used. */
+  /** If false, only the requested index may be used. */
   readonly allowFallback: boolean
 }
 
-/** Characters of a value that a reason repeats. */
-const TOLD = 200
-/** What CouchDB sends as a bookmark when there is none. */
+/** An error quotes at most this many characters of a value. */
+const MAX_QUOTED = 200
+/** What CouchDB sends in place of a bookmark. */
 const NO_BOOKMARK = 'nil'
 
-/** All members that a request may have, in the order in which CouchDB looks at them. */
+/** All members that a request may have, in the order in which CouchDB checks them. */
 const MEMBERS: ReadonlySet<string> = new Set([
   ...['selector', 'use_index', 'bookmark', 'limit', 'skip', 'sort', 'fields', 'partition', 'r', 'conflicts'],
   ...['stale', 'update', 'stable', 'execution_stats', 'allow_fallback'],
@@ -42,9 +44,9 @@ const MEMBERS: ReadonlySet<string> = new Set([
 
 /**
  * Reads a request.
- * @param members the body, as JSON.parse made it
- * @param defaultLimit documents in an answer where it does not say
- * @throws the refusals of protocol.md 10.1, the first that applies in CouchDB's order
+ * @param members the body, parsed
+ * @param defaultLimit the number of documents in an answer, if the request has no `limit`
+ * @throws the errors of protocol.md 10.1; the first that applies, in CouchDB's order
  */
 export function readFindRequest(
   members: Readonly<Record<string, unknown>>,
@@ -69,7 +71,7 @@ export function readFindRequest(
   }
   const unknown = Object.keys(members).find((name) => !MEMBERS.has(name))
   if (unknown !== undefined) {
-    throw new CouchError('invalid_key', `Invalid key ${unknown.slice(0, TOLD)} for this request.`)
+    throw new CouchError('invalid_key', `Invalid key ${unknown.slice(0, MAX_QUOTED)} for this request.`)
   }
   return request
 }
@@ -80,7 +82,7 @@ function readSelector(selector: unknown): Readonly<Record<string, unknown>> {
   throw refusal('invalid_selector_json', 'Selector must be a JSON object, not: ', selector)
 }
 
-/** A name of a design document, perhaps with that of an index behind a slash, or both in a list. */
+/** The name of a design document, optionally followed by a slash and the name of an index; or a list of both. */
 function readIndexName(value: unknown): readonly string[] {
   if (value === undefined || value === null) return []
   const names = typeof value === 'string' ? splitName(value) : value
@@ -94,7 +96,9 @@ function splitName(name: string): readonly string[] {
   return rest.length === 0 ? [first] : [first, rest.join('/')]
 }
 
-/** A bookmark of ours is the base64url of a JSON list with one id: opaque to clients, as CouchDB's. */
+/**
+ * The bookmark after a document: a JSON list with its id, in base64url. Bookmarks are opaque to clients, as in CouchDB.
+ */
 export function bookmarkOf(id: string): string {
   return Buffer.from(JSON.stringify([id])).toString('base64url')
 }
@@ -124,7 +128,7 @@ function readSort(value: unknown): FindRequest['sort'] {
   if (!Array.isArray(value))
     throw refusal('invalid_sort_json', 'Sort must be an array of sort specs, not: ', value)
   if (value.length > MAX_FIELDS)
-    throw new CouchError('invalid_sort_json', `A sort has more than ${MAX_FIELDS} fields.`)
+    throw new CouchError('invalid_sort_json', `Sort has more than ${MAX_FIELDS} fields.`)
   const sort = value.map(readSortField)
   if (new Set(sort.map(([, direction]) => direction)).size > 1) throw new CouchError('unsupported_mixed_sort')
   return sort
@@ -143,14 +147,15 @@ function readSortField(spec: unknown): readonly [string, Direction] {
 function readFields(value: unknown): readonly string[] {
   if (!Array.isArray(value))
     throw refusal('invalid_fields', 'Fields must be an array of strings, not: ', value)
-  if (value.length > MAX_FIELDS) throw new CouchError('invalid_fields', `Fields are more than ${MAX_FIELDS}.`)
-  const odd: unknown = value.find((field) => typeof field !== 'string')
-  if (odd !== undefined) throw refusal('invalid_field', 'Invalid JSON for field spec: ', odd)
+  if (value.length > MAX_FIELDS)
+    throw new CouchError('invalid_fields', `Fields has more than ${MAX_FIELDS} names.`)
+  const invalid: unknown = value.find((field) => typeof field !== 'string')
+  if (invalid !== undefined) throw refusal('invalid_field', 'Invalid JSON for field spec: ', invalid)
   for (const field of value as string[]) parseFieldPath(field)
   return value as readonly string[]
 }
 
-/** No database is partitioned, and there is one copy of each document, so that any quorum is met. */
+/** No database is partitioned. Each document has a single copy, so every quorum is met. */
 function readQuorum(partition: unknown, r: unknown): number {
   if (partition !== undefined && partition !== '') {
     if (typeof partition !== 'string') throw new CouchError('illegal_partition')
@@ -172,12 +177,12 @@ function countOf(value: unknown): number {
   throw refusal('invalid_non_neg_integer', '', value, ' is not an integer greater than or equal to zero')
 }
 
-function booleanOf(value: unknown, otherwise: boolean): boolean {
-  if (value === undefined) return otherwise
+function booleanOf(value: unknown, fallback: boolean): boolean {
+  if (value === undefined) return fallback
   if (typeof value === 'boolean') return value
   throw refusal('invalid_boolean', 'Invalid boolean value: ', value)
 }
 
 function refusal(code: ErrorName, before: string, value: unknown, after = ''): CouchError {
-  return new CouchError(code, before + JSON.stringify(value).slice(0, TOLD) + after)
+  return new CouchError(code, before + JSON.stringify(value).slice(0, MAX_QUOTED) + after)
 }

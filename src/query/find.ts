@@ -1,7 +1,6 @@
 /**
- * Who scans next on a database thread: however many scans are under way, one of them works for a few milliseconds
- * (core/event-loop.ts) in each turn of the event loop, so that a save waits for one piece of one scan. Callers take turns,
- * and each may have some scans under way; the others wait behind them.
+ * `_find`, `_explain` and `_index` on the thread that owns the database; protocol.md 10. The only index is that of all
+ * ids: the conditions of a selector on `_id` become a range of ids, and all documents in this range are examined.
  */
 import { CouchError } from '../core/errors.ts'
 import { isHeldLong, Yielder } from '../core/event-loop.ts'
@@ -22,23 +21,27 @@ import { idBounds, type NormalSelector, normalSelector } from './normal-selector
 import { trimFields } from './projection.ts'
 import { compileSelector, type Selector } from './selector.ts'
 
-/** Scans of one caller that are under way at once. */
-const MOST_OF_CALLER = 8
+/** One caller may have this many scans under way at once; further ones wait. */
+const SCANS_PER_CALLER = 8
 
+/**
+ * Decides which scan of a thread works next. In each turn of the event loop a single scan works, for a few milliseconds
+ * (core/event-loop.ts), so a save waits for one step of one scan at most. Callers take turns.
+ */
 class ScanTurns {
-  /** Scans that wait for a turn, by caller. Insertion order is the order of service: who was served goes to the end. */
+  /** Waiting scans by caller. A caller that was served moves to the end of the insertion order. */
   readonly #waiting = new Map<string, (() => void)[]>()
   readonly #callers = new Map<string, { underWay: number; readonly queue: (() => void)[] }>()
   #isScheduled = false
 
   /**
-   * Begins a scan once the caller has fewer than {@link MOST_OF_CALLER} others under way.
-   * @returns what ends it; to be called once
+   * Begins a scan as soon as the caller has fewer than {@link SCANS_PER_CALLER} others under way.
+   * @returns a function that ends the scan; call it once
    */
   async begin(caller: string): Promise<() => void> {
     const own = this.#callers.get(caller) ?? { underWay: 0, queue: [] }
     this.#callers.set(caller, own)
-    if (own.underWay < MOST_OF_CALLER) own.underWay += 1
+    if (own.underWay < SCANS_PER_CALLER) own.underWay += 1
     else await new Promise<void>((resolve) => own.queue.push(resolve))
     return () => {
       const next = own.queue.shift()
@@ -48,7 +51,7 @@ class ScanTurns {
     }
   }
 
-  /** Waits for the caller's turn: never in the turn of the event loop in which another had its own. */
+  /** Waits for the caller's turn. Two scans never work in the same turn of the event loop. */
   next(caller: string): Promise<void> {
     return new Promise((resolve) => {
       const queue = this.#waiting.get(caller) ?? []
@@ -79,37 +82,34 @@ class ScanTurns {
   }
 }
 
-// `_find`, `_explain` and `_index`, protocol.md 10, on the thread that owns the database. There is one index, that of
-// all ids: what a selector says of `_id` is read as a range of it, and the documents in the range are looked at.
-
-/** What a database thread does for queries. */
+/** The query methods of a database thread. */
 export interface FindSource {
   /**
-   * The answer of `_find` as JSON in chunks. An empty chunk means that it is still looking.
-   * @throws at its first chunk, as `readFindRequest` and `compileSelector`; no_usable_index, invalid_index; too_large,
-   *   invalid_json, body_not_object; unauthorized, forbidden
+   * The answer of `_find` as JSON in chunks. An empty chunk means that the search is still under way.
+   * @throws with the first chunk: the errors of `readFindRequest` and `compileSelector`; no_usable_index,
+   *   invalid_index; too_large, invalid_json, body_not_object; unauthorized, forbidden
    */
   find(user: UserCtx, body: Body): AsyncIterable<Uint8Array>
-  /** The answer of `_explain` as JSON. @throws as {@link FindSource.find} */
+  /** The answer of `_explain` as JSON. @throws the errors of {@link FindSource.find} */
   explain(user: UserCtx, body: Body): Promise<Uint8Array>
   /** The answer of `_index` as JSON. */
   indexes(user: UserCtx, skip: number, limit: number | undefined): Promise<Uint8Array>
 }
 
-/** Bytes of a body: its selector is compiled in one turn. */
+/** The maximum size of a body in bytes. Its selector is compiled in a single turn of the event loop. */
 export const MAX_FIND_BYTES = 1024 * 1024
 
-/** Documents that are read at a time; their time ends a page sooner. */
+/** The most documents in one step; a step usually ends earlier because its time is up. */
 const PAGE_DOCS = 1000
-/** After so long without a byte, in ms, something is sent: proxies cut what is silent, some after a minute. */
+/** After this many milliseconds of silence a byte is sent, since some proxies cut silent connections after a minute. */
 const SILENCE_MS = 20_000
 
-const NOTHING_YET = new Uint8Array(0)
+const EMPTY_CHUNK = new Uint8Array(0)
 
-/** Of this thread: each has modules of its own. */
+/** One instance for each thread, since each thread loads modules of its own. */
 const turns = new ScanTurns()
 
-/** A request with what is made of its selector. */
+/** A request and its compiled selector. */
 interface Query {
   readonly request: FindRequest
   readonly selector: Selector
@@ -119,8 +119,8 @@ interface Query {
 
 /**
  * The queries of one open database.
- * @param name the database's
- * @param rules asked anew for each request
+ * @param name the name of the database
+ * @param rules called for each request
  */
 export function storeFind(store: DatabaseStore, name: string, rules: () => FindRules): FindSource {
   return {
@@ -128,7 +128,7 @@ export function storeFind(store: DatabaseStore, name: string, rules: () => FindR
       requireMember(user, (await store.view()).security)
       const end = await turns.begin(user.name ?? '')
       try {
-        yield* found(store, user, await readQuery(body, rules()))
+        yield* search(store, user, await readQuery(body, rules()))
       } finally {
         end()
       }
@@ -155,7 +155,7 @@ async function readQuery(body: Body, rules: FindRules): Promise<Query> {
   const members = await bodyObject(body, {}, MAX_FIND_BYTES)
   const request = readFindRequest(members, rules.defaultLimit)
   const yielder = new Yielder()
-  // Compiled first: that bounds how deep and how large it is.
+  // Compilation comes first, since it limits the depth and the size of the selector.
   const selector = compileSelector(request.selector)
   await yielder.yieldIfDue()
   const normal = normalSelector(request.selector)
@@ -163,28 +163,28 @@ async function readQuery(body: Body, rules: FindRules): Promise<Query> {
   return { request, selector, normal, scanRatio: rules.scanRatio }
 }
 
-/** What a search has come to so far. */
+/** The state of a search. */
 interface Search {
   readonly chunk: ChunkBuffer
   examined: number
   returned: number
   skip: number
   left: number
-  /** The document that was read last. */
+  /** The id of the document that was read last. */
   last: string
-  /** The document at which the page ended because it is too long to be parsed at once. */
+  /** The document that ended the step because it is too long to be parsed at once. */
   long: { readonly id: string; readonly text: string } | null
-  /** The document whose row was added last, or was left out as the request's `skip` says. */
+  /** The id of the last match, whether it was added or skipped. */
   bookmark: string | null
 }
 
-async function* found(store: DatabaseStore, user: UserCtx, query: Query): AsyncGenerator<Uint8Array> {
+async function* search(store: DatabaseStore, user: UserCtx, query: Query): AsyncGenerator<Uint8Array> {
   const { request } = query
   const { isUsable, warnings } = indexUse(request, query.normal)
   if (!isUsable) throw new CouchError('no_usable_index')
   const started = performance.now()
   const { skip, limit: left } = request
-  const search: Search = {
+  const state: Search = {
     chunk: new ChunkBuffer(),
     examined: 0,
     returned: 0,
@@ -194,15 +194,15 @@ async function* found(store: DatabaseStore, user: UserCtx, query: Query): AsyncG
     long: null,
     bookmark: null,
   }
-  search.chunk.add('{"docs":[')
-  for await (const isFull of pages(store, user, query, search)) {
-    yield isFull ? search.chunk.take() : NOTHING_YET
+  state.chunk.add('{"docs":[')
+  for await (const isFull of pages(store, user, query, state)) {
+    yield isFull ? state.chunk.take() : EMPTY_CHUNK
   }
-  search.chunk.add(ending(query, search, performance.now() - started, warnings))
-  yield search.chunk.take()
+  state.chunk.add(ending(query, state, performance.now() - started, warnings))
+  yield state.chunk.take()
 }
 
-/** Reads page by page. Yields after each of them: whether there is something to be sent. */
+/** Examines the documents page by page. Yields after each page whether a chunk is ready to be sent. */
 async function* pages(
   store: DatabaseStore,
   user: UserCtx,
@@ -272,23 +272,26 @@ function add(search: Search, id: string, text: string, fields: readonly string[]
   search.left -= 1
 }
 
-/** The ids to look at, from behind the bookmark on; null: there are none. */
+/** The ids to examine, which begin after the bookmark; null if no id can match. */
 function rangeOf({ request, normal }: Query): IdRange | null {
-  const bounds = isNothing(normal) ? null : idBounds(normal)
+  const bounds = matchesNothing(normal) ? null : idBounds(normal)
   if (bounds === null) return null
   const { after } = request
-  const mark = after === null ? undefined : { id: after, inclusive: false }
+  const position = after === null ? undefined : { id: after, inclusive: false }
   return isDescending(request)
-    ? directed(bounds.low, lower(bounds.high, mark), true)
-    : directed(higher(bounds.low, mark), bounds.high, false)
+    ? directed(bounds.low, lower(bounds.high, position), true)
+    : directed(higher(bounds.low, position), bounds.high, false)
 }
 
 function isDescending({ sort }: FindRequest): boolean {
   return sort[0]?.[1] === 'desc'
 }
 
-/** None of no selectors can pass: CouchDB says so of a whole selector, and of no part of one. */
-function isNothing({ $or: selectors }: NormalSelector): boolean {
+/**
+ * In CouchDB an empty `$or` matches nothing if it is the whole selector. As a part of a selector, it matches
+ * everything.
+ */
+function matchesNothing({ $or: selectors }: NormalSelector): boolean {
   return Array.isArray(selectors) && selectors.length === 0
 }
 

@@ -1,7 +1,7 @@
 /**
- * The form into which CouchDB brings selectors before it looks for an index (protocol.md 10.2 and 10.3): one member an
- * object, an operator for each field, negations at the conditions. `_explain` shows it, and the range of ids that a
- * selector lets through is read off it. Pure.
+ * CouchDB's normal form of selectors (protocol.md 10.2 and 10.3): each object has one member, each field has an
+ * operator, and only conditions are negated. `_explain` shows this form, and the range of ids that can match is derived
+ * from it. Pure.
  */
 import { isJsonObject } from '../core/json.ts'
 import { higher, lower } from '../documents/all-docs-query.ts'
@@ -12,26 +12,26 @@ export type NormalSelector = Readonly<Record<string, unknown>>
 
 type Bound = NonNullable<IdRange['start']>
 
-/** What the ids of all documents that can pass lie between, in ascending order. */
+/** The bounds of the ids of all documents that can match, in ascending order. */
 interface IdBounds {
   readonly low: Bound | undefined
   readonly high: Bound | undefined
 }
 
-/** Operators with selectors for arguments; what stands within the element ones keeps its own negations. */
+/** Operators whose arguments are selectors. Negations stay where they are within the element operators. */
 const JUNCTIONS: ReadonlySet<string> = new Set(['$and', '$or', '$nor'])
 const ELEMENT_OPERATORS: ReadonlySet<string> = new Set(['$elemMatch', '$allMatch', '$keyMapMatch'])
 /** Comparisons that an index can answer. */
 const INDEXABLE: ReadonlySet<string> = new Set(['$lt', '$lte', '$eq', '$gte', '$gt', '$beginsWith'])
 
 /**
- * A selector in CouchDB's normal form.
- * @param selector one that `compileSelector` has taken, which bounds its depth and its size
+ * Converts a selector to CouchDB's normal form.
+ * @param selector one that `compileSelector` has accepted, so its depth and size are limited
  */
 export function normalSelector(selector: Readonly<Record<string, unknown>>): NormalSelector {
   return Object.keys(selector).length === 0
     ? {}
-    : negationsDown(withFields(withOperators(selector), ''), false)
+    : pushNegations(withFields(withOperators(selector), ''), false)
 }
 
 /** Several members become `$and`, and a value without an operator `$eq`. */
@@ -46,33 +46,33 @@ function withOperators(selector: unknown): NormalSelector {
   return name.startsWith('$') ? { [name]: value } : { [name]: withOperators(value) }
 }
 
-/** Fields within fields get their whole names, and stand directly above their operators. */
+/** Gives nested fields their full names and puts each directly above its operator. */
 function withFields(selector: NormalSelector, field: string): NormalSelector {
   const [name, value] = onlyMember(selector)
   if (JUNCTIONS.has(name))
     return { [name]: (value as NormalSelector[]).map((each) => withFields(each, field)) }
   if (name === '$not') return { $not: withFields(value as NormalSelector, field) }
-  if (ELEMENT_OPERATORS.has(name)) return placed(field, { [name]: withFields(value as NormalSelector, '') })
-  if (name.startsWith('$')) return placed(field, { [name]: value })
+  if (ELEMENT_OPERATORS.has(name)) return inField(field, { [name]: withFields(value as NormalSelector, '') })
+  if (name.startsWith('$')) return inField(field, { [name]: value })
   return withFields(value as NormalSelector, field === '' ? name : `${field}.${name}`)
 }
 
-function placed(field: string, condition: NormalSelector): NormalSelector {
+function inField(field: string, condition: NormalSelector): NormalSelector {
   return field === '' ? condition : { [field]: condition }
 }
 
-function negationsDown(selector: NormalSelector, isNegated: boolean): NormalSelector {
+function pushNegations(selector: NormalSelector, isNegated: boolean): NormalSelector {
   const [name, value] = onlyMember(selector)
   switch (name) {
     case '$not':
-      return negationsDown(value as NormalSelector, !isNegated)
+      return pushNegations(value as NormalSelector, !isNegated)
     case '$nor':
-      return negationsDown({ $or: value }, !isNegated)
+      return pushNegations({ $or: value }, !isNegated)
     case '$and':
     case '$or': {
       const isAnd = (name === '$and') !== isNegated
       return {
-        [isAnd ? '$and' : '$or']: (value as NormalSelector[]).map((each) => negationsDown(each, isNegated)),
+        [isAnd ? '$and' : '$or']: (value as NormalSelector[]).map((each) => pushNegations(each, isNegated)),
       }
     }
   }
@@ -91,7 +91,7 @@ function onlyMember(selector: NormalSelector): readonly [name: string, value: un
   return Object.entries(selector)[0] as [string, unknown]
 }
 
-/** A comparison of a field that each document that passes must meet. */
+/** A condition that every matching document must meet. */
 interface Comparison {
   readonly field: string
   readonly operator: string
@@ -109,27 +109,27 @@ function* comparisons(selector: NormalSelector): Generator<Comparison> {
   }
 }
 
-/** Fields that an index could narrow the search by, each once. */
+/** The fields by which an index could narrow the search, without duplicates. */
 export function indexableFields(selector: NormalSelector): readonly string[] {
   const found = [...comparisons(selector)].filter(({ operator }) => INDEXABLE.has(operator))
   return [...new Set(found.map(({ field }) => field))].sort()
 }
 
-/** All fields that are named outside of arrays' elements, each once. */
+/** All fields outside of array elements, without duplicates. */
 export function fieldsOf(selector: NormalSelector): readonly string[] {
   const fields = new Set<string>()
-  const look = (part: NormalSelector): void => {
+  const visit = (part: NormalSelector): void => {
     const [member] = Object.entries(part)
     if (member === undefined) return
     const [name, value] = member
-    if (name === '$and' || name === '$or') for (const each of value as NormalSelector[]) look(each)
+    if (name === '$and' || name === '$or') for (const each of value as NormalSelector[]) visit(each)
     else if (!name.startsWith('$')) fields.add(name)
   }
-  look(selector)
+  visit(selector)
   return [...fields].sort()
 }
 
-/** Between which ids all documents lie that can pass; null: none can. */
+/** The bounds of the ids of all documents that can match; null if none can. */
 export function idBounds(selector: NormalSelector): IdBounds | null {
   let bounds: IdBounds = { low: undefined, high: undefined }
   for (const { field, operator, arg } of comparisons(selector)) {
@@ -141,11 +141,11 @@ export function idBounds(selector: NormalSelector): IdBounds | null {
   return bounds
 }
 
-/** @returns undefined when the comparison bounds nothing, null when no id passes it */
+/** @returns undefined if the comparison sets no bounds, null if no id can meet it */
 function boundsOf(operator: string, arg: unknown): IdBounds | null | undefined {
-  if (operator === '$in') return among(arg as readonly unknown[])
+  if (operator === '$in') return boundsOfList(arg as readonly unknown[])
   if (!INDEXABLE.has(operator)) return undefined
-  // Ids are strings, which stand above all other values in their order.
+  // Ids are strings, which sort after all other values.
   if (typeof arg !== 'string') return operator === '$gt' || operator === '$gte' ? undefined : null
   if (!arg.isWellFormed()) return undefined
   const bound = { id: arg, inclusive: operator !== '$lt' && operator !== '$gt' }
@@ -159,18 +159,18 @@ function boundsOf(operator: string, arg: unknown): IdBounds | null | undefined {
     case '$eq':
       return { low: bound, high: bound }
     default:
-      return { low: bound, high: behind(arg) }
+      return { low: bound, high: endOfPrefix(arg) }
   }
 }
 
-/** From the first to the last of some ids. */
-function among(ids: readonly unknown[]): IdBounds | null | undefined {
+/** The bounds from the lowest to the highest of a list of ids. */
+function boundsOfList(ids: readonly unknown[]): IdBounds | null | undefined {
   let bounds: IdBounds | null = null
   for (const id of ids) {
     if (typeof id !== 'string') continue
     if (!id.isWellFormed()) return undefined
     const bound = { id, inclusive: true }
-    // The wider of two bounds is the one that the stricter of them is not.
+    // To widen the range, `lower` and `higher` change places: as bounds they select the stricter one.
     bounds =
       bounds === null
         ? { low: bound, high: bound }
@@ -180,12 +180,12 @@ function among(ids: readonly unknown[]): IdBounds | null | undefined {
 }
 
 const LAST_POINT = 0x10ffff
-/** Behind the surrogates, which are no characters. */
+/** The first code point after the surrogates, which are not characters. */
 const AFTER_SURROGATES = 0xe000
 
-/** The end of all texts with a beginning; undefined: there is none. */
-function behind(beginning: string): Bound | undefined {
-  const points = [...beginning].map((character) => character.codePointAt(0) as number)
+/** The end of the range of all strings with a prefix; undefined if the range has no end. */
+function endOfPrefix(prefix: string): Bound | undefined {
+  const points = [...prefix].map((character) => character.codePointAt(0) as number)
   while (points.at(-1) === LAST_POINT) points.pop()
   const last = points.pop()
   if (last === undefined) return undefined

@@ -1,69 +1,70 @@
 /**
  * `fields` of a query or of a selector feed: the parts of a document that are sent. They are cut out of the document's
- * text, so that values come as they were stored; protocol.md 5.5 and 10.1, CouchDB's mango_fields.
+ * text, so values are sent exactly as they are stored; protocol.md 5.5 and 10.1, CouchDB's mango_fields. Also the names
+ * of fields, such as `a.b`, `a.0` and `a\.b`, and the lookup of the values that they name; protocol.md 10.2. Pure.
  */
 import { CouchError } from '../core/errors.ts'
 
-/** Names of fields that are sent: each is looked for in each document. */
+/** The most names in a list of fields, since each is looked for in each document. */
 export const MAX_FIELDS = 1000
 
-/** A value's place in a text. */
+/** The position of a value in a text. */
 interface Span {
   readonly start: number
   readonly end: number
 }
 
-/** Fields that are looked for, by the next step of their ways. */
-interface Wanted {
-  readonly below: Map<string, Wanted>
-  /** null until it is found. */
+/** A node of the tree of requested fields, with its children by the next step of their paths. */
+interface FieldNode {
+  readonly children: Map<string, FieldNode>
+  /** null until the value is found. */
   span: Span | null
 }
 
-/** Values, by name, of an object that is put together: the text of one, or a further object. */
+/** The members of an object that is being built: each is the text of a value, or a nested object. */
 type Parts = Map<string, string | Parts>
 
 /**
- * Keeps the named fields of a document, in the order of the names; those that it lacks are left out. A field of an
- * array's element comes in an object of its own under the element's number, as CouchDB has it. The text is gone
- * through once, however many fields there are.
- * @param text JSON of an object without white space between its tokens and without duplicate names
- * @param fields names as `parseFieldPath` reads them
+ * Keeps the named fields of a document, in the order of the names. Fields that the document lacks are left out. As in
+ * CouchDB, a field of an array element is sent within an object, under the index of the element. The text is scanned
+ * once, however many fields there are.
+ * @param text JSON of an object, without white space between tokens and without duplicate names
+ * @param fields names that `parseFieldPath` accepts
  * @throws invalid_selector for a malformed name
  */
 export function trimFields(text: string, fields: readonly string[]): string {
-  const root: Wanted = { below: new Map(), span: null }
-  const fieldsWanted = fields.map(parseFieldPath).map((path) => ({ path, wanted: plant(root, path) }))
-  found(text, root, { start: 0, end: text.length })
+  const root: FieldNode = { children: new Map(), span: null }
+  const nodes = fields.map(parseFieldPath).map((path) => ({ path, node: nodeAt(root, path) }))
+  locate(text, root, { start: 0, end: text.length })
   const parts: Parts = new Map()
-  for (const { path, wanted } of fieldsWanted) {
-    if (wanted.span !== null) put(parts, path, text.slice(wanted.span.start, wanted.span.end))
+  for (const { path, node } of nodes) {
+    if (node.span !== null) put(parts, path, text.slice(node.span.start, node.span.end))
   }
   return objectText(parts)
 }
 
-/** @returns the end of a way that leads there from now on */
-function plant(root: Wanted, path: readonly string[]): Wanted {
-  let at = root
+/** The node at a path. Missing nodes are created. */
+function nodeAt(root: FieldNode, path: readonly string[]): FieldNode {
+  let node = root
   for (const step of path) {
-    const next = at.below.get(step) ?? { below: new Map(), span: null }
-    at.below.set(step, next)
-    at = next
+    const next = node.children.get(step) ?? { children: new Map(), span: null }
+    node.children.set(step, next)
+    node = next
   }
-  return at
+  return node
 }
 
 function put(parts: Parts, [name = '', ...rest]: readonly string[], value: string): void {
-  const there = parts.get(name)
-  // What is there whole holds its parts already.
-  if (typeof there === 'string') return
+  const existing = parts.get(name)
+  // A complete value already contains its parts.
+  if (typeof existing === 'string') return
   if (rest.length === 0) {
     parts.set(name, value)
     return
   }
-  const below: Parts = there ?? new Map()
-  parts.set(name, below)
-  put(below, rest, value)
+  const nested: Parts = existing ?? new Map()
+  parts.set(name, nested)
+  put(nested, rest, value)
 }
 
 function objectText(parts: Parts): string {
@@ -73,21 +74,22 @@ function objectText(parts: Parts): string {
   return `{${members.join(',')}}`
 }
 
-function found(text: string, wanted: Wanted, span: Span): void {
-  wanted.span = span
-  if (wanted.below.size === 0) return
-  if (text[span.start] === '{') findMembers(text, span.start, wanted.below)
-  else if (text[span.start] === '[') findElements(text, span.start, wanted.below)
+/** Records where the value of a node is, and the values of its children within it. */
+function locate(text: string, node: FieldNode, span: Span): void {
+  node.span = span
+  if (node.children.size === 0) return
+  if (text[span.start] === '{') locateMembers(text, span.start, node.children)
+  else if (text[span.start] === '[') locateElements(text, span.start, node.children)
 }
 
-function findMembers(text: string, start: number, wanted: Wanted['below']): void {
-  let left = wanted.size
+function locateMembers(text: string, start: number, nodes: FieldNode['children']): void {
+  let left = nodes.size
   for (let at = start + 1; left > 0 && text[at] === '"'; ) {
     const nameEnd = stringEnd(text, at)
     const end = valueEnd(text, nameEnd + 1)
-    const one = wanted.get(nameOf(text.slice(at, nameEnd)))
-    if (one !== undefined) {
-      found(text, one, { start: nameEnd + 1, end })
+    const node = nodes.get(nameOf(text.slice(at, nameEnd)))
+    if (node !== undefined) {
+      locate(text, node, { start: nameEnd + 1, end })
       left -= 1
     }
     at = end + 1
@@ -98,25 +100,25 @@ function nameOf(quoted: string): string {
   return quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1)
 }
 
-function findElements(text: string, start: number, wanted: Wanted['below']): void {
-  const places = [...wanted]
-    .filter(([step]) => isPlace(step))
-    .map(([step, one]) => ({ index: Number(step), one }))
+function locateElements(text: string, start: number, nodes: FieldNode['children']): void {
+  const elements = [...nodes]
+    .filter(([step]) => isIndex(step))
+    .map(([step, node]) => ({ index: Number(step), node }))
     .sort((a, b) => a.index - b.index)
   let index = 0
   let at = start + 1
   if (text[at] === ']') return
-  for (const place of places) {
-    for (; index < place.index; index++) {
+  for (const element of elements) {
+    for (; index < element.index; index++) {
       const end = valueEnd(text, at)
       if (text[end] !== ',') return
       at = end + 1
     }
-    found(text, place.one, { start: at, end: valueEnd(text, at) })
+    locate(text, element.node, { start: at, end: valueEnd(text, at) })
   }
 }
 
-/** Index behind the value that begins at an index. */
+/** The index just after the value that begins at `start`. */
 function valueEnd(text: string, start: number): number {
   if (text[start] === '"') return stringEnd(text, start)
   let depth = 0
@@ -125,7 +127,7 @@ function valueEnd(text: string, start: number): number {
     if (c === '"') at = stringEnd(text, at) - 1
     else if (c === '{' || c === '[') depth += 1
     else if (c === '}' || c === ']' || c === ',' || c === undefined) {
-      // The comma, or the bracket of what is around it, behind a value without brackets.
+      // A value without brackets ends before a comma or before the bracket that closes its container.
       if (depth === 0) return at
       if (c === ',') continue
       depth -= 1
@@ -134,37 +136,38 @@ function valueEnd(text: string, start: number): number {
   }
 }
 
-/** Index behind the closing quote of the string that begins at an index. */
+/** The index just after the closing quote of the string that begins at `start`. */
 function stringEnd(text: string, start: number): number {
   for (let at = start; ; ) {
     at = text.indexOf('"', at + 1)
     if (at === -1) return text.length
-    // An even number of backslashes before a quote is of pairs.
+    // An even number of backslashes before a quote consists of escaped backslashes, so the quote is not escaped.
     let slashes = 0
     while (text[at - 1 - slashes] === '\\') slashes += 1
     if (slashes % 2 === 0) return at + 1
   }
 }
 
-// Names of fields in selectors and lists of fields: `a.b`, `a.0`, `a\.b`; protocol.md 10.2. Pure.
-
-/** No such member on the way. */
+/** An object on the path lacks the next member. */
 export const ABSENT = Symbol('absent')
-/** A step that leads into what is no object, or out of an array: for selectors this is not the same. */
-export const NO_WAY = Symbol('no way')
+/**
+ * The path enters a value that is not an object, or leaves the bounds of an array. Selectors distinguish this from
+ * ABSENT.
+ */
+export const UNREACHABLE = Symbol('unreachable')
 
 const UNESCAPED_DOT = /(?<!\\)\./
-/** Characters of a field's name. */
-const MAX_FIELD = 1000
-/** A place in an array; no array is so long that it has more digits. */
-const PLACE = /^\d{1,16}$/
+/** The longest name of a field, in characters. */
+const MAX_FIELD_LENGTH = 1000
+/** An index of an array; no array is so long that an index has more digits. */
+const INDEX = /^\d{1,16}$/
 
 /**
- * The steps of a field's name.
- * @throws invalid_selector when one of them is empty, or the name very long
+ * Splits the name of a field into the steps of its path.
+ * @throws invalid_selector if a step is empty or the name is too long
  */
 export function parseFieldPath(field: string): readonly string[] {
-  if (field.length > MAX_FIELD) throw invalidName(field)
+  if (field.length > MAX_FIELD_LENGTH) throw invalidName(field)
   const steps = field.includes('\\')
     ? field.split(UNESCAPED_DOT).map((step) => step.replaceAll('\\', ''))
     : field.split('.')
@@ -176,18 +179,18 @@ function invalidName(field: string): CouchError {
   return new CouchError('invalid_selector', `Invalid field name: ${field.slice(0, 200)}`)
 }
 
-/** Whether a step may be a place in an array, from 0. */
-function isPlace(step: string): boolean {
-  return PLACE.test(step)
+/** Whether a step may be an index of an array. */
+function isIndex(step: string): boolean {
+  return INDEX.test(step)
 }
 
-/** The value that a path leads to, or {@link ABSENT} or {@link NO_WAY}. */
+/** The value that a path leads to, or {@link ABSENT} or {@link UNREACHABLE}. */
 export function valueAt(value: unknown, path: readonly string[]): unknown {
   let found = value
   for (const step of path) {
-    if (typeof found !== 'object' || found === null) return NO_WAY
+    if (typeof found !== 'object' || found === null) return UNREACHABLE
     if (Array.isArray(found)) {
-      if (!isPlace(step) || Number(step) >= found.length) return NO_WAY
+      if (!isIndex(step) || Number(step) >= found.length) return UNREACHABLE
       found = found[Number(step)]
     } else {
       if (!Object.hasOwn(found, step)) return ABSENT

@@ -3,44 +3,44 @@ import { isJsonObject } from '../core/json.ts'
 import type { Compare } from './collation.ts'
 import type { ViewRow } from './view-rows.ts'
 
-/** What a reduce function takes in, row by row in the keys' order, and what it makes of one group of rows. */
+/** Reduces one group of rows, which are added in the order of their keys. */
 interface Reducer {
   add(row: ViewRow): void
   /** The JSON text of the result. */
   result(): string
 }
 
-/** `_top_5`; what stands behind a name is ignored, as in CouchDB. */
+/** For example `_top_5`. As in CouchDB, anything after the name is ignored. */
 const NAME = /^(_[a-z]+(?:_[a-z]+)*)(?:_(\d+))?/
 
 /**
- * A new reducer for one group of rows.
- * @param name as the design document has it, which was checked when that was written
- * @param order of the view's keys
+ * Creates a reducer for one group of rows.
+ * @param name from the design document, validated when the document was written
+ * @param order the order of the view's keys
  */
 export function builtinReducer(name: string, order: Compare): Reducer {
   const [, word, rank] = NAME.exec(name) ?? []
   switch (word) {
     case '_count':
-      return counting()
+      return rowCounter()
     case '_sum':
-      return summing()
+      return summer()
     case '_stats':
       return statistics()
     case '_first':
-      return keeping(false)
+      return edgeValue(false)
     case '_last':
-      return keeping(true)
+      return edgeValue(true)
     case '_top':
-      return ranking(Number(rank), (a, b) => order(b, a))
+      return ranker(Number(rank), (a, b) => order(b, a))
     case '_bottom':
-      return ranking(Number(rank), order)
+      return ranker(Number(rank), order)
     default:
-      return countingKeys(order)
+      return keyCounter(order)
   }
 }
 
-function counting(): Reducer {
+function rowCounter(): Reducer {
   let count = 0
   return {
     add: () => {
@@ -50,8 +50,10 @@ function counting(): Reducer {
   }
 }
 
-/** Rows come in their order: a key is new when it differs from the one before. So it is exact, in no memory. */
-function countingKeys(order: Compare): Reducer {
+/**
+ * The rows are sorted, so each key that differs from the previous one is new. The count is exact and needs no memory.
+ */
+function keyCounter(order: Compare): Reducer {
   let count = 0
   let last: ViewRow | undefined
   return {
@@ -63,18 +65,18 @@ function countingKeys(order: Compare): Reducer {
   }
 }
 
-function keeping(newest: boolean): Reducer {
+function edgeValue(isLast: boolean): Reducer {
   let kept: string | undefined
   return {
     add: ({ valueText }) => {
-      if (newest || kept === undefined) kept = valueText
+      if (isLast || kept === undefined) kept = valueText
     },
     result: () => kept ?? 'null',
   }
 }
 
-/** The first `most` values in an order. */
-function ranking(most: number, order: Compare): Reducer {
+/** Keeps the first `most` values of an order. */
+function ranker(most: number, order: Compare): Reducer {
   const best: unknown[] = []
   return {
     add: ({ valueText }) => {
@@ -87,7 +89,7 @@ function ranking(most: number, order: Compare): Reducer {
   }
 }
 
-/** A value that cannot be reduced is answered in the result's place: CouchDB's object for it. */
+/** A value that cannot be reduced. Like CouchDB, settee sends an object with the error in place of the result. */
 class ReduceFault extends Error {
   readonly value: unknown
 
@@ -101,8 +103,8 @@ class ReduceFault extends Error {
   }
 }
 
-/** A reducer that folds values, and stops at the first that is none of its kind. */
-function folding(fold: (value: unknown) => void, result: () => unknown): Reducer {
+/** A reducer that folds values and stops at the first value that it cannot fold. */
+function folder(fold: (value: unknown) => void, result: () => unknown): Reducer {
   let fault: ReduceFault | undefined
   return {
     add: ({ valueText }) => {
@@ -123,9 +125,9 @@ const SUM_REASON =
   'with other data structures. Objects can be arbitrarily nested, provided that the values for all fields are ' +
   'themselves numbers, arrays of numbers, or objects.'
 
-function summing(): Reducer {
+function summer(): Reducer {
   let total: unknown = 0
-  return folding(
+  return folder(
     (value) => {
       total = sum(total, value)
     },
@@ -135,7 +137,7 @@ function summing(): Reducer {
 
 type Members = Record<string, unknown>
 
-/** Numbers add; lists add place by place, a number counting as a list of one; objects add member by member. */
+/** Adds numbers, lists element by element, and objects member by member. A number added to a list is a list of one. */
 function sum(a: unknown, b: unknown): unknown {
   if (typeof a === 'number' && typeof b === 'number') return a + b
   if (isJsonObject(b))
@@ -177,21 +179,21 @@ interface Statistics {
 
 function statistics(): Reducer {
   let total: Statistics | Statistics[] | undefined
-  return folding(
+  return folder(
     (value) => {
-      total = Array.isArray(value) ? mergedLists(total, value) : merged(total, value)
+      total = Array.isArray(value) ? mergeLists(total, value) : merge(total, value)
     },
     () => total ?? null,
   )
 }
 
-function mergedLists(total: Statistics | Statistics[] | undefined, values: readonly unknown[]): Statistics[] {
-  const known = total === undefined ? undefined : listOf(total)
-  if (known !== undefined && known.length !== values.length) notNumbers(values)
-  return values.map((value, at) => merged(known?.[at] as Statistics | undefined, value))
+function mergeLists(total: Statistics | Statistics[] | undefined, values: readonly unknown[]): Statistics[] {
+  const totals = total === undefined ? undefined : listOf(total)
+  if (totals !== undefined && totals.length !== values.length) notNumbers(values)
+  return values.map((value, at) => merge(totals?.[at] as Statistics | undefined, value))
 }
 
-function merged(total: Statistics | Statistics[] | undefined, value: unknown): Statistics {
+function merge(total: Statistics | Statistics[] | undefined, value: unknown): Statistics {
   if (typeof value !== 'number' || Array.isArray(total)) return notNumbers(value)
   if (total === undefined) return { sum: value, count: 1, min: value, max: value, sumsqr: value * value }
   return {
@@ -204,9 +206,9 @@ function merged(total: Statistics | Statistics[] | undefined, value: unknown): S
 }
 
 function notNumbers(value: unknown): never {
-  const shown = JSON.stringify(value)
+  const text = JSON.stringify(value)
   return fail(
-    `The _stats function requires that map values be numbers or arrays of numbers, not '${shown}'`,
+    `The _stats function requires that map values be numbers or arrays of numbers, not '${text}'`,
     value,
   )
 }

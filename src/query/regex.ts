@@ -1,6 +1,7 @@
 /**
- * `$regex` of selectors, in time that grows with the pattern and the text and never with their combinations: RE2's
- * automata instead of JavaScript's backtracking, in which 28 characters can hold a thread for seconds.
+ * `$regex` of selectors, and the limit on the work of a selector for one document. Patterns run on RE2's automata
+ * instead of JavaScript's backtracking, in which 28 characters can hold a thread for seconds. RE2's time is linear in
+ * the text.
  */
 import { createRequire } from 'node:module'
 import type { RE2JS } from 're2js'
@@ -8,26 +9,26 @@ import { CouchError } from '../core/errors.ts'
 
 const require = createRequire(import.meta.url)
 
-/** Characters of a pattern. */
+/** The longest pattern, in characters. */
 const MAX_PATTERN = 2000
-/** Instructions a pattern may compile to; most have less than fifty. */
+/** The most instructions of a compiled pattern; most patterns have fewer than 50. */
 const MAX_PROGRAM = 3000
-/** Steps in which an instruction is made, so that a selector may have 10,000 of them. */
-const STEPS_TO_MAKE = 2000
+/** The cost of compiling one instruction, in steps. It limits a selector to 4000 instructions. */
+const COMPILE_STEPS = 2000
 
 /**
- * Compiles a pattern. It is found anywhere in a text, unless it says otherwise. RE2 has no lookaround, no
- * backreferences and no possessive quantifiers, as CouchDB's PCRE has: such patterns are refused.
- * @param spend told of the steps in which the pattern is made, and before a search of those that it can take: every
+ * Compiles a pattern. Without anchors it matches anywhere in a text. Lookaround, backreferences and possessive
+ * quantifiers are refused: CouchDB's PCRE has them, but RE2 does not.
+ * @param spend called with the cost of the compilation, in steps, and before each search with its maximum cost: every
  *   instruction for every character
- * @throws bad_arg for what is no pattern, or one that RE2 does not know, or that is too large
+ * @throws bad_arg for a pattern that is invalid, unknown to RE2 or too large
  */
 export function compileRegex(pattern: string, spend: Spend): (text: string) => boolean {
   if (pattern.length > MAX_PATTERN) throw refusal(`it is longer than ${MAX_PATTERN} characters`)
   const compiled = parse(pattern)
   const size = compiled.programSize()
   if (size > MAX_PROGRAM) throw refusal('it is too large')
-  spend(size * STEPS_TO_MAKE)
+  spend(size * COMPILE_STEPS)
   return (text) => {
     spend(size * text.length)
     return compiled.test(text)
@@ -35,13 +36,13 @@ export function compileRegex(pattern: string, spend: Spend): (text: string) => b
 }
 
 function parse(pattern: string): RE2JS {
-  // Loaded with the first pattern: it takes 0.9 MB in each thread.
+  // Loaded with the first pattern, since it takes 0.9 MB in each thread.
   const { RE2JS }: typeof import('re2js') = require('re2js')
   try {
     return RE2JS.compile(pattern)
   } catch (cause) {
-    const said = cause instanceof Error ? cause.message.slice(0, 200) : ''
-    throw refusal(`it is none that RE2 knows (${said})`, cause)
+    const message = cause instanceof Error ? cause.message.slice(0, 200) : ''
+    throw refusal(`it is not a valid RE2 pattern (${message})`, cause)
   }
 }
 
@@ -49,52 +50,48 @@ function refusal(why: string, cause?: unknown): CouchError {
   return new CouchError('bad_arg', `Bad argument for operator $regex: ${why}`, { cause })
 }
 
-// How much work a selector may be for one document, so that none holds a thread for long.
-
-/** Steps of about ten nanoseconds, so about 80 ms: two patterns on a text of 1 MB need so many. */
+/** About 80 ms, at about 10 ns a step. Two patterns on a text of 1 MB need as many. */
 const MAX_STEPS = 8_000_000
-/** Steps in which a condition is asked, or an element of an array looked at. */
-export const LOOK = 10
-/** Steps in which a member is taken out of a large object. */
+/** The cost of testing a condition or reading an array element, in steps. */
+export const LOOKUP = 10
+/** The cost of reading a member of a large object, in steps. */
 const MEMBER = 100
 
-/** Counts steps. */
+/** Takes steps from the budget. */
 export type Spend = (steps: number) => void
 
+/** The work that a selector may do for one document, so no selector holds a thread for long. */
 export class Budget {
   #left = MAX_STEPS
 
-  /** To be called before each document. */
+  /** Call it before each document. */
   restart(): void {
     this.#left = MAX_STEPS
   }
 
-  /** @throws invalid_selector when a document is too much work */
+  /** @throws invalid_selector if the budget of the document is used up */
   readonly spend: Spend = (steps) => {
     this.#left -= steps
     if (this.#left < 0)
-      throw new CouchError(
-        'invalid_selector',
-        'Selector error: it is too much work, or a document holds too much for it',
-      )
+      throw new CouchError('invalid_selector', 'Selector error: it is too much work for one document')
   }
 }
 
-/** Steps in which two values are compared: both are gone through where both are long. */
+/** The cost of comparing two values, in steps. */
 export function stepsToCompare(value: unknown, other: unknown): number {
   if (typeof value === 'string' && typeof other === 'string') {
-    // The collation copies both, and looks at them up to where they differ.
-    return LOOK + (value.length >> 6) + (Math.min(value.length, other.length) >> 2)
+    // The collation copies both strings and reads them up to the first difference.
+    return LOOKUP + (value.length >> 6) + (Math.min(value.length, other.length) >> 2)
   }
   const areNested = typeof value === 'object' && typeof other === 'object' && value !== null && other !== null
-  return areNested ? stepsThrough(value) : LOOK
+  return areNested ? stepsThrough(value) : LOOKUP
 }
 
-/** Steps in which a value is gone through from end to end. */
+/** The cost of visiting all parts of a value, in steps. */
 export function stepsThrough(value: unknown): number {
-  if (typeof value === 'string') return LOOK + (value.length >> 2)
-  if (typeof value !== 'object' || value === null) return LOOK
-  let steps = LOOK
+  if (typeof value === 'string') return LOOKUP + (value.length >> 2)
+  if (typeof value !== 'object' || value === null) return LOOKUP
+  let steps = LOOKUP
   if (Array.isArray(value)) for (const element of value) steps += stepsThrough(element)
   else
     for (const name of Object.keys(value)) {

@@ -1,35 +1,35 @@
 /**
- * Mango selectors, with the meaning that CouchDB gives them (protocol.md 10.2, mango_selector). Pure.
+ * Mango selectors with CouchDB's semantics (protocol.md 10.2, mango_selector). Pure.
  *
- * CouchDB pushes `$not` and `$nor` down to single conditions and then asks these of a field that is there, so that a
- * document without the field fails each of them, `{"$not": {"a": 1}}` too, and passes `$exists: false` alone. Within
- * `$elemMatch` and its kin it does not push, so there a `$not` is passed by what lacks the field.
+ * CouchDB pushes `$not` and `$nor` down to single conditions and then applies these only to existing fields. A document
+ * without the field therefore fails every condition, even `{"$not": {"a": 1}}`, except `$exists: false`. CouchDB does
+ * not push negations into `$elemMatch`, `$allMatch` and `$keyMapMatch`, so a `$not` there matches a missing field.
  */
 
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { type Compare, compareJson, compareRaw } from './collation.ts'
 import { badArgument, compileCondition, listOf, not, type Predicate } from './conditions.ts'
-import { ABSENT, NO_WAY, parseFieldPath, valueAt } from './projection.ts'
-import { Budget, LOOK } from './regex.ts'
+import { ABSENT, parseFieldPath, UNREACHABLE, valueAt } from './projection.ts'
+import { Budget, LOOKUP } from './regex.ts'
 
 export interface Selector {
-  /** Whether a JSON value passes. @throws invalid_selector when finding out would take too long */
+  /** Whether a JSON value matches. @throws invalid_selector if the check would take too long */
   matches(value: unknown): boolean
-  /** Whether a member of this name of the document may be looked at. */
+  /** Whether the selector may read the member of this name. */
   mentions(name: string): boolean
 }
 
-/** Levels of a selector. */
+/** The most levels of a selector. */
 const MAX_DEPTH = 64
-/** Fields, operators and junctions of a selector; values of `$in` and its like are not counted. */
+/** The most fields, operators and junctions of a selector. The values of lists such as those of `$in` do not count. */
 const MAX_CONDITIONS = 5000
 
 /**
  * Compiles a selector.
- * @param selector as JSON.parse made it
- * @throws invalid_selector, invalid_operator, not_supported, bad_arg with the texts of CouchDB's refusals; those of a
- *   selector that is too large are ours
+ * @param selector the parsed JSON
+ * @throws invalid_selector, invalid_operator, not_supported, bad_arg, with CouchDB's texts; only the texts for a
+ *   selector that is too large are our own
  */
 export function compileSelector(selector: unknown): Selector {
   if (!isJsonObject(selector)) {
@@ -46,24 +46,24 @@ export function compileSelector(selector: unknown): Selector {
   }
 }
 
-/** Where in a selector a part of it stands. */
+/** The position of a part within a selector. */
 interface Place {
-  /** The field so far, '' for the value itself. */
+  /** The name of the field so far; '' for the value itself. */
   readonly field: string
-  /** Whether an odd number of negations stands above it. */
+  /** Whether the part is below an odd number of negations. */
   readonly isNegated: boolean
-  /** Within `$elemMatch` and its kin: negations stay where they are. */
+  /** Within `$elemMatch`, `$allMatch` or `$keyMapMatch`, where negations stay where they are. */
   readonly isElement: boolean
-  /** Nothing but fields and negations stands above it. */
+  /** Whether only fields and negations are above the part. */
   readonly isRoot: boolean
   readonly depth: number
   readonly compare: Compare
 }
 
 class Compiler {
-  /** Of the document that is looked at. */
+  /** The budget for the current document. */
   readonly budget = new Budget()
-  /** First names of all fields. */
+  /** The first steps of all field names. */
   readonly names = new Set<string>()
   readonly root: Place = {
     field: '',
@@ -79,7 +79,7 @@ class Compiler {
     if (place.depth > MAX_DEPTH) throw tooLarge(`it is nested deeper than ${MAX_DEPTH} levels`)
     const members = isJsonObject(selector) ? Object.entries(selector) : []
     const [first] = members
-    // CouchDB takes an empty object, too, for the value that the field must have.
+    // In CouchDB an empty object, too, is a value that the field must equal.
     if (first === undefined) return this.#condition('$eq', selector, place)
     if (members.length === 1) return this.#member(...first, place)
     const parts = members.map(([name, value]) => ({ [name]: value }))
@@ -112,12 +112,12 @@ class Compiler {
     return { ...place, field, depth: place.depth + 1 }
   }
 
-  /** All, or any, of some selectors; an empty list lets everything through, also where it is negated. */
+  /** Matches all or any of the selectors. An empty list matches everything, even if it is negated. */
   #junction(operator: '$and' | '$or', selectors: readonly unknown[], place: Place): Predicate {
     const below = { ...place, isRoot: false, depth: place.depth + 1 }
     const parts = selectors.map((selector) => this.compile(selector, below))
     this.#count()
-    if (parts.length === 0) return this.#looking(() => true)
+    if (parts.length === 0) return this.#counted(() => true)
     const isAll = (operator === '$and') !== place.isNegated
     return isAll
       ? (value) => parts.every((matches) => matches(value))
@@ -134,7 +134,7 @@ class Compiler {
     const { compare } = valuePlace(place)
     const below = { ...this.root, isElement: true, isRoot: false, depth: place.depth + 1, compare }
     const inner = this.compile(arg, below)
-    const matches = this.#looking(inner)
+    const matches = this.#counted(inner)
     const found: Predicate = {
       $elemMatch: (value: unknown) => Array.isArray(value) && value.some(matches),
       $allMatch: (value: unknown) => Array.isArray(value) && value.length > 0 && value.every(matches),
@@ -145,13 +145,13 @@ class Compiler {
 
   #keysOf(value: object): readonly string[] {
     const keys = Object.keys(value)
-    this.budget.spend(keys.length * LOOK)
+    this.budget.spend(keys.length * LOOKUP)
     return keys
   }
 
-  #looking(matches: Predicate, looks = 1): Predicate {
+  #counted(matches: Predicate, steps = 1): Predicate {
     return (value) => {
-      this.budget.spend(looks * LOOK)
+      this.budget.spend(steps * LOOKUP)
       return matches(value)
     }
   }
@@ -167,18 +167,18 @@ class Compiler {
     const mustExist = arg !== place.isNegated
     if (mustExist) return this.#ofField(() => true, place)
     const path = this.#pathOf(place)
-    return this.#looking((value) => valueAt(value, path) === ABSENT, path.length)
+    return this.#counted((value) => valueAt(value, path) === ABSENT, path.length)
   }
 
-  /** The condition, asked of the place's field where that is there. */
+  /** Applies the condition to the field at this position, if the document has it. */
   #ofField(condition: Predicate, place: Place): Predicate {
     const path = this.#pathOf(place)
-    if (path.length === 0) return this.#looking(condition)
+    if (path.length === 0) return this.#counted(condition)
     const matches: Predicate = (value) => {
       const found = valueAt(value, path)
-      return found !== ABSENT && found !== NO_WAY && condition(found)
+      return found !== ABSENT && found !== UNREACHABLE && condition(found)
     }
-    return this.#looking(matches, path.length)
+    return this.#counted(matches, path.length)
   }
 
   #pathOf({ field, isRoot }: Place): readonly string[] {
@@ -197,7 +197,7 @@ class Compiler {
   }
 }
 
-/** Ids are compared by their bytes, as everywhere. */
+/** Ids are compared by their bytes. */
 function valuePlace(place: Place): Place {
   return place.field === '_id' ? { ...place, compare: compareRaw } : place
 }

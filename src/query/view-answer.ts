@@ -1,4 +1,4 @@
-/** The answers of a view, protocol.md 9.3: rows of a map, and rows of a reduce, as JSON in chunks. */
+/** The rows of a view query, protocol.md 9.3: map rows or reduced rows, as JSON texts in batches. */
 import { Yielder } from '../core/event-loop.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { Compare } from './collation.ts'
@@ -6,21 +6,21 @@ import { builtinReducer } from './reduce.ts'
 import type { Grouping, ViewQuery } from './view-query.ts'
 import { type Stretch, stretchOf, type ViewRow } from './view-rows.ts'
 
-/** Rows of a view under a query, before anything is read for them. */
+/** The rows of a view that a query selects, before their documents are read. */
 export interface Selection {
   readonly rows: readonly ViewRow[]
-  /** In the order of the answer; read from their ends when the query descends. */
+  /** In the order of the answer. A descending query reads each stretch from its end. */
   readonly stretches: readonly Stretch[]
   readonly query: ViewQuery
   readonly order: Compare
 }
 
-/** Rows of the answer that are made at a time. */
+/** The most rows in one batch. */
 const STEP = 100
-/** Characters of such rows; one row may be longer. */
+/** A batch ends after this many characters. */
 const STEP_CHARS = 256 * 1024
 
-/** What of a view's rows a query asks for. */
+/** Selects the rows that a query asks for. */
 export async function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Promise<Selection> {
   const { keys, inclusiveEnd, descending } = query
   if (keys === undefined) return { rows, stretches: [stretchOf(rows, query, order)], query, order }
@@ -36,7 +36,7 @@ export async function select(rows: readonly ViewRow[], query: ViewQuery, order: 
   return { rows, stretches, query, order }
 }
 
-/** How many rows of the whole view stand before the first of the answer. */
+/** The number of rows of the view before the first row of the answer. */
 export function offsetOf({ rows, stretches, query }: Selection): number {
   const [first] = stretches
   const before = first === undefined ? 0 : query.descending ? rows.length - first.to : first.from
@@ -50,7 +50,7 @@ function* walk({ rows, stretches, query }: Selection): Generator<ViewRow> {
   }
 }
 
-/** From the end; rows of one document with the same key come in their ascending order, as couch_mrview expands them. */
+/** Reads from the end. Like couch_mrview, it keeps the rows of one document with the same key in ascending order. */
 function* walkDown(rows: readonly ViewRow[], from: number, to: number): Generator<ViewRow> {
   for (let end = to; end > from; ) {
     const last = rows[end - 1] as ViewRow
@@ -66,8 +66,8 @@ function isSameEntry(a: ViewRow, b: ViewRow): boolean {
 }
 
 /**
- * Rows of a map, some at a time.
- * @param docOf the JSON of the document that belongs to a row, `null` for one that is gone; absent: not asked for
+ * The map rows, in batches.
+ * @param docOf gives the JSON of the document of a row, or `null` for a missing one; undefined without `include_docs`
  */
 export async function* mapRows(
   selection: Selection,
@@ -99,13 +99,13 @@ function mapRow({ id, keyText, valueText }: ViewRow, doc: string | undefined): s
   return `{"id":${JSON.stringify(id)},"key":${keyText},"value":${valueText}${member}}`
 }
 
-/** Rows that are reduced together, and the JSON text of their common key. */
+/** Rows that are reduced together, with the JSON text of their common key. */
 interface Group {
   readonly key: string
   readonly rows: ViewRow[]
 }
 
-/** The groups of a selection, each when it is complete; `skip` and `limit` count groups. */
+/** Yields each group of a selection when it is complete. `skip` and `limit` count groups. */
 async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
   const { grouping, skip, limit } = selection.query
   const yielder = new Yielder()
@@ -134,7 +134,7 @@ function isSameGroup(a: ViewRow, b: ViewRow, grouping: Grouping, order: Compare)
   return order(levelOf(a.key, grouping), levelOf(b.key, grouping)) === 0
 }
 
-/** A key as far as it counts: of an array, its first elements. */
+/** The part of a key that determines its group: the first elements of an array, or the whole key. */
 function levelOf(key: unknown, grouping: Grouping): unknown {
   return typeof grouping === 'number' && Array.isArray(key) ? key.slice(0, grouping) : key
 }
@@ -144,13 +144,13 @@ function groupKey({ key, keyText }: ViewRow, grouping: Grouping): string {
   return typeof grouping === 'number' && Array.isArray(key) ? JSON.stringify(levelOf(key, grouping)) : keyText
 }
 
-/** Rows of a reduce, some at a time. @param reduce makes the results of groups, a JSON text each */
+/** The reduced rows, in batches. @param reduce reduces groups and returns a JSON text for each */
 export async function* reducedRows(
   selection: Selection,
   reduce: (groups: readonly (readonly ViewRow[])[]) => Promise<readonly string[]>,
 ): AsyncGenerator<string[]> {
   let ready: Group[] = []
-  const made = async () => {
+  const takeBatch = async () => {
     const results = await reduce(ready.map(({ rows }) => rows))
     const texts = ready.map(({ key }, at) => `{"key":${key},${results[at]}}`)
     ready = []
@@ -158,12 +158,12 @@ export async function* reducedRows(
   }
   for await (const group of groupsOf(selection)) {
     ready.push(group)
-    if (ready.length === STEP) yield await made()
+    if (ready.length === STEP) yield await takeBatch()
   }
-  if (ready.length > 0) yield await made()
+  if (ready.length > 0) yield await takeBatch()
 }
 
-/** Reduces groups by one of CouchDB's own functions. @returns the member that follows each row's key */
+/** Reduces groups with one of CouchDB's built-in functions. @returns for each group the member that follows its key */
 export async function reduceBuiltin(
   name: string,
   order: Compare,
@@ -182,10 +182,10 @@ export async function reduceBuiltin(
   return results
 }
 
-/** CouchDB's bound: a result longer than this that is more than half of what it was made of is refused. */
+/** CouchDB refuses a result that is longer than this and longer than half of its input. In characters. */
 const MAX_RESULT = 5000
 
-/** Reduces groups by a user's function, in pieces whose results are reduced again. */
+/** Reduces groups with a function of a design document: first in pieces, then the results of the pieces. */
 export async function reduceByFunction(
   sandbox: Sandbox,
   fn: UserFunction,

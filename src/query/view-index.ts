@@ -1,6 +1,6 @@
 /**
- * The views of one design document, held in memory in their order and brought up to date from the feed when they are
- * asked for. CouchDB's order of strings is ICU's, which no index of the store can follow (docs/decisions/0003).
+ * The sorted rows of the views of one design document. They are kept in memory and updated from the feed with each
+ * query. CouchDB orders strings by ICU's collation, which no index of the store can provide (docs/decisions/0003).
  */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
@@ -11,36 +11,35 @@ import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import { type Compare, compareRaw } from './collation.ts'
 import { mergeSorted, Runs, rowOrder, sortInSteps, type ViewRow } from './view-rows.ts'
 
-/** Documents, and characters of documents, that go to the map functions at a time. */
+/** The most documents, and characters of documents, that one call passes to the map functions. */
 const PAGE_DOCS = 250
 const PAGE_CHARS = 1024 * 1024
-/** What a row weighs beside its texts. */
+/** The memory that a row takes beside its texts, in bytes. */
 const ROW_BYTES = 200
 
-/** One view's definition. */
 export interface ViewDefinition {
   readonly name: string
   readonly map: UserFunction
 }
 
 interface ViewOptions {
-  /** Design documents are mapped too. */
+  /** Whether design documents are mapped, too. */
   readonly includeDesign: boolean
-  /** Documents carry `_local_seq`. */
+  /** Whether documents have `_local_seq`. */
   readonly localSeq: boolean
   readonly order: Compare
 }
 
-/** A document that is to be mapped; null: it is gone, or not for views. */
+/** A document from the feed. `text` is null if it is deleted or not to be mapped. */
 interface Candidate {
   readonly id: string
   readonly seq: number
   readonly text: string | null
 }
 
-/** Rows of all documents of one refresh, sorted as they come. */
-interface Gathered {
-  /** Where each document was met last: one that is written meanwhile is met twice. */
+/** The new rows of a refresh. */
+interface NewRows {
+  /** The last sequence number of each document. A document that is written during the refresh appears twice. */
   readonly seqs: Map<string, number>
   readonly runs: Map<string, Runs<ViewRow>>
 }
@@ -57,7 +56,7 @@ export class ViewIndex {
   #bytes = 0
   #refreshing: Promise<void> | undefined
 
-  /** @param maxBytes about what its rows may weigh, now */
+  /** @param maxBytes returns the current limit on the memory of all rows */
   constructor(
     store: DatabaseStore,
     sandbox: Sandbox,
@@ -72,12 +71,12 @@ export class ViewIndex {
     this.#maxBytes = maxBytes
   }
 
-  /** About what it weighs. */
+  /** The approximate memory of all rows. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** Up to which update of the database it goes. */
+  /** The update of the database that the rows include last. */
   get seq(): number {
     return this.#seq
   }
@@ -86,17 +85,17 @@ export class ViewIndex {
     return this.#refreshing !== undefined
   }
 
-  /** A view's rows as they are now; the list never changes. */
+  /** The current rows of a view. The list is never changed, only replaced. */
   rows(view: string): readonly ViewRow[] {
     return this.#rows.get(view) ?? []
   }
 
   /**
-   * Takes in all that was written before the call.
-   * @throws view_too_large, and as the sandbox
+   * Includes everything that was written before the call.
+   * @throws view_too_large, and the errors of the sandbox
    */
   async refresh(): Promise<void> {
-    // What is under way may have read past a write that the caller has seen answered.
+    // A refresh under way may have missed a write that the caller already knows.
     while (this.#refreshing !== undefined) await this.#refreshing.catch(() => undefined)
     this.#refreshing = this.#refresh()
     try {
@@ -108,24 +107,24 @@ export class ViewIndex {
 
   async #refresh(): Promise<void> {
     const { purgeSeq, updateSeq } = await this.#store.info()
-    if (purgeSeq !== this.#purgeSeq) this.#forget(purgeSeq)
+    if (purgeSeq !== this.#purgeSeq) this.#reset(purgeSeq)
     if (updateSeq === this.#seq) return
-    const gathered: Gathered = { seqs: new Map(), runs: new Map() }
-    for (const { name } of this.#definitions) gathered.runs.set(name, new Runs(rowOrder(this.#options.order)))
+    const newRows: NewRows = { seqs: new Map(), runs: new Map() }
+    for (const { name } of this.#definitions) newRows.runs.set(name, new Runs(rowOrder(this.#options.order)))
     let weight = this.#bytes
     let since = this.#seq
     for (let more = true; more; ) {
       const page = await this.#page(since)
-      weight += await this.#map(page.docs, gathered)
+      weight += await this.#map(page.docs, newRows)
       if (weight > this.#maxBytes()) throw new CouchError('view_too_large')
       since = page.end
       more = page.more
     }
-    await this.#take(gathered, since)
+    await this.#merge(newRows, since)
   }
 
-  /** A purge leaves no row in the feed: what was gathered of the documents is not to be trusted. */
-  #forget(purgeSeq: number): void {
+  /** Starts over after a purge, which does not appear in the feed. */
+  #reset(purgeSeq: number): void {
     this.#rows = new Map()
     this.#seq = 0
     this.#bytes = 0
@@ -151,12 +150,12 @@ export class ViewIndex {
   #textOf(doc: DocState): string | null {
     const { includeDesign, localSeq } = this.#options
     if (doc.deleted || (isDesignId(doc.id) && !includeDesign)) return null
-    // As couch_mrview opens them for map functions.
+    // The options with which couch_mrview opens documents for map functions.
     return renderDocument(doc, doc.rev, { localSeq, conflicts: true, deletedConflicts: true })
   }
 
-  /** @returns about what the new rows weigh */
-  async #map(docs: readonly Candidate[], { seqs, runs }: Gathered): Promise<number> {
+  /** @returns the approximate memory of the new rows, in bytes */
+  async #map(docs: readonly Candidate[], { seqs, runs }: NewRows): Promise<number> {
     for (const { id, seq } of docs) seqs.set(id, seq)
     const live = docs.filter((doc): doc is Candidate & { text: string } => doc.text !== null)
     if (live.length === 0) return 0
@@ -174,7 +173,7 @@ export class ViewIndex {
     return weight
   }
 
-  async #take({ seqs, runs }: Gathered, seq: number): Promise<void> {
+  async #merge({ seqs, runs }: NewRows, seq: number): Promise<void> {
     const rows = new Map<string, readonly ViewRow[]>()
     for (const [name, run] of runs) {
       const kept = await filtered(this.rows(name), ({ id }) => !seqs.has(id))
@@ -188,15 +187,17 @@ export class ViewIndex {
   }
 }
 
-/** What a map function has emitted for one key and value. */
 type Emitted = readonly [key: unknown, value: unknown]
 
-/** As couch_mrview_updater sorts what one document emits: in Erlang's order of terms, and so equal keys by their values. */
+/**
+ * The order of the pairs of one document in couch_mrview_updater: Erlang's order of terms, first of keys, then of
+ * values.
+ */
 function compareEmitted([key, value]: Emitted, [otherKey, otherValue]: Emitted): number {
   return compareRaw(key, otherKey) || compareRaw(value, otherValue)
 }
 
-/** The list of `[key, value]` that a map function has emitted for a document, as rows. */
+/** Turns the pairs that a map function has emitted for a document into rows. @param emitted a JSON list of pairs */
 async function rowsOf({ id, seq }: Candidate, emitted: string): Promise<ViewRow[]> {
   if (emitted === '[]') return []
   const pairs = await sortInSteps(JSON.parse(emitted) as Emitted[], compareEmitted)
@@ -232,19 +233,18 @@ async function weightOf(rows: readonly ViewRow[]): Promise<number> {
   return weight
 }
 
-// The view indexes that a thread holds: what they weigh together is bounded, and the least recently used goes first.
-
-interface Held {
+interface CachedIndex {
   readonly owner: object
   readonly index: ViewIndex
 }
 
+/** A cache of the view indexes of a thread, limited by their total memory. The least recently used index goes first. */
 export class ViewMemory {
   readonly #maxBytes: () => number
   /** Least recently used first. */
-  readonly #held = new Map<string, Held>()
+  readonly #indexes = new Map<string, CachedIndex>()
 
-  /** @param maxBytes what all indexes may weigh together, and so what one may; asked anew each time */
+  /** @param maxBytes returns the current limit on the memory of all indexes, which is also the limit of each one */
   constructor(maxBytes: () => number) {
     this.#maxBytes = maxBytes
   }
@@ -254,38 +254,38 @@ export class ViewMemory {
   }
 
   /**
-   * An index, made if it is not there.
-   * @param owner whose it is: the open database
-   * @param key says whose it is and which
+   * Returns the index with a key, and creates it if necessary.
+   * @param owner the open database
+   * @param key identifies the database and the index
    */
   use(owner: object, key: string, make: () => ViewIndex): ViewIndex {
-    const held = this.#held.get(key)
-    const index = held?.owner === owner ? held.index : make()
-    this.#held.delete(key)
-    this.#held.set(key, { owner, index })
+    const cached = this.#indexes.get(key)
+    const index = cached?.owner === owner ? cached.index : make()
+    this.#indexes.delete(key)
+    this.#indexes.set(key, { owner, index })
     return index
   }
 
-  /** Lets go of indexes, the least recently used first, until the rest fits. To be called when one has grown. */
+  /** Removes the least recently used indexes until the others fit. Call it when an index has grown. */
   trim(): void {
     let bytes = 0
-    for (const { index } of this.#held.values()) bytes += index.bytes
-    for (const [key, { index }] of this.#held) {
+    for (const { index } of this.#indexes.values()) bytes += index.bytes
+    for (const [key, { index }] of this.#indexes) {
       if (bytes <= this.maxBytes) return
       bytes -= index.bytes
-      this.#held.delete(key)
+      this.#indexes.delete(key)
     }
   }
 
-  /** What a database's indexes weigh. */
+  /** The memory of the indexes of a database, in bytes. */
   bytesOf(owner: object): number {
     let bytes = 0
-    for (const held of this.#held.values()) if (held.owner === owner) bytes += held.index.bytes
+    for (const cached of this.#indexes.values()) if (cached.owner === owner) bytes += cached.index.bytes
     return bytes
   }
 
-  /** Lets go of a database's indexes: it is closed. */
+  /** Removes the indexes of a database that is closed. */
   forget(owner: object): void {
-    for (const [key, held] of this.#held) if (held.owner === owner) this.#held.delete(key)
+    for (const [key, cached] of this.#indexes) if (cached.owner === owner) this.#indexes.delete(key)
   }
 }

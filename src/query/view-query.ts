@@ -1,14 +1,16 @@
-/** The parameters of a view, protocol.md 9.3: from the address, and from a body that has members of the same names. */
+/** The parameters of a view query, protocol.md 9.3. They come from the address or from the members of a body. */
 import { CouchError } from '../core/errors.ts'
 import { parseJson } from '../documents/body.ts'
 
-/** How rows are grouped for a reduce function: all together, by equal keys, or by so many first elements. */
+/**
+ * How rows are grouped for a reduce function: all together, by equal keys, or by this many first elements of the key.
+ */
 export type Grouping = 'none' | 'exact' | number
 
 /** One end of a range of keys. */
 export interface KeyEdge {
   readonly key: unknown
-  /** Decides among equal keys. */
+  /** Breaks ties between equal keys. */
   readonly docId: string | undefined
 }
 
@@ -18,10 +20,10 @@ export interface ViewQuery {
   readonly end: KeyEdge | undefined
   readonly inclusiveEnd: boolean
   readonly descending: boolean
-  /** Infinity: none. */
+  /** Infinity means no limit. */
   readonly limit: number
   readonly skip: number
-  /** undefined: whatever the view has. */
+  /** undefined to reduce if the view has a reduce function. */
   readonly reduce: boolean | undefined
   readonly grouping: Grouping
   readonly includeDocs: boolean
@@ -34,7 +36,7 @@ export interface ViewQuery {
   readonly updateSeq: boolean
 }
 
-/** Names that mean the same. */
+/** Synonyms of parameters. */
 const ALIASES: Readonly<Record<string, string>> = {
   start_key: 'startkey',
   end_key: 'endkey',
@@ -42,27 +44,28 @@ const ALIASES: Readonly<Record<string, string>> = {
   end_key_doc_id: 'endkey_docid',
 }
 
-type Given = ReadonlyMap<string, unknown>
+type ParameterMap = ReadonlyMap<string, unknown>
 
 /**
  * Reads a query.
- * @param pairs parameters of the address as text, which override the body's
- * @param body members of a body, if there was one
- * @throws query_parse_error with CouchDB's texts; bad_request for a body's `keys` that are no list; invalid_json, too_deep
+ * @param pairs the parameters of the address as text, which override those of the body
+ * @param body the members of the body; null without one
+ * @throws query_parse_error with CouchDB's texts; bad_request if `keys` of the body is not a list; invalid_json,
+ *   too_deep
  */
 export function readViewQuery(
   pairs: readonly (readonly [name: string, text: string])[],
   body: Readonly<Record<string, unknown>> | null,
 ): ViewQuery {
-  const given = new Map<string, unknown>()
-  for (const [name, value] of Object.entries(body ?? {})) given.set(ALIASES[name] ?? name, value)
-  refuseKeys(given.get('keys'), 'bad_request', '`keys` member must be an array.')
+  const parameters = new Map<string, unknown>()
+  for (const [name, value] of Object.entries(body ?? {})) parameters.set(ALIASES[name] ?? name, value)
+  refuseKeys(parameters.get('keys'), 'bad_request', '`keys` member must be an array.')
   for (const [name, text] of pairs) {
     const known = ALIASES[name] ?? name
-    given.set(known, JSON_VALUED.has(known) ? parseJson(text) : text)
+    parameters.set(known, JSON_VALUED.has(known) ? parseJson(text) : text)
   }
-  refuseKeys(given.get('keys'), 'query_parse_error', '`keys` must be an array of strings.')
-  return viewQuery(given)
+  refuseKeys(parameters.get('keys'), 'query_parse_error', '`keys` must be an array of strings.')
+  return viewQuery(parameters)
 }
 
 /** Parameters whose text is JSON. */
@@ -73,31 +76,34 @@ function refuseKeys(keys: unknown, code: 'bad_request' | 'query_parse_error', re
   throw new CouchError(code, reason)
 }
 
-function viewQuery(given: Given): ViewQuery {
+function viewQuery(parameters: ParameterMap): ViewQuery {
   return {
-    ...rangeOf(given),
-    inclusiveEnd: bool(given, 'inclusive_end') ?? true,
-    descending: bool(given, 'descending') ?? false,
-    limit: count(given, 'limit', '`limit` must be a positive integer.') ?? Infinity,
-    skip: count(given, 'skip', '`skip` must be >= 0') ?? 0,
-    reduce: bool(given, 'reduce'),
-    grouping: groupingOf(given),
-    includeDocs: bool(given, 'include_docs') ?? false,
-    conflicts: bool(given, 'conflicts') ?? false,
-    attachments: bool(given, 'attachments') ?? false,
-    attEncodingInfo: bool(given, 'att_encoding_info') ?? false,
-    update: updateOf(given),
-    sorted: bool(given, 'sorted') ?? true,
-    updateSeq: bool(given, 'update_seq') ?? false,
+    ...rangeOf(parameters),
+    inclusiveEnd: bool(parameters, 'inclusive_end') ?? true,
+    descending: bool(parameters, 'descending') ?? false,
+    limit: count(parameters, 'limit', '`limit` must be a positive integer.') ?? Infinity,
+    skip: count(parameters, 'skip', '`skip` must be >= 0') ?? 0,
+    reduce: bool(parameters, 'reduce'),
+    grouping: groupingOf(parameters),
+    includeDocs: bool(parameters, 'include_docs') ?? false,
+    conflicts: bool(parameters, 'conflicts') ?? false,
+    attachments: bool(parameters, 'attachments') ?? false,
+    attEncodingInfo: bool(parameters, 'att_encoding_info') ?? false,
+    update: updateOf(parameters),
+    sorted: bool(parameters, 'sorted') ?? true,
+    updateSeq: bool(parameters, 'update_seq') ?? false,
   }
 }
 
-function rangeOf(given: Given): Pick<ViewQuery, 'keys' | 'start' | 'end'> {
-  const key = given.get('key')
-  const keys = (given.get('keys') ?? undefined) as readonly unknown[] | undefined
+function rangeOf(parameters: ParameterMap): Pick<ViewQuery, 'keys' | 'start' | 'end'> {
+  const key = parameters.get('key')
+  const keys = (parameters.get('keys') ?? undefined) as readonly unknown[] | undefined
   const edges = {
-    start: edge(given.has('key') ? key : given.get('startkey'), docId(given, 'startkey_docid')),
-    end: edge(given.has('key') ? key : given.get('endkey'), docId(given, 'endkey_docid')),
+    start: edge(
+      parameters.has('key') ? key : parameters.get('startkey'),
+      docId(parameters, 'startkey_docid'),
+    ),
+    end: edge(parameters.has('key') ? key : parameters.get('endkey'), docId(parameters, 'endkey_docid')),
   }
   if (keys === undefined) return { keys, ...edges }
   if (edges.start !== undefined || edges.end !== undefined) {
@@ -112,15 +118,15 @@ function edge(key: unknown, id: string | undefined): KeyEdge | undefined {
   return key === undefined ? undefined : { key, docId: id }
 }
 
-function docId(given: Given, name: 'startkey_docid' | 'endkey_docid'): string | undefined {
-  const value = given.get(name)
+function docId(parameters: ParameterMap, name: 'startkey_docid' | 'endkey_docid'): string | undefined {
+  const value = parameters.get(name)
   if (value === undefined || typeof value === 'string') return value
   throw parseError(`\`${name.replace('key', '_key')}\` must be a string.`)
 }
 
-function groupingOf(given: Given): Grouping {
-  const group = bool(given, 'group')
-  const level = count(given, 'group_level', '`group_level` must be >= 0')
+function groupingOf(parameters: ParameterMap): Grouping {
+  const group = bool(parameters, 'group')
+  const level = count(parameters, 'group_level', '`group_level` must be >= 0')
   if (group === false && (level ?? 0) > 0) {
     throw parseError("Can't specify group=false and group_level>0 at the same time")
   }
@@ -128,42 +134,42 @@ function groupingOf(given: Given): Grouping {
   return group ? 'exact' : 'none'
 }
 
-/** `stale` is the older word for the same. */
-function updateOf(given: Given): ViewQuery['update'] {
-  const stale = given.get('stale')
+/** `stale` is the older name of this parameter. */
+function updateOf(parameters: ParameterMap): ViewQuery['update'] {
+  const stale = parameters.get('stale')
   if (stale !== undefined) {
     if (stale === 'ok') return 'never'
     if (stale === 'update_after') return 'after'
     throw parseError('Invalid value for `stale`.')
   }
-  bool(given, 'stable', 'Invalid value for `stable`.')
-  if (given.get('update') === 'lazy') return 'after'
-  return bool(given, 'update', 'Invalid value for `update`.') === false ? 'never' : 'before'
+  bool(parameters, 'stable', 'Invalid value for `stable`.')
+  if (parameters.get('update') === 'lazy') return 'after'
+  return bool(parameters, 'update', 'Invalid value for `update`.') === false ? 'never' : 'before'
 }
 
-function bool(given: Given, name: string, reason?: string): boolean | undefined {
-  const value = given.get(name)
+function bool(parameters: ParameterMap, name: string, reason?: string): boolean | undefined {
+  const value = parameters.get(name)
   if (value === undefined || typeof value === 'boolean') return value
   const text = typeof value === 'string' ? value.toLowerCase() : ''
   if (text === 'true' || text === 'false') return text === 'true'
-  throw parseError(reason ?? `Invalid boolean parameter: ${shown(value)}`)
+  throw parseError(reason ?? `Invalid boolean parameter: ${quoted(value)}`)
 }
 
-function count(given: Given, name: string, tooSmall: string): number | undefined {
-  const value = given.get(name)
+function count(parameters: ParameterMap, name: string, tooSmall: string): number | undefined {
+  const value = parameters.get(name)
   if (value === undefined) return undefined
   const number = typeof value === 'string' && /^[-+]?\d+$/.test(value) ? Number(value) : value
-  if (!Number.isSafeInteger(number)) throw parseError(`Invalid value for integer: ${shown(value)}`)
+  if (!Number.isSafeInteger(number)) throw parseError(`Invalid value for integer: ${quoted(value)}`)
   if ((number as number) < 0) throw parseError(tooSmall)
   return number as number
 }
 
-function shown(value: unknown): string {
+function quoted(value: unknown): string {
   return (JSON.stringify(value) ?? '').slice(0, 100)
 }
 
 /**
- * Holds a query against the view it is for.
+ * Checks a query against its view.
  * @param hasReduce whether the view has a reduce function
  * @returns whether the answer is reduced
  * @throws query_parse_error with CouchDB's texts
@@ -180,7 +186,7 @@ export function reduces(query: ViewQuery, hasReduce: boolean): boolean {
   return reduce
 }
 
-/** The refusal of a range whose start lies behind its end. */
+/** The error for a range that starts after its end. */
 export function emptyRange(descending: boolean): CouchError {
   return parseError(
     'No rows can match your key range, reverse your start_key and end_key or set ' +

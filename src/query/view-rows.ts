@@ -1,38 +1,38 @@
-/** The rows of a view in their order, and stretches of them. Pure, but for taking yielder. */
+/** Sorting, merging and searching the rows of a view. Pure, except that long work yields to the event loop. */
 import { compareUtf8 } from '../core/bytes.ts'
 import { Yielder } from '../core/event-loop.ts'
 import type { Compare } from './collation.ts'
 import type { KeyEdge, ViewQuery } from './view-query.ts'
 
-/** What a map function has emitted for a document. */
+/** One pair that a map function has emitted for a document. */
 export interface ViewRow {
   readonly id: string
-  /** The document's place in the feed when it was mapped. */
+  /** The sequence number of the document when it was mapped. */
   readonly seq: number
   readonly key: unknown
-  /** JSON texts, as they are answered. */
+  /** JSON texts, as they are sent. */
   readonly keyText: string
   readonly valueText: string
 }
 
-/** A stretch of a list: from `from` up to, not including, `to`. */
+/** A stretch of a list, from `from` up to but not including `to`. */
 export interface Stretch {
   readonly from: number
   readonly to: number
 }
 
-/** Items compared between two looks at the clock, and sorted in one turn. */
+/** How many items are sorted at once, or merged before the clock is checked. */
 const STEP = 256
 
-/** Below 0: `a` comes first; 0: they stay as they stood; above 0: `b` comes first. */
+/** Returns a number below 0 if `a` comes first, above 0 if `b` comes first, and 0 to keep their order. */
 type Comparison<T> = (a: T, b: T) => number
 
-/** By key, then by the document's id; rows of one document with equal keys stay in the order in which they came. */
+/** Orders rows by key, then by document id. Rows of one document with equal keys keep their order. */
 export function rowOrder(order: Compare): Comparison<ViewRow> {
   return (a, b) => order(a.key, b.key) || compareUtf8(a.id, b.id)
 }
 
-/** Sorts a list, which may be reordered, in steps, so that a long one holds up nobody; stable. */
+/** Stable sort in steps, so a long list does not block the thread. May reorder `items`. */
 export async function sortInSteps<T>(items: T[], compare: Comparison<T>): Promise<readonly T[]> {
   if (items.length <= STEP) return items.sort(compare)
   const runs = new Runs(compare)
@@ -40,7 +40,7 @@ export async function sortInSteps<T>(items: T[], compare: Comparison<T>): Promis
   return runs.all()
 }
 
-/** Two sorted lists as one, in steps as well; of equal items those of `a` come first. */
+/** Merges two sorted lists, in steps. Of equal items, those of `a` come first. */
 export async function mergeSorted<T>(
   a: readonly T[],
   b: readonly T[],
@@ -69,7 +69,7 @@ export async function mergeSorted<T>(
   return merged
 }
 
-/** Sorted lists gathered one after another; merged so that each item is moved O(log n) times. */
+/** Collects sorted lists and merges them so that each item is moved O(log n) times. */
 export class Runs<T> {
   readonly #compare: Comparison<T>
   readonly #runs: (readonly T[])[] = []
@@ -97,14 +97,16 @@ export class Runs<T> {
     this.#runs.push(await mergeSorted(before, last, this.#compare, this.#yielder))
   }
 
-  /** All of them as one list. */
+  /** Merges all lists into one. */
   async all(): Promise<readonly T[]> {
     while (this.#runs.length > 1) await this.#mergeLast()
     return this.#runs.pop() ?? []
   }
 }
 
-/** The rows that a query's start and end leave, in ascending places whichever way the query reads. */
+/**
+ * The stretch of rows between the start and the end of a query. `from` is the lower index, even for descending queries.
+ */
 export function stretchOf(
   rows: readonly ViewRow[],
   { start, end, inclusiveEnd, descending }: Pick<ViewQuery, 'start' | 'end' | 'inclusiveEnd' | 'descending'>,
@@ -112,14 +114,14 @@ export function stretchOf(
 ): Stretch {
   const low = descending ? end : start
   const high = descending ? start : end
-  // An end that is excluded takes the rows equal to it along, at whichever side it stands.
-  const from = low === undefined ? 0 : place(rows, low, order, descending && !inclusiveEnd)
-  const to = high === undefined ? rows.length : place(rows, high, order, descending || inclusiveEnd)
+  // An exclusive end excludes all rows equal to it. In a descending query the end is the lower edge.
+  const from = low === undefined ? 0 : indexAfter(rows, low, order, descending && !inclusiveEnd)
+  const to = high === undefined ? rows.length : indexAfter(rows, high, order, descending || inclusiveEnd)
   return { from, to: Math.max(from, to) }
 }
 
-/** The first place behind every row below the edge, or, with `beyondEqual`, behind those equal to it too. */
-function place(rows: readonly ViewRow[], edge: KeyEdge, order: Compare, beyondEqual: boolean): number {
+/** The index after the last row below the edge; with `beyondEqual`, also after the rows equal to it. */
+function indexAfter(rows: readonly ViewRow[], edge: KeyEdge, order: Compare, beyondEqual: boolean): number {
   let low = 0
   let high = rows.length
   while (low < high) {

@@ -27,15 +27,16 @@ import { type ViewDefinition, ViewIndex, type ViewMemory } from './view-index.ts
 import { emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
 import type { ViewRow } from './view-rows.ts'
 
-/** Parameters of an address, as text. */
+/** The query parameters of an address, as text. */
 export type Parameters = readonly (readonly [name: string, text: string])[]
 
-/** What a database thread does for views. */
+/** The view methods of a database thread. */
 export interface ViewSource {
   /**
-   * A view's rows as JSON in chunks.
+   * The answer of a view query as JSON in chunks.
    * @param ddoc `_design/name`
-   * @throws not_found, deleted, `missing_named_view`; query_parse_error; view_too_large; as the sandbox
+   * @throws not_found, deleted; not_found with `missing_named_view`; query_parse_error; view_too_large; the errors of
+   *   the sandbox
    */
   view(
     user: UserCtx,
@@ -46,18 +47,18 @@ export interface ViewSource {
   ): AsyncIterable<Uint8Array>
   /** Several queries of one view in one body. */
   viewQueries(user: UserCtx, ddoc: string, view: string, body: Body): AsyncIterable<Uint8Array>
-  /** What `_info` of a design document tells, as JSON. */
+  /** The answer of `_info` of a design document, as JSON. */
   viewInfo(user: UserCtx, ddoc: string): Promise<Uint8Array>
 }
 
-interface ViewSurroundings {
+interface ViewContext {
   readonly store: DatabaseStore
   readonly sandbox: Sandbox
   readonly incarnation: number
   readonly memory: ViewMemory
 }
 
-/** A design document as views see it. */
+/** The parts of a design document that views need. */
 interface DesignDoc {
   readonly id: string
   readonly rev: string
@@ -67,32 +68,32 @@ interface DesignDoc {
   readonly views: Readonly<Record<string, { readonly map: unknown; readonly reduce?: unknown }>>
 }
 
-/** A view ready to be asked. */
+/** A view that can be queried. */
 interface OpenView {
   readonly name: string
   readonly index: ViewIndex
   readonly order: Compare
-  /** One of CouchDB's own by its name, or a user's. */
+  /** The name of a built-in function, or a function of the design document. */
   readonly reduce: string | UserFunction | undefined
 }
 
-/** The views of one open database; whoever closes it lets go of its indexes ({@link ViewMemory.forget}). */
-export function storeViews(surroundings: ViewSurroundings): ViewSource {
-  const { store } = surroundings
+/** The views of one open database. After it is closed, the caller removes its indexes ({@link ViewMemory.forget}). */
+export function storeViews(context: ViewContext): ViewSource {
+  const { store } = context
   return {
     view: async function* (user, ddoc, name, parameters, body) {
       requireMember(user, (await store.view()).security)
-      const view = await openView(surroundings, ddoc, name)
+      const view = await openView(context, ddoc, name)
       const members = body === null || bodyLength(body) === 0 ? null : await bodyObject(body, QUERY_SCHEMA)
       if (members?.queries !== undefined) {
         throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
       }
-      yield* answer(surroundings, user, view, readViewQuery(parameters, members))
+      yield* answer(context, user, view, readViewQuery(parameters, members))
       yield Buffer.from('\n')
     },
     viewQueries: async function* (user, ddoc, name, body) {
       requireMember(user, (await store.view()).security)
-      const view = await openView(surroundings, ddoc, name)
+      const view = await openView(context, ddoc, name)
       const yielder = new Yielder()
       const queries: ViewQuery[] = []
       for (const members of readQueries(await bodyObject(body, QUERIES_SCHEMA))) {
@@ -105,14 +106,14 @@ export function storeViews(surroundings: ViewSurroundings): ViewSource {
       for (const query of queries) {
         await yielder.yieldIfDue()
         yield Buffer.from(before)
-        yield* answer(surroundings, user, view, query)
+        yield* answer(context, user, view, query)
         before = ',\r\n'
       }
       yield Buffer.from(queries.length === 0 ? '{"results":[\r\n\r\n]}\n' : '\r\n]}\n')
     },
     viewInfo: async (user, ddoc) => {
       requireMember(user, (await store.view()).security)
-      return Buffer.from(`${JSON.stringify(await viewInfo(surroundings, ddoc))}\n`)
+      return Buffer.from(`${JSON.stringify(await viewInfo(context, ddoc))}\n`)
     },
   }
 }
@@ -148,23 +149,23 @@ async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDo
   }
 }
 
-async function openView(surroundings: ViewSurroundings, id: string, name: string): Promise<OpenView> {
-  const ddoc = await readDesignDoc(surroundings.store, id)
+async function openView(context: ViewContext, id: string, name: string): Promise<OpenView> {
+  const ddoc = await readDesignDoc(context.store, id)
   const view = Object.hasOwn(ddoc.views, name) ? ddoc.views[name] : undefined
   if (name === LIBRARY || typeof view?.map !== 'string')
     throw new CouchError('not_found', 'missing_named_view')
   requireJavascript(ddoc.language)
   const reduce = typeof view.reduce === 'string' && view.reduce !== '' ? view.reduce : undefined
-  const isOwn = reduce?.startsWith('_')
+  const isBuiltin = reduce?.startsWith('_')
   return {
     name,
-    index: indexOf(surroundings, ddoc),
+    index: indexOf(context, ddoc),
     order: orderOf(ddoc),
-    reduce: reduce === undefined || isOwn ? reduce : functionOf(surroundings, ddoc, [name, 'reduce']),
+    reduce: reduce === undefined || isBuiltin ? reduce : functionOf(context, ddoc, [name, 'reduce']),
   }
 }
 
-/** CommonJS modules, no view. */
+/** The member of `views` that holds CommonJS modules, not a view. */
 const LIBRARY = 'lib'
 
 function orderOf({ options }: DesignDoc): Compare {
@@ -172,26 +173,26 @@ function orderOf({ options }: DesignDoc): Compare {
 }
 
 function functionOf(
-  { incarnation }: ViewSurroundings,
+  { incarnation }: ViewContext,
   { id, rev, source }: DesignDoc,
   path: readonly string[],
 ): UserFunction {
   return { database: incarnation, ddoc: id, rev, source, path: ['views', ...path] }
 }
 
-/** What an index depends on: two design documents with the same views share one. */
+/** Identifies an index. Two design documents with the same views share one index. */
 function signatureOf({ language, options, views }: DesignDoc): string {
   return createHash('md5')
     .update(JSON.stringify([language, options, views]))
     .digest('hex')
 }
 
-function indexOf(surroundings: ViewSurroundings, ddoc: DesignDoc): ViewIndex {
-  const { store, sandbox, incarnation, memory } = surroundings
+function indexOf(context: ViewContext, ddoc: DesignDoc): ViewIndex {
+  const { store, sandbox, incarnation, memory } = context
   const make = () => {
     const definitions: ViewDefinition[] = Object.entries(ddoc.views)
       .filter(([name, view]) => name !== LIBRARY && typeof view?.map === 'string')
-      .map(([name]) => ({ name, map: functionOf(surroundings, ddoc, [name, 'map']) }))
+      .map(([name]) => ({ name, map: functionOf(context, ddoc, [name, 'map']) }))
     const { include_design: includeDesign, local_seq: localSeq } = ddoc.options
     const options = {
       includeDesign: includeDesign === true,
@@ -203,7 +204,7 @@ function indexOf(surroundings: ViewSurroundings, ddoc: DesignDoc): ViewIndex {
   return memory.use(store, `${incarnation} ${signatureOf(ddoc)}`, make)
 }
 
-/** Holds a query against its view. @returns whether the answer is reduced */
+/** Checks a query against its view. @returns whether the answer is reduced */
 function checkQuery({ reduce, order }: OpenView, query: ViewQuery): boolean {
   const isReduced = reduces(query, reduce !== undefined)
   const { start, end, descending } = query
@@ -214,20 +215,20 @@ function checkQuery({ reduce, order }: OpenView, query: ViewQuery): boolean {
   return isReduced
 }
 
-/** One answer without the newline behind it. */
+/** One answer, without the final newline. */
 async function* answer(
-  surroundings: ViewSurroundings,
+  context: ViewContext,
   user: UserCtx,
   view: OpenView,
   query: ViewQuery,
 ): AsyncGenerator<Uint8Array> {
   const isReduced = checkQuery(view, query)
-  await bringUpToDate(surroundings, view.index, query)
+  await bringUpToDate(context, view.index, query)
   const selection = await select(view.index.rows(view.name), query, view.order)
   const rows = isReduced
-    ? reducedRows(selection, reducing(surroundings, view))
-    : mapRows(selection, query.includeDocs ? documentOf(surroundings, user, query) : undefined)
-  yield Buffer.from(`{${await envelope(surroundings, view, selection, isReduced)}"rows":[\r\n`)
+    ? reducedRows(selection, reducerOf(context, view))
+    : mapRows(selection, query.includeDocs ? documentOf(context, user, query) : undefined)
+  yield Buffer.from(`{${await envelope(context, view, selection, isReduced)}"rows":[\r\n`)
   let before = ''
   for await (const texts of rows) {
     yield Buffer.from(before + texts.join(',\r\n'))
@@ -237,19 +238,19 @@ async function* answer(
 }
 
 async function bringUpToDate(
-  { memory }: ViewSurroundings,
+  { memory }: ViewContext,
   index: ViewIndex,
   { update }: ViewQuery,
 ): Promise<void> {
   if (update === 'never') return
-  const refreshed = index.refresh().finally(() => memory.trim())
-  // What goes wrong is told to the next who waits for it.
-  if (update === 'after') refreshed.catch(() => undefined)
-  else await refreshed
+  const refresh = index.refresh().finally(() => memory.trim())
+  // Nobody waits for this refresh. If it fails, the next query reports the error.
+  if (update === 'after') refresh.catch(() => undefined)
+  else await refresh
 }
 
 async function envelope(
-  { store }: ViewSurroundings,
+  { store }: ViewContext,
   { index }: OpenView,
   selection: Selection,
   isReduced: boolean,
@@ -262,17 +263,19 @@ async function envelope(
   return `"total_rows":${rows.length},${seq}"offset":${offsetOf(selection)},`
 }
 
-function reducing(
-  { sandbox }: ViewSurroundings,
+function reducerOf(
+  { sandbox }: ViewContext,
   { reduce, order }: OpenView,
 ): (groups: readonly (readonly ViewRow[])[]) => Promise<readonly string[]> {
   if (typeof reduce === 'string') return (groups) => reduceBuiltin(reduce, order, groups)
   return (groups) => reduceByFunction(sandbox, reduce as UserFunction, groups)
 }
 
-/** The document of a row: its own, or the one that its value names as `_id`, perhaps of a revision `_rev`. */
+/**
+ * Reads the document of a row: the one it was emitted for, or the one that its value links to with `_id` and `_rev`.
+ */
 function documentOf(
-  { store }: ViewSurroundings,
+  { store }: ViewContext,
   user: UserCtx,
   query: ViewQuery,
 ): (row: ViewRow) => Promise<string> {
@@ -305,10 +308,10 @@ function linkOf({ id, valueText }: ViewRow): Link {
   return { id: linked, rev: typeof rev === 'string' ? rev : undefined }
 }
 
-async function viewInfo(surroundings: ViewSurroundings, id: string): Promise<object> {
-  const { store } = surroundings
+async function viewInfo(context: ViewContext, id: string): Promise<object> {
+  const { store } = context
   const ddoc = await readDesignDoc(store, id)
-  const index = indexOf(surroundings, ddoc)
+  const index = indexOf(context, ddoc)
   const { updateSeq, purgeSeq } = await store.info()
   const pending = updateSeq - index.seq
   return {
@@ -329,9 +332,10 @@ async function viewInfo(surroundings: ViewSurroundings, id: string): Promise<obj
   }
 }
 
-// The views of a server whose policy runs no functions, whatever design documents are stored.
-
-/** Every call rejects with hosted_function, or with what the caller's rights lack. */
+/**
+ * The views of a server whose policy does not allow functions of design documents. Every call rejects with
+ * hosted_function, or with unauthorized or forbidden if the caller may not read the database.
+ */
 export function refusedViews(store: DatabaseStore): ViewSource {
   const refuse = async (user: UserCtx): Promise<never> => {
     requireMember(user, (await store.view()).security)

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { type Compare, compareJson, compareRaw, compareStrings } from '../../src/query/collation.ts'
 
-/** Every value comes before every one behind it. */
+/** Checks that the values are strictly ascending. */
 function checkOrder(t: { ok(found: boolean, name: string): unknown }, values: unknown[], compare: Compare) {
   for (const [i, a] of values.entries()) {
     for (const [j, b] of values.entries()) {
@@ -12,7 +12,7 @@ function checkOrder(t: { ok(found: boolean, name: string): unknown }, values: un
   }
 }
 
-t.test('the order of view keys, protocol.md 9.4', async (t) => {
+t.test('view keys are ordered as in protocol.md 9.4', async (t) => {
   const ordered = [
     null,
     false,
@@ -63,7 +63,7 @@ t.test('the order of view keys, protocol.md 9.4', async (t) => {
   checkOrder(t, ordered, compareJson)
 })
 
-t.test('the raw order', async (t) => {
+t.test('raw keys are ordered as in protocol.md 9.4', async (t) => {
   const ordered = [
     1,
     2,
@@ -86,16 +86,16 @@ t.test('the raw order', async (t) => {
   checkOrder(t, ordered, compareRaw)
 })
 
-t.test('this Node collates as ICU’s root has it, whatever the machine speaks', async (t) => {
+t.test('Node collates by ICU’s root collation, whatever the language of the machine', async (t) => {
   const signs = '_-,;:!?.\'"()[]{}@*/\\&#%`^+<=>|~$0123456789aAbBcCzZ'
   const shuffled = [...signs].reverse().sort(compareStrings)
   t.equal(shuffled.join(''), signs)
-  // Swedish puts ä behind z, German beside a.
+  // Swedish puts ä after z, German next to a.
   t.ok(compareStrings('ä', 'b') < 0)
   t.ok(compareStrings('中', 'あ') > 0 && compareStrings('я', 'z') > 0)
 })
 
-t.test('no tie is broken', async (t) => {
+t.test('strings that collate as equal stay equal', async (t) => {
   t.equal(compareStrings('a\u0000', 'a'), 0)
   t.equal(compareStrings('\u00e9', 'e\u0301'), 0)
   t.equal(compareJson({ '\u00e9': 1 }, { 'e\u0301': 1 }), 0)
@@ -117,7 +117,7 @@ t.test('both orders are total', async () => {
   }
 })
 
-t.test('an array’s and an object’s beginning comes before it', async () => {
+t.test('a prefix of an array comes before the array', async () => {
   fc.assert(
     fc.property(
       fc.array(fc.jsonValue(), { minLength: 1 }),

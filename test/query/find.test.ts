@@ -5,35 +5,35 @@ import { storeFind } from '../../src/query/find.ts'
 import { ADMIN, type Json, NOBODY, openDatabase } from '../documents/helpers.ts'
 import { bodyOf, textOf } from './view-helpers.ts'
 
-async function opened() {
+async function openSource() {
   const { database, store } = await openDatabase()
   const source = storeFind(store, 'db', () => DEFAULT_RULES.find)
   const put = (id: string, doc: Json) => database.put(ADMIN, id, bodyOf(doc), {})
-  const find = async (asked: Json, user: UserCtx = ADMIN): Promise<Json> =>
-    JSON.parse(await textOf(source.find(user, bodyOf(asked))))
+  const find = async (request: Json, user: UserCtx = ADMIN): Promise<Json> =>
+    JSON.parse(await textOf(source.find(user, bodyOf(request))))
   return { database, store, source, put, find }
 }
 
-async function filled() {
-  const at = await opened()
-  await at.put('_design/d', { type: 'note' })
-  await at.put('a', { type: 'note', n: 1, at: { x: 'left', y: 2 }, 'a.b': 'dot' })
-  await at.put('b', { type: 'leaf', n: 2 })
-  await at.put('h:1', { type: 'leaf', n: 3 })
-  await at.put('h:2', { type: 'leaf', n: 4 })
-  await at.put('i', { type: 'note', n: 5, list: [{ a: 1 }, { a: 2 }] })
-  const ids = async (asked: Json) => (await at.find(asked)).docs.map(({ _id }: Json) => _id)
-  return { ...at, ids }
+async function openFilled() {
+  const opened = await openSource()
+  await opened.put('_design/d', { type: 'note' })
+  await opened.put('a', { type: 'note', n: 1, at: { x: 'left', y: 2 }, 'a.b': 'dot' })
+  await opened.put('b', { type: 'leaf', n: 2 })
+  await opened.put('h:1', { type: 'leaf', n: 3 })
+  await opened.put('h:2', { type: 'leaf', n: 4 })
+  await opened.put('i', { type: 'note', n: 5, list: [{ a: 1 }, { a: 2 }] })
+  const ids = async (request: Json) => (await opened.find(request)).docs.map(({ _id }: Json) => _id)
+  return { ...opened, ids }
 }
 
 const NO_INDEX = 'No matching index found, create an index to optimize query time.'
 
-t.test('documents that a selector lets through, in the order of their ids', async (t) => {
-  const { find, ids, source } = await filled()
+t.test('_find returns the matching documents in the order of their ids', async (t) => {
+  const { find, ids, source } = await openFilled()
   const answer = await find({ selector: { type: 'leaf' }, limit: 1 })
   t.match(answer, { docs: [{ _id: 'b', _rev: /^1-/, type: 'leaf', n: 2 }], warning: NO_INDEX })
   t.strictSame(Object.keys(answer), ['docs', 'bookmark', 'warning'])
-  t.strictSame(await ids({ selector: {} }), ['a', 'b', 'h:1', 'h:2', 'i'], 'design documents never come')
+  t.strictSame(await ids({ selector: {} }), ['a', 'b', 'h:1', 'h:2', 'i'], 'design documents never match')
   t.strictSame(await ids({ selector: { $or: [] } }), [])
   t.strictSame(await ids({ selector: {}, skip: 1, limit: 2 }), ['b', 'h:1'])
   t.strictSame(await ids({ selector: {}, limit: 0 }), [])
@@ -41,20 +41,20 @@ t.test('documents that a selector lets through, in the order of their ids', asyn
   t.equal(none, `{"docs":[\r\n],\r\n"bookmark": "nil",\r\n"warning": "${NO_INDEX}"}\r\n`)
 })
 
-t.test('what LiveSync asks when an encrypted vault is opened', async (t) => {
-  const { find } = await filled()
+t.test('the queries with which LiveSync opens an encrypted vault examine few documents', async (t) => {
+  const { find } = await openFilled()
   const below = await find({ selector: { _id: { $lt: 'h:' }, type: 'leaf' }, execution_stats: true })
   t.match(below, {
     docs: [{ _id: 'b' }],
-    // The design document, `a` and `b`: no chunk is looked at.
+    // The design document, `a` and `b`, but no chunk.
     execution_stats: { total_docs_examined: 3, results_returned: 1 },
   })
   const above = await find({ selector: { _id: { $gt: 'h;' }, type: 'leaf' }, execution_stats: true })
   t.match(above, { docs: [], execution_stats: { total_docs_examined: 1, results_returned: 0 } })
 })
 
-t.test('a long document is found like others, in its place', async (t) => {
-  const { put, ids, find } = await filled()
+t.test('a long document is found like any other, in its order', async (t) => {
+  const { put, ids, find } = await openFilled()
   const long = { type: 'note', text: 'x'.repeat(2_500_000), list: [1, [2, null], { a: '\n' }] }
   await put('c', long)
   await put('d', { ...long, type: 'leaf' })
@@ -68,8 +68,8 @@ t.test('a long document is found like others, in its place', async (t) => {
   )
 })
 
-t.test('conditions on ids are read as a range', async (t) => {
-  const { find } = await filled()
+t.test('conditions on ids become a range of ids', async (t) => {
+  const { find } = await openFilled()
   const cases: [selector: Json, examined: number, ids: string[]][] = [
     [{ _id: 'b' }, 1, ['b']],
     [{ _id: { $gt: 'b', $lt: 'h:2' } }, 1, ['h:1']],
@@ -102,8 +102,8 @@ t.test('conditions on ids are read as a range', async (t) => {
   }
 })
 
-t.test('fields', async (t) => {
-  const { find } = await filled()
+t.test('fields selects and orders the fields of the answer', async (t) => {
+  const { find } = await openFilled()
   const fields = async (id: string, ...names: string[]) =>
     (await find({ selector: { _id: id }, fields: names })).docs[0]
   t.strictSame(await fields('a', 'n', '_id'), { n: 1, _id: 'a' })
@@ -112,8 +112,8 @@ t.test('fields', async (t) => {
   t.strictSame(await fields('b', 'no'), {})
 })
 
-t.test('sort is by id, where the selector compares it', async (t) => {
-  const { ids, find } = await filled()
+t.test('sort by id needs a condition on the id', async (t) => {
+  const { ids, find } = await openFilled()
   const selector = { _id: { $gt: null }, type: 'leaf' }
   t.strictSame(await ids({ selector, sort: ['_id'] }), ['b', 'h:1', 'h:2'])
   t.strictSame(await ids({ selector, sort: [{ _id: 'desc' }] }), ['h:2', 'h:1', 'b'])
@@ -128,17 +128,17 @@ t.test('sort is by id, where the selector compares it', async (t) => {
   await t.rejects(find({ selector, sort: ['_id', 'n'] }), refused)
 })
 
-t.test('a bookmark goes on behind the last document', async (t) => {
-  const { find } = await filled()
+t.test('a bookmark continues after the last document', async (t) => {
+  const { find } = await openFilled()
   for (const sort of [[{ _id: 'asc' }], [{ _id: 'desc' }]]) {
-    const asked = { selector: { _id: { $gt: null } }, sort, limit: 2 }
+    const request = { selector: { _id: { $gt: null } }, sort, limit: 2 }
     const seen: string[] = []
     let bookmark: string | undefined
     for (let n = 2; n > 0; ) {
-      const answer: Json = await find({ ...asked, ...(bookmark !== undefined && { bookmark }) })
+      const answer: Json = await find({ ...request, ...(bookmark !== undefined && { bookmark }) })
       seen.push(...answer.docs.map(({ _id }: Json) => _id))
       n = answer.docs.length
-      if (n === 0) t.equal(answer.bookmark, bookmark, 'stays as it was where nothing is left')
+      if (n === 0) t.equal(answer.bookmark, bookmark, 'the bookmark stays the same at the end')
       bookmark = answer.bookmark
     }
     const all = ['a', 'b', 'h:1', 'h:2', 'i']
@@ -152,8 +152,8 @@ t.test('a bookmark goes on behind the last document', async (t) => {
   t.equal((await find({ selector: {}, bookmark: ends.bookmark })).docs.length, 0)
 })
 
-t.test('warnings, statistics and conflicts', async (t) => {
-  const { find, put, database } = await filled()
+t.test('_find sends warnings, statistics and conflicts', async (t) => {
+  const { find, put, database } = await openFilled()
   for (let n = 0; n < 20; n++) await put(`m${n}`, { n: -1 })
   const named = await find({ selector: { n: -1 }, use_index: 'x', execution_stats: true, limit: 1 })
   const unused = '_design/x was not used because it does not contain a valid index for this query.'
@@ -178,10 +178,10 @@ t.test('warnings, statistics and conflicts', async (t) => {
   t.strictSame((await find({ selector: { _id: 'c' } })).docs, [{ _id: 'c', _rev: '1-b' }])
 })
 
-t.test('what is refused, with the words of protocol.md 10', async (t) => {
-  const { find } = await opened()
+t.test('invalid requests are refused with the texts of protocol.md 10', async (t) => {
+  const { find } = await openSource()
   const selector = {}
-  const cases: [asked: Json, code: string, reason: string | RegExp][] = [
+  const cases: [request: Json, code: string, reason: string | RegExp][] = [
     [{}, 'missing_required_key', 'Missing required key: selector'],
     [{ selector: [] }, 'invalid_selector_json', 'Selector must be a JSON object, not: []'],
     [{ selector, limit: -1 }, 'invalid_non_neg_integer', /^-1 is not an integer/],
@@ -211,24 +211,24 @@ t.test('what is refused, with the words of protocol.md 10', async (t) => {
     [{ selector: { $eq: 1 } }, 'invalid_selector', /missing a field name/],
     [{ selector: { a: { $in: Array(150_000).fill('ä') } } }, 'invalid_selector', /too much work/],
   ]
-  for (const [asked, code, reason] of cases) {
-    await t.rejects(find(asked), { code, reason }, JSON.stringify(asked).slice(0, 80))
+  for (const [request, code, reason] of cases) {
+    await t.rejects(find(request), { code, reason }, JSON.stringify(request).slice(0, 80))
   }
   await t.rejects(find({ selector: { a: 'x'.repeat(1024 * 1024) } }), { code: 'too_large' })
   await t.rejects(find({ selector: {} }, NOBODY), { code: 'unauthorized' })
 })
 
-t.test('_explain', async (t) => {
-  const { source } = await opened()
-  const explain = async (asked: Json): Promise<Json> =>
-    JSON.parse(Buffer.from(await source.explain(ADMIN, bodyOf(asked))).toString())
+t.test('_explain shows the index, the range and the normal form of a query', async (t) => {
+  const { source } = await openSource()
+  const explain = async (request: Json): Promise<Json> =>
+    JSON.parse(Buffer.from(await source.explain(ADMIN, bodyOf(request))).toString())
   const index = { ddoc: null, name: '_all_docs', type: 'special', def: { fields: [{ _id: 'asc' }] } }
-  const asked = {
+  const request = {
     selector: { _id: { $gt: 'b', $lt: 'x' }, a: { b: 1 }, $not: { n: { $gt: 5 } } },
     sort: [{ _id: 'desc' }],
     fields: ['a'],
   }
-  const answer = await explain(asked)
+  const answer = await explain(request)
   t.match(answer, {
     dbname: 'db',
     index,
@@ -262,15 +262,18 @@ t.test('_explain', async (t) => {
   t.strictSame(JSON.parse(Buffer.from(await source.indexes(ADMIN, 1, 5)).toString()).indexes, [])
 })
 
-t.test('a search yields while it looks, ends with its reader, and takes turns with others', async (t) => {
-  const { source, put, find } = await opened()
-  const docs = Array.from({ length: 60 }, (_, n) => ({ n, text: 'x'.repeat(50_000) }))
-  for (const doc of docs) await put(`d${String(doc.n).padStart(2, '0')}`, doc)
-  const slow = { selector: { text: { $regex: 'y(a|b|c)*z' } } }
-  const chunks = source.find(ADMIN, bodyOf(slow))[Symbol.asyncIterator]()
-  t.equal((await chunks.next()).value.length, 0, 'nothing is found yet')
-  await chunks.return?.(undefined)
-  // More of one caller than may be under way at once: all of them are answered.
-  const answers = await Promise.all(Array.from({ length: 20 }, () => find(slow)))
-  t.ok(answers.every((answer) => answer.docs.length === 0))
-})
+t.test(
+  'a search yields empty chunks, ends when its reader leaves, and takes turns with others',
+  async (t) => {
+    const { source, put, find } = await openSource()
+    const docs = Array.from({ length: 60 }, (_, n) => ({ n, text: 'x'.repeat(50_000) }))
+    for (const doc of docs) await put(`d${String(doc.n).padStart(2, '0')}`, doc)
+    const slow = { selector: { text: { $regex: 'y(a|b|c)*z' } } }
+    const chunks = source.find(ADMIN, bodyOf(slow))[Symbol.asyncIterator]()
+    t.equal((await chunks.next()).value.length, 0, 'the search is still under way')
+    await chunks.return?.(undefined)
+    // More scans of one caller than may be under way at once.
+    const answers = await Promise.all(Array.from({ length: 20 }, () => find(slow)))
+    t.ok(answers.every((answer) => answer.docs.length === 0))
+  },
+)

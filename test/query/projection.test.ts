@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { parseFieldPath, trimFields, valueAt } from '../../src/query/projection.ts'
 
-t.test('fields come as they were stored', async (t) => {
+t.test('fields are sent as they are stored', async (t) => {
   const text =
     '{"_id":"a","n":1.0,"big":9007199254740993,"a":{"b":{"c":"x\\"}","d":[1,{"e":null}]},"f":-0},"x.y":"{[","q\\u0022":1,"list":[],"t":true}'
   const cases: [fields: string[], expected: string][] = [
@@ -27,7 +27,7 @@ t.test('fields come as they were stored', async (t) => {
   t.throws(() => trimFields(text, ['a..b']), { code: 'invalid_selector' })
 })
 
-t.test('a field’s text is what JSON.parse finds there', async () => {
+t.test('the text of a field is the value that JSON.parse finds', async () => {
   const name = fc.string({ minLength: 1 }).filter((name) => !/[.\\]/.test(name) && name !== '__proto__')
   const member = fc.tuple(name, fc.jsonValue())
   fc.assert(
@@ -41,7 +41,7 @@ t.test('a field’s text is what JSON.parse finds there', async () => {
   )
 })
 
-t.test('fields are found together as each by itself', async () => {
+t.test('several fields together give the same values as each alone', async () => {
   const step = fc.constantFrom('a', 'b', '0', '1', 'x"')
   const { value } = fc.letrec<{ value: unknown }>((tie) => ({
     value: fc.oneof(
@@ -63,11 +63,13 @@ t.test('fields are found together as each by itself', async () => {
         const wanted = valueAt(stored, path)
         const isFound = typeof wanted !== 'symbol'
         const alone = JSON.parse(trimFields(text, [field])) as unknown
-        const told = isFound ? path.reduceRight<unknown>((inner, name) => ({ [name]: inner }), wanted) : {}
-        const held = isFound
+        const expected = isFound
+          ? path.reduceRight<unknown>((inner, name) => ({ [name]: inner }), wanted)
+          : {}
+        const actual = isFound
           ? path.reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], together)
           : 0
-        return isSame(alone, told) && (!isFound || isSame(held, wanted))
+        return isSame(alone, expected) && (!isFound || isSame(actual, wanted))
       })
     }),
     { numRuns: 2000 },

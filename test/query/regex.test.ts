@@ -14,7 +14,7 @@ function refusalOf(act: () => unknown): unknown {
   }
 }
 
-t.test('patterns', async (t) => {
+t.test('a pattern matches as in RE2', async (t) => {
   const cases: [pattern: string, text: string, matches: boolean][] = [
     ['^foo', 'foobar', true],
     ['^foo', 'a foo', false],
@@ -31,7 +31,7 @@ t.test('patterns', async (t) => {
   for (const [pattern, text, matches] of cases) t.equal(compileRegex(pattern)(text), matches, pattern)
 })
 
-t.test('what RE2 does not know is refused, and so is what is no pattern', async (t) => {
+t.test('invalid patterns and patterns that RE2 does not support are refused', async (t) => {
   for (const pattern of ['a(?=b)', 'a(?!b)', '(?<=a)b', '(a)\\1', 'a++', '(?>a)', '(', '[', '*', 'a{2,1}']) {
     t.match(
       refusalOf(() => compileRegex(pattern)),
@@ -41,14 +41,14 @@ t.test('what RE2 does not know is refused, and so is what is no pattern', async 
   }
 })
 
-t.test('a pattern that would hold JavaScript’s for hours takes no time', async (t) => {
+t.test('a pattern that would take JavaScript hours is fast', async (t) => {
   const start = performance.now()
   t.notOk(compileRegex('^(a|aa)+$')(`${'a'.repeat(10_000)}b`))
   t.notOk(compileRegex('(x+x+)+y')('x'.repeat(10_000)))
   t.ok(performance.now() - start < 2000)
 })
 
-t.test('patterns are bounded, and what they are held against', async (t) => {
+t.test('the size of patterns and the work of a search are limited', async (t) => {
   t.match(
     refusalOf(() => compileRegex('a'.repeat(2001))),
     /longer than 2000 characters/,
@@ -59,7 +59,7 @@ t.test('patterns are bounded, and what they are held against', async (t) => {
   )
   t.match(
     refusalOf(() => compileRegex('((a{100}){100}){100}')),
-    /none that RE2 knows/,
+    /not a valid RE2 pattern/,
   )
   t.match(
     refusalOf(() => compileRegex('[ab]{500}c')('ab'.repeat(50_000))),
@@ -72,6 +72,6 @@ t.test('patterns are bounded, and what they are held against', async (t) => {
       for (let i = 0; i < 20; i++) compileWithin(`(a?){500}${i}`, spend)
     }),
     /too much/,
-    'and so are all of a selector together',
+    'all patterns of a selector together are limited, too',
   )
 })

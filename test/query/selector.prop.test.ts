@@ -35,7 +35,7 @@ const doc = fc.record({ a: value, b: value, c: value }, { requiredKeys: [] })
 
 type Doc = Record<string, unknown>
 
-/** Logic without CouchDB's pushing: true to it where every field is there. */
+/** Plain logic, without pushing negations down. It agrees with CouchDB if the document has every field. */
 function plain(selector: unknown, doc: Doc): boolean {
   const [[name = '', arg] = []] = Object.entries(selector as object) as [string, unknown][]
   if (name === '$not') return !plain(arg, doc)
@@ -79,23 +79,23 @@ function holds(condition: Doc, value: unknown): boolean {
   }
 }
 
-/** CouchDB's three steps for the negations, done on the selector: what is left has `$not` at conditions alone. */
-function pushed(selector: unknown, negated: boolean): Doc {
+/** Pushes negations down to the conditions, as CouchDB does. `$negated` marks a negated condition. */
+function pushNegations(selector: unknown, negated: boolean): Doc {
   const [[name = '', arg] = []] = Object.entries(selector as object) as [string, unknown][]
-  if (name === '$not') return pushed(arg, !negated)
-  if (name === '$nor') return pushed({ $or: arg }, !negated)
+  if (name === '$not') return pushNegations(arg, !negated)
+  if (name === '$nor') return pushNegations({ $or: arg }, !negated)
   if (name === '$and' || name === '$or') {
     const isAnd = (name === '$and') !== negated
-    return { [isAnd ? '$and' : '$or']: (arg as unknown[]).map((one) => pushed(one, negated)) }
+    return { [isAnd ? '$and' : '$or']: (arg as unknown[]).map((one) => pushNegations(one, negated)) }
   }
   return negated ? { [name]: { $negated: arg } } : { [name]: arg }
 }
 
-function judge(selector: Doc, doc: Doc): boolean {
+function evaluate(selector: Doc, doc: Doc): boolean {
   const [[name = '', arg] = []] = Object.entries(selector) as [string, Doc & Doc[]][]
   if (arg === undefined) return true
-  if (name === '$and') return arg.every((one: Doc) => judge(one, doc))
-  if (name === '$or') return arg.some((one: Doc) => judge(one, doc))
+  if (name === '$and') return arg.every((one: Doc) => evaluate(one, doc))
+  if (name === '$or') return arg.some((one: Doc) => evaluate(one, doc))
   const isNegated = '$negated' in arg
   const condition = (isNegated ? arg.$negated : arg) as Doc
   if ('$exists' in condition) return name in doc === (condition.$exists !== isNegated)
@@ -104,7 +104,7 @@ function judge(selector: Doc, doc: Doc): boolean {
 
 const CODES = new Set(['invalid_selector', 'invalid_operator', 'not_supported', 'bad_arg'])
 
-t.test('where every field is there, a selector is plain logic', async () => {
+t.test('a selector is plain logic if the document has every field', async () => {
   const whole = fc.record({ a: value, b: value, c: value })
   fc.assert(
     fc.property(
@@ -116,18 +116,19 @@ t.test('where every field is there, a selector is plain logic', async () => {
   )
 })
 
-t.test('where fields are absent, it is as if negations stood at the conditions', async () => {
+t.test('for missing fields, negations apply to the conditions', async () => {
   fc.assert(
     fc.property(
       selector,
       doc,
-      (selector, doc) => compileSelector(selector).matches(doc) === judge(pushed(selector, false), doc),
+      (selector, doc) =>
+        compileSelector(selector).matches(doc) === evaluate(pushNegations(selector, false), doc),
     ),
     { numRuns: 5000 },
   )
 })
 
-t.test('whatever is sent is compiled or refused, and finds an answer', async () => {
+t.test('any input is either refused or compiled to a selector that answers', async () => {
   const operators =
     '$and $or $nor $not $in $nin $all $elemMatch $allMatch $keyMapMatch $exists $type $size $mod $regex'
   const key = fc.oneof(

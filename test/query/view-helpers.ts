@@ -1,4 +1,4 @@
-/** A database with views over the engine in memory. */
+/** A database with views, on the memory engine. */
 import { Buffer } from 'node:buffer'
 import type { UserCtx } from '../../src/core/types.ts'
 import type { Body } from '../../src/documents/database.ts'
@@ -31,15 +31,15 @@ export async function openViews(maxBytes = 10_000_000): Promise<WithViews> {
   const memory = new ViewMemory(() => maxBytes)
   const views = storeViews({ store, sandbox, incarnation: 1, memory })
   const query: WithViews['query'] = async (name, parameters = {}, body, user = ADMIN) => {
-    const sent = body === undefined ? null : bodyOf(body)
-    return JSON.parse(await textOf(views.view(user, '_design/d', name, texts(parameters), sent)))
+    const request = body === undefined ? null : bodyOf(body)
+    return JSON.parse(await textOf(views.view(user, '_design/d', name, texts(parameters), request)))
   }
   return { ...opened, views, mapped, query }
 }
 
 const JSON_VALUED = new Set(['key', 'keys', 'startkey', 'endkey', 'start_key', 'end_key'])
 
-/** Parameters as an address has them. */
+/** Query parameters as text, as in an address. */
 function texts(parameters: Record<string, unknown>): Parameters {
   return Object.entries(parameters).map(([name, value]) => [
     name,

@@ -22,7 +22,7 @@ const row: fc.Arbitrary<ViewRow> = fc.record({
 
 const inOrder = (rows: readonly ViewRow[]) => rows.map((one) => `${JSON.stringify(one.key)} ${one.id}`)
 
-t.test('runs, however they come, make the same list as sorting all', async (t) => {
+t.test('merging runs gives the same list as sorting all rows, however the runs are cut', async (t) => {
   const property = fc.asyncProperty(fc.array(fc.array(row, { maxLength: 12 })), async (pages) => {
     const compare = rowOrder(compareJson)
     const runs = new Runs(compare)
@@ -34,7 +34,7 @@ t.test('runs, however they come, make the same list as sorting all', async (t) =
   await fc.assert(property, { numRuns: 200 })
 })
 
-t.test('a list sorted in steps is the list that one sort makes, equal items in their order', async (t) => {
+t.test('sorting in steps gives the same list as a stable sort', async (t) => {
   const property = fc.asyncProperty(fc.array(row, { minLength: 300, maxLength: 1500 }), async (rows) => {
     const compare = rowOrder(compareJson)
     const sorted = [...rows].sort(compare)
@@ -43,23 +43,23 @@ t.test('a list sorted in steps is the list that one sort makes, equal items in t
   await fc.assert(property, { numRuns: 50 })
 })
 
-t.test('a stretch is what a plain comparison would keep', async (t) => {
+t.test('a stretch holds exactly the rows within the bounds', async (t) => {
   const bounds = fc.record({
     start: fc.option(key, { nil: undefined }),
     end: fc.option(key, { nil: undefined }),
     inclusiveEnd: fc.boolean(),
     descending: fc.boolean(),
   })
-  const property = fc.property(fc.array(row), bounds, (unsorted, asked) => {
+  const property = fc.property(fc.array(row), bounds, (unsorted, range) => {
     const rows = [...unsorted].sort(rowOrder(compareJson))
     const edge = (at: unknown) => (at === undefined ? undefined : { key: at, docId: undefined })
-    const query = { ...readViewQuery([], null), ...asked, start: edge(asked.start), end: edge(asked.end) }
+    const query = { ...readViewQuery([], null), ...range, start: edge(range.start), end: edge(range.end) }
     const { from, to } = stretchOf(rows, query, compareJson)
-    const sign = asked.descending ? -1 : 1
+    const sign = range.descending ? -1 : 1
     const expected = rows.filter((one) => {
-      const isBehind = asked.start === undefined || sign * compareJson(one.key, asked.start) >= 0
-      const toEnd = asked.end === undefined ? -1 : sign * compareJson(one.key, asked.end)
-      return isBehind && (toEnd < 0 || (toEnd === 0 && asked.inclusiveEnd))
+      const isBehind = range.start === undefined || sign * compareJson(one.key, range.start) >= 0
+      const toEnd = range.end === undefined ? -1 : sign * compareJson(one.key, range.end)
+      return isBehind && (toEnd < 0 || (toEnd === 0 && range.inclusiveEnd))
     })
     t.strictSame(inOrder(rows.slice(from, to)), inOrder(expected))
   })

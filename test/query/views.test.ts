@@ -21,7 +21,7 @@ const BY_KIND = {
   },
 }
 
-async function filled() {
+async function openFilled() {
   const opened = await openViews()
   await opened.put('_design/d', BY_KIND)
   await opened.put('a', { kind: 'note', size: 1 })
@@ -32,8 +32,8 @@ async function filled() {
 
 const ids = ({ rows }: { rows: { id: string }[] }) => rows.map(({ id }) => id)
 
-t.test('rows come by key, then by id, with their place in the view', async (t) => {
-  const { query } = await filled()
+t.test('rows are sorted by key, then by id, and the answer has their offset', async (t) => {
+  const { query } = await openFilled()
   const rows = [
     { id: 'b', key: 'book', value: 2 },
     { id: 'a', key: 'note', value: 1 },
@@ -49,32 +49,29 @@ t.test('rows come by key, then by id, with their place in the view', async (t) =
   })
 })
 
-t.test(
-  'rows that one document emits for one key come by their values, whichever way the query reads',
-  async (t) => {
-    const { put, query } = await openViews()
-    const values = ['\uff5e', [], {}, true, null, false, 'b', 2, 10, { a: 1 }, [1]]
-    const map = `doc => { for (const value of ${JSON.stringify(values)}) { emit(doc.kind, value); emit('y', value) } }`
-    await put('_design/d', { views: { many: { map } } })
-    await put('a', { kind: 'x' })
-    await put('b', { kind: 'x' })
-    const ordered = [2, 10, false, null, true, {}, { a: 1 }, [], [1], 'b', '\uff5e']
-    const valuesOf = ({ rows }: Json) => rows.map(({ value }: Json) => value)
-    const ascending = await query('many', { key: 'x' })
-    t.strictSame(valuesOf(ascending), [...ordered, ...ordered])
-    t.strictSame(ids(ascending), [...ordered.map(() => 'a'), ...ordered.map(() => 'b')])
-    const descending = await query('many', { descending: true })
-    t.strictSame(valuesOf(descending), [...ordered, ...ordered, ...ordered, ...ordered])
-    t.strictSame(
-      ids(descending),
-      ['b', 'a', 'b', 'a'].flatMap((id) => ordered.map(() => id)),
-    )
-    t.strictSame(valuesOf(await query('many', { descending: true, skip: 10, limit: 2 })), ['\uff5e', 2])
-  },
-)
+t.test('rows of one document with the same key are sorted by value, in both directions', async (t) => {
+  const { put, query } = await openViews()
+  const values = ['\uff5e', [], {}, true, null, false, 'b', 2, 10, { a: 1 }, [1]]
+  const map = `doc => { for (const value of ${JSON.stringify(values)}) { emit(doc.kind, value); emit('y', value) } }`
+  await put('_design/d', { views: { many: { map } } })
+  await put('a', { kind: 'x' })
+  await put('b', { kind: 'x' })
+  const ordered = [2, 10, false, null, true, {}, { a: 1 }, [], [1], 'b', '\uff5e']
+  const valuesOf = ({ rows }: Json) => rows.map(({ value }: Json) => value)
+  const ascending = await query('many', { key: 'x' })
+  t.strictSame(valuesOf(ascending), [...ordered, ...ordered])
+  t.strictSame(ids(ascending), [...ordered.map(() => 'a'), ...ordered.map(() => 'b')])
+  const descending = await query('many', { descending: true })
+  t.strictSame(valuesOf(descending), [...ordered, ...ordered, ...ordered, ...ordered])
+  t.strictSame(
+    ids(descending),
+    ['b', 'a', 'b', 'a'].flatMap((id) => ordered.map(() => id)),
+  )
+  t.strictSame(valuesOf(await query('many', { descending: true, skip: 10, limit: 2 })), ['\uff5e', 2])
+})
 
-t.test('ranges', async (t) => {
-  const { query } = await filled()
+t.test('keys select a range of rows', async (t) => {
+  const { query } = await openFilled()
   t.strictSame(ids(await query('plain', { key: 'note' })), ['a', 'c'])
   t.strictSame(ids(await query('plain', { startkey: 'c' })), ['a', 'c'])
   t.strictSame(ids(await query('plain', { endkey: 'note', inclusive_end: false })), ['b'])
@@ -88,8 +85,8 @@ t.test('ranges', async (t) => {
   t.strictSame((await query('plain', { key: 'x' })).rows, [])
 })
 
-t.test('reduces', async (t) => {
-  const { query } = await filled()
+t.test('rows are reduced by built-in and own functions', async (t) => {
+  const { query } = await openFilled()
   t.strictSame(await query('kind'), { rows: [{ key: null, value: 7 }] })
   t.strictSame(await query('kind', { key: 'x' }), { rows: [] })
   const groups = {
@@ -114,15 +111,15 @@ t.test('reduces', async (t) => {
   t.match(await query('long'), { rows: [{ key: null, error: 'reduce_overflow_error' }] })
 })
 
-t.test('a value that cannot be summed is told in the place of the sum', async (t) => {
-  const { put, query } = await filled()
+t.test('a value that cannot be summed gives an error in place of the sum', async (t) => {
+  const { put, query } = await openFilled()
   await put('d', { kind: 'odd', size: 'much' })
   const { rows } = await query('kind', { group: true })
   t.match(rows[2], { key: 'odd', value: { error: 'builtin_reduce_error', caused_by: 'much' } })
 })
 
-t.test('documents beside rows', async (t) => {
-  const { query, put } = await filled()
+t.test('include_docs adds the documents of the rows', async (t) => {
+  const { query, put } = await openFilled()
   const { rows } = await query('plain', { include_docs: true, key: 'book' })
   t.match(rows, [{ id: 'b', doc: { _id: 'b', kind: 'book', size: 2 } }])
   const linked = await query('linked', { include_docs: true })
@@ -138,8 +135,8 @@ t.test('documents beside rows', async (t) => {
   )
 })
 
-t.test('a map that throws leaves out that document alone', async (t) => {
-  const { query } = await filled()
+t.test('a document whose map function throws has no rows, and the others have theirs', async (t) => {
+  const { query } = await openFilled()
   t.strictSame(ids(await query('throwing')), ['a', 'c'])
 })
 
@@ -150,8 +147,8 @@ t.test('a map function sees conflicts', async (t) => {
   t.match((await query('v')).rows, [{ id: 'a', key: ['1-a'] }])
 })
 
-t.test('an index follows the database, and maps only what was written since', async (t) => {
-  const { query, put, get, mapped, database } = await filled()
+t.test('an index follows the database and maps only changed documents', async (t) => {
+  const { query, put, get, mapped, database } = await openFilled()
   await query('plain')
   mapped.length = 0
   const { _rev } = await get('a')
@@ -163,24 +160,24 @@ t.test('an index follows the database, and maps only what was written since', as
   t.strictSame(ids(await query('plain')), ['c', 'a'])
 })
 
-t.test('what was purged leaves the index', async (t) => {
-  const { query, get, database } = await filled()
+t.test('a purged document leaves the index', async (t) => {
+  const { query, get, database } = await openFilled()
   await query('plain')
   const { _rev } = await get('b')
   await database.purge(ADMIN, bodyOf({ b: [_rev] }))
   t.strictSame(ids(await query('plain')), ['a', 'c'])
 })
 
-t.test('design documents are mapped only where they ask for it', async (t) => {
-  const { query, put, get } = await filled()
+t.test('design documents are mapped only with include_design', async (t) => {
+  const { query, put, get } = await openFilled()
   t.notOk(ids(await query('linked')).includes('_design/d'))
   const { _rev } = await get('_design/d')
   await put('_design/d', { ...BY_KIND, _rev, options: { include_design: true } })
   t.ok(ids(await query('linked')).includes('_design/d'))
 })
 
-t.test('several queries of one view', async (t) => {
-  const { views } = await filled()
+t.test('a POST can hold several queries of one view', async (t) => {
+  const { views } = await openFilled()
   const queries = [{ key: 'book' }, { key: 'note', limit: 1 }]
   const answer = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries })))
   const { results } = JSON.parse(answer)
@@ -189,8 +186,8 @@ t.test('several queries of one view', async (t) => {
   t.strictSame(JSON.parse(none), { results: [] })
 })
 
-t.test('what is asked wrongly is refused with the words of CouchDB', async (t) => {
-  const { query, views } = await filled()
+t.test('invalid queries are refused with the texts of CouchDB', async (t) => {
+  const { query, views } = await openFilled()
   const refused = (name: string, parameters: Record<string, unknown>, reason: string) =>
     t.rejects(query(name, parameters), { code: 'query_parse_error', reason })
   await refused('plain', { reduce: true }, 'Reduce is invalid for map-only views.')
@@ -214,15 +211,15 @@ t.test('what is asked wrongly is refused with the words of CouchDB', async (t) =
   await t.rejects(textOf(views.view(ADMIN, '_design/x', 'v', [], null)), { code: 'not_found' })
 })
 
-t.test('rows that weigh too much are refused, and the database lives on', async (t) => {
+t.test('a view that takes too much memory is refused', async (t) => {
   const { put, query } = await openViews(2_000)
   await put('_design/d', BY_KIND)
   await put('a', { kind: 'x'.repeat(3_000) })
   await t.rejects(query('plain'), { code: 'view_too_large' })
 })
 
-t.test('what _info tells', async (t) => {
-  const { views, query } = await filled()
+t.test('_info describes the index', async (t) => {
+  const { views, query } = await openFilled()
   await query('plain')
   const info = JSON.parse(Buffer.from(await views.viewInfo(ADMIN, '_design/d')).toString())
   t.match(info, {
