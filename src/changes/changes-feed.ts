@@ -1,4 +1,7 @@
-/** One loop for the four kinds of feeds, on the HTTP thread: protocol.md 5.3, 5.4 and architecture.md, "The path of a feed". */
+/**
+ * The loop of all four kinds of feeds, on the HTTP thread: protocol.md 5.3, 5.4 and architecture.md, "The path of a
+ * feed".
+ */
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -28,23 +31,23 @@ export interface FeedRequest {
   readonly timeout: number
 }
 
-/** Where a feed goes. */
+/** The answer that a feed writes. */
 export interface FeedOutput {
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal
-  /** Resolves when the connection can take more or has closed; never rejects. Call it once at a time. */
+  /** Resolves when the connection can accept more or has closed; never rejects. Wait for it before the next call. */
   write(bytes: Uint8Array): Promise<void>
   end(): Promise<void>
   /** Breaks the connection, so that the client sees that the answer is incomplete. */
   fail(cause: unknown): void
 }
 
-/** Returns the reader; called again when rights may have changed. Throws when the account or session is gone. */
+/** Returns the user who reads. Called again when rights may have changed. Throws if the account or session is gone. */
 export type Caller = () => UserCtx | Promise<UserCtx>
 
-/** Proxies cut a silent answer after 100 s; and PouchDB asks again at once (clients.md, pain 5). */
+/** Ends a longpoll before proxies do, at 100 s. PouchDB sends the next request at once (clients.md, pain 5). */
 const LONGPOLL_MS = 90_000
-/** The longest silence, in milliseconds, that no proxy takes for a dead server. */
+/** The longest silence in milliseconds. No proxy takes a server for dead so soon. */
 const MAX_SILENCE_MS = 25_000
 
 type Next = 'page' | 'wait' | 'end'
@@ -71,7 +74,7 @@ export class Feed {
   #writing = 0
   #heartbeat: HeartbeatTimer | null = null
 
-  /** @param source the feed leaves it when it ends or is closed */
+  /** @param source left when the feed ends or is closed */
   constructor(source: FeedSource, caller: Caller, request: FeedRequest, clock: Clock = systemClock) {
     this.#source = source
     this.#caller = caller
@@ -86,8 +89,8 @@ export class Feed {
   }
 
   /**
-   * Makes the first page, before anything is sent.
-   * @returns the state for the ETag, and whether the feed starts from 0 because its token is of another database
+   * Reads the first page before anything is sent.
+   * @returns the state for the ETag, and whether the feed starts from 0 because its token is from another database
    * @throws bad_request for a malformed token; unauthorized, forbidden
    */
   async open(): Promise<Pick<ChangesPage, 'state' | 'unknownEpoch'>> {
@@ -146,7 +149,7 @@ export class Feed {
     return { options: this.#options, since: this.#position, limit: this.#wanted }
   }
 
-  /** Sends the page. This is a separate function so that a waiting feed holds no bytes on its stack frame. */
+  /** Sends the page. This is a separate function so that the stack frame of a waiting feed holds no bytes. */
   async #send(out: FeedOutput): Promise<Next> {
     const page = this.#page as ChangesPage
     this.#page = null
@@ -154,7 +157,7 @@ export class Feed {
       if (this.#sent > 0 && this.#options.framing === 'json') await this.#write(out, SEPARATOR)
       await this.#write(out, page.bytes)
     }
-    // Rows that the filter left out are changes, too.
+    // Rows that the filter leaves out count as changes, too.
     if (page.rows > 0 || !page.atTip) this.#lastRowAt = this.#clock.now()
     this.#sent += page.rows
     this.#wanted -= page.rows
@@ -166,7 +169,7 @@ export class Feed {
 
   #whatNext(atTip: boolean): Next {
     const isAnswered = this.#kind === 'longpoll' && this.#sent > 0
-    // A longpoll with limit=0 waits for its time-out, all others end: protocol.md 5.3.
+    // A longpoll with limit=0 waits for its timeout, but other feeds end: protocol.md 5.3.
     if (this.#wanted <= 0) return this.#kind === 'longpoll' && !isAnswered ? 'wait' : 'end'
     if (!atTip) return this.#longpollTime() > 0 ? 'page' : 'end'
     return this.#kind === 'normal' || this.#options.descending || isAnswered ? 'end' : 'wait'
@@ -205,7 +208,7 @@ export class Feed {
   }
 
   #beat(out: FeedOutput): void {
-    // A write that is not yet taken breaks the silence, too.
+    // A pending write breaks the silence, too.
     if (this.#writing > 0 || out.signal.aborted) return
     const isComment = this.#kind === 'eventsource' && this.#request.heartbeat === null
     void this.#write(out, isComment ? COMMENT : BEAT[this.#kind])
@@ -237,8 +240,8 @@ function keyOf(options: ChangesOptions): string {
 }
 
 /**
- * Calls back after each interval of silence. A write does not set the timer again. When the timer fires early, it
- * waits for the rest of the interval since the last write.
+ * Calls back after each interval of silence. A write does not reset the timer. Instead, the timer checks the time of
+ * the last write when it fires, and waits for the rest of the interval.
  */
 class HeartbeatTimer {
   readonly #clock: Clock

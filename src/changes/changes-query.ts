@@ -1,4 +1,4 @@
-/** The parameters of `_changes`, protocol.md 5.1. Pure. */
+/** The parameters of `_changes`, and the bytes around the rows of a feed; protocol.md 5.1 and 5.3. Pure. */
 import { CouchError } from '../core/errors.ts'
 import type { Framing } from './rows.ts'
 
@@ -39,41 +39,41 @@ const KINDS: Readonly<Record<string, FeedKind>> = {
 }
 
 /**
- * Reads the parameters. Names count in any case, the last of a name wins, unknown ones are ignored.
- * @param maxWait `chttpd/changes_timeout` in milliseconds: caps heartbeat and timeout
- * @param lastEventId the header Last-Event-ID, which wins over `since` where the feed is an eventsource
- * @throws bad_request with the texts of protocol.md 1.2; that for a bad `style` is ours
+ * Reads the parameters. Names are case-insensitive, the last value of a name wins, and unknown names are ignored.
+ * @param maxWait `chttpd/changes_timeout` in milliseconds, the maximum of `heartbeat` and `timeout`
+ * @param lastEventId the header Last-Event-ID, which overrides `since` for an eventsource feed
+ * @throws bad_request with the texts of protocol.md 1.2; the text for an invalid `style` is our own
  */
 export function readFeedQuery(
   pairs: Iterable<readonly [string, string | undefined]>,
   maxWait: number,
   lastEventId?: string,
 ): FeedQuery {
-  const given = new Map<string, string>()
+  const parameters = new Map<string, string>()
   for (const [name, value] of pairs) {
     if (value === undefined) continue
     const known = name.toLowerCase()
-    given.set(known === 'last-event-id' ? 'since' : known, value)
+    parameters.set(known === 'last-event-id' ? 'since' : known, value)
   }
-  const kind = kindOf(given.get('feed'))
-  if (kind === 'eventsource' && lastEventId !== undefined) given.set('since', lastEventId)
-  const isOn = (name: string) => given.get(name) === 'true'
+  const kind = kindOf(parameters.get('feed'))
+  if (kind === 'eventsource' && lastEventId !== undefined) parameters.set('since', lastEventId)
+  const isOn = (name: string) => parameters.get(name) === 'true'
   return {
     kind,
-    style: styleOf(given.get('style')),
+    style: styleOf(parameters.get('style')),
     descending: isOn('descending'),
     includeDocs: isOn('include_docs'),
     conflicts: isOn('conflicts'),
     attachments: isOn('attachments'),
     attEncodingInfo: isOn('att_encoding_info'),
-    seqInterval: seqIntervalOf(given.get('seq_interval')),
-    since: sinceOf(given.get('since')),
-    limit: countOf('limit', given.get('limit')) ?? Infinity,
-    heartbeat: heartbeatOf(given.get('heartbeat'), maxWait),
-    timeout: Math.min(countOf('timeout', given.get('timeout')) ?? DEFAULT_WAIT, maxWait),
-    filter: given.get('filter') ?? '',
-    docIds: given.get('doc_ids'),
-    view: given.get('view'),
+    seqInterval: seqIntervalOf(parameters.get('seq_interval')),
+    since: sinceOf(parameters.get('since')),
+    limit: countOf('limit', parameters.get('limit')) ?? Infinity,
+    heartbeat: heartbeatOf(parameters.get('heartbeat'), maxWait),
+    timeout: Math.min(countOf('timeout', parameters.get('timeout')) ?? DEFAULT_WAIT, maxWait),
+    filter: parameters.get('filter') ?? '',
+    docIds: parameters.get('doc_ids'),
+    view: parameters.get('view'),
   }
 }
 
@@ -88,7 +88,7 @@ function styleOf(text = 'main_only'): 'main_only' | 'all_docs' {
   throw badRequest('Supported `style` values: main_only, all_docs')
 }
 
-/** `now` in quotes is still now; a number is left to the reader of tokens. */
+/** Removes quotes, for example around `now`. The token itself is read later. */
 function sinceOf(text = '0'): string {
   return text.replace(/^"(.*)"$/, '$1')
 }
@@ -127,8 +127,6 @@ function badRequest(reason: string): CouchError {
   return new CouchError('bad_request', reason)
 }
 
-// What stands around the rows of a feed, byte for byte: protocol.md 5.3.
-
 const encoder = new TextEncoder()
 
 export function bytesOf(text: string): Uint8Array {
@@ -142,22 +140,22 @@ export const FRAMINGS: Readonly<Record<FeedKind, Framing>> = {
   eventsource: 'events',
 }
 
-const NOTHING = bytesOf('')
+const EMPTY = bytesOf('')
 const OPENING = bytesOf('{"results":[\n')
 const NEW_LINE = bytesOf('\n')
 
-/** Sent first; an empty one sends the head alone. */
+/** Sent first. An empty prologue sends only the headers. */
 export const PROLOGUES: Readonly<Record<FeedKind, Uint8Array>> = {
   normal: OPENING,
   longpoll: OPENING,
-  continuous: NOTHING,
-  eventsource: NOTHING,
+  continuous: EMPTY,
+  eventsource: EMPTY,
 }
 
-/** Stands between two pages of JSON rows, as it does between two rows. */
+/** Separates two pages of JSON rows, like two rows. */
 export const SEPARATOR = bytesOf(',\r\n')
 
-/** Ends an interval of silence. */
+/** The heartbeat, sent after an interval of silence. */
 export const BEAT: Readonly<Record<FeedKind, Uint8Array>> = {
   normal: NEW_LINE,
   longpoll: NEW_LINE,
@@ -165,10 +163,10 @@ export const BEAT: Readonly<Record<FeedKind, Uint8Array>> = {
   eventsource: bytesOf('event: heartbeat\ndata: \n\n'),
 }
 
-/** An event stream's comment: nothing for its reader, bytes for the proxies between. */
+/** A comment of an event stream. Its reader ignores it, but proxies see that the connection is alive. */
 export const COMMENT = bytesOf(':\n\n')
 
-/** What ends a feed; without `pending` as that of `_db_updates` ends (protocol.md 4.9). */
+/** The end of a feed. @param pending null for `_db_updates`, which has no such member (protocol.md 4.9) */
 export function epilogue(kind: FeedKind, lastToken: string, pending: number | null): string {
   const end = `"last_seq":"${lastToken}"${pending === null ? '' : `,"pending":${pending}`}}\n`
   if (kind === 'continuous') return `{${end}`

@@ -1,6 +1,7 @@
 /**
- * `_db_updates`, protocol.md 4.9: what happens to databases, as a feed. To the loop and the hub that serve
- * `_changes` it is one more database, which only server admins may read. A policy can show each account a view of its own.
+ * `_db_updates`, protocol.md 4.9: a feed of the databases that are created, updated and deleted. {@link
+ * updatesDatabase} presents it as a database that only server admins may read, so the feed loop and the hub of
+ * `_changes` serve it, too. A policy can give each account a view of its own.
  */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
@@ -13,28 +14,28 @@ import type { ChangesPage, ChangesRequest } from './page.ts'
 import { type Framing, PAGE_ROWS, PLAIN_CHANGES } from './rows.ts'
 import type { FeedDatabase } from './source.ts'
 
-/** Where updates come from; threads/databases.ts has it. */
-interface UpdatesOrigin {
+/** The source of updates, implemented by threads/databases.ts. */
+interface UpdatesSource {
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
-  /** Calls `listener` when there may be further updates, until the returned function is called. */
+  /** Calls `listener` when there may be new updates, until the returned function is called. */
   watchUpdates(listener: () => void): () => void
 }
 
-/** What of the updates somebody sees. */
+/** The updates that a user may see. */
 export interface UpdatesView {
-  /** That of no database, and of no other view. */
+  /** Different from that of every database and of every other view. */
   readonly incarnation: number
-  /** Who may see it. */
+  /** Decides who may read the view. */
   readonly security: SecurityObject
   /**
-   * The databases it tells of; null: all. Asked for with each page: what was noted before of one of them belongs to
-   * the page, and so one that is being made is waited for.
+   * The names of the databases that the view shows; null for all. It is called for each page, and waits for a database
+   * that is being created, so the page includes all earlier updates of these databases.
    */
   readonly names: (() => Promise<readonly string[]>) | null
-  /** A token as it is told: who sees a part only must not read from it how much else goes on. */
+  /** Makes a token opaque: a user who sees only some databases must not learn how much happens in the others. */
   encode(token: string): string
-  /** The token that was told so; null: it is none of ours. */
-  decode(told: string): string | null
+  /** Reverses {@link UpdatesView.encode}; null for any other text. */
+  decode(token: string): string | null
 }
 
 /** All updates, for server admins. No database's incarnation is 0. */
@@ -43,20 +44,20 @@ const ALL_UPDATES: UpdatesView = {
   security: ADMIN_ONLY,
   names: null,
   encode: (token) => token,
-  decode: (told) => told,
+  decode: (token) => token,
 }
 
-/** The updates as a feed's database. */
-export function updatesDatabase(origin: UpdatesOrigin, view: UpdatesView = ALL_UPDATES): FeedDatabase {
+/** The updates as a database that a feed can read. */
+export function updatesDatabase(source: UpdatesSource, view: UpdatesView = ALL_UPDATES): FeedDatabase {
   return {
     incarnation: view.incarnation,
-    changes: (user, request) => updatesPage(origin, view, user, request),
+    changes: (user, request) => updatesPage(source, view, user, request),
     securityCopy: async () => view.security,
     watch: (listener) =>
-      origin.watchUpdates(() => {
-        origin.updates({ since: 0 }, 0).then(
+      source.watchUpdates(() => {
+        source.updates({ since: 0 }, 0).then(
           ({ lastSeq }) => listener({ type: 'committed', updateSeq: lastSeq }),
-          // Its clients come back.
+          // The feeds end, and their clients reconnect.
           () => listener({ type: 'gone' }),
         )
       }),
@@ -64,15 +65,15 @@ export function updatesDatabase(origin: UpdatesOrigin, view: UpdatesView = ALL_U
 }
 
 async function updatesPage(
-  origin: UpdatesOrigin,
+  source: UpdatesSource,
   view: UpdatesView,
   user: UserCtx,
   { options, since, limit }: ChangesRequest,
 ): Promise<ChangesPage> {
   requireMember(user, view.security)
-  const { range, unknownEpoch } = await locate(origin, view, since, options.descending)
+  const { range, unknownEpoch } = await locate(source, view, since, options.descending)
   const wanted = Math.max(0, Math.min(limit, PAGE_ROWS))
-  const { rows, lastSeq: newest, epochs, names } = await readUpdates(origin, view, range, wanted)
+  const { rows, lastSeq: newest, epochs, names } = await readUpdates(source, view, range, wanted)
   const atTip = rows.length < wanted
   const empty = options.descending ? (range.before ?? newest) : range.since
   const lastSeq = atTip && !options.descending ? newest : (rows.at(-1)?.seq ?? empty)
@@ -81,32 +82,32 @@ async function updatesPage(
     bytes: bytesOf(frameUpdates(rows, token, options.framing)),
     rows: rows.length,
     lastSeq,
-    lastToken: token(await newestSeen(origin, names, rows, lastSeq)),
+    lastToken: token(await newestSeen(source, names, rows, lastSeq)),
     pending: null,
     atTip,
-    state: token(await newestSeen(origin, names, [], newest)),
+    state: token(await newestSeen(source, names, [], newest)),
     security: view.security,
     unknownEpoch,
   }
 }
 
-/** Where not all is seen, nothing is read from beyond the moment in which the names were asked for. */
+/** In a view of some databases, the page ends with the last update from before the names were listed. */
 async function readUpdates(
-  origin: UpdatesOrigin,
+  source: UpdatesSource,
   view: UpdatesView,
   range: UpdatesRange,
   limit: number,
 ): Promise<CatalogUpdates & { readonly names: readonly string[] | null }> {
-  if (view.names === null) return { ...(await origin.updates(range, limit)), names: null }
-  const { lastSeq } = await origin.updates({ since: 0 }, 0)
+  if (view.names === null) return { ...(await source.updates(range, limit)), names: null }
+  const { lastSeq } = await source.updates({ since: 0 }, 0)
   const names = await view.names()
   const before = Math.min(range.before ?? Infinity, lastSeq + 1)
-  return { ...(await origin.updates({ ...range, before, names }, limit)), lastSeq, names }
+  return { ...(await source.updates({ ...range, before, names }, limit)), lastSeq, names }
 }
 
-/** Up to a number the newest row that is seen: what is behind it is not told of. */
+/** The newest visible row up to a sequence number, since tokens must not reveal rows that the view hides. */
 async function newestSeen(
-  origin: UpdatesOrigin,
+  source: UpdatesSource,
   names: readonly string[] | null,
   rows: readonly CatalogUpdate[],
   upTo: number,
@@ -114,13 +115,13 @@ async function newestSeen(
   const last = rows.at(-1)
   if (names === null) return upTo
   if (last !== undefined) return last.seq
-  const found = await origin.updates({ since: 0, descending: true, before: upTo + 1, names }, 1)
+  const found = await source.updates({ since: 0, descending: true, before: upTo + 1, names }, 1)
   return found.rows[0]?.seq ?? 0
 }
 
-/** As for `_changes`: a number continues a page, and a token is ignored with `descending`. */
+/** As in `_changes`, a number continues a page, and a token is ignored with `descending`. */
 async function locate(
-  origin: UpdatesOrigin,
+  source: UpdatesSource,
   view: UpdatesView,
   since: ChangesRequest['since'],
   descending: boolean,
@@ -130,9 +131,9 @@ async function locate(
     return { range: { since: 0, descending, ...before }, unknownEpoch: false }
   }
   if (typeof since === 'number') return { range: { since }, unknownEpoch: false }
-  const { lastSeq, epochs } = await origin.updates({ since: 0 }, 0)
+  const { lastSeq, epochs } = await source.updates({ since: 0 }, 0)
   if (since === 'now') return { range: { since: lastSeq }, unknownEpoch: false }
-  // What is no token at all is refused either way.
+  // Read even if it cannot be decoded, since a malformed token is refused.
   const { seq, unknownEpoch } = readSequence(epochs, lastSeq, view.decode(since) ?? since)
   if (view.decode(since) === null) return { range: { since: 0 }, unknownEpoch: since !== '0' }
   return { range: { since: seq }, unknownEpoch }
@@ -157,9 +158,9 @@ const KINDS: readonly FeedKind[] = ['normal', 'continuous', 'longpoll', 'eventso
 const DEFAULT_WAIT = 60_000
 
 /**
- * Reads the parameters of `_db_updates`. Unlike those of `_changes` their names count as they are written.
- * @param maxWait `chttpd/changes_timeout` in milliseconds: caps heartbeat and timeout
- * @param lastEventId the header Last-Event-ID, which wins over `since` where the feed is an eventsource
+ * Reads the parameters of `_db_updates`. Unlike those of `_changes`, their names are case-sensitive.
+ * @param maxWait `chttpd/changes_timeout` in milliseconds, the maximum of `heartbeat` and `timeout`
+ * @param lastEventId the header Last-Event-ID, which overrides `since` for an eventsource feed
  * @throws bad_request with CouchDB's texts (global_changes_httpd.erl)
  */
 export function readUpdatesQuery(
@@ -185,7 +186,7 @@ export function readUpdatesQuery(
 function heartbeatOf(text: string | undefined, maxWait: number): number | null {
   if (text === undefined || text === 'false') return null
   const value = text === 'true' ? DEFAULT_WAIT : countOf(text)
-  // CouchDB takes 0 and sends as fast as it can.
+  // CouchDB accepts 0 and sends heartbeats as fast as it can.
   if (value === undefined || value === 0) throw new CouchError('bad_request', 'invalid_integer')
   return Math.min(value, maxWait)
 }

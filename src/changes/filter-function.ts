@@ -1,6 +1,7 @@
 /**
- * `filter=ddoc/name` and `filter=_view`: the feed is read through in batches, and functions of design documents say in
- * the sandbox what passes. While they are at work on one batch the next is read, and no more than these two are held.
+ * `filter=ddoc/name` and `filter=_view`; protocol.md 5.5, 5.6. The feed is read in batches, and the sandbox runs
+ * functions of design documents that decide which documents pass. While a function works on one batch, the next one is
+ * read. No more than these two batches are in memory.
  */
 import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
@@ -45,24 +46,26 @@ interface Batch {
   readonly view: StoreView
 }
 
-/** Documents of a batch; a feed that wants fewer rows has smaller ones, down to the least. */
-const MOST_DOCS = 400
-const LEAST_DOCS = 100
-/** Documents of a page's first batch, and how many times as many each batch has as the one before. */
+/** The most documents of a batch: as many as the feed wants rows, within these limits. */
+const MAX_DOCS = 400
+const MIN_DOCS = 100
+/** The number of documents in the first batch of a page, and the factor by which each further batch grows. */
 const FIRST_DOCS = 10
 const GROWTH = 4
-/** Characters of a batch. */
+/** The most characters of a batch. */
 const BATCH_TEXT = 1_000_000
 /** Milliseconds after which a page reads no further batch, since the reader may have disconnected. */
 const FUNCTION_PAGE_MS = 100
-/** After so many it also gives up the one that is read: the function is slow, and a reader may wait for the position. */
+/**
+ * Milliseconds after which a page ends without the next batch. The function is slow, and a reader waits for progress.
+ */
 const LATE_MS = 200
-/** Ancestors of a revision that a function sees: CouchDB's default of `query_server_config/revs_limit`. */
-const SEEN_ANCESTORS = 20
+/** How many ancestors of a revision a function sees: CouchDB's default of `query_server_config/revs_limit`. */
+const VISIBLE_ANCESTORS = 20
 
 /**
- * One page of a filtered feed; it may have no rows, and yet an `end` behind what was looked through.
- * @throws what the predicate throws; unauthorized, forbidden, before a document is shown to a function
+ * Reads one page of a filtered feed. A page without rows still has an `end`: the position that the scan reached.
+ * @throws the errors of the predicate; unauthorized, forbidden, before a function sees a document
  */
 export async function functionRows(
   store: DatabaseStore,
@@ -70,22 +73,22 @@ export async function functionRows(
   search: FeedSearch,
   predicate: FilterPredicate,
 ): Promise<FeedRows> {
-  const begun = performance.now()
+  const startedAt = performance.now()
   const rows: Row[] = []
-  const mostText = scanBytes(PAGE_TEXT)
+  const maxText = scanBytes(PAGE_TEXT)
   let text = 0
   let range = search.range
   let size = FIRST_DOCS
   for (let batch = await readBatch(store, user, search, range, size); ; ) {
-    const isLast = !batch.more || text > mostText || performance.now() - begun > FUNCTION_PAGE_MS
-    range = behind(range, batch)
+    const isLast = !batch.more || text > maxText || performance.now() - startedAt > FUNCTION_PAGE_MS
+    range = restOf(range, batch)
     size *= GROWTH
     const ahead = isLast ? null : readBatch(store, user, search, range, size)
     const [verdicts, next] = await Promise.all([predicate(docsOf(batch)), ahead])
     const { passed, used } = selectPassing(batch, verdicts, search.limit - rows.length)
     rows.push(...passed)
     text += passed.reduce((sum, { members }) => sum + members.length, 0)
-    const isFull = rows.length >= search.limit || performance.now() - begun > LATE_MS
+    const isFull = rows.length >= search.limit || performance.now() - startedAt > LATE_MS
     if (next === null || isFull) return pageOf(rows, batch, used)
     batch = next
   }
@@ -103,13 +106,13 @@ async function readBatch(
   range: FeedRange,
   size: number,
 ): Promise<Batch> {
-  const most = Math.min(size, MOST_DOCS, Math.max(LEAST_DOCS, limit))
+  const maxDocs = Math.min(size, MAX_DOCS, Math.max(MIN_DOCS, limit))
   const touches = { ...touchesOf(options), body: true, branches: true }
   let docs = 0
   let text = 0
   let start: number | undefined
-  const enough = () => docs >= most || text > BATCH_TEXT || isHeldLong(start ?? 0)
-  const page = await store.readChanges(range, { limit: most, touches, enough }, (doc) => {
+  const enough = () => docs >= maxDocs || text > BATCH_TEXT || isHeldLong(start ?? 0)
+  const page = await store.readChanges(range, { limit: maxDocs, touches, enough }, (doc) => {
     start ??= performance.now()
     const candidate = candidateOf(doc, options)
     docs += candidate.docs.length
@@ -123,16 +126,16 @@ async function readBatch(
 
 function candidateOf(doc: DocState, options: ChangesOptions): Candidate {
   const revs = listedRevs(doc, options).filter((rev) => doc.body(rev) !== null)
-  const docs = revs.map((rev) => seenText(doc, rev, options))
+  const docs = revs.map((rev) => visibleText(doc, rev, options))
   return { parts: readParts(doc, options), revs, docs }
 }
 
-/** A revision as functions see it, protocol.md 5.5: with ancestors, and, where it stands for all, its conflicts. */
-function seenText(doc: DocState, rev: string, { style }: ChangesOptions): string {
+/** A revision as functions see it, protocol.md 5.5: with its ancestors and, with `main_only`, its conflicts. */
+function visibleText(doc: DocState, rev: string, { style }: ChangesOptions): string {
   const text = renderDocument(doc, rev, { conflicts: style === 'main_only' })
   const branch = findLeaf(doc.branches, parseRev(rev))
   if (branch === undefined) return text
-  const revisions = { start: branch.pos, ids: branch.ids.slice(0, SEEN_ANCESTORS) }
+  const revisions = { start: branch.pos, ids: branch.ids.slice(0, VISIBLE_ANCESTORS) }
   return `${text.slice(0, -1)},"_revisions":${JSON.stringify(revisions)}}`
 }
 
@@ -140,24 +143,24 @@ function docsOf({ candidates }: Batch): readonly string[] {
   return candidates.flatMap(({ docs }) => docs)
 }
 
-/** What is left of a range behind a batch of it. */
-function behind(range: FeedRange, { candidates }: Batch): FeedRange {
+/** The rest of a range after a batch. */
+function restOf(range: FeedRange, { candidates }: Batch): FeedRange {
   const seq = candidates.at(-1)?.parts.seq
   if (seq === undefined) return range
   return range.descending ? { ...range, before: seq } : { ...range, since: seq }
 }
 
-/** The rows of a batch of which a revision passes, `most` at most; `used` is how many candidates it took. */
+/** The first rows of a batch with a passing revision. @returns also how many candidates were used for them */
 function selectPassing(
   { candidates }: Batch,
   verdicts: readonly boolean[],
-  most: number,
+  maxRows: number,
 ): { passed: Row[]; used: number } {
   const passed: Row[] = []
   let used = 0
   let at = 0
   for (const { parts, revs } of candidates) {
-    if (passed.length >= most) break
+    if (passed.length >= maxRows) break
     const passing = revs.filter((_rev, i) => verdicts[at + i])
     at += revs.length
     used += 1
@@ -166,35 +169,33 @@ function selectPassing(
   return { passed, used }
 }
 
-// What a function of a design document says of documents, for filters; protocol.md 5.5, 5.6.
-
-/** Whether each document, given as JSON text, passes. Rejects as the sandbox does. */
+/** Decides for each document, given as JSON text, whether it passes. Rejects with the errors of the sandbox. */
 type FilterPredicate = (docs: readonly string[]) => Promise<readonly boolean[]>
 
-/** The database whose design documents hold the functions, and the sandbox that runs them. */
+/** The database whose design documents have the functions, and the sandbox that runs them. */
 export interface FilterFunctionContext {
   readonly sandbox: Sandbox
-  /** The database's name, and its incarnation. */
+  /** The name of the database. */
   readonly name: string
   readonly incarnation: number
 }
 
 interface Design {
   readonly rev: string
-  /** JSON text of the design document's own members. */
+  /** The JSON text of the design document without special members. */
   readonly source: string
   readonly security: SecurityObject | null
 }
 
-/** A function as its design document has it. */
+/** The function of a filter, from its design document. */
 interface FoundFunction extends Design {
   readonly path: readonly string[]
-  /** What stands at the path. */
+  /** The value at the path. */
   readonly value: unknown
 }
 
 /**
- * Finds the function of a filter. It is looked up for every page, so that a change of its design document counts.
+ * Finds the function of a filter. It is looked up for each page, so changes of the design document take effect.
  * @throws unauthorized, forbidden; not_found, deleted, with the texts of protocol.md 5.6; function_error
  */
 export async function findFunction(
@@ -210,7 +211,7 @@ export async function findFunction(
   return { ...design, path, value }
 }
 
-/** @param user who asks: functions are told */
+/** @param user the reader, whose name and roles filter functions see */
 export function openPredicate(
   { rev, source, security, path }: FoundFunction,
   user: UserCtx,
@@ -241,7 +242,7 @@ async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Pr
   return design as Design
 }
 
-/** @throws not_found for the first key that is not there */
+/** @throws not_found for the first missing key */
 function valueOfKeys(members: Record<string, unknown>, path: readonly string[]): unknown {
   let value: unknown = members
   for (const key of path) {

@@ -1,8 +1,7 @@
 /**
- * `filter=_design`, `filter=_selector` and plain filter functions: the feed is read through, and what passes is decided
- * on the way.
+ * `filter=_design`, `filter=_selector` and plain filter functions. They decide which revisions pass while the feed is
+ * read, without the sandbox.
  */
-
 import { scanBytes } from '../core/bytes.ts'
 import { BoundedCache } from '../core/cache.ts'
 import { isHeldLong } from '../core/event-loop.ts'
@@ -30,9 +29,9 @@ import {
 
 /** Decides which revisions of a document pass while the feed is read. */
 interface RevisionFilter {
-  /** The revisions that pass. An empty list leaves the document out; null means that one is too long to decide at once. */
+  /** The passing revisions; an empty list leaves the document out. null if a revision is too long to decide at once. */
   readonly passing: (doc: DocState) => readonly string[] | null
-  /** Decides the revision for which `passing` gave null. */
+  /** Decides the revision for which `passing` returned null. */
   readonly decideLong?: () => Promise<void>
   /** The parts of a document that the filter reads. */
   readonly touches: Touches
@@ -41,9 +40,9 @@ interface RevisionFilter {
 /** Makes a filter for the options of a feed. */
 type FilterFactory = (options: ChangesOptions) => RevisionFilter
 
-/** Documents that a page looks at; where none passes, its time ends it sooner. */
-const MOST_SCANNED = 5000
-/** Total characters of the selectors whose compiled form a thread caches. */
+/** The most documents that a page scans; usually it ends earlier because its time is up. */
+const MAX_SCANNED = 5000
+/** A thread caches compiled selectors with this many characters in total. */
 const CACHED_TEXT = 4 * 1024 * 1024
 
 const compiled = new BoundedCache<Selector>(CACHED_TEXT)
@@ -65,8 +64,8 @@ function compileFilter(text: string): Selector {
 }
 
 /**
- * A filter function that runs without the sandbox.
- * @param text the function as its design document has it
+ * Opens a filter function that can run without the sandbox.
+ * @param text the value of the filter in its design document
  * @returns null when the function needs the sandbox
  */
 export function openPlain(text: unknown): FilterFactory | null {
@@ -75,8 +74,8 @@ export function openPlain(text: unknown): FilterFactory | null {
 }
 
 /**
- * One page of a filtered feed; it may have no rows, and yet an `end` behind what was looked through.
- * @throws invalid_filter when a document holds too much for the selector
+ * Reads one page of a filtered feed. A page without rows still has an `end`: the position that the scan reached.
+ * @throws invalid_filter if a document is too much work for the selector
  */
 export async function scanFiltered(
   store: DatabaseStore,
@@ -91,24 +90,24 @@ export async function scanFiltered(
   }
 }
 
-/** @returns null when the first document cannot be decided at once */
+/** @returns null if the first document cannot be decided at once */
 async function scanOnce(
   store: DatabaseStore,
   { options, limit, range }: FeedSearch,
   { passing, touches }: RevisionFilter,
 ): Promise<FeedRows | null> {
-  const most = Math.min(limit, PAGE_ROWS)
+  const maxRows = Math.min(limit, PAGE_ROWS)
   let passed = 0
   let text = 0
   let start: number | undefined
-  let isHeldUp = false
-  const mostText = scanBytes(PAGE_TEXT)
-  const enough = () => isHeldUp || passed >= most || text > mostText || isHeldLong(start ?? 0)
-  const page = await store.readChanges(range, { limit: MOST_SCANNED, touches, enough }, (doc) => {
+  let isBlocked = false
+  const maxText = scanBytes(PAGE_TEXT)
+  const enough = () => isBlocked || passed >= maxRows || text > maxText || isHeldLong(start ?? 0)
+  const page = await store.readChanges(range, { limit: MAX_SCANNED, touches, enough }, (doc) => {
     start ??= performance.now()
     const revs = passing(doc)
     if (revs === null) {
-      isHeldUp = true
+      isBlocked = true
       return null
     }
     const row = revs.length === 0 ? null : readRow(doc, options, revs)
@@ -117,10 +116,10 @@ async function scanOnce(
     return { seq: doc.seq, row }
   })
   const read = page.rows.filter((row) => row !== null)
-  if (isHeldUp && read.length === 0) return null
+  if (isBlocked && read.length === 0) return null
   const end = read.at(-1)?.seq
   const rows = read.flatMap(({ row }) => row ?? [])
-  return { rows, view: page.view, more: page.more || isHeldUp, ...(end !== undefined && { end }) }
+  return { rows, view: page.view, more: page.more || isBlocked, ...(end !== undefined && { end }) }
 }
 
 function designFilter(options: ChangesOptions): RevisionFilter {
@@ -136,17 +135,17 @@ function nativeFilter(filter: PlainFilter, options: ChangesOptions): RevisionFil
   return { passing, touches: touchesOf(options) }
 }
 
-/** Leaves are loaded when they are looked at. */
+/** Reads the branches only if necessary, since that loads them. */
 function isDeleted(doc: DocState, rev: string): boolean {
   if (rev === doc.rev) return doc.deleted
   return findLeaf(doc.branches, parseRev(rev))?.deleted ?? false
 }
 
-/** A selector sees a revision as a reader does; with `main_only`, as CouchDB has it, its conflicts as well. */
+/** A selector sees a revision as a GET shows it. As in CouchDB, it also sees the conflicts with `main_only`. */
 function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFilter {
   const conflicts = options.style === 'main_only' && selector.mentions('_conflicts')
   const touches = touchesOf(options)
-  /** Of long revisions, by id and revision. */
+  /** Verdicts on long revisions, by revision and document id. */
   const verdicts = new Map<string, boolean>()
   let long: { readonly key: string; readonly text: string } | null = null
   const predicate = (value: unknown): boolean => {
@@ -156,7 +155,7 @@ function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFi
       throw filterError(thrown)
     }
   }
-  /** null: it is too long to be decided at once. */
+  /** @returns null if the revision is too long to be decided at once */
   const verdictOf = (doc: DocState, rev: string): boolean | null => {
     if (doc.body(rev) === null) return false
     const text = renderDocument(doc, rev, { conflicts })

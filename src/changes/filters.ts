@@ -1,4 +1,7 @@
-/** Which filter a request asks for, protocol.md 5.5 and 5.6. Pure. */
+/**
+ * The filter of a feed request, protocol.md 5.1, 5.5 and 5.6: its parameters, the body of its POST, and the object
+ * `req` that filter functions see. Pure.
+ */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { parseJson } from '../documents/body.ts'
@@ -10,19 +13,19 @@ import { MAX_FIELDS, parseFieldPath } from '../query/projection.ts'
 import type { FeedQuery } from './changes-query.ts'
 import { type ChangesFilter, type ChangesOptions, filterError } from './rows.ts'
 
-/** The part of a feed's options that says what passes. */
+/** The options of a feed that decide which documents pass. */
 export type FilterOptions = Pick<ChangesOptions, 'docIds' | 'filter'>
 
-type AskedFilter = Pick<FeedQuery, 'filter' | 'docIds' | 'view'>
+type FilterQuery = Pick<FeedQuery, 'filter' | 'docIds' | 'view'>
 
 /**
- * Reads which filter is asked for.
- * @param body of a POST that has one
- * @param request JSON text of the request for a filter function, made only when one is asked for
+ * Reads the filter of a request.
+ * @param body the body of a POST, if it has one
+ * @param request returns the JSON text of the request for a filter function; called only if there is one
  * @throws bad_request, invalid_filter with CouchDB's texts; invalid_json
  */
 export async function readFilter(
-  query: AskedFilter,
+  query: FilterQuery,
   body: FilterBody | undefined,
   request: () => Promise<string>,
 ): Promise<FilterOptions> {
@@ -43,12 +46,12 @@ export async function readFilter(
   return named === null ? {} : { filter: { kind: 'function', ...named, request: await request() } }
 }
 
-/** Whether a filter function is asked for, which sees the request's body. */
-export function asksForFunction({ filter }: AskedFilter): boolean {
+/** Whether the filter is a function, which sees the body of the request. */
+export function isFunctionFilter({ filter }: FilterQuery): boolean {
   return filter !== '' && !filter.startsWith('_')
 }
 
-function listedIds({ docIds: text }: AskedFilter, body: FilterBody | undefined): readonly string[] {
+function listedIds({ docIds: text }: FilterQuery, body: FilterBody | undefined): readonly string[] {
   const ids = body?.docIds ?? (text === undefined ? undefined : asDocIds(parseJson(text)))
   if (ids === undefined) throw badRequest('`doc_ids` filter parameter is not a list of doc ids.')
   return ids
@@ -72,7 +75,7 @@ function selectorFilter(body: FilterBody | undefined): ChangesFilter {
   return { kind: 'selector', selector, ...(fields.length > 0 && { fields: fields as string[] }) }
 }
 
-function viewFilter({ view = '' }: AskedFilter): ChangesFilter {
+function viewFilter({ view = '' }: FilterQuery): ChangesFilter {
   if (view === '') throw badRequest('`view` filter parameter is not provided.')
   const [ddoc, name, ...others] = partsOf(view)
   if (ddoc === undefined || name === undefined || others.length > 0) {
@@ -81,7 +84,7 @@ function viewFilter({ view = '' }: AskedFilter): ChangesFilter {
   return { kind: 'view', ddoc: `_design/${ddoc}`, name }
 }
 
-/** null for a name of nothing but slashes, which CouchDB takes for no filter. */
+/** @returns null for a name of slashes only, which CouchDB treats like no filter */
 function namedFunction(filter: string): { readonly ddoc: string; readonly name: string } | null {
   if (filter.startsWith('_')) throw badRequest('unknown builtin filter name')
   const [ddoc, name, ...others] = partsOf(filter)
@@ -92,7 +95,9 @@ function namedFunction(filter: string): { readonly ddoc: string; readonly name: 
   return { ddoc: `_design/${ddoc}`, name }
 }
 
-/** Empty parts do not count; each part may be escaped once more, so that a name may hold a slash. */
+/**
+ * Splits a name at slashes and leaves out empty parts. Each part may be percent-encoded, so a name can contain a slash.
+ */
 function partsOf(text: string): string[] {
   const parts = text.split('/').filter((part) => part !== '')
   try {
@@ -106,23 +111,21 @@ function badRequest(reason: string): CouchError {
   return new CouchError('bad_request', reason)
 }
 
-// The body of a POST to `_changes`, on the database's thread; protocol.md 5.1.
-
-/** What filters take from a body. Members that it does not have are absent. */
+/** The members of a POST body that filters use; absent if the body lacks them. Read on the thread of the database. */
 export interface FilterBody {
-  /** When it is a list of strings. */
+  /** Only if it is a list of strings. */
   readonly docIds?: readonly string[]
   /** JSON text. */
   readonly selector?: string
-  /** Whatever it is. */
+  /** Any value; not checked yet. */
   readonly fields?: unknown
-  /** The whole JSON text; only where it was asked for. */
+  /** The JSON text of the whole body, if it was requested. */
   readonly text?: string
 }
 
-/** Ids go to the database's thread with each page, and are looked up for each. */
+/** The most ids of a list, since each page sends the list to the database thread and looks up every id. */
 const MAX_DOC_IDS = 50_000
-/** Selectors are compiled again and again, and bodies go to functions with each batch. */
+/** The longest selector or body, in bytes. Selectors are compiled repeatedly, and bodies are sent with each batch. */
 const MAX_TEXT = 1024 * 1024
 
 const SHAPE: Schema = {
@@ -134,7 +137,8 @@ const SHAPE: Schema = {
 }
 
 /**
- * @param withText whether the whole text is wanted, for a filter function's `req.body`
+ * Reads the body of a POST to `_changes`.
+ * @param withText whether to return the whole text, for `req.body` of a filter function
  * @throws invalid_json, body_not_object, too_large; invalid_filter for a selector that is too long
  */
 export async function readFilterBody(body: Body, withText: boolean): Promise<FilterBody> {
@@ -163,33 +167,33 @@ function tooLarge(code: 'too_large' | 'invalid_filter', what: string): CouchErro
   return new CouchError(code, `${what} is longer than ${MAX_TEXT} bytes`)
 }
 
-/** A value as a list of document ids; undefined when it is none. */
+/** @returns the value if it is a list of strings, otherwise undefined */
 export function asDocIds(value: unknown): readonly string[] | undefined {
   return Array.isArray(value) && value.every((id) => typeof id === 'string') ? value : undefined
 }
 
-// The object `req` that filter functions see, protocol.md 9.2: JSON text, made on two threads.
-
-/** What the HTTP thread knows of a request; members as CouchDB has them, in its order. */
-export interface KnownRequest {
-  /** Of the moment when the request came. */
+/**
+ * The members of the object `req` that the HTTP thread knows, with CouchDB's names and in its order; protocol.md 9.2.
+ */
+export interface FilterRequest {
+  /** The information at the time of the request. */
   readonly info: DatabaseInfo
   readonly uuid: string
   readonly method: string
-  /** The path's parts, decoded. */
+  /** The parts of the path, decoded. */
   readonly path: readonly string[]
-  /** The path with its query, as it was sent. */
+  /** The path with its query, as the client sent it. */
   readonly rawPath: string
   readonly query: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
-  /** JSON text of the body; undefined without one. */
+  /** The JSON text of the body; undefined without a body. */
   readonly body: string | undefined
   readonly peer: string
 }
 
-/** JSON text of the object but for the members that {@link completeRequest} adds. */
-export function packRequest(known: KnownRequest): string {
-  const { info, uuid, method, path, rawPath, query, headers, body, peer } = known
+/** The JSON text of the object `req`, without the members that {@link completeRequest} adds. */
+export function packRequest(request: FilterRequest): string {
+  const { info, uuid, method, path, rawPath, query, headers, body, peer } = request
   const before = {
     info,
     uuid,
@@ -201,12 +205,12 @@ export function packRequest(known: KnownRequest): string {
     query,
     headers,
   }
-  // CouchDB's word for a request without a body.
+  // CouchDB sends this string for a request without a body.
   const after = `"body":${body ?? '"undefined"'},${JSON.stringify({ peer, form: {}, cookie: {} }).slice(1)}`
   return `${JSON.stringify(before).slice(0, -1)},${after}`
 }
 
-/** The whole object: who asks, and the security object, are those of the turn in which the function is run. */
+/** Adds the reader and the security object, both as they are when the function runs. */
 export function completeRequest(
   packed: string,
   database: string,

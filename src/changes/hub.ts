@@ -1,6 +1,7 @@
 /**
- * Where the feeds of one database wait together, on the HTTP thread. They share one watch on the database. Feeds at the
- * same position with the same options also share one request and one encoded buffer (architecture.md, "The path of a feed").
+ * The hub of the feeds that wait for commits, on the HTTP thread. All feeds of a database share one watch on it. Feeds
+ * at the same position with the same options share one request and one encoded buffer (architecture.md, "The path of a
+ * feed").
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { share } from '../core/bytes.ts'
@@ -17,7 +18,7 @@ import {
   type Wake,
 } from './source.ts'
 
-/** How many feeds check their rights in one turn of the event loop. One check takes about 40 us. */
+/** How many feeds check their rights in one turn of the event loop. One check takes about 40 µs. */
 const CHECKS_A_TURN = 100
 
 export class FeedHub {
@@ -29,14 +30,14 @@ export class FeedHub {
     this.#clock = clock
   }
 
-  /** How many databases are watched. */
+  /** The number of watched databases. */
   get watched(): number {
     return this.#subscriptions.size
   }
 
   /**
    * Subscribes a feed. The database is watched until its last subscriber has left.
-   * @param account who reads; null for nobody in particular
+   * @param account the name of the reader; null for an anonymous one
    */
   join(database: FeedDatabase, account: string | null = null): FeedSource {
     const { incarnation } = database
@@ -55,8 +56,11 @@ export class FeedHub {
     for (const subscription of this.#subscriptions.values()) subscription.end()
   }
 
-  /** Makes the waiting feeds of these accounts, or all feeds, check their rights again. Call it when accounts have changed. */
-  recheckRights(accounts: ReadonlySet<string> | 'all'): void {
+  /**
+   * Makes the waiting feeds of these accounts, or all feeds, check their rights again. Call it when accounts have
+   * changed.
+   */
+  recheckAccounts(accounts: ReadonlySet<string> | 'all'): void {
     const affected: Subscriber[] = []
     for (const { subscribers } of this.#subscriptions.values()) {
       for (const subscriber of subscribers) {
@@ -64,7 +68,7 @@ export class FeedHub {
           affected.push(subscriber)
       }
     }
-    recheckRights(affected)
+    recheckSubscribers(affected)
   }
 }
 
@@ -99,7 +103,7 @@ class Subscription {
       for (const subscriber of this.subscribers) subscriber.committed(this.newest)
     } else if (event.type === 'secured') {
       this.#security = event.security
-      recheckRights([...this.subscribers])
+      recheckSubscribers([...this.subscribers])
     } else if (event.type === 'gone') {
       this.end()
     }
@@ -128,7 +132,7 @@ class Subscription {
     return page !== null && fits(page, request) ? page : this.database.changes(user, request)
   }
 
-  /** Joins the request under way. Returns null when that request failed for another user. */
+  /** Joins the request under way, or starts one. Returns null if the request of another user failed. */
   async #sharedPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage | null> {
     const shared = this.#sharedRequests.get(key)
     if (shared === undefined) return this.#requestPage(user, request, key)
@@ -163,8 +167,10 @@ function isSameUser(a: UserCtx, b: UserCtx): boolean {
   )
 }
 
-/** From now on no subscriber sends a page before it has checked its rights. Waiting ones are woken a few at a time. */
-function recheckRights(subscribers: readonly Subscriber[]): void {
+/**
+ * Makes subscribers check their rights before they send another page. Waiting subscribers are woken a few at a time.
+ */
+function recheckSubscribers(subscribers: readonly Subscriber[]): void {
   for (const subscriber of subscribers) subscriber.revoke()
   void wakeInTurns(subscribers)
 }
@@ -176,7 +182,7 @@ async function wakeInTurns(subscribers: readonly Subscriber[]): Promise<void> {
   }
 }
 
-/** One feed. This is all the memory that it holds while it waits. */
+/** One feed. A waiting feed holds no memory but this. */
 class Subscriber implements FeedSource {
   readonly account: string | null
   readonly #subscription: Subscription

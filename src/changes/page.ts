@@ -1,6 +1,4 @@
-/**
- * What a feed asks of the thread that owns a database, and what it gets: one page of `_changes` as bytes.
- */
+/** One page of `_changes` as bytes, made on the thread that owns the database; protocol.md 5. */
 import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { isHeldLong } from '../core/event-loop.ts'
@@ -26,52 +24,56 @@ import {
   touchesOf,
 } from './rows.ts'
 
-/** Where a page starts: a token of the client, `now`, or the number at which the page before it ended. */
+/** The start of a page: a token of the client, `now`, or the sequence number at which the previous page ended. */
 export type Since = string | number
 
 export interface ChangesRequest {
   readonly options: ChangesOptions
   readonly since: Since
-  /** Rows still wanted; Infinity for no limit. Counted down by the feed from page to page. */
+  /** How many rows the feed still wants; Infinity for no limit. */
   readonly limit: number
 }
 
 export interface ChangesPage {
-  /** The rows, framed; empty when there are none. `json` rows are joined, with nothing before the first. */
+  /** The framed rows; empty without rows. `json` rows have separators between them, but none before the first. */
   readonly bytes: Uint8Array
   readonly rows: number
-  /** Where the next page begins; with `descending`, the number of the last row sent. */
+  /** Where the next page begins; with `descending`, the sequence number of the last row. */
   readonly lastSeq: number
-  /** The same as a token, for `last_seq`. */
+  /** `lastSeq` as a token, for `last_seq`. */
   readonly lastToken: string
-  /** Rows of the feed behind `lastSeq`, before filtering; null where a feed does not tell. */
+  /** The number of rows after `lastSeq`, before filtering; null if the feed does not count them. */
   readonly pending: number | null
-  /** Whether the feed's end was reached: no further page follows until something is written. */
+  /** Whether the page reaches the end of the feed, so no other page follows before the next write. */
   readonly atTip: boolean
-  /** Changes whenever what the feed holds does: for validators. */
+  /** Changes whenever the content of the feed changes, for ETags. */
   readonly state: string
-  /** The security object under which the page was made: whoever shares it must pass it too. */
+  /** The security object when the page was made. A user who shares the page must be a member, too. */
   readonly security: SecurityObject | null
-  /** Whether the client's token was of no epoch of this database, so that the feed begins anew. */
+  /** Whether the token has no known epoch of this database, so the feed starts from 0. */
   readonly unknownEpoch: boolean
 }
 
 export interface ChangesSource {
-  /** @throws bad_request for a malformed token; unauthorized, forbidden; invalid_filter, and as functions do */
+  /**
+   * @throws bad_request for a malformed token; unauthorized, forbidden; invalid_filter; the errors of filter functions
+   */
   changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** What filters take from a POST body. @throws invalid_json, body_not_object, too_large, invalid_filter */
+  /**
+   * Reads the members of a POST body that filters use.
+   * @throws invalid_json, body_not_object, too_large, invalid_filter
+   */
   readFilterBody(user: UserCtx, body: Body, withText: boolean): Promise<FilterBody>
 }
 
 /**
- * Makes one page of a feed on the thread that owns the database. The caller's rights are those of the very view
- * of which the rows are.
+ * Makes one page of a feed. The rights of the caller are checked in the same snapshot from which the rows are read.
  *
- * @param request `since` as a number continues a page: above it, or with `descending` below it. As a token it is
- * ignored with `descending` (protocol.md 5.1)
- * @param context null when no function of a design document may run here
- * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_filter, not_found,
- *   deleted, hosted_function, and as the sandbox does
+ * @param request a number as `since` continues the previous page: upwards, or downwards with `descending`. A token is
+ *   ignored with `descending` (protocol.md 5.1)
+ * @param context null if functions of design documents are not allowed
+ * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_filter, not_found, deleted,
+ *   hosted_function and the errors of the sandbox
  */
 export async function changesPage(
   store: DatabaseStore,
@@ -89,7 +91,7 @@ export async function changesPage(
   return { ...(await position(store, range, found, request)), bytes, unknownEpoch }
 }
 
-/** Turns `since` into a range of the feed. A token is read only for somebody who may read the database. */
+/** Turns `since` into a range of the feed. A token is read only after the user is known to be a member. */
 async function locate(
   store: DatabaseStore,
   user: UserCtx,
@@ -107,7 +109,9 @@ async function locate(
   return { range: { since: seq, descending }, unknownEpoch }
 }
 
-/** Returns the function that finds the rows of a page. A wrong filter is refused here, even if no rows are wanted. */
+/**
+ * Returns the function that finds the rows of a page. An invalid filter is refused here, even if no rows are wanted.
+ */
 async function finderOf(
   store: DatabaseStore,
   user: UserCtx,
@@ -136,8 +140,8 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
 function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   let text = 0
   let start: number | undefined
-  const most = scanBytes(PAGE_TEXT)
-  const enough = () => text > most || isHeldLong(start ?? 0)
+  const maxText = scanBytes(PAGE_TEXT)
+  const enough = () => text > maxText || isHeldLong(start ?? 0)
   return store.readChanges(
     range,
     { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },
@@ -159,7 +163,7 @@ async function position(
 ): Promise<Omit<ChangesPage, 'bytes' | 'unknownEpoch'>> {
   const { rows, view } = found
   const lastSeq = limit <= 0 ? emptyEnd(range, view) : endOf(range, found)
-  const pending = found.more ? await countBehind(store, range, lastSeq, limit) : 0
+  const pending = found.more ? await countAfter(store, range, lastSeq, limit) : 0
   return {
     rows: rows.length,
     lastSeq,
@@ -181,7 +185,7 @@ function endOf(range: FeedRange, { rows, more, view, end }: FeedRows): number {
   return more ? (last ?? range.since) : Math.max(view.updateSeq, last ?? 0)
 }
 
-async function countBehind(
+async function countAfter(
   store: DatabaseStore,
   range: FeedRange,
   lastSeq: number,
@@ -196,22 +200,21 @@ async function countBehind(
   return Math.max(0, all - sent)
 }
 
-// `filter=_doc_ids`: the documents are looked up, and the feed is never read through for them.
-
+/** The position of a document in the feed. */
 interface Place {
   readonly id: string
   readonly seq: number
 }
 
-/** How many places are looked up, or rows read, in one turn of the database's thread. */
+/** How many places are looked up, or rows with bodies read, in one turn of the database thread. */
 const LOOKUPS_A_TURN = 500
 const BODIES_A_TURN = 20
-/** Every page looks the whole list up, so these pages are longer than those of the whole feed. */
-const MOST_ROWS = 5000
+/** The most rows of a page. Each page looks up the whole list, so these pages are longer than others. */
+const MAX_LISTED_ROWS = 5000
 
 /**
- * The rows of listed documents, in the feed's order. A document that moves up the feed between two turns is left
- * to the next page: the rows are those of the view with which the search began.
+ * The rows of listed documents (`filter=_doc_ids`), in the order of the feed. The documents are looked up, so the feed
+ * is not scanned. A document that is written in the meantime is left to the next page.
  * @throws unauthorized, forbidden
  */
 async function docIdRows(store: DatabaseStore, user: UserCtx, search: FeedSearch): Promise<FeedRows> {
@@ -223,7 +226,7 @@ async function docIdRows(store: DatabaseStore, user: UserCtx, search: FeedSearch
   return { rows, view, more: used < places.length, ...(end === undefined ? {} : { end }) }
 }
 
-/** Where the listed documents stand within the range, in the order asked for. */
+/** The places of the listed documents within the range, in the order of the feed. */
 async function findPlaces(
   store: DatabaseStore,
   { options, range }: FeedSearch,
@@ -239,7 +242,7 @@ async function findPlaces(
     .sort((a, b) => (range.descending ? b.seq - a.seq : a.seq - b.seq))
 }
 
-/** Whether the range itself is shorter than the list, as it is for a feed that was just woken. */
+/** Whether the range is shorter than the list, as it usually is when a feed wakes up. */
 async function isShort(
   store: DatabaseStore,
   { since, descending }: FeedRange,
@@ -277,7 +280,7 @@ function placeOf(doc: Place | null): Place | null {
   return doc && { id: doc.id, seq: doc.seq }
 }
 
-/** Reads rows from the first place on until the page is full; `used` is how many places it took. */
+/** Reads rows from the first place on until the page is full. @returns also how many places were used for them */
 async function readPlaces(
   store: DatabaseStore,
   user: UserCtx,
@@ -285,13 +288,13 @@ async function readPlaces(
   places: readonly Place[],
 ): Promise<{ rows: Row[]; used: number }> {
   const rows: Row[] = []
-  const most = Math.min(limit, MOST_ROWS)
-  const mostText = scanBytes(PAGE_TEXT)
+  const maxRows = Math.min(limit, MAX_LISTED_ROWS)
+  const maxText = scanBytes(PAGE_TEXT)
   let text = 0
   let used = 0
-  while (used < places.length && rows.length < most && text <= mostText) {
+  while (used < places.length && rows.length < maxRows && text <= maxText) {
     const turn = options.includeDocs ? BODIES_A_TURN : LOOKUPS_A_TURN
-    const part = places.slice(used, used + Math.min(turn, most - rows.length))
+    const part = places.slice(used, used + Math.min(turn, maxRows - rows.length))
     used += part.length
     for (const row of await readPart(store, user, options, part)) {
       if (row === null) continue

@@ -1,17 +1,19 @@
 /**
- * Filter functions so plain that they need no sandbox, like the one by which phones leave files out: they look at
- * nothing but `_id`, `_rev` and `_deleted`, compare, and search texts. Whatever is not wholly of the grammar below is
- * none, and is run as the program that it is. What is of it says the same here as there, since each of its operations
- * is the language's own, on texts, numbers and truth values that are there in any case; nothing that a function could
- * assign to, call or shadow is of it, and no text or object is turned into a value of another type but a truth value.
+ * Runs simple filter functions without the sandbox, such as the one that keeps attachments off phones. A plain function
+ * reads only `_id`, `_rev` and `_deleted`, compares values and searches strings. A function that does not match the
+ * grammar below runs in the sandbox instead.
+ *
+ * A plain function gives the same result here as in the sandbox. Each operation is the one of the language, and its
+ * operands are strings, numbers and booleans that always exist. The grammar has nothing that a function could assign,
+ * call or shadow. No string or object is converted to another type, except to a boolean.
  *
  *     function = "function" [name] "(" doc ["," req] ")" block [";"]
  *              | (doc | "(" doc ["," req] ")") "=>" (block | expression) [";"]
  *     block     = "{" ["'use strict';"] {statement} "}"
  *     statement = "return" expression [";"]  |  "if" "(" expression ")" branch ["else" branch]
  *     branch    = statement  |  "{" {statement} "}"
- *     expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; of texts `length`,
- *     the methods listed in METHODS, called with literals, and `match`; of patterns `test` and `exec`.
+ *     expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; for strings
+ *     `length`, `match`, and the methods in METHODS with literals as arguments; for patterns `test` and `exec`.
  */
 import {
   COMPARISONS,
@@ -31,14 +33,15 @@ import {
 
 export type PlainFilter = (doc: PlainDoc) => boolean
 
-/** Characters of a function that is looked at. */
+/** The longest function that is parsed, in characters. */
 const MAX_TEXT = 2000
-/** Levels of brackets, negations and branches: the sandbox's stack holds more than these. */
+/** The most levels of parentheses, negations and branches. The stack of the sandbox can hold more. */
 const MAX_DEPTH = 40
 
 /**
- * @param text a function as its design document has it
- * @returns null unless it is plain
+ * Compiles a plain filter function.
+ * @param text the function from its design document
+ * @returns null if the function is not plain
  */
 export function plainFilter(text: string): PlainFilter | null {
   const tokens = text.length > MAX_TEXT ? null : tokenize(text)
@@ -52,15 +55,17 @@ export function plainFilter(text: string): PlainFilter | null {
   }
 }
 
-/** What a statement returns; `GOES_ON` when it does not. */
-type Statement = (doc: PlainDoc) => Value | typeof GOES_ON
+/** A statement gives the value that it returns, or `CONTINUE` if it does not return. */
+type Statement = (doc: PlainDoc) => Value | typeof CONTINUE
 
-const GOES_ON: unique symbol = Symbol('goes on')
+const CONTINUE: unique symbol = Symbol('continue')
 
-/** Names that mean nothing else; nor does one with a capital, a digit or an underscore, unlike the language's words. */
+/**
+ * Names of parameters and functions that cannot be keywords. No keyword has a capital letter, a digit or an underscore.
+ */
 const NAME = /^(?:doc|d|document|note|item|record|req|request|r|sync|filter|mobile|fun)$|[A-Z\d_]/
 
-/** By recursive descent; each method reads one rule of the grammar. */
+/** A recursive descent parser: each method reads one rule of the grammar. */
 class Parser {
   readonly #tokens: TokenReader
   #depth = 0
@@ -93,7 +98,7 @@ class Parser {
     return this.#tokens.isNext('sign', '{') ? this.#block() : this.#expression().run
   }
 
-  /** Up to the closing parenthesis. */
+  /** Reads up to the closing parenthesis. */
   #parameters(): void {
     this.#doc = this.#name()
     if (this.#tokens.takeSign(',') && this.#name() === this.#doc) throw new NotPlain()
@@ -106,20 +111,20 @@ class Parser {
     const run = this.#statements()
     return (doc) => {
       const result = run(doc)
-      return result === GOES_ON ? undefined : result
+      return result === CONTINUE ? undefined : result
     }
   }
 
-  /** Up to the closing brace. */
+  /** Reads up to the closing brace. */
   #statements(): Statement {
     const statements: Statement[] = []
     while (!this.#tokens.takeSign('}')) statements.push(this.#statement())
     return (doc) => {
       for (const statement of statements) {
         const result = statement(doc)
-        if (result !== GOES_ON) return result
+        if (result !== CONTINUE) return result
       }
-      return GOES_ON
+      return CONTINUE
     }
   }
 
@@ -131,7 +136,7 @@ class Parser {
     const condition = this.#expression().run
     this.#tokens.expect(')')
     const then = this.#branch()
-    const otherwise = this.#tokens.takeIf('name', 'else') ? this.#branch() : goesOn
+    const otherwise = this.#tokens.takeIf('name', 'else') ? this.#branch() : doNothing
     return (doc) => (condition(doc) ? then(doc) : otherwise(doc))
   }
 
@@ -140,7 +145,7 @@ class Parser {
   }
 
   #return(): Statement {
-    // What begins on another line is not returned.
+    // JavaScript does not return a value that begins on the next line.
     if (this.#tokens.next.isOnNewLine) throw new NotPlain()
     const { run } = this.#expression()
     const isEnded = this.#tokens.takeSign(';') || this.#tokens.isNext('sign', '}')
@@ -156,7 +161,7 @@ class Parser {
       const yes = this.#expression()
       this.#tokens.expect(':')
       const no = this.#expression()
-      return { kind: common(yes, no), run: (doc) => (test.run(doc) ? yes.run(doc) : no.run(doc)) }
+      return { kind: commonKind(yes, no), run: (doc) => (test.run(doc) ? yes.run(doc) : no.run(doc)) }
     })
   }
 
@@ -172,7 +177,7 @@ class Parser {
     let left = this.#and()
     while (this.#tokens.takeSign('||')) {
       const [a, b] = [left, this.#and()]
-      left = { kind: common(a, b), run: (doc) => a.run(doc) || b.run(doc) }
+      left = { kind: commonKind(a, b), run: (doc) => a.run(doc) || b.run(doc) }
     }
     return left
   }
@@ -181,7 +186,7 @@ class Parser {
     let left = this.#comparison(EQUALITIES)
     while (this.#tokens.takeSign('&&')) {
       const [a, b] = [left, this.#comparison(EQUALITIES)]
-      left = { kind: common(a, b), run: (doc) => a.run(doc) && b.run(doc) }
+      left = { kind: commonKind(a, b), run: (doc) => a.run(doc) && b.run(doc) }
     }
     return left
   }
@@ -209,29 +214,29 @@ class Parser {
     let value = this.#primary()
     while (this.#tokens.takeSign('.')) {
       if (value.kind !== 'text') throw new NotPlain()
-      value = this.#ofText(value.run as (doc: PlainDoc) => string, this.#tokens.take('name').text)
+      value = this.#stringMember(value.run as (doc: PlainDoc) => string, this.#tokens.take('name').text)
     }
     return value
   }
 
-  #ofText(text: (doc: PlainDoc) => string, name: string): Expression {
+  #stringMember(text: (doc: PlainDoc) => string, name: string): Expression {
     if (name === 'length') return { kind: 'bare', run: (doc) => text(doc).length }
     if (name === 'match') return this.#match(text)
     const method = Object.hasOwn(METHODS, name) ? METHODS[name] : undefined
     if (method === undefined) throw new NotPlain()
-    const { gives, takes, call } = method
+    const { result, argument, call } = method
     this.#tokens.expect('(')
-    const args = [this.#literal(takes)]
+    const args = [this.#literal(argument)]
     if (this.#tokens.takeSign(',')) args.push(this.#literal('number'))
     this.#tokens.expect(')')
-    return { kind: gives, run: (doc) => call.apply(text(doc), args) }
+    return { kind: result, run: (doc) => call.apply(text(doc), args) }
   }
 
   #match(text: (doc: PlainDoc) => string): Expression {
     this.#tokens.expect('(')
     const finds = searcher(this.#tokens.take('pattern').text)
     this.#tokens.expect(')')
-    return found((doc) => finds(text(doc)))
+    return matchResult((doc) => finds(text(doc)))
   }
 
   #primary(): Expression {
@@ -257,7 +262,7 @@ class Parser {
     this.#tokens.expect(')')
     if (kind !== 'text') throw new NotPlain()
     const isFound = (doc: PlainDoc) => finds(run(doc) as string)
-    if (method === 'exec') return found(isFound)
+    if (method === 'exec') return matchResult(isFound)
     if (method !== 'test') throw new NotPlain()
     return { kind: 'bare', run: isFound }
   }
@@ -276,7 +281,7 @@ class Parser {
     }
   }
 
-  /** @param wanted any type, where it is left out */
+  /** @param wanted the type of the literal; undefined for any type */
   #literal(wanted?: 'text' | 'number'): string | number | boolean {
     const isNegative = this.#tokens.takeSign('-')
     const { type } = this.#tokens.next
@@ -294,15 +299,15 @@ class Parser {
   }
 }
 
-function goesOn(): typeof GOES_ON {
-  return GOES_ON
+function doNothing(): typeof CONTINUE {
+  return CONTINUE
 }
 
-/** Gives a new list where the document matches, else null, as `String.prototype.match` does. */
-function found(isFound: (doc: PlainDoc) => boolean): Expression {
+/** Gives a new array if the document matches and otherwise null, like `String.prototype.match`. */
+function matchResult(isFound: (doc: PlainDoc) => boolean): Expression {
   return { kind: 'mixed', run: (doc) => (isFound(doc) ? [] : null) }
 }
 
-function common(a: Expression, b: Expression): Expression['kind'] {
+function commonKind(a: Expression, b: Expression): Expression['kind'] {
   return a.kind === b.kind ? a.kind : 'mixed'
 }

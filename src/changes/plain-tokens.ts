@@ -1,27 +1,27 @@
-/** The tokens of plain filter functions, as the language has them; plain-filter.ts says which functions are plain. */
+/** The tokens, values and operators of plain filter functions; plain-filter.ts has the grammar. */
 
 interface Token {
   readonly type: 'number' | 'text' | 'pattern' | 'name' | 'sign' | 'end'
-  /** A text's own characters; of anything else what stands there. */
+  /** The value of a string; the source text of any other token. */
   readonly text: string
-  /** Whether a line ends before it. */
+  /** Whether there is a line break before the token. */
   readonly isOnNewLine: boolean
 }
 
-/** Taken one after the other, so that none ever gives back what it took: a comment ends where it ends. */
+/** One piece of white space or one comment. Matched one by one, so the match never backtracks out of a comment. */
 const SPACE = /\s+|\/\/.*|\/\*[\s\S]*?\*\//y
 const NEW_LINE = /[\r\n\u2028\u2029]/
 
 /**
- * Numbers are short decimal integers; texts have no escapes but of quotes and backslashes. A `/` that begins no comment
- * begins a pattern, since there is no division: one that stands for characters as they are, at most anchored, without
- * flags, and so without memory of its last match.
+ * Numbers are short decimal integers. Strings have no escapes except for quotes and backslashes. There is no division,
+ * so a `/` that does not begin a comment begins a pattern. A pattern consists of literal characters, with optional
+ * anchors and without flags, so it has no state between matches.
  */
 const TOKEN =
   /(0|[1-9]\d{0,8})(?![\w.$])|('(?:[^'\\\p{Cc}\u2028\u2029]|\\['"\\])*'|"(?:[^"\\\p{Cc}\u2028\u2029]|\\['"\\])*")|(\/\^?(?:[\w:@#%&=~,;<>!"' -]|\\[-\\/.:^$*+?()[\]{}|])+\$?\/)(?![\w$\\])|([A-Za-z_]\w*)|(===|!==|==|!=|<=|>=|=>|&&|\|\||[(){};,.!<>?:-])/uy
 const TYPES = ['number', 'text', 'pattern', 'name', 'sign'] as const
 
-/** @returns null when something is no token of the grammar */
+/** @returns null if the text contains anything but tokens of the grammar */
 export function tokenize(text: string): readonly Token[] | null {
   const tokens: Token[] = []
   for (let at = 0; ; ) {
@@ -38,19 +38,19 @@ export function tokenize(text: string): readonly Token[] | null {
   }
 }
 
-/** Index behind the white space and comments that begin at an index. */
+/** The index after the white space and comments that begin at `start`. */
 function spaceEnd(text: string, start: number): number {
   let end = start
   for (SPACE.lastIndex = start; SPACE.test(text); ) end = SPACE.lastIndex
   return end
 }
 
-/** Tokens, read one after the other. */
+/** Reads tokens one by one. */
 export class TokenReader {
   readonly #tokens: readonly Token[]
   #at = 0
 
-  /** @param tokens with an end */
+  /** @param tokens the last one has the type `end` */
   constructor(tokens: readonly Token[]) {
     this.#tokens = tokens
   }
@@ -63,7 +63,7 @@ export class TokenReader {
     return this.next.type === type && this.next.text === text
   }
 
-  /** @throws NotPlain when the next is of another type */
+  /** @throws NotPlain if the next token has another type */
   take(type: Token['type']): Token {
     const { next } = this
     if (next.type !== type) throw new NotPlain()
@@ -71,33 +71,33 @@ export class TokenReader {
     return next
   }
 
-  /** @returns whether it was the next */
+  /** Takes the next token if it is this one. @returns whether it is */
   takeIf(type: Token['type'], text: string): boolean {
-    const isThere = this.isNext(type, text)
-    if (isThere) this.#at += 1
-    return isThere
+    const isNext = this.isNext(type, text)
+    if (isNext) this.#at += 1
+    return isNext
   }
 
   takeSign(sign: string): boolean {
     return this.takeIf('sign', sign)
   }
 
-  /** @throws NotPlain when another sign, or none, is the next */
+  /** @throws NotPlain if the next token is not this sign */
   expect(sign: string): void {
     if (!this.takeSign(sign)) throw new NotPlain()
   }
 }
 
-/** Something is not of the grammar. */
+/** The function does not match the grammar. */
 export class NotPlain extends Error {}
 
 /**
- * Whether a text holds what a pattern looks for.
- * @param pattern text of a token of this type
+ * Compiles a pattern to a test of whether a string matches.
+ * @param pattern the text of a pattern token
  */
 export function searcher(pattern: string): (text: string) => boolean {
   const isStart = pattern.startsWith('/^')
-  // A dollar that is looked for has a backslash, and an even number of them is of pairs.
+  // A dollar is an anchor if an even number of backslashes precedes it, since these escape each other.
   const isEnd = /[^\\](?:\\\\)*\$\/$/.test(pattern)
   const wanted = unescaped(pattern.slice(isStart ? 2 : 1, isEnd ? -2 : -1))
   if (isStart && isEnd) return (text) => text === wanted
@@ -109,43 +109,41 @@ function unescaped(text: string): string {
   return text.replace(/\\(.)/g, '$1')
 }
 
-// What expressions of plain filter functions have for values, and what may be done with them; plain-filter.ts.
-
-/** What a plain filter looks at. */
+/** The members of a document that a plain filter can read. */
 export interface PlainDoc {
   readonly _id: string
   readonly _rev: string
   readonly _deleted: true | undefined
 }
 
-/** Lists stand for what a pattern has found. */
+/** An array represents the match of a pattern. */
 export type Value = string | number | boolean | undefined | null | readonly never[]
 export type Run = (doc: PlainDoc) => Value
 
 export interface Expression {
   readonly run: Run
-  /** `bare`: a number, a truth value or undefined; `nothing`: null or undefined; `mixed`: any value. */
+  /** `bare`: a number, a boolean or undefined; `nothing`: null or undefined; `mixed`: any value. */
   readonly kind: 'text' | 'bare' | 'nothing' | 'mixed'
 }
 
 type Method = (this: string, ...args: Value[]) => string | number | boolean
 
 interface TextMethod {
-  readonly gives: 'text' | 'bare'
-  /** Of its first argument; a second one, which may be left out, is a number. */
-  readonly takes: 'text' | 'number'
+  readonly result: 'text' | 'bare'
+  /** The type of the first argument. An optional second argument is a number. */
+  readonly argument: 'text' | 'number'
   readonly call: Method
 }
 
 function search(call: unknown): TextMethod {
-  return { gives: 'bare', takes: 'text', call: call as Method }
+  return { result: 'bare', argument: 'text', call: call as Method }
 }
 
 function cut(call: unknown): TextMethod {
-  return { gives: 'text', takes: 'number', call: call as Method }
+  return { result: 'text', argument: 'number', call: call as Method }
 }
 
-/** Methods that are the same wherever the language is; none depends on a version of Unicode. */
+/** Methods that behave the same in every JavaScript engine. None depends on a version of Unicode. */
 export const METHODS: Readonly<Record<string, TextMethod>> = {
   indexOf: search(String.prototype.indexOf),
   lastIndexOf: search(String.prototype.lastIndexOf),
@@ -174,10 +172,10 @@ export const COMPARISONS: Readonly<Record<string, (a: Value, b: Value) => boolea
 export const EQUALITIES: readonly string[] = ['===', '!==', '==', '!=']
 export const RELATIONS: readonly string[] = ['<', '>', '<=', '>=']
 
-/** Whether an operator is wanted of values which it compares as they are. */
+/** Whether an operator compares two kinds of values without converting them. */
 export function isComparable(operator: string, a: Expression['kind'], b: Expression['kind']): boolean {
   if (operator === '===' || operator === '!==') return true
   const isAlike = a === b && (a === 'text' || a === 'bare')
-  // Nothing but null and undefined is equal to these.
+  // Only null and undefined are equal to null and undefined.
   return isAlike || (EQUALITIES.includes(operator) && (a === 'nothing' || b === 'nothing'))
 }

@@ -1,4 +1,4 @@
-/** Rows of `_changes` as text, protocol.md 5.2 and 5.3. */
+/** The rows of `_changes` as text, and the options of a feed; protocol.md 5.2, 5.3 and 5.5. */
 import { encodeTexts } from '../core/bytes.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { quoted } from '../core/json.ts'
@@ -8,7 +8,7 @@ import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import type { DocState, StoreView, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 
-/** How rows are framed: protocol.md 5.3. `json` joins them by `,\r\n`; `lines` and `events` end each one. */
+/** How rows are framed: protocol.md 5.3. `json` puts `,\r\n` between rows; `lines` and `events` end each row. */
 export type Framing = 'json' | 'lines' | 'events'
 
 export interface ChangesOptions {
@@ -19,55 +19,55 @@ export interface ChangesOptions {
   readonly attachments: boolean
   readonly attEncodingInfo: boolean
   readonly framing: Framing
-  /** Only rows whose countdown is a multiple of it carry their `seq`; 1: all. */
+  /** Only rows whose countdown is a multiple of this have a `seq`; 1 for all rows. */
   readonly seqInterval: number
-  /** Only these documents (`filter=_doc_ids`). */
+  /** Restricts the feed to these documents (`filter=_doc_ids`). */
   readonly docIds?: readonly string[]
-  /** Only documents of which a revision passes; absent: all. */
+  /** Restricts the feed to documents with a passing revision. */
   readonly filter?: ChangesFilter
 }
 
-/** A stretch of the feed: `since < seq < before`, from its low or, descending, from its high end. */
+/** A range of the feed, `since < seq < before`, read from the low end or, with `descending`, from the high end. */
 export interface FeedRange {
   readonly since: number
   readonly descending: boolean
   readonly before?: number
 }
 
-/** What a page is to be made of. */
+/** The rows that a page looks for. */
 export interface FeedSearch {
   readonly options: ChangesOptions
-  /** Rows at most; Infinity for no limit. */
+  /** The most rows; Infinity for no limit. */
   readonly limit: number
   readonly range: FeedRange
 }
 
-/** A row before it is known whether it carries its `seq`. */
+/** A row before framing, which decides whether it has a `seq`. */
 export interface Row {
   readonly seq: number
   /** JSON members from `"id"` on, without the closing brace. */
   readonly members: string
 }
 
-/** What was found of a stretch, consistent with the view. */
+/** The rows found in a range, consistent with the view. */
 export interface FeedRows {
   readonly rows: readonly Row[]
-  /** Whether the stretch may hold further rows. */
+  /** Whether the range may contain further rows. */
   readonly more: boolean
   readonly view: StoreView
-  /** Up to where the stretch was looked through, where that is not the last row. */
+  /** The position that the scan reached, if it is not the last row. */
   readonly end?: number
 }
 
-/** The countdown of `seq_interval` begins here where no limit is asked for, as in CouchDB (protocol.md 19.5). */
+/** The start of the countdown of `seq_interval` for a feed without a limit, as in CouchDB (protocol.md 19.5). */
 export const UNLIMITED = 1e15
 
-/** Rows a page of the whole feed has at most. */
+/** The most rows of a page, except with `filter=_doc_ids`. */
 export const PAGE_ROWS = 2000
-/** After about so much text a page ends: less where others wait (core/bytes.ts, scanBytes). */
+/** A page ends after about this many characters, and earlier while other work waits (core/bytes.ts, scanBytes). */
 export const PAGE_TEXT = 512 * 1024
 
-/** What {@link readRow} will touch of a document. */
+/** The parts of a document that {@link readRow} reads. */
 export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ancestry'>> {
   const { style, includeDocs, conflicts, attachments } = options
   return {
@@ -77,7 +77,7 @@ export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ance
   }
 }
 
-/** What is known of a row before it is known which revisions it lists. */
+/** A row before its revisions are chosen. */
 export interface RowParts {
   readonly seq: number
   readonly id: string
@@ -86,12 +86,12 @@ export interface RowParts {
   readonly doc: string
 }
 
-/** The revisions that a row lists unless a filter keeps some back: the winner, or all leaves, winner first. */
+/** The revisions of a row before filtering: the winner, or all leaves with the winner first. */
 export function listedRevs(doc: DocState, { style }: Pick<ChangesOptions, 'style'>): readonly string[] {
   return style === 'main_only' || doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
 }
 
-/** A document's row; pure, for use in an engine's callbacks. @param revs those that it lists */
+/** Makes the row of a document. Pure, so engines can call it. @param revs the revisions of the row */
 export function readRow(
   doc: DocState,
   options: ChangesOptions,
@@ -112,7 +112,9 @@ export function makeRow({ seq, id, deleted, doc }: RowParts, revs: readonly stri
   return { seq, members }
 }
 
-/** One document that cannot be told of does not hold up all behind it: protocol.md 5.2. */
+/**
+ * A document that cannot be read gives a member `error`, so it does not block the rest of the feed: protocol.md 5.2.
+ */
 function documentMember(doc: DocState, options: ChangesOptions): string {
   const { conflicts, attachments, attEncodingInfo, filter } = options
   const fields = filter?.kind === 'selector' ? filter.fields : undefined
@@ -126,9 +128,9 @@ function documentMember(doc: DocState, options: ChangesOptions): string {
 }
 
 /**
- * Frames rows. A row carries its `seq` when the count of rows still wanted before it is a multiple of the
- * interval; an event without one has no `id`, so that a reader resumes from the last that had.
- * @param limit rows wanted when the first of these was still to come
+ * Frames rows. A row has its `seq` if the number of rows still wanted before it is a multiple of the interval. An event
+ * without `seq` has no `id`, so a reader resumes from the last event with one.
+ * @param limit the number of rows still wanted before the first of these
  */
 export function frameRows(
   { rows, view }: Pick<FeedRows, 'rows' | 'view'>,
@@ -146,7 +148,7 @@ export function frameRows(
   return encodeTexts(framed, framing === 'json' ? ',\r\n' : '')
 }
 
-/** Options of a feed of which nothing is asked but its rows. */
+/** The default options of a feed. */
 export const PLAIN_CHANGES: Omit<ChangesOptions, 'framing'> = {
   style: 'main_only',
   descending: false,
@@ -157,32 +159,31 @@ export const PLAIN_CHANGES: Omit<ChangesOptions, 'framing'> = {
   seqInterval: 1,
 }
 
-// What a feed lets through, as plain data that travels between threads; protocol.md 5.5.
-
+/** The filter of a feed, protocol.md 5.5: plain data that can be sent to another thread. */
 export type ChangesFilter =
-  /** `_design`: design documents. */
+  /** `_design` passes design documents. */
   | { readonly kind: 'design' }
-  /** `_selector`: revisions that a Mango selector matches. */
+  /** `_selector` passes revisions that a Mango selector matches. */
   | {
       readonly kind: 'selector'
       /** JSON text. */
       readonly selector: string
-      /** Names of the fields that `include_docs` sends; absent: all. */
+      /** The names of the fields that `include_docs` sends; absent for all. */
       readonly fields?: readonly string[]
     }
   | FunctionFilter
 
 /** A filter that runs a function of a design document. */
 export type FunctionFilter =
-  /** `_view`: revisions for which the map function emits at least once. */
+  /** `_view` passes revisions for which the map function emits at least once. */
   | { readonly kind: 'view'; readonly ddoc: string; readonly name: string }
-  /** `ddoc/name`: revisions for which `filters.name` returns something truthy. */
+  /** `ddoc/name` passes revisions for which `filters.name` returns a truthy value. */
   | {
       readonly kind: 'function'
       /** `_design/name`. */
       readonly ddoc: string
       readonly name: string
-      /** JSON text of the request as far as the HTTP thread knows it; feeds.ts adds the rest. */
+      /** The JSON text of the request without the members that `completeRequest` adds. */
       readonly request: string
     }
 
@@ -198,8 +199,11 @@ const SELECTOR_ERRORS: ReadonlySet<ErrorName> = new Set([
   'bad_arg',
 ])
 
-/** What a feed says of a selector's error: a feed has one word for all of them, protocol.md 5.6. Others stay as they are. */
+/**
+ * Gives each error of a selector the code that feeds use for all of them, protocol.md 5.6. Other errors stay as they
+ * are.
+ */
 export function filterError(thrown: unknown): unknown {
-  const isOfSelector = thrown instanceof CouchError && SELECTOR_ERRORS.has(thrown.code)
-  return isOfSelector ? new CouchError('invalid_filter', thrown.reason, { cause: thrown.cause }) : thrown
+  const isSelectorError = thrown instanceof CouchError && SELECTOR_ERRORS.has(thrown.code)
+  return isSelectorError ? new CouchError('invalid_filter', thrown.reason, { cause: thrown.cause }) : thrown
 }

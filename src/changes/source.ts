@@ -1,8 +1,8 @@
-/** Where a feed gets its pages and its time. */
+/** What a feed depends on: its database, its source of pages, and a clock. */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { ChangesPage, ChangesRequest, ChangesSource } from './page.ts'
 
-/** What a feed needs of a database's handle; threads/databases.ts has all of it. */
+/** The methods of a database that a feed needs, implemented by threads/databases.ts. */
 export interface FeedDatabase extends Pick<ChangesSource, 'changes'> {
   readonly incarnation: number
   securityCopy(): Promise<SecurityObject | null>
@@ -20,11 +20,11 @@ export type Wake = 'committed' | 'time' | 'revocation' | 'gone' | 'interrupted'
 
 /** The access of one feed to its database. */
 export interface FeedSource {
-  /** A page for this feed alone. The first page must be one, since it shows all that was written before the request. */
+  /** A page for this feed alone. The first page must be one, since it shows all writes before the request. */
   page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
-  /** A page after the first, which other feeds may share. @param key the same for equal options */
+  /** A page after the first, which other feeds may share. @param key identical for equal options */
   nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage>
-  /** Waits for a commit above `seq`, at most `ms` milliseconds. One wait at a time. */
+  /** Waits up to `ms` milliseconds for a commit after `seq`. Only one wait at a time. */
   wait(seq: number, ms: number): Promise<Wake>
   /** Whether rights may have changed since the last call. */
   takeRevocation(): boolean
@@ -47,7 +47,7 @@ export function directSource(database: Pick<FeedDatabase, 'changes' | 'securityC
   }
 }
 
-/** The clock of feeds, which tests replace. */
+/** A clock, which tests replace. */
 export interface Clock {
   /** Milliseconds; never decreases. */
   now(): number

@@ -5,7 +5,7 @@ import { isServerAdmin } from '../auth/accounts.ts'
 import type { FeedSlot } from '../auth/policy.ts'
 import { type Caller, Feed, type FeedRequest } from '../changes/changes-feed.ts'
 import type { FeedKind } from '../changes/changes-query.ts'
-import { type KnownRequest, packRequest } from '../changes/filters.ts'
+import { type FilterRequest, packRequest } from '../changes/filters.ts'
 import { FeedHub } from '../changes/hub.ts'
 import { directSource, type FeedDatabase, type FeedSource } from '../changes/source.ts'
 import { CouchError } from '../core/errors.ts'
@@ -23,7 +23,7 @@ import { onRequestEnd, openStream } from './transport/json-stream.ts'
 /** Makes a hub whose feeds check their callers' rights after a revocation, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
   const hub = new FeedHub()
-  const stop = onRevocation(app, (accounts) => hub.recheckRights(accounts))
+  const stop = onRevocation(app, (accounts) => hub.recheckAccounts(accounts))
   app.addHook('preClose', async () => {
     stop()
     hub.close()
@@ -161,7 +161,7 @@ const SECRET_HEADERS = new Set(['authorization', 'cookie'])
  * @throws invalid_json for a parameter that is read as JSON
  */
 export function filterRequest(request: FastifyRequest, info: DatabaseInfo, body: string | undefined): string {
-  const known: KnownRequest = {
+  const known: FilterRequest = {
     info,
     uuid: newUuid(),
     method: request.method,

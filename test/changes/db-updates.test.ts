@@ -176,7 +176,7 @@ t.test('server admins alone; a feed ends when its caller is none any more', asyn
   let user = ADMIN
   const out = await feed({ feed: 'continuous', since: 'now', heartbeat: '9000' }, () => user)
   user = ANNA
-  hub.recheckRights('all')
+  hub.recheckAccounts('all')
   await settled()
   t.ok(out.ended)
 })

@@ -304,11 +304,11 @@ t.test('a caller who is nobody any more is noticed when admins change', async (t
     if (roles.length === 0) throw new CouchError('wrong_credentials')
     return ANNA_ADMIN
   })
-  hub.recheckRights('all')
+  hub.recheckAccounts('all')
   await settled()
   t.same([party.out.text, gone.out.text], ['', ''])
   roles = []
-  hub.recheckRights('all')
+  hub.recheckAccounts('all')
   await settled()
   t.same(linesOf(party.out), [{ last: 8, pending: 0 }])
   t.same(linesOf(gone.out), [{ last: 8, pending: 0 }])

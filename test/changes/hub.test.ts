@@ -90,10 +90,10 @@ t.test(
     t.teardown(() => subscribers.map((subscriber) => subscriber.leave()))
     const wakes = subscribers.map((subscriber) => subscriber.wait(8, Infinity))
     const mustCheck = () => subscribers.map((subscriber) => subscriber.takeRevocation())
-    hub.recheckRights(new Set(['anna', 'carl']))
+    hub.recheckAccounts(new Set(['anna', 'carl']))
     t.strictSame(mustCheck(), [true, false, true, false])
     t.strictSame([await wakes[0], await wakes[2]], ['revocation', 'revocation'])
-    hub.recheckRights('all')
+    hub.recheckAccounts('all')
     t.strictSame(mustCheck(), [true, true, true, true])
     t.strictSame([await wakes[1], await wakes[3]], ['revocation', 'revocation'])
   },
@@ -106,7 +106,7 @@ t.test('many feeds look at their rights some at a time, and none sends a page be
   t.teardown(() => subscribers.map((subscriber) => subscriber.leave()))
   let woken = 0
   for (const subscriber of subscribers) void subscriber.wait(8, Infinity).then(() => woken++)
-  hub.recheckRights(new Set(['anna']))
+  hub.recheckAccounts(new Set(['anna']))
   const steps = [woken]
   while (woken < subscribers.length) {
     await new Promise(setImmediate)

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FeedRequest } from '../../changes/changes-feed.ts'
 import { type FeedQuery, readFeedQuery } from '../../changes/changes-query.ts'
 import { readUpdatesQuery, updatesDatabase } from '../../changes/db-updates.ts'
-import { asksForFunction, type FilterBody, type FilterOptions, readFilter } from '../../changes/filters.ts'
+import { type FilterBody, type FilterOptions, isFunctionFilter, readFilter } from '../../changes/filters.ts'
 import type { FeedHub } from '../../changes/hub.ts'
 import { runsFunction } from '../../changes/rows.ts'
 import type { FeedDatabase } from '../../changes/source.ts'
@@ -45,7 +45,7 @@ async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: Fasti
 }
 
 async function filterFrom(request: FastifyRequest, query: FeedQuery): Promise<FilterOptions> {
-  const body = request.method === 'POST' ? await filterBody(request, asksForFunction(query)) : undefined
+  const body = request.method === 'POST' ? await filterBody(request, isFunctionFilter(query)) : undefined
   return readFilter(query, body, async () =>
     filterRequest(request, await databaseOf(request).info(request.user), body?.text),
   )
