@@ -1,6 +1,6 @@
 # settee in a container: docker build --tag settee . &&
 #   docker run --detach --read-only --publish 5984:5984 --volume settee-data:/data settee
-# It writes to /data alone, and runs as any account. compose.yaml has it behind Caddy.
+# It writes only to /data, and runs as any account. compose.yaml runs it behind Caddy.
 
 FROM node:24-slim AS build
 WORKDIR /app
@@ -11,7 +11,7 @@ COPY scripts scripts
 COPY src src
 RUN npm run build
 RUN npm prune --omit=dev
-# A new volume on /data begins as this folder, which any account may write to: --user 1234 works, too.
+# A new volume on /data starts as a copy of this folder, which any account may write to: --user 1234 works, too.
 RUN mkdir data
 
 FROM node:24-slim
@@ -26,6 +26,6 @@ VOLUME /data
 EXPOSE 5984
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.SETTEE_PORT || 5984}/_up`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
-# Without a shell in between, so that SIGTERM reaches the server.
+# No shell, so that SIGTERM reaches the server.
 ENTRYPOINT ["node", "dist/cli/main.js"]
 CMD ["serve"]

@@ -1,7 +1,7 @@
 /**
- * What is left to reach: the notes of the trial `push`, with their ancestry, put into settee's own tables by SQLite alone, in
- * one thread, with nothing around it. Run as a program of its own, so that a slow disk can be laid under it:
- * `node bench/bare-limit.ts NOTES` prints documents a second.
+ * The upper limit of the trial `push`: SQLite alone writes the same notes, with their ancestry, into settee's own tables, in one
+ * thread. It runs as a separate program, so that it can run on a slow disk: `node bench/bare-limit.ts NOTES` prints documents
+ * per second.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -15,7 +15,7 @@ import { batches, makeNotes, type Note } from './seed.ts'
 const PER_TRANSACTION = 100
 const SELF = fileURLToPath(import.meta.url)
 
-/** @returns documents a second @throws when the program fails */
+/** @returns documents per second @throws when the program fails */
 export function bareLimit(notes: number, env: Readonly<Record<string, string>> = {}): number {
   const { stdout, status } = spawnSync(process.execPath, [SELF, `${notes}`], {
     env: { ...process.env, ...env },

@@ -1,11 +1,11 @@
-/** One tenant's flood, in a process of its own: saves on many connections, each as soon as the last one is answered. */
+/** A flood of one tenant's saves, in a separate process: many connections, each with the next save as soon as one is answered. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
 import { makeNotes, newDocument } from './seed.ts'
 
-/** Where it goes. */
+/** The target of the flood. */
 export interface Target {
   readonly origin: string
   /** The path of a database. */
@@ -15,11 +15,11 @@ export interface Target {
 }
 
 export interface Flood {
-  /** Ends it. @returns how many answers there were, by their status */
+  /** Ends the flood. @returns the number of answers by status */
   stop(): Promise<Readonly<Record<string, number>>>
 }
 
-/** @returns when the first answer has come */
+/** @returns after the first answer */
 export async function startFlood(target: Target): Promise<Flood> {
   const child = fork(fileURLToPath(import.meta.url), [JSON.stringify(target)], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -70,7 +70,7 @@ async function flood({ origin, path, authorization, connections }: Target): Prom
   }
   const workers = Array.from({ length: connections }, worker)
   await Promise.race([Promise.all(workers), once(process, 'message')])
-  // What the server makes wait is not waited for.
+  // Requests that the server delays are not awaited.
   await pool.destroy()
   await Promise.allSettled(workers)
   process.send?.(counts, () => process.disconnect())

@@ -1,15 +1,15 @@
-/** Continuous feeds that are read as they come. */
+/** Continuous feeds that are read at once. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Peer } from './peer.ts'
 
 export interface Listener {
-  /** Resolves with the next row of this document, at once when it has come already. */
+  /** Resolves with the next row of this document, at once if it has already arrived. */
   row(id: string): Promise<void>
   close(): void
 }
 
 /**
- * Opens a continuous feed of what is yet to come.
+ * Opens a continuous feed of future changes.
  * @param heartbeatMs pouchdb-server sends not even its headers before the first beat
  * @returns when its headers have arrived
  * @throws when it is refused
@@ -18,7 +18,7 @@ export async function listen(peer: Peer, path: string, heartbeatMs = 60_000): Pr
   const address = `${peer.origin}${path}/_changes?feed=continuous&since=now&heartbeat=${heartbeatMs}`
   const call = request(address, { headers: { ...peer.headers }, agent: false })
   const answer = await answerOf(call)
-  if (answer.statusCode !== 200) throw new Error(`${peer.name}: a feed is answered ${answer.statusCode}`)
+  if (answer.statusCode !== 200) throw new Error(`${peer.name} answered ${answer.statusCode} to a feed`)
   const waiting = new Map<string, () => void>()
   const seen = new Set<string>()
   let rest = ''
@@ -41,7 +41,7 @@ export async function listen(peer: Peer, path: string, heartbeatMs = 60_000): Pr
 function answerOf(call: ClientRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     call.on('response', (answer) => {
-      // The end of a feed that was closed on purpose is no error.
+      // The end of a feed that was closed on purpose is not an error.
       answer.on('error', () => undefined)
       resolve(answer)
     })

@@ -4,7 +4,7 @@ import type { Peer } from './peer.ts'
 import type { Figure } from './trial.ts'
 
 /**
- * Runs jobs, so many at a time.
+ * Runs jobs, a limited number at a time.
  * @returns seconds from the first job's start to the last one's end
  * @throws what a job throws
  */
@@ -19,7 +19,7 @@ export async function inFlight(atOnce: number, jobs: readonly (() => Promise<unk
 }
 
 /**
- * Repeats a job, once unmeasured.
+ * Repeats a job, after one run that is not measured.
  * @returns the median of its seconds
  */
 export async function medianSeconds(rounds: number, job: () => Promise<unknown>): Promise<number> {
@@ -37,7 +37,7 @@ export function medianOf(values: readonly number[]): number {
   return percentileOf(values, 0.5)
 }
 
-/** @param share 0 to 1; NaN for no values */
+/** @param share 0 to 1 @returns NaN if there are no values */
 export function percentileOf(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
@@ -50,9 +50,9 @@ export interface Shot {
 }
 
 /**
- * Sends every request once with autocannon, each connection the next one when the last is answered.
- * @param status that every answer must have
- * @returns requests a second, and the 99th percentile of the time to an answer
+ * Sends every request once with autocannon. Each connection sends its next request after an answer.
+ * @param status the status that every answer must have
+ * @returns requests per second, and the 99th percentile of the response time
  * @throws when a request has failed or was answered with another status
  */
 export async function cannonade(
@@ -60,7 +60,7 @@ export async function cannonade(
   shots: readonly Shot[],
   { connections, status }: { readonly connections: number; readonly status: number },
 ): Promise<Figure[]> {
-  // Dealt out as autocannon deals out `amount`, so that each connection sends what it has once.
+  // Distributed like autocannon's `amount`, so that each connection sends each of its requests once.
   const hands = Array.from({ length: connections }, (_, hand) =>
     shots.filter((_, n) => n % connections === hand),
   )

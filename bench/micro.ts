@@ -1,4 +1,4 @@
-/** The hot pure functions by themselves: `npm run bench:micro [-- words]`, where words choose by name. */
+/** Measures the hot pure functions: `npm run bench:micro [-- words]`, where words choose by name. */
 import { Bench } from 'tinybench'
 import { plainFilter } from '../src/changes/plain-filter.ts'
 import { encodeTexts } from '../src/core/bytes.ts'
@@ -27,7 +27,7 @@ const batchBytes = Buffer.from(batch as string)
 const random = mulberry32(7)
 const hex = () => Array.from({ length: 32 }, () => Math.floor(random() * 16).toString(16)).join('')
 const path = (length: number): Branch => makeBranch(length, Array.from({ length }, hex), false)
-/** What a device sends that has edited once more. */
+/** The document that a device sends after one more edit. */
 const child = ({ pos, ids }: Branch): Branch =>
   makeBranch(pos + 1, [hex(), ...ids].slice(0, REVS_LIMIT), false)
 
@@ -50,7 +50,7 @@ const TASKS: readonly Task[] = [
   ['body scanner: a note of 1 kB taken apart', () => splitDocument(text)],
   ['splicer: a note of 1 kB put together', () => spliceDocument({ id: note._id, rev: note._rev, body })],
   ['id quoted', () => quoted(note._id)],
-  // Concatenated anew each time: what has been encoded once is flat.
+  // Concatenated each time, because a string that was encoded once is flat.
   [
     '100 notes of 1 kB encoded',
     () =>

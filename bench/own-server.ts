@@ -1,4 +1,4 @@
-/** settee on a folder that outlives it: for trials of starts and of what a kill leaves. */
+/** settee on a folder that stays after it ends, for trials of starts and of recovery after a kill. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -13,7 +13,7 @@ export interface OwnServer {
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>
 }
 
-/** Starts what is built, and waits for its first answer. @throws when it ends before */
+/** Starts the built server, and waits for its first answer. @throws when it ends before that */
 export async function startOn(folder: string): Promise<OwnServer> {
   const since = performance.now()
   const args = [MAIN, 'serve', '--port', '0', '--data', folder]
@@ -27,7 +27,7 @@ export async function startOn(folder: string): Promise<OwnServer> {
       const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]
       if (address !== undefined) resolve(address)
     })
-    ended.then(() => reject(new Error(`settee has ended before it was ready: ${printed}`)), reject)
+    ended.then(() => reject(new Error(`settee ended before it was ready: ${printed}`)), reject)
   })
   await (await fetch(url)).text()
   const startMs = performance.now() - since

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { Pool } from 'undici'
 
-/** More than any trial has calls in flight through {@link Peer.call}. */
+/** More connections than any trial has calls under way through {@link Peer.call}. */
 const CONNECTIONS = 16
 const PATIENCE_MS = 300_000
 
@@ -10,16 +10,16 @@ export interface Peer {
   readonly name: string
   /** `http://host:port`, without credentials. */
   readonly origin: string
-  /** The same with credentials, for clients that take them from there. */
+  /** The same with credentials, for clients that read them from the URL. */
   readonly address: string
   /** Sent with every call. */
   readonly headers: Readonly<Record<string, string>>
-  /** What an answered write has survived. */
+  /** What makes an acknowledged write durable. */
   readonly durability: string
   /**
-   * Makes a call, and reads all of its answer.
+   * Makes a call, and reads the complete answer.
    * @param body sent as JSON, unless `type` says otherwise
-   * @throws when the status is another than the one that is expected
+   * @throws when the status is not the expected one
    */
   call(
     method: string,
@@ -28,17 +28,17 @@ export interface Peer {
     body?: string | Uint8Array,
     type?: string,
   ): Promise<Buffer>
-  /** Milliseconds from its start to its first answer; undefined when it ran already. */
+  /** Milliseconds from the start to the first answer; undefined if the server was already running. */
   readonly startMs: number | undefined
-  /** Of the server's process; undefined when it runs elsewhere. */
+  /** The id of the server's process; undefined if it runs elsewhere. */
   readonly pid: number | undefined
-  /** Bytes of memory that the server holds now; null when it runs elsewhere. */
+  /** The memory of the server in bytes; null if it runs elsewhere. */
   memory(): Promise<number | null>
-  /** Lets the connections go, and ends the server if it was started here. */
+  /** Closes the connections, and ends the server if it was started here. */
   close(): Promise<void>
 }
 
-/** What {@link peerAt} cannot know from an address. */
+/** Facts about a server that its address does not show. */
 export interface PeerProcess {
   readonly durability: string
   /** Of the process that was started here. */
@@ -47,7 +47,7 @@ export interface PeerProcess {
   stop(): Promise<void>
 }
 
-/** A server that runs already. @param url may hold credentials, which are sent with every call */
+/** A server that is already running. @param url may contain credentials, which are sent with every call */
 export function runningPeer(name: string, url: string): Peer {
   return peerAt(name, url, { durability: 'as it is set up', stop: async () => undefined })
 }

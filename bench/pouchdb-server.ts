@@ -1,4 +1,4 @@
-/** pouchdb-server as a peer. It is installed beside the bench when it is first wanted: settee has no need of it. */
+/** pouchdb-server as a peer. The first use installs it into bench/.peers, since settee itself does not need it. */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
@@ -20,7 +20,7 @@ export async function startPouchdbServer(env: Readonly<Record<string, string>> =
     name: 'pouchdb-server',
     durability: 'none: LevelDB without sync',
     args: (folder) => [MAIN, '--port', `${port}`, '--dir', folder, '--no-stdout-logs', '--no-color'],
-    // Its dependencies leave rejections unhandled, which ends a newer Node.
+    // Its dependencies leave rejections unhandled, which ends newer versions of Node.
     env: { ...env, NODE_OPTIONS: '--unhandled-rejections=warn --no-deprecation' },
     address: (printed) => /has started on (http:\S+)/.exec(printed)?.[1],
   })
@@ -34,7 +34,7 @@ async function install(): Promise<void> {
   if (status !== 0) throw new Error('pouchdb-server cannot be installed')
 }
 
-/** It has no word for "any port". */
+/** It has no option for "any free port". */
 async function freePort(): Promise<number> {
   const probe = createServer()
   await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))

@@ -1,17 +1,17 @@
-/** What the bench prints. */
+/** The output of the bench. */
 import { spawnSync } from 'node:child_process'
 import { cpus, loadavg } from 'node:os'
 import { medianOf } from './load.ts'
 import type { Peer } from './peer.ts'
 import type { Figure } from './trial.ts'
 
-/** A figure with what it is of. */
+/** A figure with its trial and its peer. */
 export interface Result extends Figure {
   readonly trial: string
   readonly peer: string
 }
 
-/** @returns where, when and on what the figures were measured; to be called before the load begins */
+/** @returns when and on which machine the figures are measured; to be called before the load begins */
 export function circumstances(args: readonly string[], peers: readonly Peer[]): string {
   const { stdout } = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' })
   return [
@@ -35,7 +35,7 @@ export function medians(rounds: readonly (readonly Result[])[]): Result[] {
   }))
 }
 
-/** @returns a Markdown table: a row a figure, a column a peer */
+/** @returns a Markdown table: one row per figure, one column per peer */
 export function table(results: readonly Result[]): string {
   const names = [...new Set(results.map(({ peer }) => peer))]
   const rows = new Map<string, Map<string, number>>()

@@ -1,12 +1,12 @@
 /**
- * Counts the source files and functions that one request runs, on all threads: how far a reader has to follow it.
+ * Counts the source files and functions that one request runs, on all threads.
  *
  *     npm run build && node bench/request-path.ts          the table
  *     npm run build && node bench/request-path.ts PUT      and the files of the requests whose names contain PUT
  *
- * This file is loaded into each thread of the server, too (`--import`): there it counts calls with V8's precise coverage.
- * Functions that run as often in the same time without a request are left out, and those that not every repetition runs:
- * what an entry of a cache expires for or a timer does now and then is not part of a request's path.
+ * The server also loads this file into each thread (`--import`), to count calls with V8's precise coverage. Functions that run
+ * as often without a request are left out, and so are functions that do not run in every repetition, such as timers and the
+ * expiry of cache entries.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -21,7 +21,7 @@ import { BroadcastChannel, isMainThread } from 'node:worker_threads'
 const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 const DIST = new URL('../dist/', import.meta.url).href
 const COUNTING = 'SETTEE_REQUEST_PATH'
-/** How long a request has, in milliseconds; the writes it causes in the background may come a little later. */
+/** The time for a request in milliseconds, including the background writes that it causes. */
 const WINDOW_MS = 400
 
 /** Calls by function, as `folder/file.js name:offset`. */
@@ -72,7 +72,7 @@ async function takeCalls(server: ChildProcess): Promise<Calls> {
   return calls
 }
 
-/** The calls of what runs in the time of one request. */
+/** The calls during one request. */
 async function callsDuring(server: ChildProcess, act: () => Promise<unknown>): Promise<Calls> {
   await takeCalls(server)
   await act()
@@ -83,7 +83,7 @@ async function callsDuring(server: ChildProcess, act: () => Promise<unknown>): P
 /** How many times a request is repeated. */
 const TIMES = 3
 
-/** The functions that each repetition of a request runs, and that do not run as often without it. */
+/** The functions that run in each repetition of a request, and less often without it. */
 async function functionsOf(server: ChildProcess, { run, once: isOnce }: Way): Promise<string[]> {
   const idle = await callsDuring(server, async () => undefined)
   let functions: string[] | undefined
@@ -96,7 +96,7 @@ async function functionsOf(server: ChildProcess, { run, once: isOnce }: Way): Pr
 
 interface Way {
   readonly name: string
-  /** It would take another path when repeated. */
+  /** A repetition would take another path. */
   readonly once?: boolean
   run(): Promise<unknown>
 }
@@ -110,7 +110,7 @@ async function measure(filter: string | undefined): Promise<void> {
       NODE_OPTIONS: `--import ${import.meta.url}`,
       COUCHDB_USER: 'adm',
       COUCHDB_PASSWORD: 'pass',
-      // Set, so that the server does not start itself once more (cli/serve-command.ts).
+      // Set, so that the server does not start itself again (cli/serve-command.ts).
       MALLOC_TRIM_THRESHOLD_: '2097152',
     },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
@@ -153,7 +153,7 @@ async function readyAddress(server: ChildProcess): Promise<string> {
   throw new Error('The server ended before it was ready.')
 }
 
-/** Each has been run before, but for the first login, so that what is loaded or opened once does not count. */
+/** Each request has run once before, except the first login, so that one-time work does not count. */
 function waysTo(address: string): Way[] {
   const basic = (password: string) => `Basic ${Buffer.from(password).toString('base64')}`
   const call = async (method: string, path: string, body?: string, headers = {}) => {

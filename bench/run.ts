@@ -54,16 +54,16 @@ const TRIALS: readonly Trial[] = [
 
 const HELP = `npm run bench -- [words] [options]
 
-Words choose trials; without any, all are run but those with a star:
+Words choose trials. Without words, all trials run except those with a star:
 ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* ' : ''}${about}`).join('\n')}
 
---quick                smaller, for every change
---repeat N             N rounds; the medians are told
---slow-fsync MS        so much longer takes every fsync of the servers that are started here
---hosted               settee with an admin, in hosted mode
---pouchdb-server       beside settee pouchdb-server, which is installed into bench/.peers when it is first wanted
---against NAME=URL     beside settee another server, with its credentials in the URL
---no-settee            without settee`
+--quick                smaller databases and fewer requests, for every change
+--repeat N             run N rounds and print the medians
+--slow-fsync MS        delay every fsync of the servers that the bench starts by MS milliseconds
+--hosted               run settee in hosted mode, with an admin
+--pouchdb-server       also measure pouchdb-server; the first use installs it into bench/.peers
+--against NAME=URL     also measure another server; the URL has its credentials
+--no-settee            do not measure settee`
 
 interface Wanted {
   readonly trials: readonly Trial[]
@@ -76,7 +76,7 @@ interface Wanted {
   readonly hosted: boolean
 }
 
-/** @throws with a line for whoever has typed something that is not understood; null: the help is wanted */
+/** @returns null if the user wants the help @throws Error with a line for the user if the arguments are not valid */
 function wanted(args: readonly string[]): Wanted | null {
   const { values, positionals } = parseArgs({
     args: [...args],
@@ -117,7 +117,7 @@ function numberOf(text: string): number {
 
 function peerAgainst(text: string): Peer {
   const [, name, url] = /^([^=]+)=(https?:.+)$/.exec(text) ?? []
-  if (name === undefined || url === undefined) throw new Error(`--against takes NAME=URL, not "${text}".`)
+  if (name === undefined || url === undefined) throw new Error(`--against needs NAME=URL, not "${text}".`)
   return runningPeer(name, url)
 }
 
@@ -137,14 +137,14 @@ async function runTrials(peers: readonly Peer[], { trials, scale }: Wanted): Pro
   return results
 }
 
-/** One round, on servers that have done nothing before. */
+/** One round, on fresh servers. */
 async function round(asked: Wanted, tell: (peers: readonly Peer[]) => void): Promise<Result[]> {
   const env = await slowFsync(asked.slowness)
   const peers = asked.against.map(peerAgainst)
   try {
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
     if (asked.settee) peers.unshift(await startSettee(env, asked.hosted))
-    if (peers.length === 0) throw new Error('There is nobody to measure.')
+    if (peers.length === 0) throw new Error('There is no server to measure.')
     tell(peers)
     const results = await runTrials(peers, asked)
     if (asked.trials.includes(push)) results.push(bare(asked.scale, env))

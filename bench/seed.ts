@@ -1,7 +1,7 @@
-/** Notes, made beforehand, and the same ones in every run. */
+/** Generated notes, the same in every run. */
 import { createHash } from 'node:crypto'
 
-/** A note with its history, as a replicator sends it. */
+/** A note with its ancestry, as a replicator sends it. */
 export interface Note {
   readonly _id: string
   readonly _rev: string
@@ -51,7 +51,7 @@ export function batches<T>(list: readonly T[], size: number): T[][] {
   return Array.from({ length: count }, (_, n) => list.slice(n * size, (n + 1) * size))
 }
 
-/** @returns the note as somebody types it: a new document without a revision, its id left to the address */
+/** @returns the note as an interactive write: a new document without a revision and an id */
 export function newDocument({ title, body, tags, createdAt, updatedAt }: Note): string {
   return JSON.stringify({ title, body, tags, createdAt, updatedAt })
 }

@@ -1,4 +1,4 @@
-/** Servers that the bench starts, each a process of its own on a folder of its own. */
+/** Servers that the bench starts, each in a separate process and folder. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -12,13 +12,13 @@ export interface Command {
   readonly durability: string
   /** What to run on an empty folder. */
   readonly args: (folder: string) => readonly string[]
-  /** Beside the environment that is there. */
+  /** Added to the present environment. */
   readonly env: Readonly<Record<string, string>>
   /** Finds the server's address in what it has printed so far; undefined while it is not ready. */
   readonly address: (printed: string) => string | undefined
 }
 
-/** A server that is not ready by then, in milliseconds, is ended. */
+/** The time in milliseconds after which a server that is not ready is ended. */
 const PATIENCE_MS = 30_000
 
 /**
@@ -64,9 +64,9 @@ async function readyAddress(
     text += chunk.toString()
     const address = addressIn(text)
     if (address === undefined) continue
-    // Left unread, what it prints would fill the pipe.
+    // Unread output would fill the pipe.
     child.stdout?.resume()
     return address
   }
-  throw new Error(`${name} has ended before it was ready: ${text}`)
+  throw new Error(`${name} ended before it was ready: ${text}`)
 }

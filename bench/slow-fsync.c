@@ -1,4 +1,4 @@
-/* Adds a time to every fsync and fdatasync: most people's disks are slower than a bench's. */
+/* Delays every fsync and fdatasync, because most disks are slower than the bench's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

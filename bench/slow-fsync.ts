@@ -9,7 +9,7 @@ const LIBRARY = `${FOLDER}slow-fsync.so`
 
 /**
  * @param ms added to every fsync and fdatasync
- * @returns what a server's environment needs for it
+ * @returns the variables for the server's environment
  * @throws when there is no C compiler
  */
 export async function slowFsync(ms: number): Promise<Record<string, string>> {

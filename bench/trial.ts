@@ -1,29 +1,29 @@
-/** What the bench runs: trials, on peers, at a scale. */
+/** The trials of the bench, and the scales at which they run. */
 import type { Peer } from './peer.ts'
 import type { Note } from './seed.ts'
 
-/** How much of everything. */
+/** The sizes of the trials. */
 export interface Scale {
-  /** Documents that are pushed, and that a seeded database holds. */
+  /** Documents that are pushed, and documents in a seeded database. */
   readonly notes: number
   readonly puts: number
   readonly gets: number
   /** Calls of `_revs_diff`. */
   readonly diffs: number
-  /** Documents that each of the listening feeds hears of. */
+  /** Documents that each listening feed receives. */
   readonly fanouts: number
   /** Documents that are filtered. */
   readonly filtered: number
-  /** Of 1 MB each. */
+  /** Attachments of 1 MB. */
   readonly attachments: number
-  /** Notes that a first sync brings. */
+  /** Notes in a first sync. */
   readonly pulled: number
   /** Documents of 1 kB in one call. */
   readonly huge: number
   /** Documents in a database that grows. */
   readonly sizes: readonly number[]
   readonly databases: number
-  /** Documents of 8 kB in a database that survives a kill. */
+  /** Documents of 8 kB in the database of a server that is killed. */
   readonly recovered: number
   /** How often a short read is repeated; its median counts. */
   readonly rounds: number
@@ -60,14 +60,14 @@ export const QUICK: Scale = {
   rounds: 3,
 }
 
-/** A database that holds notes already. */
+/** A database that already contains notes. */
 export interface Seeded {
   /** Its path, `/name`. */
   readonly path: string
   readonly notes: readonly Note[]
 }
 
-/** What a trial has to do with. */
+/** What a trial works with. */
 export interface Bench {
   readonly peer: Peer
   readonly scale: Scale
@@ -78,19 +78,19 @@ export interface Bench {
 }
 
 export interface Figure {
-  /** What was measured, in a word or two. */
+  /** What was measured, in one or two words. */
   readonly name: string
   readonly unit: string
   readonly value: number
 }
 
 export interface Trial {
-  /** The word by which it is picked. */
+  /** The word that chooses it. */
   readonly name: string
   /** One line for `--help`. */
   readonly about: string
-  /** Run only when its word is given: it asks for much time, or for a server that has done nothing yet. */
+  /** Run only if its word is given: it takes long, or needs a fresh server. */
   readonly isAlone?: boolean
-  /** @throws when an answer is not what it should be */
+  /** @throws when an answer is wrong */
   run(bench: Bench): Promise<Figure[]>
 }

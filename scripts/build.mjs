@@ -1,8 +1,8 @@
 // Builds dist/ when it is not up to date: node scripts/build.mjs [--force]
 //
-// Up to date means that dist/.stamp names the same inputs with the same sizes and times, so that a file that was
-// removed, or replaced by an older one, counts as a change. `npm start` runs this before every start: where nothing
-// has changed, it only looks at the files. An installation without sources or without the compiler keeps its dist/.
+// dist/ is up to date if dist/.stamp lists the same inputs with the same sizes and times. So a file that was removed, or
+// replaced by an older one, counts as a change. `npm start` runs this before every start; without changes it only reads
+// file times. An installation without sources or without the compiler keeps its dist/.
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
@@ -23,7 +23,7 @@ const dist = join(root, 'dist')
 const stamp = join(dist, '.stamp')
 const entry = join('cli', 'main.js')
 
-/** One line an input: path, size, time. */
+/** One line per input: path, size, time. */
 function inputs() {
   const sources = readdirSync(join(root, 'src'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile())
@@ -52,7 +52,7 @@ function fail(message) {
   process.exit(1)
 }
 
-/** Into a folder of its own, which takes the place of dist/ only when all of it is there. */
+/** Builds into a separate folder, which replaces dist/ only when it is complete. */
 function build(compiler, wanted) {
   const made = join(root, `.dist-${process.pid}`)
   rmSync(made, { recursive: true, force: true })

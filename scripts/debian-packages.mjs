@@ -1,14 +1,14 @@
-// Installs from Debian what tests run and npm does not bring: node scripts/debian-packages.mjs [nginx] [chromium] ...
+// Installs Debian packages that tests need and npm does not install: node scripts/debian-packages.mjs [nginx] [chromium] ...
 //
-// Without names it sees to all of them. Where the programs are there already, however they came, it only looks, and takes
-// no time; `npm test` runs it before every run. It installs nothing but with apt-get, as root or through sudo; elsewhere it
-// says what is missing, and fails.
+// Without names it installs all of them. If the programs exist, however they were installed, it only checks, which takes no
+// time; `npm test` runs it before every run. It installs only with apt-get, as root or through sudo. On other systems it
+// prints what is missing, and fails.
 import { spawnSync } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Of each package of Debian, the program that it is installed for. */
+/** The program that each Debian package provides. */
 export const PROGRAMS = {
   nginx: 'nginx',
   caddy: 'caddy',
@@ -19,15 +19,15 @@ export const PROGRAMS = {
   systemd: 'systemd-analyze',
 }
 
-/** What a package is of no use without, and only recommends. */
+/** Packages that another one needs, but only recommends. */
 const WITH = { gcc: ['libc6-dev'] }
 
-/** Servers stand where only root's PATH leads. */
+/** Servers are in folders that only root's PATH contains. */
 const FOLDERS = [...new Set([...(process.env.PATH ?? '').split(':'), '/usr/sbin', '/usr/local/sbin'])].filter(
   Boolean,
 )
 
-/** @returns the path of a program, null when there is none of this name */
+/** @returns the path of a program; null if there is none of this name */
 export function programPath(name) {
   for (const folder of FOLDERS) {
     const path = join(folder, name)
@@ -41,11 +41,11 @@ export function programPath(name) {
   return null
 }
 
-/** Words that run a command as root; null when nobody may. */
+/** The words before a command that run it as root; null if that is not possible. */
 function asRoot() {
   if (process.getuid?.() === 0) return []
   if (programPath('sudo') === null) return null
-  // Where nobody can be asked for a password, sudo must not wait for one.
+  // Without a terminal, sudo must not wait for a password.
   return process.stdin.isTTY ? ['sudo'] : ['sudo', '-n']
 }
 
@@ -60,7 +60,7 @@ function install(packages) {
   const apt = [...root, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y']
   const patient = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3']
   const wanted = [...apt, ...patient, 'install', '--no-install-recommends', ...withNeeded(packages)]
-  // A fresh machine has no lists of packages yet, or old ones.
+  // A new machine has no package lists, or old ones.
   return run(wanted) || (run([...apt, ...patient, 'update']) && run(wanted))
 }
 

@@ -1,4 +1,4 @@
-// npm start [-- options of settee serve]: looks whether dist/ is up to date, and serves, in one process: a second one
+// npm start [-- options of settee serve]: builds dist/ if it is not up to date, and serves, in one process. A second process
 // would take a tenth of the time that a start may take.
 await import('./build.mjs')
 process.argv.splice(2, 0, 'serve')

@@ -33,7 +33,7 @@ function envOf(tier) {
   // Other processes of the tests take settee from dist/, which the tiers have built.
   const env = { SETTEE_TEST_BUILT: 'true', ...process.env }
   if (tier === 'full') return Object.assign({ SETTEE_FUZZ_SEED: '1' }, ...Object.values(LONG_FORMS), env)
-  // 186 processes load much the same modules: with their code kept, a test through a server takes a quarter less CPU time.
+  // 186 processes load mostly the same modules. With their compiled code cached, a test with a server takes a quarter less CPU time.
   return { NODE_COMPILE_CACHE: join(root, '.tap', 'compile-cache'), ...env }
 }
 

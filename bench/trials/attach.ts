@@ -7,7 +7,7 @@ const IN_FLIGHT = 4
 
 export const attach: Trial = {
   name: 'attach',
-  about: `attachments of 1 MB, each on a document of its own, up and then down, ${IN_FLIGHT} in flight`,
+  about: `uploads and then downloads of 1 MB attachments, one per document, ${IN_FLIGHT} at a time`,
   async run({ peer, scale, emptyDatabase }) {
     const path = await emptyDatabase()
     const contents = Array.from({ length: scale.attachments }, () => randomBytes(BYTES))
@@ -21,7 +21,7 @@ export const attach: Trial = {
     })
     const [upward, downward] = [await inFlight(IN_FLIGHT, up), await inFlight(IN_FLIGHT, down)]
     if (arrived.some((content, n) => digestOf(content) !== digests[n])) {
-      throw new Error(`${peer.name} gives back other bytes`)
+      throw new Error(`${peer.name} returned wrong bytes`)
     }
     const megabytes = (contents.length * BYTES) / 1e6
     return [

@@ -7,7 +7,7 @@ const IN_FLIGHT = 4
 
 export const bulkget: Trial = {
   name: 'bulkget',
-  about: `_bulk_get with revs=true, ${PER_CALL} documents a call, ${IN_FLIGHT} in flight`,
+  about: `_bulk_get with revs=true, ${PER_CALL} documents per call, ${IN_FLIGHT} calls at a time`,
   async run({ peer, scale, seeded }) {
     const { path, notes } = await seeded()
     const bodies = batches(notes, PER_CALL).map((some) =>

@@ -1,4 +1,4 @@
-/** How long a save takes while the database is compacted, backed up and read whole, beside when all is quiet. */
+/** The time of a save while the database is compacted, backed up and read completely, compared with an idle server. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -15,7 +15,7 @@ const NOTES = 40_000
 
 export const busy: Trial = {
   name: 'busy',
-  about: `saves of ${WRITERS} writers when all is quiet, and while their database is compacted, backed up, scanned`,
+  about: `saves of ${WRITERS} writers on an idle server, and while their database is compacted, backed up or scanned`,
   isAlone: true,
   async run({ peer, emptyDatabase }) {
     const path = await emptyDatabase()
@@ -39,7 +39,7 @@ export const busy: Trial = {
 
 interface Work {
   readonly name: string
-  /** @returns whether the peer can do this work */
+  /** @returns whether the peer supports this work */
   prepare(peer: Peer, path: string): Promise<boolean>
   run(peer: Peer, path: string): Promise<unknown>
 }
@@ -47,7 +47,7 @@ interface Work {
 const WORKS: readonly Work[] = [
   {
     name: 'compaction',
-    // Something to clear away: every note is overwritten.
+    // Work for the compaction: every note is overwritten.
     prepare: async (peer, path) => {
       await edit(peer, path)
       return true
@@ -68,17 +68,17 @@ const WORKS: readonly Work[] = [
       await peer.call('POST', '/_settee/backups', 202, '{}')
       for (let is = await backupsOf(peer); is.running !== null; is = await backupsOf(peer)) await pause(20)
       const { last_failure: failure } = await backupsOf(peer)
-      if (failure !== null) throw new Error(`the backup has failed: ${failure.reason}`)
+      if (failure !== null) throw new Error(`the backup failed: ${failure.reason}`)
     },
   },
   {
     name: 'full scan',
     prepare: async () => true,
-    // By a program of its own: what reads so much here would hold up the saves.
+    // In a separate program: reading so much here would delay the saves.
     run: async ({ address }, path) => {
       const url = `${address}${path}/_changes?include_docs=true`
       const [code] = await once(spawn('curl', ['--silent', '--output', '/dev/null', url]), 'close')
-      if (code !== 0) throw new Error(`curl has ended with ${code}`)
+      if (code !== 0) throw new Error(`curl ended with code ${code}`)
     },
   },
 ]
@@ -115,7 +115,7 @@ async function inBatches(peer: Peer, path: string, docs: readonly object[]): Pro
   await inFlight(IN_FLIGHT, jobs)
 }
 
-/** Saves until the work is done, which is begun again until so many saves were made. @returns milliseconds of each */
+/** Saves until the work is done; the work is repeated until there are enough saves. @returns milliseconds of each */
 async function saves(peer: Peer, path: string, work: () => Promise<unknown>): Promise<number[]> {
   const note = newDocument(makeNotes(1)[0] as ReturnType<typeof makeNotes>[0])
   const times: number[] = []

@@ -37,7 +37,7 @@ export const conflicts: Trial = {
   },
 }
 
-/** One of the branches, which have nothing but their document in common. */
+/** One of the branches, which share no revision. */
 function branch(leaf: number): object {
   const ids = Array.from({ length: GENERATIONS }, (_, back) => idOf(`${leaf} ${GENERATIONS - back}`))
   return { _id: 'doc', _rev: `${GENERATIONS}-${ids[0]}`, _revisions: { start: GENERATIONS, ids }, leaf }

@@ -22,7 +22,7 @@ export const depth: Trial = {
   },
 }
 
-/** Small documents: what is asked is how cost follows the number of them. */
+/** Small documents: the trial measures how the cost grows with their number. */
 async function grow({ peer }: Bench, path: string, from: number, to: number): Promise<void> {
   const [note] = makeNotes(1)
   for (let first = from; first < to; first += PER_BATCH) {

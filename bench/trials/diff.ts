@@ -7,7 +7,7 @@ const IN_FLIGHT = 4
 
 export const diff: Trial = {
   name: 'diff',
-  about: `_revs_diff, ${PER_CALL} ids a call of which half are missing, ${IN_FLIGHT} in flight`,
+  about: `_revs_diff, ${PER_CALL} ids per call, half of them missing, ${IN_FLIGHT} calls at a time`,
   async run({ peer, scale, seeded }) {
     const { path, notes } = await seeded()
     const bodies = batches(notes, PER_CALL).map((some) =>
@@ -26,7 +26,7 @@ export const diff: Trial = {
   },
 }
 
-/** Every other note is asked for as it stands; the ones between have been edited elsewhere. */
+/** Every second note is asked for as it is stored; the others have been edited elsewhere. */
 function question({ _id, _rev }: Note, n: number): [id: string, revs: string[]] {
   return [_id, [n % 2 === 0 ? _rev : `4-${'e'.repeat(32)}`]]
 }

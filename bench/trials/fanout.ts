@@ -8,7 +8,7 @@ const HEARTBEAT_MS = 2_000
 
 export const fanout: Trial = {
   name: 'fanout',
-  about: `one PUT at a time, from its call to the last line of ${FEEDS} continuous feeds`,
+  about: `one PUT at a time, from the call to the last line on ${FEEDS} continuous feeds`,
   async run({ peer, scale, emptyDatabase }) {
     const path = await emptyDatabase()
     const bodies = makeNotes(scale.fanouts).map(newDocument)
@@ -22,7 +22,7 @@ export const fanout: Trial = {
         await Promise.all([peer.call('PUT', `${path}/doc${n}`, 201, body), ...heard])
         times.push(performance.now() - since)
       }
-      // The first ones warm the code up.
+      // The first calls warm up the code.
       const warm = times.slice(Math.ceil(times.length / 10))
       return [
         { name: 'median', unit: 'ms', value: medianOf(warm) },

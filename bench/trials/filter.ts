@@ -3,7 +3,7 @@ import { makeNotes, type Note } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 import { pushNotes } from './push.ts'
 
-/** Of so many documents one is a file, which a phone does not want. */
+/** One document in this many is a file, which a phone leaves out. */
 const FILES = 5
 const DESIGN = JSON.stringify({
   filters: { sync: "function (doc, req) { return doc._id.indexOf('file:') === -1 }" },
@@ -23,7 +23,8 @@ export const filter: Trial = {
     const read = async () => {
       const answer = await peer.call('GET', `${path}/_changes?filter=mobile/sync`, 200)
       const { results } = JSON.parse(answer.toString()) as { results: unknown[] }
-      if (results.length !== wanted) throw new Error(`${peer.name} lets ${results.length} of ${wanted} pass`)
+      if (results.length !== wanted)
+        throw new Error(`${peer.name} returned ${results.length} of ${wanted} documents`)
     }
     const seconds = await medianSeconds(Math.ceil(scale.rounds / 2), read)
     return [{ name: 'documents', unit: 'docs/s', value: notes.length / seconds }]

@@ -9,7 +9,7 @@ const CONFLICTS = 50
 
 export const firstsync: Trial = {
   name: 'firstsync',
-  about: `a fresh PouchDB in memory pulls notes of which ${CONFLICTS} have a conflict`,
+  about: `a new PouchDB in memory pulls notes, ${CONFLICTS} of them with a conflict`,
   async run({ peer, scale, emptyDatabase }) {
     PouchDB.plugin(memoryAdapter)
     const path = await emptyDatabase()
@@ -32,7 +32,7 @@ export const firstsync: Trial = {
   },
 }
 
-/** The same note as another device has edited it. */
+/** The same note after an edit on another device. */
 function conflictOf(note: Note): Note {
   const [, ...before] = note._revisions.ids
   const ids = ['f'.repeat(32), ...before]

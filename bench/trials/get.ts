@@ -6,7 +6,7 @@ const CONNECTIONS = 32
 
 export const get: Trial = {
   name: 'get',
-  about: `documents by id, in no order, ${CONNECTIONS} connections`,
+  about: `documents by id, in random order, ${CONNECTIONS} connections`,
   async run({ peer, scale, seeded }) {
     const { path, notes } = await seeded()
     const random = mulberry32(1)

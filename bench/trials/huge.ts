@@ -6,7 +6,7 @@ const SAMPLE_MS = 50
 
 export const huge: Trial = {
   name: 'huge',
-  about: 'one _bulk_docs of 200 MB, and the saves of another database meanwhile',
+  about: 'one _bulk_docs of 200 MB, and saves in another database meanwhile',
   isAlone: true,
   async run({ peer, scale, emptyDatabase }) {
     const [path, other] = [await emptyDatabase(), await emptyDatabase()]

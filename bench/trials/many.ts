@@ -6,7 +6,7 @@ const IN_FLIGHT = 8
 
 export const many: Trial = {
   name: 'many',
-  about: 'many databases, made and then written to in turn, each small',
+  about: 'many small databases, created and then written to in turn',
   isAlone: true,
   async run({ peer, scale, emptyDatabase }) {
     const paths: string[] = []

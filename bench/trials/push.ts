@@ -8,7 +8,7 @@ const IN_FLIGHT = 4
 
 export const push: Trial = {
   name: 'push',
-  about: `_bulk_docs with new_edits=false, ${PER_BATCH} notes of 1 kB with 3 revisions, ${IN_FLIGHT} in flight`,
+  about: `_bulk_docs with new_edits=false, ${PER_BATCH} notes of 1 kB with 3 revisions, ${IN_FLIGHT} calls at a time`,
   async run({ peer, scale, emptyDatabase }) {
     const notes = makeNotes(scale.notes)
     await pushNotes(peer, await emptyDatabase(), notes.slice(0, scale.notes / 10))
@@ -18,22 +18,22 @@ export const push: Trial = {
 }
 
 /**
- * Pushes notes as a replicator does into an empty database, the bodies made before the clock starts; what was
- * answered for is counted after it has stopped.
+ * Pushes notes into an empty database like a replicator. The bodies are made before the clock starts, and the
+ * documents are counted after it has stopped.
  * @returns seconds
- * @throws when a document is refused, or is not there
+ * @throws when a document is refused or missing
  */
 export async function pushNotes(peer: Peer, path: string, notes: readonly Note[]): Promise<number> {
   const jobs = pushBodies(notes, PER_BATCH).map((body) => async () => {
     const answer = (await peer.call('POST', `${path}/_bulk_docs`, 201, body)).toString().trim()
-    if (answer !== '[]') throw new Error(`${peer.name} refuses notes: ${answer.slice(0, 300)}`)
+    if (answer !== '[]') throw new Error(`${peer.name} refused notes: ${answer.slice(0, 300)}`)
   })
   const seconds = await inFlight(IN_FLIGHT, jobs)
   await requireDocuments(peer, path, notes.length)
   return seconds
 }
 
-/** @throws when the database holds another number of documents */
+/** @throws when the database has another number of documents */
 export async function requireDocuments(peer: Peer, path: string, count: number): Promise<void> {
   const { doc_count: found } = JSON.parse((await peer.call('GET', path, 200)).toString()) as {
     doc_count: number

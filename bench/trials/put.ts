@@ -7,7 +7,7 @@ const CONNECTIONS = 32
 
 export const put: Trial = {
   name: 'put',
-  about: `new documents of 1 kB, one a PUT, ${CONNECTIONS} connections`,
+  about: `new documents of 1 kB, one per PUT, ${CONNECTIONS} connections`,
   async run({ peer, scale, emptyDatabase }) {
     const bodies = makeNotes(1000).map(newDocument)
     const shotsInto = (path: string, count: number): Shot[] =>

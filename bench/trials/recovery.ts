@@ -1,4 +1,4 @@
-/** What is left after kill -9 with a large database and a large log: the time to the first answer, and to its documents. */
+/** The time to the first answer and to the first document after kill -9, with a large database and a large log. */
 import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,12 +12,12 @@ const PER_BATCH = 200
 const NOTE_BYTES = 8 * 1024
 const IN_FLIGHT = 4
 const KILLS = 5
-/** Long enough for the log to be as large as it gets. */
+/** Long enough for the log to reach its full size. */
 const WRITING_MS = 2000
 
 export const recovery: Trial = {
   name: 'recovery',
-  about: 'kill -9 in the midst of writes to a large database, and the time to the first answers after it',
+  about: 'kill -9 during writes to a large database, and the time to the first answers after it',
   isAlone: true,
   async run({ scale }) {
     const folder = await mkdtemp(join(tmpdir(), 'settee-bench-'))

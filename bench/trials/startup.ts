@@ -12,7 +12,7 @@ const IN_FLIGHT = 8
 export const startup: Trial = {
   name: 'startup',
   about:
-    'starts to the first answer: the first one, again, and with many databases, which are then asked in turn',
+    'time from start to first answer: first start, second start, and with many databases, which are then read in turn',
   isAlone: true,
   async run({ scale }) {
     const folder = await mkdtemp(join(tmpdir(), 'settee-bench-'))

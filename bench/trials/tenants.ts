@@ -1,4 +1,4 @@
-/** Fairness between tenants of a hosted server: a quiet one's saves while another one floods. */
+/** Fairness between tenants of a hosted server: the saves of a quiet tenant while another tenant floods the server. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { startFlood } from '../flood.ts'
 import { inFlight, medianOf, percentileOf } from '../load.ts'
@@ -8,7 +8,7 @@ import type { Figure, Trial } from '../trial.ts'
 
 const TENANTS = 200
 const MAKING_AT_ONCE = 8
-/** Each of the many saves a note so often: together 200 saves a second. */
+/** How often each of the other tenants saves a note: together 200 saves a second. */
 const SAVES_EVERY_MS = 1_000
 const QUIET_EVERY_MS = 20
 const CONNECTIONS = 64
@@ -21,7 +21,7 @@ interface Tenant {
 
 export const tenants: Trial = {
   name: 'tenants',
-  about: `--hosted: a quiet tenant's saves among ${TENANTS} tenants, while one of them floods, and before`,
+  about: `--hosted: a quiet tenant's saves among ${TENANTS} tenants, before and during a flood by one of them`,
   isAlone: true,
   async run({ peer, scale }) {
     const all = await makeTenants(peer)
@@ -58,9 +58,9 @@ function figures(when: string, times: readonly number[]): Figure[] {
   ]
 }
 
-/** Accounts, made by the admin, of which each makes its database itself. */
+/** Accounts that the admin creates; each account creates its own database. */
 async function makeTenants(peer: Peer): Promise<Tenant[]> {
-  // Hashing is not what is measured.
+  // Password hashing is not part of the measurement.
   await peer.call('PUT', '/_node/_local/_config/chttpd_auth/iterations', 200, '"1000"')
   const names = Array.from({ length: TENANTS }, (_, n) => `tenant${n}`)
   const made: Tenant[] = []
@@ -89,7 +89,7 @@ async function callAs(peer: Peer, authorization: string, path: string, body?: st
   if (answer.status !== 201) throw new Error(`PUT ${path} is ${answer.status}: ${text.slice(0, 300)}`)
 }
 
-/** A save every so often, one after the other. @returns milliseconds of each */
+/** Saves at a fixed interval, one after the other. @returns milliseconds of each */
 async function savesOf(
   peer: Peer,
   { path, authorization }: Tenant,
@@ -106,7 +106,7 @@ async function savesOf(
   return times
 }
 
-/** What the many do all the time. */
+/** The load of the other tenants. */
 function murmurOf(peer: Peer, many: readonly Tenant[], note: string): { stop(): Promise<void> } {
   let isOver = false
   const murmur = async (tenant: Tenant, n: number) => {
