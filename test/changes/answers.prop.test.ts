@@ -1,6 +1,7 @@
 /**
- * Random documents, with and without conflicts, read in all ways. What is answered is put together here once more, as
- * plainly as can be; and it is byte for byte the same where no document is known to have one leaf, which shortens ways.
+ * Random documents, with and without conflicts, are read in all ways. Each answer is the same as one that this file
+ * builds in the simplest way. Each answer also stays the same, byte for byte, without the shortcuts for documents that
+ * are known to have a single leaf.
  */
 import { equal } from 'node:assert/strict'
 import fc from 'fast-check'
@@ -19,14 +20,14 @@ import { body, type Opened, openOn, text } from '../documents/helpers.ts'
 import { ADMIN, FILTER_CONTEXT, OPTIONS } from './helpers.ts'
 
 const IDS = ['plain', 'quote"d', 'back\\slash', 'ü\u2028', '\u{1f600}', 'line\nfeed', '_design/d'] as const
-/** Some of 32 hex digits, some not. */
+/** Some have 32 hex digits, some do not. */
 const REV_IDS = ['a'.repeat(32), 'f'.repeat(32), '0123456789abcdef'.repeat(2), 'b', 'quote"d', 'é']
 
 const PATH = fc.record({
   start: fc.integer({ min: 1, max: 4 }),
   ids: fc.uniqueArray(fc.constantFrom(...REV_IDS), { minLength: 1, maxLength: 4 }),
   deleted: fc.boolean(),
-  /** Whether the parent is stored before. */
+  /** Whether the parent is stored first. */
   stepwise: fc.boolean(),
   doc: fc.dictionary(fc.constantFrom('n', 'ö', '1'), fc.jsonValue(), { maxKeys: 2 }),
 })
@@ -44,8 +45,8 @@ const FLAGS = fc.record({
 })
 type Flags = Parameters<Database['open']>[2]
 
-/** A document whose leaves have to be looked up. */
-function lookedUp(doc: DocState): DocState {
+/** The document, not known to have a single leaf. */
+function withoutShortcut(doc: DocState): DocState {
   const { id, seq, rev, deleted } = doc
   return {
     id,
@@ -65,8 +66,8 @@ function lookedUp(doc: DocState): DocState {
   }
 }
 
-/** The same store, of which no document is known to have one leaf. */
-function lookingUp(store: VersionedStore): VersionedStore {
+/** The same store, in which no document is known to have a single leaf. */
+function withoutShortcuts(store: VersionedStore): VersionedStore {
   return {
     ...store,
     view: () => store.view(),
@@ -74,15 +75,15 @@ function lookingUp(store: VersionedStore): VersionedStore {
     countChanges: (seq) => store.countChanges(seq),
     readLocals: (ids) => store.readLocals(ids),
     readDocs: (ids, read, touches) =>
-      store.readDocs(ids, (doc, id, view) => read(doc && lookedUp(doc), id, view), touches),
+      store.readDocs(ids, (doc, id, view) => read(doc && withoutShortcut(doc), id, view), touches),
     readRange: (range, paging, read) =>
-      store.readRange(range, paging, (doc, view) => read(lookedUp(doc), view)),
+      store.readRange(range, paging, (doc, view) => read(withoutShortcut(doc), view)),
     readChanges: (range, paging, read) =>
-      store.readChanges(range, paging, (doc, view) => read(lookedUp(doc), view)),
+      store.readChanges(range, paging, (doc, view) => read(withoutShortcut(doc), view)),
   }
 }
 
-/** The rows of the feed. A page ends also by time, so that there may be several of a few rows. */
+/** The rows of the feed. A page also ends when its time is up, so there may be several short pages. */
 async function wholeFeed(store: DatabaseStore, options: ChangesOptions): Promise<string> {
   const texts: string[] = []
   let since: Since = '0'
@@ -94,11 +95,11 @@ async function wholeFeed(store: DatabaseStore, options: ChangesOptions): Promise
   }
 }
 
-async function answered(work: Promise<string>): Promise<string> {
+async function textOrError(work: Promise<string>): Promise<string> {
   return work.catch((error: unknown) => String(error))
 }
 
-/** What a database says of its documents. */
+/** All answers of a database about its documents. */
 async function answers(store: DatabaseStore, database: Database, flags: Flags): Promise<string[]> {
   const { rows } = await store.readChanges({ since: 0 }, { limit: 100 }, (doc) => {
     return { id: doc.id, rev: doc.rev, kept: doc.revisions().map(({ rev }) => rev) }
@@ -124,11 +125,11 @@ async function answers(store: DatabaseStore, database: Database, flags: Flags): 
       ...opened.flat(),
       feed('main_only'),
       feed('all_docs'),
-    ].map(answered),
+    ].map(textOrError),
   )
 }
 
-async function filled(opened: Opened, documents: readonly { id: string; paths: Path[] }[]): Promise<void> {
+async function fill(opened: Opened, documents: readonly { id: string; paths: Path[] }[]): Promise<void> {
   for (const { id, paths } of documents) {
     const sound = paths.flatMap((path) => {
       const leaf = { ...path, start: Math.max(path.start, path.ids.length) }
@@ -142,12 +143,12 @@ async function filled(opened: Opened, documents: readonly { id: string; paths: P
 type Path = Parameters<Opened['replicate']>[1] & { readonly stepwise: boolean }
 
 for (const [name, makeEngine] of Object.entries(ENGINES)) {
-  t.test(`the short ways answer as the long ones: ${name}`, async (t) => {
+  t.test(`answers are the same with and without shortcuts: ${name}`, async (t) => {
     await fc.assert(
       fc.asyncProperty(DOCUMENTS, FLAGS, async (documents, flags) => {
         const opened = await openOn(await makeEngine(t))
-        await filled(opened, documents)
-        const store = lookingUp(opened.store)
+        await fill(opened, documents)
+        const store = withoutShortcuts(opened.store)
         const other = storeDatabase(store, {
           name: 'notes',
           limits: () => DEFAULT_LIMITS,
@@ -169,7 +170,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
 
 type Leaf = { rev: string; deleted: boolean; start: number; ids: readonly string[]; body: string }
 
-/** The leaves of every document, winner first, in the feed's order. */
+/** The leaves of all documents in the order of the feed, each with its winner first. */
 async function leavesOf(store: DatabaseStore): Promise<{ id: string; seq: number; leaves: Leaf[] }[]> {
   const { rows } = await store.readChanges({ since: 0 }, { limit: 100 }, (doc) => {
     const leaves = sortLeaves(doc.branches).map((branch) => {
@@ -190,12 +191,12 @@ function documentText(id: string, { rev, deleted, start, ids, body }: Leaf, with
   return `{${members.join(',')}}`
 }
 
-t.test('answers are put together as plainly as can be', async (t) => {
+t.test('answers are the same as those built in the simplest way', async (t) => {
   const makeEngine = ENGINES.memory as (typeof ENGINES)[string]
   await fc.assert(
     fc.asyncProperty(DOCUMENTS, async (documents) => {
       const { store, database, ...opened } = await openOn(await makeEngine(t))
-      await filled({ store, database, ...opened }, documents)
+      await fill({ store, database, ...opened }, documents)
       const found = await leavesOf(store)
       const { epochs } = await store.view()
       const token = (seq: number) => sequenceToken(epochs, seq)
@@ -218,13 +219,13 @@ t.test('answers are put together as plainly as can be', async (t) => {
         `{"total_rows":${live.length},"offset":0,"rows":[\r\n${live.join(',\r\n')}\r\n]}\n`,
       )
 
-      const asked = found.flatMap(({ id, leaves }) => [{ id }, ...leaves.map(({ rev }) => ({ id, rev }))])
+      const requests = found.flatMap(({ id, leaves }) => [{ id }, ...leaves.map(({ rev }) => ({ id, rev }))])
       const got = found.flatMap(({ id, leaves }) => {
         const oks = leaves.map((leaf) => `{"ok":${documentText(id, leaf, true)}}`)
         return [oks.join(','), ...oks].map((docs) => `{"id":${JSON.stringify(id)},"docs":[${docs}]}`)
       })
       equal(
-        await text(database.bulkGet(ADMIN, body({ docs: asked }), { revs: true, latest: true })),
+        await text(database.bulkGet(ADMIN, body({ docs: requests }), { revs: true, latest: true })),
         `{"results":[${got.join(',')}]}\n`,
       )
     }),

@@ -8,7 +8,7 @@ import type { UserCtx } from '../../src/core/types.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, ANNA, FakeClock, FakeOutput, settled } from './helpers.ts'
 
-/** A catalog of `a` and `b`, of which `a` was written to; and feeds over it with a clock that stands still. */
+/** A catalog with the databases `a` and `b`, of which `a` was updated, and feeds over it with a fake clock. */
 async function start(t: Test) {
   const catalog = await memoryEngine().openCatalog()
   await catalog.create('a')
@@ -36,15 +36,15 @@ async function start(t: Test) {
     assert.equal(clock.timers, 0)
   })
   const feed = async (query: Record<string, string>, caller: () => UserCtx = () => ADMIN) => {
-    const made = new Feed(hub.join(database), caller, readUpdatesQuery(query, 60_000), clock)
+    const feed = new Feed(hub.join(database), caller, readUpdatesQuery(query, 60_000), clock)
     const out = new FakeOutput()
     try {
-      await made.open()
+      await feed.open()
     } catch (refusal) {
-      made.close()
+      feed.close()
       throw refusal
     }
-    const one = { out, done: made.run(out) }
+    const one = { out, done: feed.run(out) }
     running.push(one)
     await settled()
     return out
@@ -66,7 +66,7 @@ const A = '{"db_name":"a","type":"created","seq":"1"}'
 const B = '{"db_name":"b","type":"created","seq":"2"}'
 const A_UPDATED = '{"db_name":"a","type":"updated","seq":"3"}'
 
-t.test('a normal feed, byte for byte', async (t) => {
+t.test('a normal feed is correct byte by byte', async (t) => {
   const { feed } = await start(t)
   const cases: [query: Record<string, string>, rows: string[], lastSeq: number][] = [
     [{}, [A, B, A_UPDATED], 3],
@@ -93,14 +93,14 @@ t.test('a normal feed, byte for byte', async (t) => {
   }
 })
 
-t.test('a token that was given out goes on where it stood', async (t) => {
+t.test('a feed continues from its last token', async (t) => {
   const { feed } = await start(t)
   const { last_seq } = JSON.parse((await feed({ limit: '2' })).text) as { last_seq: string }
   t.match(last_seq, /^2-[0-9A-Za-z_-]{12}$/)
   t.equal(plain((await feed({ since: last_seq })).text), `{"results":[\n${A_UPDATED}\n],\n"last_seq":"3"}\n`)
 })
 
-t.test('more than a page of rows', async (t) => {
+t.test('a feed can have more rows than a page', async (t) => {
   const { catalog, feed } = await start(t)
   for (let i = 0; i < 1100; i++) await catalog.create(`c${i}`)
   const seqs = async (query: Record<string, string>) => {
@@ -113,7 +113,7 @@ t.test('more than a page of rows', async (t) => {
   t.same(await seqs({ limit: '700' }), upwards.slice(0, 700))
 })
 
-t.test('continuous', async (t) => {
+t.test('a continuous feed sends changes, heartbeats and its end', async (t) => {
   const { catalog, feed, happens, clock } = await start(t)
   const out = await feed({ feed: 'continuous', since: '1', heartbeat: '1000' })
   t.equal(plain(out.text), `${B}\n${A_UPDATED}\n`)
@@ -131,7 +131,7 @@ t.test('continuous', async (t) => {
   t.equal(plain(idle.text), '{"last_seq":"5"}\n')
 })
 
-t.test('longpoll waits for what happens, at most for its time, never in silence', async (t) => {
+t.test('a longpoll waits for a change or its timeout, and is never silent for long', async (t) => {
   const { catalog, feed, happens, clock } = await start(t)
   const out = await feed({ feed: 'longpoll', since: 'now' })
   t.equal(out.text, '{"results":[\n')
@@ -147,7 +147,7 @@ t.test('longpoll waits for what happens, at most for its time, never in silence'
   t.ok(idle.ended, 'proxies cut at 100 s')
 })
 
-t.test('eventsource', async (t) => {
+t.test('an eventsource feed sends changes and heartbeats', async (t) => {
   const { catalog, feed, happens, clock } = await start(t)
   const out = await feed({ feed: 'eventsource', since: 'now', heartbeat: '2000' })
   t.equal(out.text, ':\n\n')
@@ -157,7 +157,7 @@ t.test('eventsource', async (t) => {
   t.ok(out.text.endsWith('event: heartbeat\ndata: \n\n'))
 })
 
-t.test('feeds that wait together share what is read for them', async (t) => {
+t.test('waiting feeds share one read', async (t) => {
   const { catalog, feed, happens, reads } = await start(t)
   const outs = []
   for (let i = 0; i < 20; i++) outs.push(await feed({ feed: 'continuous', since: 'now', heartbeat: '9000' }))
@@ -167,7 +167,7 @@ t.test('feeds that wait together share what is read for them', async (t) => {
   t.ok(reads() - before <= 2, `${reads() - before} reads`)
 })
 
-t.test('server admins alone; a feed ends when its caller is none any more', async (t) => {
+t.test('only server admins may read the feed, and it ends when they lose the role', async (t) => {
   const { feed, hub } = await start(t)
   await t.rejects(
     feed({}, () => ANNA),
@@ -189,7 +189,7 @@ t.test('feeds end when the server stops', async (t) => {
   t.equal(plain(out.text), '{"results":[\n\n],\n"last_seq":"3"}\n')
 })
 
-t.test('parameters', async (t) => {
+t.test('parameters are read, limited and checked', async (t) => {
   const read = (query: Record<string, string>, lastEventId?: string) =>
     readUpdatesQuery(query, 50_000, lastEventId)
   t.match(read({}), { kind: 'normal', since: '0', limit: Infinity, heartbeat: null, timeout: 50_000 })

@@ -5,7 +5,7 @@ import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { put, remove } from '../storage/conformance/edits.ts'
 import { bench, type FakeOutput, feedOptions, openStore, type Running, settled } from './helpers.ts'
 
-interface Seen {
+interface Write {
   readonly id: string
   readonly seq: number
   readonly rev: string
@@ -23,18 +23,18 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ drain: fc.boolean() }) },
 )
 
-/** The store, with pages that end where they are told to. */
+/** The store, with pages of these sizes in turn. */
 function withPageSizes(store: DatabaseStore, sizes: readonly number[]): DatabaseStore {
   const readChanges = store.readChanges.bind(store) as DatabaseStore['readChanges']
-  let asked = 0
+  let reads = 0
   store.readChanges = (range, paging, read) => {
-    const limit = Math.min(paging.limit, sizes[asked++ % sizes.length] ?? 1)
+    const limit = Math.min(paging.limit, sizes[reads++ % sizes.length] ?? 1)
     return readChanges(range, { ...paging, limit }, read)
   }
   return store
 }
 
-function rowsIn(text: string): Seen[] {
+function rowsIn(text: string): Write[] {
   const lines = text.split('\n').filter((line) => line.startsWith('{"seq"'))
   return lines.map((line) => {
     const row = JSON.parse(line) as { seq: string; id: string; changes: [{ rev: string }] }
@@ -42,9 +42,9 @@ function rowsIn(text: string): Seen[] {
   })
 }
 
-/** Every write, in the order of the feed. */
-async function carryOut(store: DatabaseStore, steps: readonly Step[], running: Running[]): Promise<Seen[]> {
-  const log: Seen[] = []
+/** Performs the steps. @returns all writes in the order of the feed */
+async function perform(store: DatabaseStore, steps: readonly Step[], running: Running[]): Promise<Write[]> {
+  const log: Write[] = []
   let drain = () => {}
   for (const step of steps) {
     if ('drain' in step) {
@@ -67,13 +67,16 @@ async function carryOut(store: DatabaseStore, steps: readonly Step[], running: R
   return log
 }
 
-/** Rows rise, each is a write that was made, none comes twice, and each document's last write came. */
-function check(seen: readonly Seen[], log: readonly Seen[], above: number, ids: ReadonlySet<string>): void {
+/**
+ * Checks that rows ascend without repetition, that each is a real write, and that no last write of a document is
+ * missing.
+ */
+function check(rows: readonly Write[], log: readonly Write[], above: number, ids: ReadonlySet<string>): void {
   let last = above
-  for (const row of seen) {
+  for (const row of rows) {
     if (row.seq <= last) throw new Error(`${row.seq} after ${last}`)
     last = row.seq
-    if (!ids.has(row.id)) throw new Error(`${row.id} was not asked for`)
+    if (!ids.has(row.id)) throw new Error(`${row.id} was not requested`)
     const written = log.find(({ seq }) => seq === row.seq)
     if (written?.id !== row.id || written.rev !== row.rev)
       throw new Error(`no such write: ${JSON.stringify(row)}`)
@@ -81,11 +84,11 @@ function check(seen: readonly Seen[], log: readonly Seen[], above: number, ids: 
   for (const id of ids) {
     const newest = log.findLast((write) => write.id === id)
     if (newest === undefined || newest.seq <= above) continue
-    if (!seen.some(({ seq }) => seq === newest.seq)) throw new Error(`missed ${JSON.stringify(newest)}`)
+    if (!rows.some(({ seq }) => seq === newest.seq)) throw new Error(`missed ${JSON.stringify(newest)}`)
   }
 }
 
-t.test('feeds of any kind and page size neither skip, repeat nor reorder', async (t) => {
+t.test('feeds with any page size neither skip, repeat nor reorder rows', async (t) => {
   const scenario = {
     steps: fc.array(step, { minLength: 1, maxLength: 12 }),
     sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }),
@@ -95,7 +98,7 @@ t.test('feeds of any kind and page size neither skip, repeat nor reorder', async
   await fc.assert(
     fc.asyncProperty(fc.record(scenario), async ({ steps, sizes, since, docIds }) => {
       const store = withPageSizes(await openStore(), sizes)
-      const early = await carryOut(
+      const early = await perform(
         store,
         [{ edits: [...'abcdefab'].map((id) => ({ id, deletes: false })) }],
         [],
@@ -104,7 +107,7 @@ t.test('feeds of any kind and page size neither skip, repeat nor reorder', async
       const options = feedOptions(docIds === undefined ? {} : { docIds })
       const request = { kind: 'continuous', options, since: String(since), heartbeat: 1000 } as const
       const running = [await start(request), await start({ ...request, limit: 1000 })]
-      const log = [...early, ...(await carryOut(store, steps, running))]
+      const log = [...early, ...(await perform(store, steps, running))]
       for (const { out, done } of running) {
         check(rowsIn(out.text), log, since, new Set(docIds ?? IDS))
         out.disconnect()
@@ -115,7 +118,7 @@ t.test('feeds of any kind and page size neither skip, repeat nor reorder', async
   )
 })
 
-t.test('a client that polls, with any limit, ends where the database is', async (t) => {
+t.test('a client that polls with any limit ends with the state of the database', async (t) => {
   const scenario = {
     rounds: fc.array(fc.array(edit, { minLength: 1, maxLength: 5 }), { minLength: 1, maxLength: 8 }),
     sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }),
@@ -129,12 +132,12 @@ t.test('a client that polls, with any limit, ends where the database is', async 
       const known = new Map<string, string>()
       let since = '0'
       for (const [round, edits] of rounds.entries()) {
-        await carryOut(store, [{ edits }], [])
+        await perform(store, [{ edits }], [])
         const polls = round === rounds.length - 1 ? Infinity : 2
         for (let poll = 0; poll < polls; poll++) {
           const { out } = await start({ kind, since, limit, timeout: 0 })
           const answer = readAnswer(out)
-          if (answer.results.length > limit) throw new Error('more rows than asked for')
+          if (answer.results.length > limit) throw new Error('more rows than the limit')
           for (const { id, changes } of answer.results) known.set(id, changes[0].rev)
           since = answer.last_seq
           if (answer.results.length === 0) break

@@ -27,7 +27,7 @@ function answerOf(out: FakeOutput) {
   return { seqs: results.map(({ seq }) => numberOf(seq)), last: numberOf(last_seq), pending }
 }
 
-/** The lines of a continuous feed: the rows' numbers, blank lines as '', and what ends it. */
+/** The lines of a continuous feed: sequence numbers, '' for blank lines, and the last line. */
 function linesOf(out: FakeOutput): unknown[] {
   const lines = out.text.split('\n').slice(0, -1)
   return lines.map((line) => {
@@ -37,7 +37,7 @@ function linesOf(out: FakeOutput): unknown[] {
   })
 }
 
-t.test('normal feeds, protocol.md 19.5', async (t) => {
+t.test('normal feeds answer as in protocol.md 19.5', async (t) => {
   const { start } = bench(t, await openVectors())
   const vectors: [request: Partial<FeedRequest>, seqs: (number | null)[], last: number, pending: number][] = [
     [{}, [6, 7, 8], 8, 0],
@@ -58,7 +58,7 @@ t.test('normal feeds, protocol.md 19.5', async (t) => {
   }
 })
 
-t.test('the bytes around the rows, protocol.md 5.3', async (t) => {
+t.test('the bytes around the rows are those of protocol.md 5.3', async (t) => {
   const store = await openVectors()
   const { epochs } = await store.view()
   const token = (seq: number) => `${seq}-${epochs.findLast(({ firstSeq }) => firstSeq <= seq)?.id}`
@@ -77,17 +77,17 @@ t.test('the bytes around the rows, protocol.md 5.3', async (t) => {
   t.ok(events.out.ended)
 })
 
-t.test('a longpoll answers at once with all there is', async (t) => {
+t.test('a longpoll with changes answers at once with all of them', async (t) => {
   const { start } = bench(t, await openVectors())
   const { out } = await start({ kind: 'longpoll' })
   t.same(answerOf(out), { seqs: [6, 7, 8], last: 8, pending: 0 })
 })
 
-t.test('a longpoll at the tip waits for a change, its time-out, or 90 seconds', async (t) => {
+t.test('a longpoll at the tip waits for a change, its timeout or 90 seconds', async (t) => {
   const store = await openVectors()
   const { start, clock } = bench(t, store)
   const changed = await start({ kind: 'longpoll', since: 'now' })
-  t.equal(changed.out.text, '{"results":[\n', 'its head and first bytes are out')
+  t.equal(changed.out.text, '{"results":[\n', 'the first bytes are sent at once')
   const late = await start({ kind: 'longpoll', since: 'now', timeout: 10 })
   await clock.pass(9)
   t.notOk(late.out.ended)
@@ -104,7 +104,7 @@ t.test('a longpoll at the tip waits for a change, its time-out, or 90 seconds', 
   t.same(answerOf(beating.out), { seqs: [], last: 9, pending: 0 })
 })
 
-t.test('a longpoll with no timing parameter ends after 60 seconds', async (t) => {
+t.test('a longpoll without heartbeat and timeout ends after 60 seconds', async (t) => {
   const { start, clock } = bench(t, await openVectors())
   const { out } = await start({ kind: 'longpoll', since: 'now' })
   await clock.pass(59_999)
@@ -114,7 +114,7 @@ t.test('a longpoll with no timing parameter ends after 60 seconds', async (t) =>
   t.same(answerOf(out), { seqs: [], last: 8, pending: 0 })
 })
 
-t.test('a longpoll with limit=0 waits for its time-out, whatever is written', async (t) => {
+t.test('a longpoll with limit=0 waits for its timeout even if there are changes', async (t) => {
   const store = await openVectors()
   const { start, clock, database } = bench(t, store)
   const { out } = await start({ kind: 'longpoll', limit: 0, timeout: 100 })
@@ -126,7 +126,7 @@ t.test('a longpoll with limit=0 waits for its time-out, whatever is written', as
   t.same(answerOf(out), { seqs: [], last: 0, pending: 3 })
 })
 
-t.test('a longpoll whose filter lets nothing through keeps waiting', async (t) => {
+t.test('a longpoll keeps waiting if no change passes its filter', async (t) => {
   const store = await openVectors()
   const { start } = bench(t, store)
   const { out } = await start({ kind: 'longpoll', since: 'now', options: feedOptions({ docIds: ['x'] }) })
@@ -138,7 +138,7 @@ t.test('a longpoll whose filter lets nothing through keeps waiting', async (t) =
   t.same(answerOf(out), { seqs: [10], last: 10, pending: 0 })
 })
 
-t.test('a continuous feed ends at its limit or its time-out, with last_seq', async (t) => {
+t.test('a continuous feed ends with last_seq at its limit or timeout', async (t) => {
   const store = await openVectors()
   const { start, clock } = bench(t, store)
   const limited = await start({ kind: 'continuous', limit: 3 })
@@ -155,7 +155,7 @@ t.test('a continuous feed ends at its limit or its time-out, with last_seq', asy
   t.same(linesOf(now.out), [6, 7, 8, { last: 8, pending: 0 }])
 })
 
-t.test('the time-out starts again with each change', async (t) => {
+t.test('the timeout starts again with each change', async (t) => {
   const store = await openVectors()
   const { start, clock } = bench(t, store)
   const { out } = await start({ kind: 'continuous', since: 'now', timeout: 1000 })
@@ -169,7 +169,7 @@ t.test('the time-out starts again with each change', async (t) => {
   t.same(linesOf(out), [9, 10, 11, { last: 11, pending: 0 }])
 })
 
-t.test('a continuous feed hears blank lines only when it asked for a heartbeat', async (t) => {
+t.test('a continuous feed sends blank lines only if the client asked for a heartbeat', async (t) => {
   const { start, clock } = bench(t, await openVectors())
   const quiet = await start({ kind: 'continuous', since: 'now' })
   const beating = await start({ kind: 'continuous', since: 'now', heartbeat: 10_000 })
@@ -181,20 +181,20 @@ t.test('a continuous feed hears blank lines only when it asked for a heartbeat',
   t.notOk(beating.out.ended)
 })
 
-t.test('an eventsource hears comments, or its heartbeat', async (t) => {
+t.test('an eventsource feed sends comments or heartbeats', async (t) => {
   const { start, clock } = bench(t, await openVectors())
   const plain = await start({ kind: 'eventsource', since: 'now' })
   const beating = await start({ kind: 'eventsource', since: 'now', heartbeat: 20_000 })
-  t.equal(plain.out.text, ':\n\n', 'first bytes at once')
+  t.equal(plain.out.text, ':\n\n', 'the first bytes are sent at once')
   await clock.pass(25_000)
   t.equal(plain.out.text, ':\n\n:\n\n')
   t.equal(beating.out.text, ':\n\nevent: heartbeat\ndata: \n\n')
   await clock.pass(35_000)
   t.ok(plain.out.ended, 'no change for 60 seconds')
-  t.equal(plain.out.text, ':\n\n:\n\n:\n\n', 'no record ends it')
+  t.equal(plain.out.text, ':\n\n:\n\n:\n\n', 'the feed ends without a last record')
 })
 
-t.test('a normal feed whose page is long in coming sends white space and never ends early', async (t) => {
+t.test('a normal feed sends white space while it waits for a slow page, and is complete', async (t) => {
   const store = await openStore()
   await store.updateDocs(Array.from({ length: PAGE_ROWS + 1 }, (_, i) => put(`d${i}`)))
   const { start, clock, database } = bench(t, store)
@@ -224,7 +224,7 @@ t.test('descending feeds end when they have caught up', async (t) => {
   }
 })
 
-t.test('feeds end in order when their database is gone', async (t) => {
+t.test('feeds end with last_seq when their database is deleted', async (t) => {
   const { start, database } = bench(t, await openVectors())
   const longpoll = await start({ kind: 'longpoll', since: 'now', heartbeat: 1000 })
   const continuous = await start({ kind: 'continuous', since: 'now' })
@@ -232,10 +232,10 @@ t.test('feeds end in order when their database is gone', async (t) => {
   const late = await start({ kind: 'continuous', since: 'now' })
   t.same(answerOf(longpoll.out), { seqs: [], last: 8, pending: 0 })
   t.same(linesOf(continuous.out), [{ last: 8, pending: 0 }])
-  t.ok(late.out.ended, 'also one that joins before the others have left')
+  t.ok(late.out.ended, 'so does a feed that starts before the others have ended')
 })
 
-t.test('feeds end in order when the server stops, those of clients that come back too', async (t) => {
+t.test('feeds end with last_seq when the server stops, even those of clients that reconnect', async (t) => {
   const { start, hub } = bench(t, await openVectors())
   const { out } = await start({ kind: 'longpoll', since: 'now', heartbeat: 1000 })
   hub.close()
@@ -247,7 +247,7 @@ t.test('feeds end in order when the server stops, those of clients that come bac
   t.same(answerOf(behind.out), { seqs: [8], last: 8, pending: 0 })
 })
 
-t.test('feeds end in order when a page is refused since the database is gone', async (t) => {
+t.test('a feed ends with last_seq when a page fails because the database is deleted', async (t) => {
   const { start, database } = bench(t, await openVectors())
   const { out } = await start({ kind: 'continuous', since: 'now' })
   database.gate = Promise.reject(new CouchError('no_database'))
@@ -257,7 +257,7 @@ t.test('feeds end in order when a page is refused since the database is gone', a
   t.same(linesOf(out), [{ last: 8, pending: 0 }])
 })
 
-t.test('a fault breaks the answer, so that nobody takes it for a whole one', async (t) => {
+t.test('a fault breaks the connection, so the answer does not look complete', async (t) => {
   const { start, database } = bench(t, await openVectors())
   const { out } = await start({ kind: 'continuous', since: 'now' })
   database.gate = Promise.reject(new Error('disk'))
@@ -268,7 +268,7 @@ t.test('a fault breaks the answer, so that nobody takes it for a whole one', asy
   t.notOk(out.ended)
 })
 
-t.test('a client that goes ends its feed at once', async (t) => {
+t.test('a feed ends at once when its client disconnects', async (t) => {
   const { start, hub, clock } = bench(t, await openVectors())
   const { out, done } = await start({ kind: 'continuous', since: 'now', heartbeat: 1000 })
   out.disconnect()
@@ -278,7 +278,7 @@ t.test('a client that goes ends its feed at once', async (t) => {
   t.equal(out.text, '')
 })
 
-t.test('withdrawn rights end a feed, others go on', async (t) => {
+t.test('a feed ends when its reader loses the rights, and other feeds continue', async (t) => {
   const store = await openVectors()
   await store.updateSettings(() => ({ result: null, write: { security: { members: {} } } }))
   const { start, database } = bench(t, store)
@@ -293,7 +293,7 @@ t.test('withdrawn rights end a feed, others go on', async (t) => {
   t.same(answerOf(anna.out), { seqs: [9], last: 9, pending: 0 })
 })
 
-t.test('a caller who is nobody any more is noticed when admins change', async (t) => {
+t.test('a feed ends when its account or its admin role is gone', async (t) => {
   const { start, hub } = bench(t, await openVectors())
   let roles = ['_admin']
   const party = await start({ kind: 'continuous', since: 'now', heartbeat: 1000 }, () => ({
@@ -316,7 +316,7 @@ t.test('a caller who is nobody any more is noticed when admins change', async (t
 
 const ANNA_ADMIN = { name: 'anna', roles: ['_admin'] }
 
-t.test('refusals come before the first byte', async (t) => {
+t.test('a request is refused before the first byte', async (t) => {
   const { start, hub } = bench(t, await openVectors())
   await rejectsWith(
     t,
@@ -327,7 +327,7 @@ t.test('refusals come before the first byte', async (t) => {
   t.equal(hub.watched, 0)
 })
 
-t.test('a slow reader holds its own feed only, and hears no heartbeats meanwhile', async (t) => {
+t.test('a slow reader delays only its own feed, which sends no heartbeats in the meantime', async (t) => {
   const store = await openVectors()
   const { start, clock } = bench(t, store)
   const slow = await start({ kind: 'continuous', since: 'now', heartbeat: 1000 })

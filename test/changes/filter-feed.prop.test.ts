@@ -11,7 +11,7 @@ interface Leaf {
   readonly deleted: boolean
 }
 
-/** What all filters here let through. */
+/** The condition of all filters here. */
 const passes = (doc: { n?: unknown }): boolean => Number(doc.n) % 3 === 0
 
 const FILTERS: Record<string, ChangesFilter> = {
@@ -22,19 +22,19 @@ const FILTERS: Record<string, ChangesFilter> = {
 
 const DESIGN = '{"filters":{"f":"x"},"views":{"v":{"map":"x"}}}'
 
-const parsed = (doc: string) => JSON.parse(doc) as { n?: unknown }
+const parse = (doc: string) => JSON.parse(doc) as { n?: unknown }
 
 const sandbox = {
   ...FILTER_CONTEXT.sandbox,
-  filter: async (_fn: unknown, docs: readonly string[]) => docs.map((doc) => passes(parsed(doc))),
+  filter: async (_fn: unknown, docs: readonly string[]) => docs.map((doc) => passes(parse(doc))),
   map: async (_fn: unknown, docs: readonly string[]) =>
-    docs.map((doc) => (passes(parsed(doc)) ? '[[null,null]]' : '[]')),
+    docs.map((doc) => (passes(parse(doc)) ? '[[null,null]]' : '[]')),
 }
 
 const leaf = fc.record({ n: fc.integer({ min: 0, max: 8 }), deleted: fc.boolean() })
 const leaves = fc.array(leaf, { minLength: 1, maxLength: 4 })
 
-/** A document of one leaf, or of several in conflict. */
+/** An edit that writes a document with one leaf, or with several in conflict. */
 function edit(at: number, [first, ...others]: Leaf[]) {
   const id = `d${at}`
   const options: EditOptions = { deleted: first?.deleted ?? false }
@@ -49,17 +49,17 @@ function edit(at: number, [first, ...others]: Leaf[]) {
   return write(id, { rev: winner.rev, deleted: winner.deleted, sequenced: true, revisions: all })
 }
 
-/** The store, with pages that end where they are told to. */
+/** Gives the store pages of these sizes in turn. */
 function withPageSizes(store: DatabaseStore, sizes: readonly number[]): void {
   const readChanges = store.readChanges.bind(store) as DatabaseStore['readChanges']
-  let asked = 0
+  let reads = 0
   store.readChanges = (range, paging, read) => {
-    const limit = Math.min(paging.limit, sizes[asked++ % sizes.length] ?? 1)
+    const limit = Math.min(paging.limit, sizes[reads++ % sizes.length] ?? 1)
     return readChanges(range, { ...paging, limit }, read)
   }
 }
 
-interface Asked {
+interface PageOptions {
   readonly kind: FeedKind
   readonly since: string
   readonly limit: number
@@ -68,7 +68,7 @@ interface Asked {
   readonly includeDocs: boolean
 }
 
-function requestOf({ kind, since, limit, ...options }: Asked, filter?: ChangesFilter) {
+function requestOf({ kind, since, limit, ...options }: PageOptions, filter?: ChangesFilter) {
   const whole = feedOptions(filter === undefined ? options : { ...options, filter })
   return { kind, since, limit, options: whole, timeout: 0 }
 }
@@ -80,14 +80,14 @@ function rowsIn(text: string): JsonRow[] {
     .map((line) => JSON.parse(line.replace(/,\r?$/, '')) as JsonRow)
 }
 
-/** The unfiltered rows, with what does not pass taken away. */
-async function expected(database: FakeDatabase, rows: readonly JsonRow[]): Promise<JsonRow[]> {
+/** The passing rows and revisions. */
+async function passingRows(database: FakeDatabase, rows: readonly JsonRow[]): Promise<JsonRow[]> {
   const kept: JsonRow[] = []
   for (const row of rows) {
     const [bodies] = await database.store.readDocs([row.id], (doc) =>
       row.changes.map(({ rev }) => doc?.body(rev) ?? '{}'),
     )
-    const changes = row.changes.filter((_change, i) => passes(parsed(bodies?.[i] ?? '{}')))
+    const changes = row.changes.filter((_change, i) => passes(parse(bodies?.[i] ?? '{}')))
     if (changes.length > 0) kept.push({ ...row, changes })
   }
   return kept
@@ -105,7 +105,7 @@ const LIMIT_REACHED_IN_SHARED_PAGE = {
   includeDocs: false,
 }
 
-t.test('a filtered feed is the whole feed without what does not pass', async (t) => {
+t.test('a filtered feed is the whole feed without the changes that do not pass', async (t) => {
   const scenario = {
     docs: fc.array(leaves, { maxLength: 20 }),
     sizes: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 }),
@@ -113,36 +113,36 @@ t.test('a filtered feed is the whole feed without what does not pass', async (t)
     kind: fc.constantFrom<FeedKind>('normal', 'longpoll', 'continuous'),
     since: fc.integer({ min: 0, max: 10 }),
     limit: fc.oneof(fc.constant(Infinity), fc.integer({ min: 1, max: 6 })),
-    style: fc.constantFrom<Asked['style']>('main_only', 'all_docs'),
+    style: fc.constantFrom<PageOptions['style']>('main_only', 'all_docs'),
     descending: fc.boolean(),
     includeDocs: fc.boolean(),
   }
   await fc.assert(
-    fc.asyncProperty(fc.record(scenario), async ({ docs, sizes, name, since, ...asked }) => {
+    fc.asyncProperty(fc.record(scenario), async ({ docs, sizes, name, since, ...options }) => {
       const store = await openStore()
       await store.updateDocs([put('_design/d', DESIGN)])
       for (const [at, doc] of docs.entries()) await store.updateDocs([edit(at, doc)])
       withPageSizes(store, sizes)
       const { start, database } = bench(t, store)
       database.functionContext = { ...FILTER_CONTEXT, sandbox }
-      const whole = { ...asked, since: String(since) }
+      const whole = { ...options, since: String(since) }
       const all = await start(requestOf({ ...whole, kind: 'normal', limit: Infinity }))
       const some = await start(requestOf(whole, FILTERS[name]))
       await Promise.all([all.done, some.done])
-      const wanted = (await expected(database, rowsIn(all.out.text))).slice(0, asked.limit)
+      const wanted = (await passingRows(database, rowsIn(all.out.text))).slice(0, options.limit)
       const found = rowsIn(some.out.text)
       if (JSON.stringify(found) !== JSON.stringify(wanted)) {
         throw new Error(`${JSON.stringify(found)}\n${JSON.stringify(wanted)}`)
       }
       const lastSeq = /"last_seq":"(\d+)/.exec(some.out.text)?.[1]
-      const isCut = found.length === asked.limit
-      const tip = asked.descending ? all.out.text.match(/"last_seq":"(\d+)/)?.[1] : String(docs.length + 1)
+      const isCut = found.length === options.limit
+      const tip = options.descending ? all.out.text.match(/"last_seq":"(\d+)/)?.[1] : String(docs.length + 1)
       const end = isCut ? String(Number.parseInt(found.at(-1)?.seq ?? '', 10)) : tip
       if (lastSeq !== end && !(isCut && lastSeq === tip)) throw new Error(`last_seq ${lastSeq}, not ${end}`)
     }),
     {
       numRuns: 300,
-      // A page shared by feeds of several limits looked past the row that reached this one's.
+      // A page that feeds with several limits share goes past the row at which this feed ends.
       examples: [[LIMIT_REACHED_IN_SHARED_PAGE]],
     },
   )

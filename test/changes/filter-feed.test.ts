@@ -32,7 +32,7 @@ const DESIGN = {
   views: { notes: { map: "(doc) => { if (doc._id.startsWith('note:')) emit(null) }" } },
 }
 
-/** The mobile filter's design document at 1, and so many files above it. */
+/** A store with the design document of the mobile filter at 1, followed by this many files. */
 async function openFiles(files: number): Promise<DatabaseStore> {
   const store = await openStore()
   await store.updateDocs([put('_design/mobile', JSON.stringify(DESIGN))])
@@ -40,15 +40,15 @@ async function openFiles(files: number): Promise<DatabaseStore> {
   return store
 }
 
-/** The store, with pages of a selector's feed that look at few documents. */
+/** The store, with pages of a selector feed that scan at most 100 documents. */
 function withShortPages(store: DatabaseStore): DatabaseStore {
   const readChanges = store.readChanges.bind(store) as DatabaseStore['readChanges']
   store.readChanges = (range, paging, read) => readChanges(range, { ...paging, limit: 100 }, read)
   return store
 }
 
-function filtered(kind: FeedRequest['kind'], filter: ChangesFilter, asked: Partial<FeedRequest> = {}) {
-  return { kind, options: feedOptions({ filter }), ...asked }
+function requestOf(kind: FeedRequest['kind'], filter: ChangesFilter, changes: Partial<FeedRequest> = {}) {
+  return { kind, options: feedOptions({ filter }), ...changes }
 }
 
 function answerOf(out: FakeOutput) {
@@ -69,19 +69,19 @@ async function until(isSo: () => boolean): Promise<void> {
 }
 
 for (const filter of [SYNC, NOTES, MAPPED]) {
-  t.test(`feeds with ${filter.kind}`, async (t) => {
+  t.test(`feeds of all kinds work with a ${filter.kind} filter`, async (t) => {
     const store = await openFiles(600)
     const { start } = bench(t, store)
-    const normal = await start(filtered('normal', filter))
+    const normal = await start(requestOf('normal', filter))
     await normal.done
-    t.same(answerOf(normal.out), { ids: [], last: 601, pending: 0 }, 'what is kept back advances last_seq')
-    const longpoll = await start(filtered('longpoll', filter))
-    const continuous = await start(filtered('continuous', filter, { heartbeat: 1000 }))
-    const events = await start(filtered('eventsource', filter, { heartbeat: 1000 }))
+    t.same(answerOf(normal.out), { ids: [], last: 601, pending: 0 }, 'filtered changes advance last_seq')
+    const longpoll = await start(requestOf('longpoll', filter))
+    const continuous = await start(requestOf('continuous', filter, { heartbeat: 1000 }))
+    const events = await start(requestOf('eventsource', filter, { heartbeat: 1000 }))
     await until(() => longpoll.out.text !== '')
     await store.updateDocs([put('file:x'), remove('file:1')])
     await settled()
-    t.notOk(longpoll.out.ended, 'a longpoll goes on waiting')
+    t.notOk(longpoll.out.ended, 'a longpoll keeps waiting')
     await store.updateDocs([put('note:1')])
     await until(() => longpoll.out.ended && events.out.text.includes('note:1'))
     t.same(answerOf(longpoll.out), { ids: ['note:1'], last: 604, pending: 0 })
@@ -89,13 +89,13 @@ for (const filter of [SYNC, NOTES, MAPPED]) {
     await until(() => idsIn(continuous.out.text).length === 2 && idsIn(events.out.text).length === 2)
     t.same(idsIn(continuous.out.text), ['note:1', 'note:1'])
     t.same(idsIn(events.out.text), ['note:1', 'note:1'])
-    const limited = await start(filtered('normal', filter, { limit: 1 }))
+    const limited = await start(requestOf('normal', filter, { limit: 1 }))
     await limited.done
     t.same(answerOf(limited.out), { ids: ['note:1'], last: 605, pending: 0 })
   })
 }
 
-t.test('a longpoll that is still looking ends after 90 seconds where it stands', async (t) => {
+t.test('a longpoll that still scans ends after 90 seconds at its position', async (t) => {
   const store = withShortPages(await openFiles(2000))
   const { start, clock, database } = bench(t, store)
   const changes = database.changes.bind(database)
@@ -104,17 +104,17 @@ t.test('a longpoll that is still looking ends after 90 seconds where it stands',
     await clock.pass(40_000)
     return page
   }
-  const { out, done } = await start(filtered('longpoll', NOTES, { heartbeat: 10_000 }))
+  const { out, done } = await start(requestOf('longpoll', NOTES, { heartbeat: 10_000 }))
   await until(() => out.ended)
   await done
   const { ids, last, pending } = answerOf(out)
   t.same(ids, [])
   t.equal((last ?? 0) + pending, 2001)
   t.ok((last ?? 0) > 0 && pending > 0)
-  t.match(out.text, /^\{"results":\[\n\n+/, 'with white space while it looks')
+  t.match(out.text, /^\{"results":\[\n\n+/, 'it sends white space while it scans')
 })
 
-/** Lets a database's function take seven seconds of the bench's time for a document, and pass none. */
+/** Makes the filter function take seven seconds per document, on the fake clock, and pass none. */
 function slowDown(t: Test, { database, clock }: Bench): void {
   const filter = async (_fn: unknown, docs: readonly string[]) => {
     await clock.pass(docs.length * 7000)
@@ -128,29 +128,29 @@ function slowDown(t: Test, { database, clock }: Bench): void {
 
 for (const kind of ['normal', 'longpoll', 'continuous', 'eventsource'] as const) {
   t.test(
-    `${kind}: while a slow function lets nothing through, the heart beats and the feed moves on`,
+    `${kind}: a feed with a slow function that passes nothing sends heartbeats and makes progress`,
     async (t) => {
-      const scene = bench(t, await openFiles(49))
-      slowDown(t, scene)
-      const { out, done } = await scene.start(filtered(kind, SYNC, { heartbeat: 10_000 }))
-      await until(() => out.ended || scene.database.requests.length > 4)
+      const feeds = bench(t, await openFiles(49))
+      slowDown(t, feeds)
+      const { out, done } = await feeds.start(requestOf(kind, SYNC, { heartbeat: 10_000 }))
+      await until(() => out.ended || feeds.database.requests.length > 4)
       const beats = out.text.split(kind === 'eventsource' ? 'event: heartbeat\ndata: \n\n' : '\n').length
       t.ok(beats >= 7, `${beats} beats in 70 seconds`)
-      const positions = scene.database.requests.map(({ since }) => since)
-      t.same(positions.slice(0, 2), ['0', 10], 'a page has looked at ten documents')
+      const positions = feeds.database.requests.map(({ since }) => since)
+      t.same(positions.slice(0, 2), ['0', 10], 'a page scans ten documents')
       if (kind === 'longpoll') {
         await done
-        t.same(answerOf(out), { ids: [], last: 20, pending: 30 }, 'it ends after 90 seconds where it stands')
-        const again = await scene.start(filtered(kind, SYNC, { since: '20' }))
+        t.same(answerOf(out), { ids: [], last: 20, pending: 30 }, 'it ends after 90 seconds at its position')
+        const again = await feeds.start(requestOf(kind, SYNC, { since: '20' }))
         await again.done
-        t.same(answerOf(again.out), { ids: [], last: 40, pending: 10 }, 'and goes on from there')
+        t.same(answerOf(again.out), { ids: [], last: 40, pending: 10 }, 'the next one continues from there')
       } else t.same(positions.slice(2, 5), [20, 30, 40])
       if (kind === 'continuous') t.match(out.text, /^\n+$/)
     },
   )
 }
 
-t.test('looking through the feed does not use up the time-out', async (t) => {
+t.test('scanning does not use up the timeout', async (t) => {
   const store = withShortPages(await openFiles(2000))
   const { start, clock, database } = bench(t, store)
   const changes = database.changes.bind(database)
@@ -161,7 +161,7 @@ t.test('looking through the feed does not use up the time-out', async (t) => {
     atTip = page.atTip
     return page
   }
-  const { out } = await start(filtered('continuous', NOTES, { timeout: 1000 }))
+  const { out } = await start(requestOf('continuous', NOTES, { timeout: 1000 }))
   await until(() => atTip)
   await settled()
   await store.updateDocs([put('note:1')])
@@ -169,20 +169,20 @@ t.test('looking through the feed does not use up the time-out', async (t) => {
   t.same(idsIn(out.text), ['note:1'])
 })
 
-t.test('a reader that goes ends the search between two pages', async (t) => {
+t.test('a disconnected reader ends the scan between two pages', async (t) => {
   const store = withShortPages(await openFiles(3000))
   const { start, database } = bench(t, store)
-  const { out, done } = await start(filtered('longpoll', NOTES))
+  const { out, done } = await start(requestOf('longpoll', NOTES))
   await until(() => database.requests.length > 1)
   out.disconnect()
   await done
-  const asked = database.requests.length
+  const requests = database.requests.length
   await settled()
-  t.ok(Number(database.requests.at(-1)?.since) < 3000 && database.requests.length === asked)
+  t.ok(Number(database.requests.at(-1)?.since) < 3000 && database.requests.length === requests)
   t.notOk(out.ended)
 })
 
-t.test('a feed that looks through much does not hold up another', async (t) => {
+t.test('a feed with a long scan does not delay another', async (t) => {
   const store = await openFiles(5000)
   const { start, database } = bench(t, store)
   let batches = 0
@@ -196,7 +196,7 @@ t.test('a feed that looks through much does not hold up another', async (t) => {
     },
   }
   database.functionContext = { ...FILTER_CONTEXT, sandbox }
-  const slow = await start(filtered('longpoll', SYNC, { heartbeat: 1000 }))
+  const slow = await start(requestOf('longpoll', SYNC, { heartbeat: 1000 }))
   for (let round = 0; round < 5; round++) {
     const other = await start({ kind: 'longpoll', since: String(5000 + round) })
     await other.done
@@ -208,36 +208,36 @@ t.test('a feed that looks through much does not hold up another', async (t) => {
   t.notOk(slow.out.ended)
 })
 
-t.test('a design document that vanishes, or a function that fails, cuts the feed', async (t) => {
+t.test('a feed breaks if its design document is deleted or its function fails', async (t) => {
   const store = await openFiles(1)
   const { start } = bench(t, store)
-  const continuous = await start(filtered('continuous', SYNC))
-  const longpoll = await start(filtered('longpoll', MAPPED))
+  const continuous = await start(requestOf('continuous', SYNC))
+  const longpoll = await start(requestOf('longpoll', MAPPED))
   const filters = { sync: "() => { throw 'no' }" }
   await store.updateDocs([put('_design/mobile', JSON.stringify({ filters }))])
   await until(() => continuous.out.failure !== undefined && longpoll.out.failure !== undefined)
   t.match(continuous.out.failure, { code: 'function_error' })
   t.match(longpoll.out.failure, { code: 'not_found', reason: 'missing json key: views' })
   t.notOk(continuous.out.ended || longpoll.out.ended)
-  await rejectsWith(t, start(filtered('longpoll', SYNC)), 'function_error')
+  await rejectsWith(t, start(requestOf('longpoll', SYNC)), 'function_error')
   await store.updateDocs([remove('_design/mobile')])
-  await rejectsWith(t, start(filtered('longpoll', SYNC)), 'deleted')
+  await rejectsWith(t, start(requestOf('longpoll', SYNC)), 'deleted')
 })
 
-t.test('who shares pages', async (t) => {
+t.test('feeds share pages if their filters are equal', async (t) => {
   const store = await openFiles(1)
   await store.updateSettings(() => ({ result: null, write: { security: { members: {} } } }))
   const cases: [name: string, filters: ChangesFilter[], pages: number][] = [
     ['equal selectors', [NOTES, NOTES, NOTES], 1],
     ['different selectors', [NOTES, { kind: 'selector', selector: '{"a":1}' }, NOTES], 2],
     ['equal views', [MAPPED, MAPPED, MAPPED], 1],
-    ['filter functions do not', [SYNC, SYNC, SYNC], 3],
+    ['filter functions are never shared', [SYNC, SYNC, SYNC], 3],
   ]
   for (const [name, filters, pages] of cases) {
     await t.test(name, async (t) => {
       const { start, database } = bench(t, store)
       for (const [i, filter] of filters.entries()) {
-        await start(filtered('continuous', filter, { since: 'now' }), () => (i % 2 === 0 ? ANNA : BERT))
+        await start(requestOf('continuous', filter, { since: 'now' }), () => (i % 2 === 0 ? ANNA : BERT))
       }
       const before = database.requests.length
       await store.updateDocs([put('note:1')])

@@ -19,34 +19,34 @@ import {
   rowsOf,
 } from './helpers.ts'
 
-interface Asked extends Partial<ChangesOptions> {
+interface PageOptions extends Partial<ChangesOptions> {
   readonly since?: Since
   readonly limit?: number
   readonly user?: UserCtx
   readonly functionContext?: FilterFunctionContext
 }
 
-function pageOf(store: DatabaseStore, asked: Asked): Promise<ChangesPage> {
-  const { since = '0', limit = Infinity, user = ADMIN, functionContext = FILTER_CONTEXT, ...options } = asked
-  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, functionContext)
+function pageOf(store: DatabaseStore, options: PageOptions): Promise<ChangesPage> {
+  const { since = '0', limit = Infinity, user = ADMIN, functionContext = FILTER_CONTEXT, ...others } = options
+  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...others } }, functionContext)
 }
 
 interface Whole extends Omit<ChangesPage, 'bytes'> {
   readonly found: readonly JsonRow[]
 }
 
-/** All pages, as a feed asks for them: a slow machine ends a page anywhere. */
-async function feedOf(store: DatabaseStore, asked: Asked): Promise<Whole> {
-  const { limit = Infinity } = asked
-  const page = await pageOf(store, asked)
+/** All pages of a feed, since a page on a slow machine may end anywhere. */
+async function feedOf(store: DatabaseStore, options: PageOptions): Promise<Whole> {
+  const { limit = Infinity } = options
+  const page = await pageOf(store, options)
   const found = rowsOf(page)
   if (page.atTip || page.rows >= limit) return { ...page, found }
-  const rest = await feedOf(store, { ...asked, since: page.lastSeq, limit: limit - page.rows })
+  const rest = await feedOf(store, { ...options, since: page.lastSeq, limit: limit - page.rows })
   return { ...rest, found: [...found, ...rest.found] }
 }
 
-async function idsOf(store: DatabaseStore, asked: Asked): Promise<string[]> {
-  return (await feedOf(store, asked)).found.map(({ id }) => id)
+async function idsOf(store: DatabaseStore, options: PageOptions): Promise<string[]> {
+  return (await feedOf(store, options)).found.map(({ id }) => id)
 }
 
 function selector(wanted: object, fields?: readonly string[]): ChangesFilter {
@@ -83,10 +83,16 @@ async function openDesigned(): Promise<DatabaseStore> {
   return store
 }
 
-t.test('what passes, where the page ends, and what is behind it', async (t) => {
+t.test('a page has the passing rows, its end, and the number of rows after it', async (t) => {
   const store = await openDesigned()
   const n5 = selector({ n: 5 })
-  const vectors: [name: string, asked: Asked, seqs: (number | null)[], last: number, pending: number][] = [
+  const vectors: [
+    name: string,
+    options: PageOptions,
+    seqs: (number | null)[],
+    last: number,
+    pending: number,
+  ][] = [
     ['_design', { filter: { kind: 'design' } }, [9], 9, 0],
     ['_selector', { filter: n5 }, [8], 9, 0],
     ['an empty selector', { filter: selector({}) }, [6, 7, 8, 9], 9, 0],
@@ -110,8 +116,8 @@ t.test('what passes, where the page ends, and what is behind it', async (t) => {
     ['a view that throws', { filter: view('throws') }, [], 9, 0],
     ['seq_interval', { filter: named('all'), seqInterval: 4, limit: 4 }, [6, null, null, null], 9, 0],
   ]
-  for (const [name, asked, seqs, last, pending] of vectors) {
-    const feed = await feedOf(store, asked)
+  for (const [name, options, seqs, last, pending] of vectors) {
+    const feed = await feedOf(store, options)
     const found = feed.found.map(({ seq }) => numberOf(seq))
     t.same({ found, last: feed.lastSeq, pending: feed.pending }, { found: seqs, last, pending }, name)
     t.equal(feed.atTip, pending === 0, name)
@@ -129,7 +135,7 @@ t.test('the mobile filter keeps tombstones of notes and drops those of files', a
   t.match(tombstone, { deleted: true, doc: { _id: 'note:1', _deleted: true } })
 })
 
-t.test('main_only judges the winner, all_docs every leaf', async (t) => {
+t.test('main_only filters by the winner, all_docs by each leaf', async (t) => {
   const store = await openDesigned()
   const leaf = (rev: string, n: number, deleted = false) => ({
     rev,
@@ -140,7 +146,7 @@ t.test('main_only judges the winner, all_docs every leaf', async (t) => {
   const revisions = [leaf('2-d', 2), leaf('2-c', 1), leaf('2-b', 3), leaf('2-e', 5, true)]
   await store.updateDocs([write('x', { rev: '2-d', deleted: false, sequenced: true, revisions })])
   for (const filter of [named('odd'), view('odd'), selector({ n: { $in: [1, 3, 5] } })]) {
-    const of = async (asked: Asked) => (await feedOf(store, { since: '9', filter, ...asked })).found
+    const of = async (options: PageOptions) => (await feedOf(store, { since: '9', filter, ...options })).found
     t.same(await of({}), [], 'the winner does not pass')
     const [row] = await of({ style: 'all_docs', includeDocs: true, conflicts: true })
     t.same(row?.changes, [{ rev: '2-c' }, { rev: '2-b' }, { rev: '2-e' }], 'only passing leaves are listed')
@@ -148,10 +154,10 @@ t.test('main_only judges the winner, all_docs every leaf', async (t) => {
   }
   const conflicted = selector({ _conflicts: { $exists: true } })
   t.same(await idsOf(store, { filter: conflicted }), ['x'], 'a selector finds conflicts')
-  t.same(await idsOf(store, { filter: conflicted, style: 'all_docs' }), [], 'a leaf by itself has none')
+  t.same(await idsOf(store, { filter: conflicted, style: 'all_docs' }), [], 'a single leaf has no conflicts')
 })
 
-t.test('long documents are decided like others, each in its place', async (t) => {
+t.test('long documents are filtered like others, in their order', async (t) => {
   const store = await openStore()
   const long = (n: number) =>
     JSON.stringify({ n, text: 'x'.repeat(200_000), list: [1, [2, null], { a: '\n' }] })
@@ -172,7 +178,7 @@ t.test('long documents are decided like others, each in its place', async (t) =>
   t.same(found.at(-1)?.changes, [{ rev: '2-c' }, { rev: '2-b' }])
 })
 
-t.test('what a function sees', async (t) => {
+t.test('a function sees the document and the request as in CouchDB', async (t) => {
   const store = await openStore()
   await store.updateDocs([put('_design/d', JSON.stringify(DESIGN))])
   const revisions = Array.from({ length: 30 }, (_, i) => `${30 - i}`)
@@ -205,14 +211,14 @@ t.test('what a function sees', async (t) => {
   })
 })
 
-t.test('fields trim what is sent', async (t) => {
+t.test('fields trims the documents of the feed', async (t) => {
   const store = await openVectors()
-  const asked = { filter: selector({ n: 5 }, ['_id', 'n', 'x']), includeDocs: true }
-  t.same((await feedOf(store, asked)).found[0]?.doc, { _id: 'c', n: 5 })
-  t.equal((await feedOf(store, { ...asked, includeDocs: false })).found[0]?.doc, undefined)
+  const options = { filter: selector({ n: 5 }, ['_id', 'n', 'x']), includeDocs: true }
+  t.same((await feedOf(store, options)).found[0]?.doc, { _id: 'c', n: 5 })
+  t.equal((await feedOf(store, { ...options, includeDocs: false })).found[0]?.doc, undefined)
 })
 
-t.test('refusals come before anything, also where no rows are wanted', async (t) => {
+t.test('an invalid filter is refused before anything is read, even with limit=0', async (t) => {
   const store = await openDesigned()
   const cases: [filter: ChangesFilter, code: string, reason: string | RegExp][] = [
     [selector({ a: { $foo: 1 } }), 'invalid_filter', 'Invalid operator: $foo'],
@@ -243,7 +249,7 @@ t.test('refusals come before anything, also where no rows are wanted', async (t)
   await t.rejects(pageOf(store, { filter: named('all') }), { code: 'deleted', reason: 'deleted' })
 })
 
-t.test('a function that fails, or does not compile', async (t) => {
+t.test('a function that fails or does not compile is refused', async (t) => {
   const store = await openDesigned()
   const filters = {
     fails: "() => { throw new Error('no') }",
@@ -265,7 +271,7 @@ t.test('a function that fails, or does not compile', async (t) => {
   await t.rejects(pageOf(store, { filter: named('number'), functionContext }))
 })
 
-t.test('a change of the function counts from the next page on', async (t) => {
+t.test('a changed function applies from the next page on', async (t) => {
   const store = await openDesigned()
   t.same(await idsOf(store, { filter: named('odd') }), ['c'])
   const filters = { odd: '() => true' }
@@ -273,7 +279,7 @@ t.test('a change of the function counts from the next page on', async (t) => {
   t.same(await idsOf(store, { filter: named('odd'), since: 8 }), ['_design/d', 'e'])
 })
 
-t.test('rights are those of the turn in which documents are shown to a function', async (t) => {
+t.test('rights are checked when a function gets the documents', async (t) => {
   const store = await openDesigned()
   await store.updateSettings(() => ({ result: null, write: { security: { members: {} } } }))
   t.same(await idsOf(store, { filter: named('odd'), user: ANNA }), ['c'])
@@ -299,35 +305,32 @@ t.test('rights are those of the turn in which documents are shown to a function'
   t.equal(shown, 0)
 })
 
-t.test(
-  'a function that takes long is shown few documents in a page, and the page says how far it came',
-  async (t) => {
-    const store = await openStore()
-    await store.updateDocs([put('_design/d', JSON.stringify(DESIGN))])
-    await store.updateDocs(Array.from({ length: 500 }, (_, i) => put(`d${i}`)))
-    const now = performance.now.bind(performance)
-    let late = 0
-    performance.now = () => now() + late
-    t.teardown(() => Reflect.deleteProperty(performance, 'now'))
-    let shown = 0
-    const filter = async (_fn: unknown, docs: readonly string[]) => {
-      shown += docs.length
-      late += docs.length * 1000
-      return docs.map(() => false)
-    }
-    const functionContext = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
-    const asked = { filter: named('all'), functionContext }
-    const page = await pageOf(store, asked)
-    t.same(
-      { shown, rows: page.rows, lastSeq: page.lastSeq, atTip: page.atTip },
-      { shown: 10, rows: 0, lastSeq: 10, atTip: false },
-    )
-    const next = await pageOf(store, { ...asked, since: page.lastSeq })
-    t.same({ shown, lastSeq: next.lastSeq }, { shown: 20, lastSeq: 20 })
-  },
-)
+t.test('a page with a slow function has few documents and tells its position', async (t) => {
+  const store = await openStore()
+  await store.updateDocs([put('_design/d', JSON.stringify(DESIGN))])
+  await store.updateDocs(Array.from({ length: 500 }, (_, i) => put(`d${i}`)))
+  const now = performance.now.bind(performance)
+  let late = 0
+  performance.now = () => now() + late
+  t.teardown(() => Reflect.deleteProperty(performance, 'now'))
+  let shown = 0
+  const filter = async (_fn: unknown, docs: readonly string[]) => {
+    shown += docs.length
+    late += docs.length * 1000
+    return docs.map(() => false)
+  }
+  const functionContext = { ...FILTER_CONTEXT, sandbox: { ...FILTER_CONTEXT.sandbox, filter } }
+  const options = { filter: named('all'), functionContext }
+  const page = await pageOf(store, options)
+  t.same(
+    { shown, rows: page.rows, lastSeq: page.lastSeq, atTip: page.atTip },
+    { shown: 10, rows: 0, lastSeq: 10, atTip: false },
+  )
+  const next = await pageOf(store, { ...options, since: page.lastSeq })
+  t.same({ shown, lastSeq: next.lastSeq }, { shown: 20, lastSeq: 20 })
+})
 
-t.test('batches and pages are bounded', async (t) => {
+t.test('batches and pages are limited', async (t) => {
   const store = await openStore()
   const text = 'x'.repeat(10_000)
   await store.updateDocs([put('_design/d', JSON.stringify(DESIGN))])
@@ -353,13 +356,13 @@ t.test('batches and pages are bounded', async (t) => {
   t.equal(
     batches.reduce((sum, { docs }) => sum + docs, 0),
     2001,
-    'each document is judged once',
+    'each document is filtered once',
   )
   t.ok(batches.every(({ docs, text }) => docs <= 400 && text < 1_100_000))
   batches.length = 0
   await pageOf(store, { filter: named('all'), limit: 1, since: 5, functionContext })
   t.ok(
     batches.every(({ docs }) => docs <= 100),
-    'small ones for who wants few rows',
+    'batches are small for a small limit',
   )
 })

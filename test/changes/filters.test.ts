@@ -17,7 +17,7 @@ async function reasonOf(act: () => unknown): Promise<unknown> {
   }
 }
 
-t.test('which filter is asked for', async (t) => {
+t.test('the filter is read from the query and the body', async (t) => {
   const selector = '{"a":1}'
   const ddoc = '_design/mobile'
   const cases: [search: string, body: FilterBody | undefined, expected: object][] = [
@@ -49,7 +49,7 @@ t.test('which filter is asked for', async (t) => {
   }
 })
 
-t.test('refusals, protocol.md 5.6', async (t) => {
+t.test('invalid filters are refused with the texts of protocol.md 5.6', async (t) => {
   const noIds = '`doc_ids` filter parameter is not a list of doc ids.'
   const cases: [search: string, body: FilterBody | undefined, reason: string][] = [
     ['filter=_doc_ids', undefined, noIds],
@@ -81,7 +81,7 @@ t.test('refusals, protocol.md 5.6', async (t) => {
   }
 })
 
-t.test('the body of a POST', async (t) => {
+t.test('the body of a POST is read and checked', async (t) => {
   const read = (text: string, withText = false) => readFilterBody({ bytes: Buffer.from(text) }, withText)
   t.same(await read('{"doc_ids":["a","b"]}'), { docIds: ['a', 'b'] })
   t.same(await read('{}'), {})

@@ -1,4 +1,4 @@
-/** A database in memory with a feed, a clock that stands still, and an output that remembers. */
+/** A database in memory with feeds, a clock that only moves when a test says so, and an output that records. */
 import assert from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -29,7 +29,7 @@ export const OPTIONS: ChangesOptions = {
   seqInterval: 1,
 }
 
-/** Functions are run on this thread. */
+/** Runs functions on this thread. */
 export const FILTER_CONTEXT: FilterFunctionContext = {
   sandbox: localSandbox(),
   name: 'notes',
@@ -60,7 +60,7 @@ export interface JsonRow {
   readonly doc?: Record<string, unknown>
 }
 
-/** The rows of a page of JSON. */
+/** The rows of a page with JSON framing. */
 export function rowsOf(page: ChangesPage): JsonRow[] {
   return JSON.parse(`[${Buffer.from(page.bytes).toString()}]`) as JsonRow[]
 }
@@ -70,7 +70,7 @@ export function numberOf(token: string | null): number | null {
   return token === null ? null : Number.parseInt(token, 10)
 }
 
-/** A store as a feed's database; it counts what is asked of it. */
+/** A store as the database of a feed. It records the requests. */
 export class FakeDatabase implements FeedDatabase {
   readonly incarnation = 1
   readonly store: DatabaseStore
@@ -110,7 +110,7 @@ export class FakeDatabase implements FeedDatabase {
   }
 }
 
-/** Time that passes only when told to. */
+/** A clock that only moves in {@link FakeClock.pass}. */
 export class FakeClock implements Clock {
   #now = 0
   #timers: { readonly at: number; readonly call: () => void }[] = []
@@ -131,7 +131,7 @@ export class FakeClock implements Clock {
     }
   }
 
-  /** Lets time pass, timer by timer, and all work done that each of them sets going. */
+  /** Lets time pass, timer by timer, and waits for the work that each timer starts. */
   async pass(ms: number): Promise<void> {
     const end = this.#now + ms
     for (;;) {
@@ -146,7 +146,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Waits until all that was set going in memory has come to rest. */
+/** Waits until all work in memory is done. */
 export async function settled(): Promise<void> {
   for (let turns = 0; turns < 30; turns++) await turn()
 }
@@ -156,7 +156,7 @@ export class FakeOutput implements FeedOutput {
   readonly writes: string[] = []
   ended = false
   failure: unknown
-  /** Awaited by each write, as the connection of a slow reader would have it. */
+  /** Awaited by each write, like the connection of a slow reader. */
   gate: Promise<void> = Promise.resolve()
 
   get signal(): AbortSignal {
@@ -197,7 +197,7 @@ export interface Running {
   readonly done: Promise<void>
 }
 
-/** Feeds over a store with a clock that stands still; it makes sure that every feed ends with the test. */
+/** Feeds over a store, with a fake clock. After the test it checks that all feeds have ended. */
 export function bench(t: Test, store: DatabaseStore): Bench {
   const clock = new FakeClock()
   const hub = new FeedHub(clock)
@@ -206,7 +206,7 @@ export function bench(t: Test, store: DatabaseStore): Bench {
   t.teardown(async () => {
     for (const { out } of running) out.disconnect()
     await Promise.all(running.map(({ done }) => done))
-    assert.equal(hub.watched, 0, 'no database is watched without a feed')
+    assert.equal(hub.watched, 0, 'no database is watched any more')
     assert.equal(clock.timers, 0, 'no timer is left')
   })
   const start = async (request: Partial<FeedRequest> = {}, caller: () => UserCtx = () => ADMIN) => {
@@ -239,7 +239,7 @@ const DEFAULTS: FeedRequest = {
   timeout: 60_000,
 }
 
-/** The options of a feed, changed where asked. */
-export function feedOptions(changed: Partial<ChangesOptions>): FeedRequest['options'] {
-  return { ...FEED_OPTIONS, ...changed }
+/** The default options of a feed with some changes. */
+export function feedOptions(changes: Partial<ChangesOptions>): FeedRequest['options'] {
+  return { ...FEED_OPTIONS, ...changes }
 }

@@ -3,7 +3,7 @@ import { FeedHub } from '../../src/changes/hub.ts'
 import { put } from '../storage/conformance/edits.ts'
 import { ANNA, BERT, bench, FakeClock, FakeDatabase, feedOptions, openVectors, settled } from './helpers.ts'
 
-t.test('a hundred feeds at the tip are woken by one commit with one request', async (t) => {
+t.test('one commit wakes a hundred feeds with one request', async (t) => {
   const store = await openVectors()
   const { start, database } = bench(t, store)
   const feeds = []
@@ -22,7 +22,7 @@ t.test('a hundred feeds at the tip are woken by one commit with one request', as
   for (const { out } of feeds) t.match(out.text, /^\{"seq":"9-[^\n]*\}\n\{"seq":"10-[^\n]*\}\n$/)
 })
 
-t.test('different options do not share', async (t) => {
+t.test('feeds with different options do not share requests', async (t) => {
   const store = await openVectors()
   const { start, database } = bench(t, store)
   await start({ kind: 'continuous', since: 'now' })
@@ -35,7 +35,7 @@ t.test('different options do not share', async (t) => {
   t.equal(database.requests.length - before, 3)
 })
 
-t.test('a shared page that is longer than a feed wants is not used for it', async (t) => {
+t.test('a feed does not use a shared page that is longer than its limit', async (t) => {
   const store = await openVectors()
   const { start } = bench(t, store)
   const all = await start({ kind: 'continuous', since: 'now' })
@@ -47,18 +47,18 @@ t.test('a shared page that is longer than a feed wants is not used for it', asyn
   t.match(two.out.text, /\{"last_seq":"10-[^"]*","pending":1\}\n$/)
 })
 
-t.test('who shares a page must pass its security object', async (t) => {
+t.test('only members may share a page', async (t) => {
   const store = await openVectors()
   await store.updateSettings(() => ({ result: null, write: { security: { members: {} } } }))
   const { start } = bench(t, store)
   const bert = await start({ kind: 'continuous', since: 'now' }, () => BERT)
   const anna = await start({ kind: 'continuous', since: 'now' }, () => ANNA)
-  // No event tells of it: only the page itself does.
+  // There is no event for this change, so only the page shows it.
   await store.updateSettings(() => ({ result: null, write: { security: { members: { names: ['anna'] } } } }))
   await store.updateDocs([put('d')])
   await settled()
   t.match(anna.out.text, /^\{"seq":"9-/)
-  t.match(bert.out.text, /^\{"last_seq":"8-/, 'ended in order, without the row')
+  t.match(bert.out.text, /^\{"last_seq":"8-/, 'the feed ended with last_seq, without the row')
   await store.updateSettings(() => ({ result: null, write: { security: { members: { names: ['bert'] } } } }))
   await store.updateDocs([put('d')])
   await settled()
@@ -81,25 +81,22 @@ t.test('a commit during a page is not missed', async (t) => {
   t.match(out.text, /"seq":"12-[^\n]*\n$/)
 })
 
-t.test(
-  'a change of an account makes its own feeds check their rights, a change of all accounts makes all feeds',
-  async (t) => {
-    const hub = new FeedHub(new FakeClock())
-    const database = new FakeDatabase(await openVectors())
-    const subscribers = ['anna', 'bert', 'anna', null].map((account) => hub.join(database, account))
-    t.teardown(() => subscribers.map((subscriber) => subscriber.leave()))
-    const wakes = subscribers.map((subscriber) => subscriber.wait(8, Infinity))
-    const mustCheck = () => subscribers.map((subscriber) => subscriber.takeRevocation())
-    hub.recheckAccounts(new Set(['anna', 'carl']))
-    t.strictSame(mustCheck(), [true, false, true, false])
-    t.strictSame([await wakes[0], await wakes[2]], ['revocation', 'revocation'])
-    hub.recheckAccounts('all')
-    t.strictSame(mustCheck(), [true, true, true, true])
-    t.strictSame([await wakes[1], await wakes[3]], ['revocation', 'revocation'])
-  },
-)
+t.test('feeds check their rights after a change of their account or of all accounts', async (t) => {
+  const hub = new FeedHub(new FakeClock())
+  const database = new FakeDatabase(await openVectors())
+  const subscribers = ['anna', 'bert', 'anna', null].map((account) => hub.join(database, account))
+  t.teardown(() => subscribers.map((subscriber) => subscriber.leave()))
+  const wakes = subscribers.map((subscriber) => subscriber.wait(8, Infinity))
+  const mustCheck = () => subscribers.map((subscriber) => subscriber.takeRevocation())
+  hub.recheckAccounts(new Set(['anna', 'carl']))
+  t.strictSame(mustCheck(), [true, false, true, false])
+  t.strictSame([await wakes[0], await wakes[2]], ['revocation', 'revocation'])
+  hub.recheckAccounts('all')
+  t.strictSame(mustCheck(), [true, true, true, true])
+  t.strictSame([await wakes[1], await wakes[3]], ['revocation', 'revocation'])
+})
 
-t.test('many feeds look at their rights some at a time, and none sends a page before', async (t) => {
+t.test('many feeds check their rights in several turns, and none sends a page before', async (t) => {
   const hub = new FeedHub(new FakeClock())
   const database = new FakeDatabase(await openVectors())
   const subscribers = Array.from({ length: 350 }, () => hub.join(database, 'anna'))

@@ -6,21 +6,27 @@ import { attachment, put, write } from '../storage/conformance/edits.ts'
 import { rejectsWith } from '../storage/conformance/setup.ts'
 import { ADMIN, ANNA, FILTER_CONTEXT, numberOf, OPTIONS, openStore, openVectors, rowsOf } from './helpers.ts'
 
-interface Asked extends Partial<ChangesOptions> {
+interface PageOptions extends Partial<ChangesOptions> {
   readonly since?: Since
   readonly limit?: number
 }
 
-function pageOf(store: DatabaseStore, asked: Asked = {}, user = ADMIN): Promise<ChangesPage> {
-  const { since = '0', limit = Infinity, ...options } = asked
-  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...options } }, FILTER_CONTEXT)
+function pageOf(store: DatabaseStore, options: PageOptions = {}, user = ADMIN): Promise<ChangesPage> {
+  const { since = '0', limit = Infinity, ...others } = options
+  return changesPage(store, user, { since, limit, options: { ...OPTIONS, ...others } }, FILTER_CONTEXT)
 }
 
 const textOf = ({ bytes }: ChangesPage) => Buffer.from(bytes).toString()
 
-t.test('the vectors of protocol.md 19.5', async (t) => {
+t.test('a page answers as in protocol.md 19.5', async (t) => {
   const store = await openVectors()
-  const vectors: [name: string, asked: Asked, seqs: (number | null)[], last: number, pending: number][] = [
+  const vectors: [
+    name: string,
+    options: PageOptions,
+    seqs: (number | null)[],
+    last: number,
+    pending: number,
+  ][] = [
     ['no parameter', {}, [6, 7, 8], 8, 0],
     ['limit=1', { limit: 1 }, [6], 6, 2],
     ['limit=3', { limit: 3 }, [6, 7, 8], 8, 0],
@@ -40,8 +46,8 @@ t.test('the vectors of protocol.md 19.5', async (t) => {
     ['seq_interval=2', { seqInterval: 2 }, [6, null, 8], 8, 0],
     ['seq_interval=2&limit=3', { seqInterval: 2, limit: 3 }, [null, 7, null], 8, 0],
   ]
-  for (const [name, asked, seqs, last, pending] of vectors) {
-    const page = await pageOf(store, asked)
+  for (const [name, options, seqs, last, pending] of vectors) {
+    const page = await pageOf(store, options)
     t.same(
       rowsOf(page).map(({ seq }) => numberOf(seq)),
       seqs,
@@ -55,18 +61,18 @@ t.test('the vectors of protocol.md 19.5', async (t) => {
   }
 })
 
-t.test('an empty database', async (t) => {
+t.test('an empty database gives an empty page', async (t) => {
   const store = await openStore()
-  for (const asked of [{}, { descending: true }, { limit: 0 }, { docIds: ['a'] }, { docIds: [] }]) {
+  for (const options of [{}, { descending: true }, { limit: 0 }, { docIds: ['a'] }, { docIds: [] }]) {
     t.match(
-      await pageOf(store, asked),
+      await pageOf(store, options),
       { rows: 0, lastSeq: 0, pending: 0, atTip: true },
-      JSON.stringify(asked),
+      JSON.stringify(options),
     )
   }
 })
 
-t.test('the row of a document', async (t) => {
+t.test('a row has the members of protocol.md 5.2', async (t) => {
   const store = await openVectors()
   const [a, b] = rowsOf(await pageOf(store))
   t.same(Object.keys(a ?? {}), ['seq', 'id', 'changes'])
@@ -74,14 +80,14 @@ t.test('the row of a document', async (t) => {
   t.match(b, { id: 'b', deleted: true, changes: [{ rev: /^2-[0-9a-f]{32}$/ }] })
 })
 
-t.test('include_docs sends the winner, a tombstone too', async (t) => {
+t.test('include_docs sends the winner, even a tombstone', async (t) => {
   const store = await openVectors()
   const rows = rowsOf(await pageOf(store, { includeDocs: true }))
   t.match(rows[1]?.doc, { _id: 'b', _rev: rows[1]?.changes[0]?.rev, _deleted: true })
   t.match(rows[2]?.doc, { _id: 'c', n: 5 })
 })
 
-t.test('attachments come as stubs, or inline', async (t) => {
+t.test('attachments are sent as stubs or inline', async (t) => {
   const store = await openStore()
   await store.updateDocs([put('a', '{}', { attachments: [attachment('x.txt', Buffer.from('hello'))] })])
   const stub = rowsOf(await pageOf(store, { includeDocs: true }))[0]?.doc
@@ -90,7 +96,7 @@ t.test('attachments come as stubs, or inline', async (t) => {
   t.match(inline?._attachments, { 'x.txt': { data: Buffer.from('hello').toString('base64') } })
 })
 
-t.test('leaves come in the order of protocol.md 19.1', async (t) => {
+t.test('leaves are in the order of protocol.md 19.1', async (t) => {
   const leaf = (rev: string, deleted = false) => ({
     rev,
     deleted,
@@ -100,14 +106,14 @@ t.test('leaves come in the order of protocol.md 19.1', async (t) => {
   const store = await openStore()
   const revisions = [leaf('2-b'), leaf('2-d', true), leaf('2-c')]
   await store.updateDocs([write('x', { rev: '2-c', deleted: false, sequenced: true, revisions })])
-  const rows = async (asked: Asked) => rowsOf(await pageOf(store, asked))
+  const rows = async (options: PageOptions) => rowsOf(await pageOf(store, options))
   t.same((await rows({ style: 'all_docs' }))[0]?.changes, [{ rev: '2-c' }, { rev: '2-b' }, { rev: '2-d' }])
   t.same((await rows({}))[0]?.changes, [{ rev: '2-c' }])
   t.same((await rows({ includeDocs: true, conflicts: true }))[0]?.doc?._conflicts, ['2-b'])
   t.equal((await rows({ includeDocs: true }))[0]?.doc?._conflicts, undefined)
 })
 
-t.test('framings', async (t) => {
+t.test('each framing has its own bytes', async (t) => {
   const store = await openVectors()
   const lines = textOf(await pageOf(store, { framing: 'lines' })).split('\n')
   t.equal(lines.length, 4)
@@ -120,9 +126,9 @@ t.test('framings', async (t) => {
   t.equal(sparse.match(/^id: /gm)?.length, 1, 'an event without a seq has no id')
 })
 
-t.test('_doc_ids', async (t) => {
+t.test('_doc_ids restricts the feed to listed documents', async (t) => {
   const store = await openVectors()
-  const vectors: [asked: Asked, seqs: (number | null)[], last: number, pending: number][] = [
+  const vectors: [options: PageOptions, seqs: (number | null)[], last: number, pending: number][] = [
     [{ docIds: ['c', 'a', 'nowhere', 'a'] }, [6, 8], 8, 0],
     [{ docIds: ['b'] }, [7], 8, 0],
     [{ docIds: [] }, [], 8, 0],
@@ -134,18 +140,18 @@ t.test('_doc_ids', async (t) => {
     [{ docIds: ['a', 'b', 'c'], seqInterval: 3 }, [null, 7, null], 8, 0],
     [{ docIds: ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'] }, [6, 7, 8], 8, 0],
   ]
-  for (const [asked, seqs, last, pending] of vectors) {
-    const page = await pageOf(store, asked)
+  for (const [options, seqs, last, pending] of vectors) {
+    const page = await pageOf(store, options)
     const found = rowsOf(page).map(({ seq }) => numberOf(seq))
     t.same(
       { seqs: found, last: page.lastSeq, pending: page.pending },
       { seqs, last, pending },
-      JSON.stringify(asked),
+      JSON.stringify(options),
     )
   }
 })
 
-t.test('a listed document that moves during the search comes once, with the next page', async (t) => {
+t.test('a listed document that is written during the search is sent once, with the next page', async (t) => {
   const store = await openVectors()
   const original = store.readDocs.bind(store)
   let moved = false
@@ -168,7 +174,7 @@ t.test('a listed document that moves during the search comes once, with the next
   )
 })
 
-t.test('a page is bounded in rows and in text', async (t) => {
+t.test('a page is limited in rows and in text', async (t) => {
   const store = await openStore()
   await store.updateDocs(Array.from({ length: PAGE_ROWS + 1 }, (_, i) => put(`d${i}`)))
   const rows = await pageOf(store)
@@ -177,18 +183,18 @@ t.test('a page is bounded in rows and in text', async (t) => {
   t.equal(rows.atTip, false)
   const large = JSON.stringify({ text: 'x'.repeat(400_000) })
   await store.updateDocs(['x', 'y', 'z', 'u', 'v'].map((id) => put(id, large)))
-  for (const asked of [{ since: PAGE_ROWS + 1 }, { docIds: ['x', 'y', 'z', 'u', 'v'] }]) {
-    const texts = await pageOf(store, { includeDocs: true, ...asked })
+  for (const options of [{ since: PAGE_ROWS + 1 }, { docIds: ['x', 'y', 'z', 'u', 'v'] }]) {
+    const texts = await pageOf(store, { includeDocs: true, ...options })
     t.ok(texts.rows >= 1 && texts.rows <= 5)
     t.ok(texts.bytes.length < 2_100_000)
   }
 })
 
-t.test('rights are looked at before anything else', async (t) => {
+t.test('rights are checked before anything else', async (t) => {
   const store = await openVectors()
-  for (const asked of [{}, { since: 'rubbish' }, { since: 3 }, { docIds: ['a'] }, { limit: 0, since: 3 }]) {
-    await rejectsWith(t, pageOf(store, asked, ANNA), 'forbidden')
-    await rejectsWith(t, pageOf(store, asked, { name: null, roles: [] }), 'unauthorized')
+  for (const options of [{}, { since: 'rubbish' }, { since: 3 }, { docIds: ['a'] }, { limit: 0, since: 3 }]) {
+    await rejectsWith(t, pageOf(store, options, ANNA), 'forbidden')
+    await rejectsWith(t, pageOf(store, options, { name: null, roles: [] }), 'unauthorized')
   }
   const security = { members: { names: ['anna'] } }
   await store.updateSettings(() => ({ result: null, write: { security } }))
@@ -197,7 +203,7 @@ t.test('rights are looked at before anything else', async (t) => {
   t.same(page.security, security)
 })
 
-t.test('tokens', async (t) => {
+t.test('a token continues the feed, and an unknown one starts from 0', async (t) => {
   const store = await openVectors()
   await rejectsWith(t, pageOf(store, { since: 'rubbish' }), 'bad_request')
   const { lastToken } = await pageOf(store, { limit: 1 })
@@ -208,7 +214,7 @@ t.test('tokens', async (t) => {
   t.equal((await pageOf(store, { since: lastToken })).unknownEpoch, false)
 })
 
-t.test('the state changes with what the feed holds', async (t) => {
+t.test('the state changes with the content of the feed', async (t) => {
   const store = await openVectors()
   const before = await pageOf(store, { limit: 1 })
   t.equal((await pageOf(store)).state, before.state)

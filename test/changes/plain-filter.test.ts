@@ -13,14 +13,14 @@ function passes(text: string, ...docs: PlainDoc[]): boolean[] | null {
   return filter && docs.map(filter)
 }
 
-/** More of them, to hunt: as PLAIN_FILTER_RUNS says. */
+/** The number of runs. Set PLAIN_FILTER_RUNS to a higher number to search for errors. */
 const RUNS = Number(process.env.PLAIN_FILTER_RUNS ?? 60)
 
 const NOTE = doc('note:1')
 const FILE = doc('file:1')
 const GONE = doc('xfile:2', true)
 
-t.test('filters as people write them', async (t) => {
+t.test('typical filters pass the right documents', async (t) => {
   const cases: [text: string, expected: [note: boolean, file: boolean, gone: boolean]][] = [
     ["function(doc) { return doc._id.indexOf('file:') === -1 }", [true, false, false]],
     ['function sync (doc, req) {\n  return doc._id.indexOf("file:") == -1;\n}', [true, false, false]],
@@ -59,7 +59,7 @@ t.test('filters as people write them', async (t) => {
   for (const [text, expected] of cases) t.same(passes(text, NOTE, FILE, GONE), expected, text)
 })
 
-/** The mobile filter's one meaning, as it is spelled. */
+/** Different spellings of the mobile filter. */
 const SPELLINGS = [
   "function(doc, req) { return doc._id.indexOf('file:') === -1 }",
   'function(doc, req) { return doc._id.indexOf("file:") === -1; }',
@@ -89,7 +89,7 @@ const SPELLINGS = [
   "function(doc) {\n  // no files on phones\n  return doc._id.indexOf('file:') === -1 /* none */\n}",
   "function mobileSync(doc, req) {\r\n\t'use strict';\r\n\treturn doc._id.indexOf('file:') === -1;\r\n}",
 ]
-/** Files begin with it; `xfile:2` is none. */
+/** Spellings that test the beginning of the id, so `xfile:2` is not a file. */
 const BEGINNINGS = [
   "(doc) => !doc._id.startsWith('file:')",
   "(doc) => doc._id.indexOf('file:') !== 0",
@@ -101,12 +101,12 @@ const BEGINNINGS = [
   '(doc) => !doc._id.match(/^file:/)',
 ]
 
-t.test('the spellings of the mobile filter', async (t) => {
+t.test('all spellings of the mobile filter are plain', async (t) => {
   for (const text of SPELLINGS) t.same(passes(text, NOTE, FILE, GONE), [true, false, false], text)
   for (const text of BEGINNINGS) t.same(passes(text, NOTE, FILE, GONE), [true, false, true], text)
 })
 
-t.test('whatever else there is runs as the program that it is', async (t) => {
+t.test('any other function is not plain', async (t) => {
   const texts = [
     '',
     'doc',
@@ -150,7 +150,7 @@ t.test('whatever else there is runs as the program that it is', async (t) => {
     'function(doc) { return document._id }',
     "function(doc) { return doc._id.indexOf('a', 1, 2) }",
     'function(doc) { return doc._id.indexOf() }',
-    // Texts that would be turned into numbers, or objects into texts.
+    // Strings that would be converted to numbers, or objects to strings.
     'doc => doc._id == 1',
     'doc => doc._id < 1',
     "doc => doc._id.length == '3'",
@@ -162,7 +162,7 @@ t.test('whatever else there is runs as the program that it is', async (t) => {
     'doc => doc._id.indexOf(1)',
     "doc => doc._id.slice('1')",
     "doc => doc._id.indexOf('a', '1')",
-    // Patterns that remember, or that stand for more than their characters.
+    // Patterns with state, or with more than literal characters.
     'doc => /a/g.test(doc._id)',
     'doc => /a/y.test(doc._id)',
     'doc => /a/i.test(doc._id)',
@@ -182,7 +182,7 @@ t.test('whatever else there is runs as the program that it is', async (t) => {
     "doc => doc._id.match('a')",
     'doc => doc._id.match(/a/).length',
     'doc => doc._id.search(/a/)',
-    // Comments that are none, and what else the language has for the same signs.
+    // Unterminated and HTML-like comments, and other meanings of the same characters.
     'doc => true /* ',
     'doc => true <!-- 1',
     'doc => true\n--> 1',
@@ -291,7 +291,7 @@ const body = fc.oneof(
 )
 const docs = fc.array(fc.record({ id: text, isDeleted: fc.boolean() }), { minLength: 1, maxLength: 4 })
 
-/** What else may stand in a program, or between two of its words. */
+/** Pieces of text that a mutation can insert. */
 const SCRAPS = [
   ...'! - + * / % ~ ^ & | < > = ? : . , ; ( ) { } [ ] ` \' " \\ # @ $ _ \n \r \t \u2028 \u00a0 \ufeff \u180e \u200c'.split(
     ' ',
@@ -311,8 +311,8 @@ const SCRAPS = [
 ]
 const WORDS = /\w+|\s+|[^\w\s]/g
 
-/** A program with some of its words left out, doubled, changed for others, or with something between them. */
-const mutated = fc
+/** A program in which some words are removed, doubled or replaced, or text is inserted between them. */
+const mutant = fc
   .tuple(
     fc.oneof(body, fc.constantFrom(...SPELLINGS, ...BEGINNINGS)),
     fc.array(
@@ -337,23 +337,25 @@ function mutate(text: string, { at, how, scrap }: { at: number; how: string; scr
 const sandbox = localSandbox()
 let rev = 0
 
-/** @returns null when the text is not plain; throws when the sandbox says otherwise, or says nothing */
+/** @returns false if the text is not plain @throws if the sandbox gives another result, or none */
 async function agree(text: string, docs: readonly { id: string; isDeleted: boolean }[]): Promise<boolean> {
-  const seen = docs.map(({ id, isDeleted }) => doc(id, isDeleted))
-  const told = passes(text, ...seen)
-  if (told === null) return false
+  const inputs = docs.map(({ id, isDeleted }) => doc(id, isDeleted))
+  const result = passes(text, ...inputs)
+  if (result === null) return false
   const source = JSON.stringify({ filters: { f: text } })
   const fn = { database: 1, ddoc: '_design/d', rev: String(rev++), path: ['filters', 'f'], source }
-  const said = await sandbox.filter(
+  const sandboxResult = await sandbox.filter(
     fn,
-    seen.map((one) => JSON.stringify(one)),
+    inputs.map((one) => JSON.stringify(one)),
     '{}',
   )
-  if (JSON.stringify(said) !== JSON.stringify(told)) throw new Error(`${told}, and there ${said}: ${text}`)
+  if (JSON.stringify(sandboxResult) !== JSON.stringify(result)) {
+    throw new Error(`${result}, but ${sandboxResult} in the sandbox: ${text}`)
+  }
   return true
 }
 
-t.test('it says what the sandbox says', async (t) => {
+t.test('a plain filter gives the same result as the sandbox', async (t) => {
   let plain = 0
   await fc.assert(
     fc.asyncProperty(body, docs, async (body, docs) => {
@@ -364,10 +366,10 @@ t.test('it says what the sandbox says', async (t) => {
   t.ok(plain > RUNS * 0.9, `${plain} of ${RUNS} were plain`)
 })
 
-t.test('whatever of its neighbours it takes for plain is the program that it seems', async (t) => {
+t.test('mutants that are taken for plain give the same result as the sandbox', async (t) => {
   let plain = 0
   await fc.assert(
-    fc.asyncProperty(mutated, docs, async (text, docs) => {
+    fc.asyncProperty(mutant, docs, async (text, docs) => {
       if (await agree(text, docs)) plain += 1
     }),
     { numRuns: RUNS * 10 },
@@ -375,7 +377,7 @@ t.test('whatever of its neighbours it takes for plain is the program that it see
   t.ok(plain > RUNS / 2, `${plain} of ${RUNS * 10} were plain`)
 })
 
-t.test('space and comments of every kind', async () => {
+t.test('white space and comments of every kind give the same result as the sandbox', async () => {
   const spaces = [
     '\t',
     '\v',

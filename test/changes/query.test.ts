@@ -17,7 +17,7 @@ function reasonOf(act: () => unknown): unknown {
   }
 }
 
-t.test('defaults', async (t) => {
+t.test('parameters have defaults', async (t) => {
   t.same(read(''), {
     kind: 'normal',
     style: 'main_only',
@@ -37,7 +37,7 @@ t.test('defaults', async (t) => {
   })
 })
 
-t.test('values', async (t) => {
+t.test('parameters are read and limited', async (t) => {
   const cases: [search: string, lastEventId: string | undefined, expected: object][] = [
     ['feed=live', undefined, { kind: 'continuous' }],
     ['FEED=longpoll&Include_Docs=true&LIMIT=3', undefined, { kind: 'longpoll', includeDocs: true, limit: 3 }],
@@ -62,7 +62,7 @@ t.test('values', async (t) => {
   for (const [search, lastEventId, expected] of cases) t.match(read(search, lastEventId), expected, search)
 })
 
-t.test('refusals, protocol.md 1.2', async (t) => {
+t.test('invalid parameters are refused with the texts of protocol.md 1.2', async (t) => {
   const cases: [search: string, reason: string][] = [
     ['feed=foo', 'Supported `feed` types: normal, continuous, live, longpoll, eventsource'],
     ['feed=constructor', 'Supported `feed` types: normal, continuous, live, longpoll, eventsource'],
