@@ -135,9 +135,9 @@ export const OMITTED: Readonly<Record<string, string>> = {
 
 /** What no row can say, since it is about time, or about bytes on their way: the tests that do. */
 export const ELSEWHERE: Readonly<Record<string, readonly [file: string, test: string]>> = {
-  '5.4 idle timer': ['test/changes/feed.test.ts', 'the time-out starts again with each change'],
+  '5.4 idle timer': ['test/changes/feed.test.ts', 'the timeout starts again with each change'],
   '5.4 server stop': ['test/http/changes.test.ts', 'a server stops at once, even if clients reconnect'],
-  '5.4 disconnect': ['test/changes/feed.test.ts', 'a client that goes ends its feed at once'],
+  '5.4 disconnect': ['test/changes/feed.test.ts', 'a feed ends at once when its client disconnects'],
   '7.4 PUT in chunks': [
     'test/http/attachment-writes.test.ts',
     'uploads in chunks, with Expect, and without a body',
