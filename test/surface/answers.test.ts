@@ -32,7 +32,7 @@ t.test('what passes', async (t) => {
   }
 })
 
-t.test('what does not', async (t) => {
+t.test('what fails', async (t) => {
   const bad: Answer[] = [
     { status: 201 },
     { broken: true },

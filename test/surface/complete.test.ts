@@ -49,7 +49,7 @@ t.test('each parameter has a row, and each row is about a parameter', async (t) 
   )
 })
 
-t.test('what no row can say is tested elsewhere', async (t) => {
+t.test('what a row cannot express is tested elsewhere', async (t) => {
   for (const [key, [file, test]] of Object.entries(ELSEWHERE)) {
     const text = await readFile(new URL(`../../${file}`, FOLDER), 'utf8')
     t.ok(text.includes(`t.test('${test}'`), `${key}: ${file}`)
@@ -67,7 +67,7 @@ t.test('each table is run', async (t) => {
   }
 })
 
-t.test('what is left out is in docs/compatibility.md', async (t) => {
+t.test('omitted parameters are in docs/compatibility.md', async (t) => {
   const text = await readFile(new URL('../../docs/compatibility.md', import.meta.url), 'utf8')
   const page = text.replaceAll('`', '')
   for (const key of Object.keys(OMITTED)) {

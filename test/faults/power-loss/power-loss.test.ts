@@ -96,7 +96,7 @@ const MISTAKES: Readonly<Record<string, (path: string) => boolean>> = {
   'the configuration is not synced': (path) => path.endsWith('/local.ini.tmp'),
 }
 
-t.test('the check has teeth', async (t) => {
+t.test('the check detects broken records', async (t) => {
   const { recording } = first
   if (recording === undefined) throw new Error('there is no record')
   const folder = await stateFolder(t)

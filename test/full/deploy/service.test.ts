@@ -17,7 +17,7 @@ t.test('systemd understands every line', (t) => {
   t.end()
 })
 
-t.test('the service may do little', (t) => {
+t.test('the service has few permissions', (t) => {
   // Tenths of systemd's measure, where 100 is a service with all rights.
   const { status, output } = analyze('security', '--offline=true', '--threshold=20', '--no-pager')
   t.equal(status, 0, 'exposure', { output })

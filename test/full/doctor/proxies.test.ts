@@ -28,7 +28,7 @@ t.test('a proxy without a fault', async (t) => {
   t.match(looked.one('server').text, /^settee \d/)
 })
 
-t.test('a feed that is kept back', async (t) => {
+t.test('a feed that a proxy buffers', async (t) => {
   const looked = await look(await behind(t, { name: 'nginx/1.22.1', buffers: true }), {
     limits: { ...SHORT, ...NO_FEED },
   })
@@ -61,7 +61,7 @@ t.test('a feed that is cut', async (t) => {
   })
 })
 
-t.test('a feed that is ended, or kept back, for long', async (t) => {
+t.test('a long feed that a proxy ends or buffers', async (t) => {
   const wait = { ...SHORT, longMs: 1500, longHeartbeatMs: 200 }
   const rows: [faults: ProxyFaults, text: RegExp, cure: RegExp][] = [
     [{ endsAfter: 500 }, /^A feed with heartbeats was ended after \d s/, /^nginx: proxy_read_timeout/],
@@ -77,7 +77,7 @@ t.test('a feed that is ended, or kept back, for long', async (t) => {
   }
 })
 
-t.test('a feed that is answered by somebody else', async (t) => {
+t.test('a feed that another server answers', async (t) => {
   const rows: [status: number, text: RegExp, cure: RegExp][] = [
     [403, /^_changes answers 403/, /^you: Look for a rule about _changes/],
     [302, /^_changes answers 302/, /^you: Look for a rule about _changes/],
@@ -93,7 +93,7 @@ t.test('a feed that is answered by somebody else', async (t) => {
   }
 })
 
-t.test('a feed that goes away', async (t) => {
+t.test('a feed that disappears', async (t) => {
   const own: ProxyFaults['own'] = (request) => {
     if (request.url?.includes('/_changes?')) request.socket.destroy()
     return undefined
@@ -121,7 +121,7 @@ t.test('bodies that are too large', async (t) => {
   t.match(late.cures('bodies')[0], /^nginx: client_body_timeout/)
 })
 
-t.test('a line that is slow is no fault, and a body that stands still is one', async (t) => {
+t.test('a slow line is not a fault, but a blocked body is', async (t) => {
   const limits = { ...NO_FEED, bodies: [67_109_888], bodiesMs: 2400, bodyGraceMs: 600 }
   const [slow, stuck] = await Promise.all(
     [20, Number.POSITIVE_INFINITY].map(async (readsEvery) =>
@@ -139,7 +139,7 @@ t.test('a line that is slow is no fault, and a body that stands still is one', a
   t.match(stuck?.cures('bodies')[0], /^nginx: client_body_timeout/)
 })
 
-t.test("the server's own limit is told apart", async (t) => {
+t.test("the server's own limit is distinguished from a proxy's", async (t) => {
   const path = '/_node/_local/_config/chttpd/max_http_request_size'
   await server.request('PUT', path, { auth: 'anna:secret', body: '"100000"' })
   t.teardown(() => server.request('DELETE', path, { auth: 'anna:secret' }))
@@ -148,7 +148,7 @@ t.test("the server's own limit is told apart", async (t) => {
   t.match(looked.cures('bodies'), [/^settee: curl .*max_http_request_size/])
 })
 
-t.test('headers of CORS that are twice, wrong or gone', async (t) => {
+t.test('CORS headers that are duplicated, wrong or missing', async (t) => {
   const origin = 'access-control-allow-origin'
   const rows: [what: string, faults: ProxyFaults, text: RegExp, cure: RegExp][] = [
     [
@@ -182,7 +182,7 @@ t.test('headers of CORS that are twice, wrong or gone', async (t) => {
   }
 })
 
-t.test('preflights that a proxy answers itself', async (t) => {
+t.test('preflights that a proxy answers', async (t) => {
   const answers = (status: number, headers: Record<string, string> = {}): ProxyFaults => ({
     name: 'nginx',
     own: ({ method }) => (method === 'OPTIONS' ? { status, headers } : undefined),
@@ -214,7 +214,7 @@ t.test('preflights that a proxy answers itself', async (t) => {
   })
 })
 
-t.test('refusals without headers of CORS', async (t) => {
+t.test('refusals without CORS headers', async (t) => {
   const faults: ProxyFaults = {
     own: ({ url, method }) =>
       url?.includes('_local/') && method === 'GET' ? { status: 404, text: 'gone' } : undefined,
@@ -223,7 +223,7 @@ t.test('refusals without headers of CORS', async (t) => {
   t.match(looked.one('cors'), { state: 'wrong', text: /cannot read refusals/ })
 })
 
-t.test('writing that is refused before the server', async (t) => {
+t.test('writes that a proxy refuses', async (t) => {
   const refuses = (status: number, methods: readonly string[]): ProxyFaults => ({
     name: 'nginx',
     own: ({ method, url }) =>
@@ -243,7 +243,7 @@ t.test('writing that is refused before the server', async (t) => {
   await forgetLocals()
 })
 
-t.test('nothing is left where answers get lost', async (t) => {
+t.test('nothing is left behind when answers are lost', async (t) => {
   for (const lost of ['PUT', 'DELETE']) {
     let times = 0
     const loses: ProxyFaults['loses'] = ({ method, url }) =>
@@ -256,7 +256,7 @@ t.test('nothing is left where answers get lost', async (t) => {
   }
 })
 
-t.test('a wrong password is tried once, also where nobody says who is known', async (t) => {
+t.test('a wrong password is tried once, even if the server does not say who is known', async (t) => {
   let logins = 0
   const own: ProxyFaults['own'] = ({ url, headers }) => {
     if (url === '/_session') return { status: 404, text: 'no' }
@@ -270,14 +270,14 @@ t.test('a wrong password is tried once, also where nobody says who is known', as
   t.equal((await look(await behind(t, { own }), { limits: SHORT })).one('credentials').state, 'fine')
 })
 
-t.test('two headers Server, as Caddy sends them, are one to a page', async (t) => {
+t.test('two Server headers, as Caddy sends them, are one header to a page', async (t) => {
   const both = { server: ['Caddy', 'settee/0.1.0 CouchDB/3.5.0'] }
   const looked = await look(await behind(t, { setHeaders: both }), { limits: SHORT })
   t.match(looked.one('version'), { state: 'fine', text: /Caddy, settee\/0\.1\.0 CouchDB\/3\.5\.0/ })
   t.match(looked.one('server').text, /behind Caddy\.$/)
 })
 
-t.test('what is taken off on the way', async (t) => {
+t.test('headers that a proxy removes', async (t) => {
   const naked = await look(await behind(t, { dropRequestHeaders: ['authorization'] }), { limits: SHORT })
   t.match(naked.one('credentials'), { state: 'wrong', text: /do not reach the server/ })
   t.match(naked.cures('credentials')[0], /^nginx: proxy_set_header Authorization/)
@@ -289,7 +289,7 @@ t.test('what is taken off on the way', async (t) => {
   t.match(nameless.one('server').text, /^settee .*, behind nginx\.$/)
 })
 
-t.test('a proxy that goes by the name of the server, but for what it refuses itself', async (t) => {
+t.test('a proxy that sends the name of the server, except in its own refusals', async (t) => {
   const faults: ProxyFaults = {
     maxBody: 1024,
     own: ({ method }) =>
@@ -298,7 +298,7 @@ t.test('a proxy that goes by the name of the server, but for what it refuses its
   t.strictSame((await look(await behind(t, faults))).cures('bodies'), ['nginx: client_max_body_size 0;'])
 })
 
-t.test('paths that are decoded', async (t) => {
+t.test('paths that a proxy decodes', async (t) => {
   const looked = await look(await behind(t, { rewrite: (path) => path.replaceAll('%2F', '/') }), {
     limits: SHORT,
   })
@@ -324,7 +324,7 @@ t.test('a server that does not know its address', async (t) => {
   t.match(looked.cures('location').join('\n'), /trusted_proxies.*\nnginx: proxy_set_header Host/)
 })
 
-t.test('who else may answer', async (t) => {
+t.test('other programs that may answer', async (t) => {
   const all = (status: number, headers = {}, text = ''): ProxyFaults => ({
     own: () => ({ status, headers: { 'content-type': 'text/html', ...headers }, text }),
   })
@@ -358,7 +358,7 @@ t.test('who else may answer', async (t) => {
   }
 })
 
-t.test('a proxy that keeps _find from LiveSync', async (t) => {
+t.test('a proxy that blocks _find for LiveSync', async (t) => {
   const version = '/notes/obsydian_livesync_version'
   const { json } = await server.request('PUT', version, { auth: 'anna:secret', body: {} })
   t.teardown(() => server.request('DELETE', `${version}?rev=${json.rev}`, { auth: 'anna:secret' }))
@@ -385,7 +385,7 @@ t.test('a proxy that keeps _find from LiveSync', async (t) => {
   t.equal((await look(await behind(t, {}), { limits: SHORT })).one('find').state, 'fine')
 })
 
-t.test('nobody answers', async (t) => {
+t.test('no server answers', async (t) => {
   const mute = await look(await behind(t, { own: () => undefined, swallows: true }), {
     limits: { ...SHORT, bodies: [4096], bodiesMs: 500, bodyGraceMs: 100 },
   })

@@ -34,7 +34,7 @@ const POUCH: CouchOptions = {
   isPouch: true,
 }
 
-t.test('a CouchDB that is set up', async (t) => {
+t.test('a CouchDB after its setup', async (t) => {
   const stored = new Map<string, string>()
   const looked = await look(await couch(t, { security: { members: { names: ['anna'] } } }, stored), {
     limits: { ...FEED, bodies: [2048, 1_049_600, 10_486_784] },
@@ -46,7 +46,7 @@ t.test('a CouchDB that is set up', async (t) => {
   t.equal(stored.size, 0)
 })
 
-t.test('a CouchDB as it comes has no CORS', async (t) => {
+t.test('a CouchDB with default settings has no CORS', async (t) => {
   const looked = await look(await couch(t, { origins: null }), { limits: SHORT })
   onlyWrong(t, looked, 'preflights', 'cors')
   t.match(looked.cures('preflights')[0], /^CouchDB: curl .*chttpd\/enable_cors/)
@@ -87,17 +87,17 @@ t.test('clocks', async (t) => {
   }
 })
 
-t.test('a feed whose beats are late', async (t) => {
+t.test('a feed with late heartbeats', async (t) => {
   const looked = await look(await couch(t, { beats: 60_000 }), { limits: { ...SHORT, ...NO_FEED } })
   t.match(looked.one('feed'), { state: 'wrong', text: /was silent/ })
 })
 
-t.test('a PouchDB Server whose beats do not come', async (t) => {
+t.test('a PouchDB Server without heartbeats', async (t) => {
   const looked = await look(await couch(t, { ...POUCH, beats: 60_000 }), { limits: { ...SHORT, ...NO_FEED } })
   t.match(looked.one('feed'), { state: 'note', text: /^PouchDB Server sends a heartbeat only every 6 s/ })
 })
 
-t.test('the filter of phones, on a server that answers anything', async (t) => {
+t.test('the filter for phones, on a server that answers everything', async (t) => {
   const huge = `{"filters":{"sync":"function () { var a = []; for (;;) a.push('x'.repeat(1e6)) }"}}`
   const rows: [design: string, text: RegExp][] = [
     ['[]', /has no filters/],
@@ -189,7 +189,7 @@ t.test('nonsense, silence and floods', async (t) => {
   }
 })
 
-t.test('nobody listens, and nobody knows the name', async (t) => {
+t.test('no server listens, and the name does not exist', async (t) => {
   const closed = await look(`http://anna:secret@127.0.0.1:${await freePort()}/notes`)
   t.match(closed.findings.at(-1), {
     name: 'connection',
@@ -200,7 +200,7 @@ t.test('nobody listens, and nobody knows the name', async (t) => {
   t.match(unknown.findings.at(-1), { name: 'look-up', state: 'wrong', text: /settee\.invalid/ })
 })
 
-t.test('a CouchDB that says odd things where it is asked for the database', async (t) => {
+t.test('a CouchDB with unexpected answers for the database', async (t) => {
   const rows: [status: number, headers: Record<string, string>, text: string, finding: RegExp][] = [
     [
       200,

@@ -28,7 +28,7 @@ async function addAccount(server: TestServer, security: unknown): Promise<void> 
   await server.request('PUT', '/notes/_security', { auth: AUTH, body: security })
 }
 
-t.test('all is well, in the time that it may take, and nothing is left', async (t) => {
+t.test('everything passes within the time limit, and nothing is left behind', async (t) => {
   const server = await serve(t)
   await server.request('PUT', '/notes/a', { auth: AUTH, body: {} })
   const info = async () => (await server.request('GET', '/notes', { auth: AUTH })).json
@@ -83,7 +83,7 @@ t.test('what an account may do', async (t) => {
   t.match((await look(`${server.url}/notes`, { limits: SHORT })).one('credentials'), { state: /note|wrong/ })
 })
 
-t.test('a wrong password is tried once, so that the doctor locks nobody out', async (t) => {
+t.test('a wrong password is tried once, so that the doctor locks no account', async (t) => {
   const server = await serve(t)
   for (let time = 0; time < 4; time++) {
     const looked = await look(addressOf(server, 'admin:wrong'), { limits: SHORT })
@@ -105,7 +105,7 @@ t.test('a server without an admin', async (t) => {
   t.match(looked.one('credentials'), { state: 'note', text: /has no admin/ })
 })
 
-t.test('what LiveSync alone asks, and what it does not', async (t) => {
+t.test('checks that only LiveSync needs, and checks that it does not need', async (t) => {
   const server = await serve(t)
   const looked = async () => look(addressOf(server), { limits: SHORT, mobile: true })
   t.match((await looked()).one('find'), { state: 'fine' }, 'an empty vault may become one of LiveSync’s')
@@ -122,7 +122,7 @@ t.test('what LiveSync alone asks, and what it does not', async (t) => {
   t.match((await looked()).one('find'), { state: 'skipped' })
 })
 
-t.test('the filter of phones', async (t) => {
+t.test('the filter for phones', async (t) => {
   const server = await serve(t)
   const put = (sync: unknown) =>
     server.request('PUT', '/notes/_design/mobile', { auth: AUTH, body: { filters: { sync } } })
@@ -156,7 +156,7 @@ t.test('the filter of phones', async (t) => {
   }
 })
 
-t.test('the line that it tells for the filter works', async (t) => {
+t.test('the command that it prints for the filter works', async (t) => {
   const server = await serve(t)
   await server.request('PUT', '/notes/book:1', { auth: AUTH, body: {} })
   const { cures } = (await look(addressOf(server), { limits: SHORT, mobile: true })).one('mobile')
@@ -217,7 +217,7 @@ async function apply(server: TestServer, line: string): Promise<void> {
   }
 }
 
-t.test('each setting that keeps pages out, and the line that lets them in', async (t) => {
+t.test('each setting that blocks pages, and the line that allows them', async (t) => {
   const rows: [key: string, value: string, name: 'preflights' | 'cors', text: RegExp][] = [
     ['chttpd/enable_cors', 'false', 'cors', /there is no Access-Control-Allow-Origin/],
     ['cors/origins', 'https://elsewhere.example', 'cors', /there is no Access-Control-Allow-Origin/],
@@ -268,7 +268,7 @@ t.test('the command', async (t) => {
   }
 })
 
-t.test('a file that is no certificate', async (t) => {
+t.test('a file that is not a certificate', async (t) => {
   const file = join(await temporaryFolder(t), 'x.pem')
   await writeFile(file, 'hello')
   const { code, stderr } = await settee(t, ['doctor', 'http://a:b@127.0.0.1:1/n', '--ca', file]).ended

@@ -41,7 +41,7 @@ function createMute(meet: (socket: Socket) => void = () => undefined): Server {
   return Object.assign(server, { closeAllConnections })
 }
 
-t.test('a good chain is fine, by the authority that was given', async (t) => {
+t.test('a valid chain passes, with the authority that was given', async (t) => {
   const address = await https(t, leaf, [middle])
   const looked = await look(address, { ca: root.pem })
   t.match(looked.one('certificate'), {
@@ -56,7 +56,7 @@ t.test('a good chain is fine, by the authority that was given', async (t) => {
   t.match(phone.one('certificate'), { state: 'note', text: /^Phones trust this certificate only/ })
 })
 
-t.test('nothing is sent to who cannot show who he is', async (t) => {
+t.test('nothing is sent to a server without a valid certificate', async (t) => {
   let requests = 0
   const cert = await issue({ name: 'self' })
   const server = createServer({ key: cert.key, cert: cert.pem }, (_request, response) => {
@@ -137,7 +137,7 @@ t.test('each fault of a certificate', async (t) => {
   )
 })
 
-t.test('a name in CN alone gets no password', async (t) => {
+t.test('a server with its name only in CN gets no password', async (t) => {
   let asked = 0
   const own = await issue({ name: 'localhost', issuer: middle, hosts: null })
   const server = createServer({ key: own.key, cert: `${own.pem}\n${middle.pem}` }, () => asked++)
@@ -148,7 +148,7 @@ t.test('a name in CN alone gets no password', async (t) => {
   t.equal(asked, 0)
 })
 
-t.test('one too many in the chain, which has expired, stops nobody', async (t) => {
+t.test('an additional expired certificate in the chain does no harm', async (t) => {
   const old = await issue({ name: 'Old Root', isAuthority: true })
   const { name, keys } = { name: 'Test Root', keys: root.keys }
   const cross = await issue({ name, keys, issuer: old, isAuthority: true, from: -90, to: -1 })
@@ -160,7 +160,7 @@ t.test('one too many in the chain, which has expired, stops nobody', async (t) =
   t.equal(one('credentials').state, 'fine')
 })
 
-t.test('what iOS minds beyond that', async (t) => {
+t.test('what iOS also refuses', async (t) => {
   const all = await issue({ name: 'all', issuer: middle, isForAnything: true })
   const unsaid = await look(await https(t, all, [middle]), { ca: root.pem, mobile: true })
   t.match(
@@ -208,7 +208,7 @@ t.test('a port without TLS, and one with', async (t) => {
   t.match((await look(address)).cures('server'), [/https:/])
 })
 
-t.test('who speaks TLS badly, or says nothing', async (t) => {
+t.test('servers with faulty TLS, and silent ones', async (t) => {
   const rows: [what: string, server: Server, text: RegExp][] = [
     ['mute', createMute(), /^TLS fails: no answer in time/],
     ['shut', createMute((socket) => socket.destroy()), /^TLS fails: the connection was closed/],
@@ -222,7 +222,7 @@ t.test('who speaks TLS badly, or says nothing', async (t) => {
   }
 })
 
-t.test('a wrong password goes out once by HTTP/2 as well', async (t) => {
+t.test('a wrong password is sent only once over HTTP/2, too', async (t) => {
   let logins = 0
   const cert = [leaf, middle].map(({ pem }) => pem).join('\n')
   const server = createSecureServer({ key: leaf.key, cert, allowHTTP1: true }, (request, response) => {
@@ -236,7 +236,7 @@ t.test('a wrong password goes out once by HTTP/2 as well', async (t) => {
   t.equal(logins, 1)
 })
 
-t.test('HTTP/2 that works, and one that does not', async (t) => {
+t.test('HTTP/2 that works, and HTTP/2 that does not', async (t) => {
   const cert = [leaf, middle].map(({ pem }) => pem).join('\n')
   const options = { key: leaf.key, cert, allowHTTP1: true }
   const good = createSecureServer(options, answerAsCouch() as never)

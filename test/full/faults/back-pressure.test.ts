@@ -147,7 +147,7 @@ function tellOfEnd(t: Test, server: ServerProcess): void {
   })
 }
 
-t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
+t.test('clients that read nothing', { timeout: 400_000 }, async (t) => {
   const server = await startServerProcess(t, { isBuilt: true })
   await fill(server)
   await server.stop()
@@ -171,7 +171,7 @@ t.test('readers that read nothing', { timeout: 400_000 }, async (t) => {
   t.ok(most < PATIENCE_MS, `others are served meanwhile: 99% within ${ms(most)}`)
 })
 
-t.test('uploads that come slowly', { timeout: 400_000 }, async (t) => {
+t.test('slow uploads', { timeout: 400_000 }, async (t) => {
   const server = await startServerProcess(t, { isBuilt: true })
   tellOfEnd(t, server)
   await server.ask('PUT', '/files')

@@ -12,7 +12,7 @@ const KILLS = 4
 
 t.setTimeout(280_000)
 
-t.test('kill -9 in the midst of a backup', async (t) => {
+t.test('kill -9 during a backup', async (t) => {
   const child = await startChildServer(t)
   const ask = async (method: string, path: string, options: { readonly body?: unknown } = {}) => {
     const { body } = options

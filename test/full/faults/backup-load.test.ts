@@ -77,7 +77,7 @@ function percentile(values: readonly number[], share: number): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? Number.NaN
 }
 
-t.test('each copy is a state that there was', async (t) => {
+t.test('each copy is a state that the database had', async (t) => {
   const server = await startTestServer(t)
   for (const name of DATABASES) {
     await server.request('PUT', `/${name}`)

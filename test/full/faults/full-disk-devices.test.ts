@@ -46,7 +46,7 @@ withSmallDisks(t, import.meta.url, () => {
     })
   }
 
-  t.test('a device that syncs live goes on by itself when there is room again', async (t) => {
+  t.test('a device that syncs live continues by itself when there is space again', async (t) => {
     const { disk, server, there } = await setUp(t)
     const [phone, desk] = [await device(t), await device(t)]
     const seen = there()

@@ -67,7 +67,7 @@ function soundFiles(t: Test, dataDir: string): void {
 const isRefused = (answer: Answer) => answer.status === 507 && answer.json.error === 'insufficient_storage'
 
 withSmallDisks(t, import.meta.url, () => {
-  t.test('below the floor what grows is refused, and what helps goes on', async (t) => {
+  t.test('below the floor, writes that grow files are refused, and others work', async (t) => {
     const setting = await setUp(t)
     const { disk, server } = setting
     for (let n = 0; n < 4; n++) await write(setting, n * 50, 50)
@@ -141,7 +141,7 @@ withSmallDisks(t, import.meta.url, () => {
     soundFiles(t, server.dataDir)
   })
 
-  t.test('at the end of the disk reads are served, and the ballast lets deletions through', async (t) => {
+  t.test('on a full disk, reads work, and the reserved space lets deletions through', async (t) => {
     const setting = await setUp(t)
     const { disk, server, ballast } = setting
     for (let n = 0; n < 8; n++) await write(setting, n * 50, 50)

@@ -53,7 +53,7 @@ async function write(server: TestServer, writer: number, isOver: () => boolean):
   return acknowledged
 }
 
-t.test('nobody is refused, nothing is lost, and the copies are whole', async (t) => {
+t.test('nothing is refused, nothing is lost, and the copies are complete', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
   const copies = await temporaryFolder(t)

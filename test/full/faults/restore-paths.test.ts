@@ -84,7 +84,7 @@ for (const checkpoint of [undefined, 'target', false]) {
   })
 }
 
-t.test('a push that notes its place on the device alone cannot be told', async (t) => {
+t.test('a push that notes its position only on the device cannot be refused', async (t) => {
   const server = await serve(t)
   const phone = await device(t)
   const push = () => phone.replicate.to(there(server).db, { checkpoint: 'source' })
@@ -151,7 +151,7 @@ t.test('clients that keep a token, as LiveSync and RxDB do', async (t) => {
   t.strictSame((await page(next.last)).ids, [])
 })
 
-t.test('a first checkpoint is refused however it is written, once, also over a restart', async (t) => {
+t.test('a first checkpoint is refused once, however it is written, even after a restart', async (t) => {
   const server = await serve(t)
   await call(server, 'PUT', '/notes')
   const before = (await call(server, 'GET', '/notes')).json as { instance_start_time: string }
@@ -275,7 +275,7 @@ for (const withLog of [false, true]) {
   })
 }
 
-t.test('a file that was put back by hand, and is opened for a backup first', async (t) => {
+t.test('a file that was replaced by hand, first opened for a backup', async (t) => {
   const server = await serve(t)
   const startedAt = async () =>
     ((await call(server, 'GET', '/notes')).json as { instance_start_time: string }).instance_start_time

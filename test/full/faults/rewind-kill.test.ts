@@ -24,7 +24,7 @@ const text = 'x'.repeat(500)
 const fates = ['changed', 'changed', 'deleted', 'unchanged', 'unchanged', 'made later'] as const
 const fateOf = (n: number) => fates[n % fates.length]
 
-t.test('kill -9 in the midst of a rewind', async (t) => {
+t.test('kill -9 during a rewind', async (t) => {
   const server = await startChildServer(t)
   const ask = async (method: string, path: string, body?: unknown) => {
     const answer = await request(server.url + path, {

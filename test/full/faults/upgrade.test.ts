@@ -83,7 +83,7 @@ async function everythingIn({ request }: TestServer, db: string): Promise<Record
   return told
 }
 
-t.test('databases of every earlier schema hold what they held, and are written on', async (t) => {
+t.test('databases of every earlier schema keep their content and accept writes', async (t) => {
   const first = await startTestServer(t)
   await fill(first, 'notes')
   const held = await everythingIn(first, 'notes')
@@ -147,7 +147,7 @@ t.test('server.sqlite of every earlier schema', async (t) => {
   }
 })
 
-t.test('what a newer settee wrote is left alone, and said in one line', async (t) => {
+t.test('files of a newer settee are not changed, and reported in one line', async (t) => {
   const server = await startTestServer(t)
   for (const db of ['newer', 'notes']) await server.request('PUT', `/${db}`)
   await server.close()

@@ -62,7 +62,7 @@ const MISTAKES: Readonly<Record<string, (path: string) => boolean>> = {
   'the folder of copies before an upgrade': (path) => /\/before-upgrade\/databases-\d+$/.test(path),
 }
 
-t.test('the check has teeth', async (t) => {
+t.test('the check detects broken records', async (t) => {
   const { recording } = first
   if (recording === undefined) throw new Error('there is no record')
   const folder = await stateFolder(t)

@@ -4,7 +4,7 @@ import t from 'tap'
 
 const at = (path: string) => readFile(new URL(`../../../${path}`, import.meta.url), 'utf8')
 
-t.test('what is shown is what is tested', async (t) => {
+t.test('the page shows the files that the tests run', async (t) => {
   const page = await at('docs/proxy.md')
   for (const path of ['deploy/nginx.conf', 'deploy/Caddyfile'])
     t.ok(page.includes(`\n${await at(path)}\`\`\``), path)
