@@ -19,7 +19,7 @@ function none(sources: readonly Source[], breaksRule: (source: Source) => boolea
   return sources.filter(breaksRule).map(({ path }) => path)
 }
 
-t.test('the graph is read: there are files, and what they import is there', async (t) => {
+t.test('the import graph is complete: there are files, and their imports exist', async (t) => {
   t.ok(sources.length > 50)
   const paths = new Set(sources.map(({ path }) => path))
   const missing = sources.flatMap(({ imports }) => imports.filter((path) => !paths.has(path)))
@@ -91,7 +91,7 @@ t.test('prom-client stays in metrics/exposition.ts', async (t) => {
   )
 })
 
-t.test('what few servers need is not loaded with the server', async (t) => {
+t.test('modules that few servers need are not loaded at the start', async (t) => {
   const isLoadedLater = (path: string) =>
     /^(?:cli\/|doctor\/|auth\/jwt-signature\.ts$|metrics\/exposition\.ts$)/.test(path)
   const loaded = sources.filter(({ path }) => !isLoadedLater(path))
@@ -103,7 +103,7 @@ t.test('what few servers need is not loaded with the server', async (t) => {
   )
 })
 
-t.test('what talks on a terminal stays in a file of its own', async (t) => {
+t.test('terminal prompts stay in one file', async (t) => {
   for (const [name, file] of [
     ['@clack/prompts', 'cli/prompts.ts'],
     ['uqr', 'cli/vault-report.ts'],
@@ -147,7 +147,7 @@ t.test(`no file is longer than ${MAX_LINES} lines`, async (t) => {
   )
 })
 
-t.test('no file hands on what another exports', async (t) => {
+t.test('no file re-exports from another', async (t) => {
   t.same(
     none(sources, ({ code }) => /^export\b[^'"`;=(]*\bfrom\s*['"]/m.test(code)),
     [],
@@ -191,7 +191,7 @@ t.test('nothing is of type any, and no type error is silenced', async (t) => {
   )
 })
 
-t.test('each rule would see what breaks it', async (t) => {
+t.test('each rule detects a violation', async (t) => {
   const wrong = [
     source('core/a.ts', `import type { B } from '../http/b.ts'\n/** : any TODO */\nconst x = 1 as any`),
     source(

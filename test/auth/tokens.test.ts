@@ -209,7 +209,7 @@ t.test('a use that waits brings no revoked token back', async (t) => {
   t.equal(kept.size, 0)
 })
 
-t.test('with an account its tokens go', async (t) => {
+t.test('deleting an account deletes its tokens', async (t) => {
   const { tokens, open, names, tell, changed, kept } = await setUp(t)
   const { secret } = await tokens.make(phone)
   await tokens.make({ ...phone, name: 'desk' })

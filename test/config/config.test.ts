@@ -185,7 +185,7 @@ t.test('a link is followed, so that a mounted file stays where it is', async (t)
   t.equal(readFileSync(join(dataDir, 'real', 'my.ini'), 'utf8'), '[a]\nb = 2\n')
 })
 
-t.test('what is refused', async (t) => {
+t.test('refusals', async (t) => {
   const config = await open(folder(t))
   const bad = (reason: string | RegExp) => ({ name: 'CouchError', status: 400, error: 'bad_request', reason })
   const table: [section: string, key: string, value: string, refusal: Refusal][] = [

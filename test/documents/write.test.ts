@@ -149,7 +149,7 @@ t.test('an _id in the body must be an id, though the address counts', async (t) 
   t.equal(await put('_local/x', { _id: 'y' }), '0-1')
 })
 
-t.test('what is refused', async (t) => {
+t.test('refusals', async (t) => {
   const { put, store } = await openDatabase({ maxDocumentSize: 100, maxDocumentIdLength: 20 })
   const tooDeep = `{"a":${'['.repeat(513)}${']'.repeat(513)}}`
   const cases: [id: string, doc: unknown, code: string, reason?: string][] = [

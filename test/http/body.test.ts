@@ -547,7 +547,7 @@ t.test('small JSON', async (t) => {
   })
 })
 
-t.test('room for files', async (t) => {
+t.test('disk space for files', async (t) => {
   const MB = 1024 * 1024
   const USER: UserCtx = { name: 'anna', roles: [] }
 

@@ -86,7 +86,7 @@ t.test('bulk calls', async (t) => {
     t.match((await call('GET', '/db')).json, { doc_count: 0, update_seq: /^0-/ })
   })
 
-  t.test('a bulk may come compressed, and large', async (t) => {
+  t.test('a bulk body may be compressed, and large', async (t) => {
     const { call } = await start(t)
     const docs = Array.from({ length: 300 }, (_, i) => ({ _id: `d${i}`, text: 'x'.repeat(40_000) }))
     const body = gzipSync(JSON.stringify({ docs }))

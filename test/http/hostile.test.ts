@@ -240,7 +240,7 @@ t.test('a body that arrives too slowly is cut, a steady one is not', async (t) =
   t.notMatch(lines.join(''), '"level":50')
 })
 
-t.test('idle connections make room for new ones, the longest idle first', async (t) => {
+t.test('idle connections give way to new ones, the longest idle first', async (t) => {
   const { port } = await startMemoryServer(t, { 'settee/max_connections': '5' })
   const UP = 'GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n'
   const old: ReturnType<typeof open>[] = []

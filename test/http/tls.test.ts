@@ -166,7 +166,7 @@ t.test('refused clients', async (t) => {
   await until(() => app.connectionTally.counts().openConnections <= 1)
 })
 
-t.test('unfinished handshakes make room', async (t) => {
+t.test('unfinished handshakes give way to new connections', async (t) => {
   const { secureUrl, tls } = await startSecureMemoryServer(t, { 'settee/max_connections': '2' })
   const { hostname, port } = new URL(secureUrl)
   const { connect: connectPlain } = await import('node:net')

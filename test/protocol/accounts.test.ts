@@ -122,7 +122,7 @@ t.test('the same by nano', async (t) => {
   t.equal(listed.rows.length, 3)
 })
 
-t.test('users of CouchDB 1.x, 2.x and 3.x keep their passwords, and weak hashes are made anew', async (t) => {
+t.test('users of CouchDB 1.x, 2.x and 3.x keep their passwords, and weak hashes are replaced', async (t) => {
   const server = await start(t)
   const salt = '5f2d1a0c9b8e7d6c5b4a39281706f5e4'
   const key = (password: string, rounds: number, length: number, digest: string) =>
@@ -203,7 +203,7 @@ t.test('_users itself is for server admins to delete, and its accounts go with i
   t.equal(await who(server, 'anna:two'), 200)
 })
 
-t.test('passwords must match what the configuration asks for', async (t) => {
+t.test('passwords must match the configured pattern', async (t) => {
   const server = await start(t)
   await set(server, 'chttpd_auth', 'password_regexp', '[".{6}", {"[0-9]", "A digit is missing."}]')
   const refused = await putUser(server, 'anna', { password: 'longer' })

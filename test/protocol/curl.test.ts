@@ -47,7 +47,7 @@ const SECURED: readonly Step[] = [
   ['curl http://127.0.0.1:5984/_up', 200, /^\{"status":"ok"/],
 ]
 
-t.test('the self-hosting guide works as it stands, and its effects outlive a kill -9', async (t) => {
+t.test('the self-hosting guide works unchanged, and its effects survive a kill -9', async (t) => {
   await build(t)
   const port = await freePort()
   const dataDir = t.testdir()
@@ -163,7 +163,7 @@ const MEMBERS: readonly [security: string | null, status: number, what: string][
   ['{"members":{"roles":["family"]}}', 401, 'a database with roles is for who has them'],
 ]
 
-t.test('who gets in depends on what the security object says of members', async (t) => {
+t.test('access depends on the members of the security object', async (t) => {
   const { url } = await startTestServer(t)
   const port = Number(new URL(url).port)
   await follow(t, port, [

@@ -51,7 +51,7 @@ async function startHosted(
   return { call: asAdmin(t, server), host: new URL(server.url).host, stored: first, dataDir, url: server.url }
 }
 
-t.test('what is refused, through every way in, leaves nothing in the files', async (t) => {
+t.test('refused documents, by any call, leave nothing in the files', async (t) => {
   const server = await startHosted(t)
   await checkTable(t, server, (db) => [
     storedRows(server.dataDir, db),
@@ -117,7 +117,7 @@ t.test('without an admin hosted mode does not start', async (t) => {
   })
 })
 
-t.test('PouchDB: notes arrive, and what is refused is denied with its reason', async (t) => {
+t.test('PouchDB: notes arrive, and refused documents are denied with the reason', async (t) => {
   const { url } = await startHosted(t)
   const address = `${url.replace('//', `//${AUTH}@`)}/empty`
   const phone = await device(t)

@@ -5,7 +5,7 @@ import { startMemoryServer } from '../http/memory-server.ts'
 import { sh } from './curl-shell.ts'
 import { checkConfiguration, checkOrigins, red, SETTINGS, type Target, write } from './livesync-check.ts'
 
-t.test('each origin of Obsidian is let in, for the admin and for an account', async (t) => {
+t.test('each origin of Obsidian is allowed, for the admin and for an account', async (t) => {
   const { url } = await startMemoryServer(t)
   const admin: Target = { url, auth: 'anna:long-secret' }
   const member: Target = { url, auth: 'bert:bert' }
@@ -48,7 +48,7 @@ t.test('the check is green for the admin and for a member of a database', async 
   t.match(await server.request('GET', '/notes', { auth: 'bert:bert' }), { status: 200 })
 })
 
-t.test('and in hosted mode for a tenant, who makes his own database', async (t) => {
+t.test('and in hosted mode for a tenant, with a database of their own', async (t) => {
   const server = await startTestServer(t, { hosted: true, env: ANNA })
   const targets = await setUp(t, server)
   t.match(await server.request('PUT', '/notes', { auth: 'bert:bert' }), { status: 201 })
@@ -110,7 +110,7 @@ t.test('the shell scripts go through, twice, and the check is green for the admi
   t.ok(report.isAdmin)
 })
 
-t.test('the script for Deno goes through', async (t) => {
+t.test('the script for Deno succeeds', async (t) => {
   const { request } = await start(t)
   const auth = AUTH
   t.equal((await request('POST', '/_cluster_setup', { body: SETUP, auth })).status, 201)
@@ -166,7 +166,7 @@ t.test('once the admin has set the server up the check is green for everybody', 
   t.strictSame(config.all(), before, 'and nothing has changed')
 })
 
-t.test('what the server does not meet is red for everybody, and no button changes it', async (t) => {
+t.test('an unmet requirement is red for every account, and no button changes it', async (t) => {
   const { url } = await startMemoryServer(t)
   t.equal(await write({ url, auth: AUTH }, 'admins/anna', 'long-secret'), 200)
   const member: Target = { url, auth: 'bert:bert' }

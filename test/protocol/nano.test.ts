@@ -381,7 +381,7 @@ t.test('attachments as multipart/related', async (t) => {
     t.equal(rest.length, parts.length + 1, 'a part an attachment, and the end')
   })
 
-  t.test('keep what is only told as a stub', async (t) => {
+  t.test('keep attachments that are sent as stubs', async (t) => {
     const added = [{ name: 'late.txt', data: 'late', content_type: 'text/plain' }]
     const { rev } = await db.multipart.insert({ ...stored, text: 'more' }, added, 'note')
     t.match(rev, /^2-/)

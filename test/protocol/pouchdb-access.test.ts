@@ -97,7 +97,7 @@ t.test('a wrong password ends a sync, however patient', async (t) => {
   t.match((await call(server, 'GET', '/notes')).json, { doc_count: 0 })
 })
 
-t.test('a member pushes a design document: it is denied, and the sync goes on', async (t) => {
+t.test('a design document of a member is denied, and the sync continues', async (t) => {
   const server = await guarded(t)
   await publicDatabase(server)
   const phone = await device(t)
@@ -115,7 +115,7 @@ t.test('a member pushes a design document: it is denied, and the sync goes on', 
   await until('both ways', async () => (await phone.info()).doc_count === 5)
   t.match({ denied, errors }, { denied: { length: 1 }, errors: { length: 0 } })
 
-  t.test('a one-shot sync says so, too, and does not try again', async (t) => {
+  t.test('a one-shot sync reports it, too, and does not try again', async (t) => {
     const desk = await device(t)
     await desk.bulkDocs([{ _id: 'desk' }, { _id: '_design/other' }])
     const refused: unknown[] = []
@@ -241,7 +241,7 @@ t.test('two devices sync with tokens of their own, and one of them is lost', asy
   })
 })
 
-t.test('a token goes with its account', async (t) => {
+t.test('deleting an account deletes its token', async (t) => {
   const server = await served(t, await temporaryFolder(t), join(await temporaryFolder(t), 'settee.log'))
   const made = await server.request('PUT', '/_node/_local/_config/admins/bob', { auth: ADMIN, body: '"bob"' })
   t.equal(made.status, 200)

@@ -150,7 +150,7 @@ for (const adapter of ADAPTERS) {
   t.test(`deleting and making anew, ${adapter}`, async (t) => {
     const server = await serve(t)
 
-    t.test('deleted on both, made anew on both', async (t) => {
+    t.test('deleted on both sides, created again on both', async (t) => {
       const { devices, meet, all } = await shared(t, server, adapter)
       for (const db of devices) await db.remove(await db.get('note'))
       await meet()
@@ -165,7 +165,7 @@ for (const adapter of ADAPTERS) {
       await sameEverywhere(t, all)
     })
 
-    t.test('made anew on the server, by a client that knows no revision', async (t) => {
+    t.test('created again on the server, by a client without the revision', async (t) => {
       const { devices, meet, all } = await shared(t, server, adapter)
       await devices[0].remove(await devices[0].get('note'))
       await meet()
@@ -176,7 +176,7 @@ for (const adapter of ADAPTERS) {
       t.match((await sameEverywhere(t, all)).note, { winner: /^3-/, leaves: { length: 1 } })
     })
 
-    t.test('a tombstone keeps what was put into it', async (t) => {
+    t.test('a tombstone keeps its members', async (t) => {
       const { devices, meet, all } = await shared(t, server, adapter)
       await edit(devices[0], { _deleted: true, deletedBy: 'phone' })
       await meet()

@@ -250,7 +250,7 @@ t.test('a push in batches: refused documents are denied, the others arrive', asy
   t.match(again.result, { docs_read: 0, docs_written: 0 }, 'the checkpoint is behind the refused ones')
 })
 
-t.test('live: what is refused stays on its device, and everything after it goes through', async (t) => {
+t.test('live: a refused document stays on its device, and everything after it is sent', async (t) => {
   const server = await ruled(t)
   const [phone, desk] = [await device(t), await device(t)]
   const onPhone = liveSync(t, phone, remote(`${server.url}/notes`).db)

@@ -219,7 +219,7 @@ for (const adapter of ADAPTERS) {
       await untilSame(t, all)
     })
 
-    t.test('so do deletions, and notes made anew under a deleted id', async (t) => {
+    t.test('so do deletions, and new notes with a deleted id', async (t) => {
       await desk.remove(await desk.get('before'))
       await until('it is gone', async () => (await textOf(phone, 'before')) === 'deleted')
       await phone.put({ _id: 'before', text: 'again' })
@@ -369,7 +369,7 @@ for (const adapter of ADAPTERS) {
   })
 }
 
-t.test('what JavaScript bends stays byte for byte while PouchDB syncs beside it', async (t) => {
+t.test('values that JavaScript would change stay byte for byte while PouchDB syncs', async (t) => {
   const server = await serve(t)
   const [phone, desk] = [await device(t), await device(t)]
   const there = remote(`${server.url}/notes`).db
@@ -416,7 +416,7 @@ t.test('what JavaScript bends stays byte for byte while PouchDB syncs beside it'
     await unchanged(t)
   })
 
-  t.test('of a name that comes twice the last one counts', async (t) => {
+  t.test('the last value of a repeated name counts', async (t) => {
     await call(server, 'PUT', '/notes/twice', { body: '{"a":1.0,"b":2,"a":3.0}' })
     const { text } = await call(server, 'GET', '/notes/twice')
     t.match(text, /"a":3\.0/)

@@ -112,7 +112,7 @@ t.test('views through a listening server, over its threads and a restart', async
   t.strictSame((await call(server, 'GET', `${view}?group=true`)).json, sums)
 })
 
-t.test('what is no view, and what is no way to ask', async (t) => {
+t.test('missing views and invalid queries', async (t) => {
   const server = await serve(t)
   await call(server, 'PUT', '/notes')
   await call(server, 'PUT', '/notes/_design/d', { body: DESIGN })

@@ -165,7 +165,7 @@ t.test('one-shot replication', async (t) => {
     t.match((await server.request('GET', '/notes/back')).json, { _rev: /^3-/, text: 'again' })
   })
 
-  t.test('leaves a conflict to the client, which takes what the server has', async (t) => {
+  t.test('leaves a conflict to the client, which accepts the server’s version', async (t) => {
     const server = await serverWithNotes(t)
     const [phone, desk] = [await client(t), await client(t)]
     await phone.insert({ id: 'note', text: 'first' })

@@ -99,7 +99,7 @@ t.test('a backup has everything, and a server starts on it', async (t) => {
   }
 })
 
-t.test('what has not changed is the same file', async (t) => {
+t.test('an unchanged database is the same file', async (t) => {
   const server = await filled(t)
   const first = await backUp(server)
   await server.request('PUT', '/notes/new', { body: {} })
@@ -175,7 +175,7 @@ async function damage(path: string, from: string): Promise<void> {
   await file.close()
 }
 
-t.test('a damaged database is left out, and said; the others are in the backup', async (t) => {
+t.test('a damaged database is left out and reported; the others are in the backup', async (t) => {
   const logFile = join(await temporaryFolder(t), 'settee.log')
   const before = await filled(t)
   const first = await backUp(before)
@@ -245,7 +245,7 @@ t.test(
   },
 )
 
-t.test('a damaged copy is taken over by no backup, and counts for none', async (t) => {
+t.test('a damaged copy is never reused, and does not count as a backup', async (t) => {
   const server = await filled(t)
   const first = await backUp(server)
   const copies = join(backupsIn(server), first?.id ?? '', 'databases')
@@ -261,7 +261,7 @@ t.test('a damaged copy is taken over by no backup, and counts for none', async (
   })
 })
 
-t.test('what a crash left is swept, and what is somebody else’s is not', async (t) => {
+t.test('remains of a crash are removed, and files of others are not', async (t) => {
   const server = await filled(t)
   const made = await backUp(server)
   const folder = backupsIn(server)
@@ -288,7 +288,7 @@ t.test('what a crash left is swept, and what is somebody else’s is not', async
   t.equal((await server.request('GET', `/_settee/backups/${made?.id}`)).status, 404)
 })
 
-t.test('what is to stay free on the disk stays free', async (t) => {
+t.test('the configured free space stays free', async (t) => {
   const server = await filled(t)
   const before = await backUp(server)
   await server.request('PUT', '/notes/new', { body: {} })
@@ -305,7 +305,7 @@ t.test('what is to stay free on the disk stays free', async (t) => {
   t.match(await backUp(server), { verified: true, databases: 4 })
 })
 
-t.test('a database that goes while it is copied is left out, and said', async (t) => {
+t.test('a database that is deleted during its copy is left out and reported', async (t) => {
   const server = await filled(t)
   const docs = Array.from({ length: 3000 }, (_, n) => ({ _id: `${n}`, text: 'x'.repeat(1000) }))
   for (const name of ['idle', 'notes']) {
@@ -353,7 +353,7 @@ async function withLarge(t: Test): Promise<TestServer> {
   return server
 }
 
-t.test('a backup that a command waits for ends with the command, and is no failure', async (t) => {
+t.test('a backup that a command waits for ends with the command, without a failure', async (t) => {
   const server = await withLarge(t)
   const { socket } = await asked(server, 'backUp', { to: null, databases: null })
   socket.destroy()

@@ -52,7 +52,7 @@ t.test('on a running server: at once, and without any password', async (t) => {
   t.match(await asked(['account', 'delete', 'anna']), [1, '', last])
 })
 
-t.test('with an account its tokens go', async (t) => {
+t.test('deleting an account deletes its tokens', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
   await server.request('PUT', '/_node/_local/_config/chttpd_auth/iterations', { body: '"10"' })
@@ -112,7 +112,7 @@ t.test('on a stopped server', async (t) => {
   ])
 })
 
-t.test('what goes wrong is one line', async (t) => {
+t.test('an error is one line', async (t) => {
   const dataDir = await temporaryFolder(t)
   const bad = join(dataDir, 'bad')
   await mkdir(bad)

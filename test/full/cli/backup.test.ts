@@ -203,7 +203,7 @@ t.test('a running server', async (t) => {
   t.same(await idsIn(server, 'tasks2'), ['a'])
 })
 
-t.test('a backup that is damaged changes nothing', async (t) => {
+t.test('a damaged backup changes nothing', async (t) => {
   const { dataDir, backup } = await withBackup(t)
   const server = await startTestServer(t, { dataDir })
   const copy = join(backup, 'databases', 'tasks.sqlite')
@@ -218,7 +218,7 @@ t.test('a backup that is damaged changes nothing', async (t) => {
   t.match(await run(t, dataDir, ['restore', dataDir, '--all', '--yes']), { code: 1, stderr: /no manifest/ })
 })
 
-t.test('another machine, which has nothing', async (t) => {
+t.test('another, empty machine', async (t) => {
   const { backup, uuid } = await withBackup(t)
   const dataDir = join(await temporaryFolder(t), 'new')
   const { code, stdout, stderr } = await run(t, dataDir, ['restore', backup, '--all', '--yes'])
@@ -230,7 +230,7 @@ t.test('another machine, which has nothing', async (t) => {
   t.equal((await server.request('GET', '/', { auth: 'anna:secret' })).json.uuid, uuid)
 })
 
-t.test('a stopped server goes back as a whole', async (t) => {
+t.test('a stopped server is restored completely', async (t) => {
   const { dataDir, backup, auth } = await withBackup(t)
   const meanwhile = await startTestServer(t, { dataDir })
   await meanwhile.request('PUT', '/_node/_local/_config/log/level', { auth, body: '"error"' })

@@ -82,7 +82,7 @@ t.test('a signal during the start waits for its end', async (t) => {
   t.ok(closed)
 })
 
-t.test('a hang-up has it read its configuration anew, once it runs and until it stops', async (t) => {
+t.test('SIGHUP reloads the configuration, from the end of the start until the stop', async (t) => {
   const { host, exited, signal, hangUp } = fakeHost()
   let ready: (running: Running) => void = () => undefined
   let read = 0
@@ -137,7 +137,7 @@ t.test('a real process, real signals', async (t) => {
   clearInterval(again)
 })
 
-t.test('a fault that nobody caught is told with its stack, and closes with exit code 1', async (t) => {
+t.test('an uncaught fault is logged with its stack, and ends the server with exit code 1', async (t) => {
   const { host, lines, exited, fault } = fakeHost()
   const told: unknown[] = []
   let closed = 0
@@ -157,14 +157,14 @@ t.test('a fault that nobody caught is told with its stack, and closes with exit 
   t.match(lines, [/^settee stops after an internal error: Error: the first\n +at /, /the second$/])
 })
 
-t.test('a fault after which nothing closes ends the process all the same', async (t) => {
+t.test('a fault after which nothing closes still ends the process', async (t) => {
   const { host, exited, fault } = fakeHost()
   await runUntilSignalled(async () => ({ close: () => new Promise(() => undefined) }), { host, graceMs: 20 })
   fault(new Error('stuck'))
   t.equal(await exited, 1)
 })
 
-t.test('a fault while it starts ends it when it has started, or cannot', async (t) => {
+t.test('a fault during the start ends the server after the start, or when the start fails', async (t) => {
   const { host, exited, fault } = fakeHost()
   const starting = runUntilSignalled(() => new Promise(() => undefined), { host, graceMs: 20 })
   fault(new Error('too early'))

@@ -29,7 +29,7 @@ t.test('the server starts, answers, and ends at SIGTERM and SIGINT', async (t) =
   }
 })
 
-t.test('nobody else reads what it writes, nor what it wrote with another umask', async (t) => {
+t.test('other users cannot read its files, even those from another umask', async (t) => {
   const folder = await temporaryFolder(t)
   const dataDir = join(folder, 'data')
   const port = await freePort()
@@ -76,7 +76,7 @@ t.test('nobody else reads what it writes, nor what it wrote with another umask',
   await end()
 })
 
-t.test('the process that was started begins anew with settings for memory', async (t) => {
+t.test('the process starts itself again with settings for memory', async (t) => {
   const chosen = [
     { execArgv: ['--max-semi-space-size=4'], env: {} },
     { execArgv: [], env: { NODE_OPTIONS: '--max-semi-space-size=4' } },
@@ -103,7 +103,7 @@ t.test('the process that was started begins anew with settings for memory', asyn
   t.equal((await child.ended).code, 0)
 })
 
-t.test('the environment is heard', async (t) => {
+t.test('the environment sets the configuration', async (t) => {
   const port = await freePort()
   const env = { SETTEE_PORT: String(port), SETTEE_DATA: t.testdir() }
   const child = builtSettee(t, [], { env })
@@ -114,7 +114,7 @@ t.test('the environment is heard', async (t) => {
 
 const PROXY = '[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}\n'
 
-t.test('what keeps it from starting is one line and exit code 1', async (t) => {
+t.test('a failed start prints one line and has exit code 1', async (t) => {
   const dataDir = t.testdir({
     file: '',
     bad: { 'local.ini': '[log]\nlevel = loud\n' },
@@ -177,7 +177,7 @@ const SCRIPT = `
     sandboxEntry: new URL('test/helpers/sandbox-thread.mjs', 'file://' + process.cwd() + '/'),
   }))`
 
-t.test('SIGHUP reads local.ini anew; an error in it changes nothing', async (t) => {
+t.test('SIGHUP reloads local.ini; an error in it changes nothing', async (t) => {
   const dataDir = await temporaryFolder(t)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
@@ -239,7 +239,7 @@ function get(path: string): string {
   return `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`
 }
 
-t.test('it ends in its time whatever its clients do', async (t) => {
+t.test('it stops in time, whatever its clients do', async (t) => {
   const dataDir = await temporaryFolder(t)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`

@@ -96,7 +96,7 @@ async function run(
   }
 }
 
-t.test('everything is asked, and made once all is answered', async (t) => {
+t.test('everything is asked first, and created after the last answer', async (t) => {
   const answers = ['anna', 'secret', 'secret', 'work', 'inkdrop', true, 'https://notes.example.com:443']
   const { done, report, questions, left } = await run({}, answers)
   t.equal(questions.length, answers.length)
@@ -116,13 +116,13 @@ t.test('everything is asked, and made once all is answered', async (t) => {
   t.equal(report.vault?.address?.text, 'https://work:stt_x@notes.example.com:443/work')
 })
 
-t.test('what is suggested for the place is where this machine reaches the server', async (t) => {
+t.test('the suggested address is the one at which this machine reaches the server', async (t) => {
   const answers = ['anna', 'x', 'x', 'work', 'pouchdb', 'https://h:443']
   const { suggested } = await run({}, answers, { url: 'http://0.0.0.0:5984/' })
   t.equal(suggested.at(-1), 'http://127.0.0.1:5984')
 })
 
-t.test('what an option says is not asked', async (t) => {
+t.test('what an option answers is not asked', async (t) => {
   const values = { admin: 'anna', vault: 'work', for: 'livesync', host: 'https://h:443' }
   const { questions, done, report } = await run(values, [''])
   t.equal(questions.length, 1, 'the password is')
@@ -140,7 +140,7 @@ t.test('what an option says is not asked', async (t) => {
   })
 })
 
-t.test('an admin who is there is left alone', async (t) => {
+t.test('an existing admin is not changed', async (t) => {
   for (const admin of [undefined, 'anna']) {
     const { done, report } = await run({ ...(admin && { admin }), 'no-vault': true }, [], {
       admins: ['anna'],
@@ -172,7 +172,7 @@ t.test('refusals', async (t) => {
   t.strictSame((await run({}, ['anna', 'x', 'x', '-'])).report.vault, null)
 })
 
-t.test('who breaks off at the last question has changed nothing', async (t) => {
+t.test('cancelling at the last question changes nothing', async (t) => {
   const values = { admin: 'anna', vault: 'work', for: 'livesync', host: 'https://h:443' }
   const state = { documents: 3, hasMembers: true }
   await t.rejects(run(values, [''], state), { message: /unexpected: Passphrase/ })
@@ -183,7 +183,7 @@ t.test('who breaks off at the last question has changed nothing', async (t) => {
   t.strictSame(told, [[]])
 })
 
-t.test('where the vault fails, the password that was made for the admin is told all the same', async (t) => {
+t.test('if the vault fails, the generated password of the admin is still printed', async (t) => {
   const values = { admin: 'anna', vault: 'work', for: 'pouchdb', host: 'https://h:443' }
   const refusal = new Error('The disk is full.')
   const { report, done } = await run(values, [''], {}, null, refusal)
@@ -193,7 +193,7 @@ t.test('where the vault fails, the password that was made for the admin is told 
   await t.rejects(run(values, [], there, null, refusal), refusal, 'with nothing made it just fails')
 })
 
-t.test('a password for an admin who is there is not used, and that is said', async (t) => {
+t.test('a password for an existing admin is not used, and setup says so', async (t) => {
   const none = { 'no-vault': true }
   const there = { admins: ['anna'] }
   t.match((await run({ admin: 'anna', ...none }, null, there, 'new')).report, { isPasswordUnused: true })
@@ -246,7 +246,7 @@ async function add(
   return { report, text: vaultText(report, { columns: 0 }), json: JSON.parse(vaultJson(report)) }
 }
 
-t.test('what no address can hold is refused before there is anything of it', async (t) => {
+t.test('names that an address cannot contain are refused before anything is created', async (t) => {
   const refused = async (values: Parameters<typeof vaultCommand>[1], message: RegExp, password?: string) =>
     t.rejects(add(['work'], { for: 'pouchdb', ...values }, password === undefined ? {} : { password }), {
       message,
@@ -261,7 +261,7 @@ t.test('what no address can hold is refused before there is anything of it', asy
   )
 })
 
-t.test('names and passwords of all kinds come out as they went in', async (t) => {
+t.test('names and passwords of all kinds work unchanged', async (t) => {
   for (const account of ['jörg müller', 'a@b', 'a/b', "o'neil", '🔑', '%41', 'a b ']) {
     for (const password of ['p@ss: 1', '/?#[]', '\'"$`\\', '%', ' ']) {
       const { report } = await add(['a/b'], { for: 'pouchdb', account }, { password })
@@ -309,7 +309,7 @@ t.test('the passphrase of the notes', async (t) => {
   }
 })
 
-t.test('a device that has its token is told nothing, and asked nothing', async (t) => {
+t.test('a device with a token is not shown again, and causes no question', async (t) => {
   const there = { token: 'there', secret: null } as const
   const state = { documents: 5, hasAccount: true, hasMembers: true, devices: ['livesync'] }
   const { json, text } = await add(['work'], { for: 'livesync' }, { state, outcome: there })
@@ -317,7 +317,7 @@ t.test('a device that has its token is told nothing, and asked nothing', async (
   t.match(text, 'Use --renew')
 })
 
-t.test('what stands in the way is said', async (t) => {
+t.test('problems are reported', async (t) => {
   const said = async (means: Parameters<typeof add>[2], host?: string) =>
     (await add(['work'], { for: 'livesync', ...(host !== undefined && { host }) }, means)).json.notes.join(
       '\n',

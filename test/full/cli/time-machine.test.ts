@@ -11,7 +11,7 @@ async function run(t: Test, dataDir: string, ...args: string[]) {
   return { code, stdout, stderr }
 }
 
-t.test('a database goes back, whether the server runs or not', async (t) => {
+t.test('a database is rewound, whether the server runs or not', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
   await server.request('PUT', '/notes')
@@ -113,7 +113,7 @@ t.test(
   },
 )
 
-t.test('what was overwritten is found below many documents that were not', async (t) => {
+t.test('overwritten documents are found among many that were not', async (t) => {
   const server = await startTestServer(t)
   await server.request('PUT', '/notes')
   const { rev } = (await server.request('PUT', '/notes/first', { body: { n: 1 } })).json

@@ -31,7 +31,7 @@ async function attach({ request }: TestServer, db: string): Promise<void> {
   await request('POST', `/${db}/_bulk_docs`, { body: { docs, new_edits: false } })
 }
 
-t.test('what settee exports, couchrestore restores; and settee imports it again', async (t) => {
+t.test('couchrestore restores an export, and settee imports it', async (t) => {
   const { server, file } = await startWithFile(t)
   await fill(server, 'notes')
   await attach(server, 'notes')
@@ -64,7 +64,7 @@ t.test('what settee exports, couchrestore restores; and settee imports it again'
   t.same(await readdir(join(server.dataDir, 'control')), ['settee.sock'])
 })
 
-t.test('texts stay as they were sent', async (t) => {
+t.test('strings stay as they were sent', async (t) => {
   const server = await startTestServer(t)
   await server.request('PUT', '/notes')
   const body = '{"big":9007199254740993,"1":1e400,"0":-0,"text":"\\u00e9"}'
@@ -76,7 +76,7 @@ t.test('texts stay as they were sent', async (t) => {
   t.equal(await exact('copy'), await exact('notes'))
 })
 
-t.test('what couchbackup has backed up, settee imports, on a stopped server too', async (t) => {
+t.test('settee imports a backup of couchbackup, also on a stopped server', async (t) => {
   const { server, file } = await startWithFile(t)
   await fill(server, 'notes')
   await attach(server, 'notes')
@@ -95,7 +95,7 @@ t.test('what couchbackup has backed up, settee imports, on a stopped server too'
   t.strictSame(await serverHistories(again, 'third'), before)
 })
 
-t.test('what is refused', async (t) => {
+t.test('refusals', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
   const folder = await temporaryFolder(t)
@@ -158,7 +158,7 @@ t.test('what is refused', async (t) => {
   t.match(await asked('import', 'notes', '--to', 'x'), { code: 1, stderr: /has no option --to/ })
 })
 
-t.test('an export that is broken off leaves no file behind', async (t) => {
+t.test('an interrupted export leaves no file behind', async (t) => {
   const server = await startTestServer(t)
   await server.request('PUT', '/notes')
   await attach(server, 'notes')
@@ -198,7 +198,7 @@ t.test('bytes with three digits', async (t) => {
   t.equal(tableOf([]), '')
 })
 
-t.test('all databases, one, and one that is not there', async (t) => {
+t.test('all databases, one database, and a missing one', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
   for (const name of ['notes', 'a-longer-name']) await server.request('PUT', `/${name}`)

@@ -29,7 +29,7 @@ async function cheapHashes(dataDir: string): Promise<void> {
   await writeFile(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n')
 }
 
-t.test('a vault on a running server: a device syncs by the address that is printed', async (t) => {
+t.test('a vault on a running server: a device syncs with the printed address', async (t) => {
   const dataDir = await temporaryFolder(t)
   await cheapHashes(dataDir)
   const server = await startTestServer(t, { dataDir })
@@ -86,7 +86,7 @@ t.test('a vault on a running server: a device syncs by the address that is print
   t.match(await remote(renewed.address).db.info(), { doc_count: 3 })
 })
 
-t.test('on a stopped server, and the same command once it runs', async (t) => {
+t.test('on a stopped server, and the same command when it runs', async (t) => {
   const dataDir = await temporaryFolder(t)
   await cheapHashes(dataDir)
   const setup = ['setup', '--admin', 'anna', '--stdin', '--vault', 'own', '--for', 'pouchdb']
@@ -139,7 +139,7 @@ t.test('on a stopped server, and the same command once it runs', async (t) => {
   t.equal((await server.request('GET', '/x', { auth: 'anna:secret' })).status, 404, 'nothing was made')
 })
 
-t.test('for LiveSync: its check is green, and its Setup URI opens', async (t) => {
+t.test('for LiveSync: its check passes, and its Setup URI opens', async (t) => {
   const dataDir = await temporaryFolder(t)
   await cheapHashes(dataDir)
   const server = await startTestServer(t, { dataDir })
@@ -204,7 +204,7 @@ t.test(
   },
 )
 
-t.test('for people: what was made, the address, a code, and what stands in the way', async (t) => {
+t.test('for users: what was created, the address, a QR code, and problems', async (t) => {
   const dataDir = await temporaryFolder(t)
   await cheapHashes(dataDir)
   const { code, stdout, stderr } = await run(t, dataDir, ['vault', 'add', 'work', '--for', 'inkdrop', '--qr'])
@@ -228,7 +228,7 @@ t.test('for people: what was made, the address, a code, and what stands in the w
   t.match(again.stdout, 'Phones and tablets do not connect by http')
 })
 
-t.test('others read addresses with settee/address', async (t) => {
+t.test('other programs read addresses with settee/address', async (t) => {
   const name: string = 'settee/address'
   const { formatAddress, parseAddress: parse } = (await import(name)) as {
     parseAddress: typeof parseAddress
@@ -238,7 +238,7 @@ t.test('others read addresses with settee/address', async (t) => {
   t.equal(formatAddress({ scheme: 'https', host: 'h', port: 443, database: 'n' }), 'https://h:443/n')
 })
 
-t.test('where nobody can be asked, what is missing is named by its option', async (t) => {
+t.test('without a terminal, missing answers are named by their options', async (t) => {
   const dataDir = await temporaryFolder(t)
   const missing = async (args: string[], option: string) => {
     const { code, stderr } = await run(t, dataDir, ['setup', ...args])
@@ -278,7 +278,7 @@ t.test('the admin of the environment counts on a stopped server, too', async (t)
   )
 })
 
-t.test('in hosted mode a vault is made while the server runs, and nothing is begun before', async (t) => {
+t.test('in hosted mode a vault is created only while the server runs', async (t) => {
   const dataDir = await temporaryFolder(t)
   await writeFile(join(dataDir, 'local.ini'), '[settee]\nmode = hosted\n\n[admins]\nanna = secret\n')
   const { code, stderr } = await run(t, dataDir, ['vault', 'add', 'work', '--for', 'inkdrop'])
@@ -365,7 +365,7 @@ t.test('the settings are those of its own script', async (t) => {
   })
 })
 
-t.test('the remote and the plain settings say the same', async (t) => {
+t.test('the remote and the plain settings are equal', async (t) => {
   for (const address of [
     'https://anna:p%40ss%3A@h:443/n',
     'http://anna:p%40ss%3A@h:80/n',

@@ -9,7 +9,7 @@ t.setTimeout(300_000)
 const rows = notRun()
 const COMMAND = /^(?:sudo |\$ )?(?:curl|settee|npm|npx|node|docker|systemctl|litestream|printf)\b/
 
-t.test('blocks of commands say that they are', async (t) => {
+t.test('blocks of commands are marked as such', async (t) => {
   for (const fence of PAGES.flatMap(fencesOf).filter(({ language }) => language !== 'sh')) {
     t.notOk(
       commandsOf(fence).some((line) => COMMAND.test(line)),
@@ -18,7 +18,7 @@ t.test('blocks of commands say that they are', async (t) => {
   }
 })
 
-t.test('what is not run is there, and has its reason', async (t) => {
+t.test('blocks that do not run exist, and have a reason', async (t) => {
   for (const row of rows) {
     const fences = fencesOf(row.page).filter(({ language }) => language === 'sh')
     t.ok(

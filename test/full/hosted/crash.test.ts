@@ -29,7 +29,7 @@ function memoryRecords() {
   return { records, store }
 }
 
-t.test('who owns what is the same after a restart', async (t) => {
+t.test('the owners of databases are the same after a restart', async (t) => {
   const { records, store } = memoryRecords()
   const owners = await Owners.open(store)
   await owners.set('a', 'anna', 'making')
@@ -53,7 +53,7 @@ t.test('who owns what is the same after a restart', async (t) => {
   t.same(owners.accounts(), [])
 })
 
-t.test('of deleted databases the latest hundred are remembered', async (t) => {
+t.test('the latest 100 deleted databases are remembered', async (t) => {
   const { records, store } = memoryRecords()
   const owners = await Owners.open(store)
   for (let at = 0; at < 105; at++) {
@@ -66,7 +66,7 @@ t.test('of deleted databases the latest hundred are remembered', async (t) => {
   t.ok(owners.formerDatabasesOf('anna').has('db5'))
 })
 
-t.test('a crash between the steps of making and deleting', async (t) => {
+t.test('a crash between the steps of creating and deleting a database', async (t) => {
   const first = await startHostedServer(t)
   const { owners } = first.hosted
   const call = connect(t, first)
@@ -93,7 +93,7 @@ t.test('a crash between the steps of making and deleting', async (t) => {
   t.equal(second.hosted.owners.ownerOf('cabin'), undefined)
 })
 
-t.test('a name that an account has given up is not its own again', async (t) => {
+t.test('an account does not get back a name that it has given up', async (t) => {
   const first = await startHostedServer(t)
   const call = connect(t, first)
   await call('PUT', '/wiki', ANNA)
@@ -109,7 +109,7 @@ t.test('a name that an account has given up is not its own again', async (t) => 
   t.same(second.hosted.owners.databases(), [])
 })
 
-t.test('a crash in the midst of the deletion of an account', async (t) => {
+t.test('a crash during the deletion of an account', async (t) => {
   const first = await startHostedServer(t)
   const call = connect(t, first)
   await call('POST', '/_settee/accounts', { ...ROOT, json: { name: 'anna', password: 'anna' } })
@@ -128,7 +128,7 @@ t.test('a crash in the midst of the deletion of an account', async (t) => {
 
 // The deletion of an account outlives the server's process.
 
-t.test('kill -9 in the midst of the deletion of an account', async (t) => {
+t.test('kill -9 during the deletion of an account', async (t) => {
   const dataDir = await temporaryFolder(t)
   const ini =
     '[settee]\nmode = hosted\n[chttpd_auth]\niterations = 10\n[admins]\nroot = root\n[quota]\ndatabases = 100\n'

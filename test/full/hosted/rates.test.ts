@@ -41,13 +41,13 @@ async function startWithNotes(t: Test, settings: Record<string, string>) {
   return { ...server, call, flood }
 }
 
-t.test('more than the rate is delayed, and served', async (t) => {
+t.test('requests above the rate are delayed, and answered', async (t) => {
   const { flood } = await startWithNotes(t, { 'quota/requests': '20' })
   const answers = await flood(130, '/notes/doc')
   t.ok(answers.every(({ status }) => status === 200))
 })
 
-t.test('a flood is refused, with when to come again; another tenant hears nothing of it', async (t) => {
+t.test('a flood is refused with Retry-After, and does not affect another tenant', async (t) => {
   const { flood, call } = await startWithNotes(t, { 'quota/requests': '60' })
   const flooding = flood(1000, '/notes/doc')
   const quiet = await call('GET', '/_settee/account', BERT)
@@ -73,13 +73,13 @@ t.test('_bulk_get and _local are never refused', async (t) => {
   await others
 })
 
-t.test('an admin has no rate, nor has _up', async (t) => {
+t.test('admins and _up have no rate limit', async (t) => {
   const { flood } = await startWithNotes(t, { 'quota/requests': '1' })
   t.ok((await flood(300, '/notes/doc', undefined, 'root:root')).every(({ status }) => status === 200))
   t.ok((await flood(100, '/_up')).every(({ status }) => status === 200))
 })
 
-t.test('an address that nobody has logged in from has its own', async (t) => {
+t.test('an address without logins has a rate limit of its own', async (t) => {
   const { flood, call } = await startWithNotes(t, { 'quota/requests': '100' })
   const statuses = (await flood(1000, '/notes/doc', undefined, null)).map(({ status }) => status)
   t.ok(statuses.includes(429), 'refused before anybody asks who it is')
@@ -87,7 +87,7 @@ t.test('an address that nobody has logged in from has its own', async (t) => {
   t.equal((await call('GET', '/notes/doc', BERT)).status, 404, 'an account is not')
 })
 
-t.test('whoever goes away in the midst of a pipeline leaves nothing at work', async (t) => {
+t.test('a client that leaves during a pipeline leaves no work behind', async (t) => {
   const { url, call } = await startWithNotes(t, { 'quota/requests': '1000' })
   const authorization = `Basic ${Buffer.from('anna:anna').toString('base64')}`
   const head = `Host: x\r\nAuthorization: ${authorization}\r\n\r\n`
@@ -105,7 +105,7 @@ t.test('whoever goes away in the midst of a pipeline leaves nothing at work', as
   await until('all have left', async () => (await call('GET', '/notes/doc', ANNA)).status === 200)
 })
 
-t.test('live syncs beyond the number of feeds take turns, and none breaks', async (t) => {
+t.test('live syncs above the number of feeds take turns, and none breaks', async (t) => {
   const { url, call, hosted } = await startWithNotes(t, { 'quota/feeds': '2' })
   const there = () => remote(`${url.replace('://', '://anna:anna@')}/notes`)
   const devices = await Promise.all([device(t), device(t), device(t)])

@@ -28,7 +28,7 @@ function linesFor(place: 'nginx' | 'Caddy'): [name: string, code: string, commen
   })
 }
 
-t.test('nginx takes its lines', async (t) => {
+t.test('nginx accepts its lines', async (t) => {
   const { certFile, keyFile } = await certificateFiles(t)
   const folder = await temporaryFolder(t)
   const told = linesFor('nginx')
@@ -59,7 +59,7 @@ t.test('nginx takes its lines', async (t) => {
   }
 })
 
-t.test('Caddy takes its lines', async (t) => {
+t.test('Caddy accepts its lines', async (t) => {
   const folder = await temporaryFolder(t)
   const env = { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }
   const told = linesFor('Caddy')
@@ -90,7 +90,7 @@ function pacesOf(name: string): readonly [ill: Partial<ProbeLimits>, well: Parti
   return name === 'long feed' ? [long, long] : [{}, {}]
 }
 
-t.test('what nginx does wrong is right with the line', async (t) => {
+t.test('each line fixes its fault in nginx', async (t) => {
   const server = await startTestServer(t, { env: { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' } })
   const auth = 'anna:secret'
   await server.request('PUT', '/_node/_local/_config/settee/trusted_proxies', { auth, body: '"127.0.0.1"' })

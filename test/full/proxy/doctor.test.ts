@@ -47,7 +47,7 @@ t.test('all is well', async (t) => {
   )
 })
 
-t.test('a feed that is held back', async (t) => {
+t.test('a feed that nginx buffers', async (t) => {
   const report = await examined(
     t,
     (text) =>
@@ -57,7 +57,7 @@ t.test('a feed that is held back', async (t) => {
   t.match(wrongIn(report), [{ name: 'feed', cures: [{ place: 'nginx', line: /proxy_buffering off;/ }] }])
 })
 
-t.test('bodies of one megabyte at the most', async (t) => {
+t.test('bodies of at most one megabyte', async (t) => {
   const report = await examined(t, (text) =>
     text.replace(/client_max_body_size \S+;/, 'client_max_body_size 1m;'),
   )

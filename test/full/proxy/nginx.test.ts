@@ -73,7 +73,7 @@ function helloOfSsl3(port: number): Promise<Buffer> {
   })
 }
 
-t.test('as deploy/nginx.conf has it', async (t) => {
+t.test('with deploy/nginx.conf', async (t) => {
   const server = await start(t)
   const nginx = await startNginx(t, { upstream: server.url })
 
@@ -88,7 +88,7 @@ t.test('as deploy/nginx.conf has it', async (t) => {
     })
   }
 
-  t.test('both logs show whose request it was', async (t) => {
+  t.test('both logs show the client of a request', async (t) => {
     const call = client(t, nginx, false)
     await call('GET', '/db/whose-is-it')
     t.match(await nginx.accessLog(), /^127\.0\.0\.2 .*"GET \/db\/whose-is-it HTTP/m)
@@ -132,7 +132,7 @@ t.test('as deploy/nginx.conf has it', async (t) => {
     socket.destroy()
   })
 
-  t.test('a client that comes again need not begin anew', async (t) => {
+  t.test('a returning client resumes its TLS session', async (t) => {
     const { port, ca } = nginx
     // A ticket would do without the cache.
     const version = { ca, maxVersion: 'TLSv1.2', secureOptions: constants.SSL_OP_NO_TICKET } as const
@@ -144,7 +144,7 @@ t.test('as deploy/nginx.conf has it', async (t) => {
     second.destroy()
   })
 
-  t.test('a live sync goes on while nginx begins anew', async (t) => {
+  t.test('a live sync continues while nginx reloads', async (t) => {
     const address = `https://${LOGIN}@127.0.0.1:${nginx.port}/db`
     const devices = [await device(t), await device(t)] as const
     const syncs = devices.map((each) => {
@@ -166,7 +166,7 @@ t.test('as deploy/nginx.conf has it', async (t) => {
   })
 })
 
-t.test('as an old guide has it, over TLS 1.2', async (t) => {
+t.test('with the configuration of an old guide, over TLS 1.2', async (t) => {
   const server = await start(t)
   const nginx = await startNginx(t, { upstream: server.url, file: GUIDE })
   const made = await client(t, nginx, false)('PUT', '/db/a', '{}')

@@ -127,7 +127,7 @@ function own(doc: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(doc).filter(([name]) => !name.startsWith('_')))
 }
 
-t.test('after many sessions both ends hold what we would have written', async (t) => {
+t.test('after many sessions both sides have the checkpoints that we would write', async (t) => {
   const both = await pair(t)
   const id = pouchCheckpointId({ sourceId: await both.local.id(), targetId: both.awayId })
   let expected: PouchCheckpoint | null = null
@@ -143,7 +143,7 @@ t.test('after many sessions both ends hold what we would have written', async (t
   t.equal(expected?.history.length, 5)
 })
 
-t.test('where both ends remember, PouchDB goes on where we would', async (t) => {
+t.test('if both sides have a checkpoint, PouchDB continues where we would', async (t) => {
   const both = await pair(t)
   const targetId = await both.local.id()
   await both.local.replicate.to(both.away.db)

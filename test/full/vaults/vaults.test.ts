@@ -32,7 +32,7 @@ function order(database: string, more: Partial<VaultOrder> = {}): VaultOrder {
   return { database, account: database, ...plain, ...more }
 }
 
-t.test('who is refused leaves nothing behind', async (t) => {
+t.test('a refused vault leaves nothing behind', async (t) => {
   const { controls, status } = await start(t)
   const refused: [code: string, order: VaultOrder][] = [
     ['bad_request', order('a', { device: ' phone' })],
@@ -52,7 +52,7 @@ t.test('who is refused leaves nothing behind', async (t) => {
   t.strictSame(await status('GET', '/a'), 404)
 })
 
-t.test('whatever passwords have to be, an account that nobody is to know one of is made', async (t) => {
+t.test('an account without a password is created, whatever password_regexp requires', async (t) => {
   const { controls, status } = await start(t)
   const rules = '/_node/_local/_config/chttpd_auth/password_regexp'
   t.equal(await status('PUT', rules, ADMIN, JSON.stringify('["^[0-9]{4}$"]')), 200)
@@ -65,7 +65,7 @@ t.test('whatever passwords have to be, an account that nobody is to know one of 
   t.equal(await status('GET', '/wiki', 'wiki:1234'), 200, 'it can be given one')
 })
 
-t.test('commands at the same time shut nobody out', async (t) => {
+t.test('simultaneous commands lock nobody out', async (t) => {
   const { controls, request } = await start(t)
   const names = ['ada', 'bea', 'cy', 'dora', 'eve']
   const made = await Promise.all(names.map((account) => controls.addVault(order('shared', { account }))))
@@ -76,7 +76,7 @@ t.test('commands at the same time shut nobody out', async (t) => {
   t.strictSame(twice.map(({ token }) => token).sort(), ['made', 'there'], 'the same command twice at once')
 })
 
-t.test('a database that was open to everybody is closed, and that is said', async (t) => {
+t.test('a public database is closed, and the command says so', async (t) => {
   const { controls, status, request } = await start(t)
   await status('PUT', '/open')
   await status('PUT', '/open/_security', ADMIN, { members: { names: [], roles: [] } })
@@ -86,7 +86,7 @@ t.test('a database that was open to everybody is closed, and that is said', asyn
   t.match(await controls.readVault(order('open')), { documents: 0, hasMembers: true })
 })
 
-t.test('the account of a vault may do what apps do there, and nothing beyond', async (t) => {
+t.test('the account of a vault may do what apps need, and nothing else', async (t) => {
   const { controls, request } = await start(t)
   await controls.addVault(order('other'))
   const { secret } = await controls.addVault(order('wiki', { liveSync: true }))
@@ -145,7 +145,7 @@ t.test('the account of a vault may do what apps do there, and nothing beyond', a
   }
 })
 
-t.test('in hosted mode nobody is let into what is another tenant’s', async (t) => {
+t.test('in hosted mode nobody gets access to the database of another tenant', async (t) => {
   const { controls, status, url, request } = await start(t, { hosted: true })
   const bob = order('notes', { account: 'bob' })
   t.match(await controls.addVault(bob), { database: 'made', security: 'made', account: 'made' })
@@ -184,7 +184,7 @@ t.test('in hosted mode nobody is let into what is another tenant’s', async (t)
 
 // What a vault's database and the configuration are to say, from what they say.
 
-t.test('an account is let in, and nobody is shut out who is in a list', async (t) => {
+t.test('an account gets access, and nobody in a list loses it', async (t) => {
   const fresh = withAccess(null, 'anna')
   t.strictSame(fresh, { admins: { names: ['anna'], roles: [] }, members: { names: ['anna'], roles: [] } })
   const role = (name: string | null, security = fresh) => databaseRole({ name, roles: [] }, security)
@@ -225,7 +225,7 @@ t.test('the mobile filter', async (t) => {
   }
 })
 
-t.test('the keys that LiveSync looks at', async (t) => {
+t.test('the keys that LiveSync checks', async (t) => {
   const paths = (found: Record<string, string>, hasAdmin = true) =>
     liveSyncChanges((section, key) => found[`${section}/${key}`], hasAdmin).map(
       ({ section, key, value }) => [`${section}/${key}`, value] as const,
@@ -262,12 +262,12 @@ async function configured(flags: ConfigFlags, certificate?: CertificateOptions):
   return ownUrl(config, null)
 }
 
-t.test('without TLS it is where it listens', async (t) => {
+t.test('without TLS the address is the listening address', async (t) => {
   t.equal(await configured({}), 'http://127.0.0.1:5984/')
   t.equal(await configured({ bind: '::1', port: 6000 }), 'http://[::1]:6000/')
 })
 
-t.test('with TLS it is a name of the certificate that leads there', async (t) => {
+t.test('with TLS the address has a name of the certificate that leads to the server', async (t) => {
   const everywhere = { bind: '0.0.0.0' }
   const at = (names: string[], addresses: string[], flags: ConfigFlags = everywhere) =>
     configured(flags, { names, addresses })
@@ -280,7 +280,7 @@ t.test('with TLS it is a name of the certificate that leads there', async (t) =>
   t.equal(await at(['nas.lan', 'localhost'], [], {}), 'https://localhost:6984/', 'only this machine')
 })
 
-t.test('where no name of the certificate leads there it is without TLS', async (t) => {
+t.test('if no name of the certificate leads to the server, the address is without TLS', async (t) => {
   const everywhere = { bind: '0.0.0.0' }
   const url = 'http://0.0.0.0:5984/'
   t.equal(await configured(everywhere, { names: ['*.example.com'], addresses: [] }), url)
@@ -289,7 +289,7 @@ t.test('where no name of the certificate leads there it is without TLS', async (
   t.equal(await configured({ ...everywhere, tlsCert: '/nowhere.pem', tlsKey: '/nowhere.pem' }), url)
 })
 
-t.test('a server that runs tells where it listens', async (t) => {
+t.test('a running server reports its listening address', async (t) => {
   const server = await startTestServer(t, { tls: await certificateFiles(t) })
   const controls = await reachServer(server.dataDir)
   const state = await controls?.readVault({ database: 'work', account: 'work' })
