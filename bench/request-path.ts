@@ -81,7 +81,7 @@ async function callsDuring(server: ChildProcess, act: () => Promise<unknown>): P
 }
 
 /** How many times a request is repeated. */
-const TIMES = 3
+const TIMES = 5
 
 /** The functions that run in each repetition of a request, and less often without it. */
 async function functionsOf(server: ChildProcess, { run, once: isOnce }: Way): Promise<string[]> {

@@ -97,8 +97,8 @@ export class Config {
   readonly #overruled = new Set<string>()
   /** Values of the sources and later writes, without the defaults. */
   #current: Sections
-  /** Values in effect that were read since the last change, by section and key. */
-  readonly #read = new Map<string, Map<string, string>>()
+  /** What was read since the last change, by section and key: of keys that have a value or that settee knows. */
+  readonly #read = new Map<string, Map<string, string | undefined>>()
   #lastWrite: Promise<unknown> = Promise.resolve()
   /** A write has failed, so the text of local.ini may not be on disk. */
   #isUncertain = false
@@ -118,11 +118,14 @@ export class Config {
    * @returns the empty string for a key that is set to nothing
    */
   get(section: string, key: string): string | undefined {
-    const read = this.#read.get(section)?.get(key)
-    if (read !== undefined) return read
+    const read = this.#read.get(section)
+    const cached = read?.get(key)
+    if (cached !== undefined || read?.has(key)) return cached
     const value = this.#fixed.get(section)?.get(key) ?? valueInEffect(ownIn(this.#current), section, key)
-    // Only keys with a value are kept: a caller may ask for any name.
-    if (value !== undefined) put(this.#read, section, key, value)
+    // A client may ask for any key.
+    if (value !== undefined || knownKey(section, key) !== undefined) {
+      this.#read.set(section, (read ?? new Map<string, string | undefined>()).set(key, value))
+    }
     return value
   }
 

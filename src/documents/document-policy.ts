@@ -1,18 +1,18 @@
 /**
- * What a server's {@link DocumentPolicy} refuses: design documents, since they are programs, and attachments. Their
- * tombstones too, so that a data folder keeps what it had before the policy. settee's own design document of `_users`
- * passes, and its functions run.
+ * What is refused although the request is valid: documents that the server's {@link DocumentPolicy} excludes, documents
+ * beyond the quota of the database's owner, and documents that a full disk has no space for.
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId, USERS_DATABASE } from '../core/ids.ts'
-import type { DocumentPolicy } from '../core/types.ts'
+import { type Allowance, type DocumentPolicy, isShort, type Space, type UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import { kindRange } from './all-docs-query.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'
 import { spliceDocument } from './body.ts'
 import type { DisallowedContent } from './database.ts'
-import type { IncomingDoc } from './incoming-document.ts'
+import type { Edit } from './edit.ts'
+import type { IncomingDoc, NewRevision, RevisionCheck } from './incoming-document.ts'
 
 /** The part of an edit that the policy depends on. */
 interface PolicyEdit {
@@ -23,7 +23,9 @@ interface PolicyEdit {
 }
 
 /**
- * The refusals of a request's edits, whoever sends them and whatever is stored. Pure.
+ * The refusals of a request's edits by the policy, for every user and whatever is stored. The policy excludes design
+ * documents, since they are programs, and attachments. It also excludes their tombstones, so that a data folder keeps what
+ * it had before the policy. settee's own design document of `_users` is allowed. Pure.
  * @param database its name
  * @returns a refusal or null for each edit, in their order; null: all may be written
  */
@@ -118,4 +120,199 @@ export function policySandbox(policy: DocumentPolicy, sandbox: Sandbox, database
 function isBuiltInFunction({ ddoc, rev, source }: UserFunction, database: string): boolean {
   if (!mayBeBuiltInDesign(database, ddoc)) return false
   return source === spliceDocument({ id: AUTH_DESIGN_ID, rev, body: AUTH_DESIGN_BODY })
+}
+
+/** About how many bytes the rows and the ancestry of a revision take besides its body. */
+const REVISION_BYTES = 256
+/** Bytes that the body of a deletion may have: PouchDB and LiveSync write some members into theirs. */
+const TOMBSTONE_BYTES = 1024
+/** Bytes of a `_local` document that is still accepted: checkpoints and LiveSync's milestone have some kilobytes. */
+const LOCAL_BYTES = 64 * 1024
+/** How many bytes beyond the limit new `_local` documents may take. Without a bound they would be a way around the quota. */
+const LOCAL_RESERVE = 16 * 1024 * 1024
+
+/**
+ * Adds the check of the owner's quota (docs/hosted.md) to the check of a document's edits. Each document that makes the
+ * database grow is refused by itself, so that the rest of a bulk is stored. Deletions are allowed, and so are small
+ * `_local` documents, which clients need to sync.
+ * @param doc the document as stored
+ * @returns `inspect` unchanged if nothing could be refused, as in most writes
+ */
+export function withinAllowance(
+  allowance: Allowance | undefined,
+  doc: DocState | null,
+  view: StoreView,
+  edits: readonly Edit[],
+  inspect: RevisionCheck | undefined,
+): RevisionCheck | undefined {
+  if (allowance === undefined) return inspect
+  if (!isNearLimit(allowance, edits) && !isFull(allowance, view)) return inspect
+  const isLive = doc !== null && !doc.deleted
+  return (candidate) => {
+    const refusal = overAllowance(allowance, view, isLive, candidate)
+    if (refusal !== null) throw refusal
+    inspect?.(candidate)
+  }
+}
+
+/** Whether the edits come near the limit of bytes or of one document, so that stored bodies may have to be read. */
+export function isNearLimit(
+  { bytes, maxDocumentSize }: Allowance,
+  edits: readonly Pick<Edit, 'doc'>[],
+): boolean {
+  const brought = edits.reduce((sum, edit) => sum + 3 * editBytes(edit), 0)
+  return bytes.others + bytes.here + brought > bytes.limit || brought > maxDocumentSize
+}
+
+function isFull({ documents }: Allowance, { docCount }: StoreView): boolean {
+  return documents.others + docCount >= documents.limit
+}
+
+function editBytes({ doc }: Pick<Edit, 'doc'>): number {
+  return doc.attachments.reduce(
+    (sum, { content }) => sum + (content?.storedLength ?? 0),
+    doc.body.length + REVISION_BYTES,
+  )
+}
+
+function overAllowance(
+  allowance: Allowance,
+  view: StoreView,
+  isLive: boolean,
+  candidate: NewRevision,
+): CouchError | null {
+  const { bytes, documents, maxDocumentSize } = allowance
+  const { doc } = candidate
+  const used = bytes.others + bytes.here
+  const isOver = used + editBytes(candidate) > bytes.limit
+  if (doc.deleted) return isOver && !isDeletion(candidate) ? tooManyBytes(used, bytes.limit) : null
+  const size = Buffer.byteLength(doc.body)
+  if (size > maxDocumentSize) return tooLarge(size, maxDocumentSize)
+  if (isOver) return tooManyBytes(used, bytes.limit)
+  const stored = documents.others + view.docCount
+  return !isLive && stored >= documents.limit ? tooManyDocuments(stored, documents.limit) : null
+}
+
+/**
+ * Whether a revision deletes a live leaf and is no larger than it. Other tombstones, such as that of a document that never
+ * existed, would be a way to store more.
+ */
+function isDeletion({ doc, old, branches }: NewRevision): boolean {
+  const { path } = doc
+  const isLive = (id: string, steps: number) =>
+    branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
+  const isEnd = path === null ? old !== null && !old.deleted : path.ids.some(isLive)
+  if (!isEnd) return false
+  return doc.body.length <= Math.max(TOMBSTONE_BYTES, old?.body.length ?? 0)
+}
+
+/**
+ * The refusal of a `_local` document; null if it may be written.
+ * @param stored the length of its stored body, in bytes; null if it is not stored
+ */
+export function localRefusal(
+  allowance: Allowance | undefined,
+  stored: number | null,
+  body: string,
+): CouchError | null {
+  if (allowance === undefined) return null
+  const { bytes, maxDocumentSize } = allowance
+  const used = bytes.others + bytes.here
+  const size = Buffer.byteLength(body)
+  if (size > maxDocumentSize) return tooLarge(size, maxDocumentSize)
+  if (used + size <= bytes.limit || (stored !== null && size <= Math.max(LOCAL_BYTES, stored))) return null
+  return size <= LOCAL_BYTES && used < bytes.limit + LOCAL_RESERVE ? null : tooManyBytes(used, bytes.limit)
+}
+
+/**
+ * The user with the current size of the database, if the edits come near a limit. A compaction may have freed space since
+ * the HTTP thread read the size, and a replicating client never retries a refused document.
+ */
+export async function exactNearLimit(
+  store: DatabaseStore,
+  user: UserCtx,
+  edits: readonly Pick<Edit, 'doc'>[],
+): Promise<UserCtx> {
+  const { allowance } = user
+  return allowance !== undefined && isNearLimit(allowance, edits) ? remeasured(store, user) : user
+}
+
+/** As {@link exactNearLimit}, in any case: for the time between the groups of a bulk, which may be large. */
+export async function remeasured(store: DatabaseStore, user: UserCtx): Promise<UserCtx> {
+  const { allowance } = user
+  if (allowance === undefined) return user
+  const { sizes } = await store.info()
+  return { ...user, allowance: { ...allowance, bytes: { ...allowance.bytes, here: sizes.active } } }
+}
+
+function tooManyBytes(used: number, limit: number): CouchError {
+  return new CouchError(
+    'forbidden',
+    `The owner of this database may store ${limit} bytes and stores ${used}. ` +
+      'Only deletions are accepted until documents are deleted and the database is compacted.',
+  )
+}
+
+function tooManyDocuments(stored: number, limit: number): CouchError {
+  return new CouchError(
+    'forbidden',
+    `The owner of this database may store ${limit} documents and stores ${stored}. ` +
+      'New documents are refused until some are deleted.',
+  )
+}
+
+function tooLarge(size: number, limit: number): CouchError {
+  return new CouchError(
+    'forbidden',
+    `The document has ${size} bytes; the owner of this database may store documents of up to ${limit} bytes.`,
+  )
+}
+
+/**
+ * @param user the user who is refused; only server admins see how much is free, and what to do
+ * @returns the refusal of writes that would grow a database; null while there is enough space
+ */
+export function shortage(space: Space, user?: Pick<UserCtx, 'roles'>): CouchError | null {
+  if (!isShort(space)) return null
+  const figures =
+    `: ${megabytes(space.free)} MB are free, and the last ${megabytes(space.floor)} MB ` +
+    '(settee/free_space_floor) are reserved'
+  const cure = ': free space on the disk, or delete documents and compact'
+  const isAdmin = user?.roles.includes('_admin') === true
+  return new CouchError(
+    'insufficient_storage',
+    `The server's disk is full${isAdmin ? figures : ''}. Only deletions are accepted until there is space again` +
+      `${isAdmin ? cure : ''}. The refused data is not stored; send it again then.`,
+  )
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1)
+}
+
+/**
+ * Adds the check for a full disk (docs/operating.md, Full disks) to the check of a document's edits. Each document that
+ * makes the database grow is refused by itself, so that the rest of a bulk is stored. Deletions, `_local` documents,
+ * settings, purges and compaction are allowed.
+ * @param refusal null: there is enough space
+ * @returns `inspect` unchanged if there is enough space
+ */
+export function withinSpace(
+  refusal: CouchError | null,
+  edits: readonly Pick<Edit, 'attachment' | 'doc'>[],
+  inspect: RevisionCheck | undefined,
+): RevisionCheck | undefined {
+  if (refusal === null) return inspect
+  return (candidate) => {
+    if (grows(candidate, edits[candidate.at])) throw refusal
+    inspect?.(candidate)
+  }
+}
+
+function grows(candidate: NewRevision, edit: Pick<Edit, 'attachment' | 'doc'> | undefined): boolean {
+  const { doc } = candidate
+  if (doc.attachments.some(({ content }) => content !== null)) return true
+  // Removing an attachment frees space, although the document is written again.
+  const isRemoval = edit?.attachment !== undefined
+  return !isRemoval && !(doc.deleted && isDeletion(candidate))
 }

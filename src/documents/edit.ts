@@ -15,13 +15,18 @@ import type {
   RevisionWrite,
   StoredAttachment,
 } from '../storage/engine.ts'
-import { type EditBounds, EditedDocument, type NewContent } from './edited-document.ts'
 import {
-  checkAttachmentCount,
   checkNewAttachmentName,
   type IncomingAttachment,
+  tooManyAttachments,
 } from './incoming-attachments.ts'
-import { type IncomingDoc, namedRev } from './incoming-document.ts'
+import {
+  type EditBounds,
+  EditedDocument,
+  type IncomingDoc,
+  type NewContent,
+  namedRev,
+} from './incoming-document.ts'
 
 /** One edit of a document. */
 export interface Edit {
@@ -291,4 +296,14 @@ function requireAttachment(state: DocState, rev: string, name: string): void {
   if (state.attachments(rev).every((attachment) => attachment.name !== name)) {
     throw new CouchError('no_attachment')
   }
+}
+
+/**
+ * Refuses new contents in a document that has too many attachments. Stubs pass, so that existing attachments can be
+ * edited and removed.
+ * @throws document_too_large
+ */
+function checkAttachmentCount(attachments: readonly IncomingAttachment[], most: number): void {
+  if (attachments.length <= most || attachments.every(({ content }) => content === null)) return
+  throw tooManyAttachments(most)
 }

@@ -172,17 +172,7 @@ export function checkNewAttachmentNames({
   for (const { name, content } of attachments) if (content !== null) checkNewAttachmentName(name)
 }
 
-/**
- * Refuses new contents in a document that has too many attachments. Stubs pass, so that existing attachments can be
- * edited and removed.
- * @throws document_too_large
- */
-export function checkAttachmentCount(attachments: readonly IncomingAttachment[], most: number): void {
-  if (attachments.length <= most || attachments.every(({ content }) => content === null)) return
-  throw tooManyAttachments(most)
-}
-
-function tooManyAttachments(most: number): CouchError {
+export function tooManyAttachments(most: number): CouchError {
   return new CouchError(
     'document_too_large',
     `a document has at most ${most} attachments (settee/max_attachments)`,

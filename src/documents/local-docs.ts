@@ -8,8 +8,8 @@ import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import { claimOf } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
-import { exactWhereTight, localRefusal } from './allowance.ts'
 import type { DocumentRules } from './database.ts'
+import { exactNearLimit, localRefusal } from './document-policy.ts'
 import { type IncomingDoc, namedRev } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 
@@ -40,7 +40,7 @@ export async function updateLocals(
   rules?: DocumentRules,
 ): Promise<LocalResult[]> {
   for (const { doc } of edits) checkLocal(doc)
-  const writer = await exactWhereTight(store, user, edits)
+  const writer = await exactNearLimit(store, user, edits)
   const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(writer, edit, rules)))
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result

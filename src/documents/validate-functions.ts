@@ -10,8 +10,7 @@ import type { AttachmentWrite, DatabaseStore, DocState, StoredAttachment } from 
 import { kindRange } from './all-docs-query.ts'
 import { spliceDocument } from './body.ts'
 import { languageOf } from './design-docs.ts'
-import type { NewRevision, OldRevision } from './edited-document.ts'
-import { namedRev } from './incoming-document.ts'
+import { type NewRevision, namedRev, type OldRevision } from './incoming-document.ts'
 
 /** Documents that a function checks in one call. If the call fails, each document is tried alone. */
 const BATCH_CALLS = 100
@@ -195,7 +194,8 @@ export class ValidateFunctions {
   readonly #incarnation: number
   readonly #mayRun: (id: string, body: string) => boolean
   #database: string | undefined
-  #known: FunctionList | null = null
+  /** The list as it was last read, perhaps outdated; null before the first read, and for a list too long to keep. */
+  known: FunctionList | null = null
   #reading: Promise<FunctionList> | null = null
 
   /**
@@ -210,13 +210,6 @@ export class ValidateFunctions {
     this.#store = store
     this.#incarnation = incarnation
     this.#mayRun = mayRun
-  }
-
-  /**
-   * The list as it was last read, which may be outdated; null before the first read, and for a list too long to keep.
-   */
-  get known(): FunctionList | null {
-    return this.#known
   }
 
   /**
@@ -235,7 +228,7 @@ export class ValidateFunctions {
       const list = await this.#readAtOneVersion()
       if (list === null) continue
       const chars = list.functions.reduce((sum, { source }) => sum + source.length, 0)
-      this.#known = chars <= MAX_KEPT ? list : null
+      this.known = chars <= MAX_KEPT ? list : null
       return list
     }
     throw new CouchError('contended')

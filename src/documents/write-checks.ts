@@ -7,23 +7,16 @@
  */
 import type { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
-import {
-  AMPLE_SPACE,
-  type DocumentPolicy,
-  type Rules,
-  type Space,
-  shortage,
-  type UserCtx,
-} from '../core/types.ts'
+import { AMPLE_SPACE, type DocumentPolicy, type Rules, type Space, type UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/messages.ts'
 import type { DatabaseStore, Decision, StoreView } from '../storage/engine.ts'
 import { spliceDocument } from './body.ts'
 import type { DocumentRules } from './database.ts'
 import { DeletionWatch, type MassDeletion } from './deletion-watch.ts'
 import { checkDesignDoc, compileViews, type ViewFunction } from './design-docs.ts'
-import { isBuiltInDesign } from './document-policy.ts'
+import { isBuiltInDesign, shortage } from './document-policy.ts'
 import type { EditResult } from './edit.ts'
-import type { RevisionCheck } from './edited-document.ts'
+import type { RevisionCheck } from './incoming-document.ts'
 import {
   type CallContext,
   callContext,

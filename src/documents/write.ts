@@ -14,8 +14,13 @@ import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
-import { exactWhereTight, isTight, withinAllowance, withinRoom } from './allowance.ts'
-import { policyRefusals } from './document-policy.ts'
+import {
+  exactNearLimit,
+  isNearLimit,
+  policyRefusals,
+  withinAllowance,
+  withinSpace,
+} from './document-policy.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
@@ -155,7 +160,7 @@ async function updateDocuments(
 ): Promise<Results> {
   const results: Results = new Array(edits.length)
   const documents = byDocument(edits)
-  const writer = await exactWhereTight(store, user, edits)
+  const writer = await exactNearLimit(store, user, edits)
   // Design documents come last, so that they do not validate the documents of the same request, as in CouchDB: a
   // restored or replicated database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
@@ -281,11 +286,12 @@ function documentUpdate(
 ): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
   const { allowance } = user
-  const isNearLimit = checks.shortage(user) !== null || (allowance !== undefined && isTight(allowance, edits))
+  const mayBeRefused =
+    checks.shortage(user) !== null || (allowance !== undefined && isNearLimit(allowance, edits))
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: { branches: true, body: attempt.touchesBody || isNearLimit },
+    touches: { branches: true, body: attempt.touchesBody || mayBeRefused },
     decide: (doc, view) => {
       requireMember(user, view.security)
       checks.documentRules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
@@ -296,7 +302,7 @@ function documentUpdate(
         const allowed = withinAllowance(allowance, doc, view, edits, check)
         const { maxLeaves, maxAttachments } = checks.documentBounds
         return decideEdits(id, doc, view.revsLimit, edits, {
-          check: withinRoom(shortage, edits, allowed),
+          check: withinSpace(shortage, edits, allowed),
           maxLeaves,
           maxAttachments,
         })

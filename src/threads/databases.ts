@@ -1,7 +1,7 @@
 /** The interface of the server's databases on the HTTP thread. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/bytes.ts'
-import type { CouchError, ErrorName } from '../core/errors.ts'
+import type { ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
@@ -27,7 +27,7 @@ export type DatabaseEvent =
   /** Deleted, or the server is stopping: feeds end. */
   | { readonly type: 'gone' }
 
-/** A database's thread sends short answers as texts (packed-bytes.ts). */
+/** A database's thread sends short answers as texts (rpc.ts). */
 type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
 
 export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSource, ViewSource, FindSource {
@@ -188,44 +188,6 @@ export interface ThreadDeaths {
 export interface Faults {
   readonly databases: readonly DatabaseFault[]
   readonly threads: ThreadDeaths
-}
-
-export class FaultRecord {
-  /** By incarnation: never more than there are databases. */
-  readonly #databases = new Map<number, DatabaseFault>()
-  #deaths: ThreadDeaths = { count: 0, last: null }
-
-  /** Notes a fault. @returns whether it is new, and belongs in the log */
-  note({ name, incarnation }: DatabaseEntry, { code, message }: CouchError): boolean {
-    const known = this.#databases.get(incarnation)
-    const isNews = known?.code !== code
-    const last = now()
-    const since = isNews ? last : known.since
-    this.#databases.set(incarnation, { database: name, code, reason: message, since, last })
-    return isNews
-  }
-
-  /** Notes a successful write: the disk works again. */
-  written(incarnation: number): void {
-    if (this.#databases.get(incarnation)?.code === 'disk_fault') this.#databases.delete(incarnation)
-  }
-
-  /** The database is gone. */
-  forget(incarnation: number): void {
-    this.#databases.delete(incarnation)
-  }
-
-  died(): void {
-    this.#deaths = { count: this.#deaths.count + 1, last: now() }
-  }
-
-  list(): Faults {
-    return { databases: [...this.#databases.values()], threads: this.#deaths }
-  }
-}
-
-function now(): number {
-  return Math.floor(Date.now() / 1000)
 }
 
 export interface ServerDatabasesOptions {

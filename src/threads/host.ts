@@ -1,6 +1,7 @@
 /** The entry of a database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
+
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
-import { BytesInTransit, joinOutgoing } from '../core/bytes.ts'
+import { BytesInTransit, discard, joinOutgoing } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
 import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop.ts'
 import { holdsAccounts } from '../core/ids.ts'
@@ -16,8 +17,7 @@ import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
 import { FairQueue } from './fair-queue.ts'
 import { type Closable, Disk, HeldOpen, LastKnownSequences, OpenStores, unreadable } from './open-stores.ts'
-import { discardingBody, shortBytesAsTexts, unpackArgs } from './packed-bytes.ts'
-import { RpcServer } from './rpc.ts'
+import { bodyBytes, RpcServer, shortBytesAsTexts, unpackArgs } from './rpc.ts'
 import { isLong, METHODS, serveDatabase } from './served.ts'
 import type {
   CatalogMethod,
@@ -29,6 +29,9 @@ import type {
   ThreadOptions,
 } from './thread-protocol.ts'
 import { heapSize, LoopWatch, type ThreadStats } from './thread-stats.ts'
+
+/** The memory of shorter bodies is left to the garbage collector, in bytes. */
+const MIN_DISCARDED_BYTES = 256 * 1024
 
 type Call = DatabaseCall & { readonly call: number }
 
@@ -309,4 +312,14 @@ if (parentPort !== null) {
     const host = new Host(port, workerData as ThreadOptions)
     port.on('message', (requests: readonly Request[]) => host.receive(requests))
   }
+}
+
+/**
+ * Frees the memory of a long body when its call has ended: the garbage collector kept four of 8 MB at a time. It waits
+ * until the answer is posted, which may share the memory.
+ * @returns the call
+ */
+function discardingBody<T>(args: readonly unknown[], call: Promise<T>): Promise<T> {
+  const bytes = args.map(bodyBytes).find((body) => body !== null && body.length > MIN_DISCARDED_BYTES)
+  return bytes ? call.finally(() => setTimeout(discard, 1, bytes)) : call
 }

@@ -1,12 +1,12 @@
 /**
- * Calls from one thread to another over a MessagePort. A call gets one answer or a stream of chunks; the server also
+ * Calls from one thread to another over a MessagePort. Short bytes cross as texts, longer ones by handing over their memory.
+ * A call gets one answer or a stream of chunks; the server also
  * sends events. Messages of one turn of the event loop are posted as one batch, because a post costs more than its
  * contents (docs/decisions/0006).
  */
 import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
-import { BytesInTransit } from '../core/bytes.ts'
+import { BytesInTransit, type ByteText, bytesOfText, byteText } from '../core/bytes.ts'
 import { CouchError, type PackedError, packError, unpackError } from '../core/errors.ts'
-import { ownBytes } from './packed-bytes.ts'
 import { Flow, RemoteStream, type StreamControl } from './rpc-stream.ts'
 
 type Port = Pick<MessagePort | Worker, 'postMessage'>
@@ -320,6 +320,81 @@ export class RpcServer<Event extends Message> {
 /** Bytes of a reply that wait for their reader from then on: core/bytes.ts. */
 function bytesIn(reply: Reply): number {
   if (reply.type === 'chunk') return reply.chunk.length
-  if (reply.type !== 'answer' || typeof reply.value !== 'object' || reply.value === null) return 0
-  return 'bytes' in reply.value && reply.value.bytes instanceof Uint8Array ? reply.value.bytes.length : 0
+  return reply.type === 'answer' ? (bodyBytes(reply.value)?.length ?? 0) : 0
+}
+
+/** Longer bytes are handed over, since a string is copied once in each thread (docs/decisions/0006). */
+const MAX_TEXT_BYTES = 16 * 1024
+
+export interface PackedArgs {
+  readonly args: readonly unknown[]
+  /** Which argument is a body whose bytes are sent as a text; -1 for none. */
+  readonly textAt: number
+}
+
+/**
+ * Packs the arguments of a call: a short body as a text, other bytes with memory of their own.
+ * @param transfers receives the memory that is handed over
+ */
+export function packArgs(args: readonly unknown[], transfers: TransferListItem[]): PackedArgs {
+  // The position is sent along, because the JSON of a user may look like anything.
+  const textAt = args.findIndex(isShortBody)
+  const packed = args.map((arg, at) => (at === textAt ? shortBytesAsTexts(arg) : ownBytes(arg, transfers)))
+  return { args: packed, textAt }
+}
+
+function isShortBody(arg: unknown): boolean {
+  const bytes = bodyBytes(arg)
+  return bytes !== null && bytes.length <= MAX_TEXT_BYTES
+}
+
+/** Reverses {@link packArgs}. */
+export function unpackArgs({ args, textAt }: PackedArgs): readonly unknown[] {
+  if (textAt < 0) return args
+  const { bytes } = args[textAt] as { readonly bytes: ByteText }
+  return args.with(textAt, { bytes: bytesOfText(bytes) })
+}
+
+/** The same value with short byte arrays as {@link ByteText}, at the top or one level below. */
+export function shortBytesAsTexts(value: unknown): unknown {
+  return withBytes(value, (bytes) => (bytes.length > MAX_TEXT_BYTES ? bytes : byteText(bytes)))
+}
+
+/**
+ * The same value with byte arrays that own their memory, at the top or one level below. Only such memory can be handed
+ * to another thread; Node's small Buffers share one pool. Bytes in lists or at deeper levels are copied.
+ * @param transfers receives the memory that is handed over
+ */
+export function ownBytes(value: unknown, transfers: TransferListItem[]): unknown {
+  return withBytes(value, (bytes) => {
+    const own = owned(bytes)
+    transfers.push(own.buffer as ArrayBuffer)
+    return own
+  })
+}
+
+/** Called for every message, and most have no bytes: it allocates nothing before it finds some. */
+function withBytes(value: unknown, change: (bytes: Uint8Array) => unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  if (value instanceof Uint8Array) return change(value)
+  let changed: Record<string, unknown> | undefined
+  for (const name in value) {
+    const member = (value as Readonly<Record<string, unknown>>)[name]
+    if (!(member instanceof Uint8Array)) continue
+    changed ??= { ...value }
+    changed[name] = change(member)
+  }
+  return changed ?? value
+}
+
+function owned(bytes: Uint8Array): Uint8Array {
+  const isWhole = bytes.byteLength === bytes.buffer.byteLength && bytes.byteLength > 0
+  // A plain Uint8Array in either case: the class Buffer does not survive the post.
+  return isWhole ? new Uint8Array(bytes.buffer) : Uint8Array.prototype.slice.call(bytes)
+}
+
+/** @returns the bytes of an argument that is a body; null for any other */
+export function bodyBytes(arg: unknown): Uint8Array | null {
+  if (typeof arg !== 'object' || arg === null || !('bytes' in arg)) return null
+  return arg.bytes instanceof Uint8Array ? arg.bytes : null
 }

@@ -3,14 +3,8 @@ import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import {
-  AMPLE_SPACE,
-  type Limits,
-  type SecurityObject,
-  type Settings,
-  type Space,
-  shortage,
-} from '../core/types.ts'
+import { AMPLE_SPACE, type Limits, type SecurityObject, type Settings, type Space } from '../core/types.ts'
+import { shortage } from '../documents/document-policy.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { FunctionLimits } from '../sandbox/slot-table.ts'
 import type {
@@ -22,12 +16,12 @@ import type {
   UpdatesRange,
 } from '../storage/catalog.ts'
 import { type Copies, databaseCopies } from './copies.ts'
+import { FaultRecord, UpdateNotes } from './database-notes.ts'
 import { DatabaseProxy } from './database-proxy.ts'
 import {
   type CompactionTask,
   type DatabaseHandle,
   type DatabasesStats,
-  FaultRecord,
   type Faults,
   type OwnedDatabases,
   type PreparedRestore,
@@ -38,7 +32,6 @@ import { Replacements } from './replacements.ts'
 import { threadFlags } from './thread.ts'
 import { Pool } from './thread-pool.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
-import { UpdateNotes } from './update-notes.ts'
 
 /**
  * Locks the data folder and lists its databases.

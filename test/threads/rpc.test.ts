@@ -4,8 +4,7 @@ import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { addOutgoing, removeOutgoing } from '../../src/core/bytes.ts'
 import { CouchError, packError, unpackError } from '../../src/core/errors.ts'
-import { ownBytes, packArgs, shortBytesAsTexts, unpackArgs } from '../../src/threads/packed-bytes.ts'
-import { Batch } from '../../src/threads/rpc.ts'
+import { Batch, ownBytes, packArgs, shortBytesAsTexts, unpackArgs } from '../../src/threads/rpc.ts'
 import { Flow } from '../../src/threads/rpc-stream.ts'
 
 function isWhole(bytes: Uint8Array): boolean {

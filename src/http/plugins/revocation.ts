@@ -10,8 +10,7 @@ import { asCouchError, CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import { checkAccess } from './access-rules.ts'
 import { authenticate } from './authentication.ts'
-import { answerInstead } from './error-replies.ts'
-import { factsOf } from './request-log.ts'
+import { answerInstead, factsOf } from './error-replies.ts'
 import { refuseClosedAccount, setAllowance } from './tenancy.ts'
 
 declare module 'fastify' {

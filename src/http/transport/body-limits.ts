@@ -5,7 +5,8 @@
 import { readFileSync } from 'node:fs'
 import { Limiter } from '../../core/concurrency.ts'
 import { CouchError } from '../../core/errors.ts'
-import { type Space, shortage, type UserCtx } from '../../core/types.ts'
+import type { Space, UserCtx } from '../../core/types.ts'
+import { shortage } from '../../documents/document-policy.ts'
 
 /** A larger body, in bytes, goes to a file even if memory is free (architecture.md, "The path of a save"). */
 export const MAX_IN_MEMORY = 8 * 1024 * 1024

@@ -1,9 +1,7 @@
 /** Access to an open file for all parts of a store: reads between transactions, writes by group commit; and its checkpoints. */
 import { CouchError } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
-import type { Connection } from './connection.ts'
-import { FileErrors } from './file-errors.ts'
-import type { PageCache } from './page-caches.ts'
+import { type Connection, isFull, storageError } from './connection.ts'
 import type { Plan, Writer } from './writer.ts'
 
 export class DatabaseAccess {
@@ -137,5 +135,156 @@ export class Checkpointer {
     try {
       this.#access.read(work)
     } catch {}
+  }
+}
+
+/** Callbacks of the component that watches the disk. */
+export interface DiskWatch {
+  /** A write has failed for lack of space. @returns whether to retry it */
+  onFull?(): boolean
+  /** A database's file is damaged, or the disk failed to read or write it. */
+  onFault?(database: string, error: CouchError): void
+  /** A database was opened exclusively, for lack of disk space. */
+  onExclusive?(database: string): void
+}
+
+/** The first retry comes after growing writes are refused, the second after the reserved space was released. */
+export const RETRIES = 2
+
+/** The errors of one file: translated for the caller, reported to the disk watch, and retried if that helps. */
+export class FileErrors {
+  readonly #database: string
+  readonly #watch: DiskWatch
+
+  constructor(database = '', watch: DiskWatch = {}) {
+    this.#database = database
+    this.#watch = watch
+  }
+
+  /** Whether an operation that failed with this error may succeed now, since space was freed. */
+  isWorthRetrying(thrown: unknown): boolean {
+    return isFull(thrown) && this.#watch.onFull?.() === true
+  }
+
+  /** Runs `work`, and retries it on a full disk. @throws the last error of `work` */
+  retrying<R>(work: () => R, again = RETRIES): R {
+    try {
+      return work()
+    } catch (error) {
+      if (again === 0 || !this.isWorthRetrying(error)) throw error
+      return this.retrying(work, again - 1)
+    }
+  }
+
+  /** Reports a fault of the file or the disk to the watch. @returns the error of the storage contract */
+  report(thrown: unknown): unknown {
+    const error = storageError(thrown)
+    if (isFileFault(error)) this.#watch.onFault?.(this.#database, error)
+    return error
+  }
+}
+
+/** Whether an error means that a file is damaged or its disk has failed. */
+function isFileFault(error: unknown): error is CouchError {
+  return error instanceof CouchError && (error.code === 'damaged_file' || error.code === 'disk_fault')
+}
+
+/** For all databases of a thread together; there are at most 8 threads. Enough for one busy database. */
+const TOTAL_KIB = 16 * 1024
+/** With less, a database would read its inner pages again with every document. */
+const LEAST_KIB = 256
+/** A database that is not used for one to two intervals is idle, in ms. */
+const SWEEP_MS = 15_000
+
+/** The cached pages of one file. */
+export class PageCache {
+  readonly connection: Pick<Connection, 'pragma'>
+  readonly #caches: PageCaches
+  isUsed = false
+  isWarm = false
+
+  constructor(connection: Pick<Connection, 'pragma'>, caches: PageCaches) {
+    this.connection = connection
+    this.#caches = caches
+  }
+
+  /** Call it before the file is read or written. */
+  use(): void {
+    this.isUsed = true
+    if (!this.isWarm) this.#caches.warm(this)
+  }
+
+  /** Call it before the file is closed. */
+  close(): void {
+    this.#caches.close(this)
+  }
+}
+
+/**
+ * Divides the memory for pages among a thread's databases. SQLite would keep 16 MB for each open one (docs/decisions/0005).
+ * Here the busy ones share that much, and an idle one gives its pages back.
+ */
+export class PageCaches {
+  readonly #warm = new Set<PageCache>()
+  #share = 0
+  #timer: NodeJS.Timeout | undefined
+
+  warm(cache: PageCache): void {
+    cache.isWarm = true
+    this.#warm.add(cache)
+    if (!this.#divide()) this.#limit(cache)
+    this.#timer ??= setInterval(() => this.sweep(), SWEEP_MS).unref()
+  }
+
+  close(cache: PageCache): void {
+    this.#drop(cache)
+    this.#divide()
+  }
+
+  #drop(cache: PageCache): void {
+    cache.isWarm = false
+    this.#warm.delete(cache)
+    if (this.#warm.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  /** Frees the pages of databases that were not used since the last sweep. Never throws. */
+  sweep(): void {
+    for (const cache of this.#warm) {
+      if (cache.isUsed) cache.isUsed = false
+      else this.#cool(cache)
+    }
+    this.#divide()
+  }
+
+  #cool(cache: PageCache): void {
+    this.#drop(cache)
+    this.#setPragma(cache, 'shrink_memory')
+  }
+
+  /**
+   * Sets equal shares. They are rounded to a power of two, so that most openings and closings change no other share.
+   * @returns whether the shares have changed
+   */
+  #divide(): boolean {
+    const parts = 2 ** Math.ceil(Math.log2(Math.max(1, this.#warm.size)))
+    const share = Math.max(LEAST_KIB, TOTAL_KIB / parts)
+    if (share === this.#share) return false
+    this.#share = share
+    for (const cache of this.#warm) this.#limit(cache)
+    return true
+  }
+
+  #limit(cache: PageCache): void {
+    this.#setPragma(cache, `cache_size = -${this.#share}`)
+  }
+
+  #setPragma(cache: PageCache, pragma: string): void {
+    try {
+      cache.connection.pragma(pragma)
+    } catch {
+      // A file that cannot be read keeps its pages. The next use reports the error.
+    }
   }
 }

@@ -155,7 +155,7 @@ export class Revisions implements DocumentRows {
     const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
     const num = this.#putRevision(whole, write.rev, stored?.num, columns)
     if (stored !== undefined) this.#dropContent(stored)
-    this.#attachments.write(num, attachments)
+    if (attachments.length > 0) this.#attachments.write(num, attachments)
     if (leaf === 0) this.#addAgain(num, stored?.leaf === 0, at, bodyBytes)
     else if (stored?.leaf === 0) this.#superseded.revive(num, at)
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }

@@ -23,12 +23,17 @@ import type { Epoch, LastKnownSequence } from '../sequence.ts'
 import type { CommitTally, CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
-import { Checkpointer, DatabaseAccess } from './database-access.ts'
+import {
+  Checkpointer,
+  DatabaseAccess,
+  type DiskWatch,
+  FileErrors,
+  PageCache,
+  type PageCaches,
+} from './database-access.ts'
 import { DocWrites, openTables, type Tables } from './document-writes.ts'
 import { SMALL_WRITE } from './documents.ts'
-import { type DiskWatch, FileErrors } from './file-errors.ts'
 import { History } from './history-reader.ts'
-import { PageCache, type PageCaches } from './page-caches.ts'
 import { markRestoredIfRolledBack } from './prepared-restore.ts'
 import { Sizes } from './size-counters.ts'
 import { fillPage } from './statement.ts'

@@ -9,7 +9,7 @@
  * autocommit, so after every error it is checked whether the transaction is still open.
  */
 import type { Connection } from './connection.ts'
-import { FileErrors, RETRIES } from './file-errors.ts'
+import { FileErrors, RETRIES } from './database-access.ts'
 
 /** One write. */
 export interface Plan<O = unknown> {

@@ -1,7 +1,7 @@
 /** Which databases were written to: many writes, one note. */
 import t from 'tap'
+import { UpdateNotes } from '../../src/threads/database-notes.ts'
 import type { Databases } from '../../src/threads/databases.ts'
-import { UpdateNotes } from '../../src/threads/update-notes.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, put, serve, until } from './served.ts'
 

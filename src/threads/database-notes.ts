@@ -1,9 +1,8 @@
-/**
- * Notes for `_db_updates` which databases were written to. A note is a commit of its own, so all writes of about a
- * second share one.
- */
-import type { DatabaseSequence } from '../storage/catalog.ts'
+/** What the HTTP thread notes of databases: which were written to, and which have a fault. */
+import type { CouchError } from '../core/errors.ts'
+import type { DatabaseEntry, DatabaseSequence } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
+import type { DatabaseFault, Faults, ThreadDeaths } from './databases.ts'
 
 /** Names per note, which takes the catalog's thread a few milliseconds. */
 const BATCH = 500
@@ -15,6 +14,10 @@ interface UpdateNotesOptions {
   readonly delay?: number
 }
 
+/**
+ * Notes for `_db_updates` which databases were written to. A note is a commit of its own, so all writes of about a
+ * second share one.
+ */
 export class UpdateNotes {
   readonly #note: UpdateNotesOptions['note']
   readonly #delay: number
@@ -69,4 +72,43 @@ export class UpdateNotes {
     await this.#flushing
     await this.#flush()
   }
+}
+
+/** The faults of database files, and the deaths of threads, for `GET /_up` and the metrics. */
+export class FaultRecord {
+  /** By incarnation: never more than there are databases. */
+  readonly #databases = new Map<number, DatabaseFault>()
+  #deaths: ThreadDeaths = { count: 0, last: null }
+
+  /** Notes a fault. @returns whether it is new, and belongs in the log */
+  note({ name, incarnation }: DatabaseEntry, { code, message }: CouchError): boolean {
+    const known = this.#databases.get(incarnation)
+    const isNews = known?.code !== code
+    const last = now()
+    const since = isNews ? last : known.since
+    this.#databases.set(incarnation, { database: name, code, reason: message, since, last })
+    return isNews
+  }
+
+  /** Notes a successful write: the disk works again. */
+  written(incarnation: number): void {
+    if (this.#databases.get(incarnation)?.code === 'disk_fault') this.#databases.delete(incarnation)
+  }
+
+  /** The database is gone. */
+  forget(incarnation: number): void {
+    this.#databases.delete(incarnation)
+  }
+
+  died(): void {
+    this.#deaths = { count: this.#deaths.count + 1, last: now() }
+  }
+
+  list(): Faults {
+    return { databases: [...this.#databases.values()], threads: this.#deaths }
+  }
+}
+
+function now(): number {
+  return Math.floor(Date.now() / 1000)
 }
