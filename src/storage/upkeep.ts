@@ -1,5 +1,5 @@
 /** The storage contract for maintenance: compaction, garbage counters, sizes and commit statistics; see engine.ts. */
-import { Histogram, type HistogramCounts } from '../core/histogram.ts'
+import type { HistogramCounts } from '../core/histogram.ts'
 
 /** The progress of a compaction. */
 export interface CompactionProgress {
@@ -71,11 +71,6 @@ export interface StoreSizes {
   readonly log: { readonly bytes: number }
 }
 
-const WRITES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-const UPDATES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-/** From an SSD that ignores flushes to a failing disk. */
-const SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
-
 /** Statistics of the commits of a thread's databases. */
 export interface CommitCounts {
   /** Writes that shared a commit: documents, `_local` documents, settings, chunks of attachments. */
@@ -84,25 +79,4 @@ export interface CommitCounts {
   readonly updates: HistogramCounts
   /** Seconds that making a commit durable took. */
   readonly seconds: HistogramCounts
-}
-
-export class CommitTally {
-  readonly #writes = new Histogram(WRITES)
-  readonly #updates = new Histogram(UPDATES)
-  readonly #seconds = new Histogram(SECONDS)
-
-  /** Counts a durable commit. @param ms duration of the COMMIT */
-  add(writes: number, updates: number, ms: number): void {
-    this.#writes.add(writes)
-    this.#updates.add(updates)
-    this.#seconds.add(ms / 1000)
-  }
-
-  counts(): CommitCounts {
-    return {
-      writes: this.#writes.counts(),
-      updates: this.#updates.counts(),
-      seconds: this.#seconds.counts(),
-    }
-  }
 }

@@ -1,7 +1,9 @@
 /** Access to an open file for all parts of a store: reads between transactions, writes by group commit; and its checkpoints. */
-import { CouchError } from '../../core/errors.ts'
+
+import Sqlite from 'better-sqlite3'
+import { CouchError, type ErrorName } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
-import { type Connection, isFull, storageError } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { Plan, Writer } from './writer.ts'
 
 export class DatabaseAccess {
@@ -287,4 +289,30 @@ export class PageCaches {
       // A file that cannot be read keeps its pages. The next use reports the error.
     }
   }
+}
+
+/** The driver's error, or the operating system's, as one of ours; ours stay as they are. */
+export function storageError(thrown: unknown): unknown {
+  if (isFull(thrown)) return new CouchError('insufficient_storage', undefined, { cause: thrown })
+  const isDrivers = thrown instanceof Sqlite.SqliteError
+  if (!isDrivers && !(thrown instanceof Error && 'syscall' in thrown)) return thrown
+  const { code = '' } = thrown as { code?: string }
+  const [, name] = FAULTS.find(([codes]) => codes.test(code)) ?? []
+  return new CouchError(name ?? 'internal_server_error', undefined, { cause: thrown })
+}
+
+/** https://www.sqlite.org/rescode.html, primary and extended; and the operating system's own. */
+const FAULTS: readonly (readonly [codes: RegExp, name: ErrorName])[] = [
+  [/^SQLITE_(?:CORRUPT|NOTADB)/, 'damaged_file'],
+  [/^(?:SQLITE_(?:IOERR|CANTOPEN)|EIO$)/, 'disk_fault'],
+]
+
+/**
+ * Whether the disk, or its quota, has no room left. SQLITE_IOERR_SHMSIZE: the index of the log, a file of its own, could
+ * not be made as large as it must be.
+ */
+export function isFull(thrown: unknown): boolean {
+  if (thrown instanceof Sqlite.SqliteError) return /^SQLITE_(?:FULL|IOERR_SHMSIZE)/.test(thrown.code)
+  const { code } = (thrown ?? {}) as NodeJS.ErrnoException
+  return code === 'ENOSPC' || code === 'EDQUOT'
 }

@@ -9,9 +9,9 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
-import type { Connection } from './connection.ts'
+import type { Connection, Statement, Value } from './connection.ts'
+import { idRange } from './id-pages.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
-import { idRange, type Statement, type Value } from './statement.ts'
 import {
   ANCESTRY_COLUMN,
   BODY_COLUMNS,

@@ -2,8 +2,7 @@
  * What a compaction would find to do, counted with each transaction, so that nobody has to look for it. Kept in memory
  * while the file is open, as state.ts does, and written with the transaction that changes it.
  */
-import type { Connection } from './connection.ts'
-import type { Statement } from './statement.ts'
+import type { Connection, Statement } from './connection.ts'
 
 /** CouchDB's, protocol.md 2.5. */
 export const DEFAULT_REVS_LIMIT = 1000

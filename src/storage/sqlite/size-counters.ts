@@ -1,12 +1,11 @@
 /** How large a file is, and what its bytes are: as far as that is counted anyway, and as far as it takes a walk. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { GarbageCounts, SizePart, StoreSizes } from '../upkeep.ts'
-import type { Connection } from './connection.ts'
+import type { Connection, Statement } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 import type { State } from './state.ts'
-import type { Statement } from './statement.ts'
 
 /** How long a walk works before others are served, in ms. */
 const TURN_MS = 3

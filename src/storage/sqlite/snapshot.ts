@@ -8,7 +8,8 @@ import { statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
 import type { CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
-import { APPLICATION_ID, storageError } from './connection.ts'
+import { APPLICATION_ID } from './connection.ts'
+import { storageError } from './database-access.ts'
 import { copyFile } from './page-copy.ts'
 
 /** How long to wait for one that opens or closes the file, in ms. */

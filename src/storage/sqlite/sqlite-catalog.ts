@@ -25,8 +25,8 @@ import {
   writeLastKnown,
   writeRecords,
 } from './catalog-tables.ts'
-import { Connection, type ConnectionOptions, isBusy, isFull, storageError } from './connection.ts'
-import { type DiskWatch, FileErrors } from './database-access.ts'
+import { Connection, type ConnectionOptions, isBusy } from './connection.ts'
+import { type DiskWatch, FileErrors, isFull, storageError } from './database-access.ts'
 import type { Files } from './files.ts'
 import { syncPath } from './page-copy.ts'
 import { type Migration, migrate } from './schema.ts'

@@ -5,9 +5,8 @@ import type { Catalog } from '../catalog.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { LastKnownSequence } from '../sequence.ts'
 import type { CopyFacts, DatabaseSnapshot, Prepared, StorageEngine } from '../storage-engine.ts'
-import type { CommitTally, RetainedVersions } from '../upkeep.ts'
-import { storageError } from './connection.ts'
-import { type DiskWatch, FileErrors, PageCaches } from './database-access.ts'
+import type { RetainedVersions } from '../upkeep.ts'
+import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
 import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
 import { prepareCopy } from './prepared-restore.ts'
@@ -16,6 +15,7 @@ import { checkCatalogCopy, checkCopy, openForReading, SqliteSnapshot } from './s
 import { SqliteCatalog } from './sqlite-catalog.ts'
 import { SqliteStore } from './store.ts'
 import { Upgrades } from './upgrade.ts'
+import type { CommitTally } from './writer.ts'
 
 export interface SqliteEngineOptions {
   /** The data folder; databases are files below it. */

@@ -6,10 +6,9 @@ import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
 import type { SettingsChange, StoreView } from '../engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
-import type { Connection } from './connection.ts'
+import type { Connection, Statement } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT } from './garbage.ts'
-import type { Statement } from './statement.ts'
 
 /** What is kept beside the view. */
 interface Counters extends StoreView {

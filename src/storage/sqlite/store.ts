@@ -20,7 +20,7 @@ import type {
 } from '../engine.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { Epoch, LastKnownSequence } from '../sequence.ts'
-import type { CommitTally, CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
+import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
 import {
@@ -34,11 +34,11 @@ import {
 import { DocWrites, openTables, type Tables } from './document-writes.ts'
 import { SMALL_WRITE } from './documents.ts'
 import { History } from './history-reader.ts'
+import { fillPage } from './id-pages.ts'
 import { markRestoredIfRolledBack } from './prepared-restore.ts'
 import { Sizes } from './size-counters.ts'
-import { fillPage } from './statement.ts'
 import { References, Uploads } from './uploads.ts'
-import { Writer } from './writer.ts'
+import { type CommitTally, Writer } from './writer.ts'
 
 /** Rows counted in one turn: about a millisecond's work. */
 const COUNT_STRETCH = 10_000

@@ -8,7 +8,8 @@ import { dirname } from 'node:path'
 import { Limiter } from '../../core/concurrency.ts'
 import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
-import { Connection, type ConnectionOptions, isFull } from './connection.ts'
+import { Connection, type ConnectionOptions } from './connection.ts'
+import { isFull } from './database-access.ts'
 import { type Migration, migrate, migrateInSteps, schemaOf } from './schema.ts'
 
 /** Files that a thread upgrades at once, so that a small one need not wait for a large one. */
