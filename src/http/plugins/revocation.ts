@@ -10,7 +10,8 @@ import { asCouchError, CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import { checkAccess } from './access-rules.ts'
 import { authenticate } from './authentication.ts'
-import { answerInstead, factsOf } from './error-replies.ts'
+import { answerInstead } from './error-replies.ts'
+import { factsOf } from './request-metrics.ts'
 import { refuseClosedAccount, setAllowance } from './tenancy.ts'
 
 declare module 'fastify' {

@@ -4,16 +4,46 @@ import Sqlite from 'better-sqlite3'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
 import type { Connection } from './connection.ts'
-import type { Plan, Writer } from './writer.ts'
+
+/** One write. */
+export interface Plan<O = unknown> {
+  /** About how many bytes it writes. */
+  readonly bytes: number
+  /** The document that it reads; absent if it reads none. */
+  readonly id?: string
+  /** Whether it needs space and no decision refuses it when space is short: then it is not retried on a full disk. */
+  readonly grows?: boolean
+  /**
+   * Reads, and writes nothing; may be called again after a rollback.
+   * @returns a function that carries out the decision in the same transaction and returns the outcome
+   */
+  decide(): () => O
+}
+
+/** A write and its callbacks. */
+export interface Job<O = unknown> {
+  readonly plan: Plan<O>
+  /** The write is durable. */
+  done(outcome: O): void
+  /** The write has left no trace. */
+  failed(error: unknown): void
+}
+
+/** Carries out writes in groups: writer.ts. */
+export interface WriteQueue {
+  add<O>(job: Job<O>): void
+  /** Resolves when the writes added so far are answered. */
+  drained(): Promise<void>
+}
 
 export class DatabaseAccess {
-  readonly #writer: Writer
+  readonly #writer: WriteQueue
   readonly #cache: Pick<PageCache, 'use'>
   readonly #errors: FileErrors
   #closed = false
 
   /** @param cache is notified of every use of the file */
-  constructor(writer: Writer, cache: Pick<PageCache, 'use'>, errors = new FileErrors()) {
+  constructor(writer: WriteQueue, cache: Pick<PageCache, 'use'>, errors = new FileErrors()) {
     this.#writer = writer
     this.#cache = cache
     this.#errors = errors

@@ -2,12 +2,12 @@
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection, Statement } from './connection.ts'
+import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
 import { Revisions } from './revisions.ts'
 import { State } from './state.ts'
 import type { StoredDocument } from './stored-document.ts'
-import type { Plan } from './writer.ts'
 
 interface Dependencies {
   readonly documents: Documents

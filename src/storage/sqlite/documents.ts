@@ -10,6 +10,7 @@ import type {
   Touches,
 } from '../engine.ts'
 import type { Connection, Statement, Value } from './connection.ts'
+import type { Plan } from './database-access.ts'
 import { idRange } from './id-pages.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
 import {
@@ -20,7 +21,6 @@ import {
   SHORT_BODY_COLUMNS,
   StoredDocument,
 } from './stored-document.ts'
-import type { Plan } from './writer.ts'
 
 /** A document as it is before a write. */
 type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>

@@ -11,31 +11,7 @@
 import { Histogram } from '../../core/histogram.ts'
 import type { CommitCounts } from '../upkeep.ts'
 import type { Connection } from './connection.ts'
-import { FileErrors, RETRIES } from './database-access.ts'
-
-/** One write. */
-export interface Plan<O = unknown> {
-  /** About how many bytes it writes. */
-  readonly bytes: number
-  /** The document that it reads; absent if it reads none. */
-  readonly id?: string
-  /** Whether it needs space and no decision refuses it when space is short: then it is not retried on a full disk. */
-  readonly grows?: boolean
-  /**
-   * Reads, and writes nothing; may be called again after a rollback.
-   * @returns a function that carries out the decision in the same transaction and returns the outcome
-   */
-  decide(): () => O
-}
-
-/** A write and its callbacks. */
-export interface Job<O = unknown> {
-  readonly plan: Plan<O>
-  /** The write is durable. */
-  done(outcome: O): void
-  /** The write has left no trace. */
-  failed(error: unknown): void
-}
+import { FileErrors, type Job, RETRIES, type WriteQueue } from './database-access.ts'
 
 /** In-memory state that follows the commits and rollbacks of the file. */
 export interface Memory {
@@ -60,7 +36,7 @@ const GROUP_JOBS = 256
 const GROUP_BYTES = 1024 * 1024
 const GROUP_MS = 5
 
-export class Writer {
+export class Writer implements WriteQueue {
   readonly #connection: Connection
   readonly #memory: Memory
   readonly #errors: FileErrors

@@ -3,7 +3,7 @@ import t from 'tap'
 import { countOf } from '../../../src/core/histogram.ts'
 import { Connection } from '../../../src/storage/sqlite/connection.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
-import { CommitTally, type Job, type Memory, Writer } from '../../../src/storage/sqlite/writer.ts'
+import { CommitTally, type Memory, Writer } from '../../../src/storage/sqlite/writer.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
 const NO_MEMORY: Memory = { expect: () => {}, flush: () => {}, committed: () => {}, back: () => {} }
