@@ -10,7 +10,7 @@ import { startTestServer } from '../helpers/server.ts'
 import { storedRows } from '../helpers/stored-rows.ts'
 import { type Answer, connect } from './client.ts'
 
-/** Writing attachments over HTTP: protocol.md 7.2, 7.4, 19.6, and lies about them. */
+/** Writing attachments over HTTP: protocol.md 7.2, 7.4, 19.6, and false lengths and digests. */
 t.test('PUT and DELETE', async (t) => {
   const TEXT = 'This is a base64 encoded text'
   const UNKNOWN = `1-${'0'.repeat(32)}`

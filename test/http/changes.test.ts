@@ -23,7 +23,7 @@ interface Client {
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 
-/** For all tests that leave it as it is; each has a database of its own, which it calls `/db`. */
+/** A server for all tests that do not change it; each has its own database, which it calls `/db`. */
 const shared = await startTestServer(t)
 let databases = 0
 
@@ -59,7 +59,7 @@ function parsed(text: string): Record<string, unknown> {
   }
 }
 
-/** Reads a stream until it has said this. */
+/** Reads a stream until it contains this text. */
 async function until(stream: Readable, text: string): Promise<string> {
   let read = ''
   while (!read.includes(text)) {

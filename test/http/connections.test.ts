@@ -175,7 +175,7 @@ t.test('limits and ends', async (t) => {
   })
 })
 
-/** One client that asks without end beside one that asks now and then. */
+/** A client that sends requests without end, and another one that sends few. */
 t.test('turns', async (t) => {
   const UP = 'GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n'
   /** Together 64 kB, about one read. */

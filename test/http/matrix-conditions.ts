@@ -1,11 +1,11 @@
-/** The servers that the rights matrix is asked of, and what its rows name: matrix.ts. */
+/** The servers of the rights matrix, and the names in its rows: matrix.ts. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { startTestServer, type TestResponse, temporaryFolder } from '../helpers/server.ts'
 import { CALLERS, type Caller, type Condition, type Sent } from './matrix.ts'
 
-/** No name of anything else holds it. */
+/** A name that is not part of any other name. */
 export const DATABASE = 'notes-of-d'
 const OTHERS = 'notes-of-o'
 const PUBLIC = 'public'
@@ -20,7 +20,7 @@ export interface Asked {
   readonly sent: Sent
 }
 
-/** As headers. */
+/** The credentials as headers. */
 export type Credentials = Readonly<Record<string, string>>
 
 /** @returns the headers of a name with its password */
@@ -39,7 +39,7 @@ export interface MatrixServer {
   admin(method: string, path: string, json?: unknown): Promise<TestResponse>
 }
 
-/** A whole server with its accounts and databases. */
+/** A complete server with its accounts and databases. */
 export async function startCondition(t: Test, condition: Condition): Promise<MatrixServer> {
   const dataDir = await temporaryFolder(t)
   await writeFile(join(dataDir, 'local.ini'), settings(condition))
@@ -64,7 +64,7 @@ export async function startCondition(t: Test, condition: Condition): Promise<Mat
   }
 }
 
-/** Nobody has to wait, and a matrix needs more databases than a tenant. */
+/** No rate limits, and more databases than a tenant may have. */
 function settings(condition: Condition): string {
   const admin = condition === 'open' ? '' : '[admins]\ns = s\n'
   return `${admin}[chttpd_auth]\niterations = 10\n[quota]\nrequests = infinity\ndatabases = infinity\n`

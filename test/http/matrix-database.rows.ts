@@ -1,4 +1,4 @@
-/** Who gets what of a database as a whole, and of many of its documents. */
+/** The rights matrix: calls about databases and about many documents. */
 import {
   absent,
   databaseAdmins,
@@ -13,7 +13,7 @@ import {
 } from './matrix.ts'
 
 const NOTHING = { json: {} }
-/** What nobody shuts `d` and `m` out with. */
+/** A security object that keeps access for `d` and `m`. */
 const SECURITY = { json: { admins: { names: ['d'] }, members: { names: ['m'] } } }
 const REVISIONS = { json: { doc: ['1-x'] } }
 
@@ -27,7 +27,7 @@ function list(path: string): Rows {
   }
 }
 
-/** Where another body than that of the other rows is sent. */
+/** For rows with another body than the others. */
 const feeds: readonly Row[] = ['normal', 'longpoll', 'continuous', 'eventsource'].map((feed) => [
   `GET /{db}/_changes?feed=${feed}&timeout=0`,
   members(200),

@@ -1,4 +1,4 @@
-/** Who gets what of the server as a whole. */
+/** The rights matrix: calls about the server. */
 import {
   accounts,
   anybody,
@@ -12,7 +12,7 @@ import {
 
 const LOGIN = { json: { name: 'o', password: 'o' } }
 
-/** To an account the configuration is what concerns it, and nothing of that is its to change. */
+/** An account sees only the configuration that concerns it, and may not change it. */
 const readersOfOne = { ...serverAdmins(200), ...columns([401, 404, 404, 404, 200]) }
 const configWriters = { ...serverAdmins(200), ...columns([401, 403, 403, 403, 200]) }
 

@@ -1,4 +1,4 @@
-/** Who gets what below `/_settee/`: device tokens, and the accounts of hosted mode. */
+/** The rights matrix: `/_settee/`, with device tokens and the accounts of hosted mode. */
 import {
   accounts,
   anybody,
@@ -11,13 +11,13 @@ import {
   serverAdmins,
 } from './matrix.ts'
 
-/** About `m`'s tokens; where no admin is configured nobody has a name, and everybody may name any. */
+/** About `m`'s tokens. Without an admin, no caller has a name, and every caller may give any name. */
 function ofM(status: number, others: number): Statuses {
   const columns: Columns = [401, others, status, others, status]
   return { open: everybody(status), secured: columns, hosted: columns }
 }
 
-/** For admins of `_users`, of whom there is the server's alone; to others it is closed. */
+/** For admins of `_users`, which here is only the server admin; refused to others. */
 const users = (status: number): Statuses => ({
   open: everybody(status),
   secured: [401, 403, 403, 403, status],

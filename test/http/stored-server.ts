@@ -1,4 +1,4 @@
-/** The HTTP layer over one database `db` whose store the test has in hand: what it holds, and what stands in it. */
+/** The HTTP layer over one database `db`, whose store the test can inspect. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -22,7 +22,7 @@ interface Shutdown {
   after(fn: () => Promise<unknown>): unknown
 }
 
-/** Listens on a free port; whoever asks is let in. */
+/** Listens on a free port; every caller has access. */
 export async function startStoredServer(t: Shutdown) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   const config = await openConfig({ dataDir, env: {}, flags: {} })

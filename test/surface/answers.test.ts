@@ -1,4 +1,4 @@
-/** What a row lets pass, and what it does not: a table is worth what this is worth. */
+/** Which answers pass a row and which fail: every table relies on this. */
 import t from 'tap'
 import { type Answer, type Answered, compared } from './answers.ts'
 

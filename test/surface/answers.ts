@@ -1,4 +1,4 @@
-/** What a row expects of an answer, and how that is held against the one that came. Pure. */
+/** What a row expects of an answer, and its comparison with the real answer. Pure. */
 import { type Forms, formsOf } from './forms.ts'
 
 export interface Answer extends Forms {
@@ -18,7 +18,7 @@ export interface Answer extends Forms {
   readonly broken?: boolean
 }
 
-/** An answer as it came. */
+/** The real answer. */
 export interface Answered {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
@@ -30,8 +30,8 @@ export interface Answered {
 }
 
 /**
- * What two answers are to be held together by.
- * @returns what was seen, of that only what the expected answer speaks of; and what is wanted
+ * Prepares two answers for a comparison.
+ * @returns the parts of the real answer that the expected one mentions, and the expected parts
  */
 export function compared(found: Answered, expected: Answer): { seen: unknown; wanted: unknown } {
   const { took: _, broken = false, status = 200, ...others } = expected
@@ -53,8 +53,8 @@ function seenOf(found: Answered, { json, like, text, headers, ...others }: Answe
 }
 
 /**
- * What is expected, with what was found in place of each pattern that matches it, and without members that are
- * undefined: those must not be there.
+ * The expected value, with the real value in place of each pattern that matches it, and without undefined members:
+ * those must be absent.
  */
 function settled(expected: unknown, found: unknown): unknown {
   if (expected instanceof RegExp) {
@@ -70,7 +70,7 @@ function settled(expected: unknown, found: unknown): unknown {
   return Object.fromEntries(named.map(([key, each]) => [key, settled(each, other[key])]))
 }
 
-/** Of what was found, what the expected part speaks of. */
+/** The parts of the real value that the expected value mentions. */
 function part(found: unknown, expected: unknown): unknown {
   if (Array.isArray(found) && Array.isArray(expected)) {
     return found.map((each, index) => part(each, expected[index]))

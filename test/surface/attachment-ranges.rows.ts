@@ -11,7 +11,7 @@ const range = (value: string, more: Readonly<Record<string, string>> = {}): Ask 
 
 const WHOLE: Answer = { text: TEXT, headers: { 'content-length': '29', 'content-range': undefined } }
 
-/** From one byte to another, both of them included. */
+/** From one byte to another, both included. */
 function partial(first: number, last: number): Answer {
   const text = TEXT.slice(first, last + 1)
   return {

@@ -1,4 +1,4 @@
-/** The forms of `_attachments`, and the facts about them: protocol.md 7.1. */
+/** The forms of `_attachments`, and their members: protocol.md 7.1. */
 import { md5 } from '../helpers/related.ts'
 import type { Answer } from './answers.ts'
 import {

@@ -22,7 +22,7 @@ const ok = (id: string, generation: number) => ({
 })
 const conflict = (id: string) => ({ id, error: 'conflict', reason: 'Document update conflict.' })
 
-/** Of a bulk whose first document is good: the whole request is refused, and nothing of it is stored. */
+/** For a bulk request whose first document is valid: the whole request is refused, and nothing is stored. */
 function refused(
   says: string,
   key: string,

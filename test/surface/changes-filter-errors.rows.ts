@@ -1,4 +1,4 @@
-/** What is refused before the first byte: protocol.md 5.6, and 1.2 on the body of `_changes`. */
+/** Requests that are refused before the first byte: protocol.md 5.6, and 1.2 on the body of `_changes`. */
 import type { Answer } from './answers.ts'
 import { type Ask, failed, put, type Row } from './table.ts'
 

@@ -2,7 +2,7 @@
 import { THREE } from './feeds.ts'
 import { put, type Row, stored } from './table.ts'
 
-/** As the documentation of a note app has its users write it (clients.md 1.3). */
+/** The filter in the documentation of a note app (clients.md 1.3). */
 const SYNC = `function (doc, req) {
   return doc._id.indexOf('file:') === -1
 }`

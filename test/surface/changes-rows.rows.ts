@@ -15,7 +15,7 @@ const HUGE = Buffer.concat(Array<Buffer>(257).fill(gzipSync(Buffer.alloc(1024 * 
 
 const TOKEN = '"\\d+-[0-9A-Za-z_-]+"'
 const ROW = `\\{"seq":${TOKEN},"id":"\\w","changes":\\[\\{"rev":"[^"]+"\\}\\](,"deleted":true)?\\}`
-/** What stands between the head and the tail of a normal feed. */
+/** The rows between the head and the tail of a normal feed. */
 const whole = (rows: string, last: number, pending: number) =>
   new RegExp(`^\\{"results":\\[\\n${rows}\\n\\],\\n"last_seq":"${last}-[^"]+","pending":${pending}\\}\\n\\n$`)
 

@@ -1,6 +1,6 @@
 /**
- * Whatever parameters.ts and feed-parameters.ts name has a row in a table that is run, a test elsewhere, or
- * a reason why it has none.
+ * Each parameter in parameters.ts and feed-parameters.ts has a row in a table, a test elsewhere, or a reason why
+ * it has none.
  */
 import { readdir, readFile } from 'node:fs/promises'
 import t from 'tap'

@@ -1,4 +1,4 @@
-/** What the tables about attachments share: the text of protocol.md 19.6, as it is and as gzip, and multipart bodies. */
+/** For the tables about attachments: the text of protocol.md 19.6, plain and as gzip, and multipart bodies. */
 import { gzipSync } from 'node:zlib'
 import { md5, type RelatedPart, related } from '../helpers/related.ts'
 import { type Ask, type AskMore, put } from './table.ts'
@@ -15,11 +15,11 @@ export const GZIP_ETAG = `"${GZIP_DIGEST.slice('md5-'.length)}"`
 /** What `att_encoding_info` adds. */
 export const GZIP_INFO = { encoding: 'gzip', encoded_length: GZIP.length }
 
-/** The text as it is written into a document, and as it is read from one. */
+/** The text as it is written to a document, and as it is read. */
 export const INLINE = { content_type: 'text/plain', data: BASE64 }
 export const READ = { content_type: 'text/plain', revpos: 1, digest: DIGEST }
 export const STUB = { ...READ, length: 29, stub: true }
-/** The same as a client writes it that knows nothing of what is stored. */
+/** The same, written by a client that does not know the stored attachment. */
 export const KEPT = { stub: true }
 
 /** The text at `/x/a`; `{first}` is the revision. */
@@ -35,7 +35,7 @@ export const ZIPPED: Ask = [
   },
 ]
 
-/** A document as multipart/related with what follows it: a part is its content, or has headers as well. */
+/** A document as multipart/related with its parts: a part is its content, or has headers as well. */
 export function multipart(
   line: string,
   doc: unknown,
@@ -62,7 +62,7 @@ export function follows(content: string | Buffer, more: Readonly<Record<string, 
   return { follows: true, content_type: 'text/plain', length: Buffer.byteLength(content), ...more }
 }
 
-/** A part of a multipart answer: what it says of itself, and its content. */
+/** A part of a multipart answer: its headers and its content. */
 export function part(name: string, content: string, more: Readonly<Record<string, string>> = {}) {
   return {
     'content-disposition': `attachment; filename="${name}"`,

@@ -1,4 +1,4 @@
-/** `_db_updates`: protocol.md 4.9. Other rows' databases stand in it as well: so each begins where it is `now`. */
+/** `_db_updates`: protocol.md 4.9. It also lists the databases of other rows, so each row begins at `now`. */
 import type { Answer } from './answers.ts'
 import { type Ask, failed, type Row } from './table.ts'
 

@@ -1,4 +1,4 @@
-/** Documents, alone and many at a time, and lists of them, row by row: protocol.md 3, 4.1 to 4.3, 8, 19.1 to 19.8. */
+/** Documents, single and in bulk, and lists of them, row by row: protocol.md 3, 4.1 to 4.3, 8, 19.1 to 19.8. */
 import t from 'tap'
 import { BULK_DOCS } from './bulk-docs.rows.ts'
 import { BULK_GET_AND_DIFF } from './bulk-get-and-diff.rows.ts'

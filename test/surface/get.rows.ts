@@ -15,7 +15,7 @@ const REVS_INFO = {
   ],
 }
 
-/** The switches of 3.1, for rows that turn on all of them. */
+/** The flags of 3.1, for rows that set all of them. */
 const SWITCHES = 'revs revs_info conflicts deleted_conflicts meta local_seq attachments att_encoding_info'
 
 export const GET: readonly Row[] = [

@@ -1,4 +1,4 @@
-/** What the tables about documents share: documents with given histories. */
+/** Documents with given histories, for the tables about documents. */
 import { type Ask, stored } from './table.ts'
 
 /**

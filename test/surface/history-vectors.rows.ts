@@ -1,4 +1,4 @@
-/** Winners, merges and what is missing: the vectors of protocol.md 19.1 to 19.3. */
+/** Winners, merges and missing revisions: the vectors of protocol.md 19.1 to 19.3. */
 
 import type { Answer } from './answers.ts'
 import { DELETED, of, x } from './histories.ts'

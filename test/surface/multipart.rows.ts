@@ -1,4 +1,4 @@
-/** Documents with their attachments behind them, in and out: protocol.md 7.2, 7.3. */
+/** Documents followed by their attachments, written and read: protocol.md 7.2, 7.3. */
 
 import type { Answer } from './answers.ts'
 import {

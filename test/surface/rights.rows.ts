@@ -11,12 +11,12 @@ const STRANGER: Answer = failed(403, 'forbidden', 'You are not allowed to access
 const NO_DB_ADMIN: Answer = failed(403, 'forbidden', 'You are not a db or server admin.')
 const WRONG = `Basic ${Buffer.from('m:wrong').toString('base64')}`
 
-/** The columns of the matrix: what `a`, who does not log in, `o`, `m`, `d` and `s` get. */
+/** The columns of the matrix: what `a` (anonymous), `o`, `m`, `d` and `s` get. */
 type Columns = readonly [a: Answer, o: Answer, m: Answer, d: Answer, s: Answer]
 
 const USERS: readonly User[] = ['anonymous', 'o', 'm', 'd', 's']
 
-/** A line of the matrix. `WHO` in it stands for who asks, so that each makes a document of his own. */
+/** A line of the matrix. `WHO` is replaced by the caller, so that each creates a document of their own. */
 function may(key: string, line: string, columns: Columns, more: AskMore = {}): Row {
   return {
     of: `19.7 ${key}`,

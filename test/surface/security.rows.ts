@@ -1,4 +1,4 @@
-/** Who may do what, and how it is said: protocol.md 4.8, and the rights of 4.1 to 4.9. For a server with users. */
+/** Rights and the reasons of refusals: protocol.md 4.8, and the rights of 4.1 to 4.9. For a server with users. */
 import type { Answer } from './answers.ts'
 import { type Ask, failed, put, type Row } from './table.ts'
 import { SECURED, type User } from './users.ts'

@@ -1,6 +1,6 @@
 /**
- * Runs tables of what the protocol promises: a row is data, a request and its answer. Each file has one listening
- * server, each row a database of its own.
+ * Runs tables of the protocol's promises. A row has data, a request and its answer. Each file has one listening
+ * server, and each row has its own database.
  *
  *     { of: '3.1 rev', says: 'a revision that was superseded',
  *       given: [put('x', { v: 1 }, { keep: { first: 'rev' } }), put('x', { _rev: '{first}' })],
@@ -25,8 +25,8 @@ export interface Row {
 }
 
 /**
- * A request: its line, such as `GET /{db}/x`, or with more than that. `{db}` and the names kept of earlier answers
- * are put in wherever they stand in it, and in the answer that is expected.
+ * A request: its line, such as `GET /{db}/x`, or an object with more. `{db}` and the values kept from earlier answers
+ * are replaced in it, and in the expected answer.
  */
 export type Ask = string | readonly [line: string, more: AskMore]
 
@@ -48,7 +48,7 @@ export interface AskMore {
   readonly until?: RegExp
 }
 
-/** What a table runs on. */
+/** The server of a table. */
 export interface Listening {
   readonly url: string
   /** The `Authorization` of who asks; without this nobody logs in, and everybody is an admin. */
@@ -57,7 +57,7 @@ export interface Listening {
   readonly connection?: Pool.Options
 }
 
-/** Documents with revisions of one's own choice. */
+/** Documents with chosen revisions. */
 export function stored(...docs: readonly unknown[]): Ask {
   return ['POST /{db}/_bulk_docs', { json: { new_edits: false, docs }, keep: {} }]
 }
@@ -72,7 +72,7 @@ export function failed(status: number, error: string, reason: string | RegExp): 
   return { status, json: { error, reason } }
 }
 
-/** Runs each row as a test, on the server of the file's other tables that are started alike. */
+/** Runs each row as a test. Tables of a file with the same kind of server share it. */
 export function runTable(
   t: Test,
   rows: readonly Row[],
@@ -101,7 +101,7 @@ async function open(start: Start) {
   return { server, pool }
 }
 
-/** One row, with the names it has kept so far. */
+/** One row, with the values that it has kept so far. */
 class Run {
   readonly #server: Listening
   readonly #pool: Pool
@@ -221,7 +221,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** @throws Error when nothing stands there */
+/** @throws Error when there is no such value */
 function valueAt({ json, headers, text }: Answered, path: string): string {
   const [, header] = /^header (.*)$/.exec(path) ?? []
   const steps = header === undefined ? path.split('.') : [header]

@@ -1,4 +1,4 @@
-/** A whole server over threads and files, as src/server.ts makes it, with accounts that are no admins. */
+/** A whole server over threads and files, as src/server.ts makes it, with accounts that are not admins. */
 import type { AddressInfo } from 'node:net'
 import { pino } from 'pino'
 import type { Test } from 'tap'

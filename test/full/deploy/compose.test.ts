@@ -1,4 +1,4 @@
-/** compose.yaml as far as it can be held without Docker: its form, and that what it names is there and works. */
+/** compose.yaml as far as it can be tested without Docker: its schema, and the files and commands that it names. */
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'

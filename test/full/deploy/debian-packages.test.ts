@@ -1,4 +1,4 @@
-/** scripts/debian-packages.mjs: it sees to all that tests run, and says what to do where it can install nothing. */
+/** scripts/debian-packages.mjs: it covers every program that tests run, and prints a command if it can install nothing. */
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { ROOT } from '../../cli/child.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
 const SCRIPT = join(ROOT, 'scripts', 'debian-packages.mjs')
-/** What each Debian has, or came with Node. */
+/** Programs that every Debian has, or that come with Node. */
 const THERE = new Set([
   'sh',
   'bash',

@@ -14,8 +14,8 @@ t.setTimeout(600_000)
 const instructions = parseDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))
 
 /**
- * Runs what follows as an account that nobody knows, where that can be had, in a file system of which only a new folder at
- * the given path can be written to.
+ * Runs a command as an unknown account, if possible, in a file system in which only a new folder at the given path is
+ * writable.
  */
 function restricted(data: string): [string, ...string[]] {
   const isRoot = process.getuid?.() === 0

@@ -2,14 +2,14 @@ import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 
-/** One instruction of a Dockerfile; the words that began with `--` are apart. */
+/** One instruction of a Dockerfile, with its `--` options separate. */
 export interface Instruction {
   readonly name: string
   readonly flags: Readonly<Record<string, string>>
   readonly rest: string
 }
 
-/** A stage as it stands after its last instruction, in a folder that plays the part of its file system. */
+/** A stage after its last instruction; a folder serves as its file system. */
 export interface Stage {
   readonly root: string
   workdir: string
@@ -50,8 +50,8 @@ export function copyContext(source: string, target: string): void {
 }
 
 /**
- * Carries out a Dockerfile without Docker: each stage in a folder of its own, COPY as copying between folders, RUN
- * by a shell in the stage's work folder. `apt-get` steps are passed over: the machine has the compiler already.
+ * Runs a Dockerfile without Docker: each stage in its own folder, COPY as copying between folders, RUN as a shell in the
+ * stage's work folder. `apt-get` steps are skipped, because the machine already has the compiler.
  * @returns the last stage
  */
 export function runDockerfile(

@@ -1,4 +1,4 @@
-/** Proxies with each fault, before a real settee: the doctor says what it is, and which line to change. */
+/** Proxies with each fault in front of a real settee: the doctor names the fault, and the line to change. */
 import t, { type Test } from 'tap'
 import { FEED, look, NO_FEED, onlyWrong } from '../../doctor/looking.ts'
 import { type ProxyFaults, startProxy } from '../../doctor/proxy.ts'

@@ -1,4 +1,4 @@
-/** The doctor before servers that answer as CouchDB 3 and as PouchDB Server do, with nonsense, or not at all. */
+/** The doctor with servers that answer like CouchDB 3 or PouchDB Server, with invalid data, or not at all. */
 import { once } from 'node:events'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
@@ -112,7 +112,7 @@ t.test('the filter for phones, on a server that answers everything', async (t) =
   }
 })
 
-/** @param meet what is done with who comes, when the first bytes have come */
+/** @param meet handles each connection after its first bytes */
 async function listen(t: Test, meet: (socket: Socket) => void, host = '127.0.0.1'): Promise<number> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {

@@ -1,4 +1,4 @@
-/** The doctor before a real settee: what is fine, what an account may do, and that nothing is left behind. */
+/** The doctor with a real settee: passing checks, the rights of accounts, and no data left behind. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -205,7 +205,7 @@ t.test('origins of other apps', async (t) => {
   onlyWrong(t, await look(addressOf(server), { limits: SHORT }))
 })
 
-/** Does what a line for settee says, of the form `curl ... -X METHOD .../KEY -d '"VALUE"'; the same for KEY "VALUE" and ...`. */
+/** Carries out a command for settee of the form `curl ... -X METHOD .../KEY -d '"VALUE"'; the same for KEY "VALUE" and ...`. */
 async function apply(server: TestServer, line: string): Promise<void> {
   const [, method, first, more = ''] = /-X (\w+) SERVER\/_node\/_local\/_config\/([^;]+);(.*)$/.exec(line)!
   const others = more.replace('the same for', '').split(' and ')

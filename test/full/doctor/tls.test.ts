@@ -28,7 +28,7 @@ async function https(t: Test, own: Issued, more: readonly Issued[], options: Ser
   return `https://anna:secret@127.0.0.1:${await listen(t, server)}/notes`
 }
 
-/** @param meet what it does with who comes; it says nothing by itself */
+/** @param meet handles each connection; the server sends nothing by itself */
 function createMute(meet: (socket: Socket) => void = () => undefined): Server {
   const sockets = new Set<Socket>()
   const server = createNetServer((socket) => {

@@ -1,7 +1,7 @@
 /**
- * Clients that read nothing, and clients that send slowly: what is held for them all together is bounded. Many sockets
- * stay paused while large answers of every kind wait for them, and many uploads come a little at a time; meanwhile the
- * server, in a process of its own, is watched.
+ * Clients that read nothing, and clients that send slowly: the memory for all of them together is bounded. Many sockets stay
+ * paused while large answers of every kind wait for them, and many uploads arrive slowly. Meanwhile the test watches the server,
+ * which runs in a separate process.
  *
  * The long form has 500 readers, 200 uploads of 50 MB at 1 MB/s and 60 s: `SETTEE_BACK_PRESSURE=long`.
  */
@@ -19,11 +19,11 @@ const UPLOADS = IS_LONG ? 200 : 40
 const SECONDS = IS_LONG ? 60 : 8
 const UPLOAD_BYTES = (IS_LONG ? 50 : 6) * MB
 const RATE = IS_LONG ? MB : MB / 2
-/** Beyond what the server takes at rest. */
+/** Above the memory of the idle server. */
 const BOUND = 150 * MB
 /** `settee/body_memory` by default. */
 const BODY_MEMORY = 64 * MB
-/** What others' saves and reads take at the 99th percentile, in milliseconds. */
+/** The 99th percentile of other clients' saves and reads, in milliseconds. */
 const PATIENCE_MS = 1000
 
 const ANSWERS = [
@@ -40,7 +40,7 @@ function residentBytes({ pid }: ServerProcess): number {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) * 1024
 }
 
-/** The largest that the server was while something went on. */
+/** The peak memory of the server during some work. */
 async function peakDuring(server: ServerProcess, work: () => Promise<void>): Promise<number> {
   let peak = 0
   const look = () => {
@@ -77,7 +77,7 @@ function percentile(times: readonly number[], part: number): number {
   return times.toSorted((a, b) => a - b)[Math.floor(times.length * part)] as number
 }
 
-/** A request of a client that reads what comes with the head and nothing more. */
+/** A request of a client that reads the head and nothing more. */
 async function stalledReader(t: Test, server: ServerProcess, path: string): Promise<Socket> {
   const socket = connect({ host: '127.0.0.1', port: server.port })
   t.teardown(() => socket.destroy())
@@ -107,7 +107,7 @@ async function fill(server: ServerProcess): Promise<void> {
   })
 }
 
-/** Sends a body at a pace. @returns the answer's first line */
+/** Sends a body at a given rate. @returns the answer's first line */
 async function slowUpload(t: Test, server: ServerProcess, path: string): Promise<string> {
   const socket = connect({ host: '127.0.0.1', port: server.port })
   t.teardown(() => socket.destroy())
@@ -132,7 +132,7 @@ async function slowUpload(t: Test, server: ServerProcess, path: string): Promise
   return answer.split('\r\n', 1)[0] ?? ''
 }
 
-/** Says in the test's output how the server has ended, if it ends before the test has. */
+/** Prints how the server ended, if it ends before the test. */
 function tellOfEnd(t: Test, server: ServerProcess): void {
   let isOver = false
   t.teardown(() => {
@@ -205,7 +205,7 @@ t.test('slow uploads', { timeout: 400_000 }, async (t) => {
   t.ok(most < PATIENCE_MS, `others are served meanwhile: 99% within ${ms(most)}`)
 })
 
-/** What bodies take in memory at the most until it is aborted, as the server counts it. */
+/** The peak memory of bodies until the signal is aborted, as the server counts it. */
 async function mostBodyMemory(server: ServerProcess, ends: AbortSignal): Promise<number> {
   let most = 0
   while (!ends.aborted) {

@@ -1,4 +1,4 @@
-/** A server that is killed while it makes a backup: what is left is no backup, and goes with the next one. */
+/** A server is killed during a backup: its remains are not a backup, and the next one removes them. */
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'

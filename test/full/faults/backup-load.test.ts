@@ -1,6 +1,6 @@
 /**
- * Backups while many write: each copy is a state that the database was in, and nobody waits long for it. The long form
- * runs until the seconds are over:
+ * Backups during many writes: each copy is a state that the database had, and no write waits long. The long form runs for
+ * the given number of seconds:
  *
  *     BACKUP_LOAD_SECONDS=600 npx tap test/full/faults/backup-load.test.ts
  */
@@ -20,7 +20,7 @@ const TEXT = 'x'.repeat(2000)
 
 t.setTimeout((SECONDS + 250) * 1000)
 
-/** A writer puts one document after the other, each when the one before is acknowledged. */
+/** A writer puts one document after the other, each after the previous one is acknowledged. */
 class Chain {
   /** Documents that were asked for, and that were acknowledged. */
   asked = 0

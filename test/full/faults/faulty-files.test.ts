@@ -15,7 +15,7 @@ function overwrite(path: string, from: number, to: number): void {
   closeSync(file)
 }
 
-/** What is done to a file, and the error that it comes to. */
+/** A damage to a file, and the error that follows. */
 const DAMAGES: Readonly<Record<string, { readonly damage: Damage; readonly error: string }>> = {
   header: { damage: (path) => overwrite(path, 0, PAGE), error: 'file_corruption' },
   middle: { damage: (path) => overwrite(path, PAGE, statSync(path).size), error: 'file_corruption' },
@@ -30,7 +30,7 @@ async function fill(server: ServerProcess, name: string): Promise<void> {
   await server.ask('POST', `/${name}/_bulk_docs`, { docs })
 }
 
-/** The errors that a database answers reads and writes with, each asked twice. */
+/** The errors of reads and writes of a database, each tried twice. */
 async function errorsOf(t: Test, server: ServerProcess, name: string): Promise<Set<string>> {
   const errors = new Set<string>()
   const asked = [

@@ -88,7 +88,7 @@ t.test(`readers of every kind through ${KILLS} kills`, async (t) => {
   t.comment(`${client.acknowledged} writes acknowledged, ${client.unanswered} without an answer`)
 })
 
-/** Writes its own documents, one request at a time, on what it last knew of them. */
+/** Writes its own documents, one request at a time, over the revisions that it last saw. */
 async function write(
   client: Client,
   name: string,

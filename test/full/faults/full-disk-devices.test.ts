@@ -1,4 +1,4 @@
-/** PouchDB devices and a disk without room: none loses a note, and none believes that one was stored which was not. */
+/** PouchDB devices and a full disk: no device loses a note, or believes that a refused note was stored. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type ServerProcess, startServerProcess, until } from '../../faults/server-process.ts'

@@ -1,4 +1,4 @@
-/** A disk that fills up, to the floor and to its end, and is emptied again: a server in a process of its own. */
+/** A disk fills up, to the floor and completely, and is emptied again; the server runs in a separate process. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
@@ -47,7 +47,7 @@ async function remove({ server, stored }: Setting, id: string): Promise<Answer> 
   return answer
 }
 
-/** Every acknowledged revision is what is there now. */
+/** Every acknowledged revision is the present one. */
 async function allThere(t: Test, { server, stored }: Setting): Promise<void> {
   const { json } = await server.ask('GET', '/notes/_all_docs')
   const rows = json.rows as { id: string; value: { rev: string } }[]

@@ -1,8 +1,8 @@
 /**
  * Ten clients read, write and delete five documents at the same time, through kills of the server and deaths of the
- * database's thread, and what they saw of each document is what a single register could have shown
- * (linear/register.ts): no update is lost, none of two over the same revision is done twice, nobody reads what was
- * gone before he asked, and what has no answer was done once or never.
+ * database's thread. What they saw of each document is what a single register could have shown (linear/register.ts): no update
+ * is lost, only one of two edits of the same revision succeeds, no read returns a value that was replaced before the read began,
+ * and a write without an answer happened once or never.
  *
  *     SETTEE_HISTORIES=500 npx tap --timeout=0 test/full/faults/linearizability.test.ts     the long form
  */
@@ -12,7 +12,7 @@ import { Client } from '../../faults/kill/client.ts'
 import { DOCUMENTS, History } from '../../faults/linear/history.ts'
 import { isLinearizable, type Operation } from '../../faults/linear/register.ts'
 
-/** Each has one fault in its midst. */
+/** Each history has one fault in the middle. */
 const HISTORIES = Number(process.env.SETTEE_HISTORIES ?? 8)
 
 t.setTimeout(120_000 + HISTORIES * 20_000)

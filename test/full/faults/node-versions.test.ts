@@ -1,14 +1,13 @@
 /**
- * A server on each of the Node versions that settee supports: what native code keeps of a thread, a connection or a
- * statement is collected while it is used, databases are opened and closed, threads end and others take their places,
- * and the process ends in order.
+ * A server on each Node version that settee supports: garbage collection runs while native code uses threads, connections and
+ * statements, databases are opened and closed, threads end and are replaced, and the process exits normally.
  */
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { type ServerProcess, startServerProcess, until } from '../../faults/server-process.ts'
 
-/** Paths of Node's program; unset: this process's own, in the short form. */
+/** Paths of Node programs; if unset, this process's own, in the short form. */
 const NODES = process.env.SETTEE_NODES?.split(',')
 const [NOTES, DATABASES, DEATHS] = NODES === undefined ? [500, 16, 4] : [20_000, 200, 12]
 const BATCH = 100
@@ -39,7 +38,7 @@ async function pushNotes(server: ServerProcess): Promise<void> {
   }
 }
 
-/** More than are held open at once, so that each is closed to make room and opened again. */
+/** More databases than are held open at once, so that each is closed and opened again. */
 async function openAndClose(server: ServerProcess): Promise<void> {
   const names = Array.from({ length: DATABASES }, (_, n) => `d${n}`)
   for (const name of names) {

@@ -1,7 +1,7 @@
 /**
- * One caller who means harm, beside a quiet tenant who saves every 50 ms: whatever the caller sends, no turn of a thread
- * takes more than 50 ms, memory stays within what the server takes at rest and 150 MB, and the tenant's saves stay fast.
- * The attacks are those that strangers have tried, and every route with the largest body that it takes.
+ * One malicious caller, and a quiet tenant that saves every 50 ms. Whatever the caller sends, no turn of a thread takes more
+ * than 50 ms, memory grows by at most 150 MB over the idle server, and the tenant's saves stay fast. The attacks are known
+ * ones, and every route with the largest body that it accepts.
  *
  * The long form attacks for ten seconds each and prints the table of docs/reliability.md: `SETTEE_ONE_CALLER=long`.
  */
@@ -27,7 +27,7 @@ const MEMORY = (IS_LONG ? 150 : 250) * MB
 const SLOWER = 3
 /** In ms: the 99th percentile of a quiet tenant's saves before a flood (bench/RESULTS.md, `tenants --hosted`). */
 const BENCH_P99 = 29.6
-/** A machine that is shared now and then stands still by itself: only what happens each time is the server's. */
+/** A shared machine sometimes stalls by itself, so only what happens in every attempt counts. */
 const TRIES = 3
 
 t.setTimeout(IS_LONG ? 3_600_000 : 300_000)
@@ -75,7 +75,7 @@ async function everyRoute(t: Test, mode: Mode, attacks: readonly RouteAttack[]):
   )
 }
 
-/** The first try that is as it should be; the last one if there is no such try. */
+/** The first attempt that passes, or else the last one. */
 async function best(
   world: World,
   name: string,
@@ -89,7 +89,7 @@ async function best(
   }
 }
 
-/** @returns what is wrong, in words; empty when nothing is */
+/** @returns the problem as a text; empty if there is none */
 function faultOf(measured: Measured, quiet: Measured): string {
   const { failed, p99, turn, thread, peakBytes } = measured
   const faults = [

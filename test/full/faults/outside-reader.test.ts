@@ -1,4 +1,4 @@
-/** Others that read, checkpoint and copy the files while settee writes, compacts and closes them, as Litestream does. */
+/** Other programs read, checkpoint and copy the files while settee writes, compacts and closes them, as Litestream does. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -37,7 +37,7 @@ async function startReader(t: Test, files: readonly string[], copies: string) {
   return { next, end }
 }
 
-/** Writes documents until it is told to stop; every answer must be 201. @returns what was acknowledged */
+/** Writes documents until it is stopped; every answer must be 201. @returns the acknowledged writes */
 async function write(server: TestServer, writer: number, isOver: () => boolean): Promise<string[]> {
   const acknowledged: string[] = []
   let rev = ''

@@ -1,6 +1,6 @@
 /**
- * A database is put back to what it was, while devices sync with it: everything that any of them had comes back.
- * `RESTORE_ROUNDS=50` does the whole of it so many times.
+ * A database is restored while devices sync with it: everything that any device had comes back. `RESTORE_ROUNDS=50` repeats
+ * that 50 times.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'

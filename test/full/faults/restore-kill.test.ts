@@ -1,5 +1,5 @@
 /**
- * kill -9 while a database is replaced: the old one or the new is there whole. `RESTORE_KILLS=200` for more of them.
+ * kill -9 while a database is replaced: the old or the new one is there, complete. `RESTORE_KILLS=200` for more kills.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -19,7 +19,7 @@ const LOOP = fileURLToPath(new URL('../../faults/replace-loop.ts', import.meta.u
 
 t.setTimeout(60_000 + KILLS * 10_000)
 
-/** A file with so many documents. */
+/** A file with this many documents. */
 async function copyWith(folder: string, count: number): Promise<string> {
   const engine = sqliteEngine({ dataDir: join(folder, `of-${count}`) })
   await mkdir(join(folder, `of-${count}`))

@@ -1,4 +1,4 @@
-/** Each way in which a client keeps its place, by itself, against a database that is put back to what it was. */
+/** Each way in which a client stores its position, tested separately against a restored database. */
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -21,7 +21,7 @@ async function idsThere(server: { readonly url: string }): Promise<string[]> {
 
 const LOST = ['lost-0', 'lost-1', 'lost-2', 'lost-3', 'lost-4']
 
-/** Which of the documents that the restore lost are there again. */
+/** The lost documents that are back. */
 async function lostThere(server: { readonly url: string }): Promise<string[]> {
   return (await idsThere(server)).filter((id) => id.startsWith('lost-'))
 }
@@ -198,7 +198,7 @@ t.test('a first checkpoint is refused once, however it is written, even after a 
   )
 })
 
-/** Puts the whole data folder back by hand, as a snapshot of it does. */
+/** Replaces the whole data folder by hand, like restoring a snapshot. */
 async function folderByHand(t: Test, server: ServedServer, lose: () => Promise<void>) {
   await server.stop()
   const copy = join(await temporaryFolder(t), 'copy')
@@ -230,7 +230,7 @@ t.test(
   },
 )
 
-/** Puts the file of `notes` back by hand while the server is stopped. */
+/** Replaces the file of `notes` by hand while the server is stopped. */
 async function byHand(t: Test, server: ServedServer, lose: () => Promise<void>, withLog: boolean) {
   const file = join(server.dataDir, 'databases', 'notes.sqlite')
   const copy = join(await temporaryFolder(t), 'notes.sqlite')

@@ -1,7 +1,7 @@
 /**
- * A large database goes back while others write, and the server is killed in the midst of it: each document is then what
- * it was before or what it is to be, and the same rewind once more ends as one that was never interrupted.
- * `REWIND_DOCUMENTS=100000` for a longer one, which tells how long it took and how long threads were held.
+ * A large database is rewound during other writes, and the server is killed meanwhile. Each document then has its old or its
+ * new content, and a repeated rewind ends like one that was never interrupted. `REWIND_DOCUMENTS=100000` runs a longer one,
+ * which prints its duration and how long threads were busy.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
@@ -20,7 +20,7 @@ type Json = any
 const idOf = (n: number) => `d${String(n).padStart(6, '0')}`
 const text = 'x'.repeat(500)
 
-/** What becomes of the n-th document after the time that is gone back to. */
+/** The change to the n-th document after the time of the rewind. */
 const fates = ['changed', 'changed', 'deleted', 'unchanged', 'unchanged', 'made later'] as const
 const fateOf = (n: number) => fates[n % fates.length]
 

@@ -1,9 +1,8 @@
 /**
- * Threads of a listening server die, of an exception that nobody catches, of a rejection that nobody handles, and
- * without a word, while databases are written to, listed, followed, uploaded to and downloaded from. What was under
- * way is refused with 503, or its connection breaks; no acknowledged write is lost, and nobody is told anything wrong;
- * feeds go on, or end so that their clients come back; databases of other threads notice nothing; and the log has each
- * death with its stack.
+ * Threads of a listening server die during writes, listings, feeds, uploads and downloads: by an uncaught exception, by an
+ * unhandled rejection, or silently. Requests under way get 503, or their connection breaks. No acknowledged write is lost, and
+ * no answer is wrong. Feeds continue, or end so that their clients reconnect. Databases of other threads are not affected. The
+ * log has each death with its stack.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync, writeFileSync } from 'node:fs'
@@ -24,7 +23,7 @@ const LARGE = randomBytes(12_000_000)
 
 t.setTimeout(120_000 + ROUNDS * 120_000)
 
-/** A database, those who write to it and read it, and what they met. */
+/** A database, its writers and readers, and what they got. */
 class Busy {
   readonly name: string
   readonly tally = new Tally()
@@ -103,13 +102,13 @@ async function started(t: Test) {
   return { server, client, agent, pid: server.pid() }
 }
 
-/** The deaths that the log tells of. */
+/** The deaths in the log. */
 function deathsIn(server: ServerProcess): readonly (LogLine & { readonly err: Error })[] {
   const told = server.log().filter(({ msg }) => msg.startsWith('a thread died'))
   return told as (LogLine & { readonly err: Error })[]
 }
 
-/** Each death is in the log with its stack, the process is the same and knows of them, and nothing else was wrong. */
+/** Each death is in the log with its stack, the process is the same and has counted them, and nothing else failed. */
 async function checkTold(t: Test, { server, pid }: Awaited<ReturnType<typeof started>>, messages: string[]) {
   const told = deathsIn(server)
   t.same(told.map(({ err }) => err.message).sort(), [...messages].sort(), 'each death is told of once')

@@ -1,4 +1,4 @@
-/** Faults that nobody catches: the process, or the thread, never ends without a word. */
+/** Uncaught faults: neither the process nor a thread ends without a log line. */
 import t from 'tap'
 import { startServerProcess } from '../../faults/server-process.ts'
 

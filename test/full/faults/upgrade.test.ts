@@ -1,4 +1,4 @@
-/** Data folders of every earlier schema, served by this settee; and what it says of newer ones. */
+/** Data folders of every earlier schema, served by this version; and its errors for newer ones. */
 import { copyFile, mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
@@ -14,7 +14,7 @@ function databaseFile(dataDir: string, name: string): string {
   return join(dataDir, 'databases', `${name}.sqlite`)
 }
 
-/** Documents of every kind, by the calls that make them. */
+/** Documents of every kind, written by ordinary calls. */
 async function fill({ request }: TestServer, db: string): Promise<void> {
   await request('PUT', `/${db}`)
   const edits = (round: number) =>
@@ -52,7 +52,7 @@ async function fill({ request }: TestServer, db: string): Promise<void> {
   await request('POST', `/${db}/_purge`, { body: { doc9: [`2-${ID(2)}`] } })
 }
 
-/** All that a database tells of what it holds. */
+/** Everything that can be read from a database. */
 async function everythingIn({ request }: TestServer, db: string): Promise<Record<string, string>> {
   const { json: list } = await request('GET', `/${db}/_changes?style=all_docs`)
   const ids = (list.results as { id: string }[]).map(({ id }) => encodeURIComponent(id))

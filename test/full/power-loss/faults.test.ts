@@ -1,7 +1,7 @@
 /**
- * Calls of the file system fail, each in turn: whoever was told that something is stored must find it, also after a
- * power cut, and nobody finds what was refused. The calls fail in a process of its own (fault-workload.ts); what its
- * disk holds is told by the replay, where a sync that failed has kept nothing, and no later one makes up for it.
+ * Each file system call fails in turn. Acknowledged data must be there, also after a power cut, and refused data must not.
+ * The calls fail in a separate process (fault-workload.ts). The replay shows the content of its disk, where a failed sync has
+ * kept nothing, and no later sync makes up for it.
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'

@@ -1,8 +1,7 @@
 /**
- * The power goes while backups are made and removed, databases restored in place and beside, and a file brought from
- * an older schema to this one, each beside other writes. Whatever is called a backup then is whole; what was
- * acknowledged is there; a database is the old one or the new one; what was replaced, or was there before an upgrade,
- * is kept.
+ * The power is cut while backups are made and removed, databases are restored in place and under another name, and a file is
+ * upgraded from an older schema, all during other writes. Afterwards every backup is complete, acknowledged data is there, a
+ * database is the old one or the new one, and replaced files and copies from before an upgrade are kept.
  *
  * `SETTEE_POWER_LOSS=20` cuts at 20 times as many points of 5 times as many rounds; `SETTEE_POWER_LOSS_SEED=n` at others.
  */
@@ -43,7 +42,7 @@ t.test('copies and restores outlast a power cut at any moment', async (t) => {
   first.recording = recording
 })
 
-/** Where something has just got its name, or lost it. */
+/** The points at which a file has just got or lost its name. */
 function renamings({ events }: Recording): Cuts {
   const points = events.flatMap(({ kind }, at) => (kind === 'rename' || kind === 'link' ? [at + 1] : []))
   return new Map(points.map((point) => [point, { lost: true, chances: 2 }] as const))

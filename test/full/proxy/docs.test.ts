@@ -1,4 +1,4 @@
-/** docs/proxy.md shows the very files that the other tests run. */
+/** docs/proxy.md shows exactly the files that the other tests run. */
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 

@@ -1,4 +1,4 @@
-/** What the doctor says of settee behind a real nginx: nothing as deploy/nginx.conf has it, and the line that spoils it. */
+/** The doctor's findings for settee behind a real nginx: none with deploy/nginx.conf, and otherwise the wrong line. */
 import t, { type Test } from 'tap'
 import { builtSettee } from '../../cli/child.ts'
 import { startNginx } from '../../helpers/nginx.ts'

@@ -1,4 +1,4 @@
-/** Behind nginx as deploy/nginx.conf has it, as an old guide has it, and as it is where somebody has forgotten a line. */
+/** Behind nginx with deploy/nginx.conf, with the configuration of an old guide, and with one line missing. */
 import { constants } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { connect as connectPlain } from 'node:net'

@@ -1,4 +1,4 @@
-/** Functions that run for ever, or take all they can: an error for that call alone. */
+/** Functions that never end or use all memory: an error only for that call. */
 import t, { type Test } from 'tap'
 import { localSandbox } from '../../helpers/local-sandbox.ts'
 import { filterOf, mapOf, validatorOf } from '../../sandbox/functions.ts'

@@ -1,4 +1,4 @@
-/** How the pool watches its threads, seen from a client that the test plays itself. */
+/** The pool's watchdog for its threads, seen from a client in the test. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { SandboxNotice } from '../../../src/sandbox/messages.ts'
@@ -41,7 +41,7 @@ async function thread({ notices, need }: Pick<ReturnType<typeof serve>, 'notices
   }
 }
 
-/** What was told of threads that are gone; meanwhile a spare one may have come. */
+/** The messages about ended threads; a spare one may have started meanwhile. */
 function lost({ notices }: Pick<ReturnType<typeof serve>, 'notices'>): SandboxNotice[] {
   return notices.filter(({ type }) => type === 'lost')
 }
