@@ -1,19 +1,19 @@
 /**
- * The address by which a note app knows its database: `<scheme>://[<user>:<password>@]<host>:<port>/<database>`. It is
- * taken apart by hand, since URL drops a port that is the scheme's own, and mends what other clients do not understand.
- * Runs in a page as well.
+ * The address of a database as a note app stores it: `<scheme>://[<user>:<password>@]<host>:<port>/<database>`. It is
+ * parsed by hand: URL drops the default port of a scheme and repairs addresses that other clients do not accept.
+ * Also runs in browsers.
  */
 
-/** The names that a user's database may have, decoded (protocol.md 2.1). */
+/** A legal database name, decoded; system databases aside (protocol.md 2.1). */
 export const DATABASE_NAME = /^[a-z][a-z0-9_$()+/-]*$/
 
-/** What an address consists of, all of it decoded. */
+/** The parts of an address, decoded. */
 export interface AddressParts {
   readonly scheme: 'http' | 'https'
-  /** Absent together with the password. */
+  /** Present exactly when the password is. */
   readonly username?: string
   readonly password?: string
-  /** In small letters; an IPv6 address without brackets. */
+  /** In lower case; an IPv6 address without brackets. */
   readonly host: string
   readonly port: number
   readonly database: string
@@ -22,11 +22,11 @@ export interface AddressParts {
 export interface Address extends AddressParts {
   /** Without credentials, with the port. */
   readonly url: string
-  /** The whole of it, as {@link formatAddress} writes it: a secret where there is a password. */
+  /** The whole address as {@link formatAddress} writes it; a secret if it has a password. */
   readonly text: string
 }
 
-/** What is wrong with an address. Both texts are sentences, and repeat nothing of the address. */
+/** A fault of an address. Both texts are sentences and repeat no part of the address. */
 export interface AddressFault {
   readonly code: AddressFaultCode
   readonly reason: string
@@ -38,16 +38,16 @@ export type AddressResult =
   | { readonly ok: false; readonly faults: readonly AddressFault[] }
 
 const MAX_LENGTH = 4096
-/** RFC 3986 3.2.1 without the colon, at which PouchDB splits wherever it stands. */
+/** RFC 3986 3.2.1 without the colon, since PouchDB splits at every colon. */
 const CREDENTIAL = /^[\w.~!$&'()*+,;=%-]*$/
 const ESCAPES = /^(?:[^%]|%[0-9A-Fa-f]{2})*$/
 const HOST_NAME = /^(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?$/
 const IPV6 = /^[0-9a-f:.]*:[0-9a-f:.]*$/i
 
 /**
- * Reads an address; white space around it does not count.
- * @param options.mobile whether it is for a phone or a tablet, which demand TLS
- * @returns the address, or all that is wrong with it
+ * Parses an address; white space around it is ignored.
+ * @param options.mobile whether it is for a phone or a tablet, which require TLS
+ * @returns the address, or all of its faults
  */
 export function parseAddress(
   text: string,
@@ -67,7 +67,7 @@ export function parseAddress(
 }
 
 /**
- * Writes an address that {@link parseAddress} reads back as the same parts, where these are an address's.
+ * Writes an address. {@link parseAddress} reads valid parts back unchanged.
  * @param parts decoded
  */
 export function formatAddress({ scheme, username, password, host, port, database }: AddressParts): string {
@@ -81,7 +81,7 @@ function addressFault(code: AddressFaultCode): AddressFault {
   return { code, reason, mend }
 }
 
-/** Also what encodeURIComponent leaves as it is and a shell does not. */
+/** Also encodes characters that are special in a shell and that encodeURIComponent leaves. */
 function encoded(text: string): string {
   return encodeURIComponent(text).replace(
     /[!'()*]/g,
@@ -89,12 +89,12 @@ function encoded(text: string): string {
   )
 }
 
-/** The parts as far as they can be told; `faults` says what they are worth. */
+/** The parts as far as they can be recognised; they are valid only if no fault was added. */
 function partsOf(text: string, faults: Set<AddressFaultCode>): AddressParts {
   const scheme = /^(https?):\/\//i.exec(text)?.[1]?.toLowerCase()
   if (scheme === undefined) faults.add('scheme')
   const rest = text.replace(/^(?:[^/@]*:\/\/|(?:https?:)?\/+)/i, '')
-  // No host and no database holds an @: what stands before the last one is meant as credentials.
+  // Hosts and databases contain no @, so everything before the last one is meant as credentials.
   const at = rest.lastIndexOf('@')
   const credentials = at === -1 ? {} : credentialsOf(rest.slice(0, at), faults)
   const [, authority = '', path = '', query = ''] = /^([^/?#]*)([^?#]*)(.*)$/s.exec(rest.slice(at + 1)) ?? []
@@ -161,7 +161,7 @@ function hostOf(text: string, faults: Set<AddressFaultCode>): string {
     return ''
   }
   const host = /[\s%]|\p{C}/u.test(text) ? null : normalHost(text)
-  // URL also takes 127.1 and 0x7f.1 for an address, and other clients do not.
+  // URL also accepts 127.1 and 0x7f.1 as addresses; other clients do not.
   const isPlain = /^[!-~]*$/.test(text)
   if (host === null || !HOST_NAME.test(host) || (isPlain && host !== text.toLowerCase())) faults.add('host')
   return host ?? ''
@@ -173,7 +173,7 @@ function ipv6Of(text: string, faults: Set<AddressFaultCode>): string {
   return host?.slice(1, -1) ?? ''
 }
 
-/** In small letters, names of other alphabets as DNS knows them, IPv6 in its short form; null for what is no host. */
+/** In lower case, other alphabets in Punycode, IPv6 in its short form; null if the text is not a host. */
 function normalHost(text: string): string | null {
   try {
     return new URL(`http://${text}:1/`).hostname
@@ -193,40 +193,40 @@ function databaseOf(path: string, faults: Set<AddressFaultCode>): string {
 }
 
 /**
- * What can be wrong with an address, and how to mend it: code -> what is wrong, what to do. No text repeats a part of the
- * address, since what stands in the wrong place may be the password.
+ * The faults of an address: code -> what is wrong, what to do. No text repeats a part of the address, since a misplaced
+ * part may be the password.
  */
 export const ADDRESS_FAULTS = {
   empty: ['There is no address.', 'Write it as https://user:password@host:port/database.'],
   too_long: [
     'The address is longer than 4096 characters.',
-    'Look whether something else was pasted with it.',
+    'Check whether something else was pasted with it.',
   ],
   scheme: [
     'The address does not begin with http:// or https://.',
     'Write https:// in front of it, or http:// for a server that has no certificate.',
   ],
   mobile_http: [
-    'Phones and tablets do not connect by http: iOS and Android demand TLS.',
-    'Write https://, with the port on which the server or the proxy before it speaks TLS.',
+    'Phones and tablets do not connect over http: iOS and Android require TLS.',
+    'Write https://, with the port on which the server or its proxy accepts TLS.',
   ],
   credentials: [
-    'The user name or the password holds a character that cannot stand there as it is.',
-    'Percent-encode both: @ is %40, : is %3A, / is %2F, % is %25, # is %23, ? is %3F, a space is %20.',
+    'The user name or the password contains a character that must be percent-encoded.',
+    'Encode both: @ is %40, : is %3A, / is %2F, % is %25, # is %23, ? is %3F, a space is %20.',
   ],
   percent: [
-    'A % in the user name or the password is not followed by the two digits of a character in UTF-8.',
-    'Write a % that is meant as such as %25.',
+    'A % in the user name or the password is not followed by two hex digits of a UTF-8 character.',
+    'Write a literal % as %25.',
   ],
   username: ['There is no user name before the password.', 'Write user:password before the @.'],
   username_colon: [
-    'The user name holds a colon, which HTTP cannot tell from the start of the password.',
-    'Choose an account whose name has none.',
+    'The user name contains a colon, and HTTP would read the rest as the password.',
+    'Choose an account with a name without a colon.',
   ],
-  password: ['There is no password behind the user name.', 'Write user:password before the @.'],
+  password: ['There is no password after the user name.', 'Write user:password before the @.'],
   control: [
-    'The user name or the password holds a control character, which HTTP does not carry.',
-    'Leave it out, or choose another password.',
+    'The user name or the password contains a control character, which HTTP does not allow.',
+    'Remove it, or choose another password.',
   ],
   host_missing: ['There is no host.', "Write the server's name or IP address before the port."],
   host: [
@@ -234,28 +234,28 @@ export const ADDRESS_FAULTS = {
     'Write a name such as notes.example.com, or an address such as 192.168.1.10.',
   ],
   host_brackets: [
-    'An IPv6 address does not stand in brackets by itself.',
-    'Write it in brackets, and the port behind them: [2001:db8::1]:5984.',
+    'The host is an IPv6 address without brackets.',
+    'Write it in brackets, followed by the port: [2001:db8::1]:5984.',
   ],
   port_missing: [
     'There is no port.',
-    'Write it behind the host, also where it is the usual one: :443 for https, :80 for http, :5984 for settee itself.',
+    'Write it after the host, even if it is the default: :443 for https, :80 for http, :5984 for settee itself.',
   ],
   port: [
-    'The port is no number from 1 to 65535.',
-    'Write digits alone behind the colon, such as :443 or :5984.',
+    'The port is not a number from 1 to 65535.',
+    'Write only digits after the colon, such as :443 or :5984.',
   ],
-  database_missing: ['There is no database.', 'Write its name behind the port: /my-notes.'],
-  database_slash: ['There is a slash behind the database.', 'Leave the last slash out.'],
+  database_missing: ['There is no database.', 'Write its name after the port: /my-notes.'],
+  database_slash: ['There is a slash after the database.', 'Remove the last slash.'],
   path: [
-    'More than one name stands behind the port.',
-    "Name one database; a slash that belongs to a database's name is written %2F.",
+    'There is more than one name after the port.',
+    'Name one database; write a slash in its name as %2F.',
   ],
   database: [
-    'No database can have this name.',
-    'It begins with a small letter; small letters, digits and any of _ $ ( ) + - / may follow, and a slash is written %2F.',
+    'The database name is not valid.',
+    'It starts with a lower-case letter; lower-case letters, digits and any of _ $ ( ) + - / may follow. Write a slash as %2F.',
   ],
-  query: ['A ? or # stands behind the database.', 'Leave it out with all that follows.'],
+  query: ['There is a ? or # after the database.', 'Remove it and everything after it.'],
 } as const
 
 export type AddressFaultCode = keyof typeof ADDRESS_FAULTS

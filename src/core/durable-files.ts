@@ -1,9 +1,9 @@
-/** What outlasts a power cut. */
+/** Writes files that survive a power cut. */
 import { open, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * Brings to the disk what a file holds, or of a folder, what was made, renamed or removed in it.
+ * Syncs a file's content, or the entries of a folder, to the disk.
  * @throws the file system's error
  */
 export async function syncPath(path: string): Promise<void> {
@@ -16,8 +16,8 @@ export async function syncPath(path: string): Promise<void> {
 }
 
 /**
- * Writes a new file, mode 0600, that is durable when this resolves; its name is when its folder is.
- * @throws the file system's error, EEXIST where there is one
+ * Writes a new file, mode 0600. Its content is durable when this resolves; its name, once its folder is synced.
+ * @throws the file system's error, EEXIST if the file exists
  */
 export async function writeDurably(path: string, text: string | Uint8Array): Promise<void> {
   const file = await open(path, 'wx', 0o600)
@@ -30,11 +30,11 @@ export async function writeDurably(path: string, text: string | Uint8Array): Pro
 }
 
 /**
- * Replaces a file so that a reader, also one after a power cut, finds the old text or the new one and nothing in
- * between: temporary file in the same folder, write, fsync, rename, fsync of the folder. A symbolic link is
- * followed, so that what it points to is replaced and the link stays. The file's mode becomes 0600.
- * One writer at a time, since the temporary file's name is fixed: what a kill left behind is overwritten.
- * @throws the operating system's error; what is read is then the old text, unless the fault lasts
+ * Replaces a file so that readers find either the old text or the new one, also after a power cut: temporary file in
+ * the same folder, write, fsync, rename, fsync of the folder. For a symbolic link, its target is replaced. The file's
+ * mode becomes 0600. One writer at a time: the temporary file's name is fixed, so that leftovers of a kill are
+ * overwritten.
+ * @throws the operating system's error; the file then has its old text, unless the fault persists
  */
 export async function writeAtomically(path: string, text: string): Promise<void> {
   const target = await realpath(path).catch(() => path)

@@ -168,7 +168,7 @@ export class CouchError extends Error {
   /**
    * @param code a row of ERRORS
    * @param reason replaces the row's reason when given
-   * @param options.cause the underlying error, for the log alone
+   * @param options.cause the underlying error, only for the log
    */
   constructor(code: ErrorName, reason?: unknown, options?: { cause?: unknown }) {
     const said = reason ?? ERRORS[code][2]

@@ -1,10 +1,10 @@
-/** Numbers counted by how large they are, in constant memory: what a histogram of Prometheus tells. */
+/** A histogram as Prometheus defines it, in constant memory. */
 
-/** How many numbers were counted, as it was at one moment. */
+/** The counts of a histogram at one moment. */
 export interface HistogramCounts {
-  /** Upper bounds, ascending; each belongs to its bucket. */
+  /** Upper bounds of the buckets, inclusive, ascending. */
   readonly bounds: readonly number[]
-  /** Of each bucket, and last of what lies above all bounds. */
+  /** The count of each bucket, then that of the numbers above all bounds. */
   readonly counts: readonly number[]
   readonly sum: number
 }
@@ -20,7 +20,7 @@ export class Histogram {
     this.#counts = new Array<number>(bounds.length + 1).fill(0)
   }
 
-  /** Counts a number; it makes nothing, since it is asked with every request and every commit. */
+  /** Counts a number. Allocates nothing, since every request and every commit calls it. */
   add(value: number): void {
     const bounds = this.#bounds
     let at = 0
@@ -29,18 +29,18 @@ export class Histogram {
     this.#sum += value
   }
 
-  /** A copy of the counts as they are now. */
+  /** A copy of the counts. */
   counts(): HistogramCounts {
     return { bounds: this.#bounds, counts: [...this.#counts], sum: this.#sum }
   }
 }
 
-/** How many numbers a histogram has counted. */
+/** The count of all buckets together. */
 export function countOf({ counts }: HistogramCounts): number {
   return counts.reduce((sum, count) => sum + count, 0)
 }
 
-/** Two histograms of the same bounds as one. */
+/** The sum of two histograms with the same bounds. */
 export function addHistograms(a: HistogramCounts, b: HistogramCounts): HistogramCounts {
   return {
     bounds: a.bounds,
@@ -50,8 +50,8 @@ export function addHistograms(a: HistogramCounts, b: HistogramCounts): Histogram
 }
 
 /**
- * An estimate of a percentile: the numbers of a bucket are taken to lie evenly in it, and those above all bounds at
- * the last of them.
+ * Estimates a percentile, as if the numbers of a bucket were spread evenly, and those above all bounds equalled the last
+ * bound.
  * @param share between 0 and 1
  * @returns 0 when nothing was counted
  */

@@ -6,11 +6,11 @@ export const DESIGN_PREFIX = '_design/'
 export const LOCAL_PREFIX = '_local/'
 
 const SYSTEM_DATABASES = new Set(['_users', '_replicator', '_global_changes', '_dbs', '_nodes', '_metadata'])
-/** What a file system allows a name (255 bytes), less the longest suffix that SQLite appends to ours. */
+/** The maximum file name (255 bytes) less the longest suffix that settee and SQLite append. */
 const MAX_NAME_BYTES = 255 - '.sqlite-journal'.length
 
 /**
- * Checks the name of a database that is to be made; protocol.md 2.1.
+ * Checks the name of a new database; protocol.md 2.1.
  * @throws illegal_database_name, database_name_too_long
  */
 export function checkDatabaseName(name: string): void {
@@ -36,20 +36,20 @@ function isLegalDatabaseName(name: string): boolean {
   return slash === -1 || DATABASE_NAME.test(name.slice(0, slash))
 }
 
-/** Names that open a device on Windows, whatever suffix follows. */
+/** Names of devices on Windows, with any suffix. */
 const DEVICE_NAME = /^(?:con|prn|aux|nul|com\d|lpt\d)$/
 const ESCAPED_START = /^%([67][0-9A-F])/
 
 /**
- * A database's name as a file's name. `/` is the one legal character that a file system cannot hold; names have no
- * capitals and no dots, so that none is another's in a system that folds case, and none leads elsewhere.
+ * The file name of a database. `/` is the only legal character that file systems refuse. Names have no capitals and no
+ * dots, so they stay distinct without case and cannot lead to another folder.
  */
 export function databaseFileName(name: string): string {
   if (DEVICE_NAME.test(name)) return `%${name.charCodeAt(0).toString(16).toUpperCase()}${name.slice(1)}`
   return name.replaceAll('/', '%2F')
 }
 
-/** The inverse of {@link databaseFileName}; null when no database can have that file. */
+/** The inverse of {@link databaseFileName}; null if it is not the file name of a database. */
 export function databaseOfFileName(fileName: string): string | null {
   const name = fileName
     .replace(ESCAPED_START, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
@@ -66,7 +66,7 @@ export function isLocalId(id: string): boolean {
 }
 
 /**
- * Checks a document id that is to be written; protocol.md 2.2.
+ * Checks the id of a document to write; protocol.md 2.2.
  * @param maxBytes the longest id, in bytes of UTF-8
  * @throws illegal_docid, bad_request for a bad `_local` id
  */
@@ -89,8 +89,8 @@ function checkReservedId(id: string): void {
 }
 
 /**
- * A new id of 32 hex digits whose first 12 are the time in milliseconds (uuid version 7, RFC 9562 5.7), so that
- * ids made one after the other stand side by side in an index.
+ * A new id of 32 hex digits; the first 12 are the time in milliseconds (UUID version 7, RFC 9562 5.7). Consecutive ids
+ * are thus adjacent in an index.
  */
 export function newUuid(now: number = Date.now()): string {
   const bytes = randomFillSync(Buffer.allocUnsafe(16))
@@ -100,15 +100,13 @@ export function newUuid(now: number = Date.now()): string {
   return bytes.toString('hex')
 }
 
-// Where accounts are kept, and how their documents are named; protocol.md 11.7.
-
-/** The database of accounts, unless `chttpd_auth/authentication_db` names another. */
+/** The database of accounts (protocol.md 11.7), unless `chttpd_auth/authentication_db` names another. */
 export const USERS_DATABASE = '_users'
 
 /**
- * Whether documents of a database are accounts, with the hashes of their passwords. Those of `_users` stay guarded
- * also where accounts are in another, as in CouchDB (fabric_util:is_users_db).
- * @param usersDatabase the one that accounts are in
+ * Whether the documents of a database are accounts, with password hashes. `_users` stays protected even if another
+ * database has the accounts, as in CouchDB (fabric_util:is_users_db).
+ * @param usersDatabase the configured database of accounts
  */
 export function holdsAccounts(database: string, usersDatabase: string): boolean {
   return database === USERS_DATABASE || database === usersDatabase
@@ -116,12 +114,12 @@ export function holdsAccounts(database: string, usersDatabase: string): boolean 
 
 const USER_PREFIX = 'org.couchdb.user:'
 
-/** @returns the id of the document in `_users` that describes the account of this name */
+/** @returns the id of an account's document in `_users` */
 export function userDocId(name: string): string {
   return USER_PREFIX + name
 }
 
-/** @returns the name of the account that a document of `_users` describes; null for an id of any other form */
+/** @returns the name of the account of a document in `_users`; null for any other id */
 export function userNameOf(id: string): string | null {
   return id.startsWith(USER_PREFIX) ? id.slice(USER_PREFIX.length) : null
 }

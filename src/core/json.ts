@@ -1,16 +1,14 @@
-/** Pieces of JSON text, for answers that are put together row by row. */
+/** JSON text and parsed JSON. */
 
-/** What a string of JSON cannot hold as it stands: quotes, backslashes, control characters, lone surrogates. */
+/** Characters that a JSON string must escape: quotes, backslashes, control characters, lone surrogates. */
 const NOT_PLAIN = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** What JSON.stringify gives for a string, in half its time for the ids and revisions that there are. */
+/** The result of JSON.stringify for a string, in half the time for common ids and revisions. */
 export function quoted(text: string): string {
   return NOT_PLAIN.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-// How deep JSON may be nested: what walks through values, JSON.stringify among it, has a stack that ends.
-
-/** Levels of objects and arrays, the outermost counted. */
+/** Maximum levels of objects and arrays, since JSON.stringify and others recurse and would exhaust the stack. */
 export const MAX_JSON_DEPTH = 512
 
 /** Whether a value that JSON.parse has made is nested deeper than {@link MAX_JSON_DEPTH}. */
@@ -26,7 +24,7 @@ function isDeeper(value: unknown, levels: number): boolean {
   return false
 }
 
-/** Whether a value of parsed JSON is an object: no list, and not null. */
+/** Whether a value of parsed JSON is an object: neither an array nor null. */
 export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

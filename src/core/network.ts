@@ -3,10 +3,10 @@ import { isIPv6 } from 'node:net'
 const MAPPED = /^::ffff:(\d+\.\d+\.\d+\.\d+)(?:%.*)?$/i
 
 /**
- * What stands for a client of an address where something is counted: of the 128 bits of an IPv6 address a client has at
- * least the last 64 to choose from (RFC 6177).
- * @returns an IPv4 address itself, also one that is mapped to IPv6; of another IPv6 address its network, such as
- *   `2001:db8:1:2::/64`; any other text as it is
+ * The network that counts as one client. A client chooses at least the last 64 bits of its IPv6 address freely
+ * (RFC 6177).
+ * @returns an IPv4 address itself, also if it is mapped to IPv6; for any other IPv6 address its network, such as
+ *   `2001:db8:1:2::/64`; any other text unchanged
  */
 export function networkOf(address: string): string {
   const mapped = MAPPED.exec(address)?.[1]
@@ -15,7 +15,7 @@ export function networkOf(address: string): string {
   return network === null ? address : `${network}::/64`
 }
 
-/** The key of a client without an account, where clients are counted. */
+/** The key of a client without an account in counts by client. */
 export function addressKey(address: string): string {
   return `@${networkOf(address)}`
 }
@@ -26,7 +26,7 @@ function ipv6Network(address: string): string | null {
   const [head = '', tail] = address.split('%', 1)[0]?.split('::') ?? []
   const groups = head.split(':').filter((group) => group !== '')
   const behind = tail === undefined ? [] : tail.split(':').filter((group) => group !== '')
-  // The last group of a text may be an IPv4 address, which is two groups.
+  // An IPv4 address at the end counts as two groups.
   const length = groups.length + behind.length + (address.includes('.') ? 1 : 0)
   const filled = tail === undefined ? groups : [...groups, ...Array<string>(8 - length).fill('0'), ...behind]
   return filled

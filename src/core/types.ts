@@ -1,25 +1,25 @@
 import { USERS_DATABASE } from './ids.ts'
 import { DEFAULT_UUID_RULES, type UuidRules } from './uuids.ts'
 
-/** Who is asking. `name` null is anonymous; the role `_admin` is the server admin (protocol.md 11.1). */
+/** The caller. `name` null is anonymous; the role `_admin` is the server admin (protocol.md 11.1). */
 export interface UserCtx {
   readonly name: string | null
   readonly roles: readonly string[]
-  /** In hosted mode, with calls that may write: what the database's owner may still store. Absent: any amount. */
+  /** In hosted mode, with calls that may write: what the owner of the database may still store. Absent: no limit. */
   readonly allowance?: Allowance
 }
 
-/** What an account may store in all of its databases together; its use as far as the HTTP thread knows it. */
+/** What an account may store in all of its databases together, and its usage as the HTTP thread knows it. */
 export interface Allowance {
-  /** `here` is what the database that is written to took when it was last looked at, `others` what all others take. */
+  /** `here` is the last known size of the database of the write, `others` that of all others together. */
   readonly bytes: { readonly limit: number; readonly others: number; readonly here: number }
-  /** Live documents; how many are here, the database knows best. */
+  /** Live documents. The database itself knows its own number. */
   readonly documents: { readonly limit: number; readonly others: number }
   /** Bytes of JSON in one document. */
   readonly maxDocumentSize: number
 }
 
-/** One list of a security object: who is meant, by name and by role. */
+/** One list of a security object: users by name and by role. */
 export interface SecurityList {
   readonly names?: readonly string[]
   readonly roles?: readonly string[]
@@ -32,54 +32,54 @@ export interface SecurityObject {
   readonly [other: string]: unknown
 }
 
-/** How large things may be: bytes where nothing else is said; protocol.md 2.5. Infinity where the configuration says `infinity`. */
+/** Maximum sizes, in bytes unless stated otherwise (protocol.md 2.5). The configured value `infinity` is Infinity. */
 export interface Limits {
   readonly maxDocumentSize: number
   readonly maxAttachmentSize: number
   readonly maxDocumentIdLength: number
-  /** Documents, and revisions of them all, that one `_purge` may name. */
+  /** Documents in one `_purge`, and revisions of all of them together. */
   readonly maxPurgedDocuments: number
   readonly maxPurgedRevisions: number
-  /** Documents that one `_bulk_docs`, and one `_bulk_get`, may name. */
+  /** Documents in one `_bulk_docs`, and in one `_bulk_get`. */
   readonly maxBulkDocs: number
   readonly maxBulkGet: number
-  /** How long one call of a design document's function may take, in ms. */
+  /** The time limit of one call of a design document's function, in ms. */
   readonly functionTimeout: number
-  /** Bytes that one such function may take, those of the engine that runs it included. */
+  /** Bytes that one such function may use, including those of its JavaScript engine. */
   readonly functionMemory: number
-  /** What the rows of all views that one thread holds may weigh, in bytes. */
+  /** Bytes of the rows of all views in one thread. */
   readonly maxViewBytes: number
-  /** Bytes of heap that a thread may take which is started from now on; null: what the machine's memory suggests. */
+  /** Maximum heap of threads that start from now on, in bytes; null: depends on the machine's memory. */
   readonly threadHeap: number | null
 }
 
-/** The kinds of documents that a server takes. Plain data, since it goes to the threads of the databases. */
+/** The kinds of documents that a server accepts. Plain data, since it is sent to the database threads. */
 export interface DocumentPolicy {
   /** Whether documents may have attachments. */
   readonly attachments: boolean
-  /** Whether users may write design documents, and their functions run. */
+  /** Whether users may write design documents, and functions of design documents run. */
   readonly designDocs: boolean
 }
 
 const ALLOW_ALL: DocumentPolicy = { attachments: true, designDocs: true }
 
-/** What the configuration says of documents beside how large they may be. */
+/** The configuration of documents, apart from {@link Limits}. */
 export interface Rules {
-  /** Stays as it was when the server started. */
+  /** Fixed when the server starts. */
   readonly policy: DocumentPolicy
-  /** Whether a file is copied before a newer settee changes its schema. */
+  /** Whether a file is copied before its schema is upgraded. */
   readonly upgradeCopies: boolean
   /** How new passwords in `_users` are hashed; `prf` is CouchDB's name of the digest. */
   readonly hashing: { readonly iterations: number; readonly prf: string }
   readonly users: UsersRules
   /** Which attachments are stored as gzip. */
   readonly compression: CompressionRules
-  /** How documents that come without an id get one. */
+  /** How the ids of documents without one are made. */
   readonly uuids: UuidRules
-  /** From when on deletions within a minute are told of: documents, and of a hundred live ones; 0: never. */
+  /** Deletions within a minute that raise an alarm: at least this percentage of the live documents, and this many. */
   readonly massDeletion: { readonly percent: number; readonly documents: number }
   readonly compaction: CompactionRules
-  /** Leaves that a document may have, deleted ones too. */
+  /** Leaves that a document may have, deleted ones included. */
   readonly maxLeaves: number
   /** Attachments that a document may have. */
   readonly maxAttachments: number
@@ -88,53 +88,53 @@ export interface Rules {
 
 /** Section `[mango]`. */
 export interface FindRules {
-  /** Documents in one answer of `_find` where the request does not say. */
+  /** Documents in one answer of `_find` if the request names no limit. */
   readonly defaultLimit: number
-  /** Documents that are looked at for one that is found, above which an answer warns; 0: none does. */
+  /** Documents read for each one found, above which an answer has a warning; 0: no warnings. */
   readonly scanRatio: number
 }
 
 /** Section `[attachments]`. */
 export interface CompressionRules {
-  /** From 1, the fastest, to 9; 0: none is compressed. */
+  /** From 1, the fastest, to 9; 0: no compression. */
   readonly level: number
-  /** Media types; a `*` stands for any characters. */
+  /** Media types; `*` matches any characters. */
   readonly types: readonly string[]
 }
 
-/** When databases are compacted by themselves, and what compactions keep. */
+/** When databases are compacted automatically, and what compactions keep. */
 export interface CompactionRules {
   readonly isAutomatic: boolean
   /** How long superseded bodies are kept for the time machine, in ms; 0: not at all. */
   readonly keepMs: number
-  /** Bytes of them that are kept in one database at the most. */
+  /** The most bytes of superseded bodies that one database keeps. */
   readonly keepBytes: number
-  /** How much of a file, from 0 to 1, and how many bytes of it, may be of no use before it is compacted. */
+  /** The unused part of a file, from 0 to 1 and in bytes, above which it is compacted. */
   readonly share: number
   readonly bytes: number
-  /** How long nothing was written before, in ms. */
+  /** The time without writes before a compaction starts, in ms. */
   readonly quietMs: number
 }
 
-/** A pattern that a new password must match, and what is said of one that does not, if anything. */
+/** A pattern that a new password must match, and the reason for refusing one that does not; it may be empty. */
 export interface PasswordRule {
   readonly pattern: string
   readonly reason: string
 }
 
-/** What the configuration says of `_users`; protocol.md 11.7, 12.2. */
+/** The configuration of `_users`; protocol.md 11.7, 12.2. */
 export interface UsersRules {
-  /** The database of accounts, as it was when the server started. */
+  /** The name of the database of accounts, fixed when the server starts. */
   readonly database: string
-  /** Members of user documents that whoever may read the database may see; empty: none. */
+  /** Members of user documents that everyone with read access may see. */
   readonly publicFields: readonly string[]
   /** Whether its security object can be changed. */
   readonly securityEditable: boolean
-  /** null: the configuration's list is none, so that no password is taken. */
+  /** null: the configured list is not valid, so every new password is refused. */
   readonly passwordRules: readonly PasswordRule[] | null
 }
 
-/** What a database's thread must know of the configuration. */
+/** The configuration that a database thread needs. */
 export interface Settings {
   readonly limits: Limits
   readonly rules: Rules
@@ -161,7 +161,7 @@ export const DEFAULT_RULES: Rules = {
   },
 }
 
-/** The limits of CouchDB 3.5, but for the id, which CouchDB leaves unbounded. */
+/** The limits of CouchDB 3.5, except that CouchDB does not limit the id. */
 export const DEFAULT_LIMITS: Limits = {
   maxDocumentSize: 8_000_000,
   maxAttachmentSize: 1_073_741_824,
@@ -178,11 +178,11 @@ export const DEFAULT_LIMITS: Limits = {
 
 export const DEFAULT_SETTINGS: Settings = { limits: DEFAULT_LIMITS, rules: DEFAULT_RULES }
 
-/** One thing that is looked at when somebody asks how the server is. Further members are plain data. */
+/** The result of one health check. Further members are plain data. */
 export interface HealthFact {
   readonly name: string
   readonly ok: boolean
-  /** What is wrong, in a sentence that whoever may ask can read. */
+  /** What is wrong, in a sentence for users. */
   readonly reason?: string
   readonly [more: string]: unknown
 }

@@ -1,32 +1,32 @@
-/** New ids by the rules of section `[uuids]`, as CouchDB 3.5 makes them (couch_uuids; protocol.md 15). */
+/** New ids as section `[uuids]` configures them and CouchDB 3.5 makes them (couch_uuids; protocol.md 15). */
 import { randomBytes, randomInt } from 'node:crypto'
 import { newUuid } from './ids.ts'
 
 export const UUID_ALGORITHMS = ['uuid_v7', 'uuid_v4', 'random', 'sequential', 'utc_random', 'utc_id'] as const
 export const UUID_FORMATS = ['base_16', 'base_36', 'rfc9562'] as const
 
-/** What the configuration says of new ids. */
+/** The configuration of new ids. */
 export interface UuidRules {
   readonly algorithm: (typeof UUID_ALGORITHMS)[number]
-  /** Of versions 4 and 7; the other algorithms know one format. */
+  /** For versions 4 and 7 only; the other algorithms have one format. */
   readonly format: (typeof UUID_FORMATS)[number]
-  /** What `utc_id` puts behind the time. */
+  /** What `utc_id` appends to the time. */
   readonly utcIdSuffix: string
 }
 
 export const DEFAULT_UUID_RULES: UuidRules = { algorithm: 'uuid_v7', format: 'base_16', utcIdSuffix: '' }
 
-/** Digits of the number at the end of a `sequential` id, and where it begins anew with another random prefix. */
+/** Digits of the number at the end of a `sequential` id, and the number that leads to a new random prefix. */
 const SEQUENCE_DIGITS = 6
 const MAX_SEQUENCE = 0xfff000
 const MAX_STEP = 0xffd
 const TIME_DIGITS = 14
 
 /**
- * Makes what makes ids, one after the other.
+ * Returns a generator of ids.
  * @param rules read for each id
- * @param lane two makers whose ids meet in one database have different lanes: `utc_id` holds nothing but the time in
- *   microseconds, and each lane takes every other one
+ * @param lane two generators for one database need different lanes: `utc_id` consists of the time in microseconds, and
+ *   each lane uses every second value
  * @param now the time in microseconds since 1970
  */
 export function uuidMaker(
