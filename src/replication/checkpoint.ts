@@ -1,24 +1,24 @@
 /**
- * Checkpoint documents: how far a replication has come, as both of its ends remember it. Pure. There are two shapes,
- * CouchDB's and PouchDB's; both hold the sessions that wrote them, newest first. Sources: protocol.md 14.2;
+ * Checkpoint documents: the progress of a replication, stored at both of its ends. Pure. CouchDB and PouchDB each have a
+ * format; both list the sessions that wrote them, newest first. Sources: protocol.md 14.2;
  * Checkpointer of PouchDB 9; compare_replication_logs of CouchDB's couch_replicator.
  */
 import { isJsonObject } from '../core/json.ts'
 import { COUCH_ID_VERSION } from './replication-id.ts'
 
-/** A position in the source's feed, as the source gave it. */
+/** A sequence of the source's feed, as the source sent it. */
 type Position = string | number
 
-/** Where every feed begins. */
+/** The start of every feed. */
 const BEGINNING: Position = 0
 
-/** A session of PouchDB's. */
+/** A PouchDB session. */
 export interface PouchSession {
   readonly session_id: string
   readonly last_seq: Position
 }
 
-/** The members of PouchDB's document, beside `_id` and `_rev`. */
+/** The members of PouchDB's document, without `_id` and `_rev`. */
 export interface PouchCheckpoint {
   readonly session_id: string
   readonly last_seq: Position
@@ -27,7 +27,7 @@ export interface PouchCheckpoint {
   readonly history: readonly PouchSession[]
 }
 
-/** What a session of CouchDB's has counted (protocol.md 14.1). */
+/** The statistics of a CouchDB session (protocol.md 14.1). */
 interface CouchStatistics {
   readonly missing_checked: number
   readonly missing_found: number
@@ -38,10 +38,10 @@ interface CouchStatistics {
   readonly bulk_get_attempts: number
 }
 
-/** A session of CouchDB's; older versions leave out some of the numbers, and nobody reads the times. */
+/** A CouchDB session. Older versions omit some of the numbers; nothing reads the times. */
 interface CouchSession extends Partial<CouchStatistics> {
   readonly session_id: string
-  /** How far the session had come for certain. */
+  /** The sequence that the session has certainly reached. */
   readonly recorded_seq: Position
   readonly start_last_seq?: Position
   readonly end_last_seq?: Position
@@ -50,7 +50,7 @@ interface CouchSession extends Partial<CouchStatistics> {
   readonly end_time?: string
 }
 
-/** The members of CouchDB's document, beside `_id` and `_rev`. */
+/** The members of CouchDB's document, without `_id` and `_rev`. */
 export interface CouchCheckpoint {
   readonly session_id: string
   readonly source_last_seq: Position
@@ -64,11 +64,11 @@ const POUCH_SESSIONS = 5
 const COUCH_SESSIONS = 50
 
 /**
- * Reads a checkpoint document of PouchDB's.
- * @param doc anything: it comes from another's database
- * @returns null for what is none, also for the place-holder `{"last_seq":0}` that PouchDB writes to a source; the
- *   replication then begins at the beginning, which costs time but loses nothing. Sessions that make no sense are
- *   left out.
+ * Parses a checkpoint document of PouchDB.
+ * @param doc any JSON, since it comes from another database
+ * @returns the checkpoint without invalid sessions; null for anything else, also for the placeholder `{"last_seq":0}`
+ *   that PouchDB writes to a source. Without a checkpoint a replication starts from 0, which takes time but loses
+ *   nothing.
  */
 export function parsePouchCheckpoint(doc: unknown): PouchCheckpoint | null {
   if (!isJsonObject(doc) || doc.version !== POUCH_VERSION) return null
@@ -84,8 +84,8 @@ export function parsePouchCheckpoint(doc: unknown): PouchCheckpoint | null {
 }
 
 /**
- * Reads a checkpoint document of CouchDB's; as {@link parsePouchCheckpoint}. Members of a session beyond those that
- * the resume rule needs are kept as they are.
+ * Parses a checkpoint document of CouchDB; see {@link parsePouchCheckpoint}. Members of a session that the resume rule
+ * does not need are kept unchanged.
  */
 export function parseCouchCheckpoint(doc: unknown): CouchCheckpoint | null {
   if (!isJsonObject(doc)) return null
@@ -101,10 +101,10 @@ export function parseCouchCheckpoint(doc: unknown): CouchCheckpoint | null {
 }
 
 /**
- * What PouchDB writes when a session has come to a position.
- * @param before the end's own document, null where there is none yet
- * @returns the members of the new document, with at most 5 sessions; null when the position stands there already,
- *   so that nothing is to be written: idle syncs would otherwise write for ever (protocol.md 16.5)
+ * The checkpoint that PouchDB writes when a session reaches a sequence.
+ * @param before the current document of the same end; null if there is none
+ * @returns the members of the new document, with at most 5 sessions; null if it already has this sequence. Otherwise
+ *   idle syncs would write for ever (protocol.md 16.5).
  */
 export function nextPouchCheckpoint(
   before: PouchCheckpoint | null,
@@ -121,8 +121,8 @@ export function nextPouchCheckpoint(
 }
 
 /**
- * What CouchDB writes when a session has come to a position; as {@link nextPouchCheckpoint}, with at most 50
- * sessions. The position is the session's `recorded_seq`.
+ * The checkpoint that CouchDB writes when a session reaches a sequence, its `recorded_seq`; see
+ * {@link nextPouchCheckpoint}. It has at most 50 sessions.
  */
 export function nextCouchCheckpoint(
   before: CouchCheckpoint | null,
@@ -147,22 +147,22 @@ function withSession<S extends { readonly session_id: string }>(
 }
 
 /**
- * Where a replication of PouchDB's goes on, from what its ends remember.
- * @returns the lower position of the newest session that both ends know, else the beginning
+ * The sequence from which PouchDB resumes a replication.
+ * @returns the lower sequence of the newest session that both ends have; the start of the feed if there is none
  */
 export function pouchResume(source: PouchCheckpoint | null, target: PouchCheckpoint | null): Position {
   return source && target ? resume(pouchLog(source), pouchLog(target)) : BEGINNING
 }
 
-/** Where a replication of CouchDB's goes on; as {@link pouchResume}. */
+/** The sequence from which CouchDB resumes a replication; see {@link pouchResume}. */
 export function couchResume(source: CouchCheckpoint | null, target: CouchCheckpoint | null): Position {
   return source && target ? resume(couchLog(source), couchLog(target)) : BEGINNING
 }
 
-/** A session and how far it had come. */
+/** A session and the sequence that it reached. */
 type Entry = readonly [session: string, position: Position]
 
-/** What the two shapes have in common; the first entry is what the document's own members say. */
+/** The common form of both formats; the first entry is from the members of the document itself. */
 type Log = readonly Entry[]
 
 function pouchLog({ session_id, last_seq, history }: PouchCheckpoint): Log {
@@ -177,9 +177,8 @@ function couchLog({ session_id, source_last_seq, history }: CouchCheckpoint): Lo
 }
 
 /**
- * CouchDB and PouchDB take the position that one of the ends recorded. They differ where a session's last write
- * reached one end only, or one end was brought back from a copy while a long session ran: then only what both
- * have recorded is certain.
+ * CouchDB and PouchDB use the sequence of one end. The two ends differ if the last write of a session reached only one of
+ * them, or if one was restored from a copy during a long session. Then only the lower sequence is certain.
  */
 function resume(source: Log, target: Log): Position {
   const session = newestCommon(source, target)
@@ -187,7 +186,7 @@ function resume(source: Log, target: Log): Position {
   return atSource === undefined || atTarget === undefined ? BEGINNING : lower(atSource, atTarget)
 }
 
-/** compare_rep_history: both histories are walked at the same pace, the source's entry is looked at first. */
+/** compare_rep_history: walks both histories in step, the source's entry first. */
 function newestCommon(source: Log, target: Log): string | undefined {
   for (let step = 0; step < Math.min(source.length, target.length); step++) {
     const here = source[step]?.[0]
@@ -198,7 +197,7 @@ function newestCommon(source: Log, target: Log): string | undefined {
   return undefined
 }
 
-/** Tokens are compared by the number that they begin with (clients.md R2); where one has none, the source's counts. */
+/** Compares tokens by their leading number (clients.md R2). If one has no number, the source's is used. */
 function lower(atSource: Position, atTarget: Position): Position {
   const [ours, theirs] = [atSource, atTarget].map((position) => Number.parseInt(String(position), 10))
   return (theirs ?? Number.NaN) < (ours ?? Number.NaN) ? atTarget : atSource

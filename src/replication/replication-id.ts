@@ -1,29 +1,29 @@
 /**
- * The names of checkpoint documents: what makes two replications the same one. Pure. Sources: protocol.md 14.2;
+ * The ids of checkpoint documents, which decide whether two replications are the same. Pure. Sources: protocol.md 14.2;
  * generateReplicationId of PouchDB 9.
  */
 import { createHash } from 'node:crypto'
 import { LOCAL_PREFIX } from '../core/ids.ts'
 
-/** A replication as PouchDB names it. Options that were not given are left out. */
+/** The options from which PouchDB computes an id. Options that were not given are absent. */
 export interface PouchReplication {
-  /** `db.id()`: of a remote one `uuid` of `GET /` followed by the encoded name of the database. */
+  /** `db.id()`: for a remote database, `uuid` of `GET /` followed by the encoded database name. */
   readonly sourceId: string
   readonly targetId: string
   readonly docIds?: readonly string[]
-  /** `design/filter`, `_view`, or a function's text. */
+  /** `design/filter`, `_view`, or the text of a function. */
   readonly filter?: string
-  /** Counts only where `filter` is `_view`. */
+  /** Ignored unless `filter` is `_view`. */
   readonly view?: string
-  /** Counts only beside `filter`. */
+  /** Ignored without `filter`. */
   readonly queryParams?: Readonly<Record<string, unknown>>
-  /** In the order of its members as they were given, which PouchDB does not change. */
+  /** PouchDB keeps the order of its members. */
   readonly selector?: unknown
 }
 
 /**
- * Computes the id of the document in which PouchDB keeps a replication's checkpoints.
- * @returns `_local/` and 24 characters of which the last two are `=`: to be percent-encoded in an address
+ * Computes the id of PouchDB's checkpoint document.
+ * @returns `_local/` and 24 characters, the last two of which are `=`; percent-encode it in a URL
  */
 export function pouchCheckpointId(replication: PouchReplication): string {
   const { sourceId, targetId, docIds = [], filter = '', view = '', queryParams, selector } = replication
@@ -36,27 +36,27 @@ export function pouchCheckpointId(replication: PouchReplication): string {
     [...docIds].sort().join(),
     selector ? JSON.stringify(selector) : '',
   ].join('')
-  // latin1, as PouchDB on Node does it: of a character beyond U+00FF only the low byte counts.
+  // latin1, as in PouchDB on Node: only the low byte of a character beyond U+00FF counts.
   const digest = createHash('md5').update(text, 'latin1').digest('base64')
   return LOCAL_PREFIX + digest.replaceAll('/', '.').replaceAll('+', '_')
 }
 
-/** One end of a replication of CouchDB's. */
+/** One end of a CouchDB replication. */
 export interface Endpoint {
   /** With or without a user and a password. */
   readonly url: string
-  /** Sent with every request, those of `auth` included. */
+  /** The headers of every request, including those from `auth`. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** A replication as CouchDB names it; of `docIds`, `filter` and `selector` at most one is given. */
+/** The options from which CouchDB computes an id; at most one of `docIds`, `filter` and `selector` is given. */
 export interface CouchReplication {
-  /** Of the server that replicates. */
+  /** That of the server that replicates. */
   readonly serverUuid: string
   readonly source: Endpoint
   readonly target: Endpoint
   readonly docIds?: readonly string[]
-  /** The filter function's text, so that an edited filter starts again; for a view filter, `design/view`. */
+  /** The text of the filter function, so that an edited filter starts from 0; for a view filter, `design/view`. */
   readonly filter?: string
   readonly queryParams?: Readonly<Record<string, unknown>>
   readonly selector?: unknown
@@ -65,21 +65,21 @@ export interface CouchReplication {
 }
 
 /**
- * What is hashed, by version. An id's ingredients are CouchDB's, but it is not CouchDB's id: that one is the hash of
- * an Erlang term, and no other server looks for it. When the ingredients have to change, add a version and keep the
- * old ones: their checkpoints are looked for too, so that an upgrade does not start replications again.
+ * The hashed values, by version. They are CouchDB's, but the id differs: CouchDB hashes an Erlang term, and no other
+ * server looks for its id. If the values must change, add a version and keep the old ones. Their checkpoints are read
+ * too, so that replications continue after an upgrade.
  */
 const DERIVATIONS = { 4: version4 } as const
 
 type CouchIdVersion = keyof typeof DERIVATIONS
 
-/** Goes into checkpoints as `replication_id_version`. */
+/** Stored in checkpoints as `replication_id_version`. */
 export const COUCH_ID_VERSION: CouchIdVersion = 4
 
 /**
- * Computes the id of the document in which a replication of CouchDB's kind keeps its checkpoints.
- * @param version an older one, to find what was written before an upgrade
- * @returns `_local/` and 32 hex digits; without `+continuous`, which belongs to the job's id alone
+ * Computes the id of the checkpoint document of a CouchDB replication.
+ * @param version an older version finds checkpoints from before an upgrade
+ * @returns `_local/` and 32 hex digits, without `+continuous`, which only job ids have
  */
 export function couchCheckpointId(
   replication: CouchReplication,
@@ -89,7 +89,7 @@ export function couchCheckpointId(
   return LOCAL_PREFIX + createHash('md5').update(text).digest('hex')
 }
 
-/** Members that are undefined are left out of the text, so that options may be added without a new version. */
+/** The text omits undefined members, so that new options need no new version. */
 function version4(replication: CouchReplication): object {
   const { serverUuid, source, target, docIds, filter, queryParams, selector } = replication
   return {
@@ -106,27 +106,27 @@ function version4(replication: CouchReplication): object {
 }
 
 /**
- * What counts of an endpoint: user, host, port, path and headers. A new password is the same endpoint, and so is
- * one that has moved from http to https on either's usual port.
+ * Identifies an endpoint by user, host, port, path and headers. It stays the same with a new password, and after a move
+ * from http to https on the default ports.
  */
 function endpointIdentity({ url, headers = {} }: Endpoint): object {
   const names = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
   const basicUser = names.map(userOfBasic).find((user) => user !== null)
   const others = Object.fromEntries(names.filter((header) => userOfBasic(header) === null))
-  // Not an address at all: the job will fail, but it has to have an id by which to tell of it.
+  // The URL is not valid: the job will fail, but its report needs an id.
   if (!URL.canParse(url)) return { host: url, user: basicUser, headers: others }
   const { username, hostname, port, pathname } = new URL(url)
   return {
     user: username === '' ? basicUser : decoded(username),
     host: hostname,
-    // 5984 is CouchDB's own usual port; URL drops 80 and 443 itself.
+    // 5984 is CouchDB's default port; URL itself drops 80 and 443.
     port: port === '5984' ? '' : port,
     path: pathname.replace(/\/*$/, '/'),
     headers: others,
   }
 }
 
-/** The user's name of a header with Basic credentials, null for every other header. */
+/** The user name of a header with Basic credentials; null for any other header. */
 function userOfBasic([name, value]: readonly [string, string]): string | null {
   const encoded = name === 'authorization' ? /^basic +(\S+)\s*$/i.exec(value)?.[1] : undefined
   if (encoded === undefined) return null
@@ -146,7 +146,7 @@ function sortedByName(object: object): [name: string, value: unknown][] {
   return Object.entries(object).sort(([a], [b]) => (a < b ? -1 : 1))
 }
 
-/** The same value with every object's members in one order, however they were given. */
+/** The same value with the members of every object sorted. */
 function canonical(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(canonical)
   if (typeof value !== 'object' || value === null) return value

@@ -1,9 +1,9 @@
 /**
- * What a document was at a time: of the versions whose rows are stored, those that were leaves then, and of these the
- * winner by the rule of branch.ts. Pure.
+ * The state of a document at a time: the winner, by the rule of branch.ts, among the stored versions that were leaves
+ * then. Pure.
  *
- * A version is a leaf from when it is stored until it is superseded. Rows of superseded versions leave the store after
- * some time; what may be missing for that reason is told, and never guessed.
+ * A version is a leaf from when it is stored until it is superseded. Rows of superseded versions are removed after some
+ * time. If a version may be missing for this reason, the result is `expired`.
  */
 import { type Branch, knows, winner } from './branch.ts'
 import { formatRev, parseRev } from './rev.ts'
@@ -18,19 +18,19 @@ export interface TimedVersion {
   readonly supersededAt: number | null
 }
 
-/** How far back a database knows what its documents were; times in ms since 1970, 0: always. */
+/** How far back a database knows the versions of its documents; times in ms since 1970, 0: always. */
 export interface Horizon {
-  /** From here on the rows of all versions are stored that were leaves; of earlier times some may be gone. */
+  /** All versions that were leaves at this time or later are stored; some from earlier times may be gone. */
   readonly whole: number
-  /** Before this the times at which versions were stored were not noted. */
+  /** Versions from before this time have no time of storage. */
   readonly timed: number
 }
 
 export type AsOf<Version> =
   | { readonly kind: 'version'; readonly version: Version }
-  /** The document was not there. */
+  /** The document did not exist. */
   | { readonly kind: 'absent' }
-  /** What it was is not known any more. */
+  /** The state is no longer known. */
   | { readonly kind: 'expired' }
 
 interface Placed<Version> {
@@ -41,10 +41,10 @@ interface Placed<Version> {
 }
 
 /**
- * The winner of a document at a time, with a tombstone as a version like any other.
- * @param versions at least those that are leaves or were superseded after `at`; from `horizon.whole` on those suffice
- * that were stored by `at`, too
- * @param branches the document's branches now; asked for only where the time lies before `horizon.whole`
+ * The winner of a document at a time; it may be a tombstone.
+ * @param versions at least the leaves and the versions superseded after `at`; if `at` is not before `horizon.whole`, only
+ * those of them stored by `at` are needed
+ * @param branches the current branches of the document; called only if `at` is before `horizon.whole`
  * @param at ms since 1970; not in the future
  */
 export function asOf<Version extends TimedVersion>(
@@ -72,8 +72,8 @@ function placed<Version extends TimedVersion>(version: Version): Placed<Version>
 }
 
 /**
- * Whether it is certain that no leaf of that time is missing. Each version that is no leaf any more is an ancestor of
- * a branch; so it is enough that each branch tells from its own rows where it ended then.
+ * Whether no leaf of that time can be missing. Each version that is no longer a leaf is an ancestor of a branch. So it is
+ * enough if the rows of each branch show where it ended then.
  */
 function areSettled(
   versions: readonly Placed<TimedVersion>[],
@@ -94,7 +94,7 @@ function higher(best: Placed<TimedVersion> | null, one: Placed<TimedVersion>): P
   return best === null || one.pos > best.pos ? one : best
 }
 
-/** All that came upon it came when it was superseded, or later: then it was where the branch ended. */
+/** Whether all its successors were stored when it was superseded or later; then the branch ended here. */
 function isFollowed(end: Placed<TimedVersion>, later: readonly Placed<TimedVersion>[]): boolean {
   const { supersededAt } = end.version
   return (
@@ -103,7 +103,7 @@ function isFollowed(end: Placed<TimedVersion>, later: readonly Placed<TimedVersi
   )
 }
 
-/** Of its first stored version that is later, nothing before it can be missing: it is the first, or its parent is there. */
+/** Whether nothing is missing before the branch's first later version: it is the first revision, or its parent is stored. */
 function hasBegunLater(
   branch: Branch,
   versions: readonly Placed<TimedVersion>[],

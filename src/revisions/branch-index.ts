@@ -1,21 +1,21 @@
 /**
  * Finds the branches of one document that have a revision, by its generation and id. A document may have thousands of
- * branches with a thousand ids each; to ask each of them for each revision would take the square of that.
+ * branches with a thousand ids each, so searching every branch for every revision would take quadratic time.
  *
- * Leaves are in a table at once. Of inner revisions a generation gets its table when it is first asked for, so that of
- * each ancestry one id is decoded.
+ * The table of leaves is made at once. The table of another generation is made when it is first needed, and decodes one
+ * id of each ancestry.
  */
 import { type Branch, endsIn, idAt, knows, oldestOf } from './branch.ts'
 import type { Rev } from './rev.ts'
 
-/** Up to so many branches are asked one by one, which takes less time than the tables. */
+/** Up to this many branches are searched one by one, which takes less time than the tables. */
 export const FEW_BRANCHES = 16
-/** Entries that the tables of inner generations hold together: about 20 MB. Beyond that they are begun anew. */
+/** Maximum entries of all tables other than that of the leaves, about 20 MB. Then these tables are cleared. */
 const MOST_ENTRIES = 200_000
 
 type Generations<T> = Map<number, Map<string, T>>
 
-/** Branches by an id that they have at some generation: one, as of most ids, or several. */
+/** Branches by their id at one generation; most ids belong to a single branch. */
 type Table = Map<string, Branch | Set<Branch>>
 
 export class BranchIndex {
@@ -24,7 +24,7 @@ export class BranchIndex {
   readonly #knowing = new Map<number, Table>()
   #beginning: Map<number, Table> | undefined
   #entries = 0
-  /** Work so far: ids and branches that were looked at. */
+  /** Work so far: ids and branches that were read. */
   steps: number
 
   constructor(branches: readonly Branch[]) {
@@ -33,7 +33,7 @@ export class BranchIndex {
     this.steps = branches.length
   }
 
-  /** In the order in which they came. */
+  /** In the order in which they were added. */
   get branches(): ReadonlySet<Branch> {
     return this.#branches
   }
@@ -43,13 +43,13 @@ export class BranchIndex {
     return this.#leaves.get(pos)?.get(id)
   }
 
-  /** Whether any branch knows a revision. */
+  /** Whether any branch has a revision. */
   knows(rev: Rev): boolean {
     this.steps += 1
     return this.leaf(rev) !== undefined || this.#entered(rev.pos, rev.id) !== undefined
   }
 
-  /** The branches that know a revision, as their leaf or as an ancestor. */
+  /** The branches that have a revision, as their leaf or as an ancestor. */
   knowing({ pos, id }: Rev): readonly Branch[] {
     const found = this.#entered(pos, id)
     this.steps += found instanceof Set ? found.size : 1
@@ -57,8 +57,8 @@ export class BranchIndex {
   }
 
   /**
-   * Of the branches that know a revision, one that reaches furthest back beyond it.
-   * @param enough a generation beyond which it does not matter
+   * One of the branches that have a revision and the oldest ancestors before it.
+   * @param enough a branch that reaches back to this generation is old enough
    */
   furthest({ pos, id }: Rev, enough: number): Branch | undefined {
     const found = this.#entered(pos, id)
@@ -102,7 +102,7 @@ export class BranchIndex {
   }
 
   /**
-   * The leaves that lie on a path, its newest revision left out.
+   * The leaves on a path, except its newest revision.
    * @param ids newest first, the first of generation `pos`
    */
   *leavesOn(pos: number, ids: readonly string[]): Generator<Branch> {
@@ -113,7 +113,7 @@ export class BranchIndex {
     }
   }
 
-  /** The branches whose oldest revision lies on a path, the oldest of the path left out; arguments as above. */
+  /** The branches whose oldest revision is on a path, except at the path's oldest revision; arguments as above. */
   *beginningOn(pos: number, ids: readonly string[]): Generator<Branch> {
     this.#beginning ??= this.#findBeginnings()
     this.steps += ids.length
@@ -162,7 +162,7 @@ export class BranchIndex {
 
 function addBeginning(beginning: Map<number, Table>, branch: Branch): void {
   const oldest = oldestOf(branch)
-  // There is nothing before the first generation that it could lack.
+  // A branch that begins at the first generation lacks nothing.
   if (oldest === 1) return
   let table = beginning.get(oldest)
   if (table === undefined) {
@@ -197,7 +197,7 @@ function listed(entered: Branch | Set<Branch> | undefined): readonly Branch[] {
 
 const indexes = new WeakMap<readonly Branch[], BranchIndex>()
 
-/** The index of many branches, made once for the same array, which must not change any more. */
+/** The index of many branches, made once for the same array, which must not change afterwards. */
 function indexOf(branches: readonly Branch[]): BranchIndex {
   let index = indexes.get(branches)
   if (index === undefined) {
@@ -213,15 +213,15 @@ export function findLeaf(branches: readonly Branch[], rev: Rev): Branch | undefi
   return indexOf(branches).leaf(rev)
 }
 
-/** Whether any branch knows the revision; all leaves are asked before an ancestry is loaded. */
+/** Whether any branch has the revision; checks all leaves before it loads an ancestry. */
 export function isKnown(branches: readonly Branch[], rev: Rev): boolean {
   if (branches.length > FEW_BRANCHES) return indexOf(branches).knows(rev)
   return branches.some((branch) => endsIn(branch, rev)) || branches.some((branch) => knows(branch, rev))
 }
 
 /**
- * The branches that lead to or through a revision, for `latest=true` (protocol.md 3.2): the leaf alone when
- * the revision is one, none when it is unknown. No leaf comes twice, since no two branches share one.
+ * The branches that end in or pass through a revision, for `latest=true` (protocol.md 3.2): only one if the revision is a
+ * leaf, none if it is unknown. No leaf occurs twice, since no two branches share one.
  */
 export function leavesBelow(branches: readonly Branch[], rev: Rev): readonly Branch[] {
   const leaf = findLeaf(branches, rev)

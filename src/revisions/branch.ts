@@ -19,7 +19,7 @@ export interface Branch {
   readonly ids: readonly string[]
   /** Whether the leaf is a tombstone. */
   readonly deleted: boolean
-  /** What an engine knows of `ids` without decoding all of them. Absent: read `ids`. */
+  /** Access to `ids` without decoding all of them. Absent: read `ids`. */
   readonly ancestry?: Ancestry
 }
 
@@ -36,7 +36,7 @@ export interface Ancestry {
 /** Bytes that an id of 32 hex digits takes. */
 const HEX_ID_BYTES = 16
 
-/** Makes a branch of ids in memory, newest first; throws a RangeError when there are none. */
+/** Makes a branch of ids in memory, newest first. @throws RangeError if there are no ids */
 export function makeBranch(pos: number, ids: readonly string[], deleted: boolean): Branch {
   const leaf = ids[0]
   if (leaf === undefined) throw new RangeError('A branch has at least one revision.')
@@ -58,7 +58,7 @@ export function knows(branch: Branch, rev: Rev): boolean {
   return idAt(branch, rev.pos) === rev.id
 }
 
-/** The id of a generation; undefined where the branch has none. Loads nothing for the leaf's and later ones. */
+/** The id of a generation; undefined if the branch has none. Loads nothing for the leaf's generation and later ones. */
 export function idAt(branch: Branch, pos: number): string | undefined {
   if (branch.pos <= pos) return branch.pos === pos ? branch.leaf : undefined
   const index = branch.pos - pos
@@ -108,7 +108,7 @@ function parseRevId(value: unknown): string {
   return id
 }
 
-/** What decides between leaves; a Branch has it, and so has a row without an ancestry. */
+/** The properties that order leaves; a Branch has them, and so has a row without an ancestry. */
 export interface Leaf {
   readonly pos: number
   readonly leaf: string
@@ -164,7 +164,7 @@ const LOWER_HEX_ID = /^[0-9a-f]{32}$/
 
 /**
  * @param ids newest first, as `Branch.ids`
- * @throws RangeError for an id of 65,535 bytes or more, which `normalizeRevId` never lets in
+ * @throws RangeError for an id of 65,535 bytes or more, which `normalizeRevId` never accepts
  */
 export function encodeAncestry(ids: readonly string[]): Uint8Array {
   const hex = ids.every((id) => id.length === HEX_DIGITS) ? encodeHex(ids.join('')) : undefined
@@ -172,9 +172,9 @@ export function encodeAncestry(ids: readonly string[]): Uint8Array {
 }
 
 /**
- * The ids that `encodeAncestry` was given.
+ * Decodes an encoded ancestry.
  *
- * @throws RangeError for bytes it did not make
+ * @throws RangeError for damaged bytes
  */
 export function decodeAncestry(bytes: Uint8Array): string[] {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -184,9 +184,9 @@ export function decodeAncestry(bytes: Uint8Array): string[] {
 }
 
 /**
- * How many ids `encodeAncestry` was given; decodes none of them.
+ * The number of ids in an encoded ancestry; decodes none of them.
  *
- * @throws RangeError for bytes it did not make
+ * @throws RangeError for damaged bytes
  */
 export function ancestryLength(bytes: Uint8Array): number {
   if (bytes[0] === HEX_FORM) return (bytes.length - 1) / HEX_BYTES
@@ -196,11 +196,11 @@ export function ancestryLength(bytes: Uint8Array): number {
 }
 
 /**
- * One of the ids that `encodeAncestry` was given; decodes no other.
+ * One id of an encoded ancestry; decodes no other.
  *
  * @param index 0 for the newest
- * @returns undefined when there are not so many
- * @throws RangeError for bytes it did not make
+ * @returns undefined if there are fewer ids
+ * @throws RangeError for damaged bytes
  */
 export function ancestryId(bytes: Uint8Array, index: number): string | undefined {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -217,7 +217,7 @@ function encodeHex(digits: string): Uint8Array | undefined {
   const buffer = Buffer.allocUnsafe(1 + digits.length / 2)
   buffer[0] = HEX_FORM
   buffer.write(digits, 1, 'hex')
-  // Converting back finds upper case and what is no hex in a third of the time a regular expression takes.
+  // Converting back detects upper case and invalid hex in a third of the time of a regular expression.
   return buffer.toString('hex', 1) === digits ? buffer : undefined
 }
 
@@ -247,7 +247,7 @@ function decodeMixed(buffer: Buffer): string[] {
   return ids
 }
 
-/** Where the id that begins here ends. */
+/** The end of the id that begins at this offset. */
 function mixedEnd(bytes: Uint8Array, at: number): number {
   if (at + 2 > bytes.length) throw damaged()
   const mark = mixedMark(bytes, at)

@@ -3,25 +3,25 @@ import { isKnown } from './branch-index.ts'
 import { formatRev, type Rev } from './rev.ts'
 
 export interface MissingRevs {
-  /** In the order asked; empty when all are known. */
+  /** In the order of the request; empty if all are known. */
   missing: string[]
-  /** Winner first; empty when nothing is missing. */
+  /** Winner first; empty if nothing is missing. */
   possibleAncestors: string[]
 }
 
-/** Revisions that are looked up between two looks at the time. */
+/** Revisions looked up between two checks of the time. */
 const STRIDE = 64
 
 /**
- * One document's part of `_revs_diff` (protocol.md 4.3): which revisions are known nowhere in its history, and
- * which leaves, deleted ones too, are of a smaller generation than the newest of those. The revisions are looked up
- * generation by generation, which is the least work for the index, and in as many turns as they take.
+ * The part of `_revs_diff` for one document (protocol.md 4.3): the revisions that its history lacks, and the leaves,
+ * deleted ones included, of a smaller generation than the newest of these. The lookup goes generation by generation,
+ * which is the least work for the index, and may take several turns.
  */
 export class MissingSearch {
-  /** The revisions asked about, as `pos-id`, and whether each is missing. */
+  /** The requested revisions as `pos-id`, and whether each is missing. */
   readonly #names: string[] = []
   readonly #isMissing: boolean[] = []
-  /** Those that are not looked up yet, and where they stand. */
+  /** The revisions still to look up, with their positions in the request. */
   readonly #byGeneration = new Map<number, { readonly rev: Rev; readonly at: number }[]>()
   #newest = 0
 
@@ -36,9 +36,9 @@ export class MissingSearch {
 
   /**
    * Looks up the next revisions.
-   * @param branches as they are now; null for a document that does not exist
-   * @param enough asked now and then; true ends this turn
-   * @returns null when revisions are left
+   * @param branches the current branches; null for a document that does not exist
+   * @param enough called from time to time; true ends this turn
+   * @returns null if revisions remain
    */
   advance(branches: readonly Branch[] | null, enough: () => boolean): MissingRevs | null {
     const stored = branches ?? []

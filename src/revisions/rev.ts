@@ -17,7 +17,7 @@ export interface RevContent {
 }
 
 const ERLANG_INTEGER = /^\+?[0-9]+$/
-/** Sticky and without an end, it takes half the time of {@link HEX_ID}. */
+/** Takes half the time of {@link HEX_ID}, since it is sticky and has no end anchor. */
 const LOWER_HEX = /[0-9a-f]*/y
 const HEX_ID = /^[0-9a-f]{32}$/i
 const LONE_SURROGATE = /\p{Surrogate}/u
@@ -26,11 +26,11 @@ const LONE_SURROGATE = /\p{Surrogate}/u
 const MAX_ID_LENGTH = 512
 
 /**
- * A revision id as it is stored and compared: 32 hex digits in lower case, any other text as it stands, the
- * empty one too, since CouchDB takes `1-` for a revision.
+ * A revision id as it is stored and compared: 32 hex digits in lower case; any other text unchanged. It may be empty,
+ * since CouchDB accepts `1-` as a revision.
  *
- * @returns undefined for what is no id: longer than 512, a lone surrogate, or 32 characters not all hex
- * (protocol.md 2.3)
+ * @returns undefined for an invalid id: longer than 512 characters, with a lone surrogate, or 32 characters that are not
+ * all hex (protocol.md 2.3)
  */
 export function normalizeRevId(id: string): string | undefined {
   if (id.length === 32) {
@@ -43,9 +43,9 @@ export function normalizeRevId(id: string): string | undefined {
 }
 
 /**
- * Reads `3-abc`: split at the first dash, the generation as Erlang reads integers (protocol.md 2.3).
+ * Parses `3-abc`: split at the first dash, the generation in Erlang's syntax of integers (protocol.md 2.3).
  *
- * @throws CouchError invalid_rev for anything else, and for a generation that is no safe integer
+ * @throws CouchError invalid_rev for anything else, and for a generation that is not a safe integer
  */
 export function parseRev(text: unknown): Rev {
   if (typeof text !== 'string') throw new CouchError('invalid_rev')
@@ -75,14 +75,14 @@ export function compareRevs(a: Rev, b: Rev): number {
  * @returns 32 lower-case hex digits
  */
 export function newRevId(content: RevContent): string {
-  // A parent is never empty text, so null needs no mark of its own.
+  // A parent is never empty, so the empty text can stand for null.
   let text = field(content.parent ?? '') + field(content.deleted ? '1' : '0') + field(content.body)
   const byName = [...content.attachments].sort((a, b) => compareUtf8(a.name, b.name))
   for (const { name, type, digest } of byName) text += field(name) + field(type) + field(digest)
   return hash('md5', text)
 }
 
-/** A field follows its length, so that different contents never make the same bytes. */
+/** Prefixes a field with its length, so that different contents never make the same bytes. */
 function field(text: string): string {
   return `${Buffer.byteLength(text)}:${text}`
 }
