@@ -111,11 +111,11 @@ async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
   const yielder = new Yielder()
   let group: Group | undefined
   let complete = 0
-  let seen = 0
+  let count = 0
   const isWanted = () => complete > skip && complete <= skip + limit
   for (const row of walk(selection)) {
-    seen += 1
-    if (seen % STEP === 0) await yielder.yieldIfDue()
+    count += 1
+    if (count % STEP === 0) await yielder.yieldIfDue()
     if (group !== undefined && isSameGroup(group.rows[0] as ViewRow, row, grouping, selection.order)) {
       group.rows.push(row)
       continue

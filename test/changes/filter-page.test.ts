@@ -195,11 +195,12 @@ t.test('a function sees the document and the request as in CouchDB', async (t) =
   ]
   await store.updateDocs([write('x', { rev: '30-30', deleted: false, sequenced: true, revisions: leaves })])
   const request = { method: 'GET', query: { a: 'b' } }
-  const seen = await pageOf(store, { filter: named('echo', request), since: '1' }).then(
+  const reason = await pageOf(store, { filter: named('echo', request), since: '1' }).then(
     () => null,
     (error: { reason?: unknown }) => error.reason,
   )
-  const [doc, req] = (typeof seen === 'string' ? JSON.parse(seen.slice(seen.indexOf('{'))) : seen).echo
+  const [doc, req] = (typeof reason === 'string' ? JSON.parse(reason.slice(reason.indexOf('{'))) : reason)
+    .echo
   t.match(doc, { _id: 'x', _rev: '30-30', n: 1, _conflicts: ['30-3'] })
   t.same(doc._revisions, { start: 30, ids: revisions.slice(0, 20) })
   t.match(doc._attachments, { 'x.txt': { stub: true, length: 5 } })

@@ -201,14 +201,14 @@ t.test('a missing field fails every condition except $exists: false', async (t) 
     { $keyMapMatch: { $eq: 'a' } },
   ]
   for (const condition of conditions) {
-    const told = JSON.stringify(condition)
-    t.notOk(passes({ x: condition }), told)
+    const name = JSON.stringify(condition)
+    t.notOk(passes({ x: condition }), name)
     if (Object.keys(condition)[0] === '$exists') continue
     // Negations are pushed down to the condition, which fails, too.
-    t.notOk(passes({ $not: { x: condition } }), `not ${told}`)
-    t.notOk(passes({ x: { $not: condition } }), `x not ${told}`)
-    t.notOk(passes({ $nor: [{ x: condition }] }), `nor ${told}`)
-    t.notOk(passes({ $not: { $and: [{ x: condition }, { n: 5 }] } }), `not all of ${told}`)
+    t.notOk(passes({ $not: { x: condition } }), `not ${name}`)
+    t.notOk(passes({ x: { $not: condition } }), `x not ${name}`)
+    t.notOk(passes({ $nor: [{ x: condition }] }), `nor ${name}`)
+    t.notOk(passes({ $not: { $and: [{ x: condition }, { n: 5 }] } }), `not all of ${name}`)
     t.ok(passes({ $not: { $not: { n: 5 } } }))
   }
   t.ok(passes({ $not: { x: { $exists: true } } }))

@@ -1,8 +1,8 @@
-/** From a member of a design document to a function; protocol.md 1.2, 5.6, 9.2. */
+/** Compiling functions of design documents, and their CommonJS modules; protocol.md 1.2, 5.6, 9.2. */
 import t, { type Test } from 'tap'
 import { filter, filterOf, functionAt, mapOf, reduceOf, shared, validatorOf } from './functions.ts'
 
-t.test('every way to write a function', async (t) => {
+t.test('a function can be written in every usual way', async (t) => {
   const texts = [
     'function (doc) { return true }',
     'function(doc){return true};',
@@ -33,7 +33,7 @@ t.test('anything but a function is a compilation error', async (t) => {
   await plain(`5 ${'// long '.repeat(100_000)}`, /^.{1,1200}$/s)
 })
 
-t.test('errors of views have CouchDB’s wording', async (t) => {
+t.test('errors of views have the texts of CouchDB', async (t) => {
   await t.rejects(shared.compile(mapOf('function (')), {
     code: 'compilation_error',
     reason: /^Compilation of the map function in the 'v' view failed: SyntaxError/,
@@ -56,12 +56,12 @@ t.test('a missing member is not_found', async (t) => {
   await t.rejects(at('filters', 'f', 'x'), { code: 'not_found', reason: 'json_mismatch' })
 })
 
-t.test('compiling runs nothing of the function', async (t) => {
+t.test('compiling does not run the function', async (t) => {
   await shared.compile(filterOf('function () { for (;;); }'))
   t.pass('at once')
 })
 
-t.test('a member may have any name', async (t) => {
+t.test('a member can have any name', async (t) => {
   for (const name of ['__proto__', 'constructor', 'a/b', 'ü', '']) {
     const source = `{"filters":{${JSON.stringify(name)}:"function () { return true }"}}`
     const fn = { ...functionAt(['filters', name], ''), source }
@@ -69,9 +69,7 @@ t.test('a member may have any name', async (t) => {
   }
 })
 
-// CommonJS modules in design documents.
-
-async function found(expression: string, lib: Record<string, unknown>): Promise<unknown> {
+async function moduleValue(expression: string, lib: Record<string, unknown>): Promise<unknown> {
   const fn = filterOf(`function (doc) { emit(${expression}) }`, {
     lib,
     views: { lib: { v: 'exports.v = 1' } },
@@ -86,16 +84,16 @@ const fails = (t: Test, expression: string, lib: Record<string, unknown>, reason
     reason,
   })
 
-t.test('exports, module.exports, and views/lib', async (t) => {
+t.test('modules have exports, module.exports and views/lib', async (t) => {
   const lib = {
     a: 'exports.a = 1',
     b: 'module.exports = function () { return 2 }',
     c: 'exports.id = module.id // c',
   }
-  t.equal(await found(`require('lib/a').a`, lib), 1)
-  t.equal(await found(`require('lib/b')()`, lib), 2)
-  t.equal(await found(`require('views/lib/v').v`, lib), 1)
-  t.equal(await found(`require('/lib/c').id`, lib), 'lib/c')
+  t.equal(await moduleValue(`require('lib/a').a`, lib), 1)
+  t.equal(await moduleValue(`require('lib/b')()`, lib), 2)
+  t.equal(await moduleValue(`require('views/lib/v').v`, lib), 1)
+  t.equal(await moduleValue(`require('/lib/c').id`, lib), 'lib/c')
 })
 
 t.test('paths are relative to the folder of the module', async (t) => {
@@ -107,7 +105,7 @@ t.test('paths are relative to the folder of the module', async (t) => {
       d: 'exports.d = 5',
     },
   }
-  t.equal(await found(`require('lib/a').a`, lib), 8)
+  t.equal(await moduleValue(`require('lib/a').a`, lib), 8)
 })
 
 t.test('a module runs once, and modules can require each other', async (t) => {
@@ -116,8 +114,8 @@ t.test('a module runs once, and modules can require each other', async (t) => {
     a: `exports.early = 1; exports.b = require('./b').seen`,
     b: `exports.seen = require('./a').early`,
   }
-  t.equal(await found(`require('lib/once').count + require('lib/once').count`, lib), 2)
-  t.equal(await found(`require('lib/a').b`, lib), 1)
+  t.equal(await moduleValue(`require('lib/once').count + require('lib/once').count`, lib), 2)
+  t.equal(await moduleValue(`require('lib/a').b`, lib), 1)
 })
 
 t.test('a module that cannot be required is an error', async (t) => {
@@ -139,7 +137,7 @@ t.test('a module that cannot be required is an error', async (t) => {
   await fails(t, `require('toString')`, {}, /toString is not in the design document/)
 })
 
-t.test('a function may require before it is called', async (t) => {
+t.test('a function can require modules before it is called', async (t) => {
   const fn = filterOf(`(function () { var a = require('lib/a'); return function () { return a.a } })()`, {
     lib: { a: 'exports.a = 1' },
   })

@@ -1,4 +1,4 @@
-// A sandbox thread that dies of the call `deadly`, and the first that is started of the call `once`.
+// A sandbox thread that dies at the call `deadly`. At the call `once` only the first such thread dies.
 import { parentPort, workerData } from 'node:worker_threads'
 
 await import('../helpers/sandbox-thread.mjs')

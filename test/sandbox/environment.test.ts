@@ -1,4 +1,4 @@
-/** What functions find around them, and what becomes of what they give back; protocol.md 9.2. */
+/** The environment of functions, and the treatment of their results; protocol.md 9.2. */
 import t from 'tap'
 import { filter, filterOf, map, reduceOf, shared, validatorOf, verdictOf } from './functions.ts'
 
@@ -111,7 +111,7 @@ t.test('the value that a validator throws is its verdict', async (t) => {
   t.match(await verdictOf('doc.x'), { error: 'unknown_error', reason: /^ReferenceError/ })
 })
 
-t.test('a verdict has a bounded size, whatever was thrown', async (t) => {
+t.test('the size of a verdict is limited, whatever was thrown', async (t) => {
   const long = await verdictOf(`throw({ forbidden: 'y'.repeat(5000000) })`)
   t.same(long, { error: 'forbidden', reason: `${'y'.repeat(8192)}...` })
   const cyclic = await verdictOf('var a = {}; a.a = a; throw { forbidden: a }')

@@ -1,10 +1,10 @@
-/** Functions of made-up design documents. */
+/** Functions of generated design documents. */
 import type { UserFunction, ValidateCall, Verdict } from '../../src/sandbox/messages.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 
 let revisions = 0
 
-/** A function at a path of a design document that holds `others` too; each call makes another revision. */
+/** A function at a path of a design document with further members `others`. Each call makes a new revision. */
 export function functionAt(
   path: readonly string[],
   text: unknown,
@@ -28,7 +28,7 @@ export const mapOf = (text: unknown, others?: Record<string, unknown>) =>
 export const reduceOf = (text: unknown) => functionAt(['views', 'v', 'reduce'], text)
 export const validatorOf = (text: unknown) => functionAt(['validate_doc_update'], text)
 
-/** One sandbox for all tests of a file: nothing that one function does shall be seen by another. */
+/** One sandbox for all tests of a file, since functions must not affect each other. */
 const shared = localSandbox()
 
 /** Whether each document passes. */
@@ -40,7 +40,7 @@ export function filter(text: string, docs: readonly unknown[], req: unknown = {}
   )
 }
 
-/** What a map function emits for each document. */
+/** The rows that a map function emits for each document. */
 export async function map(text: string, docs: readonly unknown[]): Promise<unknown[]> {
   const rows = await shared.map(
     mapOf(text),

@@ -1,4 +1,4 @@
-/** Functions share nothing: not with other functions, and not with other databases. */
+/** Functions share nothing with other functions or databases, and some are kept compiled. */
 import t from 'tap'
 import type { UserFunction } from '../../src/sandbox/messages.ts'
 import { Runner } from '../../src/sandbox/sandbox-worker.ts'
@@ -34,7 +34,7 @@ t.test('the same function of another database or revision is separate', async (t
   t.equal(await count(1), '3')
 })
 
-t.test('what a map emits is a list of pairs, whatever it does to the language', async (t) => {
+t.test('a map emits a list of pairs even if it changes built-in objects', async (t) => {
   const fn = mapOf(`function (doc) {
     Array.prototype.toJSON = Object.prototype.toJSON = function () { return 'bent' }
     String.prototype.toJSON = undefined
@@ -44,7 +44,7 @@ t.test('what a map emits is a list of pairs, whatever it does to the language', 
   t.same(JSON.parse(rows), [['a', 'bent']])
 })
 
-t.test('a hundred functions in turn', async (t) => {
+t.test('a hundred functions can run in turn', async (t) => {
   const fns = Array.from({ length: 100 }, (_, i) => filterOf(`function (doc) { return doc.i === ${i} }`))
   for (let round = 0; round < 2; round += 1) {
     for (const [i, fn] of fns.entries()) {
@@ -53,7 +53,7 @@ t.test('a hundred functions in turn', async (t) => {
   }
 })
 
-t.test('many documents, and a large one among small ones', async (t) => {
+t.test('a call can have many documents of different sizes', async (t) => {
   const docs = Array.from({ length: 3000 }, (_, i) =>
     JSON.stringify({ i, text: i === 1500 ? 'x'.repeat(2_000_000) : '' }),
   )
@@ -64,8 +64,6 @@ t.test('many documents, and a large one among small ones', async (t) => {
   )
   t.same(await sandbox.filter(filterOf('function () {}'), [], '{}'), [])
 })
-
-// Functions that are kept ready, and how many.
 
 const MB = 1_048_576
 const LIMITS = { timeoutMs: 5000, memory: 64 * MB }
@@ -79,7 +77,7 @@ function runnerOf(maxBytes?: number) {
   })
   const run = (fn: UserFunction, doc: string, source: string | null = null) =>
     runner.run({ kind: 'filter', fn, shared: '{}', calls: [doc] }, source)
-  /** Makes a function ready. */
+  /** Compiles a function and keeps it ready. */
   const make = async (fn: UserFunction) => run(fn, '0', fn.source)
   const isReady = async (fn: UserFunction) => (await run(fn, '0')).type === 'done'
   return { run, make, isReady }
@@ -91,28 +89,28 @@ const growing = () =>
   for (var i = 0; i < mb; i++) kept.push(new Uint8Array(1048576).fill(1))
 } })()`)
 
-t.test('the 24 functions used last are kept ready', async (t) => {
+t.test('the 24 most recently used functions are kept ready', async (t) => {
   const { make, isReady } = runnerOf()
   const fns = Array.from({ length: 25 }, plain)
   for (const fn of fns.slice(0, 24)) await make(fn)
-  t.ok(await isReady(fns[0]!), 'it is used, and so not the oldest')
+  t.ok(await isReady(fns[0]!), 'this use makes it the most recent one')
   await make(fns[24]!)
   t.notOk(await isReady(fns[1]!))
   for (const n of [0, 2, 23, 24]) t.ok(await isReady(fns[n]!), `${n}`)
 })
 
-t.test('fewer are kept when their memory has grown', async (t) => {
+t.test('fewer functions are kept when their memory grows', async (t) => {
   const { make, run, isReady } = runnerOf(70 * MB)
   const [first, second, grown] = [plain(), plain(), growing()]
   for (const fn of [first, second, grown]) await make(fn)
   for (const fn of [first, second, grown]) t.ok(await isReady(fn))
   t.match(await run(grown, '30'), { type: 'done' })
-  t.notOk(await isReady(first), 'by a call, and not only when another is made')
+  t.notOk(await isReady(first), 'a call can evict others, not only a new function')
   t.ok(await isReady(second))
   t.ok(await isReady(grown))
 })
 
-t.test('one is kept, however large it is', async (t) => {
+t.test('one function is kept, however large it is', async (t) => {
   const { make, run, isReady } = runnerOf(20 * MB)
   const fn = growing()
   await make(fn)

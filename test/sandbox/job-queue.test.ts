@@ -1,4 +1,4 @@
-/** Who is served next of those who wait for a sandbox thread. */
+/** The order of the jobs that wait for a sandbox thread. */
 import t from 'tap'
 import { type Job, JobQueue } from '../../src/sandbox/job-queue.ts'
 import type { Call, Work } from '../../src/sandbox/messages.ts'
@@ -45,7 +45,7 @@ t.test('one database gets at most two threads', async (t) => {
 })
 
 t.test(
-  'a job that gives way goes behind the others of its database, one that could not begin stays first',
+  'a job that yields goes behind the others of its database, and one that could not start stays first',
   async (t) => {
     const queue = new JobQueue()
     const all = [work(1, 'a'), work(1, 'b'), work(2, 'c')].map((one) => queue.add(one))
@@ -58,7 +58,7 @@ t.test(
   },
 )
 
-t.test('the queue is bounded, except for a single large job', async (t) => {
+t.test('the size of the queue is limited, except for a single large job', async (t) => {
   const queue = new JobQueue()
   const calls = Array.from({ length: 30_000 }, () => '{}')
   const large = queue.add(work(1, 'a', calls))
@@ -84,7 +84,7 @@ t.test('failing all jobs includes waiting and running ones', async (t) => {
   await refused
 })
 
-/** Takes on a job, and notes how it ends. */
+/** Adds a job and records how it ends. */
 function ask(queue: JobQueue, database: number, calls: number, ends: string[] = []): string[] {
   const texts = Array.from({ length: calls }, () => '{}')
   queue.add(work(database, `${calls}`, texts)).then(
@@ -94,30 +94,30 @@ function ask(queue: JobQueue, database: number, calls: number, ends: string[] = 
   return ends
 }
 
-/** Lets what was refused be told. */
-const told = () => new Promise(setImmediate)
+/** Waits until rejections have arrived. */
+const settled = () => new Promise(setImmediate)
 
 t.test('when too much waits, the database with the most work loses its newest job', async (t) => {
   const queue = new JobQueue()
   const many = Array.from({ length: 10 }, () => ask(queue, 1, 1900))
-  const begun = queue.next() as Job
+  const running = queue.next() as Job
   const small = ask(queue, 2, 500)
-  await told()
-  t.same(small, [], 'there is room')
+  await settled()
+  t.same(small, [], 'there is space')
   const second = ask(queue, 3, 2000)
-  await told()
+  await settled()
   t.same(second, [])
-  t.same(many[9], ['unavailable'], 'the newest')
+  t.same(many[9], ['unavailable'], 'the newest job')
   t.same(many.slice(0, 9).flat(), [])
   t.same(ask(queue, 1, 1900, many[9]), ['unavailable'])
-  await told()
-  t.same(many[9], ['unavailable', 'unavailable'], 'the newcomer is of the one with the most')
+  await settled()
+  t.same(many[9], ['unavailable', 'unavailable'], 'the new job belongs to the database with the most work')
   for (let database = 4; database < 12; database += 1) ask(queue, database, 2000)
-  await told()
-  t.equal(many.flat().length, 10, 'all that had not begun, and the newcomer')
+  await settled()
+  t.equal(many.flat().length, 10, 'all jobs that had not started, and the new one')
   t.same(many[0], [])
-  queue.finish(begun)
-  await told()
+  queue.finish(running)
+  await settled()
   t.same(many[0], ['done'])
   queue.failAll(new Error('over'))
 })
@@ -130,7 +130,7 @@ t.test('a job that has started is not dropped', async (t) => {
     queue.putBack(job)
   }
   const refused = ask(queue, 2, 3000)
-  await told()
+  await settled()
   t.same([first, second, refused], [[], [], ['unavailable']])
   queue.failAll(new Error('over'))
 })
@@ -138,11 +138,11 @@ t.test('a job that has started is not dropped', async (t) => {
 t.test('the jobs of a database fail, waiting and running ones', async (t) => {
   const queue = new JobQueue()
   const ends = [ask(queue, 1, 1), ask(queue, 2, 1), ask(queue, 1, 1), ask(queue, 1, 1)]
-  const atWork = queue.next() as Job
+  const running = queue.next() as Job
   queue.failAllOf(1, new Error('gone'))
-  await told()
+  await settled()
   t.same(ends, [['gone'], [], ['gone'], ['gone']])
-  queue.putBack(atWork)
+  queue.putBack(running)
   t.same(served(queue), ['2:1'])
   t.ok(queue.isEmpty)
   ask(queue, 1, 1)
@@ -154,17 +154,17 @@ t.test('jobs that have waited too long fail, running ones do not', async (t) => 
   const ends = [ask(queue, 1, 1), ask(queue, 1, 2), ask(queue, 1, 3)]
   const [first, second] = [queue.next() as Job, queue.next() as Job]
   queue.failWaiting(performance.now() - 60_000, new Error('late'))
-  await told()
+  await settled()
   t.same(ends.flat(), [])
   const now = performance.now() + 1
   queue.failWaiting(now, new Error('late'))
-  await told()
+  await settled()
   t.same(ends, [[], [], ['late']])
-  while (performance.now() < now) await told()
+  while (performance.now() < now) await settled()
   queue.putBack(first)
   queue.failWaiting(now, new Error('late'))
   queue.finish(second)
-  await told()
-  t.same(ends, [[], ['done'], ['late']], 'it counts from when it was put back')
+  await settled()
+  t.same(ends, [[], ['done'], ['late']], 'the wait counts from when the job was put back')
   queue.failAll(new Error('over'))
 })

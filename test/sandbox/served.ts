@@ -1,4 +1,4 @@
-/** Sandboxes over real threads, as the threads of databases have them. */
+/** Sandboxes on real threads, as database threads use them. */
 import type { Test } from 'tap'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
 import { SandboxClient } from '../../src/sandbox/sandbox-client.ts'
@@ -13,7 +13,7 @@ export interface ServedSandbox {
   readonly pool: SandboxPool
   readonly sandbox: Sandbox
   readonly faults: unknown[]
-  /** Another database thread's sandbox. */
+  /** The sandbox of another database thread. */
   join(maxWaitMs?: number): SandboxClient
   readonly client: SandboxClient
 }
@@ -28,7 +28,7 @@ export function serveSandbox(t: Test, options: Partial<SandboxPoolOptions> = {})
     onFault: (fault) => faults.push(fault),
     ...options,
   })
-  // As the threads of a server are: to wait for a sandbox thread keeps no process alive.
+  // Waiting for a sandbox thread does not keep the process alive, and a server has other work that does.
   const alive = setInterval(() => undefined, 60_000)
   t.teardown(() => clearInterval(alive))
   t.teardown(() => pool.close())

@@ -1,4 +1,4 @@
-/** The numbers that threads share. */
+/** The slot table, which threads share. */
 import t from 'tap'
 import { type Slot, SlotTable } from '../../src/sandbox/slot-table.ts'
 
@@ -15,18 +15,18 @@ t.test('one thread reads what another writes', async (t) => {
 
 t.test('a thread is claimed by one client at a time, and only while it is in the table', async (t) => {
   const slotTable = new SlotTable()
-  t.notOk(slotTable.claim(slot, 1), 'not there')
+  t.notOk(slotTable.claim(slot, 1), 'it is not in the table')
   slotTable.open(slot)
-  t.notOk(slotTable.claim({ ...slot, thread: 6 }, 1), 'another thread in that place')
+  t.notOk(slotTable.claim({ ...slot, thread: 6 }, 1), 'another thread is in the slot')
   t.ok(slotTable.claim(slot, 1))
   t.notOk(slotTable.claim(slot, 2))
   slotTable.release(slot, 2)
-  t.notOk(slotTable.claim(slot, 2), 'released by somebody else')
+  t.notOk(slotTable.claim(slot, 2), 'another client released it')
   slotTable.release(slot, 1)
   t.ok(slotTable.claim(slot, 2))
   slotTable.close(slot)
   slotTable.release(slot, 2)
-  t.notOk(slotTable.claim(slot, 1), 'closed while it was claimed')
+  t.notOk(slotTable.claim(slot, 1), 'it was closed while it was claimed')
 })
 
 t.test('only a free thread can be closed as idle', async (t) => {
@@ -39,11 +39,11 @@ t.test('only a free thread can be closed as idle', async (t) => {
   t.notOk(slotTable.claim(slot, 1))
 })
 
-t.test('how long a thread is busy or idle', async (t) => {
+t.test('the table tells how long a thread is busy or idle', async (t) => {
   const slotTable = new SlotTable()
   const at = (ms: number) =>
     t.capture(process, 'hrtime', (() => [Math.floor(ms / 1000), (ms % 1000) * 1e6]) as never)
-  // Across the turn of a clock of 32 bits.
+  // The 32-bit clock overflows in between.
   at(2 ** 31 - 10)
   slotTable.open(slot)
   at(2 ** 31 + 20)
@@ -59,7 +59,7 @@ t.test('how long a thread is busy or idle', async (t) => {
 })
 
 t.test('waiting threads learn when a sandbox thread becomes free', async (t) => {
-  // To wait for a number keeps no process alive.
+  // Atomics.waitAsync does not keep the process alive.
   const alive = setInterval(() => undefined, 60_000)
   t.teardown(() => clearInterval(alive))
   const slotTable = new SlotTable()
@@ -70,8 +70,8 @@ t.test('waiting threads learn when a sandbox thread becomes free', async (t) => 
   const { freed } = slotTable
   other.claim(slot, 1)
   other.release(slot, 1)
-  t.ok(await slotTable.whenFreed(freed, 60_000), 'it already has')
-  t.notOk(await slotTable.whenFreed(slotTable.freed, 1), 'and after the time it was willing to wait')
+  t.ok(await slotTable.whenFreed(freed, 60_000), 'it is already free')
+  t.notOk(await slotTable.whenFreed(slotTable.freed, 1), 'the wait ends after its time limit')
 })
 
 t.test('the thread that has waited longest goes first', async (t) => {
@@ -82,17 +82,17 @@ t.test('the thread that has waited longest goes first', async (t) => {
   t.notOk(slotTable.overtakes(1), 'nobody waits')
   other.wait(2)
   ms += 10
-  t.notOk(slotTable.overtakes(1), 'hardly longer')
+  t.notOk(slotTable.overtakes(1), 'the difference is too small')
   ms += 20
-  t.ok(slotTable.overtakes(1), 'also across the turn of the clock')
-  t.notOk(other.overtakes(2), 'not itself')
+  t.ok(slotTable.overtakes(1), 'even after the clock overflows')
+  t.notOk(other.overtakes(2), 'a client does not overtake itself')
   slotTable.wait(1)
   ms += 1000
   other.wait(2)
-  t.ok(slotTable.overtakes(1), 'each counts from when it began to wait')
+  t.ok(slotTable.overtakes(1), 'the wait counts from its own start')
   t.notOk(other.overtakes(2))
   other.stopWaiting(2)
   t.notOk(slotTable.overtakes(1))
   other.wait(2)
-  t.ok(other.overtakes(2), 'and begins anew when it was served')
+  t.ok(other.overtakes(2), 'the wait starts again after a turn')
 })

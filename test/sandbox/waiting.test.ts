@@ -1,4 +1,4 @@
-/** What becomes of calls that wait, or are being run, when they shall not any more. */
+/** Calls that must end while they wait or run. */
 import { once } from 'node:events'
 import { MessageChannel } from 'node:worker_threads'
 import t from 'tap'
@@ -18,7 +18,7 @@ t.test('work that has waited too long fails', async (t) => {
   const { join } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 300 } })
   const { sandbox } = join(200)
   t.same(await sandbox.filter(filterOf(PASS), ['{"v":1}'], '{}'), [true])
-  const begun = performance.now()
+  const startedAt = performance.now()
   const codes = Promise.all(
     Array.from({ length: 60 }, () =>
       sandbox.filter(inDatabase(1, HANG), ['{}'], '{}').catch(({ code }: { code: string }) => code),
@@ -26,29 +26,29 @@ t.test('work that has waited too long fails', async (t) => {
   )
   t.same(await sandbox.filter(inDatabase(2, PASS), ['{"v":1}'], '{}'), [true])
   const ended = await codes
-  t.ok(performance.now() - begun < 6000, 'and not the nine seconds that two at a time would take')
+  t.ok(performance.now() - startedAt < 6000, 'less than the nine seconds of running all, two at a time')
   t.same(new Set(ended), new Set(['function_timeout', 'unavailable']))
-  t.same(await sandbox.filter(inDatabase(1, PASS), ['{"v":1}'], '{}'), [true], 'later it is served')
+  t.same(await sandbox.filter(inDatabase(1, PASS), ['{"v":1}'], '{}'), [true], 'later calls are served')
 })
 
 t.test('the work of a deleted database fails at once', async (t) => {
   const { client, sandbox } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 2000 } })
   t.same(await sandbox.filter(inDatabase(2, PASS), ['{"v":1}'], '{}'), [true])
-  const asked = Array.from({ length: 5 }, () =>
+  const calls = Array.from({ length: 5 }, () =>
     t.rejects(sandbox.filter(inDatabase(1, HANG), ['{}'], '{}'), { code: 'no_database' }),
   )
-  const begun = performance.now()
+  const startedAt = performance.now()
   client.forget(1)
-  await Promise.all(asked)
-  t.ok(performance.now() - begun < 1000)
+  await Promise.all(calls)
+  t.ok(performance.now() - startedAt < 1000)
   t.same(await sandbox.filter(inDatabase(2, PASS), ['{"v":1}'], '{}'), [true])
   client.forget(1)
-  // The thread comes free when the function is stopped.
+  // The thread is free again when the function is stopped.
   const later = [1, 2, 3].map((database) => sandbox.filter(inDatabase(database, PASS), ['{"v":1}'], '{}'))
   t.same(await Promise.all(later), [[true], [true], [true]])
 })
 
-t.test('a function with far too large results is stopped', async (t) => {
+t.test('a function with results that are far too large is stopped', async (t) => {
   const { sandbox } = serveSandbox(t)
   const docs = Array.from({ length: 100 }, () => '{}')
   const many = mapOf(`function () { emit('x'.repeat(10000000)) }`)
@@ -56,7 +56,7 @@ t.test('a function with far too large results is stopped', async (t) => {
   t.equal((await sandbox.map(many, docs.slice(0, 3))).length, 3)
 })
 
-t.test('a database that is deleted while its validate function runs', async (t) => {
+t.test('a database can be deleted while its validate function runs', async (t) => {
   const limits = { ...DEFAULT_LIMITS, functionTimeout: 60_000 }
   const { databases } = await serve(t, { settings: { limits, rules: DEFAULT_RULES } })
   const make = async (validate: string) => {
@@ -69,16 +69,16 @@ t.test('a database that is deleted while its validate function runs', async (t) 
   await put(notes, 'a')
   const loop = (id: string) => t.rejects(put(notes, id, { loop: true }), { code: 'no_database' })
   const saves = [loop('x')]
-  // Judged beside the first one, which is running by then.
+  // Validated next to the first one, which is running by then.
   await put(notes, 'b')
   saves.push(loop('y'), loop('z'))
-  const begun = performance.now()
+  const startedAt = performance.now()
   await databases.delete('notes')
   await Promise.all(saves)
   const again = await make(`function (doc) { if (doc.no) throw { forbidden: 'no' } }`)
   await put(again, 'b')
   await t.rejects(put(again, 'c', { no: true }), { code: 'forbidden' })
-  t.ok(performance.now() - begun < 10_000, 'nobody has waited for the functions to end')
+  t.ok(performance.now() - startedAt < 10_000, 'no call waits for the functions to end')
 })
 
 t.test('a thread that arrives after the client is closed is released', async (t) => {

@@ -13,9 +13,9 @@ const CLEAN: GarbageCounts = {
   compactedAt: 0,
   isOwed: false,
 }
-const WORN: GarbageCounts = { ...CLEAN, supersededBytes: 900_000 }
+const WITH_GARBAGE: GarbageCounts = { ...CLEAN, supersededBytes: 900_000 }
 
-/** A thread whose databases are as the test says, and whose compactions end when it says so. */
+/** A fake thread. The test opens its databases and ends its compactions. */
 function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
   const started: string[] = []
   const ends: ((isDone: boolean) => void)[] = []
@@ -39,13 +39,13 @@ function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
   return { automatic, started, open, end }
 }
 
-t.test('one at a time, the one that has waited longest first', async (t) => {
+t.test('compactions run one at a time, and the database that waits longest is first', async (t) => {
   const { automatic, started, open, end } = thread()
   open('clean', CLEAN)
-  open('first', WORN)
+  open('first', WITH_GARBAGE)
   void automatic.look()
   await new Promise((resolve) => setImmediate(resolve))
-  open('second', WORN)
+  open('second', WITH_GARBAGE)
   await automatic.look()
   await automatic.look()
   t.same(started, ['first 1'])
@@ -59,7 +59,7 @@ t.test('one at a time, the one that has waited longest first', async (t) => {
 t.test('no compaction starts before the database is quiet, or while automatic ones are off', async (t) => {
   for (const rules of [{ quietMs: 3_600_000 }, { isAutomatic: false }]) {
     const { automatic, started, open } = thread(rules)
-    open('worn', WORN)
+    open('garbage', WITH_GARBAGE)
     await automatic.look()
     await automatic.look()
     t.same(started, [])
@@ -69,22 +69,22 @@ t.test('no compaction starts before the database is quiet, or while automatic on
 t.test('after a failed or useless compaction, the database rests for a while', async (t) => {
   for (const isDone of [false, true]) {
     const { automatic, started, open, end } = thread()
-    open('worn', WORN)
+    open('garbage', WITH_GARBAGE)
     void automatic.look()
     await new Promise((resolve) => setImmediate(resolve))
     await end(isDone)
     await automatic.look()
     await automatic.look()
-    t.same(started, ['worn 1'])
+    t.same(started, ['garbage 1'])
   }
 })
 
 t.test('a database with new garbage is compacted again', async (t) => {
   const { automatic, started, open, end } = thread()
-  let garbage = WORN
+  let garbage = WITH_GARBAGE
   open('notes', () => garbage)
   for (const times of [1, 2, 3]) {
-    garbage = { ...WORN, writes: times }
+    garbage = { ...WITH_GARBAGE, writes: times }
     while (started.length < times) {
       void automatic.look()
       await new Promise((resolve) => setTimeout(resolve, 1))
@@ -95,47 +95,44 @@ t.test('a database with new garbage is compacted again', async (t) => {
   t.equal(started.length, 3)
 })
 
-t.test(
-  'one that writes wear anew while it is compacted does not wait like one that compaction does not help',
-  async (t) => {
-    const { automatic, started, open, end } = thread()
-    let writes = 1
-    open('notes', () => ({ ...WORN, writes }))
+t.test('a database that is written to during its compaction does not rest after it', async (t) => {
+  const { automatic, started, open, end } = thread()
+  let writes = 1
+  open('notes', () => ({ ...WITH_GARBAGE, writes }))
+  void automatic.look()
+  await new Promise((resolve) => setImmediate(resolve))
+  writes += 1
+  await end(true)
+  while (started.length < 2) {
     void automatic.look()
-    await new Promise((resolve) => setImmediate(resolve))
-    writes += 1
-    await end(true)
-    while (started.length < 2) {
-      void automatic.look()
-      await new Promise((resolve) => setTimeout(resolve, 1))
-    }
-    await end(true)
-    t.same(started, ['notes 1', 'notes 1'])
-  },
-)
+    await new Promise((resolve) => setTimeout(resolve, 1))
+  }
+  await end(true)
+  t.same(started, ['notes 1', 'notes 1'])
+})
 
 t.test('a closed database is reopened for its compaction, unless it was deleted', async (t) => {
   const { automatic, started, open, end } = thread()
-  open('worn', WORN)
+  open('garbage', WITH_GARBAGE)
   open('clean', CLEAN)
-  open('deleted', WORN)
-  for (const name of ['worn', 'clean', 'deleted']) await automatic.closing(name)
+  open('deleted', WITH_GARBAGE)
+  for (const name of ['garbage', 'clean', 'deleted']) await automatic.closing(name)
   automatic.forget('deleted')
   for (let n = 0; n < 3; n++) {
     void automatic.look()
     await new Promise((resolve) => setImmediate(resolve))
     await end(true)
   }
-  t.same(started, ['worn 1'], 'and once')
+  t.same(started, ['garbage 1'], 'it is compacted once')
 })
 
 t.test('a store that cannot report its garbage is skipped', async (t) => {
   const { automatic, started, open, end } = thread()
   automatic.opened('broken', 1, { garbage: () => Promise.reject(new Error('closed')) })
-  open('worn', WORN)
+  open('garbage', WITH_GARBAGE)
   void automatic.look()
   await new Promise((resolve) => setImmediate(resolve))
-  t.same(started, ['worn 1'])
+  t.same(started, ['garbage 1'])
   await end(true)
 })
 
@@ -156,21 +153,29 @@ const garbage = (some: Partial<GarbageCounts>): GarbageCounts => ({
   ...some,
 })
 
-t.test('when a database is due for a compaction', async (t) => {
+t.test('a compaction is due by garbage, age or request', async (t) => {
   const cases: [what: string, garbage: Partial<GarbageCounts>, isDue: boolean][] = [
     ['nothing to do', {}, false],
     ['a fifth of the file is superseded', { supersededBytes: 2.1 * MB }, true],
     ['less than that', { supersededBytes: 1.9 * MB }, false],
-    ['contents that nothing may name', { looseBytes: 2.1 * MB }, true],
+    ['contents without a reference', { looseBytes: 2.1 * MB }, true],
     ['free pages', { freeBytes: 2.1 * MB }, true],
-    ['all together', { freeBytes: 0.8 * MB, supersededBytes: 0.8 * MB, looseBytes: 0.8 * MB }, true],
+    ['a fifth in sum', { freeBytes: 0.8 * MB, supersededBytes: 0.8 * MB, looseBytes: 0.8 * MB }, true],
     ['all of a small file, but little', { fileBytes: 0.3 * MB, supersededBytes: 0.2 * MB }, false],
     ['64 MB of a large file', { fileBytes: 10_000 * MB, supersededBytes: 68 * MB }, true],
     ['little of a large file', { fileBytes: 10_000 * MB, supersededBytes: 60 * MB }, false],
-    ['somebody wants something gone', { isOwed: true }, true],
-    ['kept for long enough', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
-    ['but looked at today', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - DAY / 2 }, false],
-    ['not kept for long enough', { oldestRetained: NOW - 29 * DAY, compactedAt: NOW - 9 * DAY }, false],
+    ['a compaction was requested', { isOwed: true }, true],
+    ['a retained body is too old', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
+    [
+      'a retained body is too old, but the last compaction was today',
+      { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - DAY / 2 },
+      false,
+    ],
+    [
+      'a retained body is not yet too old',
+      { oldestRetained: NOW - 29 * DAY, compactedAt: NOW - 9 * DAY },
+      false,
+    ],
   ]
   for (const [what, some, expected] of cases) t.equal(isDue(garbage(some), RULES, NOW), expected, what)
 })

@@ -1,4 +1,4 @@
-/** Compactions in the background of their threads. */
+/** Compactions in the background of database threads. */
 import { readdirSync, statSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { CouchError, packError } from '../../src/core/errors.ts'
@@ -59,7 +59,7 @@ t.test('the call returns at once, and the task is listed while it runs', async (
   t.same(faults, [])
 })
 
-t.test('reads and writes go on during a compaction', async (t) => {
+t.test('reads and writes work during a compaction', async (t) => {
   const { handle, faults } = await opened(t, 'notes', 800)
   await handle.compact(ADMIN)
   let writes = 0
@@ -69,7 +69,7 @@ t.test('reads and writes go on during a compaction', async (t) => {
   t.same(faults, [])
 })
 
-t.test('a database is not closed to make room during its compaction', { skip: !isLinux }, async (t) => {
+t.test('a database is not closed in favor of others during its compaction', { skip: !isLinux }, async (t) => {
   const { databases, dataDir, handle, faults } = await opened(t, 'notes', 800, 1)
   const others = Array.from({ length: 8 }, (_, n) => `other${n}`)
   for (const name of others) await databases.create(name)
@@ -103,7 +103,7 @@ t.test('deleting a database ends its compaction', async (t) => {
   t.same(faults, [])
 })
 
-t.test('stopping ends it promptly, and the next start has all documents', async (t) => {
+t.test('stopping ends a compaction promptly, and the next start has all documents', async (t) => {
   const { databases, dataDir, handle, faults } = await opened(t, 'notes', 1000)
   await handle.compact(ADMIN)
   t.same(tasksOf(databases), ['notes'])
@@ -121,22 +121,22 @@ t.test('stopping ends it promptly, and the next start has all documents', async 
   t.equal(log === undefined ? 0 : statSync(`${dataDir}/databases/${log}`).size, 0, 'the log is empty')
 })
 
-t.test('databases are compacted each by itself', async (t) => {
+t.test('each database has a compaction of its own', async (t) => {
   const { databases, handle } = await opened(t, 'a', 500)
   await databases.create('b')
   await fill(databases.get('b'), 500)
-  const seen = new Set<string>()
+  const names = new Set<string>()
   for (const one of [handle, databases.get('b')]) {
     await one.compact(ADMIN)
-    for (const name of tasksOf(databases)) seen.add(name)
+    for (const name of tasksOf(databases)) names.add(name)
   }
-  t.same([...seen].sort(), ['a', 'b'])
+  t.same([...names].sort(), ['a', 'b'])
   await until(() => databases.tasks().length === 0)
 })
 
-/** Compactions of a store whose end is the test's to choose. */
+/** Compactions of a fake store. The test ends them. */
 function fakes() {
-  const told: unknown[] = []
+  const replies: unknown[] = []
   let end: (error?: unknown) => void = () => undefined
   let onProgress: (progress: CompactionProgress) => void = () => undefined
   let calls = 0
@@ -151,11 +151,11 @@ function fakes() {
   }
   const compactions = new Compactions({
     keepOpen: (_name, _inc, work) => work(store),
-    tell: (reply) => told.push(reply),
+    tell: (reply) => replies.push(reply),
     retention: () => ({}),
   })
   return {
-    told,
+    replies,
     start: () => compactions.start('a', 7),
     progress: (done: number) => onProgress({ done, total: 100 }),
     end: async (error?: unknown) => {
@@ -166,24 +166,27 @@ function fakes() {
   }
 }
 
-t.test('progress is reported at once, then a few times a second, and the end always', async (t) => {
-  const { told, start, progress, end, calls } = fakes()
-  start()
-  start()
-  t.equal(calls(), 1)
-  for (let done = 0; done < 100; done++) progress(done)
-  await end()
-  const of = { type: 'compaction', incarnation: 7 }
-  t.same(told, [
-    { ...of, progress: { done: 0, total: 100 } },
-    { ...of, progress: null },
-  ])
-  start()
-  t.equal(calls(), 2, 'and it may be begun again')
-  await end()
-})
+t.test(
+  'progress is reported at once and then a few times a second, and the end is always reported',
+  async (t) => {
+    const { replies, start, progress, end, calls } = fakes()
+    start()
+    start()
+    t.equal(calls(), 1)
+    for (let done = 0; done < 100; done++) progress(done)
+    await end()
+    const of = { type: 'compaction', incarnation: 7 }
+    t.same(replies, [
+      { ...of, progress: { done: 0, total: 100 } },
+      { ...of, progress: null },
+    ])
+    start()
+    t.equal(calls(), 2, 'it can start again')
+    await end()
+  },
+)
 
-t.test('a fault is reported with the end; deletion and shutdown are no faults', async (t) => {
+t.test('a fault is reported with the end, but deletion and shutdown are not faults', async (t) => {
   for (const [error, isFault] of [
     [new CouchError('internal_server_error', undefined, { cause: new Error('the disk') }), true],
     [new CouchError('insufficient_storage'), true],
@@ -191,10 +194,10 @@ t.test('a fault is reported with the end; deletion and shutdown are no faults', 
     [new CouchError('no_database'), false],
     [new CouchError('unavailable'), false],
   ] as const) {
-    const { told, start, end } = fakes()
+    const { replies, start, end } = fakes()
     start()
     await end(error)
     const wanted = { type: 'compaction', incarnation: 7, progress: null }
-    t.same(told, [isFault ? { ...wanted, fault: packError(error) } : wanted], String(error))
+    t.same(replies, [isFault ? { ...wanted, fault: packError(error) } : wanted], String(error))
   }
 })

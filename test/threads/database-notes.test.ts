@@ -1,11 +1,11 @@
-/** Which databases were written to: many writes, one note. */
+/** Notes of updated databases in the catalog: one note for many writes. */
 import t from 'tap'
 import { UpdateNotes } from '../../src/threads/database-notes.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { ADMIN } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, put, serve, until } from './served.ts'
 
-t.test('the writes of a while are one note, and writes during it are the next', async (t) => {
+t.test('one note covers many writes, and writes during it are in the next one', async (t) => {
   const noted: string[][] = []
   const notes = new UpdateNotes({ note: async (names) => noted.push([...names].sort()), delay: 5 })
   for (let i = 0; i < 100; i++) notes.add(`db${i % 3}`)
@@ -16,7 +16,7 @@ t.test('the writes of a while are one note, and writes during it are the next', 
   await until(() => noted.length > 1)
   t.same(noted, [['db0', 'db2'], ['later']])
   await notes.close()
-  t.equal(noted.length, 2, 'there was nothing left')
+  t.equal(noted.length, 2, 'nothing was left')
 })
 
 t.test('a failed note is tried again', async (t) => {
@@ -33,7 +33,7 @@ t.test('a failed note is tried again', async (t) => {
   t.equal(tried.length, 3)
 })
 
-t.test('closing notes the rest at once, in bounded batches', async (t) => {
+t.test('closing notes the rest at once, in limited batches', async (t) => {
   const sizes: number[] = []
   const notes = new UpdateNotes({ note: async (names) => sizes.push(names.length), delay: 1e6 })
   for (let i = 0; i < 1200; i++) notes.add(`db${i}`)
@@ -41,18 +41,16 @@ t.test('closing notes the rest at once, in bounded batches', async (t) => {
   t.same(sizes, [500, 500, 200])
   notes.add('late')
   await notes.close()
-  t.same(sizes, [500, 500, 200, 1], 'also what came after a first closing')
+  t.same(sizes, [500, 500, 200, 1], 'including writes after a first close')
 })
 
-// What happens to databases, told by the threads that it happens in.
-
-async function told(databases: Databases): Promise<string[]> {
+async function updatesOf(databases: Databases): Promise<string[]> {
   const { rows } = await databases.updates({ since: 0 }, 100)
   return rows.map(({ seq, name, type }) => `${seq} ${name} ${type}`)
 }
 
-/** Waits until what was told fits, looking again whenever a listener would. */
-async function untilTold(
+/** Waits until the updates meet a condition, and checks again after each notice. */
+async function untilUpdates(
   databases: Databases,
   fits: (rows: readonly string[]) => boolean,
 ): Promise<string[]> {
@@ -63,7 +61,7 @@ async function untilTold(
       const woken = new Promise<void>((resolve) => {
         wake = resolve
       })
-      const rows = await told(databases)
+      const rows = await updatesOf(databases)
       if (fits(rows)) return rows
       await woken
     }
@@ -74,18 +72,18 @@ async function untilTold(
 
 t.test('many writes to several databases are few notes, and listeners are called', async (t) => {
   const { databases } = await serve(t)
-  let heard = 0
+  let notices = 0
   const forget = databases.watchUpdates(() => {
-    heard += 1
+    notices += 1
   })
   for (const name of ['a', 'b', 'c']) await databases.create(name)
-  t.equal(heard, 3)
+  t.equal(notices, 3)
   const writes = ['a', 'b'].flatMap((name) =>
     Array.from({ length: 50 }, (_, n) => put(databases.get(name), `x${n}`)),
   )
   await Promise.all([...writes, put(databases.get('c'), '_local/x')])
   await databases.delete('c')
-  const rows = await untilTold(databases, ({ length }) => length === 6)
+  const rows = await untilUpdates(databases, ({ length }) => length === 6)
   t.same(rows.map((row) => row.replace(/^\d+ /, '')).sort(), [
     'a created',
     'a updated',
@@ -94,11 +92,11 @@ t.test('many writes to several databases are few notes, and listeners are called
     'c created',
     'c deleted',
   ])
-  t.ok(heard < 20, `${heard} notes of 100 writes`)
+  t.ok(notices < 20, `${notices} notes of 100 writes`)
   forget()
-  const before = heard
+  const before = notices
   await databases.create('d')
-  t.equal(heard, before)
+  t.equal(notices, before)
 })
 
 t.test('closing notes the last writes', async (t) => {
@@ -106,13 +104,13 @@ t.test('closing notes the last writes', async (t) => {
   await databases.create('a')
   await put(databases.get('a'), 'x')
   await databases.close()
-  t.same(await told((await serve(t, { dataDir })).databases), ['1 a created', '2 a updated'])
+  t.same(await updatesOf((await serve(t, { dataDir })).databases), ['1 a created', '2 a updated'])
 })
 
 t.test('the databases of a dead thread count as written to', async (t) => {
   const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
   await t.rejects(databases.get('a').open(ADMIN, 'deadly', {}), { code: 'unavailable' })
-  const rows = await untilTold(databases, ({ length }) => length === 2)
+  const rows = await untilUpdates(databases, ({ length }) => length === 2)
   t.match(rows, ['1 a created', /^\d+ a updated$/])
 })

@@ -1,5 +1,5 @@
-// A database thread that dies when it is asked for the document `deadly`, before it answers anything of that moment;
-// that runs out of memory at `hungry`, and never turns again after `hanging`.
+// A database thread that dies when it gets a call for the document `deadly`, before it answers any call of that turn.
+// It runs out of memory at the document `hungry`, and loops forever at `hanging`.
 import { parentPort } from 'node:worker_threads'
 
 await import('../helpers/database-thread.mjs')

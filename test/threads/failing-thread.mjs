@@ -1,4 +1,5 @@
-// A database thread on a broken disk: SQLite cannot read the document `unreadable`, nor commit the document `unwritable`.
+// A database thread on a broken disk: SQLite cannot read the document `unreadable`, nor commit the document
+// `unwritable`.
 import Sqlite from 'better-sqlite3'
 
 const fail = (code) => {

@@ -1,4 +1,4 @@
-/** What a failing disk does to a database, and what the HTTP thread knows of it afterwards. */
+/** Faults of a disk and of threads, and how the HTTP thread reports them. */
 import t, { type Test } from 'tap'
 import { databasesFact, threadsFact } from '../../src/metrics/health.ts'
 import { ADMIN } from '../documents/helpers.ts'
@@ -7,25 +7,25 @@ import { DEADLY_ENTRY, idsOf, put, serve, until } from './served.ts'
 const FAILING_ENTRY = new URL('./failing-thread.mjs', import.meta.url)
 
 async function serveFailing(t: Test) {
-  const told: [database: string, code: unknown][] = []
+  const faults: [database: string, code: unknown][] = []
   const served = await serve(t, {
     threadEntry: FAILING_ENTRY,
-    onDatabaseFault: (database, fault) => told.push([database, (fault as { code?: unknown }).code]),
+    onDatabaseFault: (database, fault) => faults.push([database, (fault as { code?: unknown }).code]),
   })
   for (const name of ['a', 'b']) await served.databases.create(name)
   const [a, b] = [served.databases.get('a'), served.databases.get('b')]
-  return { ...served, told, a, b }
+  return { ...served, faults, a, b }
 }
 
 t.test('a failed read closes the database, and the next call reopens it', async (t) => {
-  const { a, b, databases, told } = await serveFailing(t)
+  const { a, b, databases, faults } = await serveFailing(t)
   await put(a, 'x')
   await put(b, 'x')
   for (let n = 0; n < 3; n += 1) {
     await t.rejects(a.open(ADMIN, 'unreadable', {}), { code: 'disk_fault' })
     t.same(await idsOf(a), ['x'])
   }
-  t.same(told, [['a', 'disk_fault']], 'it is told of once')
+  t.same(faults, [['a', 'disk_fault']], 'the fault is reported once')
   const { databases: faulty } = databases.faults()
   t.match(faulty, [{ database: 'a', code: 'disk_fault', since: Number, last: Number }])
   t.match(threadsFact([], databases.faults().threads), { ok: true, deaths: 0 })
@@ -38,7 +38,7 @@ t.test('a failed read closes the database, and the next call reopens it', async 
     ],
   })
   await put(b, 'y')
-  t.equal(databases.faults().databases.length, 1, 'what is written elsewhere says nothing of it')
+  t.equal(databases.faults().databases.length, 1, 'writes to another database do not clear the fault')
   await put(a, 'y')
   await until(() => databases.faults().databases.length === 0)
   t.same(await idsOf(a), ['x', 'y'])
@@ -47,8 +47,8 @@ t.test('a failed read closes the database, and the next call reopens it', async 
 t.test('a failed commit writes nothing, and other calls are answered', async (t) => {
   const { a, databases } = await serveFailing(t)
   await put(a, 'x')
-  const asked = [put(a, 'y'), put(a, 'unwritable'), put(a, 'z')]
-  const [y, unwritable, z] = await Promise.allSettled(asked)
+  const writes = [put(a, 'y'), put(a, 'unwritable'), put(a, 'z')]
+  const [y, unwritable, z] = await Promise.allSettled(writes)
   t.match(unwritable, { status: 'rejected', reason: { code: 'disk_fault' } })
   const stored = await idsOf(a)
   for (const [id, outcome] of [['y', y] as const, ['z', z] as const]) {

@@ -1,4 +1,4 @@
-/** Hosted mode on database threads: no thread for functions is ever started, whatever is stored from before. */
+/** Hosted mode never starts a sandbox thread, even if a database has functions from before. */
 import t, { type Test } from 'tap'
 import { HOSTED_POLICY } from '../../src/config/settings.ts'
 import { DEFAULT_RULES, DEFAULT_SETTINGS } from '../../src/core/types.ts'
@@ -23,7 +23,7 @@ const PAGE = {
   },
 } as const
 
-/** Hosted mode on a database whose design document would need a thread for all that is done. */
+/** Hosted mode on a database whose design document needs a sandbox thread for each operation. */
 async function hostedAfter(t: Test): Promise<Served> {
   const dataDir = await temporaryFolder(t)
   const { databases } = await serve(t, { dataDir })
@@ -37,7 +37,7 @@ async function hostedAfter(t: Test): Promise<Served> {
   return serve(t, { dataDir, settings: HOSTED, sandboxEntry: NO_THREAD })
 }
 
-t.test('writes are not validated, views and filter functions refused', async (t) => {
+t.test('writes are not validated, and views and filter functions are refused', async (t) => {
   const { databases, faults } = await hostedAfter(t)
   const notes = databases.get('notes')
   await put(notes, 'a', { n: 1 })
@@ -73,7 +73,7 @@ t.test('the right to read is checked first', async (t) => {
   await t.rejects(notes.put(nobody, '_design/x', body({}), {}), refused)
 })
 
-t.test('the same databases in single mode: the thread that is no thread is asked for', async (t) => {
+t.test('in single mode, the same database starts a sandbox thread', async (t) => {
   const { databases, faults } = await serve(t, { sandboxEntry: NO_THREAD })
   await databases.create('notes')
   const notes = databases.get('notes')

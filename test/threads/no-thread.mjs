@@ -1,2 +1,2 @@
-// In the place of a sandbox thread: whoever starts it has a fault.
+// Replaces a sandbox thread that must not start.
 throw new Error('a sandbox thread was started')

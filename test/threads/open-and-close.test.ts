@@ -1,11 +1,11 @@
-/** What is open, for how long, and how a server's databases are closed. */
+/** How many databases are open, for how long, and how they are closed. */
 import t from 'tap'
 import { ADMIN, text } from '../documents/helpers.ts'
 import { eventsOf, idsOf, openFiles, put, serve, until } from './served.ts'
 
 const isLinux = process.platform === 'linux'
 
-t.test('many databases on few threads, of which only a few are open', { skip: !isLinux }, async (t) => {
+t.test('of many databases on few threads, only a few are open', { skip: !isLinux }, async (t) => {
   const { databases, dataDir } = await serve(t, { maxOpen: 1 })
   const names = Array.from({ length: 40 }, (_, n) => `d${n}`)
   for (const name of names) await databases.create(name)
@@ -16,26 +16,22 @@ t.test('many databases on few threads, of which only a few are open', { skip: !i
   t.pass('what is not used is closed')
 })
 
-t.test(
-  'a stream keeps its database open, and one that is given up lets it go',
-  { skip: !isLinux },
-  async (t) => {
-    const { databases, dataDir } = await serve(t, { maxOpen: 1 })
-    const others = Array.from({ length: 20 }, (_, n) => `d${n}`)
-    for (const name of ['a', ...others]) await databases.create(name)
-    const a = databases.get('a')
-    for (let n = 0; n < 30; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(100_000) })
-    const touchOthers = () => Promise.all(others.map((name) => databases.get(name).info(ADMIN)))
-    const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
-    await reader.next()
-    await touchOthers()
-    t.ok(openFiles(dataDir).includes('a'))
-    await reader.return?.()
-    await touchOthers()
-    await until(() => !openFiles(dataDir).includes('a'))
-    t.equal((await idsOf(a)).length, 30, 'and it is opened again for the next')
-  },
-)
+t.test('a stream keeps its database open until it ends or is canceled', { skip: !isLinux }, async (t) => {
+  const { databases, dataDir } = await serve(t, { maxOpen: 1 })
+  const others = Array.from({ length: 20 }, (_, n) => `d${n}`)
+  for (const name of ['a', ...others]) await databases.create(name)
+  const a = databases.get('a')
+  for (let n = 0; n < 30; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(100_000) })
+  const touchOthers = () => Promise.all(others.map((name) => databases.get(name).info(ADMIN)))
+  const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
+  await reader.next()
+  await touchOthers()
+  t.ok(openFiles(dataDir).includes('a'))
+  await reader.return?.()
+  await touchOthers()
+  await until(() => !openFiles(dataDir).includes('a'))
+  t.equal((await idsOf(a)).length, 30, 'the next call opens it again')
+})
 
 t.test('many readers at different speeds get all of their streams', async (t) => {
   const { databases } = await serve(t)
@@ -56,29 +52,26 @@ t.test('many readers at different speeds get all of their streams', async (t) =>
   t.same(await Promise.all([0, 1, 5].map(read)), [20, 20, 20])
 })
 
-t.test(
-  'closing finishes the writes under way, and what was answered is there at the next start',
-  async (t) => {
-    const { databases, dataDir } = await serve(t)
-    await databases.create('a')
-    const a = databases.get('a')
-    const events = eventsOf(a)
-    const writes = Array.from({ length: 100 }, (_, n) => put(a, `x${n}`))
-    const closing = databases.close()
-    t.equal(databases.close(), closing, 'twice is once')
-    await t.resolves(Promise.all(writes))
-    await closing
-    await databases.close()
-    t.ok(events.some(({ type }) => type === 'gone'))
-    await t.rejects(a.info(ADMIN), { code: 'unavailable' })
-    await t.rejects(text(a.allDocs(ADMIN, 'all', {}, null)), { code: 'unavailable' })
-    await t.rejects(databases.create('b'), { code: 'unavailable' })
-    if (isLinux) t.same(openFiles(dataDir), [])
-    const next = await serve(t, { dataDir })
-    t.equal(next.databases.serverUuid, databases.serverUuid)
-    t.equal((await idsOf(next.databases.get('a'))).length, 100)
-  },
-)
+t.test('closing finishes the writes under way, and all answered writes survive', async (t) => {
+  const { databases, dataDir } = await serve(t)
+  await databases.create('a')
+  const a = databases.get('a')
+  const events = eventsOf(a)
+  const writes = Array.from({ length: 100 }, (_, n) => put(a, `x${n}`))
+  const closing = databases.close()
+  t.equal(databases.close(), closing, 'a second call returns the same promise')
+  await t.resolves(Promise.all(writes))
+  await closing
+  await databases.close()
+  t.ok(events.some(({ type }) => type === 'gone'))
+  await t.rejects(a.info(ADMIN), { code: 'unavailable' })
+  await t.rejects(text(a.allDocs(ADMIN, 'all', {}, null)), { code: 'unavailable' })
+  await t.rejects(databases.create('b'), { code: 'unavailable' })
+  if (isLinux) t.same(openFiles(dataDir), [])
+  const next = await serve(t, { dataDir })
+  t.equal(next.databases.serverUuid, databases.serverUuid)
+  t.equal((await idsOf(next.databases.get('a'))).length, 100)
+})
 
 t.test('closing fails streams, so that they do not look complete', async (t) => {
   const { databases } = await serve(t)
@@ -94,19 +87,22 @@ t.test('closing fails streams, so that they do not look complete', async (t) => 
   await t.rejects(rest(), { code: 'unavailable' })
 })
 
-t.test('a second server on one data folder gets the reason, and the first goes on', async (t) => {
-  const { databases, dataDir } = await serve(t)
-  await t.rejects(serve(t, { dataDir }), {
-    message: `the data folder ${dataDir} is in use by another settee`,
-    code: undefined,
-  })
-  await databases.create('a')
-  await put(databases.get('a'), 'x')
-  await databases.close()
-  await t.resolves(serve(t, { dataDir }))
-})
+t.test(
+  'a second server on one data folder is refused with the reason, and the first keeps running',
+  async (t) => {
+    const { databases, dataDir } = await serve(t)
+    await t.rejects(serve(t, { dataDir }), {
+      message: `the data folder ${dataDir} is in use by another settee`,
+      code: undefined,
+    })
+    await databases.create('a')
+    await put(databases.get('a'), 'x')
+    await databases.close()
+    await t.resolves(serve(t, { dataDir }))
+  },
+)
 
-t.test('a folder that cannot be used, or a thread that cannot start, is one clear line', async (t) => {
+t.test('an unusable folder or thread gives one clear line', async (t) => {
   const onto = async (options: Parameters<typeof serve>[1]) => {
     const error = await serve(t, options).catch((thrown: unknown) => thrown)
     t.type(error, Error)

@@ -17,7 +17,7 @@ interface FakeStore {
   close(): Promise<void>
 }
 
-/** Stores that note what happens to them; closing waits for `gate`, if there is one. */
+/** Stores that record their events. Closing waits for `gate`, if there is one. */
 function fakes(max: number, faults: { open?: () => void; close?: () => void } = {}) {
   const events: string[] = []
   const gates: { close?: Promise<void> } = {}
@@ -208,7 +208,7 @@ t.test('closing everything waits for work under way, and refuses the rest', asyn
   await t.rejects(touch('c'), { code: 'unavailable' })
   await t.rejects(touch('b'), { code: 'unavailable' })
   gate.resolve()
-  t.equal(await using, true, 'it was open to the end')
+  t.equal(await using, true, 'it was open until the end')
   await closing
   t.ok(events.includes('closed a'))
 })

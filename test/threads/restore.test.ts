@@ -1,4 +1,4 @@
-/** Restoring databases over their threads: what those hear of it who work with them meanwhile. */
+/** Restores of databases over their threads, while clients use these databases. */
 import { readdirSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ async function copyOf(t: Test, { dataDir }: Served, name: string): Promise<strin
   return copy
 }
 
-/** A database with a copy that has `a`, and since then `b`. */
+/** Makes a database with `a` and `b`. @returns a copy with `a` only */
 async function withCopy(t: Test, served: Served, name = 'notes') {
   await served.databases.create(name)
   await put(served.databases.get(name), 'a')
@@ -25,7 +25,7 @@ async function withCopy(t: Test, served: Served, name = 'notes') {
   return copy
 }
 
-t.test('the database has its earlier content, and watchers of the old one get its end', async (t) => {
+t.test('the database has its earlier content, and watchers of the old one get its end event', async (t) => {
   const served = await serve(t)
   const { databases, dataDir } = served
   const copy = await withCopy(t, served)
@@ -35,7 +35,7 @@ t.test('the database has its earlier content, and watchers of the old one get it
   databases.watchSecurity((name) => secured.push(name))
   const prepared = await databases.prepareRestore('notes', copy)
   t.match(prepared, { name: 'notes', docCount: 1, updateSeq: 1 })
-  t.same(await idsOf(databases.get('notes')), ['a', 'b'], 'nothing has happened yet')
+  t.same(await idsOf(databases.get('notes')), ['a', 'b'], 'nothing has changed yet')
   const kept = await prepared.finish()
   t.match(kept, /\/replaced\/notes\.\d{4}-.*Z\.sqlite$/)
   t.same(
@@ -58,7 +58,7 @@ t.test('the database has its earlier content, and watchers of the old one get it
   t.same(await idsOf(databases.get('notes')), ['a', 'b'])
 })
 
-t.test('the name is never free, and calls in between wait or get unavailable', async (t) => {
+t.test('the name is never free, and calls during the restore wait or fail with unavailable', async (t) => {
   const served = await serve(t)
   const { databases } = served
   const copy = await withCopy(t, served)
@@ -101,7 +101,7 @@ t.test('restores and deletions of one name run one after the other', async (t) =
   t.same(await idsOf(databases.get('notes')), ['a'])
   const last = await databases.prepareRestore('notes', copy)
   await Promise.all([databases.delete('notes'), last.finish()])
-  t.same(await idsOf(databases.get('notes')), ['a'], 'it is made anew')
+  t.same(await idsOf(databases.get('notes')), ['a'], 'the database exists again')
   t.same(databases.names(), ['notes'])
 })
 
@@ -110,7 +110,7 @@ t.test('a file that is not a copy changes nothing', async (t) => {
   const { databases } = served
   const copy = await withCopy(t, served)
   const broken = join(await temporaryFolder(t), 'broken.sqlite')
-  await writeFile(broken, 'no database at all')
+  await writeFile(broken, 'not a database')
   const empty = join(await temporaryFolder(t), 'empty.sqlite')
   await writeFile(empty, '')
   for (const path of [broken, empty, '/absent/x.sqlite']) {

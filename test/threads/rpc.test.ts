@@ -1,4 +1,4 @@
-/** Messages in batches, how bytes and errors cross between threads, and flow control of streams. */
+/** Batches of messages, bytes and errors between threads, and flow control of streams. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
@@ -11,7 +11,7 @@ function isWhole(bytes: Uint8Array): boolean {
   return bytes.byteLength === bytes.buffer.byteLength
 }
 
-/** A port, and what arrives at the other end, batch by batch. */
+/** A port, and the batches that arrive at its other end. */
 function channel(t: Test) {
   const { port1, port2 } = new MessageChannel()
   const batches: unknown[][] = []
@@ -26,7 +26,7 @@ function channel(t: Test) {
 
 const message = (n: number) => ({ type: 't', n })
 
-/** A value that owns its bytes, and what is handed over with it. */
+/** A value that owns its bytes, and its list of transfers. */
 function owned<T>(value: T): [own: T, transfers: TransferListItem[]] {
   const transfers: TransferListItem[] = []
   return [ownBytes(value, transfers) as T, transfers]
@@ -60,10 +60,10 @@ t.test('small Buffers, which share Node’s pool, are copied and never detached'
   t.match(await arrived(1), [[{ own: { bytes: new Uint8Array(Buffer.from('pooled')) } }]])
   t.equal(pooled.toString(), 'pooled')
   t.equal(neighbour.toString(), 'neighbour')
-  t.equal(Buffer.from('after').toString(), 'after', 'the pool still serves')
+  t.equal(Buffer.from('after').toString(), 'after', 'the pool still works')
 })
 
-t.test('bytes that own their memory are handed over', async (t) => {
+t.test('bytes that own their memory are transferred', async (t) => {
   const large = Buffer.alloc(100_000, 'x')
   const { batch, arrived } = channel(t)
   const [own, transfers] = owned(large)
@@ -74,14 +74,14 @@ t.test('bytes that own their memory are handed over', async (t) => {
   t.equal(large.length, 0, 'nothing was copied')
 })
 
-t.test('of a part of a larger memory only the part is copied', async (t) => {
+t.test('of a larger memory, only the used part is copied', async (t) => {
   const whole = new Uint8Array(1000).fill(7)
   const [own] = owned(whole.subarray(10, 20))
   t.ok(isWhole(own))
   t.same(own, new Uint8Array(10).fill(7))
 })
 
-t.test('the same memory may be sent twice in one turn', async (t) => {
+t.test('the same memory can be sent twice in one turn', async (t) => {
   const bytes = new Uint8Array(10_000).fill(1)
   const { batch, arrived } = channel(t)
   const [own, transfers] = owned({ a: bytes, b: bytes })
@@ -91,7 +91,7 @@ t.test('the same memory may be sent twice in one turn', async (t) => {
   for (const { own: got } of messages ?? []) t.same([got.a.length, got.b.length], [10_000, 10_000])
 })
 
-t.test('byte arrays deeper down, and in lists, are copied', async (t) => {
+t.test('nested byte arrays and byte arrays in lists are copied', async (t) => {
   const deep = Buffer.alloc(10_000, 'd')
   const listed = Buffer.from('listed')
   const { batch, arrived } = channel(t)
@@ -129,7 +129,7 @@ t.test('any other thrown value becomes an internal_server_error', async (t) => {
   t.match(unpackError(packError(new TypeError('x is no function'))).cause, /x is no function/)
 })
 
-t.test('short bytes become one character each, whatever their values', async (t) => {
+t.test('short bytes become one character each, whatever their value', async (t) => {
   const bytes = Uint8Array.from({ length: 256 }, (_, byte) => byte)
   const text = shortBytesAsTexts(bytes.subarray(1))
   t.equal(text, String.fromCharCode(...bytes.subarray(1)))
@@ -141,7 +141,7 @@ t.test('short bytes become one character each, whatever their values', async (t)
   t.equal(shortBytesAsTexts(long), long)
 })
 
-t.test('a short body is bytes again at the other end, and nothing else is mistaken for one', async (t) => {
+t.test('a short body becomes bytes again at the other end, and no other value does', async (t) => {
   const bytes = Buffer.from('{"ä":"€"}')
   const look = { bytes: 'what a user has named so' }
   for (const args of [[look, { bytes }], [{ bytes }, look], [look], [null, 'text', { rev: '1-a' }]]) {
@@ -155,33 +155,33 @@ t.test('a short body is bytes again at the other end, and nothing else is mistak
   t.equal(transfers.length, 1)
 })
 
-/** What a waiting call has come to. */
-function watched<T>(promise: Promise<T>) {
-  const seen: { value?: T; error?: unknown } = {}
+/** The outcome of a call so far. */
+function outcomeOf<T>(promise: Promise<T>) {
+  const outcome: { value?: T; error?: unknown } = {}
   promise.then(
     (value) => {
-      seen.value = value
+      outcome.value = value
     },
     (error) => {
-      seen.error = error
+      outcome.error = error
     },
   )
-  return seen
+  return outcome
 }
 
-/** One whose reader has to pull. */
-async function used(): Promise<Flow> {
+/** A flow that has sent its first two chunks, so the reader must pull. */
+async function startedFlow(): Promise<Flow> {
   const flow = new Flow()
   await flow.next()
   await flow.next()
   return flow
 }
 
-t.test('two chunks are sent unasked, and each further one when the reader has used one up', async (t) => {
+t.test('two chunks are sent at once, and each further one when the reader has consumed one', async (t) => {
   const flow = new Flow()
   t.equal(await flow.next(), true)
   t.equal(await flow.next(), true)
-  const third = watched(flow.next())
+  const third = outcomeOf(flow.next())
   await turn()
   t.same(third, {})
   flow.pull()
@@ -189,15 +189,15 @@ t.test('two chunks are sent unasked, and each further one when the reader has us
   t.same(third, { value: true })
 })
 
-t.test('when many bytes wait for stopped readers, no chunk is sent ahead', async (t) => {
+t.test('no chunk is sent ahead while many bytes wait for slow readers', async (t) => {
   const crowd = 8 * 1024 * 1024
   addOutgoing(crowd)
   t.teardown(() => removeOutgoing(crowd))
   const flow = new Flow()
   t.equal(await flow.next(), true)
-  const second = watched(flow.next())
+  const second = outcomeOf(flow.next())
   await turn()
-  t.same(second, {}, 'the reader has the first in hand')
+  t.same(second, {}, 'the reader still holds the first')
   flow.pull()
   await turn()
   t.same(second, { value: true })
@@ -208,13 +208,13 @@ t.test('early pulls are remembered', async (t) => {
   flow.pull()
   flow.pull()
   for (let n = 0; n < 4; n += 1) t.equal(await flow.next(), true)
-  const fifth = watched(flow.next())
+  const fifth = outcomeOf(flow.next())
   await turn()
   t.same(fifth, {})
 })
 
 t.test('a cancel ends the current wait and every later one', async (t) => {
-  const flow = await used()
+  const flow = await startedFlow()
   const waiting = flow.next()
   flow.cancel()
   t.equal(await waiting, false)
@@ -230,7 +230,7 @@ t.test('a cancel before the start is not lost', async (t) => {
 })
 
 t.test('a failure ends the wait with the first error', async (t) => {
-  const flow = await used()
+  const flow = await startedFlow()
   const waiting = flow.next()
   flow.fail(new Error('first'))
   flow.fail(new Error('second'))

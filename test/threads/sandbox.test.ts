@@ -1,4 +1,4 @@
-/** Database threads reach the threads that run functions of design documents. */
+/** Database threads and the sandbox threads that run functions of design documents. */
 import t, { type Test } from 'tap'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import type { DatabaseHandle, ServerDatabasesOptions } from '../../src/threads/databases.ts'

@@ -1,4 +1,4 @@
-// Answers each call with the replies that its first argument lists, to see what the other end makes of them.
+// Answers each call with the replies in its first argument, to test the other end.
 import { parentPort } from 'node:worker_threads'
 
 const seen = { next: 0, cancel: 0, limits: 0 }

@@ -1,4 +1,4 @@
-/** Databases over real threads and files. */
+/** Databases on real threads and files. */
 import { readdirSync, readlinkSync } from 'node:fs'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -23,7 +23,7 @@ export interface Served {
   readonly faults: unknown[]
 }
 
-/** Databases in a folder, by default an empty one; closed when the test ends. */
+/** Databases in a folder, by default an empty one. They are closed when the test ends. */
 export async function serve(t: Test, options: Partial<ServerDatabasesOptions> = {}): Promise<Served> {
   const dataDir = options.dataDir ?? (await temporaryFolder(t))
   const faults: unknown[] = []
@@ -76,7 +76,7 @@ function linkOf(file: string): string {
   }
 }
 
-/** Waits, turn by turn, until something holds. */
+/** Waits, turn by turn, until a condition is met. */
 export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await turn()
 }

@@ -1,4 +1,4 @@
-/** Making and deleting databases, and calling them over their threads. */
+/** Databases are created, deleted and called over their threads. */
 import { readdirSync } from 'node:fs'
 import t from 'tap'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
@@ -24,7 +24,7 @@ t.test('databases are created, listed in byte order, and removed with their file
   )
 })
 
-t.test('every method answers over the port as on the store’s own thread', async (t) => {
+t.test('every method gives the same answer over the port as on the thread of the store', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   const notes = databases.get('notes')
@@ -53,7 +53,7 @@ t.test('every method answers over the port as on the store’s own thread', asyn
   t.equal(await notes.revsLimit(ADMIN), 5)
 })
 
-t.test('the bytes of a pooled Buffer are not taken from the caller', async (t) => {
+t.test('the caller keeps the bytes of a pooled Buffer', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   const bytes = Buffer.from('{"n":1}')
@@ -61,7 +61,7 @@ t.test('the bytes of a pooled Buffer are not taken from the caller', async (t) =
   t.equal(bytes.toString(), '{"n":1}')
 })
 
-t.test('watchers get commits, security changes, and the end', async (t) => {
+t.test('watchers get commits, security changes and the end of the database', async (t) => {
   const { databases } = await serve(t)
   for (const name of ['a', 'b']) await databases.create(name)
   const [a, b] = [databases.get('a'), databases.get('b')]
@@ -92,7 +92,7 @@ t.test('the copy of the security object follows the stored one', async (t) => {
   const a = databases.get('a')
   t.equal(await a.securityCopy(), null)
   await a.setSecurity(ADMIN, { members: { names: ['anna'] } })
-  t.same(await a.securityCopy(), { members: { names: ['anna'] } }, 'as soon as the writer has his answer')
+  t.same(await a.securityCopy(), { members: { names: ['anna'] } }, 'as soon as the writer has the answer')
 })
 
 t.test('new limits apply from the next request on', async (t) => {
@@ -109,7 +109,7 @@ t.test('new limits apply from the next request on', async (t) => {
   }
 })
 
-t.test('no call to a deleted database reaches the next one of its name', async (t) => {
+t.test('no call to a deleted database reaches the next one with its name', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   const old = databases.get('a')
@@ -117,11 +117,11 @@ t.test('no call to a deleted database reaches the next one of its name', async (
   const unread = old.bulkDocs(ADMIN, body({ docs: [{ _id: 'unread' }] }))
   const reading = old.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
   await reading.next()
-  const inFlight = Array.from({ length: 50 }, (_, n) => put(old, `flight${n}`))
+  const callsUnderWay = Array.from({ length: 50 }, (_, n) => put(old, `x${n}`))
   const bulk = jsonOf(old.bulkDocs(ADMIN, body({ docs: Array.from({ length: 900 }, () => ({})) })))
   const deleted = databases.delete('a')
   const made = databases.create('a')
-  const settled = Promise.allSettled([...inFlight, bulk, put(old, 'late')])
+  const settled = Promise.allSettled([...callsUnderWay, bulk, put(old, 'late')])
   await deleted
   await made
   const fresh = databases.get('a')
@@ -137,12 +137,12 @@ t.test('no call to a deleted database reaches the next one of its name', async (
   const rest = async () => {
     while (!(await reading.next()).done);
   }
-  await t.rejects(rest(), { code: 'no_database' }, 'a stream that is broken off does not seem to end')
+  await t.rejects(rest(), { code: 'no_database' }, 'a broken stream does not look complete')
   t.same(await idsOf(fresh), ['fresh'])
   t.match(await fresh.info(ADMIN), { doc_count: 1, update_seq: /^1-/ })
 })
 
-t.test('calls before a deletion are done before it', async (t) => {
+t.test('calls before a deletion are completed first', async (t) => {
   const { databases } = await serve(t)
   for (let n = 0; n < 10; n += 1) {
     await databases.create('a')
@@ -152,7 +152,7 @@ t.test('calls before a deletion are done before it', async (t) => {
   }
 })
 
-t.test('creating and deleting repeatedly', async (t) => {
+t.test('a database can be created and deleted repeatedly', async (t) => {
   const { databases } = await serve(t)
   const incarnations = new Set<number>()
   for (let n = 0; n < 10; n += 1) {
@@ -169,7 +169,7 @@ t.test('creating and deleting repeatedly', async (t) => {
   t.same(databases.names(), [])
 })
 
-t.test('of two concurrent creations one succeeds, and of two deletions', async (t) => {
+t.test('of two concurrent creations or deletions, one succeeds', async (t) => {
   const { databases } = await serve(t)
   const results = await Promise.allSettled([databases.create('a'), databases.create('a')])
   t.match(results, [{ status: 'fulfilled' }, { reason: { code: 'file_exists' } }])

@@ -1,4 +1,4 @@
-/** Statistics of database threads: of real threads, of event loops, and of threads that answer by script. */
+/** Statistics of database threads: of real threads, of event loops, and of fake threads. */
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
@@ -30,7 +30,7 @@ t.test('threads report their counters and databases', async (t) => {
     [1, 2, 3],
   )
   t.match(before, [
-    // The first has the catalog.
+    // The first thread has the catalog.
     { isAnswering: true, databases: 0, calls: 0, stats: { openDatabases: 0 } },
     { isAnswering: true, databases: 1, calls: 0, stats: { openDatabases: 1, waitingCalls: 0 } },
     { isAnswering: true, databases: 1, calls: 0, stats: { openDatabases: 1, waitingCalls: 0 } },
@@ -77,15 +77,15 @@ t.test('a dead thread is reported as such, and its counters stay', async (t) => 
   t.ok(commits(await threadsOf(databases)) >= before)
 })
 
-t.test('closed threads are not asked', async (t) => {
+t.test('closed threads are not called', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
   await databases.close()
   t.match(await threadsOf(databases), [{ isAnswering: false }])
 })
 
-/** Asks until there is something to tell. */
-async function measured(watch: LoopWatch) {
+/** Reads until there is a measurement. */
+async function measure(watch: LoopWatch) {
   for (;;) {
     const delay = watch.read()
     if (delay !== null) return delay
@@ -93,14 +93,17 @@ async function measured(watch: LoopWatch) {
   }
 }
 
-t.test('the first reading starts the measurement, the next ones report the time since', async (t) => {
-  const watch = new LoopWatch()
-  t.teardown(() => watch.close())
-  t.equal(watch.read(), null)
-  const delay = await measured(watch)
-  for (const seconds of Object.values(delay)) t.ok(seconds >= 0 && Number.isFinite(seconds))
-  t.ok(delay.max >= delay.p50)
-})
+t.test(
+  'the first reading starts the measurement, and each further one reports the time since the last',
+  async (t) => {
+    const watch = new LoopWatch()
+    t.teardown(() => watch.close())
+    t.equal(watch.read(), null)
+    const delay = await measure(watch)
+    for (const seconds of Object.values(delay)) t.ok(seconds >= 0 && Number.isFinite(seconds))
+    t.ok(delay.max >= delay.p50)
+  },
+)
 
 t.test('a closed watch reports nothing', async (t) => {
   const watch = new LoopWatch()
@@ -110,7 +113,7 @@ t.test('a closed watch reports nothing', async (t) => {
   t.equal(watch.read(), null)
 })
 
-/** A thread's words after so many commits. */
+/** The statistics of a thread after this many commits. */
 function statsAfter(commits: number, openDatabases = 1): ThreadStats {
   const tally = new CommitTally()
   for (let n = 0; n < commits; n += 1) tally.add(1, 1, 1)
@@ -129,7 +132,7 @@ class FakeThread {
   isRunning = true
   callsUnderWay = 4
   busySeconds = 1
-  asked = 0
+  calls = 0
   answer: () => Promise<ThreadStats>
 
   constructor(answer: () => Promise<ThreadStats>) {
@@ -137,7 +140,7 @@ class FakeThread {
   }
 
   ask(): Promise<ThreadStats> {
-    this.asked += 1
+    this.calls += 1
     return this.answer()
   }
 }
@@ -156,7 +159,7 @@ t.test('a thread that answers is reported with its own statistics', async (t) =>
 })
 
 t.test(
-  'a thread that does not answer in time is reported with its last statistics, and not asked again',
+  'a thread that does not answer in time is reported with its last statistics, and not called again',
   async (t) => {
     const record = new ThreadRecord(1)
     const thread = new FakeThread(async () => statsAfter(5))
@@ -170,7 +173,7 @@ t.test(
     t.equal(late.isAnswering, false)
     t.equal(commitsIn(late.stats), 5)
     t.equal((await record.report(thread, 1, 1)).isAnswering, false)
-    t.equal(thread.asked, 2, 'its answer is still waited for')
+    t.equal(thread.calls, 2, 'its answer is still awaited')
     const third = record.report(thread, 1, 1)
     answer(statsAfter(6))
     t.match(await third, { isAnswering: true })
@@ -199,9 +202,9 @@ t.test('counters never fall, even when a thread dies and is replaced', async (t)
   t.equal(commitsIn(gone.stats), 5)
   const second = new FakeThread(silent)
   second.busySeconds = 0.5
-  const silentOne = await record.report(second, 1, 1)
-  t.equal(commitsIn(silentOne.stats), 5, 'nothing twice')
-  t.equal(silentOne.busySeconds, 1.5)
+  const replacement = await record.report(second, 1, 1)
+  t.equal(commitsIn(replacement.stats), 5, 'nothing counts twice')
+  t.equal(replacement.busySeconds, 1.5)
   const third = new FakeThread(async () => statsAfter(2, 3))
   const report = await record.report(third, 1, 1)
   t.equal(commitsIn(report.stats), 7)

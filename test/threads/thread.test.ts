@@ -1,4 +1,4 @@
-/** The HTTP thread's end of a port, over a thread that says what it is told to. */
+/** The HTTP thread's end of a port. The other end is a thread that replies by script. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { outgoingMemory } from '../../src/core/bytes.ts'
@@ -57,7 +57,7 @@ t.test('a stream gives its chunks and ends, or throws', async (t) => {
 })
 
 t.test(
-  'a stream sends nothing before it is read, and then asks for a chunk with each it is done with',
+  'a stream sends nothing before it is read, and then pulls a chunk for each one consumed',
   async (t) => {
     const { stream, ask } = scripted(t)
     const chunks = stream([chunk('a'), chunk('b'), end])
@@ -67,7 +67,7 @@ t.test(
     await chunks.next()
     t.match(await ask('seen'), { next: 1 })
     t.match(await chunks.next(), { done: true })
-    t.match(await ask('seen'), { next: 2, cancel: 0 }, 'one that has ended is not cancelled')
+    t.match(await ask('seen'), { next: 2, cancel: 0 }, 'a stream that has ended is not canceled')
   },
 )
 
@@ -77,7 +77,7 @@ t.test('a reader that stops early cancels, and waits until the thread has ended 
   t.match(await ask('seen'), { cancel: 1 })
   const unread = stream([chunk('a')])
   await unread.return(undefined)
-  t.match(await ask('seen'), { cancel: 1 }, 'one that was never read is not known there')
+  t.match(await ask('seen'), { cancel: 1 }, 'the thread does not know a stream that was never read')
 })
 
 t.test('a stream that fails after its reader has stopped has no effect', async (t) => {
@@ -146,7 +146,7 @@ t.test('a missing entry file counts as the death of the thread', async (t) => {
   await turn()
 })
 
-t.test('which flags of the process a thread takes over', async (t) => {
+t.test('a thread takes over some flags of the process', async (t) => {
   const flags = ['--max-old-space-size=100', '--cpu-prof', '--input-type=module', '--trace-gc', '--expose-gc']
   t.same(threadFlags(flags), ['--cpu-prof'])
 })

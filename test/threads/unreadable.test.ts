@@ -12,7 +12,7 @@ const store = (error: unknown) => ({
   close: async () => undefined,
 })
 
-/** What a thread has open, each with what reading it throws. */
+/** The open databases of a thread, each with the error that reading it throws. */
 function opened(found: Readonly<Record<string, ErrorName | Error | null>>) {
   const entries = Object.entries(found).map(([name, fault]) => {
     const error = typeof fault === 'string' ? new CouchError(fault) : fault
@@ -21,7 +21,7 @@ function opened(found: Readonly<Record<string, ErrorName | Error | null>>) {
   return { opened: () => entries } as unknown as OpenStores<never>
 }
 
-t.test('which databases count as unreadable', async (t) => {
+t.test('a database counts as unreadable after a fault, but not when it is closed or deleted', async (t) => {
   const found = await unreadable(
     opened({
       well: null,
