@@ -46,12 +46,12 @@ function curesOf(reply: Reply, stack: CheckContext['stack']): readonly Cure[] {
 }
 
 /** What the filter does with documents whose result the doctor knows. */
-export type FilterTrial =
+type FilterTrial =
   | { readonly failure: string }
   /** Ids that should pass and do not, and ids that pass and should not. */
   | { readonly lost: readonly string[]; readonly passed: readonly string[] }
 
-export interface MobileFacts {
+interface MobileFacts {
   /** Of `GET /{db}/_design/mobile`. */
   readonly document: Reply
   /** null: there is no filter. */

@@ -41,7 +41,7 @@ const FIRST_TOGETHER = 25
 const MAX_INPUT = 64 * 1024
 
 /** The result of one input. */
-export interface BulkGetResult {
+interface BulkGetResult {
   /** As sent; null for an input without id. */
   readonly id: unknown
   readonly pages: AsyncIterable<readonly BulkGetRow[]> | Iterable<readonly BulkGetRow[]>

@@ -42,7 +42,7 @@ export interface OpenedCatalog {
 }
 
 /** The database that a call is for. */
-export interface Target {
+interface Target {
   readonly database: string
   readonly incarnation: number
   /** How far the database was before the server started; undefined once it has been opened since. */

@@ -303,7 +303,7 @@ export function isBusy(thrown: unknown): boolean {
 }
 
 export type Value = string | number | bigint | Uint8Array | null
-export type Row = Record<string, unknown>
+type Row = Record<string, unknown>
 
 /** What a statement's columns hold is stated where it is asked for. */
 export interface Statement<R extends object = Row> {
@@ -315,7 +315,7 @@ export interface Statement<R extends object = Row> {
 }
 
 /** Of the statements that an open database knows most are never used, and each one holds about 4 kB. */
-export class LazyStatement<R extends object> implements Statement<R> {
+class LazyStatement<R extends object> implements Statement<R> {
   readonly #prepare: () => Statement<R>
   readonly #before: (() => void) | undefined
   #prepared: Statement<R> | undefined
@@ -359,6 +359,6 @@ export class LazyStatement<R extends object> implements Statement<R> {
  * may change the plan, and the driver clears the parameters after each use, which expires the plan of a statement with
  * such a mark (`sqlite3_clear_bindings`): reading a document by id took 20 us instead of 7. An operand of `+` has no mark.
  */
-export function withStablePlan(sql: string): string {
+function withStablePlan(sql: string): string {
   return sql.replace(/(= |LIMIT )\?/g, '$1+?')
 }

@@ -1,7 +1,7 @@
 /** Access to an open file for all parts of a store: reads between transactions, writes by group commit; and its checkpoints. */
 
 import Sqlite from 'better-sqlite3'
-import { CouchError, type ErrorName } from '../../core/errors.ts'
+import { CouchError, type ErrorName, isFileFault } from '../../core/errors.ts'
 import type { Outcome } from '../engine.ts'
 import type { Connection } from './connection.ts'
 
@@ -214,11 +214,6 @@ export class FileErrors {
     if (isFileFault(error)) this.#watch.onFault?.(this.#database, error)
     return error
   }
-}
-
-/** Whether an error means that a file is damaged or its disk has failed. */
-function isFileFault(error: unknown): error is CouchError {
-  return error instanceof CouchError && (error.code === 'damaged_file' || error.code === 'disk_fault')
 }
 
 /** For all databases of a thread together; there are at most 8 threads. Enough for one busy database. */
