@@ -75,7 +75,7 @@ export class PerUserDatabases {
       config.onChange((section) => {
         if (section === SECTION) this.#restart()
       }),
-      // `_users` may be deleted and made anew.
+      // `_users` may be deleted and created again.
       databases.watchUpdates(() => {
         if (this.#followed !== this.#users()) this.#restart()
       }),

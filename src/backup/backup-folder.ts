@@ -153,7 +153,7 @@ const USED_FOLDERS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * A place in the data folder that has another use is none for backups.
+ * Refuses a folder below the data folder that has another use.
  * @param path absolute
  * @throws bad_request
  */

@@ -128,7 +128,7 @@ export const wallClock: WallClock = {
 export interface ScheduleFacts {
   /** ms between two backups; 0: no schedule. */
   readonly interval: number
-  /** When the newest sound backup was begun; null: there is none. */
+  /** When the newest intact backup began; null: there is none. */
   readonly last: number | null
   /** When a backup last failed; null: never, or one has succeeded since. */
   readonly failed: number | null

@@ -54,9 +54,9 @@ export interface BackupTask extends BackupProgress {
 /** A backup that was begun. */
 interface BegunBackup {
   readonly id: string
-  /** Where it will be. */
+  /** The path of the finished backup. */
   readonly path: string
-  /** Rejects when it has failed; somebody must look at it. */
+  /** Rejects if the backup fails; the caller must handle this. */
   readonly made: Promise<MadeBackup>
 }
 

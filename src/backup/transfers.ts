@@ -70,7 +70,7 @@ export interface TransferServices {
   readonly ending: AbortSignal
 }
 
-/** How often it is told how far a transfer is, in ms. */
+/** Time between two progress reports of a transfer, in ms. */
 const TELL_EVERY_MS = 500
 const MOST_REFUSALS = 10
 
@@ -233,7 +233,7 @@ async function overSocket<T>(
   }
 }
 
-/** Passes bytes on, and tells now and then how many there were. */
+/** Passes bytes on and reports their number from time to time. */
 async function* withProgress(
   source: AsyncIterable<Uint8Array>,
   onProgress: OnProgress,

@@ -44,10 +44,10 @@ interface SetupReport {
   readonly isPasswordUnused: boolean
 }
 
-/** How the command reaches the server, and whoever sits there. */
+/** How the command reaches the server and the user. */
 interface SetupMeans {
   operate<T>(use: (controls: ControlCommands) => Promise<T>): Promise<T>
-  /** null: nobody can be asked. */
+  /** null: not interactive. */
   readonly prompts: Prompts | null
   /** The password that was given on the standard input. */
   readonly password: string | null
@@ -74,8 +74,8 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
 }
 
 /**
- * Asks for what the command line does not say, all of it before anything is made.
- * @throws Error with one clear line: cancelled; an answer that is missing and nobody to ask; what making throws
+ * Asks for everything that the command line does not give, before it makes anything.
+ * @throws Error of one line: cancelled; a missing answer without a terminal; an error of a step
  */
 export async function setUp(command: SetupCommand, means: SetupMeans): Promise<SetupReport> {
   const state = await means.operate((controls) => look(controls, command))
@@ -84,7 +84,7 @@ export async function setUp(command: SetupCommand, means: SetupMeans): Promise<S
   return means.operate(async (controls) => {
     const admin = await makeAdmin(controls, answers.admin, state.admins.length === 0)
     const made = await madeBy(plan, controls)
-    // Nobody could be told again of a password that was made here.
+    // A new password can be shown only once, so the report must not be lost.
     if (made.fault !== null && admin === null) throw made.fault
     const isPasswordUnused = means.password !== null && admin === null
     return {
@@ -191,7 +191,7 @@ function needed(prompts: Prompts | null, flag: string): Prompts {
 }
 
 /**
- * Looks again: since the question somebody may have made it.
+ * Checks again, since another user may have created it after the question.
  * @param isFirst there was none before: while a server is open, a stranger may have become the first one
  */
 async function makeAdmin(

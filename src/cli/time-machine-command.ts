@@ -1,4 +1,4 @@
-/** `settee history` and `settee rewind`: what documents were, for whoever may open the data folder. */
+/** `settee history` and `settee rewind`: earlier versions of documents, for users who can open the data folder. */
 import type { ControlCommands } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
 import type { RewindCounts } from '../documents/time-machine/time-machine-calls.ts'
@@ -101,10 +101,10 @@ async function run(
   const bar = progressBar(process.stderr)
   const order = { database, at, dryRun, ...(ids.length > 0 && { ids }) }
   const word = dryRun ? 'checked' : 'processed'
-  const told = controls.rewindDatabase(order, ({ looked_at, documents }) =>
+  const result = controls.rewindDatabase(order, ({ looked_at, documents }) =>
     bar.show((100 * looked_at) / Math.max(documents, 1), `${word} ${looked_at} of ${documents} documents`),
   )
-  return told.finally(() => bar.end())
+  return result.finally(() => bar.end())
 }
 
 /** @throws Error if standard input is not a terminal, or the user says no */
@@ -140,8 +140,8 @@ function tell({ counts, rows, isWhole }: RewindResult, { dryRun, json }: Named<'
 }
 
 function countsLine(counts: RewindCounts): string {
-  const told = Object.entries(counts).filter(([name, count]) => count > 0 || name === 'restored')
-  return told.map(([name, count]) => `${count} ${name}`).join(', ')
+  const shown = Object.entries(counts).filter(([name, count]) => count > 0 || name === 'restored')
+  return shown.map(([name, count]) => `${count} ${name}`).join(', ')
 }
 
 /** Beside what is asked for: the standard output may be read by a program. */

@@ -122,7 +122,7 @@ export function vaultCommand(
   return { name: 'vault add', ...sharedOf(values), vault, app, stdin, renew }
 }
 
-/** What says something of the vault that --no-vault says there is none of. */
+/** Options that contradict --no-vault. */
 const OF_A_VAULT = ['vault', 'for', 'host', 'account', 'device', 'passphrase-file', 'mobile-filter'] as const
 
 /** @throws UsageError */
@@ -167,7 +167,7 @@ function appOf(text: string | undefined): App | undefined {
 export function vaultFault(name: string, app?: App): string | undefined {
   if (!DATABASE_NAME.test(name))
     return "A vault's name starts with a lowercase letter, followed by lowercase letters, digits and any of _ $ ( ) + - /."
-  // It writes the name behind the server's address as it stands (livesync-commonlib 0.1.18, connectRemoteCouchDB).
+  // LiveSync appends the name to the server's URL unescaped (livesync-commonlib 0.1.18, connectRemoteCouchDB).
   if (app !== 'livesync' || !name.includes('/')) return undefined
   return "With LiveSync, a vault's name must not contain a slash."
 }
@@ -184,7 +184,7 @@ export function adminFault(name: string): string | undefined {
   }
 }
 
-/** What is wrong behind the port of a place is wrong with what is asked for, and not with a database. */
+/** Faults after the port. Only the server's address is asked for, so their texts about a database would not help. */
 const BEHIND_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
   'path',
   'query',
@@ -200,9 +200,9 @@ export function hostFault(host: string): string | undefined {
       ? undefined
       : 'The address must not contain a user name or password.'
   const faults = result.faults.filter(({ code }) => !BEHIND_THE_PORT.has(code))
-  const told = faults.map(({ reason, mend }) => `${reason} ${mend}`)
-  if (faults.length < result.faults.length) told.push('Leave out everything after the port.')
-  return told.join(' ')
+  const messages = faults.map(({ reason, mend }) => `${reason} ${mend}`)
+  if (faults.length < result.faults.length) messages.push('Leave out everything after the port.')
+  return messages.join(' ')
 }
 
 function refuse(fault: string | undefined): void {

@@ -14,7 +14,7 @@ export interface VaultPlan {
   readonly command: VaultCommand
   readonly order: VaultOrder
   readonly place: Address
-  /** Null: there is none, it is not known, or nothing is told that holds it. */
+  /** Null: there is none, it is not known, or the output does not contain it. */
   readonly encryption: Encryption | null
 }
 

@@ -76,7 +76,7 @@ export interface Rules {
   readonly compression: CompressionRules
   /** How the ids of documents without one are made. */
   readonly uuids: UuidRules
-  /** Deletions within a minute that raise an alarm: at least this percentage of the live documents, and this many. */
+  /** Deletions within a minute that raise an alarm: percent of live documents, and their number; 0: no alarm. */
   readonly massDeletion: { readonly percent: number; readonly documents: number }
   readonly compaction: CompactionRules
   /** Leaves that a document may have, deleted ones included. */

@@ -64,7 +64,7 @@ function checkWelcome(answer: Answer, { stack, quote }: CheckContext): Finding {
     const number = stack.server === 'settee' ? vendor?.version : version
     return fine('server', `${stack.server} ${quote(String(number ?? ''))}${by}.`)
   }
-  // With `require_valid_user` a server tells nothing without a login; the next findings say why.
+  // With `require_valid_user` a server answers nothing without a login; the next findings say why.
   if (status === 401 && error === 'unauthorized')
     return fine('server', `${stack.server ?? 'A CouchDB'}${by}: it tells nothing without a login.`)
   return wrong(

@@ -63,7 +63,7 @@ export class UpdatesViews {
       security: { admins: { names: [] }, members: { names: [account] } },
       names: () => this.#namesOf(account),
       encode: (token) => sealed(key, token),
-      decode: (told) => unsealed(key, told),
+      decode: (token) => unsealed(key, token),
     }
   }
 
@@ -90,8 +90,8 @@ function sealed(key: Buffer, token: string): string {
 }
 
 /** A token that was encrypted with another key yields an unknown epoch. */
-function unsealed(key: Buffer, told: string): string | null {
-  const encoded = SEALED.exec(told.replace(/^"(.*)"$/, '$1'))?.[1]
+function unsealed(key: Buffer, token: string): string | null {
+  const encoded = SEALED.exec(token.replace(/^"(.*)"$/, '$1'))?.[1]
   if (encoded === undefined) return null
   const cipher = createDecipheriv('aes-128-ecb', key, null).setAutoPadding(false)
   const block = Buffer.concat([cipher.update(Buffer.from(encoded, 'base64url')), cipher.final()])

@@ -16,8 +16,8 @@ const MAX_NAMES = 10
 
 /** Asks all sources. One that fails or takes too long is a fact itself. Never rejects. */
 export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
-  const told = await Promise.all(sources.map((source) => orNullAfter(asked(source), ms)))
-  return told.flatMap((facts) => facts ?? [SILENT])
+  const results = await Promise.all(sources.map((source) => orNullAfter(asked(source), ms)))
+  return results.flatMap((facts) => facts ?? [SILENT])
 }
 
 async function asked(source: HealthSource): Promise<readonly HealthFact[]> {

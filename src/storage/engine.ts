@@ -87,7 +87,7 @@ export interface DocState {
   isDeleted(rev: string): boolean | null
   /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
   body(rev: string): string | null
-  /** Attachments of a stored revision in their names' order; empty when there are none. */
+  /** Attachments of a stored revision in their names' order; empty if there are none. */
   attachments(rev: string): readonly StoredAttachment[]
   /** The whole content of one of its attachments as it is stored, for answers that carry it as base64. */
   bytes(blob: number): Uint8Array
@@ -314,7 +314,7 @@ export interface DatabaseStore {
   updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]>
   /** Purges, each document atomically; `purgeSeq` grows by one for each that purged something. */
   purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]>
-  /** The newest purges, oldest first, as many as `purgedInfosLimit` at the most. */
+  /** The newest purges, oldest first, at most `purgedInfosLimit` of them. */
   readPurges(): Promise<PurgeInfo[]>
   /**
    * Removes or retains superseded bodies, cuts ancestries to `revsLimit`, removes blobs that nothing names, and gives

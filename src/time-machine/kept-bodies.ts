@@ -1,6 +1,6 @@
 /**
- * Bodies that are kept for the time machine go when their days are over, also in databases that nobody opens: once a
- * day all of these are looked at, one at a time, and only those are opened in which something is to go.
+ * Removes bodies retained for the time machine when their time is over, also in databases that nobody opens. Once a day
+ * it checks these one at a time, and opens only those with something to remove.
  */
 import { setTimeout as rest } from 'node:timers/promises'
 import type { Logger } from 'pino'
@@ -31,7 +31,7 @@ interface SweepOptions {
 
 /**
  * One pass over all databases.
- * @returns how many were compacted; what one is refused with is told by whoever opens it
+ * @returns how many were compacted; a database that cannot be opened is skipped, since its next caller gets the error
  */
 export async function sweepKeptBodies({
   databases,
@@ -47,7 +47,7 @@ export async function sweepKeptBodies({
   return compacted
 }
 
-/** The time is over, or the pass is. */
+/** Resolves after this time, or when the pass is aborted. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return rest(ms, undefined, { signal }).catch(() => undefined)
 }

@@ -17,9 +17,9 @@ interface KeyChange {
 type Read = (section: string, key: string) => string | undefined
 
 /**
- * The keys that are still to be written; nothing that asks for more already is changed.
+ * The keys that still need to be written; stricter settings stay unchanged.
  * @param read the configuration
- * @param hasAdmin whether there is a server admin: without one nobody is to be shut out by `require_valid_user`
+ * @param hasAdmin whether there is a server admin; without one, `require_valid_user` would lock everybody out
  */
 export function liveSyncChanges(read: Read, hasAdmin: boolean): KeyChange[] {
   const wanted: [section: string, key: string, value: string | null][] = [

@@ -107,7 +107,7 @@ async function makeAccount(
   operator: Pick<Operator, 'addAccount'>,
   { account: name, password }: VaultOrder,
 ): Promise<StepOutcome> {
-  // A token of a server admin lets nobody in as an admin.
+  // A token of a server admin gives no admin rights.
   if ((await adminNames()).includes(name) || (await userText(databases, name)) !== null) return 'there'
   await operator.addAccount({ name, password, roles: [] })
   return 'made'

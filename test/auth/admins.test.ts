@@ -247,7 +247,7 @@ t.test('a new hash has the form that CouchDB writes, and its own salt', async (t
   await t.rejects(hashPassword('x', { iterations: 1, prf: 'md5' }), { message: /md5/ })
 })
 
-t.test('what is no hash, or half of one, lets nobody in', async (t) => {
+t.test('an invalid or incomplete hash allows no login', async (t) => {
   const key = 'a'.repeat(64)
   const table = [
     '',

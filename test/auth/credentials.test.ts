@@ -110,7 +110,7 @@ t.test('two are computed at once, some wait in order, the rest is refused', asyn
   t.strictSame(await letGo(checker.check('anna', 'secret')), anna, 'and then it goes on')
 })
 
-t.test('many wrong guesses do not push out who is verified', async (t) => {
+t.test('many wrong guesses do not evict verified users', async (t) => {
   const { checker, letGo, computed } = setUp({ remembered: 10 })
   await letGo(checker.check('anna', 'secret'))
   for (let guess = 0; guess < 50; guess++) await letGo(checker.check('anna', `${guess}`))
@@ -119,7 +119,7 @@ t.test('many wrong guesses do not push out who is verified', async (t) => {
   t.equal(computed(), before)
 })
 
-t.test('a computation that fails is nobody else’s trouble', async (t) => {
+t.test('a failed computation affects no other caller', async (t) => {
   const faults = [new Error('no memory')]
   const account = { name: 'a', stored: 's', roles: [], salt: '' }
   const source = { find: async () => account, decoy: () => 'decoy' }
@@ -144,7 +144,7 @@ function guarded(options: CheckerOptions = {}) {
 
 const LOCKED = { code: 'account_locked', status: 403, error: 'forbidden' }
 
-t.test('who fails too often is locked out, with the right password too', async (t) => {
+t.test('too many failures lock a user out, even with the right password', async (t) => {
   const { checker, letGo, told, here, there, computed } = guarded()
   t.strictSame(await letGo(checker.check('anna', 'secret', here)), anna)
   for (const guess of ['a', 'b', 'b']) t.equal(await letGo(checker.check('anna', guess, here)), null)
@@ -159,7 +159,7 @@ t.test('who fails too often is locked out, with the right password too', async (
   t.strictSame(told[2], { address: '192.0.2.1', name: 'anna', locks: 'account' })
 })
 
-t.test('a right password after fewer failures begins anew', async (t) => {
+t.test('a right password after fewer failures resets the count', async (t) => {
   const { checker, letGo, here } = guarded()
   for (const password of ['a', 'b', 'secret', 'a', 'b', 'secret', 'a', 'b']) {
     await letGo(checker.check('anna', password, here))
@@ -167,7 +167,7 @@ t.test('a right password after fewer failures begins anew', async (t) => {
   t.strictSame(await checker.check('anna', 'secret', here), anna)
 })
 
-t.test('equal guesses that come together are one failure', async (t) => {
+t.test('equal simultaneous guesses count as one failure', async (t) => {
   const { checker, letGo, told, here } = guarded()
   await letGo(Promise.all(Array.from({ length: 10 }, () => checker.check('anna', 'typo', here))))
   t.equal(told.length, 1)
@@ -296,7 +296,7 @@ t.test('memory is bounded', async (t) => {
   t.notOk(lockout.isLocked('address 0', 'x'.repeat(10_000)))
 })
 
-t.test('a refused token is told of, so often, and locks nothing', async (t) => {
+t.test('a refused token is logged up to the threshold and locks nothing', async (t) => {
   const { lockout, told } = openLockout()
   for (let at = 0; at < 100; at++) lockout.tokenRefused('a', 'anna')
   t.notOk(lockout.isLocked('a', 'anna'))

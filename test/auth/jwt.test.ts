@@ -73,7 +73,7 @@ t.test('each algorithm, with a key of its kind', async (t) => {
   }
 })
 
-t.test('what is refused, in the words of CouchDB', async (t) => {
+t.test('refusals have the reasons of CouchDB', async (t) => {
   const { reason } = await setUp(t)
   const good = await sign(anna)
   const [header = '', payload = '', signature = ''] = good.split('.')
@@ -158,7 +158,7 @@ t.test('a token that was right is looked at again for its time, and when the key
   t.equal(await reason(token), '400 Unknown kid')
 })
 
-t.test('where roles stand', async (t) => {
+t.test('claims that hold roles', async (t) => {
   const { config, verify } = await setUp(t)
   const roles = async (claims: JWTPayload) => (await verify(await sign({ ...anna, ...claims }))).roles
   t.strictSame(await roles({}), [])

@@ -114,7 +114,7 @@ t.test('accounts are added and listed', async (t) => {
   t.strictSame(await operator.listAccounts({ after: null }), { rows, next: null })
 })
 
-t.test('a long list comes in pages, and lists nothing but accounts', async (t) => {
+t.test('a long list is paged and has only accounts', async (t) => {
   const { operator, databases } = await setUp(t)
   await operator.addAccount({ name: 'a', password: 'x', roles: [] })
   const names = Array.from({ length: 250 }, (_, at) => `user${String(at).padStart(3, '0')}`)
@@ -134,7 +134,7 @@ t.test('a long list comes in pages, and lists nothing but accounts', async (t) =
   t.strictSame(seen, ['a', ...names])
 })
 
-t.test('what lets somebody in goes with his account', async (t) => {
+t.test('tokens and sessions end with their account', async (t) => {
   const { config, operator, revoked } = await setUp(t)
   const remove = (name: string) => operator.deleteAccount({ name })
   await t.rejects(remove('bob'), { code: 'not_found' })
@@ -153,7 +153,7 @@ t.test('what lets somebody in goes with his account', async (t) => {
   t.strictSame(revoked, ['bob', 'anna'])
 })
 
-t.test('what the environment will undo is said', async (t) => {
+t.test('a change that the environment overrides is reported', async (t) => {
   const { operator } = await setUp(t, { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'x' })
   const set = (name: string) => operator.setPassword({ name, password: 'y', create: true })
   t.match(await set('anna'), { warning: /^COUCHDB_PASSWORD sets the password of anna at each start/ })

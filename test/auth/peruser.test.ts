@@ -66,7 +66,7 @@ t.test('those that are there already are caught up, at the start and when it is 
   t.same(databases.names(), [USERS_DATABASE, ANNA, BERT], 'one that was lost is made anew')
 })
 
-t.test('what was done before is not done again: a security object that was changed stays', async (t) => {
+t.test('finished work is not repeated: a changed security object stays', async (t) => {
   const { start, putUser, databases, security } = await open(t)
   const first = start()
   await putUser('anna')
@@ -116,7 +116,7 @@ t.test('a deleted account loses its rights, and with delete_dbs its database', a
   t.ok(isThere(BERT))
 })
 
-t.test('an account that was deleted and made anew in between keeps its database', async (t) => {
+t.test('an account that is deleted and created again keeps its database', async (t) => {
   const { start, set, world, putUser, removeUser, databases, isThere } = await open(t)
   await set('delete_dbs', 'true')
   start()
@@ -140,7 +140,7 @@ t.test('an account that was deleted and made anew in between keeps its database'
   t.equal(databases.get(ANNA).incarnation, incarnation)
 })
 
-t.test('a name that is too long for a database is told of, and holds up nobody', async (t) => {
+t.test('a name that is too long for a database is logged and delays no others', async (t) => {
   const { start, putUser, isThere, faults, databases } = await open(t)
   const { create } = databases
   databases.create = async (name) => {
@@ -154,7 +154,7 @@ t.test('a name that is too long for a database is told of, and holds up nobody',
   t.match(faults, [['x'.repeat(200), { code: 'database_name_too_long' }]])
 })
 
-t.test('what cannot be done now is tried again; the prefix; _users made anew', async (t) => {
+t.test('failed work is retried; the prefix; _users created again', async (t) => {
   const { start, set, world, putUser, isThere, faults, databases } = await open(t)
   world.beforeChanges = () => {
     throw new CouchError('unavailable')

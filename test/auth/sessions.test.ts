@@ -63,7 +63,7 @@ t.test('a cookie that came from CouchDB is taken, one made with SHA-1 too', asyn
   t.equal(await sessions.read(sealSession('anna', time, 'oldsalt', 'sha512'), NOW), null)
 })
 
-t.test('what opens nothing', async (t) => {
+t.test('cookies that are refused', async (t) => {
   const { sessions, accounts, add, anna, config } = await setUp(t)
   const cookie = await sessions.open(anna, NOW)
   const secret = config.get('chttpd_auth', 'secret') ?? ''

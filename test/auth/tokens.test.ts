@@ -60,7 +60,7 @@ const until = async (holds: () => boolean): Promise<void> => {
   while (!holds()) await new Promise((resolve) => setImmediate(resolve))
 }
 
-t.test('a token lets its account in, and nobody else', async (t) => {
+t.test('a token logs in only its own account', async (t) => {
   const { tokens } = await setUp(t)
   const { token, secret } = await tokens.make(phone)
   t.match(secret, /^stt_[A-Za-z0-9_-]{43}$/)
@@ -105,7 +105,7 @@ t.test('tokens outlive the server', async (t) => {
   t.strictSame(again.list('anna'), [{ ...token, lastUse }])
 })
 
-t.test('a revoked token is refused from the call on, and it is told when that is durable', async (t) => {
+t.test('a revoked token is refused at once, and the call resolves when that is durable', async (t) => {
   const { tokens, changed, kept } = await setUp(t)
   const { token, secret } = await tokens.make(phone)
   t.strictSame(changed, [], 'a token that is made withdraws nothing')
@@ -119,7 +119,7 @@ t.test('a revoked token is refused from the call on, and it is told when that is
   t.equal(changed.length, 1)
 })
 
-t.test('what cannot be written has not happened', async (t) => {
+t.test('a failed write changes nothing', async (t) => {
   const { tokens, state, changed } = await setUp(t)
   const { token, secret } = await tokens.make(phone)
   state.fault = new Error('the disk is full')
@@ -145,7 +145,7 @@ t.test('names', async (t) => {
   await make('Annas Händy 📱')
 })
 
-t.test('limits hold, also for what is being made', async (t) => {
+t.test('limits include tokens that are being created', async (t) => {
   const limits = { total: 3, perAccount: 2, nameLength: 5 }
   const { tokens } = await setUp(t, { limits: () => limits })
   const make = (name: string, account = 'anna') => tokens.make({ account, name, isAdmin: false })
@@ -264,7 +264,7 @@ t.test('a closed server follows accounts no longer', async (t) => {
   t.equal(listeners.size, 0)
 })
 
-t.test('records that are none are told of, and left alone', async (t) => {
+t.test('invalid records are logged and left unchanged', async (t) => {
   const faults: unknown[] = []
   const { tokens, open, kept } = await setUp(t)
   await tokens.make(phone)

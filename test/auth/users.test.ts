@@ -39,7 +39,7 @@ t.test('an account is found, and remembered', async (t) => {
   for (const name of ['', '\ud800', 'x'.repeat(10_000)]) t.equal(await users.find(name), null)
 })
 
-t.test('who asks at the same time shares one reading', async (t) => {
+t.test('simultaneous requests share one read', async (t) => {
   const { users, putUser, opened } = await open()
   await putUser('anna', { password: 'one' })
   const before = opened.get(ID) ?? 0
@@ -48,7 +48,7 @@ t.test('who asks at the same time shares one reading', async (t) => {
   t.equal(opened.get(ID), before + 1)
 })
 
-t.test('a change counts at once, and those who listen are told whose', async (t) => {
+t.test('a change takes effect at once, and listeners get the account', async (t) => {
   const { users, putUser, removeUser, told, fits } = await open()
   await putUser('anna', { password: 'one' })
   await putUser('bert')
@@ -67,7 +67,7 @@ t.test('a change counts at once, and those who listen are told whose', async (t)
   t.same(told, [])
 })
 
-t.test('what is read while it changes is not remembered', async (t) => {
+t.test('an account that changes while it is read is not cached', async (t) => {
   const { world, users, putUser, fits } = await open()
   await putUser('anna', { password: 'one' })
   await users.find('bert')
@@ -79,7 +79,7 @@ t.test('what is read while it changes is not remembered', async (t) => {
   t.equal(await fits('two'), true)
 })
 
-t.test('documents that are no accounts, or that nobody logs in by', async (t) => {
+t.test('documents that are not accounts, or that allow no login', async (t) => {
   const { databases, users, putUser } = await open()
   const database = databases.get(USERS_DATABASE)
   await putUser('anna', { password: 'one' })
@@ -210,7 +210,7 @@ t.test('passwords in every form that CouchDB has written', async (t) => {
   }
 })
 
-t.test('what opens by no password', async (t) => {
+t.test('accounts that no password opens', async (t) => {
   const good = { salt: SALT, password_scheme: 'pbkdf2', iterations: 10, derived_key: key(10, 20, 'sha1') }
   const table: Record<string, object> = {
     nothing: {},
@@ -314,7 +314,7 @@ t.test('not where it is good enough, or not wished for, or of an admin', async (
   t.equal(world.opened.get(USER_ID), undefined)
 })
 
-t.test('whoever writes in between wins; a document that has gone is left alone', async (t) => {
+t.test('a write in between wins; a removed document is left alone', async (t) => {
   const { world, users, upgrades, faults } = await openUpgrades()
   await world.putUser('anna', weak(10))
   const account = (await users.find('anna')) as Account

@@ -158,7 +158,7 @@ t.test('one of some databases stands in for none, and goes when it is old', asyn
   t.strictSame(daysOf(surplusBackups(older, { daily: 1, weekly: 0 }, ['a'])), [0])
 })
 
-t.test('a damaged one stands in for none', async (t) => {
+t.test('a damaged backup replaces no other', async (t) => {
   const backups = [daily(0, { isSound: false }), daily(1.5), daily(2, { isSound: false })]
   t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 1 }, ['a'])), [0])
   const none = [daily(0, { isSound: false }), daily(1, { isWhole: false })]
@@ -221,7 +221,7 @@ function state(more: Partial<BackupState>): BackupState {
   return { ...none, startedAt: NOW - HOUR, now: NOW, ...more }
 }
 
-t.test('how backups stand', async (t) => {
+t.test('the state of the backups', async (t) => {
   const fact = (more: Partial<BackupState>) => backupFact(state(more))
   t.match(fact({}), { ok: true, last: null }, 'the first is still to come')
   t.match(fact({ startedAt: NOW - 49 * HOUR }), { ok: false, reason: 'No backup has been made yet.' })

@@ -226,7 +226,7 @@ t.test('vaults and setting up', (t) => {
   t.end()
 })
 
-t.test('mistakes are told in one sentence', (t) => {
+t.test('each mistake is reported in one sentence', (t) => {
   const table: [args: string[], message: string | RegExp][] = [
     [['--bogus'], "Unknown option '--bogus'."],
     [['-x'], "Unknown option '-x'."],

@@ -32,7 +32,7 @@ t.test('on a terminal it is one line, which goes in the end', (t) => {
   t.end()
 })
 
-t.test('where nobody knows how much there is, it is no bar', (t) => {
+t.test('without a known total there is no bar', (t) => {
   const { stream, text } = screen(true)
   const bar = progressBar(stream)
   bar.show(null, '12.3 MB')
@@ -61,7 +61,7 @@ t.test('elsewhere it is a plain line now and then', (t) => {
   t.end()
 })
 
-t.test('columns of a table stand below each other', (t) => {
+t.test('the columns of a table are aligned', (t) => {
   t.equal(tableText([['a', 'bcd', 'e'], ['fgh', '', 'i'], ['j']]), 'a    bcd  e\nfgh       i\nj\n')
   t.equal(tableText([]), '')
   t.end()
@@ -127,7 +127,7 @@ t.test('a code has the quiet zone that cameras are promised, and is read back', 
   }
 })
 
-t.test('one that does not fit is not drawn, and tells what it needs', async (t) => {
+t.test('a QR code that does not fit is not drawn, and the needed size is reported', async (t) => {
   const text = 'https://work:stt_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG@notes.example.com:443/work'
   const { needs } = qrCode(text, 20) as { needs: number }
   t.equal(code(text, needs).length, needs)

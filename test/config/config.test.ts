@@ -53,7 +53,7 @@ t.test('defaults < local.ini < environment < command line', async (t) => {
   t.strictSame(config.section('x.y'), { z: '1' })
 })
 
-t.test('a secret may stand in a file', async (t) => {
+t.test('a secret may be in a file', async (t) => {
   const dataDir = t.testdir({ secret: 's3\n', empty: '\n' })
   const config = await open(dataDir, { env: { COUCHDB_SECRET_FILE: join(dataDir, 'secret') } })
   t.equal(config.get('chttpd_auth', 'secret'), 's3')
@@ -101,7 +101,7 @@ t.test('nonsense at the start is one line that says where it stands', async (t) 
   await t.rejects(open(latin1), { message: /^Line 2 of .*local\.ini is not UTF-8\.$/ })
 })
 
-t.test('a change takes effect, is told, and is kept', async (t) => {
+t.test('a change takes effect, is announced, and is stored', async (t) => {
   const dataDir = folder(t, '; mine\n[couchdb]\nmax_document_size = 1000 ; small\n')
   const config = await open(dataDir, { flags: { logLevel: 'error' } })
   const told: unknown[] = []
@@ -135,7 +135,7 @@ t.test('a change takes effect, is told, and is kept', async (t) => {
   t.strictSame([again.get('log', 'level'), again.get('x', 'y')], ['debug', 'z'])
 })
 
-t.test('what the owner edits in the meantime is kept', async (t) => {
+t.test('edits by hand in the meantime are kept', async (t) => {
   const dataDir = folder(t, '[a]\nb = 1\n')
   const config = await open(dataDir)
   writeFileSync(config.path, '# new\n[a]\nb = 1\nc = 2\n')

@@ -52,7 +52,7 @@ t.test('changes by hand take effect, and keys that are gone go back', async (t) 
   t.strictSame(told, [], 'nothing has changed')
 })
 
-t.test('an error changes nothing, and says where it stands', async (t) => {
+t.test('an error changes nothing and names its line', async (t) => {
   const { config, write, reload, log } = await start(t, '[a]\nb = 1\n[jwt_keys]\nhmac:x = c2VjcmV0\n')
   const before = config.all()
   const table: [text: string | Buffer, reason: RegExp][] = [
@@ -191,7 +191,7 @@ t.test('a source that has gone changes nothing', async (t) => {
   t.strictSame([config.get('a', 'b'), config.get('chttpd_auth', 'secret')], ['2', 'new'])
 })
 
-t.test('reading anew takes its turn among writes', async (t) => {
+t.test('a reload takes its turn among writes', async (t) => {
   const { config, reload } = await start(t, '[a]\nb = 0\n')
   const numbers = Array.from({ length: 10 }, (_, number) => String(number))
   await Promise.all(numbers.flatMap((number) => [config.set('a', `k${number}`, number), reload()]))

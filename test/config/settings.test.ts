@@ -159,7 +159,7 @@ t.test('lists of patterns', async (t) => {
   for (const [text, rules] of table) t.same(passwordRules(text), rules, text)
 })
 
-t.test('what is none', async (t) => {
+t.test('invalid values', async (t) => {
   const texts = [
     'x',
     '"a"',

@@ -9,7 +9,7 @@ import { StartError, startFailureLine } from '../../src/config/start-error.ts'
 const listenError = (port: number, host: string): Promise<unknown> =>
   new Promise((resolve) => createServer().on('error', resolve).listen(port, host))
 
-t.test('what an operator is told, in one line each', async (t) => {
+t.test('each error is one line for the operator', async (t) => {
   const busy = createServer()
   await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
   t.teardown(() => busy.close())

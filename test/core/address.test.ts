@@ -130,7 +130,7 @@ t.test('addresses that are right', async (t) => {
   }
 })
 
-t.test('what is wrong, all of it at once', async (t) => {
+t.test('all faults are reported at once', async (t) => {
   for (const [text, ...codes] of BAD) {
     const result = parseAddress(text)
     t.same(
@@ -151,7 +151,7 @@ t.test(
   },
 )
 
-t.test('the port is in what is given back, also the usual one', async (t) => {
+t.test('the returned address has the port, even the default one', async (t) => {
   const result = parseAddress('https://anna:p%40ss%3A@H:443/shared%2Fbooks')
   t.match(result, {
     address: { url: 'https://h:443/shared%2Fbooks', text: 'https://anna:p%40ss%3A@h:443/shared%2Fbooks' },
@@ -169,7 +169,7 @@ t.test('an http address for a phone is refused, along with all other faults', as
   t.same(codes('h:5984/n'), ['scheme'])
 })
 
-t.test('it is what settee/address names, and runs in a page: nothing of Node.js is behind it', async (t) => {
+t.test('settee/address exports it, and it runs in browsers: it imports nothing of Node.js', async (t) => {
   const root = new URL('../../', import.meta.url)
   const { exports } = JSON.parse(await readFile(new URL('package.json', root), 'utf8'))
   t.equal(exports['./address'].default, './dist/core/address.js')
@@ -202,7 +202,7 @@ const parts: fc.Arbitrary<AddressParts> = fc
   })
   .map(({ credentials, ...place }) => ({ ...place, ...credentials }))
 
-t.test('what is written is read back as it was', async () => {
+t.test('formatted addresses parse back to the same parts', async () => {
   fc.assert(
     fc.property(parts, (parts) => {
       const text = formatAddress(parts)
@@ -215,7 +215,7 @@ t.test('what is written is read back as it was', async () => {
   )
 })
 
-t.test('URL agrees with what is accepted, but for the port that it drops', async () => {
+t.test('URL agrees on accepted addresses, except for default ports', async () => {
   fc.assert(
     fc.property(parts, (parts) => {
       const url = new URL(formatAddress(parts))

@@ -41,7 +41,7 @@ t.test('the memory is of these bytes alone', async () => {
   }
 })
 
-t.test('a quoted text is what JSON.stringify gives', async () => {
+t.test('quoted() equals JSON.stringify', async () => {
   const unit = fc.oneof(
     fc.constantFrom('"', '\\', '\n', '\0', '\x7f', '\u2028', '\ud800', '\udfff'),
     fc.string(),
@@ -78,7 +78,7 @@ t.test('pieces get smaller by halves as more waits, and are never nothing', asyn
   t.equal(pieceBytes(256 * KB), 256 * KB)
 })
 
-t.test('what is held and released comes to nothing, whatever its size', async (t) => {
+t.test('bytes held and released add up to zero, whatever their size', async (t) => {
   for (const bytes of [1, 1023, 1025, 70_001]) {
     addOutgoing(bytes)
     t.ok(outgoingBytes() >= bytes)
@@ -87,7 +87,7 @@ t.test('what is held and released comes to nothing, whatever its size', async (t
   }
 })
 
-t.test('what is on its way counts, until it arrives or is lost', async (t) => {
+t.test('unsent bytes count until they arrive or are lost', async (t) => {
   const here = new BytesInTransit()
   const there = new BytesInTransit(here.memory)
   there.send(3 * MB)
@@ -122,7 +122,7 @@ t.test('memory comes back at once', async (t) => {
   t.ok(most < 4 * 1024 * 1024, `${most} bytes more at the most`)
 })
 
-t.test('what shares its memory, or is small, stays', async (t) => {
+t.test('buffers that are small or share memory are not discarded', async (t) => {
   const whole = new Uint8Array(64 * 1024)
   const half = whole.subarray(0, 32 * 1024)
   const small = new Uint8Array(100)
@@ -136,7 +136,7 @@ t.test('what shares its memory, or is small, stays', async (t) => {
   t.equal(whole.length, 64 * 1024)
 })
 
-t.test('what is shared goes with its last reader', async (t) => {
+t.test('a shared buffer is discarded after its last reader', async (t) => {
   const bytes = new Uint8Array(64 * 1024)
   share(bytes, 3)
   discard(bytes)

@@ -63,7 +63,7 @@ t.test('a task that fails hands its place on', async (t) => {
   t.equal(await limiter.run(async () => 1, 'b'), 1)
 })
 
-t.test('tasks of one key run one at a time in order of arrival, whatever becomes of them', async (t) => {
+t.test('tasks of one key run one at a time in order of arrival, even if some fail', async (t) => {
   const mutex = new KeyedMutex()
   const events: string[] = []
   const task =

@@ -23,7 +23,7 @@ t.test('a yielder is due when the thread was held for some milliseconds', async 
   t.ok(performance.now() - since >= 5)
 })
 
-t.test('taking one that is due gives the event loop a turn, and begins anew', async (t) => {
+t.test('a due yield gives the event loop a turn and restarts the clock', async (t) => {
   const yielder = new Yielder()
   hold(yielder)
   let isServed = false
@@ -147,7 +147,7 @@ t.test('it is not while it works', async (t) => {
   await until(() => count === 1)
 })
 
-t.test('a collection gives back what the heap has kept', async (t) => {
+t.test('a collection returns the free memory of the heap', async (t) => {
   for (let n = 0; n < 300_000; n += 1) JSON.parse(`{"n":${n}}`)
   const before = getHeapStatistics().total_heap_size
   collectAll()

@@ -164,7 +164,7 @@ t.test('new ids are 32 hex digits of version 7', async (t) => {
   t.match(newUuid(0x0123456789ab), /^0123456789ab7/)
 })
 
-t.test('new ids differ, and those made later stand behind those made earlier', async (t) => {
+t.test('new ids differ, and later ones sort after earlier ones', async (t) => {
   const ids = Array.from({ length: 1000 }, (_, ms) => newUuid(1_700_000_000_000 + ms))
   t.same([...ids].sort(), ids)
   t.equal(new Set(Array.from({ length: 1000 }, () => newUuid(1))).size, 1000)

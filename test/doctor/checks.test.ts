@@ -284,7 +284,7 @@ t.test('JSON has the address without credentials', async (t) => {
   t.match(JSON.parse(jsonOf('nonsense', [], 0)), { address: null })
 })
 
-t.test('a report tells nobody who it is about', async (t) => {
+t.test('a report identifies nobody', async (t) => {
   const address = 'https://anna:secret@notes.example.org:6984/vault'
   const findings: Finding[] = [
     fine('address', 'https://notes.example.org:6984/vault'),

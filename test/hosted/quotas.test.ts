@@ -139,7 +139,7 @@ t.test('writes at once to several databases store no more documents than there m
   ])
 })
 
-t.test('what is taken is known after a restart, without a look at the databases', async (t) => {
+t.test('usage is known after a restart without opening databases', async (t) => {
   const first = await startWithNotes(t)
   await first.call('PUT', '/notes/doc', { ...ANNA, body: JSON.stringify({ text: 'x'.repeat(50_000) }) })
   await until('it is counted', async () => (await first.account()).usage.documents === 1)
@@ -177,7 +177,7 @@ t.test("a rewind is the owner's, and stays within the quota", async (t) => {
   t.match(await rewind(), /"id":"a","outcome":"recreated"/)
 })
 
-t.test('what everybody may have is configured', async (t) => {
+t.test('the default quota is configured', async (t) => {
   const config = await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: {} })
   t.same(defaultQuota(config), {
     bytes: 1_073_741_824,
@@ -204,7 +204,7 @@ t.test('overrides are set, changed and taken back', async (t) => {
   t.same(changedOverrides({}, readQuota(JSON.parse(JSON.stringify(shownQuota(second))))), second)
 })
 
-t.test('what is no quota is refused', async (t) => {
+t.test('invalid quotas are refused', async (t) => {
   for (const value of [null, [], 'x', 7]) {
     t.throws(() => readQuota(value), { code: 'bad_request' }, JSON.stringify(value))
   }
@@ -279,7 +279,7 @@ t.test('near the limit one waits for the other database, whose count is then loo
   t.strictSame(log.slice(7), ['look at b', 'a begins', 'a ends'])
 })
 
-t.test('what a body may bring at the most', async (t) => {
+t.test('the maximum size of a body', async (t) => {
   t.strictSame(maxSizeOf(9, true), { documents: 3, bytes: 27 + 3 * 1024 })
   t.strictSame(maxSizeOf(9, false), { documents: 1, bytes: 27 + 1024 })
 })

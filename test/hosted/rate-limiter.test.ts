@@ -70,7 +70,7 @@ t.test('without a limit only what is at once is bounded', async (t) => {
   t.equal(started.length, 16 + 256)
 })
 
-t.test('only a flood is refused, and told when to come again', async (t) => {
+t.test('only a flood is refused, with a Retry-After', async (t) => {
   const clock = new FakeClock()
   const shared = capacity()
   const limiter = new RateLimiter(clock, shared, 100)
@@ -151,7 +151,7 @@ t.test('all limiters together have capacity for so many', async (t) => {
   )
 })
 
-t.test('limiters that nobody stands in are forgotten', async (t) => {
+t.test('limiters without waiters are removed', async (t) => {
   const clock = new FakeClock()
   const limiters = new RateLimiters(clock)
   const kept = limiters.of('kept', 1)
@@ -162,7 +162,7 @@ t.test('limiters that nobody stands in are forgotten', async (t) => {
   limiters.close()
 })
 
-t.test('whose limiter an anonymous request stands in', async (t) => {
+t.test('the limiter of an anonymous request', async (t) => {
   t.equal(addressKey('192.0.2.7'), '@192.0.2.7')
   t.equal(addressKey('::ffff:192.0.2.7'), '@192.0.2.7')
   const ours = addressKey('2001:db8:1:2:3:4:5:6')

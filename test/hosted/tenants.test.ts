@@ -267,7 +267,7 @@ t.test('accounts in pages', async (t) => {
   t.equal((await call('GET', '/_settee/accounts?limit=x', ROOT)).status, 400)
 })
 
-t.test('everybody sees what is his own', async (t) => {
+t.test('every tenant sees only its own databases', async (t) => {
   const { call, hosted } = await startWithAnna(t)
   await until('it is counted', () => hosted.usage.of('notes').documents === 1)
   t.match((await call('GET', '/_settee/account', ANNA)).json, {

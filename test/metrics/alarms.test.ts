@@ -156,7 +156,7 @@ t.test('what is refused tells a server admin how much there is and must be, and 
   }
 })
 
-t.test('who must know is told when it becomes short, and when there is room again', async (t) => {
+t.test('listeners learn when space becomes short and when there is enough again', async (t) => {
   const { disk, told, lines, watch } = await watched(t, 100 * MB)
   t.same(
     told.map((space) => isShort(space)),

@@ -8,7 +8,7 @@ import { systemInfo } from '../../src/metrics/process-metrics.ts'
 import { readPrometheus, sampleOf } from '../helpers/prometheus-text.ts'
 import { MEASURED } from './measured.ts'
 
-t.test('every metric is told, as Prometheus reads it', async (t) => {
+t.test('every metric is exposed in the format of Prometheus', async (t) => {
   const families = readPrometheus(await exposition(familiesOf(METRICS, MEASURED)))
   t.strictSame(
     [...families.keys()],
@@ -41,7 +41,7 @@ t.test('every metric is told, as Prometheus reads it', async (t) => {
   t.equal(value('settee_info', { version: '1.2.3' }), 1)
 })
 
-t.test('what the system does not say is left out', async (t) => {
+t.test('values that the system does not report are omitted', async (t) => {
   const process = { ...MEASURED.process, openFiles: null, residentBytes: null, diskFreeBytes: null }
   const families = readPrometheus(await exposition(familiesOf(METRICS, { ...MEASURED, process })))
   for (const name of ['couchdb_open_os_files', 'process_resident_memory_bytes', 'settee_data_free_bytes']) {
@@ -151,7 +151,7 @@ t.test('a path leads down to a member of a stat, and nowhere else', async (t) =>
   }
 })
 
-t.test('what the system does not say is left out', async (t) => {
+t.test('values that the system does not report are omitted', async (t) => {
   const process = { ...MEASURED.process, openFiles: null, residentBytes: null }
   t.equal(statAt(couchStats({ ...MEASURED, process }), ['couchdb', 'open_os_files']), undefined)
   t.notOk('other' in systemInfo({ ...MEASURED, process }).memory)

@@ -72,7 +72,7 @@ t.test('sessions that make no sense are left out, the others are kept', async (t
   t.match(parseCouchCheckpoint({ ...COUCH, replication_id_version: 'x' }), { replication_id_version: 4 })
 })
 
-t.test('what is no checkpoint is null, and never an error', async (t) => {
+t.test('anything other than a checkpoint is null, never an error', async (t) => {
   const nothing: unknown[] = [
     undefined,
     null,
@@ -125,7 +125,7 @@ t.test('a session is written in front of the others, and in the place of its own
   t.match(nextCouchCheckpoint(null, couchThird), { source_last_seq: '30-x', history: [couchThird] })
 })
 
-t.test('a position that stands there already is not written again, whatever the session', async (t) => {
+t.test('a sequence that is already stored is not written again, in any session', async (t) => {
   t.equal(nextPouchCheckpoint(POUCH, { session_id: 's3', last_seq: '20-x' }), null)
   t.equal(nextCouchCheckpoint(COUCH, { session_id: 's3', recorded_seq: '20-x' }), null)
 })
@@ -280,7 +280,7 @@ t.test('a CouchDB id is 32 hex digits that stay the same for ever', async (t) =>
   )
 })
 
-t.test('what names the same replication of CouchDB makes the same id', async (t) => {
+t.test('options of the same CouchDB replication give the same id', async (t) => {
   const user = withSource({ url: 'http://anna:one@host/notes' })
   const same: [what: string, CouchReplication, CouchReplication][] = [
     ['a slash at the end', withSource({ url: 'http://host/notes/' }), COUCH_REPLICATION],
@@ -321,7 +321,7 @@ t.test('what names the same replication of CouchDB makes the same id', async (t)
   for (const [what, one, other] of same) t.equal(couchCheckpointId(one), couchCheckpointId(other), what)
 })
 
-t.test('what names another replication of CouchDB makes another id', async (t) => {
+t.test('options of another CouchDB replication give another id', async (t) => {
   const different: CouchReplication[] = [
     COUCH_REPLICATION,
     { ...COUCH_REPLICATION, serverUuid: '1'.repeat(32) },

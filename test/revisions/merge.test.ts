@@ -67,7 +67,7 @@ t.test('an edit loads the ancestry of its parent alone', async (t) => {
   t.strictSame([...new Set(loads)], ['3-c'])
 })
 
-t.test('a replicated write loads what can know its revisions, and no more', async (t) => {
+t.test('a replicated write loads only ancestries that can have its revisions', async (t) => {
   const rows: [written: string, loaded: string[]][] = [
     ['2:z', []],
     ['3:c', []],

@@ -24,7 +24,7 @@ t.test('a revision is read as protocol.md 2.3 says', (t) => {
   t.end()
 })
 
-t.test('what is no revision is refused', (t) => {
+t.test('invalid revisions are refused', (t) => {
   const table: unknown[] = [
     '',
     '1',
@@ -123,7 +123,7 @@ t.test('ids compare as their bytes do', async () => {
   )
 })
 
-t.test('what is written is read back', async () => {
+t.test('formatted revisions parse back to the same values', async () => {
   fc.assert(
     fc.property(fc.maxSafeNat(), id, (pos, id) => {
       const rev = parseRev(formatRev(pos, id))

@@ -27,7 +27,7 @@ function couch(source: unknown): string {
   return JSON.stringify({ session_id: 's', source_last_seq: source, replication_id_version: 4, history })
 }
 
-t.test('what is a checkpoint', async (t) => {
+t.test('checkpoints are recognised', async (t) => {
   for (const body of [pouch(7), pouch('7-first'), couch('7-g1AAA'), couch(0)]) t.ok(isCheckpoint(body), body)
   const others = [
     '{}',
@@ -40,7 +40,7 @@ t.test('what is a checkpoint', async (t) => {
   for (const body of others) t.notOk(isCheckpoint(body), body)
 })
 
-t.test('what it claims', async (t) => {
+t.test('the claim of a checkpoint', async (t) => {
   const rows: [string, string | null][] = [
     ['{"x":1}', null],
     [pouch(0), 'begun'],

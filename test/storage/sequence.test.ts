@@ -129,7 +129,7 @@ function live(openings: number[], names: string[], after: (epochs: Epochs, token
 
 const names = fc.uniqueArray(randomBytes.map(epochId), { minLength: 30, maxLength: 30 })
 
-t.test('tokens never change as epochs are added, and are read as the number they stand for', async () => {
+t.test('tokens never change as epochs are added, and are read as their number', async () => {
   fc.assert(
     fc.property(life, names, (openings, ids) => {
       live(openings, ids, (epochs, tokens) => {
@@ -143,7 +143,7 @@ t.test('tokens never change as epochs are added, and are read as the number they
   )
 })
 
-t.test('tokens are safe in an address as they stand, and each stands for one number', async () => {
+t.test('tokens need no escaping in a URL, and each means one number', async () => {
   fc.assert(
     fc.property(life, names, (openings, ids) => {
       live(openings, ids, (_epochs, tokens) => {
