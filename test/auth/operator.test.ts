@@ -134,7 +134,7 @@ t.test('a long list is paged and has only accounts', async (t) => {
   t.strictSame(seen, ['a', ...names])
 })
 
-t.test('tokens and sessions end with their account', async (t) => {
+t.test('deleting an account removes its admin entry too and revokes its rights', async (t) => {
   const { config, operator, revoked } = await setUp(t)
   const remove = (name: string) => operator.deleteAccount({ name })
   await t.rejects(remove('bob'), { code: 'not_found' })

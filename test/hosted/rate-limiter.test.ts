@@ -70,7 +70,7 @@ t.test('without a limit only what is at once is bounded', async (t) => {
   t.equal(started.length, 16 + 256)
 })
 
-t.test('only a flood is refused, with a Retry-After', async (t) => {
+t.test('only a flood is refused, with the time to wait', async (t) => {
   const clock = new FakeClock()
   const shared = capacity()
   const limiter = new RateLimiter(clock, shared, 100)
