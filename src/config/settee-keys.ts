@@ -76,7 +76,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'node_name',
     null,
     { type: 'checked', problem: problemOfNodeName },
-    'what `GET /_node/_local` tells; unset: nonode@nohost',
+    'the name that `GET /_node/_local` shows; unset: nonode@nohost',
   ),
   row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people can sign up'),
   row('quota', 'bytes', 1_073_741_824, bytes(0), 'bytes in all databases of a tenant'),

@@ -124,7 +124,7 @@ function describeDistrust(
   quote: CheckContext['quote'],
 ): string {
   if (code === 'DEPTH_ZERO_SELF_SIGNED_CERT') {
-    return 'The certificate is self-signed: devices refuse it, and Obsidian and iOS on phones cannot be told to accept it.'
+    return 'The certificate is self-signed: devices refuse it, and Obsidian and iOS on phones have no setting to accept it.'
   }
   if (code === 'SELF_SIGNED_CERT_IN_CHAIN') {
     return 'The certificate comes from an authority of your own: devices refuse it until you install that authority; Android apps refuse it even then.'

@@ -66,7 +66,7 @@ function checkWelcome(answer: Answer, { stack, quote }: CheckContext): Finding {
   }
   // With `require_valid_user` a server answers nothing without a login; the next findings say why.
   if (status === 401 && error === 'unauthorized')
-    return fine('server', `${stack.server ?? 'A CouchDB'}${by}: it tells nothing without a login.`)
+    return fine('server', `${stack.server ?? 'A CouchDB'}${by}: it shows nothing without a login.`)
   return wrong(
     'server',
     `This is not a CouchDB: GET / answers ${describe(answer, quote)}.`,
@@ -140,7 +140,7 @@ export function checkLocation(put: Reply, { address, stack, quote }: CheckContex
   }
   return note(
     'location',
-    `The server thinks that its address is ${quote(found)}: cookies may lack Secure, and it may not see the clients' addresses.`,
+    `The server assumes that its address is ${quote(found)}: cookies may lack Secure, and it may not see the clients' addresses.`,
     advise('forwarded', stack),
   )
 }

@@ -1,29 +1,29 @@
 /**
- * How a revision enters a document's history: architecture.md, "Branches". `closure` alone would do, but reads every ancestry;
- * most writes meet a single branch. The shortcuts rest on this: stored branches are what merging left behind,
- * so, short of what was cut, none begins inside one that reaches further back, and no leaf lies on another.
- * Then an incoming branch can change others only through revisions that no branch knows yet.
+ * Merges a revision into a document's history: architecture.md, "Branches". `closure` alone would be correct, but it reads
+ * every ancestry, and most writes concern a single branch. The shortcuts rely on one fact: stored branches are the result
+ * of merging. Apart from ids that were cut, none begins inside one that reaches further back, and no leaf lies on another.
+ * So an incoming branch can change others only through revisions that no branch has yet.
  *
- *     anchor     a stored branch that knows the oldest incoming revision; both agree up to generation `m`
+ *     anchor     a stored branch that has the oldest incoming revision; both agree up to generation `m`
  *     fresh      the incoming revisions above `m`
  *
- * If no other branch knows a fresh one, all is said by putting them upon the anchor: each other branch that
- * begins, or ends, on the result does so at `m` or below, hence on the anchor, and that was settled before.
- * Branches with `pos <= m` cannot know a fresh revision, and of one with `pos === m + 1` the leaf decides, so
- * most are never loaded. There is one trap: a branch once cut to `revsLimit` may have lost ids that others
- * still have. As an anchor it serves only if the result is cut to the same length anyway.
+ * If no other branch has a fresh revision, adding the fresh ones to the anchor is the whole merge. Any other branch that
+ * begins or ends on the result does so at `m` or below. That part belongs to the anchor, and an earlier merge has handled it.
+ * A branch with `pos <= m` cannot have a fresh revision, and the leaf of one with `pos === m + 1` decides, so most branches
+ * are never loaded. There is one exception: a branch that was cut to `revsLimit` may lack ids that others still have. It can
+ * be the anchor only if the result is cut to the same length anyway.
  *
- * The shortcuts leave other branches as they are, also where `revsLimit` has changed since these were cut.
+ * The shortcuts leave other branches unchanged, even if `revsLimit` has changed since those were cut.
  */
 import { CouchError } from '../core/errors.ts'
 import { type Branch, endsIn, makeBranch } from './branch.ts'
 
 export interface MergeResult {
-  /** In no order that means anything; those that stayed the same are the objects given to `merge`. */
+  /** In any order; unchanged ones are the objects given to `merge`. */
   branches: Branch[]
   /** The document needs a new sequence number. */
   leavesChanged: boolean
-  /** Something must be stored, be it only a longer ancestry. */
+  /** Something must be stored, even if only a longer ancestry. */
   changed: boolean
 }
 
@@ -36,10 +36,10 @@ interface Anchor {
 /**
  * Merges a replicated branch into a document's history.
  *
- * A revision that is known adds no leaf, and keeps the stored `deleted`; its ancestry may still add older ids,
- * and can so show a stored leaf to be the ancestor of another: `2:e` and `1:a`, then `2:e,a`, are one leaf.
+ * A known revision adds no leaf and keeps the stored `deleted`. Its ancestry may still add older ids, and may so show that a
+ * stored leaf is the ancestor of another: `2:e` and `1:a`, then `2:e,a`, are one leaf.
  *
- * @param branches what merging and extending have made of the document so far; empty for a new document
+ * @param branches the result of earlier merges and extensions; empty for a new document
  * @param revsLimit at least 1
  */
 export function merge(branches: readonly Branch[], incoming: Branch, revsLimit: number): MergeResult {
@@ -53,16 +53,15 @@ export function merge(branches: readonly Branch[], incoming: Branch, revsLimit: 
 }
 
 /**
- * Puts a new revision upon a leaf: an edit made here (protocol.md 6.3). Loads that leaf's ancestry alone.
+ * Adds a new revision to a leaf: an edit made on this server (protocol.md 6.3). Loads only that leaf's ancestry.
  *
- * The new id is a digest over its parent, so another branch can know it only where the same edit was made
- * elsewhere and came without its parent. If that is a leaf, the two become one, as in `merge`. If it is the
- * oldest revision of a longer branch, that is not looked for here: the new leaf stands as a conflict until the
- * next full merge finds it to be an ancestor.
+ * The new id is a digest that includes its parent. So another branch can have it only if the same edit was made elsewhere
+ * and arrived without its parent. If it is a leaf there, the two become one, as in `merge`. If it is the oldest revision of
+ * a longer branch, this function does not look for it: the new leaf is a conflict until the next full merge.
  *
  * @param parentLeaf one of `branches`
  * @returns the new branches, the unchanged ones as the same objects
- * @throws CouchError invalid_rev when the parent's generation is the largest there can be
+ * @throws CouchError invalid_rev if the parent has the largest possible generation
  */
 export function extend(
   branches: readonly Branch[],
@@ -100,13 +99,13 @@ function mergeAll(branches: readonly Branch[], incoming: Branch, revsLimit: numb
   const isNew = !branches.some((one) => endsIn(one, leaf)) && merged.some((one) => endsIn(one, leaf))
   return {
     branches: merged,
-    // Where the incoming leaf is not new, merging can only drop leaves.
+    // If the incoming leaf is not new, merging can only remove leaves.
     leavesChanged: isNew || merged.length < branches.length,
     changed: merged.length !== branches.length || merged.some((one) => !stored.has(one)),
   }
 }
 
-/** Merges by loading as little as decides; null when that does not suffice. */
+/** Merges and loads as little as possible; null if a full merge is needed. */
 function graft(branches: readonly Branch[], incoming: Branch, revsLimit: number): MergeResult | null {
   const anchor = findAnchor(branches, incoming)
   if (!anchor) return null
@@ -123,7 +122,7 @@ function graft(branches: readonly Branch[], incoming: Branch, revsLimit: number)
 function findAnchor(branches: readonly Branch[], incoming: Branch): Anchor | null {
   const oldest = incoming.pos - incoming.ids.length + 1
   const reaching = branches.filter((one) => one.pos >= oldest)
-  // A branch whose leaf lies on the incoming one is the likeliest: it is being continued, or sent again.
+  // Most likely is a branch whose leaf lies on the incoming one: the client continues it, or sends it again.
   const likeliest = reaching.filter((one) => incoming.ids[incoming.pos - one.pos] === one.leaf)
   for (const branch of new Set([...likeliest, ...reaching])) {
     const agreed = agreement(branch, incoming, oldest)
@@ -132,7 +131,7 @@ function findAnchor(branches: readonly Branch[], incoming: Branch): Anchor | nul
   return null
 }
 
-/** The newest generation up to which both have the same ids, from `oldest` on; `oldest - 1` if they never do. */
+/** The newest generation up to which both have the same ids, from `oldest` on; `oldest - 1` if they differ there. */
 function agreement(branch: Branch, incoming: Branch, oldest: number): number {
   const newest = Math.min(branch.pos, incoming.pos)
   const ids = branch.ids
@@ -153,16 +152,6 @@ function knowsAbove(branch: Branch, incoming: Branch, agreed: number): boolean {
   return false
 }
 
-// Merging at its plainest (architecture.md, "Branches"): every ancestry is read. `merge.ts` comes here only when it cannot
-// prove the answer with less.
-//
-// Branches come from servers with different `revs_limit`s and so begin at different generations. One that
-// begins inside another is the same history cut short, and takes over what the other has below:
-//
-// 5:e,d   and   4:d,c,b      ->   e,d,c,b: and then 4-d is no leaf any more, it lies on 5-e
-//
-// Only after all have reached as far back as they can are leaves compared, and only then is anything cut.
-
 /** A branch while it grows: `ids` begins with the ids of `from`. */
 interface Growing {
   from: Branch
@@ -172,8 +161,17 @@ interface Growing {
 }
 
 /**
- * The branches that hold everything the given ones hold, none of whose leaves lies on another, cut to
- * `revsLimit`; those whose ids are unchanged are the given objects. Of two with one leaf the earlier stays.
+ * The full merge (architecture.md, "Branches"), which reads every ancestry.
+ *
+ * Branches come from servers with different `revs_limit`s, so they begin at different generations. One that begins inside
+ * another is the same history with fewer ids, and gets the older ids of the other:
+ *
+ *     5:e,d   and   4:d,c,b      ->   e,d,c,b: now 4-d is no longer a leaf, since it lies on 5-e
+ *
+ * Leaves are compared after all branches reach as far back as they can, and ids are cut last.
+ *
+ * @returns branches with all given ids, cut to `revsLimit`, without leaves that lie on another branch. Branches whose ids
+ * are unchanged are the given objects. Of two branches with the same leaf the earlier one remains.
  */
 function closure(branches: readonly Branch[], revsLimit: number): Branch[] {
   const all = branches.map(growing)
@@ -187,9 +185,9 @@ function growing(from: Branch): Growing {
 }
 
 /**
- * Lets each branch take over older ids, once, those that reach furthest back first. After that nothing changes:
- * what a branch could take from one that began no earlier than itself, that one has in turn from a branch that
- * began earlier, which has been through here already and has taken all that it can.
+ * Gives each branch older ids once, in the order of how far back the branches reach. A second pass would change nothing:
+ * ids that a branch could get from one that began no earlier came to that one from a branch that began earlier, and that
+ * branch was complete by then.
  */
 function reachBack(all: readonly Growing[]): void {
   const done: Growing[] = []
@@ -208,8 +206,8 @@ function findSource(branch: Growing, candidates: readonly Growing[]): Growing | 
   return candidates.find((one) => one.oldest < branch.oldest && idAt(one, branch.oldest) === oldestId)
 }
 
-// Compares with those that stay only, so that no leaf gives way to a branch that is itself dropped, which
-// histories that contradict each other could bring about.
+// Compares only with branches that remain: with contradictory histories a leaf could otherwise be removed because of a
+// branch that is itself removed.
 function leavesOf(all: readonly Growing[]): Set<Growing> {
   const kept = new Set<Growing>()
   for (const branch of [...all].sort((a, b) => b.pos - a.pos)) {
@@ -227,7 +225,7 @@ function idAt(branch: Growing, pos: number): string | undefined {
   return branch.ids[branch.pos - pos]
 }
 
-// Ids are only ever added and cut at the old end: the same number of them means the same ids.
+// Ids are only added and cut at the old end, so the same number of ids means the same ids.
 function settle({ from, pos, ids }: Growing, revsLimit: number): Branch {
   const kept = Math.min(ids.length, revsLimit)
   return kept === from.ids.length ? from : makeBranch(pos, ids.slice(0, kept), from.deleted)

@@ -319,7 +319,7 @@ t.test('a server that does not know its address', async (t) => {
   })
   t.match(looked.one('location'), {
     state: 'note',
-    text: /^The server thinks that its address is http:\/\/inside:5984/,
+    text: /^The server assumes that its address is http:\/\/inside:5984/,
   })
   t.match(looked.cures('location').join('\n'), /trusted_proxies.*\nnginx: proxy_set_header Host/)
 })
