@@ -1,4 +1,4 @@
-/** The headers Accept (RFC 9110 12.5.1), for multipart answers, and Range (protocol.md 7.4, 19.6; RFC 9110 14). Pure. */
+/** The headers Accept (RFC 9110 12.5.1), for compressed and multipart answers, and Range (protocol.md 7.4, 19.6; RFC 9110 14). Pure. */
 import type { AttachmentAnswer } from '../documents/database.ts'
 import type { Piece } from '../documents/pieces.ts'
 
@@ -11,7 +11,7 @@ const MULTIPART_TYPES: readonly MultipartType[] = ['multipart/related', 'multipa
  * CouchDB sends multipart for any type and without one, which surprises users of curl or a browser.
  */
 export function wantsMultipart(accept: string | undefined, type: MultipartType): boolean {
-  const weights = parseRanges(accept)
+  const weights = readWeights(accept)
   if (!MULTIPART_TYPES.some((each) => (weights.get(each) ?? 0) > 0)) return false
   const weight = weightOf(weights, type)
   return weight > 0 && weight >= (weights.get('application/json') ?? 0)
@@ -19,14 +19,17 @@ export function wantsMultipart(accept: string | undefined, type: MultipartType):
 
 /** The multipart type for `_bulk_get`, whose clients must rule out JSON to get one (protocol.md 4.2); null: JSON. */
 export function bulkMultipart(accept: string | undefined): MultipartType | null {
-  const weights = parseRanges(accept)
+  const weights = readWeights(accept)
   if (weights.size === 0 || weightOf(weights, 'application/json') > 0) return null
   if (weightOf(weights, 'multipart/mixed') > 0) return 'multipart/mixed'
   return weightOf(weights, 'multipart/related') > 0 ? 'multipart/related' : null
 }
 
-/** The weight of each media range, without its other parameters; the greatest of a repeated one. */
-function parseRanges(accept = ''): ReadonlyMap<string, number> {
+/**
+ * Reads Accept or Accept-Encoding (RFC 9110 12.5.1, 12.5.3).
+ * @returns the weight of each media range or coding, without other parameters; the greatest of a repeated one
+ */
+export function readWeights(accept = ''): ReadonlyMap<string, number> {
   const weights = new Map<string, number>()
   for (const part of accept.toLowerCase().split(',')) {
     const [range = '', ...parameters] = part.split(';').map((text) => text.trim())

@@ -11,6 +11,7 @@ import {
 } from 'node:zlib'
 import compress from '@fastify/compress'
 import fp from 'fastify-plugin'
+import { readWeights } from '../header-values.ts'
 
 type ContentEncoding = 'gzip' | 'br'
 
@@ -32,23 +33,12 @@ export interface Encoder {
  * @param waits whether the answer stays open for long; brotli's memory is too large for that
  */
 export function chooseEncoding(accepted: string | undefined, waits: boolean): ContentEncoding | null {
-  const weights = parseWeights(accepted ?? '')
+  const weights = readWeights(accepted)
   const weightOf = (name: string) => weights.get(name) ?? weights.get('*') ?? 0
   const gzip = weightOf('gzip')
   const br = waits ? 0 : weightOf('br')
   if (gzip === 0 && br === 0) return null
   return br > gzip ? 'br' : 'gzip'
-}
-
-function parseWeights(header: string): Map<string, number> {
-  const weights = new Map<string, number>()
-  for (const part of header.toLowerCase().split(',')) {
-    const [name = '', ...parameters] = part.split(';').map((text) => text.trim())
-    const weight = parameters.find((text) => text.startsWith('q='))
-    const value = weight === undefined ? 1 : Number(weight.slice(2))
-    if (name !== '') weights.set(name, Number.isFinite(value) ? value : 0)
-  }
-  return weights
 }
 
 export function makeEncoder(encoding: ContentEncoding): Encoder {
