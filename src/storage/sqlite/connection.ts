@@ -9,7 +9,7 @@
 import { closeSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { copyFile, fileBytes, logOf, rewriteInPlace, syncPath } from './page-copy.ts'
+import { copyFile, fileBytes, logOf, rewriteInPlace, syncPathNow } from './page-copy.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
 export const APPLICATION_ID = 0x73747465
@@ -194,7 +194,7 @@ export class Connection {
   /** Before the first commit: SQLite syncs the folder too, but does not look what came of that. */
   #nameLog(): void {
     try {
-      syncPath(dirname(this.#path))
+      syncPathNow(dirname(this.#path))
       this.#isLogNamed = true
     } catch (error) {
       this.#cure = () => this.#reopen()

@@ -13,7 +13,7 @@ import {
 import { dirname, join } from 'node:path'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
 import { COPIES_FOLDER } from '../storage-engine.ts'
-import { fileBytes, logOf, syncPath } from './page-copy.ts'
+import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
 
 const SUFFIX = '.sqlite'
 /** A file that is being made, or is to be removed: left behind by a crash, it goes at the next start. */
@@ -97,7 +97,7 @@ export class Files {
 
   /** Gives a finished file its database's name; it and what it holds are durable when this returns. */
   publish(database: string): void {
-    syncPath(this.#unfinished(database))
+    syncPathNow(this.#unfinished(database))
     renameSync(this.#unfinished(database), this.path(database))
     this.#sync()
   }
@@ -170,10 +170,10 @@ export class Files {
 
   /** As {@link replace}, of the server's own file, whose log must be empty. @param draft the path of a whole file */
   replaceServer(draft: string, time: number): void {
-    syncPath(draft)
+    syncPathNow(draft)
     if (existsSync(this.server)) this.#keep(this.server, 'server', time)
     renameSync(draft, this.server)
-    syncPath(dirname(this.server))
+    syncPathNow(dirname(this.server))
   }
 
   #keep(path: string, name: string, time: number): string {
@@ -182,8 +182,8 @@ export class Files {
     linkOrCopy(path, kept)
     const log = statSync(`${path}-wal`, { throwIfNoEntry: false })
     if (log !== undefined && log.size > 0) linkOrCopy(`${path}-wal`, `${kept}-wal`)
-    syncPath(this.#kept)
-    syncPath(dirname(this.server))
+    syncPathNow(this.#kept)
+    syncPathNow(dirname(this.server))
     return kept
   }
 
@@ -245,7 +245,7 @@ export class Files {
   }
 
   #sync(): void {
-    syncPath(this.#folder)
+    syncPathNow(this.#folder)
   }
 }
 
@@ -263,6 +263,6 @@ function linkOrCopy(from: string, to: string): void {
     linkSync(from, to)
   } catch {
     copyFileSync(from, to, constants.COPYFILE_EXCL)
-    syncPath(to)
+    syncPathNow(to)
   }
 }

@@ -67,7 +67,7 @@ class Copy {
       db.close()
     }
     fsyncSync(this.#file)
-    syncPath(dirname(this.#path))
+    syncPathNow(dirname(this.#path))
   }
 
   close(): void {
@@ -118,8 +118,8 @@ function writeWhole(file: number, bytes: Uint8Array, from: number): void {
   }
 }
 
-/** Makes a file, or the names in a folder, durable. @throws the operating system's error */
-export function syncPath(path: string): void {
+/** As syncPath of core/durable-files.ts, synchronously. @throws the operating system's error */
+export function syncPathNow(path: string): void {
   const descriptor = openSync(path, 'r')
   try {
     fsyncSync(descriptor)

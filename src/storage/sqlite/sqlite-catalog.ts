@@ -28,7 +28,7 @@ import {
 import { Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { type DiskWatch, FileErrors, isFull, storageError } from './database-access.ts'
 import type { Files } from './files.ts'
-import { syncPath } from './page-copy.ts'
+import { syncPathNow } from './page-copy.ts'
 import { type Migration, migrate } from './schema.ts'
 import { FolderLock, inUse, replaceServerFile, setApart, settled } from './server-file.ts'
 import { State } from './state.ts'
@@ -43,19 +43,15 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 /** As with a database's file: what has been released never changes, the next step is appended. */
 export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
-interface CatalogOptions {
+interface CatalogOptions extends ConnectionOptions {
   readonly dataDir: string
   readonly files: Files
   readonly upgrades: Upgrades
-  readonly onOperation: ConnectionOptions['onOperation']
-  /** Takes the place of `server.sqlite` first. */
+  /** A file that replaces `server.sqlite` first. */
   readonly copy: string | undefined
+  readonly watch?: DiskWatch | undefined
   /** The time, in ms since 1970. */
   now(): number
-}
-
-interface CatalogOptions extends ConnectionOptions {
-  readonly watch?: DiskWatch | undefined
 }
 
 export class SqliteCatalog implements Catalog {
@@ -330,7 +326,7 @@ async function openServerFile(options: CatalogOptions): Promise<Connection> {
       mayBeNew: true,
       copyPath: (schema) => files.serverCopyPath(schema),
     })
-    syncPath(dataDir)
+    syncPathNow(dataDir)
     return connection
   } catch (error) {
     throw isBusy(error) ? inUse(dataDir, error) : error
