@@ -53,11 +53,11 @@ function administered(config: Values, { name }: Member): Record<string, string> 
 
 /** The value of WWW-Authenticate; protocol.md 11.6. */
 function challenge(config: Values): string | undefined {
-  const asked =
+  const configured =
     text(config, 'chttpd', 'WWW-Authenticate') ??
     text(config, 'httpd', 'WWW-Authenticate') ??
     (text(config, 'chttpd', 'require_valid_user') === 'true' ? 'Basic realm="server"' : undefined)
-  return asked !== undefined && HEADER_TEXT.test(asked) ? asked : undefined
+  return configured !== undefined && HEADER_TEXT.test(configured) ? configured : undefined
 }
 
 /** A configured text that a header cannot hold is not sent. */
@@ -72,25 +72,25 @@ function documentSize(config: Values, { maxDocumentSize }: Member): string | und
 /**
  * Whether a value that an account wants to set is already met: it equals the value in effect, or requires less. Then a
  * client's "fix" or a setup script succeeds without a change.
- * @param asked already trimmed
+ * @param requested already trimmed
  */
-export function isMet(view: Sections, section: string, key: string, asked: string): boolean {
+export function isMet(view: Sections, section: string, key: string, requested: string): boolean {
   const inEffect = valueIn(view, section, key)
   if (inEffect === undefined || section === 'admins') return false
-  if (inEffect === asked) return true
+  if (inEffect === requested) return true
   switch (key) {
     case 'max_http_request_size':
     case 'max_document_size':
-      return bytesOf(asked) <= bytesOf(inEffect)
+      return bytesOf(requested) <= bytesOf(inEffect)
     case 'require_valid_user':
     case 'enable_cors':
     case 'credentials':
-      return inEffect === 'true' && asked === 'false'
+      return inEffect === 'true' && requested === 'false'
     case 'origins':
-      return inEffect === '*' || isWithin(asked, inEffect)
+      return inEffect === '*' || isWithin(requested, inEffect)
     default:
       // Clients only react to the scheme; the realm is a label.
-      return schemeOf(inEffect) === schemeOf(asked)
+      return schemeOf(inEffect) === schemeOf(requested)
   }
 }
 
@@ -116,9 +116,9 @@ function bytesOf(value: string): number {
   return /^\d+$/.test(value) ? Number(value) : Number.NaN
 }
 
-function isWithin(asked: string, inEffect: string): boolean {
+function isWithin(requested: string, inEffect: string): boolean {
   const known = new Set(inEffect.split(','))
-  return asked.split(',').every((origin) => known.has(origin.trim()))
+  return requested.split(',').every((origin) => known.has(origin.trim()))
 }
 
 function schemeOf(challenge: string): string | undefined {

@@ -5,7 +5,7 @@ import { isIP } from 'node:net'
 import type { SecureContext } from 'node:tls'
 import type { Address } from '../core/address.ts'
 
-/** Bytes of an answer that are read at most: room for a long design document. */
+/** Maximum bytes of an answer that are read: enough for a long design document. */
 const MAX_TEXT = 1_048_576
 
 interface RequestOptions {
@@ -126,18 +126,18 @@ export class Client {
   }
 
   /** Never rejects. */
-  ask(asked: RequestOptions): Promise<Reply> {
+  ask(options: RequestOptions): Promise<Reply> {
     const started = performance.now()
-    const body = asked.body === undefined ? undefined : Buffer.from(asked.body)
+    const body = options.body === undefined ? undefined : Buffer.from(options.body)
     const headers = {
       ...(body !== undefined && {
         'content-type': 'application/json',
         'content-length': String(body.length),
       }),
-      ...asked.headers,
+      ...options.headers,
     }
     return new Promise((resolve) => {
-      const request = this.begin({ ...asked, headers })
+      const request = this.begin({ ...options, headers })
       const settle = (reply: Reply) => {
         clearTimeout(timer)
         resolve(reply)
@@ -208,7 +208,7 @@ export interface ProbeLimits {
   readonly beats: number
   /** For all bodies together. */
   readonly bodiesMs: number
-  /** Additional time for one body, since the line may get slower. */
+  /** Additional time for one body, since the connection may get slower. */
   readonly bodyGraceMs: number
   /** Bytes of the bodies that are tried, smallest first. */
   readonly bodies: readonly number[]

@@ -152,7 +152,7 @@ function nameOf(number: number): string {
   return `database-${number}`
 }
 
-/** A value of each thread that has one. */
+/** One sample for each thread that has a value. */
 function byThread(
   threads: readonly ThreadReport[],
   numberOf: (report: ThreadReport) => number | undefined,
@@ -180,29 +180,33 @@ function commitSamples(
   return first === undefined ? [] : histogramSamples(others.reduce(addHistograms, first))
 }
 
-type Taken = ReturnType<Hosted['tenantUsage']>
+type TenantUsage = ReturnType<Hosted['tenantUsage']>
 
-/** Accounts in the metrics, those with the most bytes: a scrape is one text. */
+/** Maximum number of accounts in the metrics, those with the most bytes first: a scrape is one text. */
 const MAX_ACCOUNTS = 5000
 
-function gauge(name: string, help: string, numberOf: (taken: Taken[number]) => number): Metric<Taken> {
+function gauge(
+  name: string,
+  help: string,
+  numberOf: (usage: TenantUsage[number]) => number,
+): Metric<TenantUsage> {
   return {
     name,
     type: 'gauge',
     help,
     labels: ['account'],
-    read: (taken) => taken.map((each) => ({ labels: { account: each.account }, value: numberOf(each) })),
+    read: (usage) => usage.map((each) => ({ labels: { account: each.account }, value: numberOf(each) })),
   }
 }
 
-const TENANT_METRICS: readonly Metric<Taken>[] = [
+const TENANT_METRICS: readonly Metric<TenantUsage>[] = [
   gauge('settee_tenant_bytes', "Bytes of an account's databases.", ({ bytes }) => bytes),
   gauge('settee_tenant_documents', "Documents in an account's databases.", ({ documents }) => documents),
   gauge('settee_tenant_databases', 'Databases of an account.', ({ databases }) => databases),
   gauge('settee_tenant_feeds', 'Waiting feeds of an account.', ({ feeds }) => feeds),
 ]
 
-/** @returns what `_prometheus` asks of tenants */
+/** @returns the collector of the tenants' metrics for `_prometheus` */
 export function tenantCollector(hosted: Pick<Hosted, 'tenantUsage'>): Collector {
   return collector(TENANT_METRICS, () =>
     hosted

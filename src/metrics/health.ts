@@ -11,16 +11,16 @@ type HealthSource = () => Promise<readonly HealthFact[]>
 const SOURCE_MS = 2000
 /** How long the death of a thread counts as a fault, in seconds. */
 const DEATH_COUNTS_S = 300
-/** Databases that are named at most. */
+/** Maximum number of databases that are named. */
 const MAX_NAMES = 10
 
-/** Asks all sources. One that fails or takes too long is a fact itself. Never rejects. */
+/** Asks all sources. A source that fails or takes too long is reported as a fact of its own. Never rejects. */
 export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
-  const results = await Promise.all(sources.map((source) => orNullAfter(asked(source), ms)))
+  const results = await Promise.all(sources.map((source) => orNullAfter(factsOf(source), ms)))
   return results.flatMap((facts) => facts ?? [SILENT])
 }
 
-async function asked(source: HealthSource): Promise<readonly HealthFact[]> {
+async function factsOf(source: HealthSource): Promise<readonly HealthFact[]> {
   return source()
 }
 
@@ -33,9 +33,9 @@ const SILENT: HealthFact = {
 /** One fact about the threads, and one about the databases. */
 export function databaseHealth(databases: Pick<Databases, 'stats' | 'unreadable' | 'faults'>): HealthSource {
   return async () => {
-    // The other fact covers a thread that does not answer.
-    const looking = orNullAfter(databases.unreadable(), SOURCE_MS / 2)
-    const [{ threads }, unreadable] = await Promise.all([databases.stats(), looking])
+    // A thread that does not answer is covered by the other fact.
+    const reading = orNullAfter(databases.unreadable(), SOURCE_MS / 2)
+    const [{ threads }, unreadable] = await Promise.all([databases.stats(), reading])
     const faults = databases.faults()
     return [threadsFact(threads, faults.threads), databasesFact(faults.databases, unreadable ?? [])]
   }
@@ -70,12 +70,12 @@ export function databasesFact(
   faults: readonly DatabaseFault[],
   unreadable: readonly string[] = [],
 ): HealthFact {
-  const met = faults.map(({ database, reason, since, last }) => ({ database, reason, since, last }))
-  const known = new Set(met.map(({ database }) => database))
+  const found = faults.map(({ database, reason, since, last }) => ({ database, reason, since, last }))
+  const known = new Set(found.map(({ database }) => database))
   const others = unreadable
     .filter((database) => !known.has(database))
     .map((database) => ({ database, reason: UNREADABLE, since: null, last: null }))
-  const faulty = [...met, ...others]
+  const faulty = [...found, ...others]
   const count = faulty.length
   const reasons =
     count === 0 ? [] : [`${count} ${count === 1 ? 'database has' : 'databases have'} a fault; see the log.`]

@@ -22,7 +22,7 @@ export const ENVIRONMENT = String.raw`(function () {
   const hasOwn = Object.prototype.hasOwnProperty
   const ErrorOfEngine = InternalError
   const ErrorOfSyntax = SyntaxError
-  const MAX_TOLD = 1000
+  const MAX_MESSAGE = 1000
   const MAX_REASON = 8192
   const evaluate = eval
 
@@ -51,7 +51,7 @@ export const ENVIRONMENT = String.raw`(function () {
       typeof thrown.message === 'string' && thrown.message.slice(0, 13) === 'out of memory'
   }
 
-  function told(thrown, max) {
+  function textOfThrown(thrown, max) {
     try {
       if (typeof thrown === 'string') return bounded(thrown, max)
       if (thrown instanceof Error) return bounded(thrown.name + ': ' + thrown.message, max)
@@ -72,7 +72,7 @@ export const ENVIRONMENT = String.raw`(function () {
         value = evaluate(form)
       } catch (error) {
         if (isMemory(error)) throw error
-        failure ??= told(error, MAX_TOLD)
+        failure ??= textOfThrown(error, MAX_MESSAGE)
         if (error instanceof ErrorOfSyntax) continue
         break
       }
@@ -101,7 +101,7 @@ export const ENVIRONMENT = String.raw`(function () {
       fn = compile(value)
     } catch (failure) {
       if (typeof failure !== 'string') throw failure
-      return stringify(['compilation_error', failure + ' (' + bounded(value, MAX_TOLD) + ')'])
+      return stringify(['compilation_error', failure + ' (' + bounded(value, MAX_MESSAGE) + ')'])
     }
     return 'null'
   }
@@ -110,7 +110,7 @@ export const ENVIRONMENT = String.raw`(function () {
 
   function give(text) { args[args.length] = parse(text); return 'null' }
 
-  function taken() {
+  function takeArguments() {
     const list = args
     args = []
     return list
@@ -177,7 +177,7 @@ export const ENVIRONMENT = String.raw`(function () {
     } catch (error) {
       delete modules[id]
       if (isMemory(error)) throw error
-      throw new Error("Module require('" + bounded(name, 200) + "') raised error " + told(error, MAX_TOLD))
+      throw new Error("Module require('" + bounded(name, 200) + "') raised error " + textOfThrown(error, MAX_MESSAGE))
     }
     return module.exports
   }
@@ -185,12 +185,12 @@ export const ENVIRONMENT = String.raw`(function () {
   globalThis.require = requireFrom([])
 
   function filter() {
-    const given = taken()
+    const given = takeArguments()
     try {
       return apply(fn, ddoc, [given[0], shared]) ? 'true' : 'false'
     } catch (error) {
       if (isMemory(error)) throw error
-      return '!' + told(error, MAX_TOLD)
+      return '!' + textOfThrown(error, MAX_MESSAGE)
     }
   }
 
@@ -209,7 +209,7 @@ export const ENVIRONMENT = String.raw`(function () {
   function map() {
     emitted = []
     count = 0
-    const given = taken()
+    const given = takeArguments()
     const doc = given[0]
     seal(doc)
     try {
@@ -226,7 +226,7 @@ export const ENVIRONMENT = String.raw`(function () {
   }
 
   function reduce() {
-    const given = taken()
+    const given = takeArguments()
     try {
       return textOf(apply(fn, undefined, given))
     } catch (error) {
@@ -238,7 +238,7 @@ export const ENVIRONMENT = String.raw`(function () {
   function reasonText(value) {
     let json
     try { json = textOf(value) } catch (error) { if (isMemory(error)) throw error }
-    return json === undefined || json.length > MAX_REASON ? stringify(told(value, MAX_REASON)) : json
+    return json === undefined || json.length > MAX_REASON ? stringify(textOfThrown(value, MAX_REASON)) : json
   }
 
   function verdict(error, reason) {
@@ -254,11 +254,11 @@ export const ENVIRONMENT = String.raw`(function () {
       }
       if (names.length === 1 && !(thrown instanceof Error)) return verdict('unknown_error', thrown[names[0]])
     }
-    return verdict('unknown_error', told(thrown, MAX_TOLD))
+    return verdict('unknown_error', textOfThrown(thrown, MAX_MESSAGE))
   }
 
   function validate() {
-    const given = taken()
+    const given = takeArguments()
     try {
       apply(fn, ddoc, given)
       return 'null'
@@ -268,7 +268,7 @@ export const ENVIRONMENT = String.raw`(function () {
         return '!' + verdictOf(error)
       } catch (second) {
         if (isMemory(second)) throw second
-        return '!' + verdict('unknown_error', told(second, MAX_TOLD))
+        return '!' + verdict('unknown_error', textOfThrown(second, MAX_MESSAGE))
       }
     }
   }
