@@ -12,7 +12,7 @@ const FOUND: Answered = {
   broken: false,
 }
 
-t.test('what passes', async (t) => {
+t.test('an answer that matches passes', async (t) => {
   const good: Answer[] = [
     {},
     { json: { a: 1, b: ['x', 'y'] } },
@@ -32,7 +32,7 @@ t.test('what passes', async (t) => {
   }
 })
 
-t.test('what fails', async (t) => {
+t.test('an answer that differs fails', async (t) => {
   const bad: Answer[] = [
     { status: 201 },
     { broken: true },

@@ -34,7 +34,7 @@ const CODED: Answer = {
 export const rows: readonly Row[] = [
   {
     of: ['7.4 GET', '7.4 headers'],
-    says: 'the content, and what is known of it',
+    says: 'answers with the content and its headers',
     given: [ATTACHED],
     ask: 'GET /{db}/x/a',
     answer: {
@@ -54,7 +54,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: ['7.4 HEAD', '7.4 headers'],
-    says: 'the same head without the content',
+    says: 'answers with the same head, without the content',
     given: [ATTACHED],
     ask: 'HEAD /{db}/x/a',
     answer: {
@@ -144,7 +144,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: ['7.4 PUT', '7.4 PUT new document', '7.4 PUT Location'],
-    says: 'makes the document, if there is none',
+    says: 'creates the document if it does not exist',
     steps: [
       [
         ['PUT /{db}/x/a', { body: TEXT, headers: { 'Content-Type': 'text/plain' } }],
@@ -216,7 +216,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.4 PUT Content-MD5',
-    says: 'is not looked at',
+    says: 'is ignored',
     ask: ['PUT /{db}/x/a', { body: TEXT, headers: { 'Content-MD5': md5('other').slice(4) } }],
     answer: { status: 201 },
   },
@@ -295,7 +295,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.4 DELETE 404',
-    says: 'no such document or attachment',
+    says: '404 if the document or the attachment does not exist',
     given: [ATTACHED],
     steps: [
       ['DELETE /{db}/y/a', missing],
@@ -314,7 +314,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.4 other methods',
-    says: '405, with those that there are',
+    says: '405 with the allowed methods',
     given: [ATTACHED],
     steps: ['POST', 'COPY'].map((method) => [
       `${method} /{db}/x/a`,

@@ -57,14 +57,14 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.4 Range: from 0',
-    says: 'is the whole',
+    says: 'answers with the whole content',
     given: [ATTACHED],
     ask: range('bytes=0-'),
     answer: WHOLE,
   },
   {
     of: '7.4 Range: beyond the end',
-    says: 'is clipped',
+    says: 'is shortened to the end of the content',
     given: [ATTACHED],
     ask: range('bytes=25-400'),
     answer: partial(25, 28),
@@ -101,7 +101,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.4 Range: ten and more',
-    says: 'are the whole',
+    says: 'answer with the whole content',
     given: [ATTACHED],
     ask: range(singles(10)),
     answer: WHOLE,

@@ -91,7 +91,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '19.6 #10',
-    says: 'data that is no base64',
+    says: 'data that is not base64',
     ask: put('x', { _attachments: { a: { ...INLINE, data: 'notBase64Encoded=' } } }),
     answer: failed(400, 'bad_request', 'Invalid attachment data for a'),
   },
@@ -118,7 +118,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '19.6 #13',
-    says: 'what is new since the first revision',
+    says: 'only attachments added since the first revision are sent',
     given: [THREE_PARTS, UPDATE],
     ask: ['GET /{db}/x?atts_since=["{first}"]', { headers: { Accept: 'multipart/related' } }],
     answer: {

@@ -86,7 +86,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.1 follows',
-    says: 'the content is a part of its own',
+    says: 'sends the content as a part of its own',
     steps: [
       [multipart('PUT /{db}/x', { _attachments: { a: follows(TEXT) } }, [TEXT]), saved],
       ['GET /{db}/x', attachments({ a: STUB })],
@@ -252,7 +252,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.1 names',
-    says: 'none that begins with _',
+    says: 'must not begin with _',
     steps: [
       [
         put('x', { _attachments: { _a: INLINE } }),

@@ -7,8 +7,8 @@ import { rows as forms } from './attachments.rows.ts'
 import { rows as multipart } from './multipart.rows.ts'
 import { runTable } from './table.ts'
 
-t.test('their forms', async (t) => runTable(t, forms))
-t.test('behind their document', async (t) => runTable(t, multipart))
-t.test('on their own addresses', async (t) => runTable(t, calls))
-t.test('in part', async (t) => runTable(t, ranges))
-t.test('the vectors', async (t) => runTable(t, vectors))
+t.test('documents show their attachments in each form', async (t) => runTable(t, forms))
+t.test('multipart requests carry attachments after their document', async (t) => runTable(t, multipart))
+t.test('attachments have addresses of their own', async (t) => runTable(t, calls))
+t.test('ranges of attachments can be read', async (t) => runTable(t, ranges))
+t.test('attachments match the vectors of the protocol', async (t) => runTable(t, vectors))

@@ -40,7 +40,7 @@ const RULES = `function (doc, old, user) {
 export const BULK_DOCS: readonly Row[] = [
   {
     of: ['4.1 docs', '4.1 row'],
-    says: 'a row a document, in their order',
+    says: 'answers with one row per document, in the order of the request',
     given: [CHAIN],
     steps: [
       [
@@ -52,7 +52,7 @@ export const BULK_DOCS: readonly Row[] = [
   },
   {
     of: '4.1 docs',
-    says: 'must be there, and an array',
+    says: 'must be present and an array',
     steps: [
       [['POST /{db}/_bulk_docs', { json: {} }], malformed('POST body must include `docs` parameter.')],
       [bulk('x'), malformed('`docs` parameter must be an array.')],
@@ -73,7 +73,7 @@ export const BULK_DOCS: readonly Row[] = [
   },
   {
     of: '4.1 new_edits',
-    says: 'may stand behind the documents',
+    says: 'may follow the documents',
     ask: [
       'POST /{db}/_bulk_docs',
       {
@@ -260,7 +260,7 @@ export const BULK_DOCS: readonly Row[] = [
   },
   {
     of: '4.1 same id twice',
-    says: 'in order: the first wins',
+    says: 'are applied in order: the first wins',
     steps: [
       [
         bulk([
@@ -274,7 +274,7 @@ export const BULK_DOCS: readonly Row[] = [
   },
   {
     of: '4.1 same id twice, new_edits=false',
-    says: 'both are merged, as one change',
+    says: 'merges both as one change',
     steps: [
       [bulk([x('2-b a'), x('2-c a'), x('1-a')], { new_edits: false }), rows()],
       ['GET /{db}/x?conflicts=true', { json: { _id: 'x', _rev: '2-c', _conflicts: ['2-b'] } }],
@@ -290,14 +290,14 @@ export const BULK_DOCS: readonly Row[] = [
   },
   {
     of: '4.1 deleted and made',
-    says: 'a deleted document is made anew',
+    says: 'creates a deleted document again',
     given: [GONE],
     ask: bulk([{ _id: 'x' }]),
     answer: rows(ok('x', 3)),
   },
   {
     of: '4.1 _local',
-    says: 'taken with the others',
+    says: 'is stored with the others',
     steps: [
       [bulk([{ _id: '_local/l' }]), rows({ ok: true, id: '_local/l', rev: '0-1' })],
       ['GET /{db}', { like: { doc_count: 0 } }],

@@ -29,7 +29,7 @@ const TWICE = [ATTACHED, put('x', { _rev: '{first}', _attachments: { t: { stub: 
 const BULK_GET: readonly Row[] = [
   {
     of: '4.2 docs',
-    says: 'must be there, and an array',
+    says: 'must be present and an array',
     steps: [
       [get([]), results()],
       [['POST /{db}/_bulk_get', { json: {} }], malformed("Missing JSON list of 'docs'.")],
@@ -50,14 +50,14 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: '4.2 order',
-    says: 'as asked for, and as often',
+    says: 'answers in the order of the request, repeated ids included',
     given: [stored({ _id: 'a', _rev: '1-a' }, { _id: 'b', _rev: '1-b' })],
     ask: get([{ id: 'b' }, { id: 'a' }, { id: 'b' }]),
     answer: { like: { results: [{ id: 'b' }, { id: 'a' }, { id: 'b' }] } },
   },
   {
     of: '4.2 no rev',
-    says: 'every leaf, deleted ones as well',
+    says: 'answers with every leaf, deleted ones included',
     given: [CONFLICT],
     ask: get([{ id: 'x' }]),
     answer: results(found(WINNER, LOSER, TOMBSTONE)),
@@ -97,7 +97,7 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: '4.2 atts_since no list',
-    says: 'an error in its row',
+    says: 'answers with an error in its row',
     given: [CHAIN],
     ask: get([{ id: 'x', rev: '3-c', atts_since: '1-a' }]),
     answer: results(error('x', '3-c', 'bad_request', 'att_since value must be array of revs.')),
@@ -117,7 +117,7 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: '4.2 r',
-    says: 'ignored, as is whatever is unknown',
+    says: 'is ignored, like every unknown member',
     given: [CONFLICT],
     ask: get([{ id: 'x', rev: '2-b', foo: 1 }], '?r=2&foo=bar'),
     answer: results(found(LOSER)),
@@ -148,7 +148,7 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: '4.2 no rev',
-    says: 'a deleted document is found',
+    says: 'finds a deleted document',
     given: [GONE],
     ask: get([{ id: 'x' }]),
     answer: results(found({ _id: 'x', _rev: '2-b', _deleted: true })),
@@ -164,7 +164,7 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: '4.2 illegal id',
-    says: 'an error in its row',
+    says: 'answers with an error in its row',
     ask: get([{ id: '_x' }, { id: 1 }]),
     answer: results(
       error('_x', null, 'illegal_docid', 'Only reserved document ids may start with underscore.'),
@@ -173,7 +173,7 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: ['4.2 no id', '4.2 no object'],
-    says: 'errors in their rows',
+    says: 'answers with errors in their rows',
     ask: get([{ rev: '1-a' }, {}, 1, null]),
     answer: results(
       error(null, null, 'bad_request', 'document id missed'),
@@ -184,7 +184,7 @@ const BULK_GET: readonly Row[] = [
   },
   {
     of: '4.2 Accept',
-    says: 'JSON unless that is ruled out',
+    says: 'sends JSON unless Accept excludes it',
     given: [CHAIN],
     steps: [
       ...['*/*', 'application/json', 'multipart/mixed, application/json;q=0.1'].map(

@@ -37,7 +37,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.6 function absent',
-    says: 'names what is not there',
+    says: 'names the member that is missing',
     given: [put('_design/empty'), DESIGN],
     steps: [
       [filter('empty/f'), absent('missing json key: filters')],
@@ -108,7 +108,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.6 content type',
-    says: 'a POST must say that it is JSON',
+    says: 'a POST must have the content type JSON',
     steps: [
       [
         ['POST /{db}/_changes', { headers: { 'Content-Type': 'text/plain' }, body: '{}' }],

@@ -60,7 +60,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: ['5.5 _selector', '5.1 selector'],
-    says: 'what matches, deleted documents too',
+    says: 'passes what matches, deleted documents included',
     given: [MOBILE, ...NOTES],
     steps: [
       [
@@ -219,7 +219,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.5 last_seq',
-    says: 'goes on over what does not pass',
+    says: 'continues past rows that do not match',
     given: [MOBILE, ...NOTES],
     steps: [
       ['GET /{db}/_changes?filter=_design', { like: { last_seq: /^5-/ } }],
@@ -229,7 +229,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.5 limit',
-    says: 'counts the rows that pass',
+    says: 'counts the rows that match',
     given: [MOBILE, ...NOTES],
     steps: [
       ['GET /{db}/_changes?filter=mobile/sync&limit=3', { ids: ['_design/mobile', 'note:1', 'note:2'] }],

@@ -37,7 +37,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 since',
-    says: 'a place in the feed, in quotes or not',
+    says: 'accepts a sequence, with or without quotes',
     given: [...THREE, SIX],
     steps: [
       ['GET /{db}/_changes?since={six}', feed([B, C], 8, 0)],
@@ -46,7 +46,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 since',
-    says: 'now, in quotes or not',
+    says: 'accepts now, with or without quotes',
     given: THREE,
     steps: [
       ['GET /{db}/_changes?since=now', feed([], 8, 0)],
@@ -98,7 +98,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 limit',
-    says: 'so many rows',
+    says: 'limits the number of rows',
     given: THREE,
     steps: [
       ['GET /{db}/_changes?limit=2', feed([A, B], 7, 1)],
@@ -117,7 +117,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 descending',
-    says: 'newest first, wherever since is',
+    says: 'lists the newest first, whatever since is',
     given: [...THREE, SIX],
     steps: [
       ['GET /{db}/_changes?descending=true', feed([C, B, A], 6, 0)],
@@ -144,7 +144,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 style',
-    says: 'no other; CouchDB fails with 500 here',
+    says: 'refuses any other value; CouchDB fails with 500 here',
     ask: 'GET /{db}/_changes?style=some_docs',
     answer: malformed('Supported `style` values: main_only, all_docs'),
   },
@@ -252,7 +252,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 timeout',
-    says: 'how long it waits without a change',
+    says: 'limits the wait without a change',
     given: THREE,
     steps: [
       ['GET /{db}/_changes?feed=longpoll&since=now&timeout=60', { ...feed([], 8, 0), took: [55, 20_000] }],
@@ -273,7 +273,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: ['5.1 timeout', '5.1 heartbeat'],
-    says: 'a heartbeat switches the time-out off',
+    says: 'a heartbeat turns the time-out off',
     ask: ['GET /{db}/_changes?feed=longpoll&timeout=1&heartbeat=10', { until: /\n{6}/ }],
     answer: { text: /^\{"results":\[\n{6,}$/ },
   },
@@ -290,7 +290,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.1 seq_interval',
-    says: 'only every n-th row carries its seq',
+    says: 'only every n-th row has a seq',
     given: THREE,
     steps: [
       ['GET /{db}/_changes?seq_interval=1', feed([A, B, C], 8, 0)],

@@ -22,7 +22,7 @@ const whole = (rows: string, last: number, pending: number) =>
 export const rows: readonly Row[] = [
   {
     of: '5.2 one row a document',
-    says: 'at its latest place',
+    says: 'is listed at its latest sequence',
     given: [
       put('x', {}, { keep: { rev: 'rev' } }),
       put('y'),
@@ -43,7 +43,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.2 deleted',
-    says: 'only if the winner is',
+    says: 'is set only if the winner is deleted',
     given: [LEAVES, stored({ _id: 'y', _rev: '1-a', _deleted: true })],
     ask: 'GET /{db}/_changes',
     answer: feed(
@@ -98,7 +98,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.3 longpoll',
-    says: 'as normal, but without ETag',
+    says: 'answers like normal, but without an ETag',
     given: THREE,
     ask: 'GET /{db}/_changes?feed=longpoll',
     answer: {
@@ -156,7 +156,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.3 empty',
-    says: 'an empty line where rows would be',
+    says: 'sends an empty line in place of rows',
     ask: 'GET /{db}/_changes',
     answer: { text: whole('', 0, 0) },
   },

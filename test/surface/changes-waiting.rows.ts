@@ -8,14 +8,14 @@ const WRITE_D = stored({ _id: 'd', _rev: '1-d' })
 export const rows: readonly Row[] = [
   {
     of: '5.4 normal',
-    says: 'ends when all there is was sent',
+    says: 'ends after all changes have been sent',
     given: THREE,
     ask: 'GET /{db}/_changes?heartbeat=60000',
     answer: feed([A, B, C], 8, 0),
   },
   {
     of: '5.4 longpoll',
-    says: 'answers with all there is, at once',
+    says: 'answers at once with all changes',
     given: [...THREE, SIX],
     steps: [
       ['GET /{db}/_changes?feed=longpoll&since={six}', feed([B, C], 8, 0)],
@@ -108,7 +108,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.4 timeout=0',
-    says: 'ends after what there is',
+    says: 'ends after the existing changes',
     given: THREE,
     steps: [
       ['GET /{db}/_changes?feed=longpoll&since=now&timeout=0', feed([], 8, 0)],
@@ -118,7 +118,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.4 heartbeat',
-    says: 'goes on after a row',
+    says: 'continues after a row',
     ask: [
       'GET /{db}/_changes?feed=continuous&heartbeat=10',
       { meanwhile: [stored({ _id: 'x', _rev: '1-a' })], until: /\}\n\n/ },
@@ -180,7 +180,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '5.4 POST without body',
-    says: 'is as GET',
+    says: 'answers like GET',
     given: THREE,
     steps: [
       [['POST /{db}/_changes', { headers: { 'Content-Type': 'application/json' } }], feed([A, B, C], 8, 0)],

@@ -8,9 +8,9 @@ import { rows as vectors } from './changes-vectors.rows.ts'
 import { rows as waiting } from './changes-waiting.rows.ts'
 import { runTable } from './table.ts'
 
-t.test('its parameters', async (t) => runTable(t, parameters))
-t.test('its rows and their framing', async (t) => runTable(t, framing))
-t.test('how it waits', async (t) => runTable(t, waiting))
-t.test('its filters', async (t) => runTable(t, filters))
-t.test('what it refuses', async (t) => runTable(t, filterErrors))
-t.test('the vectors', async (t) => runTable(t, vectors))
+t.test('a feed accepts its parameters', async (t) => runTable(t, parameters))
+t.test('a feed frames its rows', async (t) => runTable(t, framing))
+t.test('a feed waits for changes', async (t) => runTable(t, waiting))
+t.test('a feed applies its filters', async (t) => runTable(t, filters))
+t.test('a feed refuses faulty filters', async (t) => runTable(t, filterErrors))
+t.test('feeds match the vectors of the protocol', async (t) => runTable(t, vectors))

@@ -58,7 +58,7 @@ const LIFE: readonly Row[] = [
   },
   {
     of: ['4.4 PUT placement', '4.4 PUT engine'],
-    says: 'without effect',
+    says: 'has no effect',
     steps: [
       ['PUT /{db}-a?placement=zone:1&engine=couch', MADE],
       ['DELETE /{db}-a', OK],
@@ -98,7 +98,7 @@ const LIFE: readonly Row[] = [
   },
   {
     of: '4.4 DELETE',
-    says: 'gone with all it held',
+    says: 'removes the database with all its documents',
     given: ['PUT /{db}-a', ['PUT /{db}-a/x', { json: {} }]],
     steps: [
       ['DELETE /{db}-a', OK],
@@ -110,7 +110,7 @@ const LIFE: readonly Row[] = [
   },
   {
     of: '4.4 DELETE rev',
-    says: 'refused: a document was meant',
+    says: 'is refused, since the client meant a document',
     steps: [
       [
         'DELETE /{db}?rev=1-a',
@@ -124,7 +124,7 @@ const LIFE: readonly Row[] = [
   { of: '4.4 DELETE refusals', says: 'there is none', ask: 'DELETE /{db}-none', answer: NO_DATABASE },
   {
     of: ['4.4 GET', '4.4 HEAD'],
-    says: 'what it is; 404 where there is none',
+    says: 'answers with information; 404 if the database does not exist',
     steps: [
       ['GET /{db}', { like: { db_name: '{db}' }, headers: { 'content-length': /\d/ } }],
       ['GET /{db}/', { like: { db_name: '{db}' } }],
@@ -138,7 +138,7 @@ const LIFE: readonly Row[] = [
 const LISTS: readonly Row[] = [
   {
     of: '4.4 _all_dbs',
-    says: 'the names in the order of their bytes',
+    says: 'lists the names in byte order',
     given: [...ABC],
     steps: [
       ['GET /_all_dbs', { json: ['_users', '{db}', '{db}-a', '{db}-b', '{db}-c'] }],
@@ -212,7 +212,7 @@ const LISTS: readonly Row[] = [
   },
   {
     of: '4.4 _dbs_info keys',
-    says: 'of the databases named, in that order',
+    says: 'answers for the named databases, in that order',
     ask: ['POST /_dbs_info', { json: { keys: ['none', '{db}'] } }],
     answer: {
       like: [
@@ -233,7 +233,7 @@ const LISTS: readonly Row[] = [
   },
   {
     of: '4.4 system databases',
-    says: 'made and listed like any other',
+    says: 'is created and listed like any other database',
     steps: ['_replicator', '_global_changes', '{db}%2F_users'].flatMap((name) => [
       [`PUT /${name}`, MADE] as const,
       [`GET /_all_dbs?startkey="${name.replace('%2F', '/')}"&limit=1`, { json: [name.replace('%2F', '/')] }],
@@ -272,7 +272,7 @@ const INFO: readonly Row[] = [
   },
   {
     of: '4.5 sizes',
-    says: 'external is what was written',
+    says: 'counts the written bytes as external',
     given: [put('x', { text: 'y'.repeat(10_000) })],
     ask: 'GET /{db}',
     answer: { like: { sizes: { external: /^1\d{4}$/ } } },

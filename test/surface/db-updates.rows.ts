@@ -61,7 +61,7 @@ export const DB_UPDATES: readonly Row[] = [
   },
   {
     of: '4.9 feed',
-    says: 'a longpoll waits for the next',
+    says: 'a longpoll waits for the next change',
     given: [NOW],
     steps: [
       [
@@ -84,7 +84,7 @@ export const DB_UPDATES: readonly Row[] = [
   },
   {
     of: '4.9 limit',
-    says: 'so many rows',
+    says: 'limits the number of rows',
     given: [NOW, MAKE, DROP],
     steps: [
       ['GET /_db_updates?since={now}&limit=1', { json: { results: [made], last_seq: /./ } }],
@@ -93,7 +93,7 @@ export const DB_UPDATES: readonly Row[] = [
   },
   {
     of: '4.9 descending',
-    says: 'the newest first',
+    says: 'lists the newest first',
     given: [MAKE, DROP],
     ask: 'GET /_db_updates?descending=true&limit=2',
     answer: { json: { results: [dropped, made], last_seq: /./ } },

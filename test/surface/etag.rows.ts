@@ -14,7 +14,7 @@ export const ETAG: readonly Row[] = [
   },
   {
     of: '3.1 ETag of _local',
-    says: 'changes with what it holds',
+    says: 'changes with the content',
     given: [
       put('_local/l', { v: 1 }),
       ['GET /{db}/_local/l', { keep: { etag: 'header etag' } }],

@@ -129,7 +129,7 @@ export const GET: readonly Row[] = [
   },
   {
     of: '3.1 open_revs',
-    says: 'all, or a list',
+    says: 'accepts all or a list',
     given: [CONFLICT],
     steps: [
       ['GET /{db}/x?open_revs=all', { like: [{ ok: X }, { ok: {} }, { ok: {} }] }],

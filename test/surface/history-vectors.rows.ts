@@ -214,7 +214,7 @@ const DIFFS: readonly Row[] = [
   },
   {
     of: '19.3 #4',
-    says: 'nothing asked',
+    says: 'answers nothing to an empty request',
     given: [LEAVES],
     steps: [
       [diff({ d: [] }), { json: {} }],

@@ -8,7 +8,7 @@ import { type Ask, failed, put, type Row, stored } from './table.ts'
 const ENVELOPE: readonly Row[] = [
   {
     of: ['8.2 framing', '8.2 no ETag', '8.2 row'],
-    says: 'a row a line, chunked',
+    says: 'sends one row per line, chunked',
     given: [stored(of('a', '1-a'), of('b', '2-b a'))],
     ask: ALL,
     answer: {
@@ -112,7 +112,7 @@ const VARIANTS: readonly Row[] = [
   },
   {
     of: '8.1 query over body',
-    says: 'what both say, the query says',
+    says: 'the query wins over the body',
     given: [ABCD],
     ask: post('_all_docs', { limit: 1, skip: 1 }, '?limit=2'),
     answer: rows('bc', 1),

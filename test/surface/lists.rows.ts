@@ -52,7 +52,7 @@ const RANGES: readonly Row[] = [
   },
   {
     of: '8.1 inclusive_end',
-    says: 'false leaves the end out',
+    says: 'false excludes the end',
     given: [ABCD],
     steps: [
       [`${ALL}?endkey="c"&inclusive_end=false`, rows('ab', 0)],
@@ -62,7 +62,7 @@ const RANGES: readonly Row[] = [
   },
   {
     of: '8.1 descending',
-    says: 'start and end change places',
+    says: 'exchanges start and end',
     given: [ABCD],
     steps: [
       [`${ALL}?descending=true`, rows('dcba', 0)],
@@ -74,7 +74,7 @@ const RANGES: readonly Row[] = [
   },
   {
     of: ['8.1 limit', '8.1 skip'],
-    says: 'whole numbers, none below 0',
+    says: 'must be whole numbers of at least 0',
     given: [ABCD],
     steps: [
       [`${ALL}?limit=2`, rows('ab', 0)],
@@ -149,7 +149,7 @@ const SWITCHES: readonly Row[] = [
     of: ['startkey_docid', 'endkey_docid', 'stale', 'update', 'stable', 'sorted'].map(
       (name) => `8.1 ${name}`,
     ),
-    says: 'accepted, without effect',
+    says: 'is accepted and has no effect',
     given: [ABCD],
     steps: [
       'startkey_docid=c',

@@ -10,7 +10,7 @@ const saved = (rev: string): Answer => ({ status: 201, json: { ok: true, id: '_l
 const LOCAL: readonly Row[] = [
   {
     of: ['3.8 GET', '3.8 HEAD', '3.8 PUT', '3.8 DELETE'],
-    says: 'written, read, deleted',
+    says: 'is written, read and deleted',
     steps: [
       [put('_local/l', { v: 1 }), saved('0-1')],
       ['GET /{db}/_local/l', { json: { _id: '_local/l', _rev: '0-1', v: 1 } }],
@@ -134,7 +134,7 @@ const LOCAL: readonly Row[] = [
   },
   {
     of: '3.8 not validated',
-    says: 'validate functions do not see them',
+    says: 'validate functions do not run for them',
     given: [put('_design/d', { validate_doc_update: "function () { throw { forbidden: 'no' } }" })],
     steps: [
       [put('x'), failed(403, 'forbidden', 'no')],

@@ -11,7 +11,7 @@ const OK = { ok: true }
 const MAINTENANCE: readonly Row[] = [
   {
     of: '4.6 _ensure_full_commit',
-    says: 'the time of GET, also without a body',
+    says: 'answers with the time, as GET does, also without a body',
     given: [['GET /{db}', { keep: { born: 'instance_start_time' } }]],
     steps: [
       [
@@ -48,7 +48,7 @@ const MAINTENANCE: readonly Row[] = [
   },
   {
     of: ['4.6 GET _revs_limit', '4.6 PUT _revs_limit'],
-    says: 'a bare number, 1000 by default',
+    says: 'is a bare number, 1000 by default',
     steps: [
       ['GET /{db}/_revs_limit', { text: '1000\n' }],
       [['PUT /{db}/_revs_limit', { body: '20' }], { json: OK }],
@@ -77,7 +77,7 @@ const MAINTENANCE: readonly Row[] = [
   },
   {
     of: ['4.6 GET _purged_infos_limit', '4.6 PUT _purged_infos_limit'],
-    says: 'a bare number, 1000 by default',
+    says: 'is a bare number, 1000 by default',
     steps: [
       ['GET /{db}/_purged_infos_limit', { text: '1000\n' }],
       [['PUT /{db}/_purged_infos_limit', { body: '5' }], { json: OK }],

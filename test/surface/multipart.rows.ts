@@ -124,7 +124,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.2 lengths',
-    says: 'must fit the contents',
+    says: 'must match the contents',
     steps: [
       [
         multipart(PUT, { _attachments: { a: follows(TEXT, { length: 28 }) } }, [TEXT]),
@@ -139,7 +139,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.2 parts',
-    says: 'must be as many as follow',
+    says: 'must match the number of parts that follow',
     steps: [
       [multipart(PUT, TWO, ['1st']), { status: 400 }],
       [multipart(PUT, TWO, ['1st', '2nd', '3rd']), { status: 400 }],
@@ -166,7 +166,7 @@ export const rows: readonly Row[] = [
   },
   {
     of: '7.2 answer',
-    says: 'as of any PUT',
+    says: 'answers like any PUT',
     ask: multipart(PUT, TWO, ['1st', '2nd']),
     answer: {
       status: 201,

@@ -93,7 +93,7 @@ export const PUT: readonly Row[] = [
   { of: '3.3 rev', says: 'the parent', given: [CHAIN], ask: put('x?rev=3-c'), answer: saved(4) },
   {
     of: '3.3 If-Match',
-    says: 'the parent, in quotes or not',
+    says: 'names the parent, with or without quotes',
     given: [CHAIN],
     steps: [
       [put('x', {}, { headers: { 'if-match': '"3-c"' }, keep: { rev: 'rev' } }), saved(4)],
@@ -162,7 +162,7 @@ export const PUT: readonly Row[] = [
   },
   {
     of: ['3.3 X-Couch-Full-Commit', '3.9 X-Couch-Full-Commit'],
-    says: 'accepted, without effect',
+    says: 'is accepted and has no effect',
     given: [
       put('x', {}, { headers: { 'x-couch-full-commit': 'true' } }),
       put('y', {}, { headers: { 'x-couch-full-commit': 'false' } }),
@@ -221,7 +221,7 @@ export const PUT: readonly Row[] = [
   },
   {
     of: '3.3 deleted, no rev',
-    says: 'made again, over the tombstone',
+    says: 'creates the document again after the tombstone',
     given: [GONE],
     steps: [
       [put('x', { v: 2 }, { keep: { rev: 'rev' } }), saved(3)],
@@ -249,7 +249,7 @@ export const PUT: readonly Row[] = [
   },
   {
     of: '3.3 refusals',
-    says: 'bodies that are no document',
+    says: 'refuses bodies that are not documents',
     steps: [
       [['PUT /{db}/x', { body: '{' }], malformed('invalid UTF-8 JSON')],
       [['PUT /{db}/x', { body: Buffer.from('{"a":"\xff"}', 'latin1') }], malformed('invalid UTF-8 JSON')],
@@ -264,7 +264,7 @@ export const PUT: readonly Row[] = [
   },
   {
     of: '3.3 refusals',
-    says: 'paths that are none',
+    says: 'refuses invalid paths',
     steps: [
       [put('x', { _revisions: 1 }), { status: 400, like: { error: 'doc_validation' } }],
       [

@@ -104,7 +104,7 @@ const POST: readonly Row[] = [
   },
   {
     of: '3.5 new_edits',
-    says: 'not heard: the revision is the parent',
+    says: 'is ignored: the revision is the parent',
     given: [CHAIN],
     steps: [
       [['POST /{db}?new_edits=false', { json: { _id: 'y', _rev: '1-a' } }], CONFLICTING],
@@ -131,7 +131,7 @@ const POST: readonly Row[] = [
   },
   {
     of: '3.5 _deleted',
-    says: '201 for a tombstone, too',
+    says: 'answers 201 for a tombstone too',
     given: [CHAIN],
     ask: ['POST /{db}', { json: { _id: 'x', _rev: '3-c', _deleted: true } }],
     answer: { status: 201, like: { rev: /^4-/ } },
@@ -173,7 +173,7 @@ const COPY: readonly Row[] = [
   },
   {
     of: '3.6 Destination relative',
-    says: 'no address of a server',
+    says: 'refuses the address of a server',
     given: [CHAIN],
     steps: [
       [copy('http://localhost/{db}/y'), malformed('Destination URL must be relative.')],
@@ -192,7 +192,7 @@ const COPY: readonly Row[] = [
   },
   {
     of: ['3.6 rev', '3.6 If-Match'],
-    says: 'the revision that is copied',
+    says: 'names the revision that is copied',
     given: [CHAIN],
     steps: [
       [copy('y', {}, '?rev=1-a'), { status: 201 }],
@@ -203,7 +203,7 @@ const COPY: readonly Row[] = [
   },
   {
     of: '3.6 attachments',
-    says: 'go along',
+    says: 'are copied too',
     given: [put('x', { _attachments: { t: INLINE } })],
     steps: [
       [copy('y'), { status: 201 }],
@@ -281,7 +281,7 @@ const FORM: readonly Row[] = [
   },
   {
     of: '3.7 content type',
-    says: 'must be that of a form',
+    says: 'must be the content type of a form',
     ask: ['POST /{db}/x', form({}, { 'content-type': 'text/plain' })],
     answer: failed(415, 'bad_content_type', 'Content-Type must be multipart/form-data'),
   },

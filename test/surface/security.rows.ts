@@ -17,7 +17,7 @@ const write = (path: string, as: User, body = '{}'): Ask => [`PUT /${path}`, { a
 const SECURITY: readonly Row[] = [
   {
     of: '4.8 GET default',
-    says: 'a new database is for server admins',
+    says: 'only server admins may use a new database',
     steps: [
       ['GET /{db}/_security', { json: { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } } }],
       [get('{db}/_security', 'm'), NOT_ALLOWED],
@@ -88,7 +88,7 @@ const SECURITY: readonly Row[] = [
   },
   {
     of: '4.8 not versioned',
-    says: 'nothing of it in the feed',
+    says: 'leaves no trace in the feed',
     given: [SECURED],
     steps: [
       ['GET /{db}/_changes', { like: { results: [], last_seq: /^0-/ } }],
@@ -196,7 +196,7 @@ const RIGHTS: readonly Row[] = [
   },
   {
     of: '4.4 _all_dbs rights',
-    says: 'for server admins, as _dbs_info',
+    says: 'only server admins may read it, as with _dbs_info',
     steps: (['anonymous', 'd'] as const).flatMap((as) => [
       [get('_all_dbs', as), NOT_SERVER_ADMIN] as const,
       [get('_dbs_info', as), NOT_SERVER_ADMIN] as const,
@@ -226,13 +226,13 @@ const RIGHTS: readonly Row[] = [
   },
   {
     of: '4.7 rights',
-    says: 'for server admins',
+    says: 'only server admins may use it',
     given: [SECURED],
     steps: (['anonymous', 'o', 'm', 'd'] as const).map((as) => [post('{db}/_purge', as), NOT_SERVER_ADMIN]),
   },
   {
     of: '4.9 rights',
-    says: 'for server admins',
+    says: 'only server admins may use it',
     steps: [
       [get('_db_updates', 'anonymous'), NOT_SERVER_ADMIN],
       [get('_db_updates', 'd'), NOT_SERVER_ADMIN],
@@ -241,7 +241,7 @@ const RIGHTS: readonly Row[] = [
   },
   {
     of: '3.9 X-CouchDB-WWW-Authenticate',
-    says: 'what a 401 is to ask for',
+    says: 'sets the challenge of a 401',
     ask: ['GET /{db}', { as: 'anonymous', headers: { 'x-couchdb-www-authenticate': 'Cookie' } }],
     answer: { status: 401, headers: { 'www-authenticate': 'Cookie' } },
   },

@@ -214,7 +214,7 @@ const OTHERS: readonly Row[] = [
   },
   {
     of: '19.8 #10',
-    says: 'keys that are no array',
+    says: 'keys that are not an array',
     ask: ['POST /{db}/_all_docs', { json: { keys: 1 } }],
     answer: malformed('`keys` body member must be an array.'),
   },
@@ -251,7 +251,7 @@ const OTHERS: readonly Row[] = [
   },
   {
     of: '19.8 #14',
-    says: 'new_edits that is no boolean',
+    says: 'new_edits that is not a boolean',
     ask: ['POST /{db}/_bulk_docs', { json: { docs: [], new_edits: 0 } }],
     answer: malformed('`new_edits` parameter must be a boolean.'),
   },
