@@ -14,6 +14,20 @@ const TIERS = ['quick', 'full']
 /** Files at a time, on two cores: many quick tests wait for a disk; tests of the full tier measure times as well. */
 const JOBS = { quick: 3, full: 2 }
 
+/** The slowest files, which start first so that both cores work until the end. */
+const SLOWEST = [
+  'test/full/proxy/nginx.test.ts',
+  'test/full/backup/backups.test.ts',
+  'test/full/docs/readme.test.ts',
+  'test/full/deploy/dockerfile.test.ts',
+  'test/full/docs/commands.test.ts',
+  'test/storage/sqlite.test.ts',
+  'test/protocol/pouchdb-conflicts.test.ts',
+  'test/protocol/pouchdb-sync.test.ts',
+  'test/protocol/pouchdb-attachments.test.ts',
+  'test/hosted/tenants.test.ts',
+]
+
 /** Tests of the quick tier that the full tier runs again, with more rounds. */
 const LONG_FORMS = {
   'test/faults/kill.test.ts': { SETTEE_KILLS: '12' },
@@ -23,7 +37,8 @@ const LONG_FORMS = {
 const isFull = (file) => file.startsWith('test/full/')
 
 function filesOf(tier) {
-  const files = globSync('test/**/*.test.ts', { cwd: root }).sort()
+  const sorted = globSync('test/**/*.test.ts', { cwd: root }).sort()
+  const files = [...SLOWEST, ...sorted.filter((file) => !SLOWEST.includes(file))]
   return tier === 'quick'
     ? files.filter((file) => !isFull(file))
     : [...files.filter(isFull), ...Object.keys(LONG_FORMS)]
