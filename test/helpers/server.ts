@@ -95,6 +95,50 @@ export async function startTestServer(
   }
 }
 
+/**
+ * One server for many cases of a file, since each start takes about half a second of CPU time. A case must not depend on a
+ * server without a past, such as its metrics.
+ * @param t the test that has the cases
+ * @returns a server without databases of earlier cases and with the initial settings: the shared one, or another if a case
+ *   has made an admin or a user, or has closed it
+ */
+export function sharedTestServer(t: Pick<Test, 'teardown'>): () => Promise<TestServer> {
+  let shared: { readonly server: TestServer; readonly config: Sections } | undefined
+  return async () => {
+    if (shared !== undefined && (await isReset(shared.server, shared.config).catch(() => false))) {
+      return shared.server
+    }
+    const server = await startTestServer(t)
+    shared = { server, config: (await server.request('GET', CONFIG)).json as Sections }
+    return server
+  }
+}
+
+type Sections = Readonly<Record<string, Readonly<Record<string, string>>>>
+
+const CONFIG = '/_node/_local/_config'
+
+/** @returns false if the server cannot be reset */
+async function isReset({ request }: TestServer, initial: Sections): Promise<boolean> {
+  const users = await request('GET', '/_users/_all_docs?startkey="org.couchdb.user:"')
+  if (users.status !== 200 || users.json.rows.length > 0) return false
+  const names = (await request('GET', '/_all_dbs')).json as string[]
+  for (const name of names) {
+    if (name !== '_users') await request('DELETE', `/${encodeURIComponent(name)}`)
+  }
+  const current = (await request('GET', CONFIG)).json as Sections
+  for (const [section, keys] of Object.entries(current)) {
+    for (const [key, value] of Object.entries(keys)) {
+      const before = initial[section]?.[key]
+      const path = `${CONFIG}/${encodeURIComponent(section)}/${encodeURIComponent(key)}`
+      if (before === undefined) await request('DELETE', path)
+      else if (before !== value) await request('PUT', path, { body: JSON.stringify(before) })
+    }
+  }
+  const [now, left] = [await request('GET', CONFIG), await request('GET', '/_all_dbs')]
+  return JSON.stringify(now.json) === JSON.stringify(initial) && left.text.trim() === '["_users"]'
+}
+
 async function ask(
   dispatcher: Agent,
   url: string,

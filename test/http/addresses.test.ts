@@ -5,13 +5,14 @@ import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
 import { rewriteUrl } from '../../src/app.ts'
-import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { sharedTestServer, startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { type Ask, connect } from './client.ts'
 
 /** Protocol.md 1.5, 2.1, 2.2, 17, 19.8. */
 t.test('addresses', async (t) => {
+  const start = sharedTestServer(t)
   t.test('slashes and spaces', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     for (const name of ['db', 'a%2Fb', 'plus%2Bdb'])
       t.equal((await call('PUT', `/${name}`)).status, 201, name)
     for (const id of ['doc', 'x%2Fy', 'a%20b', 'a%2Bb']) {
@@ -51,7 +52,7 @@ t.test('addresses', async (t) => {
   })
 
   t.test('addresses without a resource', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     await call('PUT', '/db/_design/d', { body: '{}' })
     const missing = [
@@ -89,7 +90,7 @@ t.test('addresses', async (t) => {
   })
 
   t.test('an address that is too long', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     t.equal((await call('GET', `/db?x=${'y'.repeat(20_000)}`)).status, 200, 'there is no limit by default')
     await call('PUT', '/_node/_local/_config/chttpd/max_uri_length', { body: '"1024"' })
@@ -101,7 +102,7 @@ t.test('addresses', async (t) => {
   })
 
   t.test('parameters of a content type', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     const types = ['application/json;charset=utf-8', 'application/json ; charset="UTF-8"', 'Application/JSON']
     for (const type of types) {
@@ -165,8 +166,9 @@ t.test('rewriting', async (t) => {
 
 /** `X-HTTP-Method-Override`; protocol.md 1.1, 19.8. */
 t.test('method overrides', async (t) => {
+  const start = sharedTestServer(t)
   t.test('a POST acts as the method in its header', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     const override = (method: string, path: string, ask: Ask = {}) =>
       call('POST', path, { ...ask, headers: { ...ask.headers, 'X-HTTP-Method-Override': method } })
@@ -198,7 +200,7 @@ t.test('method overrides', async (t) => {
   })
 
   t.test('unknown methods, and overrides without a POST, are ignored', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     await call('PUT', '/db/doc', { body: '{}' })
     for (const method of ['put', 'PATCH', 'PROPFIND', '', 'PUT, GET']) {

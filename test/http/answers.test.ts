@@ -7,14 +7,15 @@ import { pino } from 'pino'
 import t from 'tap'
 import { CouchError, ERRORS, type ErrorName } from '../../src/core/errors.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
-import { startTestServer } from '../helpers/server.ts'
+import { sharedTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 import { speak } from './raw.ts'
 
 t.test('headers and formats', async (t) => {
+  const start = sharedTestServer(t)
   t.test('headers of every answer', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     for (const [method, path] of [
       ['GET', '/'],
@@ -45,7 +46,7 @@ t.test('headers and formats', async (t) => {
   })
 
   t.test("a client's proper request id comes back", async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     const echoed = async (id: string) =>
       (await call('GET', '/', { headers: { 'x-couch-request-id': id } })).headers['x-couch-request-id']
     t.equal(await echoed('My_own-id.1'.replace('.', '')), 'My_own-id1')
@@ -54,7 +55,7 @@ t.test('headers and formats', async (t) => {
   })
 
   t.test('methods that a path does not have', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     const cases: [path: string, method: string, allow: string][] = [
       ['/', 'POST', 'GET,HEAD'],
@@ -91,7 +92,7 @@ t.test('headers and formats', async (t) => {
   })
 
   t.test('whole answers from 1 kB on are compressed if the client accepts it', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     const text = 'x'.repeat(2000)
     await call('PUT', '/db/large', { body: JSON.stringify({ text }) })
@@ -109,7 +110,7 @@ t.test('headers and formats', async (t) => {
   })
 
   t.test('invalid HTTP gets one answer in JSON', async (t) => {
-    const server = await startTestServer(t)
+    const server = await start()
     const cases: [words: string, status: number, error: string][] = [
       ['rubbish\r\n\r\n', 400, 'bad_request'],
       ['GET / HTTP/1.1\r\nConnection: close\r\n\r\n', 400, 'bad_request'],
@@ -129,7 +130,7 @@ t.test('headers and formats', async (t) => {
   })
 
   t.test('addresses of other forms', async (t) => {
-    const server = await startTestServer(t)
+    const server = await start()
     const heard = await speak(
       server.url,
       'GET http://anna:secret@elsewhere/_up HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n',
@@ -146,7 +147,7 @@ t.test('headers and formats', async (t) => {
   })
 
   t.test('a GET may carry a body, and the connection goes on', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     for (let i = 0; i < 3; i++) {
       t.equal((await call('GET', '/db', { body: Buffer.alloc(100_000) })).status, 200)
@@ -213,6 +214,7 @@ t.test('headers and formats', async (t) => {
 
 /** `Prefer: return=minimal`; protocol.md 1.1. */
 t.test('Prefer: return', async (t) => {
+  const start = sharedTestServer(t)
   const MINIMAL = { prefer: 'return=minimal' }
   /** Headers that Node adds for the connection, and CouchDB's list. */
   const ALLOWED = new Set([
@@ -234,7 +236,7 @@ t.test('Prefer: return', async (t) => {
   ])
 
   t.test('answers of every kind have only the listed headers', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     await call('PUT', '/db/doc', { body: JSON.stringify({ text: 'x'.repeat(3000) }) })
     await call('PUT', '/db/doc2/att', { body: 'hello', headers: { 'content-type': 'text/plain' } })
@@ -267,7 +269,7 @@ t.test('Prefer: return', async (t) => {
   })
 
   t.test('a refused upload that is still being sent', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     await call('PUT', '/db')
     await call('PUT', '/_node/_local/_config/chttpd/max_http_request_size', { body: '"10"' })
     const answer = await call('PUT', '/db/doc', { body: Buffer.alloc(1_000_000), headers: MINIMAL })
@@ -276,7 +278,7 @@ t.test('Prefer: return', async (t) => {
   })
 
   t.test('the list is configurable, and other preferences are ignored', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await start())
     const named = async (prefer: string) =>
       'x-couch-request-id' in (await call('GET', '/', { headers: { prefer } })).headers
     for (const prefer of [
