@@ -488,7 +488,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
       await t.resolves(database.compact(ADMIN))
     })
 
-    t.test('when there is room again everything is taken', async (t) => {
+    t.test('when there is space again, every write is accepted', async (t) => {
       disk.floor = 0
       await t.resolves(put('new'))
       t.same(await bulk({ new_edits: false, docs: [{ _id: 'pushed', _rev: '1-a' }] }), [])

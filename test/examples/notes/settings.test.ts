@@ -69,7 +69,7 @@ t.test('who watches hears of a change, and of none when there is none', async (t
   t.same(heard, ['off'])
 })
 
-t.test('a shelf that is full does not stand in the way of a choice', async (t) => {
+t.test('full storage of the browser does not keep a user from choosing', async (t) => {
   const settings = new SettingsKeeper({
     ...shelf(),
     setItem: () => {

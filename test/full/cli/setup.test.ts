@@ -256,7 +256,7 @@ t.test('names that an address cannot contain are refused before anything is crea
   await refused({}, /longer than 4096/, 'ä'.repeat(1000))
   await t.rejects(
     add(['work'], { for: 'pouchdb' }, { state: { url: 'http://127.0.0.1:0/' } }),
-    { message: /port is no number/ },
+    { message: /port is not a number/ },
     'a server that takes any free port has no address while it does not run',
   )
 })

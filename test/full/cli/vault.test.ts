@@ -225,7 +225,7 @@ t.test('for users: what was created, the address, a QR code, and problems', asyn
   ])
   t.match(again.stdout, /^ {2}token for +inkdrop +exists already$/m)
   t.notMatch(again.stdout, 'stt_')
-  t.match(again.stdout, 'Phones and tablets do not connect by http')
+  t.match(again.stdout, 'Phones and tablets do not connect over http')
 })
 
 t.test('other programs read addresses with settee/address', async (t) => {
