@@ -56,6 +56,8 @@ export const BULK_DOCS: readonly Row[] = [
     steps: [
       [['POST /{db}/_bulk_docs', { json: {} }], malformed('POST body must include `docs` parameter.')],
       [bulk('x'), malformed('`docs` parameter must be an array.')],
+      [bulk({}), malformed('`docs` parameter must be an array.')],
+      [['POST /{db}/_bulk_docs', { body: '{"docs":[]}' }], { status: 415 }],
       [['POST /{db}/_bulk_docs', { json: [] }], malformed('Request body must be a JSON object')],
     ],
   },
@@ -88,12 +90,19 @@ export const BULK_DOCS: readonly Row[] = [
     says: 'true stores nothing and is answered 417, a row a document; anything else is ignored',
     steps: [
       [
-        bulk([{ _id: 'x' }], { all_or_nothing: true }),
+        bulk([{ _id: 'x' }, { _id: 'y', _rev: '1-a' }], { all_or_nothing: true }),
         {
           status: 417,
-          json: [{ id: 'x', rev: '0-', error: 'not_implemented', reason: 'all_or_nothing is not supported' }],
+          json: ['x', 'y'].map((id) => ({
+            id,
+            rev: '0-',
+            error: 'not_implemented',
+            reason: 'all_or_nothing is not supported',
+          })),
+          headers: { 'content-type': 'application/json' },
         },
       ],
+      [bulk([{ _zing: 1 }], { all_or_nothing: true }), { status: 400 }],
       NOTHING,
       [bulk([{ _id: 'x' }], { all_or_nothing: 'true' }), rows(ok('x', 1))],
       [bulk([{ _id: 'y' }], { all_or_nothing: false }), rows(ok('y', 1))],
@@ -162,6 +171,7 @@ export const BULK_DOCS: readonly Row[] = [
       '',
       '{"docs":[{"_id":"x"},{"_id":"y"}',
       '{"docs":[{"_id":"x"},{"_id":"y"]}',
+      '{"docs":[{"_id":"x"}]]',
       '{"docs":[{"_id":"x"}]} x',
       '{"docs":[{"_id":"x"}],"new_edits":fals}',
     ].flatMap((body) => [
@@ -301,6 +311,20 @@ export const BULK_DOCS: readonly Row[] = [
     steps: [
       [bulk([{ _id: '_local/l' }]), rows({ ok: true, id: '_local/l', rev: '0-1' })],
       ['GET /{db}', { like: { doc_count: 0 } }],
+    ],
+  },
+  {
+    of: ['4.1 _local', '4.1 new_edits'],
+    says: 'no rows for replicated ones, however often they come',
+    steps: [
+      ...[1, 2].map(
+        () =>
+          [
+            bulk([of('r', '2-b a'), { _id: '_local/l', _rev: '0-3' }], { new_edits: false }),
+            { status: 201, text: '[]\n' },
+          ] as const,
+      ),
+      ['GET /{db}/r', { json: { _id: 'r', _rev: '2-b' } }],
     ],
   },
   {

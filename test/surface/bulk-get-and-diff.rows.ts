@@ -21,6 +21,7 @@ const error = (id: unknown, rev: unknown, error: string, reason: unknown) => ({
 })
 
 const WINNER = { _id: 'x', _rev: '2-c', v: 3 }
+const path = (last: string) => ({ _id: 'x', _rev: `2-${last}`, _revisions: { start: 2, ids: [last, 'a'] } })
 const LOSER = { _id: 'x', _rev: '2-b', v: 2 }
 const TOMBSTONE = { _id: 'x', _rev: '2-d', _deleted: true, v: 4 }
 const ATTACHED = put('x', { _attachments: { t: INLINE } }, { keep: { first: 'rev' } })
@@ -35,6 +36,14 @@ const BULK_GET: readonly Row[] = [
       [['POST /{db}/_bulk_get', { json: {} }], malformed("Missing JSON list of 'docs'.")],
       [get({}), malformed("Missing JSON list of 'docs'.")],
       [['POST /{db}/_bulk_get', { json: [] }], malformed('Request body must be a JSON object')],
+      [['POST /{db}/_bulk_get', { body: '{"docs":[]}' }], { status: 415 }],
+      [
+        [
+          'POST /{db}/_bulk_get',
+          { body: '{', headers: { accept: 'multipart/mixed', 'content-type': 'application/json' } },
+        ],
+        { ...malformed('invalid UTF-8 JSON'), headers: { 'content-type': 'application/json' } },
+      ],
     ],
   },
   {
@@ -187,9 +196,13 @@ const BULK_GET: readonly Row[] = [
     says: 'sends JSON unless Accept excludes it',
     given: [CHAIN],
     steps: [
-      ...['*/*', 'application/json', 'multipart/mixed, application/json;q=0.1'].map(
-        (accept) => [get([{ id: 'x' }], '', { accept }), { like: { results: [{ id: 'x' }] } }] as const,
-      ),
+      ...[
+        '*/*',
+        'application/json',
+        'text/html',
+        'multipart/mixed, application/json',
+        'multipart/mixed, application/json;q=0.1',
+      ].map((accept) => [get([{ id: 'x' }], '', { accept }), { like: { results: [{ id: 'x' }] } }] as const),
       ...['multipart/mixed', 'multipart/related'].map(
         (accept) =>
           [
@@ -200,46 +213,78 @@ const BULK_GET: readonly Row[] = [
     ],
   },
   {
-    of: '4.2 multipart',
-    says: 'a part a revision; with its contents a message of its own; a failure says so',
-    given: [ATTACHED, stored({ _id: 'y', _rev: '1-y' })],
-    ask: get([{ id: 'x' }, { id: 'y' }, { id: 'z', rev: '1-z' }], '?attachments=true', {
-      accept: 'multipart/mixed',
-    }),
-    answer: {
-      text: /\r\n--[0-9a-f]{32}--\r\n$/,
-      parts: [
-        {
-          'x-doc-id': 'x',
-          'x-rev-id': '{first}',
-          'content-type': /^multipart\/related; boundary="?[0-9a-f]{32}"?$/,
-          content: [
-            {
-              'content-type': 'application/json',
-              content: {
-                _id: 'x',
-                _rev: '{first}',
-                _attachments: {
-                  t: { content_type: 'text/plain', revpos: 1, digest: DIGEST, length: 10, follows: true },
+    of: ['4.2 revs', '4.2 latest', '4.2 no id', '4.2 no object'],
+    says: 'beside rows that fail, which keep their places',
+    given: [stored(x('2-b a'), x('2-c a'))],
+    ask: get(
+      [
+        { id: 'x', rev: '2-b' },
+        { id: 'x' },
+        { id: 'n' },
+        { id: 'x', rev: '9-z' },
+        { id: 'x', rev: 'x' },
+        {},
+        1,
+        { id: '_x' },
+      ],
+      '?revs=true&latest=true',
+    ),
+    answer: results(
+      found(path('b')),
+      found(path('c'), path('b')),
+      error('n', 'undefined', 'not_found', 'missing'),
+      error('x', '9-z', 'not_found', 'missing'),
+      error('x', 'x', 'bad_request', 'Invalid rev format'),
+      error(null, null, 'bad_request', 'document id missed'),
+      error(null, null, 'bad_request', 'document must be a JSON object'),
+      error('_x', null, 'illegal_docid', 'Only reserved document ids may start with underscore.'),
+    ),
+  },
+  ...[
+    ['?attachments=true', 'multipart/mixed'],
+    ['', 'multipart/mixed'],
+    ['', 'multipart/related'],
+  ].map(
+    ([query, accept]): Row => ({
+      of: '4.2 multipart',
+      says: 'a part a revision; with its contents a message of its own; a failure says so',
+      given: [ATTACHED, stored({ _id: 'y', _rev: '1-y' })],
+      ask: get([{ id: 'x' }, { id: 'y' }, { id: 'z', rev: '1-z' }], query, { accept: accept ?? '' }),
+      answer: {
+        text: /\r\n--[0-9a-f]{32}--\r\n$/,
+        parts: [
+          {
+            'x-doc-id': 'x',
+            'x-rev-id': '{first}',
+            'content-type': /^multipart\/related; boundary="?[0-9a-f]{32}"?$/,
+            content: [
+              {
+                'content-type': 'application/json',
+                content: {
+                  _id: 'x',
+                  _rev: '{first}',
+                  _attachments: {
+                    t: { content_type: 'text/plain', revpos: 1, digest: DIGEST, length: 10, follows: true },
+                  },
                 },
               },
-            },
-            {
-              'content-disposition': 'attachment; filename="t"',
-              'content-type': 'text/plain',
-              'content-length': '10',
-              content: '0123456789',
-            },
-          ],
-        },
-        { 'content-type': 'application/json', content: { _id: 'y', _rev: '1-y' } },
-        {
-          'content-type': 'application/json; error="true"',
-          content: { id: 'z', rev: '1-z', error: 'not_found', reason: 'missing' },
-        },
-      ],
-    },
-  },
+              {
+                'content-disposition': 'attachment; filename="t"',
+                'content-type': 'text/plain',
+                'content-length': '10',
+                content: '0123456789',
+              },
+            ],
+          },
+          { 'content-type': 'application/json', content: { _id: 'y', _rev: '1-y' } },
+          {
+            'content-type': 'application/json; error="true"',
+            content: { id: 'z', rev: '1-z', error: 'not_found', reason: 'missing' },
+          },
+        ],
+      },
+    }),
+  ),
 ]
 
 const diff = (json: unknown): Ask => ['POST /{db}/_revs_diff', { json }]
@@ -296,6 +341,11 @@ const DIFF: readonly Row[] = [
     given: [CHAIN],
     steps: [
       [diff({ x: ['3-c', 'junk'] }), malformed('Invalid rev format')],
+      ...[{ x: '1-a' }, { x: ['1'] }, [], { x: [1] }].flatMap((asked) =>
+        [diff(asked), missing(asked)].map(
+          (ask) => [ask, { status: 400, like: { error: 'bad_request' } }] as const,
+        ),
+      ),
       [missing({ x: ['junk'] }), malformed('Invalid rev format')],
       [diff({ x: '3-c' }), { status: 400, like: { error: 'bad_request' } }],
     ],

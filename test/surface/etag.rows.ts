@@ -44,16 +44,23 @@ export const ETAG: readonly Row[] = [
     of: '3.1 If-None-Match',
     says: 'the ETag, in a list by commas or spaces, weak or not: 304 without a body',
     given: [CONFLICT],
-    steps: ['"2-c"', 'W/"2-c"', '"1-a","2-c"', '"1-a" "2-c"', '"1-a", W/"2-c"'].map((tags) => [
-      ['GET /{db}/x', { headers: { 'if-none-match': tags } }],
-      { status: 304, text: '', headers: { etag: '"2-c"' } },
-    ]),
+    steps: ['"2-c"', 'W/"2-c"', '"1-a","2-c"', '"1-a" "2-c"', '"1-a", W/"2-c"', '*'].flatMap((tags) =>
+      ['GET', 'HEAD'].map(
+        (method) =>
+          [
+            [`${method} /{db}/x`, { headers: { 'if-none-match': tags } }],
+            { status: 304, text: '', headers: { etag: '"2-c"' } },
+          ] as const,
+      ),
+    ),
   },
   {
     of: '3.1 If-None-Match',
-    says: 'another revision',
+    says: 'another revision, or one without quotes, which is no ETag',
     given: [CONFLICT],
-    ask: ['GET /{db}/x', { headers: { 'if-none-match': '"2-b"' } }],
-    answer: { json: { _id: 'x', _rev: '2-c', v: 3 } },
+    steps: ['"2-b"', '2-c'].map((tags) => [
+      ['GET /{db}/x', { headers: { 'if-none-match': tags } }],
+      { json: { _id: 'x', _rev: '2-c', v: 3 } },
+    ]),
   },
 ]

@@ -15,6 +15,14 @@ const REVS_INFO = {
   ],
 }
 
+/** `x` with two of its four revisions. */
+const CUT = { _id: 'x', _rev: '4-d', _revisions: { start: 4, ids: ['d', 'c'] } }
+
+/** Members whose text changes if JavaScript parses and writes it. */
+const ODD =
+  '"2":1,"b":9007199254740993,"1":1e400,"c":1.0,"d":-0,"o":{"__proto__":{"x":1},"_x":2},"é":"\\u00e9\\/","n":[[[]]]'
+const ODD_LENGTH = Buffer.byteLength(`{"_id":"x","_rev":"1-${'0'.repeat(32)}",${ODD}}\n`)
+
 /** The flags of 3.1, for rows that set all of them. */
 const SWITCHES = 'revs revs_info conflicts deleted_conflicts meta local_seq attachments att_encoding_info'
 
@@ -61,6 +69,23 @@ export const GET: readonly Row[] = [
     given: [['PUT /{db}/_revs_limit', { body: '2' }], CHAIN],
     ask: 'GET /{db}/x?revs=true',
     answer: { json: { _id: 'x', _rev: '3-c', _revisions: { start: 3, ids: ['c', 'b'] }, v: 3 } },
+  },
+  {
+    of: ['3.1 revs', '3.2 all', '4.2 revs', '3.1 revs_info'],
+    says: 'at most revs_limit of it, also after that was lowered; revs_info lists what is stored',
+    given: [stored(x('4-d c b a')), ['PUT /{db}/_revs_limit', { body: '2' }]],
+    steps: [
+      ['GET /{db}/x?revs=true', { json: CUT }],
+      ['GET /{db}/x?open_revs=all&revs=true', { json: [{ ok: CUT }] }],
+      [
+        ['POST /{db}/_bulk_get?revs=true', { json: { docs: [{ id: 'x' }] } }],
+        { json: { results: [{ id: 'x', docs: [{ ok: CUT }] }] } },
+      ],
+      [
+        'GET /{db}/x?revs_info=true',
+        { like: { _revs_info: ['4-d', '3-c', '2-b', '1-a'].map((rev) => ({ rev })) } },
+      ],
+    ],
   },
   {
     of: '3.1 revs_info',
@@ -164,6 +189,17 @@ export const GET: readonly Row[] = [
         'GET /{db}/x?atts_since=["1-z","{first}"]',
         { like: { _attachments: { t: STUB, u: { ...DATA, revpos: 2 } } } },
       ],
+      ...['"1-a"', '{}'].map(
+        (value) =>
+          [
+            `GET /{db}/x?atts_since=${value}`,
+            failed(400, 'bad_request', 'Invalid list of revisions'),
+          ] as const,
+      ),
+      ...['[1]', '["bad"]'].map(
+        (value) =>
+          [`GET /{db}/x?atts_since=${value}`, failed(400, 'bad_request', 'Invalid rev format')] as const,
+      ),
       ['GET /{db}/x?atts_since=[]', { like: { _attachments: { t: DATA, u: { ...DATA, revpos: 2 } } } }],
     ],
   },
@@ -217,6 +253,16 @@ export const GET: readonly Row[] = [
     ],
   },
   {
+    of: '3.1 order of members',
+    says: 'names, numbers and escapes are those that were sent',
+    given: [['PUT /{db}/x', { body: `{${ODD}}`, keep: { rev: 'rev' } }]],
+    ask: 'GET /{db}/x',
+    answer: {
+      text: `{"_id":"x","_rev":"{rev}",${ODD}}\n`,
+      headers: { 'content-type': 'application/json', 'content-length': String(ODD_LENGTH) },
+    },
+  },
+  {
     of: '3.1 HEAD',
     says: 'the same without a body, failures as well',
     given: [CONFLICT],
@@ -226,6 +272,7 @@ export const GET: readonly Row[] = [
         { text: '', headers: { etag: '"2-c"', 'content-type': 'application/json', 'content-length': '31' } },
       ],
       ['HEAD /{db}/y', { status: 404, text: '' }],
+      ['HEAD /{db}/x?open_revs=all', { text: '' }],
       ['HEAD /{db}/x?rev=junk', { status: 400, text: '' }],
     ],
   },
@@ -238,6 +285,7 @@ export const GET: readonly Row[] = [
       ['GET /{db}/_design%2Fd', { json: { _id: '_design/d', _rev: '{rev}', language: 'javascript' } }],
       ['HEAD /{db}/_design/d', { headers: { etag: '"{rev}"' }, text: '' }],
       ['GET /{db}/_design/e', MISSING],
+      ['GET /{db}/_design/e/_view/v', MISSING],
     ],
   },
   {
@@ -265,7 +313,14 @@ export const GET: readonly Row[] = [
       ],
     ],
   },
-  { of: '3.1 404 missing', says: 'never stored', ask: 'GET /{db}/x', answer: MISSING },
+  {
+    of: '3.1 404 missing',
+    says: 'never stored, or of an id that no document may have',
+    steps: [
+      ['GET /{db}/x', MISSING],
+      ['GET /{db}/_none', MISSING],
+    ],
+  },
   {
     of: '3.1 404 deleted',
     says: 'its winner is a tombstone',
@@ -297,6 +352,8 @@ export const GET: readonly Row[] = [
     says: 'open_revs and atts_since must be JSON',
     given: [CONFLICT],
     steps: [
+      ['GET /{db}/x?open_revs=[1', failed(400, 'bad_request', 'invalid UTF-8 JSON')],
+      ['GET /{db}/x?open_revs=all&atts_since=x', failed(400, 'bad_request', 'invalid UTF-8 JSON')],
       ['GET /{db}/x?open_revs=[1-a]', failed(400, 'bad_request', 'invalid UTF-8 JSON')],
       ['GET /{db}/x?atts_since=1-a', failed(400, 'bad_request', 'invalid UTF-8 JSON')],
     ],

@@ -188,44 +188,52 @@ const MERGES: readonly Row[] = [
 const diff = (json: unknown): Ask => ['POST /{db}/_revs_diff', { json }]
 const LEAVES = stored(of('d', '2-b a'), of('d', '2-c a'))
 
+/** What `_revs_diff` and `_missing_revs` answer; the one also says which ancestors are there. */
+function both(
+  asked: unknown,
+  missing: Readonly<Record<string, unknown>>,
+  ancestors = {},
+): (readonly [Ask, Answer])[] {
+  const each = Object.entries(missing).map(([id, revs]) => [id, { missing: revs, ...ancestors }])
+  return [
+    [diff(asked), { json: Object.fromEntries(each) }],
+    [['POST /{db}/_missing_revs', { json: asked }], { json: { missing_revs: missing } }],
+  ]
+}
+
 const DIFFS: readonly Row[] = [
   {
     of: '19.3 #1',
     says: 'ancestors are the leaves below the highest that is missing',
     given: [LEAVES],
-    ask: diff({ d: ['1-xyz', '2-def', '3-klm', '2-b'] }),
-    answer: {
-      json: { d: { missing: ['1-xyz', '2-def', '3-klm'], possible_ancestors: ['2-c', '2-b'] } },
-    },
+    steps: both(
+      { d: ['1-xyz', '2-def', '3-klm', '2-b'] },
+      { d: ['1-xyz', '2-def', '3-klm'] },
+      { possible_ancestors: ['2-c', '2-b'] },
+    ),
   },
   {
     of: '19.3 #2',
     says: 'none below',
     given: [LEAVES],
-    ask: diff({ d: ['1-pqr'] }),
-    answer: { json: { d: { missing: ['1-pqr'] } } },
+    steps: both({ d: ['1-pqr'] }, { d: ['1-pqr'] }),
   },
   {
     of: '19.3 #3',
     says: 'all known',
     given: [LEAVES],
-    ask: diff({ d: ['1-a', '2-b'] }),
-    answer: { json: {} },
+    steps: both({ d: ['1-a', '2-b'] }, {}),
   },
   {
     of: '19.3 #4',
     says: 'answers nothing to an empty request',
     given: [LEAVES],
-    steps: [
-      [diff({ d: [] }), { json: {} }],
-      [diff({}), { json: {} }],
-    ],
+    steps: [...both({ d: [] }, {}), ...both({}, {})],
   },
   {
     of: '19.3 #5',
     says: 'an unknown document',
-    ask: diff({ n: ['1-a'] }),
-    answer: { json: { n: { missing: ['1-a'] } } },
+    steps: both({ n: ['1-a'] }, { n: ['1-a'] }),
   },
   {
     of: '19.3 #6',

@@ -38,6 +38,7 @@ const accepting = (query: string, accept?: string): Ask => [
   `GET /{db}/x?${query}`,
   { headers: accept === undefined ? {} : { Accept: accept } },
 ]
+const ZIPPED_STUB = { content_type: 'text/plain', revpos: 1, digest: GZIP_DIGEST }
 const JSON_PART = { 'content-type': 'application/json' }
 const FOLLOWING = { ...READ, length: 29, follows: true }
 const INLINED: Answer = {
@@ -206,10 +207,23 @@ export const rows: readonly Row[] = [
         accepting('atts_since=[]', 'multipart/related'),
         { headers: { 'content-type': /^multipart\/related; boundary="[0-9a-f]{32}"$/ } },
       ],
-      [accepting('', 'multipart/related'), { headers: { 'content-type': 'application/json' } }],
+      [
+        accepting('atts_since=["{first}"]', 'multipart/related'),
+        {
+          json: { _id: 'x', _rev: '{first}', _attachments: { a: STUB } },
+          headers: { 'content-type': 'application/json', 'content-length': /^\d+$/ },
+        },
+      ],
+      [
+        accepting('', 'multipart/related'),
+        { headers: { 'content-type': 'application/json', 'content-length': /^\d+$/ } },
+      ],
       [
         ['GET /{db}/y?attachments=true', { headers: { Accept: 'multipart/related' } }],
-        { json: { _id: 'y', _rev: /./ }, headers: { 'content-type': 'application/json' } },
+        {
+          json: { _id: 'y', _rev: /./ },
+          headers: { 'content-type': 'application/json', 'content-length': /^\d+$/ },
+        },
       ],
     ],
   },
@@ -282,6 +296,65 @@ export const rows: readonly Row[] = [
         part('a', TEXT, { 'content-length': String(GZIP.length), 'content-encoding': 'gzip' }),
       ],
     },
+  },
+  {
+    of: ['7.3 gzip', '3.1 atts_since', '3.1 att_encoding_info'],
+    says: 'in JSON the content is in clear, also by atts_since',
+    given: [ZIPPED],
+    steps: [
+      ['GET /{db}/x?atts_since=[]', { like: { _attachments: { a: { data: BASE64, encoding: undefined } } } }],
+      [
+        'GET /{db}/x?atts_since=[]&att_encoding_info=true',
+        { like: { _attachments: { a: { data: BASE64, ...GZIP_INFO } } } },
+      ],
+    ],
+  },
+  {
+    of: ['8.1 att_encoding_info', '8.1 attachments'],
+    says: 'of what is stored as gzip',
+    given: [ZIPPED],
+    steps: (
+      [
+        ['', { ...ZIPPED_STUB, length: 29, stub: true }],
+        ['&att_encoding_info=true', { ...ZIPPED_STUB, length: 29, stub: true, ...GZIP_INFO }],
+        ['&attachments=true', { ...ZIPPED_STUB, data: BASE64 }],
+        ['&attachments=true&att_encoding_info=true', { ...ZIPPED_STUB, data: BASE64, ...GZIP_INFO }],
+      ] as const
+    ).map(([query, a]) => [
+      `GET /{db}/_all_docs?key="x"&include_docs=true${query}`,
+      {
+        like: {
+          rows: [{ doc: { _attachments: { a } } }],
+        },
+      },
+    ]),
+  },
+  {
+    of: ['4.2 att_encoding_info', '4.2 attachments'],
+    says: 'of what is stored as gzip',
+    given: [ZIPPED],
+    ask: [
+      'POST /{db}/_bulk_get?attachments=true&att_encoding_info=true',
+      { json: { docs: [{ id: 'x' }] }, headers: { Accept: '*/*' } },
+    ],
+    answer: {
+      like: { results: [{ docs: [{ ok: { _attachments: { a: { data: BASE64, ...GZIP_INFO } } } }] }] },
+    },
+  },
+  {
+    of: '7.3 Accept',
+    says: 'whatever it is, what the client has is not sent, and what is missing is answered in JSON',
+    given: [ATTACHED],
+    steps: ['multipart/related', 'application/json'].flatMap((accept): (readonly [Ask, Answer])[] => [
+      [
+        ['GET /{db}/x?attachments=true', { headers: { Accept: accept, 'If-None-Match': '"{first}"' } }],
+        { status: 304, text: '' },
+      ],
+      [
+        ['GET /{db}/y?attachments=true', { headers: { Accept: accept } }],
+        failed(404, 'not_found', 'missing'),
+      ],
+    ]),
   },
   {
     of: '7.3 HEAD',

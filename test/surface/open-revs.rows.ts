@@ -25,8 +25,13 @@ export const OPEN_REVS: readonly Row[] = [
     of: '3.2 list',
     says: 'what is there, superseded revisions too, and what is missing',
     given: [CONFLICT],
-    ask: 'GET /{db}/x?open_revs=["2-b","1-a","3-z"]',
-    answer: { json: [LOSER, { ok: { _id: 'x', _rev: '1-a', v: 1 } }, { missing: '3-z' }] },
+    steps: [
+      [
+        'GET /{db}/x?open_revs=["2-b","1-a","3-z"]',
+        { json: [LOSER, { ok: { _id: 'x', _rev: '1-a', v: 1 } }, { missing: '3-z' }] },
+      ],
+      ['GET /{db}/x?open_revs=%5B%222-b%22%2C%223-z%22%5D', { json: [LOSER, { missing: '3-z' }] }],
+    ],
   },
   {
     of: '3.2 list',

@@ -71,10 +71,13 @@ export const PUT: readonly Row[] = [
     steps: [
       [['PUT /{db}/x', { body: '{}' }], saved(1)],
       [['PUT /{db}/y', { body: '{}', headers: { 'content-type': 'text/plain' } }], { status: 201 }],
-      [
-        ['PUT /{db}/z', { body: '{}', headers: { 'content-type': 'application/x-www-form-urlencoded' } }],
-        { status: 201 },
-      ],
+      ...['application/x-www-form-urlencoded', 'rubbish', ';;;', 'application/json'].map(
+        (type, index) =>
+          [
+            [`PUT /{db}/z${index}`, { body: '{"a":1}', headers: { 'content-type': type } }],
+            { status: 201 },
+          ] as const,
+      ),
     ],
   },
   { of: '3.3 _rev', says: 'the parent', given: [CHAIN], ask: put('x', { _rev: '3-c' }), answer: saved(4) },
@@ -125,6 +128,7 @@ export const PUT: readonly Row[] = [
     says: 'the revision is kept as it is, with its path if it has one',
     steps: [
       [put('x?new_edits=false', { _rev: '2-b', v: 1 }), { status: 201, like: { rev: '2-b' } }],
+      [put('x?new_edits=false', { _rev: '2-b', v: 1 }), { status: 201, like: { rev: '2-b' } }],
       [
         put('x?new_edits=false', { _revisions: { start: 2, ids: ['c', 'a'] } }),
         { status: 201, like: { rev: '2-c' }, headers: { etag: '"2-c"' } },
@@ -158,6 +162,17 @@ export const PUT: readonly Row[] = [
       [put('x?batch=ok', { v: 1 }), { status: 202, text: '{"ok":true,"id":"x"}\n' }],
       ['GET /{db}/x', { json: { _id: 'x', _rev: /^1-/, v: 1 } }],
       [['PUT /{db}/y?batch=ok', { body: '{' }], malformed('invalid UTF-8 JSON')],
+      [put('y?batch=ok', { _bad: 1 }), { status: 400 }],
+    ],
+  },
+  {
+    of: '3.3 batch=ok',
+    says: '202 also for a conflict, which stores nothing: CouchDB answers before it looks for one',
+    given: [put('x', { v: 1 })],
+    steps: [
+      [put('x?batch=ok', { v: 2 }), { status: 202, json: { ok: true, id: 'x' } }],
+      ['DELETE /{db}/x?batch=ok', { status: 202, json: { ok: true, id: 'x' } }],
+      ['GET /{db}/x', { json: { _id: 'x', _rev: /^1-/, v: 1 } }],
     ],
   },
   {
@@ -178,6 +193,15 @@ export const PUT: readonly Row[] = [
       [put('x', { _rev: '3-c', _deleted: true, why: 'old' }, { keep: { rev: 'rev' } }), saved(4, 200)],
       ['GET /{db}/x', { status: 404 }],
       ['GET /{db}/x?rev={rev}', { json: { _id: 'x', _rev: '{rev}', _deleted: true, why: 'old' } }],
+    ],
+  },
+  {
+    of: '3.3 200 for _deleted',
+    says: 'also as the first revision of a document',
+    steps: [
+      [put('x', DELETED, { keep: { rev: 'rev' } }), saved(1, 200)],
+      ['GET /{db}/x', failed(404, 'not_found', 'deleted')],
+      ['GET /{db}/x?deleted=true', { json: { _id: 'x', _rev: '{rev}', _deleted: true } }],
     ],
   },
   {
@@ -252,6 +276,11 @@ export const PUT: readonly Row[] = [
     says: 'refuses bodies that are not documents',
     steps: [
       [['PUT /{db}/x', { body: '{' }], malformed('invalid UTF-8 JSON')],
+      [['PUT /{db}/x', { body: '{"a":' }], malformed('invalid UTF-8 JSON')],
+      [
+        ['PUT /{db}/x', { body: '--x--', headers: { 'content-type': 'multipart/related; boundary=x' } }],
+        { status: 415 },
+      ],
       [['PUT /{db}/x', { body: Buffer.from('{"a":"\xff"}', 'latin1') }], malformed('invalid UTF-8 JSON')],
       [['PUT /{db}/x', { body: '' }], malformed('invalid UTF-8 JSON')],
       [put('x', 1), malformed('Document must be a JSON object')],
@@ -260,6 +289,7 @@ export const PUT: readonly Row[] = [
       [put('x', { _rev: 'junk' }), malformed('Invalid rev format')],
       [put('x?rev=junk'), malformed('Invalid rev format')],
       ['GET /{db}/x', { status: 404 }],
+      ['GET /{db}', { like: { doc_count: 0, update_seq: /^0-/ } }],
     ],
   },
   {
@@ -292,7 +322,9 @@ export const PUT: readonly Row[] = [
     steps: [
       [put('x', { _attachments: { t: { stub: true } } }), { status: 412, like: { error: 'missing_stub' } }],
       [put('_x'), failed(400, 'illegal_docid', 'Only reserved document ids may start with underscore.')],
+      [put('_design'), failed(400, 'illegal_docid', 'Only reserved document ids may start with underscore.')],
       [put('_design%2F'), failed(400, 'illegal_docid', 'Illegal document id `_design/`')],
+      [put('x'.repeat(10_000)), failed(400, 'illegal_docid', 'Document id is too long')],
       [['PUT /nothere/x', { body: '{}' }], failed(404, 'not_found', 'Database does not exist.')],
       [['PUT /_node/_local/_config/couchdb/max_document_size', { json: '20' }], {}],
       [put('x', { v: 'more than twenty bytes' }), failed(413, 'document_too_large', 'x')],

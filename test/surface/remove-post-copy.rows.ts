@@ -31,7 +31,10 @@ const DELETE: readonly Row[] = [
         ['DELETE /{db}/x?rev=3-c', { headers: { 'if-match': '2-b' } }],
         malformed('Document rev and etag have different values'),
       ],
-      [['DELETE /{db}/x', { headers: { 'if-match': '"3-c"' } }], { like: { rev: /^4-/ } }],
+      [
+        ['DELETE /{db}/x', { headers: { 'if-match': '"3-c"' }, keep: { rev: 'rev' } }],
+        { like: { rev: /^4-/ }, headers: { etag: '"{rev}"' } },
+      ],
       [['DELETE /{db}/y', { headers: { 'if-match': '1-a' } }], { like: { rev: /^2-/ } }],
     ],
   },
@@ -42,8 +45,11 @@ const DELETE: readonly Row[] = [
     steps: [
       ['DELETE /{db}/y', MISSING],
       ['DELETE /{db}/y?rev=1-a', MISSING],
+      ['DELETE /{db}/y?rev=junk', MISSING],
       ['DELETE /{db}/x', failed(404, 'not_found', 'deleted')],
-      ['DELETE /{db}/x?rev=2-b', failed(404, 'not_found', 'deleted')],
+      ...['2-b', '1-a', 'junk'].map(
+        (rev) => [`DELETE /{db}/x?rev=${rev}`, failed(404, 'not_found', 'deleted')] as const,
+      ),
     ],
   },
   { of: '3.4 no rev', says: 'a conflict', given: [CHAIN], ask: 'DELETE /{db}/x', answer: CONFLICTING },
@@ -186,7 +192,8 @@ const COPY: readonly Row[] = [
     given: [CHAIN],
     steps: [
       [copy('a%2Fb%20c'), { status: 201, like: { id: 'a/b c' }, headers: { location: /\/a%2Fb%20c$/ } }],
-      [copy('_design/d'), { status: 201, like: { id: '_design/d' } }],
+      [copy('_design/d'), { status: 201, like: { id: '_design/d' }, headers: { location: /\/_design\/d$/ } }],
+      [copy('%zz'), malformed('invalid_url_encoding')],
       [copy('_d'), failed(400, 'illegal_docid', 'Only reserved document ids may start with underscore.')],
     ],
   },
@@ -282,8 +289,16 @@ const FORM: readonly Row[] = [
   {
     of: '3.7 content type',
     says: 'must be the content type of a form',
-    ask: ['POST /{db}/x', form({}, { 'content-type': 'text/plain' })],
-    answer: failed(415, 'bad_content_type', 'Content-Type must be multipart/form-data'),
+    steps: [
+      [
+        ['POST /{db}/x', form({}, { 'content-type': 'text/plain' })],
+        failed(415, 'bad_content_type', 'Content-Type must be multipart/form-data'),
+      ],
+      [
+        ['POST /{db}/x', { body: '', headers: { host: 'localhost', referer: 'http://localhost/' } }],
+        { status: 415 },
+      ],
+    ],
   },
   {
     of: '3.7 JSON',

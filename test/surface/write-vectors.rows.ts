@@ -108,6 +108,8 @@ const WRITES: readonly Row[] = [
       [put('_local/'), malformed('Invalid _local document id.')],
       [put('_local%2F'), malformed('Invalid _local document id.')],
       [put('_local/a/b'), malformed('_local documents do not accept attachments.')],
+      ['GET /{db}/_local', malformed('Invalid _local document id.')],
+      [['DELETE /{db}/_local', { body: '{}' }], malformed('Invalid _local document id.')],
     ],
   },
   {
