@@ -77,7 +77,7 @@ withSmallDisks(t, import.meta.url, () => {
     disk.fill(FLOOR - 1_000_000)
     await until('a write is refused', async () => isRefused(await server.ask('POST', '/notes', {})))
     const refused = await server.ask('PUT', '/notes/x', {})
-    t.match(refused.json.reason, /1\d\.\d MB are free, and the last 16\.8 MB .* are kept/)
+    t.match(refused.json.reason, /1\d\.\d MB are free, and the last 16\.8 MB .* are reserved/)
     await t.test('refused', async (t) => {
       t.match(await server.ask('PUT', '/other'), { status: 507 }, 'a database')
       t.match(await server.ask('PUT', `/notes/${first}`, { _rev: setting.stored.revs.get(first) }), {
