@@ -56,7 +56,8 @@ export async function openShell(t: Test, { variables = {}, isClone = false }: Sh
   const folder = await mkdtemp(join(tmpdir(), 'settee-docs-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   const bin = join(folder, '.bin')
-  await mkdir(bin)
+  const temporary = join(bin, 'tmp')
+  await mkdir(temporary, { recursive: true })
   for (const [name, script] of Object.entries(isClone ? { curl: CURL } : { settee: SETTEE, curl: CURL })) {
     await writeFile(join(bin, name), script)
     await chmod(join(bin, name), 0o755)
@@ -66,6 +67,8 @@ export async function openShell(t: Test, { variables = {}, isClone = false }: Sh
   const env = cleanNpmEnv({
     PATH: [...path, process.env.PATH].join(delimiter),
     NODE: process.execPath,
+    // Some programs, such as couchbackup, leave temporary files.
+    TMPDIR: temporary,
     ROOT,
     SETTEE_PORT: String(port),
     SETTEE_DATA: join(folder, 'data'),
