@@ -11,7 +11,7 @@ export function digestOf(md5: Uint8Array): string {
   return `md5-${Buffer.from(md5).toString('base64')}`
 }
 
-/** A blob that is whole. */
+/** A complete blob. */
 interface BlobRow {
   readonly md5: Uint8Array
   /** Bytes as they are stored. */
@@ -61,12 +61,12 @@ export class Blobs {
       connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM blob').get()?.num ?? 0
   }
 
-  /** A blob that is whole; undefined when there is none of this number. */
+  /** A complete blob; undefined if there is none with this number. */
   find(blob: number): BlobRow | undefined {
     return this.#whole.get(blob)
   }
 
-  /** The whole blob of a content, by its SHA-256. */
+  /** The complete blob of a content, by its SHA-256. */
   byHash(sha256: Uint8Array): number | undefined {
     return this.#byHash.get(sha256)?.num
   }
@@ -87,7 +87,7 @@ export class Blobs {
     this.#complete.run(sha256, md5, length, blob)
   }
 
-  /** A revision names the blob from now on. @returns false when there is no whole blob of this number */
+  /** Marks the blob as used by a revision. @returns false if there is no complete blob with this number */
   markStored(blob: number): boolean {
     const row = this.find(blob)
     if (row?.state === 'staging') this.#markStored.run(blob)
@@ -131,12 +131,12 @@ export class Blobs {
     return this.#chunkPart.get(start + 1, end - start, blob, position)?.data
   }
 
-  /** Whether no revision has named this blob, whole or not. */
+  /** Whether no revision uses this blob, which may be incomplete. */
   isUpload(blob: number): boolean {
     return this.#isUpload.get(blob) !== undefined
   }
 
-  /** The blobs that no revision has named, whole or not. */
+  /** The blobs that no revision uses; some may be incomplete. */
   uploads(): number[] {
     return this.#uploads.all().map(({ num }) => num)
   }
@@ -154,8 +154,6 @@ export class Blobs {
     return true
   }
 }
-
-// Attachments of revisions as rows; their contents are in blobs.ts.
 
 interface AttachmentRow {
   readonly name: string
@@ -199,7 +197,7 @@ export class Attachments {
     return this.#of.all(revision).map(({ md5, ...row }) => ({ ...row, digest: digestOf(md5) }))
   }
 
-  /** Bytes of the contents that a revision names, but for some. */
+  /** Bytes of the contents that a revision uses, without some of them. */
   bytesWithout(revision: number, without: ReadonlySet<number>): number {
     const others = this.#of.all(revision).filter(({ blob }) => !without.has(blob))
     return others.reduce((sum, { storedLength }) => sum + storedLength, 0)
@@ -209,7 +207,7 @@ export class Attachments {
     this.#drop.run(revision)
   }
 
-  /** @throws no_attachment for a content that is named by its blob and is not stored (any more) */
+  /** @throws no_attachment for a content that is given as a blob and is not stored (any more) */
   write(revision: number, attachments: readonly AttachmentWrite[]): void {
     for (const [place, attachment] of attachments.entries()) {
       const { name, type, revpos, encoding, length } = attachment

@@ -109,12 +109,13 @@ export class UpdateLog {
   }
 }
 
-// How far databases were when last heard of, in server.sqlite: about a second behind them, and never ahead, so that a
-// file which is not that far any more was put back by hand.
-
 const KIND = 'mark'
 
-/** @returns sequences by the databases' names */
+/**
+ * Reads the last known sequences of databases from server.sqlite. They are about a second old and never ahead of the
+ * database, so a file that is behind its sequence was replaced by hand.
+ * @returns sequences by the databases' names
+ */
 export function readLastKnown(connection: Connection): ReadonlyMap<string, LastKnownSequence> {
   return new Map(
     readRecords(connection, KIND).map(({ key, value }) => [key, JSON.parse(value) as LastKnownSequence]),
@@ -133,8 +134,6 @@ export function writeLastKnown(connection: Connection, sequences: readonly Datab
 export function forgetLastKnown(connection: Connection, name: string): void {
   writeRecords(connection, [{ kind: KIND, key: name, value: null }])
 }
-
-// The records of server.sqlite: storage/catalog.ts says what they are.
 
 export const RECORDS_SCHEMA = `
 CREATE TABLE record (

@@ -1,10 +1,10 @@
 /**
- * One open SQLite file. Everything the engine says to SQLite goes through here: pragmas, the statement cache,
- * transactions, and the translation of the driver's errors.
+ * One open SQLite file. All calls of SQLite go through it: pragmas, prepared statements and
+ * transactions.
  *
- * A sync that failed is never made up for by a later one that succeeds: after such a failure the system takes for
- * written what may have reached no disk (docs/decisions/0027). So there is a cure for each place where one may have
- * failed, and no transaction begins before it has succeeded.
+ * A later sync does not make up for a failed one: after a failure, the system assumes that data is on disk that may not be
+ * (docs/decisions/0027). So each place where a sync can fail has a repair, and no transaction begins before the repair has
+ * succeeded.
  */
 import { closeSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -21,7 +21,7 @@ const BUSY_MS = 1000
 const COPIED_PAGES = 128
 
 /** With so many pages in the log a commit brings them into the file itself, if nobody has done so before (database-access.ts). */
-const MOST_LOG_PAGES = 2000
+const MAX_LOG_PAGES = 2000
 
 export interface ConnectionOptions {
   /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
@@ -54,15 +54,15 @@ export class Connection {
   #db: Sqlite.Database
   #logState: Sqlite.Statement | null = null
   /** What must succeed before the next transaction begins. */
-  #cure: (() => void) | null = null
+  #pendingRepair: (() => void) | null = null
   /** Whether the log's name is durable, and with it what is written there. */
-  #isLogNamed: boolean
+  #isLogNameDurable: boolean
 
   constructor(path: string, options: ConnectionOptions = {}) {
     this.#path = path
     this.#options = options
     this.#onOperation = options.onOperation
-    this.#isLogNamed = options.isDraft ?? false
+    this.#isLogNameDurable = options.isDraft ?? false
     this.#db = this.#open()
     this.#begin = this.prepare('BEGIN IMMEDIATE')
     this.#end = this.prepare('COMMIT')
@@ -88,11 +88,11 @@ export class Connection {
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (docs/gotchas.md).
       if (!options.isDraft) db.pragma('synchronous = FULL')
       db.pragma('journal_size_limit = 16777216')
-      db.pragma(`wal_autocheckpoint = ${MOST_LOG_PAGES}`)
+      db.pragma(`wal_autocheckpoint = ${MAX_LOG_PAGES}`)
       db.pragma('temp_store = MEMORY')
       // What is deleted is overwritten where its page stays; pages that get free go back to the file system (compaction.ts).
       db.pragma('secure_delete = FAST')
-      if (isLogLeft) this.#keepLog(db)
+      if (isLogLeft) this.#rewriteLeftLog(db)
       return db
     } catch (error) {
       db.close()
@@ -104,7 +104,7 @@ export class Connection {
    * Takes over a log that another process has left: its last syncs may have failed. Where that cannot be done,
    * reading goes on.
    */
-  #keepLog(db: Sqlite.Database): void {
+  #rewriteLeftLog(db: Sqlite.Database): void {
     const rewrite = () => {
       // Nobody else writes to the log until this ends.
       db.exec('BEGIN IMMEDIATE')
@@ -118,7 +118,7 @@ export class Connection {
       rewrite()
     } catch (error) {
       if (isBusy(error)) throw error
-      this.#cure = rewrite
+      this.#pendingRepair = rewrite
     }
   }
 
@@ -168,36 +168,36 @@ export class Connection {
 
   /**
    * Begins a transaction that writes.
-   * @throws SqliteError or the operating system's error, also for as long as a failed sync has no cure
+   * @throws SqliteError or the operating system's error, also while a failed sync is not repaired
    */
   begin(): void {
-    if (this.#cure !== null) this.#tryCure(this.#cure)
+    if (this.#pendingRepair !== null) this.#repair(this.#pendingRepair)
     this.#begin.run()
   }
 
-  #tryCure(cure: () => void): void {
-    this.#cure = null
+  #repair(repair: () => void): void {
+    this.#pendingRepair = null
     try {
-      cure()
+      repair()
     } catch (error) {
-      this.#cure = cure
+      this.#pendingRepair = repair
       throw error
     }
   }
 
-  /** Makes the transaction durable. @throws SqliteError or the operating system's error; then it is to be rolled back */
+  /** Makes the transaction durable. @throws SqliteError or the operating system's error; the caller must then roll back */
   commit(): void {
-    if (!this.#isLogNamed) this.#nameLog()
+    if (!this.#isLogNameDurable) this.#syncLogName()
     this.#end.run()
   }
 
-  /** Before the first commit: SQLite syncs the folder too, but does not look what came of that. */
-  #nameLog(): void {
+  /** Syncs the folder before the first commit: SQLite does that too, but ignores errors. */
+  #syncLogName(): void {
     try {
       syncPathNow(dirname(this.#path))
-      this.#isLogNamed = true
+      this.#isLogNameDurable = true
     } catch (error) {
-      this.#cure = () => this.#reopen()
+      this.#pendingRepair = () => this.#reopen()
       throw error
     }
   }
@@ -210,7 +210,7 @@ export class Connection {
     this.#logState = null
     this.pragma(`cache_size = ${cacheSize}`)
     for (const known of [this.#statements, this.#tupleStatements]) {
-      for (const statement of known.values()) statement.forget()
+      for (const statement of known.values()) statement.reset()
     }
   }
 
@@ -220,13 +220,13 @@ export class Connection {
    */
   rollback(reason: unknown): void {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
-    if (isFailedSync(reason)) this.#distrustLog()
+    if (isFailedSync(reason)) this.#discardLogEnd()
   }
 
   /** The log's end holds what was refused; it may have reached the disk, and whoever opens the file would find it. */
-  #distrustLog(): void {
+  #discardLogEnd(): void {
     try {
-      this.#tryCure(() => this.#emptyLog())
+      this.#repair(() => this.#emptyLog())
     } catch {
       this.#overwriteEnd()
     }
@@ -305,22 +305,22 @@ export function isBusy(thrown: unknown): boolean {
 export type Value = string | number | bigint | Uint8Array | null
 type Row = Record<string, unknown>
 
-/** What a statement's columns hold is stated where it is asked for. */
+/** The caller states the types of the columns. */
 export interface Statement<R extends object = Row> {
   get(...values: Value[]): R | undefined
   all(...values: Value[]): R[]
-  /** Rows as they are taken. Until the last is, or the iteration is ended, nothing can be written. */
+  /** Rows, read as they are needed. Until the iteration has ended, nothing can be written. */
   iterate(...values: Value[]): Iterable<R>
   run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint }
 }
 
-/** Of the statements that an open database knows most are never used, and each one holds about 4 kB. */
+/** Most statements of an open database are never used, and each prepared one takes about 4 kB. */
 class LazyStatement<R extends object> implements Statement<R> {
   readonly #prepare: () => Statement<R>
   readonly #before: (() => void) | undefined
   #prepared: Statement<R> | undefined
 
-  /** @param before called before each use; a throw takes its place */
+  /** @param before called before each use; if it throws, the statement does not run */
   constructor(prepare: () => Statement<R>, before: (() => void) | undefined) {
     this.#prepare = prepare
     this.#before = before
@@ -342,8 +342,8 @@ class LazyStatement<R extends object> implements Statement<R> {
     return this.#use().run(...values)
   }
 
-  /** The file was opened anew: it is to be prepared again. */
-  forget(): void {
+  /** Prepares it again at the next use, since the file was opened again. */
+  reset(): void {
     this.#prepared = undefined
   }
 

@@ -27,7 +27,7 @@ export class DocWrites {
    * Documents that the group of writes at work will look at. Each is handed out once, and whoever changes a document
    * has taken it, so that a later look finds what an earlier write of the group has made of it.
    */
-  readonly #expected = new Map<string, StoredDocument | null>()
+  readonly #prefetched = new Map<string, StoredDocument | null>()
 
   /** @param now the time, in ms since 1970 */
   constructor(connection: Connection, deps: Dependencies, now: () => number) {
@@ -36,28 +36,28 @@ export class DocWrites {
   }
 
   /** Reads what a group will look at together: one statement for all takes a fifth of the time that one for each does. */
-  expect(ids: readonly string[]): void {
+  prefetch(ids: readonly string[]): void {
     if (ids.length < 2) return
     const found = this.#deps.documents.byIds(ids, undefined)
-    for (const [at, doc] of found.entries()) this.#expected.set(ids[at] as string, doc)
+    for (const [at, doc] of found.entries()) this.#prefetched.set(ids[at] as string, doc)
   }
 
   /** Drops what was not taken, at the end of the transaction. */
-  forgetExpected(): void {
-    this.#expected.clear()
+  clearPrefetched(): void {
+    this.#prefetched.clear()
   }
 
-  #take(id: string): StoredDocument | null {
-    const expected = this.#expected.get(id)
+  #takePrefetched(id: string): StoredDocument | null {
+    const expected = this.#prefetched.get(id)
     if (expected === undefined) return this.#deps.documents.byId(id)
-    this.#expected.delete(id)
+    this.#prefetched.delete(id)
     return expected
   }
 
   update<R, N>(update: DocUpdate<R, N>): Plan<Outcome<R, N>> {
     const { id, bytes } = update
     const decide = () => {
-      const doc = this.#take(id)
+      const doc = this.#takePrefetched(id)
       const decision = update.decide(doc, this.#deps.state.view)
       return () => this.#carryOut(id, doc, decision)
     }
@@ -81,7 +81,7 @@ export class DocWrites {
   purge<R>(update: PurgeUpdate<R>): Plan<Outcome<R>> {
     const { id } = update
     const decide = () => {
-      const doc = this.#take(id)
+      const doc = this.#takePrefetched(id)
       const { result, write } = update.decide(doc, this.#deps.state.view)
       return () => {
         if (doc !== null && write !== undefined) this.#purges.carryOut(doc, write)
@@ -97,19 +97,17 @@ export class DocWrites {
   }
 }
 
-// Forgetting revisions as if they had never been, and the list of what was forgotten; protocol.md 4.7.
-
 interface PurgedRow {
   readonly num: number
   readonly leaf: number
   readonly size: number
-  /** Of the body alone. */
+  /** Of the body only. */
   readonly bytes: number
 }
 
-/** What a purge changes beside the rows of its document. */
 type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
 
+/** Removes revisions as if they had never existed, and lists what was removed; protocol.md 4.7. */
 class Purges {
   readonly #deps: Dependencies
   readonly #now: () => number
@@ -171,7 +169,7 @@ class Purges {
     let freed = 0
     for (const { num, leaf, size, bytes } of rows) {
       this.#deps.revisions.drop(num)
-      this.#deps.garbage.loosen(size - bytes)
+      this.#deps.garbage.addUnreferenced(size - bytes)
       freed += leaf * size
     }
     return freed
@@ -186,11 +184,12 @@ class Purges {
   }
 }
 
-// What speaks to the tables of one open file, each part knowing those that it needs.
-
 export type Tables = ReturnType<typeof openTables>
 
-/** @param now the time, in ms since 1970 */
+/**
+ * Opens the tables of one file.
+ * @param now the time, in ms since 1970
+ */
 export function openTables(connection: Connection, now: () => number) {
   const state = new State(connection)
   const garbage = new GarbageCounters(connection)

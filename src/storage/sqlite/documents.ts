@@ -168,12 +168,12 @@ export class Documents {
       named ??= blobsOf(write)
       return named
     }
-    const whole = { doc, docIsNew: old === null, at, blobs }
+    const context = { doc, docIsNew: old === null, at, blobs }
     let externalBytes = 0
     let leaves = old?.leaves ?? 0
     let winner = old?.rev === write.rev ? old.winner : null
     for (const revision of write.revisions) {
-      const change = this.#revisions.write(revision, whole)
+      const change = this.#revisions.write(revision, context)
       externalBytes += change.bytes
       leaves += change.leaves
       if (revision.rev === write.rev) winner = change.num
@@ -193,19 +193,20 @@ export class Documents {
   }
 }
 
-// How many rows of the feed lie above a number, without counting them: `pending` must cost the same at a million
-// documents as at ten thousand. Level L holds, for each stretch of 1024^L numbers, how many documents stand in
-// it; a count adds whole stretches of each level and counts rows only in the last, partial stretch of 1024.
-
 const FANOUT = 1024
-/** 1024^5 is above the largest number that JavaScript counts exactly, less a factor of eight. */
+/** Enough: 1024^5 exceeds an eighth of the largest integer that JavaScript represents exactly. */
 const LEVELS = [1, 2, 3, 4]
 
+/**
+ * Counts of the feed's rows, so that `pending` costs the same for a million documents as for ten thousand. Level L has the
+ * number of documents in each range of 1024^L sequence numbers. A count adds complete ranges of each level, and counts rows
+ * only in the last, partial range of 1024.
+ */
 export class FeedCounts {
   readonly #add: Statement
   readonly #sum: Statement<{ n: number | null }>
   readonly #rows: Statement<{ n: number }>
-  /** By how much stretches of level 1 have changed since the last flush. */
+  /** Changes of the ranges of level 1 since the last flush. */
   readonly #changes = new Map<number, number>()
 
   constructor(connection: Connection) {
@@ -219,7 +220,7 @@ export class FeedCounts {
     this.#rows = connection.prepare('SELECT count(*) AS n FROM doc WHERE seq > ? AND seq < ?')
   }
 
-  /** Notes that a document has left one place of the feed (null: it is new) for another (null: it is gone). */
+  /** Notes that a document has moved in the feed. @param from null: it is new @param to null: it was removed */
   move(from: number | null, to: number | null): void {
     if (from !== null) this.#change(from, -1)
     if (to !== null) this.#change(to, 1)
@@ -267,9 +268,7 @@ function ofNextLevel(changes: ReadonlyMap<number, number>): Map<number, number> 
   return sums
 }
 
-// `_local` documents as rows.
-
-/** About the bytes of a write that is no document's. */
+/** About how many bytes a write takes that is not of a document. */
 export const SMALL_WRITE = 1024
 
 export class Locals {
@@ -277,8 +276,8 @@ export class Locals {
   readonly #byId: Statement<LocalDoc>
   readonly #put: Statement
   readonly #drop: Statement
-  readonly #met: Statement<{ id: string }>
-  readonly #meet: Statement
+  readonly #refused: Statement<{ id: string }>
+  readonly #addRefused: Statement
 
   constructor(connection: Connection) {
     this.#connection = connection
@@ -288,8 +287,8 @@ export class Locals {
         'ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, body = excluded.body',
     )
     this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
-    this.#met = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
-    this.#meet = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
+    this.#refused = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
+    this.#addRefused = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
   }
 
   byId(id: string): LocalDoc | null {
@@ -314,11 +313,11 @@ export class Locals {
       bytes: SMALL_WRITE,
       decide: () => {
         const now = view()
-        const wasMet = now.wasRestored && this.#wasMet(id)
-        const { result, write, met } = decide(this.byId(id), now, wasMet)
+        const wasRefused = now.wasRestored && this.#wasRefused(id)
+        const { result, write, met } = decide(this.byId(id), now, wasRefused)
         return () => {
           if (write !== undefined) this.#write(id, write)
-          if (met) this.#meet.run(id)
+          if (met) this.#addRefused.run(id)
           return { result }
         }
       },
@@ -332,7 +331,7 @@ export class Locals {
   }
 
   /** Whether a decision on it was to be remembered since the last restore. */
-  #wasMet(id: string): boolean {
-    return this.#met.get(id) !== undefined
+  #wasRefused(id: string): boolean {
+    return this.#refused.get(id) !== undefined
   }
 }

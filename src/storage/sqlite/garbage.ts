@@ -69,7 +69,7 @@ export class GarbageCounters {
   }
 
   /** Contents may have lost the last revision that names them. */
-  loosen(bytes: number): void {
+  addUnreferenced(bytes: number): void {
     this.#now.looseBytes += bytes
   }
 
@@ -111,9 +111,6 @@ export class GarbageCounters {
   }
 }
 
-// Revisions whose bodies are stored though they are no leaves any more, and since when: what compaction clears away,
-// and what the time machine reads. A table of its own, so that neither reads the bodies to find them.
-
 interface Counted {
   /** ms since 1970 */
   readonly at: number
@@ -127,6 +124,10 @@ export interface SupersededRow extends Counted {
   readonly revision: number
 }
 
+/**
+ * Revisions that are no longer leaves but still have their bodies, and since when. Compaction removes these bodies, and the
+ * time machine reads them. A separate table, so that neither reads bodies to find them.
+ */
 export class Superseded {
   readonly #garbage: GarbageCounters
   readonly #add: Statement

@@ -75,8 +75,6 @@ class Copy {
   }
 }
 
-// The file of a database's log, as far as SQLite leaves its durability to others.
-
 const STRETCH_BYTES = 1024 * 1024
 
 /** Where SQLite keeps a file's log. */
@@ -84,16 +82,16 @@ export function logOf(path: string): string {
   return `${path}-wal`
 }
 
-/** @returns bytes of a file; 0 for one that is not there */
+/** @returns bytes of a file; 0 if it does not exist */
 export function fileBytes(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
 /**
- * Makes what stands in a file durable even if an earlier sync of it has failed: the system then takes its pages for
- * written, so that syncing them again does nothing. Hence they are written again as they are. The caller keeps all
- * others from writing to the file meanwhile. Not for a file that SQLite locks, which a log is not: closing any of a
- * process's descriptors lets all its locks of the file go.
+ * Makes the content of a file durable even if an earlier sync of it has failed. After a failure, the system considers the
+ * pages written, and another sync does nothing. So all pages are written again unchanged. The caller ensures that nothing
+ * else writes to the file meanwhile. Only for files that SQLite does not lock, such as a log: closing one descriptor
+ * releases all locks that the process has on the file.
  * @throws the operating system's error
  */
 export function rewriteInPlace(path: string): void {

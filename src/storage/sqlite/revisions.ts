@@ -46,7 +46,7 @@ interface Dependencies {
 }
 
 /** The write that a revision is part of. */
-interface Whole {
+interface WriteContext {
   /** The number of the document's row. */
   readonly doc: number
   readonly docIsNew: boolean
@@ -134,8 +134,8 @@ export class Revisions implements DocumentRows {
    * Writes a revision of a document.
    * @returns the row's number, and by how much it changes the bytes that leaves hold, and their number
    */
-  write(write: RevisionWrite, whole: Whole): { num: number; bytes: number; leaves: number } {
-    const { doc, docIsNew, at } = whole
+  write(write: RevisionWrite, context: WriteContext): { num: number; bytes: number; leaves: number } {
+    const { doc, docIsNew, at } = context
     const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
     const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
@@ -144,7 +144,7 @@ export class Revisions implements DocumentRows {
       if (stored === undefined || stored.kept === 1)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
-      if (leaf < wasLeaf) this.#supersede(stored, whole)
+      if (leaf < wasLeaf) this.#supersede(stored, context)
       else if (leaf > wasLeaf) this.#superseded.revive(stored.num, at)
       return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
     }
@@ -152,7 +152,7 @@ export class Revisions implements DocumentRows {
     const bodyBytes = Buffer.byteLength(body)
     const size = attachments.reduce((sum, { length }) => sum + length, bodyBytes)
     const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
-    const num = this.#putRevision(whole, write.rev, stored?.num, columns)
+    const num = this.#putRevision(context, write.rev, stored?.num, columns)
     if (stored !== undefined) this.#dropContent(stored)
     if (attachments.length > 0) this.#attachments.write(num, attachments)
     if (leaf === 0) this.#addAgain(num, stored?.leaf === 0, at, bodyBytes)
@@ -166,19 +166,19 @@ export class Revisions implements DocumentRows {
     this.#superseded.add(num, since ?? at, bytes)
   }
 
-  /** A leaf is none any more. @param whole the write that makes it so */
-  #supersede({ num, bytes, attachments }: FoundRow, { blobs, at }: Whole): void {
+  /** A leaf is none any more. @param context the write that makes it so */
+  #supersede({ num, bytes, attachments }: FoundRow, { blobs, at }: WriteContext): void {
     this.#superseded.add(num, at, bytes)
-    if (attachments > 0) this.#garbage.loosen(this.#attachments.bytesWithout(num, blobs()))
+    if (attachments > 0) this.#garbage.addUnreferenced(this.#attachments.bytesWithout(num, blobs()))
   }
 
   /** Before another content takes its place. */
   #dropContent({ num, size, bytes }: FoundRow): void {
     this.#attachments.drop(num)
-    this.#garbage.loosen(size - bytes)
+    this.#garbage.addUnreferenced(size - bytes)
   }
 
-  #putRevision({ doc, at }: Whole, rev: string, stored: number | undefined, columns: Value[]): number {
+  #putRevision({ doc, at }: WriteContext, rev: string, stored: number | undefined, columns: Value[]): number {
     if (stored === undefined) {
       this.#lastRevision += 1
       this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, at)

@@ -60,9 +60,10 @@ function settle(dataDir: string, path: string): void {
   }
 }
 
-// The lock of a data folder: an empty file that SQLite holds for as long as this process lives, however it dies. It
-// is a file of its own, so that others may read `server.sqlite` while it is open, as Litestream does.
-
+/**
+ * The lock of a data folder: an empty file that SQLite locks until this process ends, even by a crash. It is a separate file,
+ * so that other programs, such as Litestream, can read `server.sqlite` while it is open.
+ */
 export class FolderLock {
   readonly #db: Sqlite.Database
 
@@ -70,7 +71,7 @@ export class FolderLock {
   constructor(dataDir: string, path: string) {
     this.#db = new Sqlite(path, { timeout: 0 })
     try {
-      // Nothing is ever written to it, not even a journal: on a full disk there is no room for one.
+      // Nothing is written, not even a journal, since a full disk has no space for one.
       this.#db.pragma('journal_mode = MEMORY')
       this.#db.exec('BEGIN EXCLUSIVE')
     } catch (error) {
@@ -89,13 +90,11 @@ export function inUse(dataDir: string, cause: unknown): Error {
   return new Error(`the data folder ${dataDir} is in use by another settee`, { cause })
 }
 
-// Keeps what takes a database's place from being taken for what was there before.
-
 type OnOperation = ConnectionOptions['onOperation']
 
 /**
- * Brings what a crash left in a database's log into its file.
- * @returns when it was made, in seconds since 1970; null when it is damaged
+ * Moves the writes that a crash left in a database's log into its file.
+ * @returns when the database was created, in seconds since 1970; null if it is damaged
  * @throws insufficient_storage
  */
 export function settled(path: string, onOperation: OnOperation): number | null {
@@ -103,7 +102,7 @@ export function settled(path: string, onOperation: OnOperation): number | null {
     return withFile(path, onOperation, createdAtOf)
   } catch (error) {
     const translated = storageError(error)
-    // A damaged file is what backups are for.
+    // A restore may replace a damaged file.
     if (translated instanceof CouchError && translated.code === 'insufficient_storage') throw translated
     return null
   }

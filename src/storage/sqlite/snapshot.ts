@@ -93,12 +93,9 @@ function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
   }
 }
 
-// A digest over all that a database's file holds, whatever pages it is on: the schema, then each table by its name, its
-// rows in the order of their keys, each value with its type and its length. A table that a later schema adds is in it.
-
-/** Longer bytes are hashed by themselves; shorter ones go with the text around them. */
+/** Longer bytes are hashed separately; shorter ones together with the text around them. */
 const SHORT_BYTES = 4096
-/** Characters that are gathered before they are hashed. */
+/** Characters that are collected before they are hashed. */
 const TEXT = 64 * 1024
 
 interface Table {
@@ -107,7 +104,12 @@ interface Table {
   readonly wr: number
 }
 
-/** @returns 64 hex digits @param onRow called after each row */
+/**
+ * A digest of everything in a database's file, independent of its pages: the schema, then each table by its name, its rows
+ * in the order of their keys, each value with its type and length. It includes tables that later schemas add.
+ * @param onRow called after each row
+ * @returns 64 hex digits
+ */
 function digestOf(db: Sqlite.Database, onRow: () => void): string {
   const digest = new Digest()
   digest.add([db.pragma('application_id', { simple: true }), db.pragma('user_version', { simple: true })])
@@ -188,15 +190,13 @@ class Digest {
   }
 }
 
-// Whether a copy of a database is whole: asked of the file alone, of its pages, counters, rows and contents.
-
-/** Faults that SQLite is asked to name. */
+/** How many faults SQLite reports at most. */
 const FAULTS = 5
 
 /**
- * Reads a copy of a database whole.
- * @returns what it holds
- * @throws Error whose message says what is wrong
+ * Checks a copy of a database: its pages, counters, rows and contents.
+ * @returns what the copy contains
+ * @throws Error with the fault as its message
  */
 export function checkCopy(path: string): CopyFacts {
   return checked(path, (db) => {
@@ -207,9 +207,9 @@ export function checkCopy(path: string): CopyFacts {
 }
 
 /**
- * Reads a copy of server.sqlite whole.
+ * Checks a copy of server.sqlite.
  * @returns the server's uuid
- * @throws Error whose message says what is wrong
+ * @throws Error with the fault as its message
  */
 export function checkCatalogCopy(path: string): string {
   return checked(path, (db) =>

@@ -1,3 +1,4 @@
+/** The storage engine over SQLite: one file for each database, and `server.sqlite` for the catalog. */
 import { existsSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
@@ -20,7 +21,7 @@ import type { CommitTally } from './writer.ts'
 export interface SqliteEngineOptions {
   /** The data folder; databases are files below it. */
   readonly dataDir: string
-  /** Called before everything that reaches SQLite; a throw takes its place. For fault tests. */
+  /** Called before each operation of SQLite; if it throws, the operation does not run. For fault tests. */
   readonly onOperation?: (operation: string) => void
   /** Counts the commits of its databases. */
   readonly tally?: CommitTally
@@ -117,23 +118,21 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
 }
 
 function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): CouchError {
-  const said = new FileErrors(name, watch).report(cause)
-  if (said instanceof CouchError && said.code !== 'internal_server_error') return said
+  const reported = new FileErrors(name, watch).report(cause)
+  if (reported instanceof CouchError && reported.code !== 'internal_server_error') return reported
   const reason =
     cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened; the log has more.`
   return new CouchError('internal_server_error', reason, { cause })
 }
 
-// What a file says of the bodies that are kept in it, asked of one that may be closed and is to stay so.
-
 /**
- * Reads it from a database's file.
- * @param isLeftOpen whether its log holds something
- * @returns null: the file is of another schema; none before this one keeps any
+ * Reads from a database's file, without opening the database, which bodies are retained in it.
+ * @param isLeftOpen whether its log has content
+ * @returns null: the file has an earlier schema, which retains none
  * @throws SqliteError
  */
 function retainedVersionsIn(path: string, isLeftOpen: boolean): RetainedVersions | null {
-  const file = isLeftOpen ? openForReading(path) : openToClose(path)
+  const file = isLeftOpen ? openForReading(path) : openWithoutLog(path)
   try {
     if (file.pragma('user_version', { simple: true }) !== MIGRATIONS.length) return null
     const read = file.prepare('SELECT value FROM meta WHERE key = ?').pluck()
@@ -147,9 +146,9 @@ function retainedVersionsIn(path: string, isLeftOpen: boolean): RetainedVersions
 }
 
 /**
- * A connection that could write takes the empty log that it makes away again when it is closed; one that reads alone
- * leaves it. Where there is a log, it is the other way round: whoever opens the database next is to find that as it is.
+ * For a file without a log: a connection that can write removes the empty log that it creates when it is closed, and a
+ * read-only one leaves it. A file with a log needs a read-only connection, so that the log stays as it is.
  */
-function openToClose(path: string): Sqlite.Database {
+function openWithoutLog(path: string): Sqlite.Database {
   return new Sqlite(path, { fileMustExist: true })
 }

@@ -95,14 +95,14 @@ export class SqliteStore implements VersionedStore {
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
     const errors = new FileErrors(name, options.watch)
     const memory = {
-      expect: (ids: readonly string[]) => this.#docWrites.expect(ids),
+      prefetch: (ids: readonly string[]) => this.#docWrites.prefetch(ids),
       flush: () => {
         feed.flush()
         state.flush()
         garbage.flush()
       },
       committed: (writes: number, ms: number) => this.#committed(writes, ms),
-      back: () => this.#back(),
+      rollBack: () => this.#rollBack(),
     }
     const access = new DatabaseAccess(new Writer(this.#connection, memory, errors), this.#cache, errors)
     this.#access = access
@@ -116,7 +116,7 @@ export class SqliteStore implements VersionedStore {
   }
 
   #committed(writes: number, ms: number): void {
-    this.#docWrites.forgetExpected()
+    this.#docWrites.clearPrefetched()
     this.#tables.feed.forget()
     const updates = this.#tables.state.committed()
     this.#tables.garbage.committed()
@@ -131,8 +131,8 @@ export class SqliteStore implements VersionedStore {
     for (const listener of this.#listeners) listener(updateSeq, id)
   }
 
-  #back(): void {
-    this.#docWrites.forgetExpected()
+  #rollBack(): void {
+    this.#docWrites.clearPrefetched()
     this.#tables.feed.forget()
     this.#tables.state.restore()
     this.#tables.garbage.restore()

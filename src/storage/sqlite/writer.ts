@@ -14,15 +14,15 @@ import type { Connection } from './connection.ts'
 import { FileErrors, type Job, RETRIES, type WriteQueue } from './database-access.ts'
 
 /** In-memory state that follows the commits and rollbacks of the file. */
-export interface Memory {
+export interface InMemoryState {
   /** A group begins whose jobs will read these documents. */
-  expect(ids: readonly string[]): void
+  prefetch(ids: readonly string[]): void
   /** Writes what is still only in memory, before the commit. */
   flush(): void
   /** The transaction is durable. @param writes it held, refused ones not counted @param ms that the COMMIT took */
   committed(writes: number, ms: number): void
   /** Restores the state after the last commit. */
-  back(): void
+  rollBack(): void
 }
 
 interface Entry {
@@ -38,7 +38,7 @@ const GROUP_MS = 5
 
 export class Writer implements WriteQueue {
   readonly #connection: Connection
-  readonly #memory: Memory
+  readonly #memory: InMemoryState
   readonly #errors: FileErrors
   readonly #queue: Job[] = []
   /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
@@ -46,7 +46,7 @@ export class Writer implements WriteQueue {
   #scheduled = false
   readonly #idle: (() => void)[] = []
 
-  constructor(connection: Connection, memory: Memory, errors = new FileErrors()) {
+  constructor(connection: Connection, memory: InMemoryState, errors = new FileErrors()) {
     this.#connection = connection
     this.#memory = memory
     this.#errors = errors
@@ -110,7 +110,7 @@ export class Writer implements WriteQueue {
   #applyGroup(group: Entry[]): void {
     const deadline = performance.now() + GROUP_MS
     const jobs = this.#nextJobs()
-    this.#memory.expect(jobs.flatMap(({ plan }) => plan.id ?? []))
+    this.#memory.prefetch(jobs.flatMap(({ plan }) => plan.id ?? []))
     for (const job of jobs) {
       if (group.length > 0 && performance.now() > deadline) return
       const entry: Entry = { job, outcome: undefined, refusal: undefined }
@@ -168,7 +168,7 @@ export class Writer implements WriteQueue {
 
   #undo(reason: unknown): void {
     this.#connection.rollback(reason)
-    this.#memory.back()
+    this.#memory.rollBack()
   }
 }
 

@@ -4,10 +4,15 @@ import { countOf } from '../../../src/core/histogram.ts'
 import { Connection } from '../../../src/storage/sqlite/connection.ts'
 import type { Job } from '../../../src/storage/sqlite/database-access.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
-import { CommitTally, type Memory, Writer } from '../../../src/storage/sqlite/writer.ts'
+import { CommitTally, type InMemoryState, Writer } from '../../../src/storage/sqlite/writer.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
-const NO_MEMORY: Memory = { expect: () => {}, flush: () => {}, committed: () => {}, back: () => {} }
+const NO_MEMORY: InMemoryState = {
+  prefetch: () => {},
+  flush: () => {},
+  committed: () => {},
+  rollBack: () => {},
+}
 
 /** A table of large rows in a file that cannot grow beyond some pages. */
 async function smallFile(t: Parameters<typeof temporaryFolder>[0], pages: number): Promise<Connection> {
@@ -107,7 +112,7 @@ t.test(
       committed: () => {
         memory.committed = memory.counted
       },
-      back: () => {
+      rollBack: () => {
         memory.counted = memory.committed
       },
     })
