@@ -1,3 +1,4 @@
+/** The connections of `_changes`: feeds that wait, compression, ends; protocol.md 5. The rest is in test/surface. */
 import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { createGunzip, gunzipSync } from 'node:zlib'
@@ -86,137 +87,6 @@ async function connectToVectors(t: Test, server?: TestServer): Promise<Client> {
   return client
 }
 
-function shortOf({ json }: Answer) {
-  const rows = json.results as { seq: string | null }[]
-  const number = (token: unknown) => (token === null ? null : Number.parseInt(String(token), 10))
-  return { seqs: rows.map(({ seq }) => number(seq)), last: number(json.last_seq), pending: json.pending }
-}
-
-t.test('the vectors of protocol.md 19.5', async (t) => {
-  const { ask } = await connectToVectors(t)
-  const vectors: [query: string, seqs: (number | null)[], last: number, pending: number][] = [
-    ['', [6, 7, 8], 8, 0],
-    ['limit=1', [6], 6, 2],
-    ['limit=0', [], 0, 3],
-    ['since=now', [], 8, 0],
-    ['descending=true', [8, 7, 6], 6, 0],
-    ['descending=true&limit=1', [8], 8, 2],
-    ['descending=true&limit=0', [], 8, 3],
-    ['seq_interval=3', [null, 7, null], 8, 0],
-    ['feed=longpoll', [6, 7, 8], 8, 0],
-    ['feed=longpoll&since=now&timeout=10', [], 8, 0],
-    ['style=all_docs&include_docs=true&conflicts=true&attachments=true&_nonce=1', [6, 7, 8], 8, 0],
-    ['filter=_doc_ids&doc_ids=["c","a","zz"]', [6, 8], 8, 0],
-  ]
-  for (const [query, seqs, last, pending] of vectors) {
-    t.same(
-      shortOf(await ask('GET', `/db/_changes?${query.replaceAll('"', '%22')}`)),
-      { seqs, last, pending },
-      query,
-    )
-  }
-  const limited = await ask('GET', '/db/_changes?feed=continuous&limit=3')
-  t.match(limited.text, /^(\{"seq":[^\n]*\n){3}\{"last_seq":"8-[^"]*","pending":0\}\n$/)
-  const waited = await ask('GET', '/db/_changes?feed=continuous&limit=4&timeout=50')
-  t.match(waited.text, /^(\{"seq":[^\n]*\n){3}\{"last_seq":"8-[^"]*","pending":0\}\n$/)
-})
-
-t.test('bytes and headers, protocol.md 5.3', async (t) => {
-  const { ask } = await connectToVectors(t)
-  const { text, headers } = await ask('GET', '/db/_changes')
-  t.match(
-    text,
-    /^\{"results":\[\n\{.*\},\r\n\{.*\},\r\n\{.*\}\n\],\n"last_seq":"8-[0-9A-Za-z_-]+","pending":0\}\n\n$/,
-  )
-  t.match(headers, {
-    'content-type': 'application/json',
-    'cache-control': 'must-revalidate, no-transform',
-    'x-accel-buffering': 'no',
-    'transfer-encoding': 'chunked',
-    etag: /^"[^"]+"$/,
-    server: /CouchDB/,
-  })
-  const longpoll = await ask('GET', '/db/_changes?feed=longpoll')
-  t.equal(longpoll.text, text)
-  t.notOk(longpoll.headers.etag)
-  const events = await ask('GET', '/db/_changes?feed=eventsource&limit=2')
-  t.match(events.headers, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache, no-transform' })
-  t.match(events.text, /^(data: \{"seq":("[^"]+").*\}\nid: \2\n\n){2}$/)
-})
-
-t.test('ETag and 304 until something changes', async (t) => {
-  const { ask } = await connectToVectors(t)
-  const first = await ask('GET', '/db/_changes')
-  const etag = String(first.headers.etag)
-  const second = await ask('GET', '/db/_changes', undefined, { 'if-none-match': `"x", ${etag}` })
-  t.match(second, { status: 304, text: '', headers: { etag } })
-  t.equal((await ask('GET', '/db/_changes?limit=1', undefined, { 'if-none-match': etag })).status, 200)
-  await ask('PUT', '/db/d', {})
-  t.equal((await ask('GET', '/db/_changes', undefined, { 'if-none-match': etag })).status, 200)
-})
-
-t.test('HEAD gets only the head, also of a waiting feed', async (t) => {
-  const { ask } = await connectToVectors(t)
-  for (const query of ['', '?feed=longpoll&since=now&heartbeat=1000', '?feed=continuous&heartbeat=1000']) {
-    const { status, text, headers } = await ask('HEAD', `/db/_changes${query}`)
-    t.match({ status, text }, { status: 200, text: '' })
-    t.equal(headers['content-type'], 'application/json')
-  }
-  t.equal((await ask('HEAD', '/db/_changes?since=rubbish')).status, 400)
-})
-
-t.test('POST', async (t) => {
-  const { ask } = await connectToVectors(t)
-  const listed = await ask('POST', '/db/_changes?filter=_doc_ids', { doc_ids: ['c', 'b'] })
-  t.same(shortOf(listed), { seqs: [7, 8], last: 8, pending: 0 })
-  t.same(shortOf(await ask('POST', '/db/_changes', { doc_ids: ['c'] })).seqs, [6, 7, 8], 'without a filter')
-  t.same(shortOf(await ask('POST', '/db/_changes', '', JSON_TYPE)).seqs, [6, 7, 8], 'an empty body')
-  const refusals: [body: unknown, headers: Headers, status: number, reason: string][] = [
-    ['[]', {}, 400, 'Request body must be a JSON object'],
-    ['{"doc_ids":', {}, 400, 'invalid UTF-8 JSON'],
-    ['{}', { 'content-type': 'text/plain' }, 415, 'Content-Type must be application/json'],
-  ]
-  for (const [body, headers, status, reason] of refusals) {
-    t.match(await ask('POST', '/db/_changes', body, headers), { status, json: { reason } }, reason)
-  }
-  const noList = await ask('POST', '/db/_changes?filter=_doc_ids', { doc_ids: 'a' })
-  t.match(noList, { status: 400, json: { reason: '`doc_ids` filter parameter is not a list of doc ids.' } })
-})
-
-t.test('refusals', async (t) => {
-  const { ask } = await connectToVectors(t)
-  const cases: [method: string, path: string, status: number, reason: string | RegExp][] = [
-    ['GET', '/absent/_changes', 404, 'Database does not exist.'],
-    ['GET', '/db/_changes?since=rubbish', 400, "Malformed sequence supplied in 'since' parameter."],
-    ['GET', '/db/_changes?feed=foo', 400, /^Supported `feed` types/],
-    [
-      'GET',
-      '/db/_changes?heartbeat=-1',
-      400,
-      'The heartbeat value should be a positive integer (in milliseconds).',
-    ],
-    ['GET', '/db/_changes?heartbeat=foo', 400, /^Invalid heartbeat value/],
-    ['GET', '/db/_changes?limit=-1', 400, 'The limit value should be a non-negative integer'],
-    ['GET', '/db/_changes?seq_interval=0', 400, 'invalid_seq_interval'],
-    ['GET', '/db/_changes?filter=_nothing', 400, 'unknown builtin filter name'],
-    ['GET', '/db/_changes?filter=mobile/sync', 404, 'missing'],
-    ['PUT', '/db/_changes', 405, 'Only GET,POST,HEAD allowed'],
-  ]
-  for (const [method, path, status, reason] of cases) {
-    t.match(await ask(method, path), { status, json: { error: String, reason } }, path)
-  }
-})
-
-t.test('a longpoll sends its head at once and wakes with a write', async (t) => {
-  const { ask, open } = await connectToVectors(t)
-  const { statusCode, body } = await open('/db/_changes?feed=longpoll&since=now&heartbeat=10000')
-  t.equal(statusCode, 200)
-  const text = body.text()
-  await ask('PUT', '/db/_local/x', {})
-  const { json } = await ask('PUT', '/db/d', {})
-  t.match(JSON.parse(await text), { results: [{ id: 'd', changes: [{ rev: json.rev }] }], pending: 0 })
-})
-
 t.test('the requests of a live PouchDB replication', async (t) => {
   const { ask, open } = await connectToVectors(t)
   const known = await ask('GET', '/db/_changes?style=all_docs&since=0&limit=100')
@@ -242,36 +112,6 @@ t.test('a continuous feed sends each line at once, also compressed', async (t) =
   }
   plain.body.on('error', () => {}).destroy()
   packed.body.on('error', () => {}).destroy()
-})
-
-t.test('heartbeats', async (t) => {
-  const { open } = await connectToVectors(t)
-  const continuous = await open('/db/_changes?feed=continuous&since=now&heartbeat=20')
-  t.equal(await until(continuous.body, '\n\n').then((text) => text.replaceAll('\n', '')), '')
-  const events = await open('/db/_changes?feed=eventsource&since=now&heartbeat=20')
-  t.match(await until(events.body, 'heartbeat'), 'event: heartbeat\ndata: \n\n')
-  continuous.body.on('error', () => {}).destroy()
-  events.body.on('error', () => {}).destroy()
-})
-
-t.test('Last-Event-ID continues an event stream', async (t) => {
-  const { ask } = await connectToVectors(t)
-  const first = await ask('GET', '/db/_changes?feed=eventsource&limit=1')
-  const [, id = ''] = /^id: (.*)$/m.exec(first.text) ?? []
-  const next = await ask('GET', '/db/_changes?feed=eventsource&limit=1&since=0', undefined, {
-    'last-event-id': id,
-  })
-  t.match(next.text, /^data: \{"seq":"7-/)
-})
-
-t.test('feeds end in order when their database is deleted', async (t) => {
-  const { ask, open } = await connectToVectors(t)
-  const longpoll = (await open('/db/_changes?feed=longpoll&since=now&heartbeat=1000')).body.text()
-  const continuous = (await open('/db/_changes?feed=continuous&since=now&heartbeat=1000')).body.text()
-  t.equal((await ask('DELETE', '/db')).status, 200)
-  t.match(JSON.parse(await longpoll), { results: [], last_seq: /^8-/ })
-  t.match(await continuous, /\{"last_seq":"8-[^"]*","pending":0\}\n$/)
-  t.equal((await ask('GET', '/db/_changes')).status, 404)
 })
 
 t.test('feeds end when the server or their database is secured', async (t) => {

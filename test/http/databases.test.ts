@@ -234,58 +234,6 @@ t.test('databases', async (t) => {
     t.strictSame((await call('GET', '/db/_security')).json, stated, 'nothing of these was stored')
     t.match(await put(`{"x":"${'y'.repeat(2 ** 20)}"}`), { status: 413, json: { error: 'too_large' } })
   })
-
-  t.test('_revs_limit', async (t) => {
-    const call = connect(t, await startTestServer(t))
-    await call('PUT', '/db')
-    t.equal((await call('GET', '/db/_revs_limit')).text, '1000\n')
-    t.match(await call('PUT', '/db/_revs_limit', { body: '5' }), { status: 200, text: '{"ok":true}\n' })
-    for (const body of ['0', '-1', '1.5', '"5"', 'x', '{}']) {
-      t.match(
-        await call('PUT', '/db/_revs_limit', { body }),
-        { status: 400, json: { error: 'bad_request' } },
-        body,
-      )
-    }
-    t.equal((await call('GET', '/db/_revs_limit')).text, '5\n')
-  })
-
-  t.test('POST creates documents', async (t) => {
-    const server = await startTestServer(t)
-    const call = connect(t, server)
-    await call('PUT', '/db')
-    const made = await call('POST', '/db', { json: { x: 1 } })
-    const { id, rev } = made.json as { id: string; rev: string }
-    t.match(made, { status: 201, headers: { location: `${server.url}/db/${id}` } })
-    t.equal(made.headers.etag, undefined)
-    t.match(id, /^[0-9a-f]{32}$/)
-    const updated = await call('POST', '/db/', { json: { _id: id, _rev: rev, x: 2 } })
-    t.match(updated, { status: 201, json: { ok: true, id, rev: /^2-/ } })
-    t.match(await call('POST', '/db', { json: { _id: id } }), { status: 409, json: { error: 'conflict' } })
-    const design = await call('POST', '/db', { json: { _id: '_design/a b/c' } })
-    t.equal(design.headers.location, `${server.url}/db/_design/a%20b%2Fc`)
-    const batch = await call('POST', '/db?batch=ok', { json: { _id: 'b' } })
-    t.strictSame([batch.status, batch.json], [202, { ok: true, id: 'b' }])
-    t.equal((await call('GET', '/db/b')).status, 200)
-    t.match(await call('POST', '/db', { body: '{}' }), { status: 415, json: { error: 'bad_content_type' } })
-    t.equal(
-      (
-        await call('POST', '/db', {
-          body: '{}',
-          headers: { 'content-type': 'Application/JSON; charset=utf-8' },
-        })
-      ).status,
-      201,
-    )
-    t.match(await call('POST', '/db', { json: { _id: 1 } }), {
-      status: 400,
-      json: { error: 'illegal_docid', reason: 'Document id must be a string' },
-    })
-    t.match(await call('POST', '/db', { json: [] }), {
-      status: 400,
-      json: { reason: 'Document must be a JSON object' },
-    })
-  })
 })
 
 t.test('_db_updates', async (t) => {
@@ -396,21 +344,6 @@ t.test('_db_updates', async (t) => {
       json: { error: 'unauthorized', reason: 'You are not a server admin.' },
     })
     t.equal((await call('GET', '/_db_updates', { auth: 's:s' })).status, 200)
-  })
-
-  t.test('refusals', async (t) => {
-    const call = connect(t, await startTestServer(t))
-    const cases: [query: string, reason: string][] = [
-      ['limit=x', 'invalid_integer'],
-      ['heartbeat=-1', 'invalid_integer'],
-      ['timeout=1.0', 'invalid_integer'],
-      ['feed=other', 'Supported `feed` types: normal, continuous, longpoll, eventsource'],
-      ['since=rubbish', "Malformed sequence supplied in 'since' parameter."],
-    ]
-    for (const [query, reason] of cases) {
-      const { status, json } = await call('GET', `/_db_updates?${query}`)
-      t.strictSame([status, json], [400, { error: 'bad_request', reason }], query)
-    }
   })
 })
 

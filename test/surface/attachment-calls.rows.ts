@@ -155,6 +155,15 @@ export const rows: readonly Row[] = [
         },
       ],
       ['GET /{db}/x', { like: { _rev: /^1-/, _attachments: { a: STUB } } }],
+      [
+        ['PUT /{db}/y/a/b%20c%2Fd', { body: TEXT, keep: { rev: 'rev' } }],
+        {
+          status: 201,
+          like: { id: 'y', rev: /^1-/ },
+          headers: { location: /\/y\/a\/b%20c\/d$/, etag: '"{rev}"' },
+        },
+      ],
+      ['GET /{db}/y/a/b%20c/d', { text: TEXT, headers: { etag: ETAG } }],
     ],
   },
   {
@@ -238,6 +247,7 @@ export const rows: readonly Row[] = [
       [['PUT /{db}/x/a?rev={first}', { body: 'a' }], conflict],
       [[`PUT /{db}/x/a?rev=${UNKNOWN}`, { body: 'a' }], missingRev],
       [[`PUT /{db}/y/a?rev=${UNKNOWN}`, { body: 'a' }], missingRev],
+      [[`PUT /{db}/x/a?rev=${GARBAGE}`, { body: 'a' }], missingRev],
     ],
   },
   {
@@ -257,6 +267,14 @@ export const rows: readonly Row[] = [
         ['PUT /{db}/_local/x/a', { body: 'a' }],
         failed(400, 'bad_request', '_local documents do not accept attachments.'),
       ],
+      [
+        ['PUT /{db}/_local%2Fx/a', { body: 'a' }],
+        failed(400, 'bad_request', '_local documents do not accept attachments.'),
+      ],
+      ...['%2E%2E', 'a%2F..%2Fb', 'a%00b', 'a%0D%0Ab'].map(
+        (name) => [[`PUT /{db}/x/${name}`, { body: 'a' }], { status: 400 }] as const,
+      ),
+      [['PUT /{db}-none/x/a', { body: 'a' }], failed(404, 'not_found', 'Database does not exist.')],
     ],
   },
   {
@@ -310,6 +328,12 @@ export const rows: readonly Row[] = [
       ['DELETE /{db}/x/a', conflict],
       ['DELETE /{db}/x/a?rev={first}', conflict],
       [`DELETE /{db}/x/a?rev=${GARBAGE}`, missingRev],
+      [`DELETE /{db}/x/a?rev=${UNKNOWN}`, missingRev],
+      ['DELETE /{db}/x/a?rev=garbage', failed(400, 'bad_request', 'Invalid rev format')],
+      [
+        ['DELETE /{db}/x/a?rev={first}', { headers: { 'if-match': '"1-x"' } }],
+        failed(400, 'bad_request', 'Document rev and etag have different values'),
+      ],
     ],
   },
   {
@@ -334,7 +358,14 @@ export const rows: readonly Row[] = [
       ],
       ['GET /{db}/_design/d/index.html', { text: '<p>', headers: { 'content-type': 'text/html' } }],
       ['GET /{db}/_design%2Fd/index.html', { text: '<p>' }],
-      ['GET /{db}/_design/d/_nothing', { status: 404 }],
+      ['GET /{db}/_design/d/_nothing', missing],
+      ...['POST', 'PUT', 'DELETE', 'COPY'].map(
+        (method) =>
+          [
+            [`${method} /{db}/_design/d/_nothing`, { body: 'x', headers: { destination: 'copy' } }],
+            missing,
+          ] as const,
+      ),
     ],
   },
 ]

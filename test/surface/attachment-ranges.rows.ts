@@ -1,7 +1,7 @@
 /** Parts of attachments: protocol.md 7.4. */
 
 import type { Answer } from './answers.ts'
-import { ATTACHED, ETAG, TEXT, ZIPPED } from './contents.ts'
+import { ATTACHED, ETAG, GZIP_ETAG, TEXT, ZIPPED } from './contents.ts'
 import { type Ask, failed, type Row } from './table.ts'
 
 const range = (value: string, more: Readonly<Record<string, string>> = {}): Ask => [
@@ -21,7 +21,10 @@ function partial(first: number, last: number): Answer {
       'content-range': `bytes ${first}-${last}/29`,
       'content-length': String(text.length),
       'content-type': 'text/plain',
+      'accept-ranges': 'bytes',
       etag: ETAG,
+      'content-security-policy': 'sandbox',
+      'cache-control': 'must-revalidate',
     },
   }
 }
@@ -49,10 +52,19 @@ export const rows: readonly Row[] = [
       [range('bytes=5-5'), partial(5, 5)],
       [range('bytes=25-'), partial(25, 28)],
       [range('bytes=-4'), partial(25, 28)],
-      [
-        ['HEAD /{db}/x/a', { headers: { Range: 'bytes=0-3' } }],
-        { status: 206, text: '', headers: { 'content-range': 'bytes 0-3/29', 'content-length': '4' } },
-      ],
+      ...(
+        [
+          ['bytes=0-3', 0, 3],
+          ['bytes=0-28', 0, 28],
+          ['bytes=2-', 2, 28],
+          ['bytes=-3', 26, 28],
+          ['bytes=5-300', 5, 28],
+          ['bytes=3-3', 3, 3],
+        ] as const
+      ).flatMap(([value, first, last]): (readonly [Ask, Answer])[] => [
+        [range(value), partial(first, last)],
+        [['HEAD /{db}/x/a', { headers: { Range: value } }], { ...partial(first, last), text: '' }],
+      ]),
     ],
   },
   {
@@ -74,10 +86,42 @@ export const rows: readonly Row[] = [
     says: 'reversed, or from beyond the end',
     given: [ATTACHED],
     steps: [
-      [range('bytes=5-3'), UNSATISFIABLE],
-      [range('bytes=29-'), UNSATISFIABLE],
-      [range('bytes=300-310'), { ...UNSATISFIABLE, headers: { 'content-range': 'bytes */29' } }],
+      ...['bytes=5-3', 'bytes=29-', 'bytes=300-310', 'bytes=-0'].map(
+        (value) =>
+          [
+            range(value),
+            {
+              ...UNSATISFIABLE,
+              headers: { 'content-range': 'bytes */29', 'content-type': 'application/json' },
+            },
+          ] as const,
+      ),
     ],
+  },
+  {
+    of: ['7.4 Range: 416', '7.4 Range: from 0'],
+    says: 'of an empty content there is no range, but all of it',
+    given: [['PUT /{db}/x/a', { body: '' }]],
+    steps: [
+      [range('bytes=0-5'), { ...UNSATISFIABLE, headers: { 'content-range': 'bytes */0' } }],
+      [range('bytes=0-'), { text: '', headers: { 'content-length': '0' } }],
+    ],
+  },
+  {
+    of: ['7.4 Range: one', '7.4 If-None-Match'],
+    says: 'a client that has the content gets 304 whatever the range',
+    given: [ATTACHED],
+    steps: [
+      [range('bytes=0-1', { 'If-None-Match': ETAG }), { status: 304, text: '', headers: { etag: ETAG } }],
+      [range('bytes=0-1', { 'If-None-Match': '"other"' }), partial(0, 1)],
+    ],
+  },
+  {
+    of: ['7.4 Range: gzip', '7.4 If-None-Match'],
+    says: 'also where it is stored as gzip',
+    given: [ZIPPED],
+    ask: range('bytes=0-1', { 'If-None-Match': `"x", W/${GZIP_ETAG}` }),
+    answer: { status: 304, headers: { etag: GZIP_ETAG } },
   },
   {
     of: '7.4 Range: two to nine',
@@ -110,10 +154,17 @@ export const rows: readonly Row[] = [
     of: '7.4 Range: malformed',
     says: 'is ignored',
     given: [ATTACHED],
-    steps: ['bytes:0-3', 'bytes=a-b', 'bytes', '0-3', 'lines=0-3', 'bytes='].map((value) => [
-      range(value),
-      WHOLE,
-    ]),
+    steps: [
+      'bytes:0-3',
+      'bytes=a-b',
+      'bytes',
+      '0-3',
+      'lines=0-3',
+      'bytes=',
+      'x',
+      'bytes=0-,0-,0-',
+      'bytes:0-',
+    ].map((value) => [range(value), WHOLE]),
   },
   {
     of: '7.4 Range: gzip',
@@ -130,7 +181,10 @@ export const rows: readonly Row[] = [
     given: [ATTACHED],
     steps: [
       [range('bytes=0-3', { 'If-Range': ETAG }), partial(0, 3)],
-      [range('bytes=0-3', { 'If-Range': '"other"' }), WHOLE],
+      ...['"other"', `W/${ETAG}`, new Date().toUTCString()].map(
+        (other) => [range('bytes=0-3', { 'If-Range': other }), WHOLE] as const,
+      ),
+      [range('bytes=300-', { 'If-Range': '"other"' }), WHOLE],
     ],
   },
 ]

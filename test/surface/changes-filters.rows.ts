@@ -1,5 +1,5 @@
 /** The filters of `_changes`: protocol.md 5.5. */
-import { THREE } from './feeds.ts'
+import { A, B, C, feed, THREE } from './feeds.ts'
 import { put, type Row, stored } from './table.ts'
 
 /** The filter in the documentation of a note app (clients.md 1.3). */
@@ -43,8 +43,8 @@ export const rows: readonly Row[] = [
     says: 'what is listed, in a POST or in the query',
     given: THREE,
     steps: [
-      [['POST /{db}/_changes?filter=_doc_ids', { json: { doc_ids: ['c', 'b', 'z'] } }], { ids: ['b', 'c'] }],
-      ['GET /{db}/_changes?filter=_doc_ids&doc_ids=%5B%22c%22%2C%22a%22%5D', { ids: ['a', 'c'] }],
+      [['POST /{db}/_changes?filter=_doc_ids', { json: { doc_ids: ['c', 'b', 'z'] } }], feed([B, C], 8, 0)],
+      ['GET /{db}/_changes?filter=_doc_ids&doc_ids=%5B%22c%22%2C%22a%22%2C%22zz%22%5D', feed([A, C], 8, 0)],
       [['POST /{db}/_changes?filter=_doc_ids', { json: { doc_ids: [] } }], { ids: [] }],
       [['POST /{db}/_changes', { json: { doc_ids: ['c'] } }], { ids: ['a', 'b', 'c'] }],
     ],

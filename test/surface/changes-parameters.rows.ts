@@ -25,8 +25,13 @@ export const rows: readonly Row[] = [
   {
     of: '5.1 feed',
     says: 'no other',
-    ask: 'GET /{db}/_changes?feed=push',
-    answer: malformed('Supported `feed` types: normal, continuous, live, longpoll, eventsource'),
+    steps: [
+      [
+        'GET /{db}/_changes?feed=push',
+        malformed('Supported `feed` types: normal, continuous, live, longpoll, eventsource'),
+      ],
+      ['PUT /{db}/_changes', failed(405, 'method_not_allowed', 'Only GET,POST,HEAD allowed')],
+    ],
   },
   {
     of: '5.1 since',
@@ -321,6 +326,19 @@ export const rows: readonly Row[] = [
       ['GET /{db}/_changes?filter=d/byType&type=note', { ids: ['x'] }],
       ['GET /{db}/_changes?filter=d/byType&Type=note', { ids: ['_design/d'] }],
     ],
+  },
+  {
+    of: ['5.1 others', '5.1 style'],
+    says: 'several parameters together, with one that is unknown',
+    given: THREE,
+    ask: 'GET /{db}/_changes?style=all_docs&include_docs=true&conflicts=true&attachments=true&_nonce=1',
+    answer: {
+      like: {
+        results: [A, B, C].map(({ seq, id }) => ({ seq, id, doc: { _id: id } })),
+        last_seq: /^8-/,
+        pending: 0,
+      },
+    },
   },
   {
     of: '5.1 names',

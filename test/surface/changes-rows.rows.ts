@@ -93,7 +93,14 @@ export const rows: readonly Row[] = [
     ask: 'GET /{db}/_changes',
     answer: {
       text: whole(`${ROW},\\r\\n${ROW},\\r\\n${ROW}`, 8, 0),
-      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked', etag: /^"[^"]+"$/ },
+      headers: {
+        'content-type': 'application/json',
+        'transfer-encoding': 'chunked',
+        etag: /^"[^"]+"$/,
+        'cache-control': 'must-revalidate, no-transform',
+        'x-accel-buffering': 'no',
+        server: /CouchDB/,
+      },
     },
   },
   {
@@ -145,7 +152,11 @@ export const rows: readonly Row[] = [
     ask: 'GET /{db}/_changes?feed=eventsource&limit=3',
     answer: {
       text: new RegExp(`^(data: \\{"seq":(${TOKEN}).*\\}\\nid: \\2\\n\\n){3}$`),
-      headers: { 'content-type': 'text/event-stream', 'cache-control': /^no-cache\b/, etag: undefined },
+      headers: {
+        'content-type': 'text/event-stream',
+        'cache-control': 'no-cache, no-transform',
+        etag: undefined,
+      },
     },
   },
   {

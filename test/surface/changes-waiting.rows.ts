@@ -27,7 +27,7 @@ export const rows: readonly Row[] = [
     of: '5.4 longpoll',
     says: 'waits for a change',
     given: THREE,
-    ask: ['GET /{db}/_changes?feed=longpoll&since=now', { meanwhile: [WRITE_D] }],
+    ask: ['GET /{db}/_changes?feed=longpoll&since=now', { meanwhile: [put('_local/x'), WRITE_D] }],
     answer: feed([D], 9, 0),
   },
   {
@@ -168,7 +168,13 @@ export const rows: readonly Row[] = [
     says: 'of a normal feed: 304 until the database changes',
     given: [...THREE, ['GET /{db}/_changes', { keep: { etag: 'header etag' } }]],
     steps: [
-      [['GET /{db}/_changes', { headers: { 'If-None-Match': '{etag}' } }], { status: 304, text: '' }],
+      ...['{etag}', '"x", {etag}'].map(
+        (tags) =>
+          [
+            ['GET /{db}/_changes', { headers: { 'If-None-Match': tags } }],
+            { status: 304, text: '', headers: { etag: '{etag}' } },
+          ] as const,
+      ),
       [['GET /{db}/_changes?limit=1', { headers: { 'If-None-Match': '{etag}' } }], feed([A], 6, 2)],
       [
         ['GET /{db}/_changes?feed=longpoll', { headers: { 'If-None-Match': '{etag}' } }],

@@ -79,7 +79,10 @@ export const DB_UPDATES: readonly Row[] = [
       ['GET /_db_updates?since={place}', { json: { results: [dropped], last_seq: /./ } }],
       ['GET /_db_updates?since=now', { json: { results: [], last_seq: /./ } }],
       ['GET /_db_updates', { text: /"db_name":"row-0","type":"created"/ }],
-      ['GET /_db_updates?since=junk', failed(400, 'bad_request', /^Malformed sequence supplied/)],
+      [
+        'GET /_db_updates?since=junk',
+        failed(400, 'bad_request', "Malformed sequence supplied in 'since' parameter."),
+      ],
     ],
   },
   {
@@ -130,10 +133,15 @@ export const DB_UPDATES: readonly Row[] = [
   {
     of: '4.9 bad numbers',
     says: 'refused',
-    steps: ['limit=x', 'limit=-1', 'timeout=x', 'timeout=1.5', 'heartbeat=x', 'heartbeat=-1'].map((query) => [
-      `GET /_db_updates?${query}`,
-      invalid,
-    ]),
+    steps: [
+      'limit=x',
+      'limit=-1',
+      'timeout=x',
+      'timeout=1.5',
+      'timeout=1.0',
+      'heartbeat=x',
+      'heartbeat=-1',
+    ].map((query) => [`GET /_db_updates?${query}`, invalid]),
   },
   {
     of: '4.9 _global_changes',

@@ -101,6 +101,14 @@ const VARIANTS: readonly Row[] = [
       [post('_all_docs', { keys: ['c', 'a'] }), rows('ca', null)],
       [post('_all_docs', { startkey: 'b', limit: 2 }), rows('bc', 1)],
       [post('_all_docs', { key: 'b' }), rows('b', 1)],
+      [post('_all_docs', { keys: ['d', 'b'] }, '?descending=true'), rows('bd', null)],
+      [post('_all_docs', { start_key: 'a\u0000', limit: 1 }), rows('b', 1)],
+      [post('_all_docs', { startkey: 1, endkey: 'b', reduce: false, group: false }), rows('ab', 0)],
+      [post('_all_docs', { key: null }), { like: { rows: [] } }],
+      [
+        post('_all_docs', { keys: ['a'], include_docs: true, deleted: 'ok' }, '?'),
+        { like: { rows: [{ doc: { _id: 'a' } }] } },
+      ],
       [post('_all_docs', { descending: true, skip: 3 }), rows('a', 3)],
       [post('_all_docs', { keys: ['a'], include_docs: true }), { like: { rows: [{ doc: { _id: 'a' } }] } }],
       [post('_all_docs', []), failed(400, 'bad_request', 'Request body must be a JSON object')],
@@ -121,8 +129,24 @@ const VARIANTS: readonly Row[] = [
     of: '8.3 POST keys null',
     says: 'is none',
     given: [ABCD],
-    ask: post('_all_docs', { keys: null }),
-    answer: rows('abcd', 0),
+    steps: [
+      [post('_all_docs', { keys: null }), rows('abcd', 0)],
+      [post('_all_docs', { keys: null, limit: 1 }), rows('a', 0)],
+    ],
+  },
+  {
+    of: '8.3 POST',
+    says: 'refuses the same values as GET',
+    steps: (
+      [
+        [{ queries: [] }, 'bad_request', 'The `queries` parameter is no longer supported at this endpoint'],
+        [{ reduce: true }, 'query_parse_error', 'Reduce is invalid for map-only views.'],
+        [{ group_level: 1 }, 'query_parse_error', 'Invalid use of grouping on a map view.'],
+        [{ limit: 'x' }, 'query_parse_error', 'Invalid value for integer: "x"'],
+        [{ skip: -1 }, 'query_parse_error', 'Invalid value for positive integer: -1'],
+        [{ descending: 1 }, 'query_parse_error', 'Invalid boolean parameter: 1'],
+      ] as const
+    ).map(([body, error, reason]) => [post('_all_docs', body), failed(400, error, reason)]),
   },
   {
     of: '8.3 POST keys of the wrong type',
@@ -161,6 +185,46 @@ const VARIANTS: readonly Row[] = [
     ],
   },
   {
+    of: '8.3 queries',
+    says: 'each has its own parameters; what the query string says counts for all that do not say it',
+    given: [ABCD],
+    steps: [
+      [
+        post('_all_docs/queries', {
+          queries: [
+            { startkey: 'b', endkey: 'c' },
+            { limit: 1, update_seq: true },
+          ],
+        }),
+        { like: { results: [rows('bc', 1).json, { rows: [live('a')], update_seq: /^\d+-/ }] } },
+      ],
+      [post('_all_docs/queries', { queries: [] }), { text: '{"results":[\r\n\r\n]}\n' }],
+      [
+        post('_all_docs/queries', { queries: [{}, { limit: 2 }] }, '?limit=1'),
+        { like: { results: [rows('a', 0).json, rows('ab', 0).json] } },
+      ],
+      ['GET /{db}/_all_docs/queries', { status: 405, headers: { allow: 'POST' } }],
+    ],
+  },
+  {
+    of: '8.3 queries',
+    says: 'one that is invalid refuses all',
+    given: [ABCD],
+    steps: (
+      [
+        [{ queries: {} }, '`queries` member must be an array.'],
+        [{ queries: [{}, 1] }, '`queries` member must be an array of objects.'],
+        [{ queries: [{}, { keys: 1 }] }, '`keys` member must be an array.'],
+        [{ queries: [{ limit: -1 }] }, 'Invalid value for positive integer: -1'],
+        [
+          { queries: [{}, { keys: [], key: 'x' }] },
+          '`keys` is incompatible with `key`, `start_key` and `end_key`',
+        ],
+        [[], 'Request body must be a JSON object'],
+      ] as const
+    ).map(([body, reason]) => [post('_all_docs/queries', body), { status: 400, like: { reason } }]),
+  },
+  {
     of: ['8.3 _design_docs', '8.3 _design_docs keys', '8.3 _design_docs queries'],
     says: 'design documents only, and how many of them there are',
     given: DESIGNS,
@@ -175,6 +239,17 @@ const VARIANTS: readonly Row[] = [
       [
         post('_design_docs/queries', { queries: [{ skip: 1 }, { key: '_design/d' }] }),
         { like: { results: [{ rows: [E] }, { rows: [D] }] } },
+      ],
+      [
+        post('_design_docs/queries', { queries: [{ include_docs: true }, { limit: 0 }] }),
+        {
+          like: {
+            results: [
+              { total_rows: 2, rows: [{ doc: { _id: '_design/d' } }, { doc: { _id: '_design/e' } }] },
+              { rows: [] },
+            ],
+          },
+        },
       ],
     ],
   },
@@ -191,7 +266,12 @@ const VARIANTS: readonly Row[] = [
       ],
       ['GET /{db}/_local_docs?descending=true&limit=1', { like: { rows: [L] } }],
       [post('_local_docs', { keys: ['_local/l', '_local/z'] }), { like: { rows: [L, unknown('_local/z')] } }],
+      [post('_local_docs', {}), { like: { rows: [K, L] } }],
       [post('_local_docs/queries', { queries: [{ limit: 1 }] }), { like: { results: [{ rows: [K] }] } }],
+      [
+        post('_local_docs/queries', { queries: [{}] }),
+        { like: { results: [{ total_rows: null, rows: [K, L] }] } },
+      ],
     ],
   },
 ]

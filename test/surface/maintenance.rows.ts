@@ -58,10 +58,13 @@ const MAINTENANCE: readonly Row[] = [
   {
     of: '4.6 PUT _revs_limit junk',
     says: 'refused, where CouchDB answers 500 (docs/compatibility.md)',
-    steps: ['0', '-1', '1.5', '"5"', '{}', 'null'].map((body) => [
-      ['PUT /{db}/_revs_limit', { body }],
-      { status: 400, like: { error: 'bad_request' } },
-    ]),
+    steps: [
+      ...['0', '-1', '1.5', '"5"', 'x', '{}', 'null'].map(
+        (body) =>
+          [['PUT /{db}/_revs_limit', { body }], { status: 400, like: { error: 'bad_request' } }] as const,
+      ),
+      ['GET /{db}/_revs_limit', { text: '1000\n' }],
+    ],
   },
   {
     of: '4.6 stemming',

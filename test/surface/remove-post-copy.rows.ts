@@ -95,9 +95,20 @@ const POST: readonly Row[] = [
     says: 'is used, and with _rev it is an update',
     given: [CHAIN],
     steps: [
-      [['POST /{db}', { json: { _id: 'y' } }], { status: 201, like: { id: 'y', rev: /^1-/ } }],
+      [
+        ['POST /{db}', { json: { _id: 'y' }, keep: { y: 'rev' } }],
+        { status: 201, like: { id: 'y', rev: /^1-/ } },
+      ],
       [['POST /{db}', { json: { _id: 'x', _rev: '3-c' } }], { status: 201, like: { id: 'x', rev: /^4-/ } }],
       [['POST /{db}', { json: { _id: 'x' } }], CONFLICTING],
+      [
+        ['POST /{db}/', { json: { _id: 'y', _rev: '{y}', v: 2 } }],
+        { status: 201, like: { id: 'y', rev: /^2-/ } },
+      ],
+      [
+        ['POST /{db}', { json: { _id: '_design/a b/c' } }],
+        { status: 201, headers: { location: /\/_design\/a%20b%2Fc$/ } },
+      ],
       [['POST /{db}', { json: { _id: '_x' } }], { status: 400, like: { error: 'illegal_docid' } }],
       [['POST /{db}', { json: [] }], malformed('Document must be a JSON object')],
     ],
@@ -105,8 +116,10 @@ const POST: readonly Row[] = [
   {
     of: '3.5 batch=ok',
     says: '202 without a revision',
-    ask: ['POST /{db}?batch=ok', { json: { _id: 'y' } }],
-    answer: { status: 202, json: { ok: true, id: 'y' } },
+    steps: [
+      [['POST /{db}?batch=ok', { json: { _id: 'y' } }], { status: 202, json: { ok: true, id: 'y' } }],
+      ['GET /{db}/y', { like: { _id: 'y' } }],
+    ],
   },
   {
     of: '3.5 new_edits',
@@ -131,6 +144,10 @@ const POST: readonly Row[] = [
       [['POST /{db}', { body: '{}', headers: { 'content-type': 'text/plain' } }], { status: 415 }],
       [
         ['POST /{db}', { body: '{}', headers: { 'content-type': 'application/json; charset=utf-8' } }],
+        { status: 201 },
+      ],
+      [
+        ['POST /{db}', { body: '{}', headers: { 'content-type': 'Application/JSON; charset=utf-8' } }],
         { status: 201 },
       ],
     ],
