@@ -121,7 +121,9 @@ function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): 
   const reported = new FileErrors(name, watch).report(cause)
   if (reported instanceof CouchError && reported.code !== 'internal_server_error') return reported
   const reason =
-    cause instanceof RefusedFile ? cause.message : `The database ${name} cannot be opened. The log has the details.`
+    cause instanceof RefusedFile
+      ? cause.message
+      : `The database ${name} cannot be opened. The log has the details.`
   return new CouchError('internal_server_error', reason, { cause })
 }
 
