@@ -9,17 +9,18 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { digestOf, storeRevisions } from '../documents/stored-attachments.ts'
 import { partsOf } from '../helpers/multipart-parts.ts'
-import { startTestServer } from '../helpers/server.ts'
+import { sharedTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startStoredServer } from './stored-server.ts'
 
 /** Reading attachments on their own addresses; protocol.md 7.4, 19.6. */
 t.test('contents', async (t) => {
+  const startShared = sharedTestServer(t)
   const TEXT = 'This is a base64 encoded text'
   const DIGEST = 'aEI7pOYCRBLTRQvvqYrrJQ=='
 
   async function start(t: Test) {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     await call('PUT', '/db')
     const attach = (path: string, name: string, content_type: string, data: Buffer) =>
       call('PUT', path, {

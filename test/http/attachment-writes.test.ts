@@ -6,19 +6,20 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { follows, md5, named, related } from '../helpers/related.ts'
-import { startTestServer } from '../helpers/server.ts'
+import { sharedTestServer } from '../helpers/server.ts'
 import { storedRows } from '../helpers/stored-rows.ts'
 import { type Answer, connect } from './client.ts'
 
 /** Writing attachments over HTTP: protocol.md 7.2, 7.4, 19.6, and false lengths and digests. */
 t.test('PUT and DELETE', async (t) => {
+  const startShared = sharedTestServer(t)
   const TEXT = 'This is a base64 encoded text'
   const UNKNOWN = `1-${'0'.repeat(32)}`
   const LARGE = Buffer.alloc(1_500_000, 'settee')
   const RELATED = { 'content-type': 'multipart/related;boundary="B"' }
 
   async function start(t: Test) {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     await call('PUT', '/db')
     return { ...server, call, rows: () => storedRows(server.dataDir, 'db') }
@@ -253,6 +254,7 @@ t.test('PUT and DELETE', async (t) => {
 
 /** CouchDB's upload form for browsers, over the wire; protocol.md 1.2, 3.7. */
 t.test('the upload form', async (t) => {
+  const startShared = sharedTestServer(t)
   /** A form as a browser sends it. */
   async function formOf(fields: Readonly<Record<string, string | File>>) {
     const form = new FormData()
@@ -263,7 +265,7 @@ t.test('the upload form', async (t) => {
   }
 
   t.test("the form's files become attachments", async (t) => {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     await call('PUT', '/db')
     const referer = `${server.url}/_utils/index.html`
@@ -293,7 +295,7 @@ t.test('the upload form', async (t) => {
   })
 
   t.test('forms from other pages, and other bodies', async (t) => {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     await call('PUT', '/db')
     const { body, headers } = await formOf({ _doc: '{}' })

@@ -1,12 +1,13 @@
 /** Large bodies and lists of many documents in one call; protocol.md 4.1 to 4.3, 8. The rest is in test/surface. */
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { startTestServer } from '../helpers/server.ts'
+import { sharedTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
 
 t.test('bulk calls', async (t) => {
+  const startShared = sharedTestServer(t)
   async function start(t: Test) {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     await call('PUT', '/db')
     return { call }
   }

@@ -4,14 +4,15 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
-import { startTestServer } from '../helpers/server.ts'
+import { sharedTestServer, startTestServer } from '../helpers/server.ts'
 import { startHostedServer } from '../hosted/hosted-server.ts'
 import { connect } from './client.ts'
 
 /** Calls about the server; protocol.md 4.4, 15. */
 t.test('the server', async (t) => {
+  const startShared = sharedTestServer(t)
   t.test('the welcome', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     const { status, json, headers } = await call('GET', '/')
     t.equal(status, 200)
     t.match(json, {
@@ -30,12 +31,12 @@ t.test('the server', async (t) => {
   })
 
   t.test('_up', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     t.strictSame((await call('GET', '/_up')).json, { status: 'ok', seeds: {} })
   })
 
   t.test('_uuids', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     const one = await call('GET', '/_uuids')
     t.match(one.json, { uuids: [/^[0-9a-f]{32}$/] })
     t.match(one.headers, {
@@ -59,7 +60,7 @@ t.test('the server', async (t) => {
   })
 
   t.test('_all_dbs and its range', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     t.equal((await call('GET', '/_all_dbs')).text, '["_users"]\n')
     for (const name of ['b', 'a', 'd', 'a%2Fb', 'c']) await call('PUT', `/${name}`)
     const cases: [query: string, names: string[]][] = [
@@ -99,7 +100,7 @@ t.test('the server', async (t) => {
   })
 
   t.test('_dbs_info', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     t.match((await call('GET', '/_dbs_info')).json, [{ key: '_users', info: { doc_count: 1 } }])
     for (const name of ['a', 'b']) await call('PUT', `/${name}`)
     await call('PUT', '/b/doc', { body: '{}' })
@@ -130,8 +131,9 @@ t.test('the server', async (t) => {
 
 /** Databases as a whole; protocol.md 2.1, 3.5, 4.4 to 4.6, 4.8. */
 t.test('databases', async (t) => {
+  const startShared = sharedTestServer(t)
   t.test('creating, reading and deleting a database', async (t) => {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     const made = await call('PUT', '/db')
     t.match(made, { status: 201, text: '{"ok":true}\n', headers: { location: `${server.url}/db` } })
@@ -164,7 +166,7 @@ t.test('databases', async (t) => {
   })
 
   t.test('names', async (t) => {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     for (const path of ['/a%2Fb', '/a-_$()%2B9', '/a+', '/_global_changes', '/_replicator', '/a%2F_users']) {
       const legal = path !== '/a+'
@@ -203,7 +205,7 @@ t.test('databases', async (t) => {
   })
 
   t.test('_security', async (t) => {
-    const call = connect(t, await startTestServer(t))
+    const call = connect(t, await startShared())
     await call('PUT', '/db')
     const adminOnly = { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }
     t.strictSame((await call('GET', '/db/_security')).json, adminOnly)
@@ -349,6 +351,7 @@ t.test('_db_updates', async (t) => {
 
 /** `GET /_settee/databases/{db}/size`, and `sizes` of the database information. */
 t.test('sizes', async (t) => {
+  const startShared = sharedTestServer(t)
   interface Size {
     readonly database: string
     readonly file: number
@@ -359,7 +362,7 @@ t.test('sizes', async (t) => {
   const PARTS = ['live', 'tombstones', 'attachments', 'local', 'old', 'kept', 'indexes', 'free', 'log']
 
   t.test('the parts of a size', async (t) => {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     const size = async () => (await call('GET', '/_settee/databases/db/size')).json as unknown as Size
     await call('PUT', '/db')

@@ -7,13 +7,14 @@ import { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { digestOf, storeRevisions } from '../documents/stored-attachments.ts'
 import { boundaryOf, partsOf } from '../helpers/multipart-parts.ts'
-import { startTestServer } from '../helpers/server.ts'
+import { sharedTestServer } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startStoredServer } from './stored-server.ts'
 
 t.test('one document', async (t) => {
+  const startShared = sharedTestServer(t)
   async function start(t: Test) {
-    const server = await startTestServer(t)
+    const server = await startShared()
     const call = connect(t, server)
     await call('PUT', '/db')
     const put = (path: string, doc: unknown) => call('PUT', path, { body: JSON.stringify(doc) })
