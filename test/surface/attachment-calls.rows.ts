@@ -362,7 +362,11 @@ export const rows: readonly Row[] = [
       ...['POST', 'PUT', 'DELETE', 'COPY'].map(
         (method) =>
           [
-            [`${method} /{db}/_design/d/_nothing`, { body: 'x', headers: { destination: 'copy' } }],
+            [
+              `${method} /{db}/_design/d/_nothing`,
+              // undici sends no body with DELETE and COPY over HTTP/2.
+              { headers: { destination: 'copy' }, ...(method.startsWith('P') && { body: 'x' }) },
+            ],
             missing,
           ] as const,
       ),
