@@ -21,7 +21,7 @@ const SLOWEST = [
   'test/full/docs/readme.test.ts',
   'test/full/deploy/dockerfile.test.ts',
   'test/full/docs/commands.test.ts',
-  'test/storage/sqlite.test.ts',
+  'test/full/storage/sqlite-faults.test.ts',
   'test/protocol/pouchdb-conflicts.test.ts',
   'test/protocol/pouchdb-sync.test.ts',
   'test/protocol/pouchdb-attachments.test.ts',

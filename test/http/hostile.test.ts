@@ -205,7 +205,10 @@ t.test('a head that arrives too slowly is cut', async (t) => {
   const { port } = await startMemoryServer(t, {}, undefined, { headTimeoutMs: 200 })
   const slow = open(t, port, 'GET / HTTP/1.1\r\nHost: localhost\r\nX: ')
   drip(t, slow.socket, 'y')
-  t.match(await slow.closed, /^HTTP\/1\.1 408 .*"error":"request_timeout","reason":"The request arrived too slowly/s)
+  t.match(
+    await slow.closed,
+    /^HTTP\/1\.1 408 .*"error":"request_timeout","reason":"The request arrived too slowly/s,
+  )
   const silent = open(t, port)
   t.equal(await silent.closed, '', 'who asked nothing is told nothing')
   const second = open(t, port, 'GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n')

@@ -1,12 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
-import { request } from 'node:http'
 import { connect as open } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { startChildServer } from '../helpers/child-server.ts'
 import { partsOf } from '../helpers/multipart-parts.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { connect } from '../http/client.ts'
@@ -252,13 +249,6 @@ t.test('20 MB written to the server, through a live sync', async (t) => {
   )
 })
 
-// Reading attachments from a listening server in every way there is: what comes, and what memory it takes.
-
-const SIZE = 96 * MB
-/** What the process may take beside what it takes when it has nothing to do. */
-const MAX_GROWTH = 60 * MB
-/** Base64 leaves garbage behind: as much as the collector lets stand, however long the answer is. */
-const MAX_BASE64_GROWTH = 100 * MB
 const CODED = 'a text that is stored as gzip'
 const STORED = gzipSync(CODED)
 
@@ -324,85 +314,4 @@ t.test('a download goes on while its document changes and is compacted', async (
   await once(socket, 'end')
   const answer = Buffer.concat(chunks)
   t.ok(answer.subarray(answer.indexOf('\r\n\r\n') + 4).equals(content))
-})
-
-/** Reads an answer and keeps nothing of it. @returns how long it is, and its MD5 */
-function drain(url: string, headers: Record<string, string>, body?: string): Promise<Drained> {
-  return new Promise((resolve, reject) => {
-    const sent = request(url, { method: body === undefined ? 'GET' : 'POST', headers }, (answer) => {
-      const md5 = createHash('md5')
-      let length = 0
-      answer.on('data', (chunk: Buffer) => {
-        md5.update(chunk)
-        length += chunk.length
-      })
-      answer.on('error', reject)
-      answer.on('end', () => {
-        const said = answer.headers['content-length']
-        resolve({ status: answer.statusCode ?? 0, length, said, md5: md5.digest('base64') })
-      })
-    })
-    sent.on('error', reject).end(body)
-  })
-}
-
-interface Drained {
-  readonly status: number
-  readonly length: number
-  readonly said: string | undefined
-  readonly md5: string
-}
-
-function memory(pid: number, row: 'VmRSS' | 'VmHWM'): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Number(new RegExp(`^${row}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1024
-}
-
-const skip = process.platform !== 'linux' && 'reads /proc'
-t.test('large ones take no memory, in whichever form they are read', { skip }, async (t) => {
-  const server = await startChildServer(t)
-  const call = connect(t, server)
-  const plain = Buffer.alloc(SIZE, createHash('sha512').update('plain').digest())
-  const md5 = createHash('md5').update(plain).digest('base64')
-  await call('PUT', '/db')
-  await call('PUT', '/db/warm/a', { body: plain.subarray(0, 2 * MB) })
-  await call('GET', '/db/warm/a')
-  t.match(await call('PUT', '/db/plain/a', { body: plain }), { status: 201 })
-  const headers = { 'content-encoding': 'gzip' }
-  t.match(await call('PUT', '/db/coded/a', { body: gzipSync(plain), headers }), { status: 201 })
-  const pid = server.pid()
-  const idle = memory(pid, 'VmRSS')
-  const base64 = Math.ceil(SIZE / 3) * 4
-  const json = { 'content-type': 'application/json' }
-  const related = { accept: 'multipart/related' }
-  const mixed = { accept: 'multipart/mixed' }
-  const asked: [path: string, least: number, headers?: Record<string, string>, body?: string][] = [
-    ['/db/plain/a', SIZE],
-    ['/db/coded/a', SIZE],
-    ['/db/plain?attachments=true', base64],
-    ['/db/plain?attachments=true', SIZE, related],
-    ['/db/plain?open_revs=all&attachments=true', base64],
-    ['/db/plain?open_revs=all', SIZE, mixed],
-    ['/db/_bulk_get?attachments=true', 2 * base64, json, '{"docs":[{"id":"plain"},{"id":"coded"}]}'],
-    ['/db/_bulk_get', SIZE, { ...json, ...mixed }, '{"docs":[{"id":"plain"}]}'],
-  ]
-  for (const [path, least, given = {}, body] of asked) {
-    const bound = least % SIZE === 0 ? MAX_GROWTH : MAX_BASE64_GROWTH
-    let answer: Drained
-    let growth = 0
-    let tries = 0
-    // On a busy machine the collector may come late once; what an answer really needs, it needs each time.
-    do {
-      tries += 1
-      writeFileSync(`/proc/${pid}/clear_refs`, '5')
-      answer = await drain(server.url + path, given, body)
-      growth = memory(pid, 'VmHWM') - idle
-    } while (growth > bound && tries < 3)
-    const summary = `${path} ${given.accept ?? ''}: ${Math.round(growth / MB)} MB above ${Math.round(idle / MB)} MB`
-    t.comment(`${summary}, ${tries} tries`)
-    t.ok(growth <= bound, summary)
-    t.ok(answer.status === 200 && answer.length >= least && answer.length < least + 2000, `${answer.length}`)
-    if (answer.said !== undefined) t.equal(answer.said, String(answer.length))
-    if (path.endsWith('/a')) t.equal(answer.md5, md5)
-  }
 })

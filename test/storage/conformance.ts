@@ -1,6 +1,6 @@
 /**
- * What every engine must pass whole: a case for each sentence of src/storage/engine.ts. An engine's own test file
- * is one call of {@link runStorageTests}.
+ * What every engine must pass: a case for each sentence of src/storage/engine.ts. An engine's test files are one call of
+ * {@link runStorageTests}, and one of {@link runStorageFaultTests} in the full tier.
  */
 import t from 'tap'
 import { attachmentCases } from './conformance/attachments.ts'
@@ -48,6 +48,10 @@ const PARTS: Record<string, StorageCases> = {
   history: historyCases,
   concurrency: concurrencyCases,
   'random histories': propertyCases,
+}
+
+/** An error at every operation of the driver. */
+const FAULT_PARTS: Record<string, StorageCases> = {
   faults: faultCases,
   'faults while staging': stagingFaultCases,
 }
@@ -55,10 +59,19 @@ const PARTS: Record<string, StorageCases> = {
 /** The fault cases open and close hundreds of databases, which takes its time on a slow disk. */
 const TIMEOUT_MS = 280_000
 
-/** Runs the suite over one kind of engine. */
+/** Runs the suite over one kind of engine, except for the faults. */
 export function runStorageTests(name: string, makeEngine: MakeEngine): void {
+  runParts(PARTS, name, makeEngine)
+}
+
+/** Runs the cases with an error at every operation over one kind of engine. */
+export function runStorageFaultTests(name: string, makeEngine: MakeEngine): void {
+  runParts(FAULT_PARTS, name, makeEngine)
+}
+
+function runParts(parts: Record<string, StorageCases>, name: string, makeEngine: MakeEngine): void {
   t.setTimeout(TIMEOUT_MS)
-  for (const [part, cases] of Object.entries(PARTS)) {
+  for (const [part, cases] of Object.entries(parts)) {
     t.test(`${name}: ${part}`, async (t) => {
       for (const [sentence, run] of Object.entries(cases)) t.test(sentence, (t) => run(t, makeEngine))
     })

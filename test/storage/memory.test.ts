@@ -1,7 +1,8 @@
 import { memoryEngine } from '../helpers/memory-engine.ts'
-import { runStorageTests } from './conformance.ts'
+import type { MakeEngine } from './conformance/setup.ts'
+import { runStorageFaultTests, runStorageTests } from './conformance.ts'
 
-runStorageTests('memory', async (_t, options) => {
+const makeMemoryEngine: MakeEngine = async (_t, options) => {
   const engine = memoryEngine(options)
   const reopen = async () => {
     await engine.close()
@@ -9,4 +10,7 @@ runStorageTests('memory', async (_t, options) => {
   }
   const snapshot = async () => engine.snapshot('notes')
   return { engine, reopen, snapshot, keptContents: () => engine.keptContents('notes') }
-})
+}
+
+runStorageTests('memory', makeMemoryEngine)
+runStorageFaultTests('memory', makeMemoryEngine)

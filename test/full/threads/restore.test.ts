@@ -4,9 +4,9 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { ADMIN } from '../documents/helpers.ts'
-import { temporaryFolder } from '../helpers/server.ts'
-import { DEADLY_ENTRY, eventsOf, idsOf, put, type Served, serve, until } from './served.ts'
+import { ADMIN } from '../../documents/helpers.ts'
+import { temporaryFolder } from '../../helpers/server.ts'
+import { DEADLY_ENTRY, eventsOf, idsOf, put, type Served, serve, until } from '../../threads/served.ts'
 
 async function copyOf(t: Test, { dataDir }: Served, name: string): Promise<string> {
   const copy = join(await temporaryFolder(t), `${name}.sqlite`)

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { startTestServer, type TestServer } from '../../helpers/server.ts'
 
 const DOCS = 6_000
 const IN_FLIGHT = 12

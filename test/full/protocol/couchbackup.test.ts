@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import type { TestServer } from '../helpers/server.ts'
-import { BATCH, backUp, fill, restore, start } from './couchbackup.ts'
-import { type Histories, serverHistories } from './histories.ts'
+import type { TestServer } from '../../helpers/server.ts'
+import { BATCH, backUp, fill, restore, start } from '../../protocol/couchbackup.ts'
+import { type Histories, serverHistories } from '../../protocol/histories.ts'
 
 async function counts(server: TestServer, database: string): Promise<object> {
   const { doc_count, doc_del_count } = (await server.request('GET', `/${database}`)).json

@@ -1,7 +1,7 @@
 /** How many databases are open, for how long, and how they are closed. */
 import t from 'tap'
-import { ADMIN, text } from '../documents/helpers.ts'
-import { eventsOf, idsOf, openFiles, put, serve, until } from './served.ts'
+import { ADMIN, text } from '../../documents/helpers.ts'
+import { eventsOf, idsOf, openFiles, put, serve, until } from '../../threads/served.ts'
 
 const isLinux = process.platform === 'linux'
 

@@ -1,12 +1,12 @@
 /** Compactions in the background of database threads. */
 import { readdirSync, statSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { CouchError, packError } from '../../src/core/errors.ts'
-import type { CompactionProgress, CompactOptions } from '../../src/storage/upkeep.ts'
-import { Compactions } from '../../src/threads/compactions.ts'
-import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
-import { ADMIN, body, text } from '../documents/helpers.ts'
-import { idsOf, openFiles, put, serve, until } from './served.ts'
+import { CouchError, packError } from '../../../src/core/errors.ts'
+import type { CompactionProgress, CompactOptions } from '../../../src/storage/upkeep.ts'
+import { Compactions } from '../../../src/threads/compactions.ts'
+import type { DatabaseHandle, Databases } from '../../../src/threads/databases.ts'
+import { ADMIN, body, text } from '../../documents/helpers.ts'
+import { idsOf, openFiles, put, serve, until } from '../../threads/served.ts'
 
 const isLinux = process.platform === 'linux'
 

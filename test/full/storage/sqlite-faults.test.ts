@@ -1,0 +1,4 @@
+import { runStorageFaultTests } from '../../storage/conformance.ts'
+import { makeSqliteEngine } from '../../storage/sqlite-engine.ts'
+
+runStorageFaultTests('sqlite', makeSqliteEngine)

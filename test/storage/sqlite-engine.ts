@@ -1,0 +1,52 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
+import type { KeptContents, MakeEngine } from './conformance/setup.ts'
+
+/** The SQLite engine in a temporary folder, for the storage suite. */
+export const makeSqliteEngine: MakeEngine = async (t, options = {}) => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'settee-storage-'))
+  const onOperation = (operation: string) => {
+    try {
+      options.onOperation?.(operation)
+    } catch (cause) {
+      // What the driver throws when the disk fails.
+      throw Object.assign(new Sqlite.SqliteError(String(cause), 'SQLITE_IOERR'), { cause })
+    }
+  }
+  const { now } = options
+  const made = { dataDir, ...(options.onOperation && { onOperation }), ...(now && { now }) }
+  let engine = sqliteEngine(made)
+  t.teardown(async () => {
+    await engine.close()
+    await rm(dataDir, { recursive: true, force: true })
+  })
+  const reopen = async () => {
+    await engine.close()
+    engine = sqliteEngine(made)
+    return engine
+  }
+  const notes = join(dataDir, 'databases', 'notes.sqlite')
+  let copies = 0
+  const snapshot = async () => {
+    const copy = join(dataDir, `copy-${++copies}.sqlite`)
+    const file = new Sqlite(notes, { readonly: true })
+    file.prepare('VACUUM INTO ?').run(copy)
+    file.close()
+    return copy
+  }
+  return { engine, reopen, snapshot, keptContents: () => keptContents(notes) }
+}
+
+function keptContents(path: string): KeptContents {
+  const file = new Sqlite(path, { readonly: true })
+  try {
+    const { blobs } = file.prepare('SELECT count(*) AS blobs FROM blob').get() as { blobs: number }
+    const chunks = file.prepare('SELECT total(length(data)) AS bytes FROM chunk').get() as { bytes: number }
+    return { blobs, bytes: chunks.bytes }
+  } finally {
+    file.close()
+  }
+}
