@@ -1,4 +1,4 @@
-/** Reads and verifies tokens with the library `jose`. A file of its own, because it is loaded with the first token. */
+/** Reads and verifies tokens with the library `jose`. A separate file, because it is loaded with the first token. */
 import type { KeyObject } from 'node:crypto'
 import { compactVerify, decodeProtectedHeader, errors } from 'jose'
 import { CouchError } from '../core/errors.ts'

@@ -85,7 +85,7 @@ export interface OperatorServices {
   revokeTokens(account: string): Promise<void>
 }
 
-/** Accounts on a page; each is read as a document of its own. */
+/** Accounts on a page; each is read as a separate document. */
 const PAGE = 100
 
 /** Manages the accounts of a server whose configuration and databases are open in this process. */

@@ -1,5 +1,5 @@
 /**
- * `couch_peruser`: each account of `_users` gets a database of its own, `userdb-` and the hex digits of its name, whose
+ * `couch_peruser`: each account of `_users` gets its own database, `userdb-` and the hex digits of its name, whose
  * admin and member it is; protocol.md 11.7, 12.2.
  *
  * A checkpoint in the catalog says how far the feed of `_users` was followed. It is written after the work is done, so a

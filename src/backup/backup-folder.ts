@@ -76,7 +76,7 @@ export class BackupFolder {
     return stored.sort((a, b) => (a.manifest.begun_at < b.manifest.begun_at ? 1 : -1))
   }
 
-  /** A backup of this server by its id; null when there is none. */
+  /** A backup of this server by its id; null if it does not exist. */
   async find(id: string): Promise<StoredBackup | null> {
     if (!isBackupId(id)) return null
     const manifest = await this.#manifest(id)
@@ -123,7 +123,7 @@ export class BackupFolder {
     this.#read.set(id, manifest)
   }
 
-  /** Gives up one that was begun. */
+  /** Abandons an unfinished backup. */
   async abandon(id: string): Promise<void> {
     await rm(join(this.path, id + this.#suffix), { recursive: true, force: true })
   }
@@ -190,7 +190,7 @@ export interface BackupSummary {
   /** ISO 8601. */
   readonly begun_at: string
   readonly ended_at: string
-  /** Seconds since it was begun. */
+  /** Seconds since it started. */
   readonly age: number
   readonly reason: BackupManifest['reason']
   readonly is_whole: boolean

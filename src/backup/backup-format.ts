@@ -45,7 +45,7 @@ export interface BackedUpDatabase extends BackupFile {
   readonly attachment_bytes: number
   /** 64 hex digits over all that the database holds, whatever pages it is on (storage/sqlite/snapshot.ts). */
   readonly digest: string
-  /** When the copy was begun, or an earlier copy was found unchanged; ISO 8601. */
+  /** When the copy started, or an earlier copy was found unchanged; ISO 8601. */
   readonly copied_at: string
   /** The earlier backup with the same file, since nothing had changed; null: copied for this backup. */
   readonly same_as: string | null

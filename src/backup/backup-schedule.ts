@@ -6,7 +6,7 @@ import { freeSpaceFloor } from '../config/settings.ts'
 /** A backup, as far as retention is concerned. */
 export interface AgedBackup {
   readonly id: string
-  /** When it was begun, in ms since 1970. */
+  /** When it started, in ms since 1970. */
   readonly time: number
   /** Of all databases, not only of some that were named. */
   readonly isWhole: boolean

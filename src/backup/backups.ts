@@ -1,4 +1,4 @@
-/** The backups of a server: made when they are due or asked for, one at a time; listed, and removed when others stand in. */
+/** The backups of a server: made on schedule or on request, one at a time; listed, and removed when newer ones replace them. */
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
@@ -51,7 +51,7 @@ export interface BackupTask extends BackupProgress {
   readonly updatedAt: number
 }
 
-/** A backup that was begun. */
+/** A backup in progress. */
 interface BegunBackup {
   readonly id: string
   /** The path of the finished backup. */

@@ -1,7 +1,7 @@
 /**
  * Export and import of a database as a couchbackup file, for the command line. Only what is asked travels over the
  * control socket: the file's bytes go over a socket that the command listens on, so that it is the command that reads
- * and writes files, with the rights of whoever typed it.
+ * and writes files, with the rights of the user who ran the command.
  */
 import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'

@@ -13,7 +13,7 @@ export async function runServeCommand(
 ): Promise<undefined> {
   restartWithMemorySettings()
   const dataDir = dataFolder(data, env)
-  // Not imported above: a process that begins anew would load it for nothing.
+  // Not imported above: a process that restarts would load it for nothing.
   const { startServer } = await import('../server.ts')
   await runUntilSignalled(() => startServer({ dataDir, env, flags }))
 }

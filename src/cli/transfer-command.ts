@@ -167,7 +167,7 @@ async function transfer<Outcome>(
   })
 }
 
-/** Rejects if the file cannot be read or written. A socket that the server closed is not a failure of its own. */
+/** Rejects if the file cannot be read or written. A socket that the server closed is not a separate failure. */
 function failureOf(pumped: Promise<void>): Promise<never> {
   return new Promise((_, reject) => {
     pumped.catch((error: NodeJS.ErrnoException) => {

@@ -76,13 +76,13 @@ function refusalOf({ code, reason }: { readonly code: string; readonly reason: s
   return new CouchError(Object.hasOwn(ERRORS, code) ? (code as ErrorName) : 'internal_server_error', reason)
 }
 
-// The control socket lies in the data folder. It asks for no password: whoever can open it has the rights of the folder's
-// owner, and could as well stop the server and change its files.
-//
-// One connection carries one call: the client sends a line of JSON; the server answers with any number of lines of
-// progress and one line with the result.
-
-/** Has mode 0700, since a new socket has the mode of the umask until it is changed. */
+/**
+ * The folder of the control socket, in the data folder. The socket needs no password: a user who can open it has the rights
+ * of the folder's owner, and could also stop the server and change its files. One connection carries one call: the client
+ * sends a line of JSON, and the server answers with any number of lines of progress and one line with the result.
+ *
+ * The folder has mode 0700, since a new socket has the mode of the umask until it is changed.
+ */
 export const CONTROL_FOLDER = 'control'
 
 /** Bytes of a path that fit into a socket address on every system, without the NUL at the end. */

@@ -103,7 +103,11 @@ export const ERRORS = {
   unknown_config_value: [404, 'not_found', 'unknown_config_value'],
   no_such_node: [404, 'not_found', 'no such node'],
   method_not_allowed: [405, 'method_not_allowed', 'The method is not allowed.'],
-  request_timeout: [408, 'request_timeout', 'The request arrived too slowly, so the server stopped reading it.'], // ours
+  request_timeout: [
+    408,
+    'request_timeout',
+    'The request arrived too slowly, so the server stopped reading it.',
+  ], // ours
   conflict: [409, 'conflict', 'Document update conflict.'],
   missing_rev: [409, 'not_found', 'missing_rev'],
   gone: [410, 'gone', 'Temporary views are not supported in CouchDB'],

@@ -182,7 +182,7 @@ export class TenantAccounts {
     return leaving
   }
 
-  /** The usage of each account that owns a database or has a record of its own, for metrics. */
+  /** The usage of each account that owns a database or has its own record, for metrics. */
   all(): ({ readonly account: string } & AccountUsage)[] {
     const { owners, tenants } = this.#options
     const names = new Set([...owners.accounts(), ...tenants.names()])

@@ -7,14 +7,14 @@ import { orNullAfter } from './metric.ts'
 /** Reports the health of one part of the server. */
 type HealthSource = () => Promise<readonly HealthFact[]>
 
-/** Time-out of one source, in ms: monitoring has a time-out of its own. */
+/** Time-out of one source, in ms: monitoring has its own time-out. */
 const SOURCE_MS = 2000
 /** How long the death of a thread counts as a fault, in seconds. */
 const DEATH_COUNTS_S = 300
 /** Maximum number of databases that are named. */
 const MAX_NAMES = 10
 
-/** Asks all sources. A source that fails or takes too long is reported as a fact of its own. Never rejects. */
+/** Asks all sources. A source that fails or takes too long is reported separately. Never rejects. */
 export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
   const results = await Promise.all(sources.map((source) => orNullAfter(factsOf(source), ms)))
   return results.flatMap((facts) => facts ?? [SILENT])

@@ -121,7 +121,7 @@ interface SystemInfo {
   /** Calls that wait for their turn on a database thread, all together and by thread. */
   readonly run_queue: number
   readonly message_queues: Readonly<Record<string, number>>
-  /** Threads that settee has started, its first one among them; and of them those that run functions. */
+  /** Threads that settee has started, including the first; and the number of them that run functions. */
   readonly process_count: number
   readonly os_proc_count: number
   readonly context_switches: number

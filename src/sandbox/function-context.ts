@@ -1,4 +1,4 @@
-/** One function of a design document in a QuickJS instance of its own. */
+/** One function of a design document in its own QuickJS instance. */
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import {
@@ -273,7 +273,7 @@ function adapted(variant: QuickJSSyncVariant, memory: BoundedMemory): QuickJSSyn
 
 const encoder = new TextEncoder()
 
-/** Writes a text with its final 0. It gets the memory's bytes anew, because growing replaces them. */
+/** Writes a text with its final 0. It gets the memory's bytes again, because growing replaces them. */
 function writeText(memory: BoundedMemory, text: string, pointer: number, size: number): void {
   const room = new Uint8Array(memory.buffer, pointer, size)
   const { written } = encoder.encodeInto(text, room.subarray(0, -1))

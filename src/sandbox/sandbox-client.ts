@@ -72,7 +72,7 @@ export class SandboxClient {
   #isClosed = false
 
   /**
-   * @param askForThread tells the main thread that work waits for a sandbox thread
+   * @param askForThread notifies the main thread that work is waiting for a sandbox thread
    * @param maxWaitMs for tests
    */
   constructor({ slotTable, client }: SandboxAccess, askForThread: () => void, maxWaitMs = MAX_WAIT_MS) {

@@ -1,5 +1,5 @@
 /**
- * Removes bodies retained for the time machine when their time is over, also in databases that nobody opens. Once a day
+ * Removes bodies retained for the time machine when their retention period has ended, also in databases that nobody opens. Once a day
  * it checks these one at a time, and opens only those with something to remove.
  */
 import { setTimeout as rest } from 'node:timers/promises'

@@ -194,7 +194,7 @@ async function readSession(request: FastifyRequest, reply: FastifyReply): Promis
 }
 
 /**
- * Whether the header holds a name and a password. Other schemes are ignored, as are text without a colon and the pair
+ * Whether the header holds a name and a password. Other schemes are ignored. So are text without a colon and the pair
  * `_`:`_`, which means logged out.
  * @throws invalid_base64_credentials
  */
@@ -218,7 +218,7 @@ function readBasic(request: FastifyRequest, reply: FastifyReply): Promise<boolea
 
 /**
  * Accepts the account's password, or one of its device tokens in place of it. A password that was right when the request
- * came, and is not any more, is no guess, and does not count as a failure.
+ * arrived does not count as a failure, even if it has changed since.
  * @throws wrong_credentials, account_locked, unavailable
  */
 async function checkCredentials(name: string, password: string, request: FastifyRequest): Promise<void> {

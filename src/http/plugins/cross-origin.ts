@@ -47,7 +47,7 @@ export function setCorsHeaders(request: FastifyRequest, reply: FastifyReply): bo
   const origin = pageOf(request)
   if (origin === undefined) return false
   const policy = cors.of(cors.dependOnHost ? hostOf(request) : undefined)
-  // With `*` the origin may be any text, and Node throws at text that is no header value.
+  // With `*` the origin may be any text, and Node throws at text that is not a valid header value.
   if (!policy.allows(origin) || !HEADER_TEXT.test(origin)) return false
   if (isPreflight(request)) return allowPreflight(request, reply, policy, origin)
   reply.header('Access-Control-Expose-Headers', policy.exposed)

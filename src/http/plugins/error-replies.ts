@@ -119,7 +119,7 @@ function logFailure(error: CouchError, request: FastifyRequest): void {
 function setChallenge(request: FastifyRequest, reply: FastifyReply): void {
   const asked = request.headers['x-couchdb-www-authenticate']
   const value = asked || (!isScript(request) && configuredChallenge(request.server.services.config))
-  // Node throws at text that is no header value, and the refusal would be lost.
+  // Node throws at text that is not a valid header value, and the refusal would be lost.
   if (typeof value === 'string' && HEADER_TEXT.test(value)) reply.header('WWW-Authenticate', value)
 }
 

@@ -46,7 +46,7 @@ async function bulkDocs(request: FastifyRequest, reply: FastifyReply): Promise<u
     )
   } catch (thrown) {
     if (!(thrown instanceof CouchError) || thrown.code !== 'all_or_nothing') throw thrown
-    // The only error whose body is no error object: it has a row for each document.
+    // The only error whose body is not an error object: it has a row for each document.
     return sendJson(reply, thrown.status, thrown.reason)
   }
 }

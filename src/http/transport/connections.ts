@@ -263,7 +263,7 @@ class Connections {
     socket.on('close', stop)
   }
 
-  /** A connection has sent something that is no request. */
+  /** A connection has sent something that is not a request. */
   onInvalidRequest(socket: Socket): void {
     const queue = Connection.of(socket)?.queue
     if (queue !== undefined && queue !== null) this.#options.turns?.onInvalidRequest(queue)

@@ -127,7 +127,7 @@ export class StreamRequest extends NodeRequest {
     for (const text of rawHeaders) this.#count(text.length)
     // After the answer, up to a window of the body may still arrive, and nothing counts it.
     stream.once('close', () => stream.endAfterHeaders || this.readableEnded || this.#count(STREAM_WINDOW))
-    // As over HTTP/1: an error without a listener is no failure, `close` follows.
+    // As over HTTP/1: an error without a listener is not a failure: `close` follows.
     this.on('error', () => undefined)
   }
 

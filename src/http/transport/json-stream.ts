@@ -1,4 +1,4 @@
-/** Streamed answers, of which no more is held than the client's connection takes. */
+/** Streamed answers. They hold no more in memory than the client's connection accepts. */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'

@@ -135,7 +135,7 @@ export class RequestTurns {
     this.#updatePause(queue.network)
   }
 
-  /** The connection has sent something that is no request; it costs as much as one. */
+  /** The connection has sent something that is not a request; it costs as much as one. */
   onInvalidRequest(queue: RequestQueue): void {
     this.#armTurn()
     queue.network.charge()

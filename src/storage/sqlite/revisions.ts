@@ -166,7 +166,7 @@ export class Revisions implements DocumentRows {
     this.#superseded.add(num, since ?? at, bytes)
   }
 
-  /** A leaf is none any more. @param context the write that makes it so */
+  /** A leaf becomes an inner revision. @param context the write that makes it so */
   #supersede({ num, bytes, attachments }: FoundRow, { blobs, at }: WriteContext): void {
     this.#superseded.add(num, at, bytes)
     if (attachments > 0) this.#garbage.addUnreferenced(this.#attachments.bytesWithout(num, blobs()))
