@@ -124,8 +124,7 @@ async function useBody<T>(
     await read(request, encoding, collector, limit)
     if (request.revocationsSeen !== request.server.revocations.count) await reauthorize(request)
     const { length } = collector
-    const finish = () => use(length === 0 ? null : collector.finish())
-    const work = request.user.allowance === undefined ? finish : () => inTurn(request, length, finish)
+    const work = () => inTurn(request, length, () => use(length === 0 ? null : collector.finish()))
     // Raw content is stored a piece at a time, and takes little memory.
     return await (isRaw ? work() : largeBodies.take(caller, length, work))
   } finally {
