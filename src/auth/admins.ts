@@ -39,27 +39,28 @@ export function requireAdmin(config: Config): void {
 export function adminAccounts(config: Config): Accounts {
   const salt = randomBytes(16).toString('hex')
   const key = randomBytes(32).toString('hex')
-  const known = new Map<string, Account>()
-  config.onChange((section) => {
-    if (section === ADMINS) known.clear()
-  })
-  const find = (name: string): Account | null => {
-    const stored = config.get(ADMINS, name)
-    if (stored === undefined) return null
-    const account = known.get(name)
-    if (account?.stored === stored) return account
-    const fresh = { name, roles: [ADMIN_ROLE], stored, salt: saltOf(stored) }
-    known.set(name, fresh)
-    return fresh
-  }
   return {
-    find: async (name) => find(name),
+    find: async (name) => adminAccount(config, name),
     decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
     onChange: (listener) =>
       config.onChange((section, name) => {
         // Without any admin everybody has access, so the first and the last admin change everybody's rights.
         if (section === ADMINS) listener(adminCount(config) < 2 ? 'all' : new Set([name]))
       }),
+  }
+}
+
+function adminAccount(config: Config, name: string): Account | null {
+  const stored = config.get(ADMINS, name)
+  if (stored === undefined) return null
+  return {
+    name,
+    roles: [ADMIN_ROLE],
+    stored,
+    // Parsed only for sessions: most requests have a name and a password.
+    get salt() {
+      return saltOf(stored)
+    },
   }
 }
 

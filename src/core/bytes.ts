@@ -40,7 +40,7 @@ export function bytesOfText(text: ByteText): Uint8Array {
 
 /** @returns the text whose UTF-8 the bytes are */
 export function decodeSendable(bytes: Sendable): string {
-  return (typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : Buffer.from(bytes)).toString()
+  return Buffer.from(typeof bytes === 'string' ? bytesOfText(bytes) : bytes).toString()
 }
 
 /** Shorter texts are put together before they are written, since each write costs about as much. */
