@@ -2,10 +2,10 @@
  * A tenant who saves a note every 50 ms, in a thread of its own, so that the attacker's work in this process delays no
  * measurement. A save counts from the moment it was due: one that waits behind a slow one is slow as well.
  */
-import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
+import { memoryOf } from '../../helpers/memory.ts'
 
 const EVERY_MS = 50
 
@@ -62,11 +62,11 @@ async function main(options: QuietTenantOptions): Promise<never> {
   let failed: Record<number, number> = {}
   let peakBytes = 0
   const watchMemory = () => {
-    peakBytes = Math.max(peakBytes, residentBytes(options.pid))
+    peakBytes = Math.max(peakBytes, memoryOf(options.pid))
   }
   parentPort?.on('message', () => {
     watchMemory()
-    const bytes = residentBytes(options.pid)
+    const bytes = memoryOf(options.pid)
     parentPort?.postMessage({ times: times.sort((a, b) => a - b), failed, peakBytes, bytes } satisfies Quiet)
     times = []
     failed = {}
@@ -97,11 +97,6 @@ function save(options: QuietTenantOptions, agent: Agent, n: number): Promise<num
     })
     asked.end(JSON.stringify({ n, text: 'a note of a quiet tenant' }))
   })
-}
-
-function residentBytes(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) * 1024
 }
 
 if (!isMainThread) await main(workerData as QuietTenantOptions)

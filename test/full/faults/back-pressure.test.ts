@@ -6,11 +6,11 @@
  * The long form has 500 readers, 200 uploads of 50 MB at 1 MB/s and 60 s: `SETTEE_BACK_PRESSURE=long`.
  */
 
-import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type ServerProcess, startServerProcess } from '../../faults/server-process.ts'
+import { memoryOf } from '../../helpers/memory.ts'
 
 const MB = 1024 * 1024
 const IS_LONG = process.env.SETTEE_BACK_PRESSURE === 'long'
@@ -35,16 +35,11 @@ const ANSWERS = [
   '/small/_changes?include_docs=true',
 ] as const
 
-function residentBytes({ pid }: ServerProcess): number {
-  const status = readFileSync(`/proc/${pid()}/status`, 'utf8')
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) * 1024
-}
-
 /** The peak memory of the server during some work. */
 async function peakDuring(server: ServerProcess, work: () => Promise<void>): Promise<number> {
   let peak = 0
   const look = () => {
-    peak = Math.max(peak, residentBytes(server))
+    peak = Math.max(peak, memoryOf(server.pid()))
   }
   const watch = setInterval(look, 50)
   try {
@@ -154,7 +149,7 @@ t.test('clients that read nothing', { timeout: 400_000 }, async (t) => {
   await server.start()
   tellOfEnd(t, server)
   for (const path of ['/big', '/small']) t.match(await server.ask('GET', path), { status: 200 })
-  const idle = residentBytes(server)
+  const idle = memoryOf(server.pid())
   let times: readonly number[] = []
   const peak = await peakDuring(server, async () => {
     const readers = Array.from({ length: READERS }, (_, n) =>
@@ -176,7 +171,7 @@ t.test('slow uploads', { timeout: 400_000 }, async (t) => {
   tellOfEnd(t, server)
   await server.ask('PUT', '/files')
   t.match(await server.ask('GET', '/files'), { status: 200 })
-  const idle = residentBytes(server)
+  const idle = memoryOf(server.pid())
   const answers: string[] = []
   const done = new AbortController()
   let times: readonly number[] = []

@@ -3,9 +3,9 @@
  * statements, databases are opened and closed, threads end and are replaced, and the process exits normally.
  */
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { type ServerProcess, startServerProcess, until } from '../../faults/server-process.ts'
+import { memoryOf } from '../../helpers/memory.ts'
 
 /** Paths of Node programs; if unset, this process's own, in the short form. */
 const NODES = process.env.SETTEE_NODES?.split(',')
@@ -67,8 +67,7 @@ async function killThreads(t: Test, server: ServerProcess): Promise<void> {
 
 function peakMemory(server: ServerProcess): string {
   if (process.platform !== 'linux') return 'unknown'
-  const [, kb] = /^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${server.pid()}/status`, 'utf8')) ?? []
-  return `${Math.round(Number(kb) / 1024)} MiB`
+  return `${Math.round(memoryOf(server.pid(), 'VmHWM') / 1024 ** 2)} MiB`
 }
 
 for (const node of NODES ?? [process.execPath]) {

@@ -3,12 +3,12 @@
  * environment, 1 GiB, which is the largest that CouchDB's own limit allows.
  */
 import { createHash } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
+import { forgetPeak, memoryOf } from '../../helpers/memory.ts'
 import { call } from '../../protocol/served.ts'
 
 const MB = 1024 * 1024
@@ -34,16 +34,6 @@ function contentOf(size: number) {
     }
   }
   return { stream: () => Readable.from(pieces()), digest: () => `md5-${md5.digest('base64')}` }
-}
-
-/** Bytes of memory that a process takes, or took at the most since the last {@link forgetPeak}. */
-function memory(pid: number, row: 'VmRSS' | 'VmHWM'): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Number(new RegExp(`^${row}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1024
-}
-
-function forgetPeak(pid: number): void {
-  writeFileSync(`/proc/${pid}/clear_refs`, '5')
 }
 
 async function put(url: string, headers: Record<string, string>, body: Readable): Promise<unknown> {
@@ -84,12 +74,12 @@ t.test(`${SIZE / MB} MB up and down`, OPTIONS, async (t) => {
   await put(`${server.url}/db/warm/a`, {}, contentOf(2 * MB).stream())
   await get(`${server.url}/db/warm/a`)
   const pid = server.pid()
-  const idle = memory(pid, 'VmRSS')
+  const idle = memoryOf(pid)
   const watched = async <R>(title: string, work: () => Promise<R>): Promise<R> => {
     forgetPeak(pid)
     const started = performance.now()
     const result = await work()
-    const growth = memory(pid, 'VmHWM') - idle
+    const growth = memoryOf(pid, 'VmHWM') - idle
     const seconds = (performance.now() - started) / 1000
     const told = `${title}: ${seconds.toFixed(1)} s, ${Math.round(growth / MB)} MB above ${Math.round(idle / MB)} MB`
     t.comment(told)

@@ -1,10 +1,10 @@
 /** How much memory a server takes to answer with large attachments, in every form of an answer. */
 import { createHash } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
+import { forgetPeak, memoryOf } from '../../helpers/memory.ts'
 import { connect } from '../../http/client.ts'
 
 const MB = 1024 * 1024
@@ -41,11 +41,6 @@ interface Drained {
   readonly md5: string
 }
 
-function memory(pid: number, row: 'VmRSS' | 'VmHWM'): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Number(new RegExp(`^${row}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1024
-}
-
 const skip = process.platform !== 'linux' && 'reads /proc'
 t.test('large attachments take no memory, in whichever form they are read', { skip }, async (t) => {
   const server = await startChildServer(t)
@@ -59,7 +54,7 @@ t.test('large attachments take no memory, in whichever form they are read', { sk
   const headers = { 'content-encoding': 'gzip' }
   t.match(await call('PUT', '/db/coded/a', { body: gzipSync(plain), headers }), { status: 201 })
   const pid = server.pid()
-  const idle = memory(pid, 'VmRSS')
+  const idle = memoryOf(pid)
   const base64 = Math.ceil(SIZE / 3) * 4
   const json = { 'content-type': 'application/json' }
   const related = { accept: 'multipart/related' }
@@ -82,9 +77,9 @@ t.test('large attachments take no memory, in whichever form they are read', { sk
     // On a busy machine the collector may come late once; what an answer really needs, it needs each time.
     do {
       tries += 1
-      writeFileSync(`/proc/${pid}/clear_refs`, '5')
+      forgetPeak(pid)
       answer = await drain(server.url + path, given, body)
-      growth = memory(pid, 'VmHWM') - idle
+      growth = memoryOf(pid, 'VmHWM') - idle
     } while (growth > bound && tries < 3)
     const summary = `${path} ${given.accept ?? ''}: ${Math.round(growth / MB)} MB above ${Math.round(idle / MB)} MB`
     t.comment(`${summary}, ${tries} tries`)
