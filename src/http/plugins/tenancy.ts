@@ -61,29 +61,6 @@ export function setAllowance(request: FastifyRequest): void {
   if (allowance !== undefined) request.user = { ...request.user, allowance }
 }
 
-/** Calls that write as many documents as their body, or one. */
-const DOCUMENT_WRITES: ReadonlySet<string> = new Set([
-  '/:db',
-  '/:db/_bulk_docs',
-  '/:db/:docid',
-  '/:db/_local/:local',
-])
-
-/**
- * Runs a write with an allowance in its turn, with the allowance that is left then. Runs anything else at once.
- * @param length of the body, in bytes
- * @throws as `work`
- */
-export function inTurn<T>(request: FastifyRequest, length: number, work: () => Promise<T>): Promise<T> {
-  const url = request.routeOptions.url ?? ''
-  if (request.user.allowance === undefined || !DOCUMENT_WRITES.has(url)) return work()
-  const { db } = request.params as { db: string }
-  return request.server.services.policy.write(db, length, url === '/:db/_bulk_docs', () => {
-    setAllowance(request)
-    return work()
-  })
-}
-
 function waitForLimiter(
   limits: RequestLimits,
   request: FastifyRequest,

@@ -5,7 +5,6 @@ import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
 import { mayBeBuiltInDesign } from '../../documents/document-policy.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
-import { inTurn } from '../plugins/tenancy.ts'
 import {
   documentUrl,
   isKnownToClient,
@@ -29,7 +28,7 @@ import {
   queryOf,
 } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
-import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
+import { inTurn, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 import { hostOf } from '../transport/connection.ts'
 
 const METHODS: Path['methods'] = {

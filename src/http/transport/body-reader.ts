@@ -16,7 +16,7 @@ import { isTooDeep } from '../../core/json.ts'
 import { addressKey } from '../../core/network.ts'
 import type { Body } from '../../documents/database.ts'
 import { reauthorize } from '../plugins/revocation.ts'
-import { inTurn } from '../plugins/tenancy.ts'
+import { setAllowance } from '../plugins/tenancy.ts'
 import { pathParams } from '../request-params.ts'
 import { BodyCollector, bytesOf, sendContinue, watchProgress } from './body-collector.ts'
 import { MAX_IN_MEMORY } from './body-limits.ts'
@@ -131,6 +131,29 @@ async function useBody<T>(
     await collector.close()
     allocation.release()
   }
+}
+
+/** Calls that write as many documents as their body, or one. */
+const DOCUMENT_WRITES: ReadonlySet<string> = new Set([
+  '/:db',
+  '/:db/_bulk_docs',
+  '/:db/:docid',
+  '/:db/_local/:local',
+])
+
+/**
+ * Runs a write with an allowance in its turn, with the allowance that is left then. Runs anything else at once.
+ * @param length of the body, in bytes
+ * @throws as `work`
+ */
+export function inTurn<T>(request: FastifyRequest, length: number, work: () => Promise<T>): Promise<T> {
+  const url = request.routeOptions.url ?? ''
+  if (request.user.allowance === undefined || !DOCUMENT_WRITES.has(url)) return work()
+  const { db } = request.params as { db: string }
+  return request.server.services.policy.write(db, length, url === '/:db/_bulk_docs', () => {
+    setAllowance(request)
+    return work()
+  })
 }
 
 /** The folder for the body's file; null: it must not reach the disk, since documents of `_users` hold plain passwords. */
