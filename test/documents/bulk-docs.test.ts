@@ -1,4 +1,4 @@
-/** `_bulk_docs`: protocol.md 4.1. */
+/** `_bulk_docs` (protocol.md 4.1) in memory and from files, in groups, and with faults. test/surface has its plain rules. */
 import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -111,105 +111,6 @@ t.test('generation 0 belongs to _local documents: any other that names it refuse
     ],
   }
   await refused(t, JSON.stringify(request), { code: 'invalid_rev', reason: 'Invalid rev format' }, '0-1')
-})
-
-t.test('no documents are all stored', async (t) => {
-  const { bulk } = await openDatabase()
-  t.same(await bulk({ docs: [] }), [])
-  t.same(await bulk({ docs: [], new_edits: false }), [])
-})
-
-t.test('members may stand in any order, and the last of a name counts', async (t) => {
-  const { bulk, get } = await openDatabase()
-  t.same(await bulk('{"docs":[{"_id":"a","_rev":"1-a"}],"new_edits":false}'), [])
-  t.same(await bulk('{"new_edits":true,"docs":[{"_id":"b","_rev":"1-b"}],"new_edits":false,"w":3}'), [])
-  t.match(await bulk('{"docs":[{"_id":"c"}],"docs":[{"_id":"d"}]}'), [{ id: 'd', ok: true }])
-  t.match(await get('a'), { _rev: '1-a' })
-  await t.rejects(get('c'), { code: 'not_found' })
-})
-
-t.test('one row a document in the request order, whatever came of it', async (t) => {
-  const { put, bulk } = await openDatabase()
-  const rev = await put('old', {})
-  const rows = await bulk({
-    docs: [{ _id: 'new' }, { _id: 'old' }, { n: 1 }, { _id: 'old', _rev: rev }, { _id: 'gone', _rev: '3-x' }],
-  })
-  t.match(rows, [
-    { ok: true, id: 'new', rev: /^1-/ },
-    { id: 'old', error: 'conflict', reason: 'Document update conflict.' },
-    { ok: true, id: /^[0-9a-f]{32}$/, rev: /^1-/ },
-    { ok: true, id: 'old', rev: /^2-/ },
-    { id: 'gone', error: 'conflict' },
-  ])
-  t.same(Object.keys(rows[1]), ['id', 'error', 'reason'])
-})
-
-t.test('the same document twice: the first wins', async (t) => {
-  const { put, bulk, get } = await openDatabase()
-  t.match(
-    await bulk({
-      docs: [
-        { _id: 'x', n: 1 },
-        { _id: 'x', n: 2 },
-      ],
-    }),
-    [{ ok: true }, { error: 'conflict' }],
-  )
-  t.match(await get('x'), { n: 1 })
-  const _rev = await put('y', {})
-  const update = { _id: 'y', _rev }
-  t.match(
-    await bulk({
-      docs: [
-        { ...update, n: 1 },
-        { ...update, _deleted: true },
-      ],
-    }),
-    [{ ok: true }, { error: 'conflict' }],
-  )
-})
-
-t.test('a deletion and a document made anew in one request', async (t) => {
-  const { put, bulk, get, updateSeq } = await openDatabase()
-  const _rev = await put('x', {})
-  const rows = await bulk({
-    docs: [
-      { _id: 'x', _rev, _deleted: true },
-      { _id: 'x', n: 1 },
-    ],
-  })
-  t.match(rows, [{ rev: /^2-/ }, { rev: /^3-/ }])
-  t.match(await get('x', { revsInfo: true }), {
-    _revs_info: [{ status: 'available' }, { rev: rows[0].rev, status: 'deleted' }, { status: 'available' }],
-  })
-  t.equal(await updateSeq(), 2, 'one number for both')
-})
-
-t.test('new_edits=false answers failures only, and takes what is known', async (t) => {
-  const { bulk, get, updateSeq } = await openDatabase()
-  const docs = [
-    { _id: 'x', _revisions: { start: 2, ids: ['b', 'a'] }, n: 1 },
-    { _id: 'x', _revisions: { start: 2, ids: ['c', 'a'] }, n: 2 },
-  ]
-  t.same(await bulk({ new_edits: false, docs }), [])
-  t.equal(await updateSeq(), 1, 'several revisions of a document take one number')
-  t.same(await bulk({ new_edits: false, docs }), [])
-  t.equal(await updateSeq(), 1, 'again, they take none')
-  t.match(await get('x', { conflicts: true }), { _rev: '2-c', _conflicts: ['2-b'], n: 2 })
-})
-
-t.test('failures of new_edits=false name the revision', async (t) => {
-  const { bulk } = await openDatabase()
-  const stub = { x: { stub: true } }
-  const rows = await bulk({
-    new_edits: false,
-    docs: [
-      { _id: 'a', _rev: '1-a' },
-      { _id: 'a', _rev: '5-b', _attachments: stub },
-      { _id: 'c', _rev: '1-c' },
-    ],
-  })
-  t.same(rows, [{ id: 'a', rev: '5-b', error: 'missing_stub', reason: 'Invalid attachment stub in a for x' }])
 })
 
 t.test('a stub that the first of two edits brings serves the second', async (t) => {

@@ -11,6 +11,10 @@ function bulk(docs: unknown, more: Readonly<Record<string, unknown>> = {}): Ask 
   return ['POST /{db}/_bulk_docs', { json: { docs, ...more } }]
 }
 
+function text(body: string): Ask {
+  return ['POST /{db}/_bulk_docs', { body, headers: { 'content-type': 'application/json' } }]
+}
+
 function rows(...json: readonly unknown[]): Answer {
   return { status: 201, json }
 }
@@ -61,7 +65,14 @@ export const BULK_DOCS: readonly Row[] = [
       [['POST /{db}/_bulk_docs', { json: [] }], malformed('Request body must be a JSON object')],
     ],
   },
-  { of: '4.1 no docs', says: 'an empty array', ask: bulk([]), answer: { status: 201, text: '[]\n' } },
+  {
+    of: '4.1 no docs',
+    says: 'an empty array',
+    steps: [
+      [bulk([]), { status: 201, text: '[]\n' }],
+      [bulk([], { new_edits: false }), { status: 201, text: '[]\n' }],
+    ],
+  },
   {
     of: '4.1 new_edits',
     says: 'true by default; false keeps the revisions as they are',
@@ -74,16 +85,15 @@ export const BULK_DOCS: readonly Row[] = [
     ],
   },
   {
-    of: '4.1 new_edits',
-    says: 'may follow the documents',
-    ask: [
-      'POST /{db}/_bulk_docs',
-      {
-        body: '{"docs":[{"_id":"x","_rev":"1-a"}],"new_edits":false}',
-        headers: { 'content-type': 'application/json' },
-      },
+    of: ['4.1 new_edits', '4.1 docs'],
+    says: 'may follow the documents; the last of repeated members counts',
+    steps: [
+      [text('{"docs":[{"_id":"x","_rev":"1-a"}],"new_edits":false}'), rows()],
+      [text('{"new_edits":true,"docs":[{"_id":"y","_rev":"1-b"}],"new_edits":false,"w":3}'), rows()],
+      [text('{"docs":[{"_id":"c"}],"docs":[{"_id":"d"}]}'), rows(ok('d', 1))],
+      ['GET /{db}/y', { json: { _id: 'y', _rev: '1-b' } }],
+      ['GET /{db}/c', { status: 404 }],
     ],
-    answer: rows(),
   },
   {
     of: '4.1 all_or_nothing',
@@ -117,6 +127,30 @@ export const BULK_DOCS: readonly Row[] = [
     answer: rows(conflict('x'), conflict('x'), conflict('y')),
   },
   {
+    of: ['4.1 row', '4.1 row conflict', '4.1 generated id'],
+    says: 'are in the order of the request, whatever their results',
+    given: [CHAIN],
+    steps: [
+      [
+        bulk([{ _id: 'new' }, { _id: 'x' }, { n: 1 }, { _id: 'x', _rev: '3-c' }, { _id: 'y', _rev: '3-x' }]),
+        rows(
+          ok('new', 1),
+          conflict('x'),
+          { ok: true, id: /^[0-9a-f]{32}$/, rev: /^1-/ },
+          ok('x', 4),
+          conflict('y'),
+        ),
+      ],
+      [
+        bulk([{ _id: 'x' }]),
+        {
+          status: 201,
+          text: '[{"id":"x","error":"conflict","reason":"Document update conflict."}]\n',
+        },
+      ],
+    ],
+  },
+  {
     of: ['4.1 failed row', '4.1 row forbidden'],
     says: 'what a validate function threw, in its row',
     given: [put('_design/d', { validate_doc_update: RULES })],
@@ -144,6 +178,24 @@ export const BULK_DOCS: readonly Row[] = [
       ],
       ['GET /{db}/y', { json: { _id: 'y', _rev: '1-a' } }],
     ],
+  },
+  {
+    of: '4.1 failed row, new_edits=false',
+    says: 'a stub without its attachment',
+    ask: bulk(
+      [
+        { _id: 'a', _rev: '1-a' },
+        { _id: 'a', _rev: '5-b', _attachments: { x: { stub: true } } },
+        { _id: 'c', _rev: '1-c' },
+      ],
+      { new_edits: false },
+    ),
+    answer: rows({
+      id: 'a',
+      rev: '5-b',
+      error: 'missing_stub',
+      reason: 'Invalid attachment stub in a for x',
+    }),
   },
   {
     of: '4.1 row invalid_design_doc',
@@ -280,12 +332,21 @@ export const BULK_DOCS: readonly Row[] = [
         rows(ok('x', 1), conflict('x')),
       ],
       ['GET /{db}/x', { like: { v: 1 } }],
+      [stored(of('y', '1-a')), rows()],
+      [
+        bulk([
+          { _id: 'y', _rev: '1-a', v: 1 },
+          { _id: 'y', _rev: '1-a', ...DELETED },
+        ]),
+        rows(ok('y', 2), conflict('y')),
+      ],
     ],
   },
   {
     of: '4.1 same id twice, new_edits=false',
-    says: 'merges both as one change',
+    says: 'merges both as one change; when repeated, as none',
     steps: [
+      [bulk([x('2-b a'), x('2-c a'), x('1-a')], { new_edits: false }), rows()],
       [bulk([x('2-b a'), x('2-c a'), x('1-a')], { new_edits: false }), rows()],
       ['GET /{db}/x?conflicts=true', { json: { _id: 'x', _rev: '2-c', _conflicts: ['2-b'] } }],
       ['GET /{db}', { like: { update_seq: /^1-/ } }],
@@ -295,8 +356,14 @@ export const BULK_DOCS: readonly Row[] = [
     of: '4.1 deleted and made',
     says: 'a delete, and then the document anew, two generations on',
     given: [stored(of('x', '1-a'))],
-    ask: bulk([{ _id: 'x', _rev: '1-a', ...DELETED }, { _id: 'x' }]),
-    answer: rows(ok('x', 2), ok('x', 3)),
+    steps: [
+      [bulk([{ _id: 'x', _rev: '1-a', ...DELETED }, { _id: 'x' }]), rows(ok('x', 2), ok('x', 3))],
+      [
+        'GET /{db}/x?revs_info=true',
+        { like: { _revs_info: [{ status: 'available' }, { status: 'deleted' }, { status: 'available' }] } },
+      ],
+      ['GET /{db}', { like: { update_seq: /^2-/ } }],
+    ],
   },
   {
     of: '4.1 deleted and made',

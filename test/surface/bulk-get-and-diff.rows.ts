@@ -341,13 +341,22 @@ const DIFF: readonly Row[] = [
     given: [CHAIN],
     steps: [
       [diff({ x: ['3-c', 'junk'] }), malformed('Invalid rev format')],
-      ...[{ x: '1-a' }, { x: ['1'] }, [], { x: [1] }].flatMap((asked) =>
+      ...[{ x: '1-a' }, { x: ['1'] }, [], { x: [1] }, { y: null }].flatMap((asked) =>
         [diff(asked), missing(asked)].map(
           (ask) => [ask, { status: 400, like: { error: 'bad_request' } }] as const,
         ),
       ),
       [missing({ x: ['junk'] }), malformed('Invalid rev format')],
       [diff({ x: '3-c' }), { status: 400, like: { error: 'bad_request' } }],
+      ...['', '{'].flatMap((body) =>
+        ['_revs_diff', '_missing_revs'].map(
+          (path) =>
+            [
+              [`POST /{db}/${path}`, { body, headers: { 'content-type': 'application/json' } }],
+              malformed('invalid UTF-8 JSON'),
+            ] as const,
+        ),
+      ),
     ],
   },
   {

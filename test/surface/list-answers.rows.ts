@@ -110,6 +110,17 @@ const VARIANTS: readonly Row[] = [
         { like: { rows: [{ doc: { _id: 'a' } }] } },
       ],
       [post('_all_docs', { descending: true, skip: 3 }), rows('a', 3)],
+      [post('_all_docs', { startkey: 'b', endkey: 'c', inclusive_end: false }), rows('b', 1)],
+      [post('_all_docs', { startkey: 'c', descending: true, limit: 1, skip: 1 }), rows('b', 2)],
+      [post('_all_docs', { keys: null, key: 'a', unknown: 1, stale: 'ok' }), rows('a', 0)],
+      [
+        post('_all_docs', { key: 'a', update_seq: true }),
+        { json: { total_rows: 4, offset: 0, update_seq: /^5-/, rows: [live('a')] } },
+      ],
+      [
+        ['POST /{db}/_all_docs', { body: '', headers: { 'content-type': 'application/json' } }],
+        failed(400, 'bad_request', 'invalid UTF-8 JSON'),
+      ],
       [post('_all_docs', { keys: ['a'], include_docs: true }), { like: { rows: [{ doc: { _id: 'a' } }] } }],
       [post('_all_docs', []), failed(400, 'bad_request', 'Request body must be a JSON object')],
       [
@@ -127,7 +138,7 @@ const VARIANTS: readonly Row[] = [
   },
   {
     of: '8.3 POST keys null',
-    says: 'is none',
+    says: 'means no keys',
     given: [ABCD],
     steps: [
       [post('_all_docs', { keys: null }), rows('abcd', 0)],
@@ -143,7 +154,14 @@ const VARIANTS: readonly Row[] = [
         [{ reduce: true }, 'query_parse_error', 'Reduce is invalid for map-only views.'],
         [{ group_level: 1 }, 'query_parse_error', 'Invalid use of grouping on a map view.'],
         [{ limit: 'x' }, 'query_parse_error', 'Invalid value for integer: "x"'],
+        [{ limit: 1.5 }, 'query_parse_error', 'Invalid value for integer: 1.5'],
         [{ skip: -1 }, 'query_parse_error', 'Invalid value for positive integer: -1'],
+        [{ skip: '1' }, 'query_parse_error', 'Invalid value for integer: "1"'],
+        [
+          { keys: [], key: 'a' },
+          'query_parse_error',
+          '`keys` is incompatible with `key`, `start_key` and `end_key`',
+        ],
         [{ descending: 1 }, 'query_parse_error', 'Invalid boolean parameter: 1'],
       ] as const
     ).map(([body, error, reason]) => [post('_all_docs', body), failed(400, error, reason)]),
@@ -231,6 +249,10 @@ const VARIANTS: readonly Row[] = [
     steps: [
       ['GET /{db}/_design_docs', { json: { total_rows: 2, offset: 0, rows: [D, E] } }],
       ['GET /{db}/_design_docs?descending=true&limit=1', { like: { total_rows: 2, rows: [E] } }],
+      ['GET /{db}/_design_docs?startkey="_design/f"', { like: { rows: [] } }],
+      ['GET /{db}/_design_docs?startkey="a"&descending=true', { like: { rows: [E, D] } }],
+      ['GET /{db}/_design_docs?endkey="a"', { like: { rows: [D, E] } }],
+      ['GET /{db}/_design_docs?key="a"', { like: { rows: [] } }],
       [
         'GET /{db}/_design_docs?keys=["_design/e","a","_design/z"]',
         { json: { total_rows: 2, offset: null, rows: [E, unknown('_design/z')] } },
@@ -265,7 +287,12 @@ const VARIANTS: readonly Row[] = [
         { like: { rows: [{ ...L, doc: { _id: '_local/l', _rev: '0-1', v: 1 } }] } },
       ],
       ['GET /{db}/_local_docs?descending=true&limit=1', { like: { rows: [L] } }],
-      [post('_local_docs', { keys: ['_local/l', '_local/z'] }), { like: { rows: [L, unknown('_local/z')] } }],
+      ['GET /{db}/_local_docs?skip=1', { like: { rows: [L] } }],
+      ['GET /{db}/_local_docs?startkey="a"', { like: { rows: [] } }],
+      [
+        post('_local_docs', { keys: ['a', '_local/l', '_local/z'] }),
+        { like: { rows: [L, unknown('_local/z')] } },
+      ],
       [post('_local_docs', {}), { like: { rows: [K, L] } }],
       [post('_local_docs/queries', { queries: [{ limit: 1 }] }), { like: { results: [{ rows: [K] }] } }],
       [

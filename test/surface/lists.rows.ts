@@ -1,9 +1,9 @@
 /** The parameters of `_all_docs`: protocol.md 8.1. */
 
 import type { Answer } from './answers.ts'
-import { CONFLICT, DATA, INLINE, STUB } from './histories.ts'
-import { ABCD, ALL, live, rows } from './listed.ts'
-import { failed, put, type Row } from './table.ts'
+import { CONFLICT, DATA, DELETED, INLINE, of, STUB } from './histories.ts'
+import { ABCD, ALL, live, rows, unknown } from './listed.ts'
+import { failed, put, type Row, stored } from './table.ts'
 
 const parse = (reason: string | RegExp): Answer => failed(400, 'query_parse_error', reason)
 
@@ -28,6 +28,10 @@ const RANGES: readonly Row[] = [
       [`${ALL}?keys=["d","a","d"]`, rows('dad', null)],
       [`${ALL}?keys=["d","a","b"]&descending=true`, rows('bad', null)],
       [`${ALL}?keys=["d","a","b"]&skip=1&limit=1`, rows('a', null)],
+      [
+        `${ALL}?keys=[1,"a",null]`,
+        { json: { total_rows: 4, offset: null, rows: [unknown(1), live('a'), unknown(null)] } },
+      ],
       [`${ALL}?keys={}`, failed(400, 'bad_request', '`keys` parameter must be an array.')],
       [`${ALL}?keys="d"`, failed(400, 'bad_request', '`keys` parameter must be an array.')],
     ],
@@ -94,6 +98,41 @@ const RANGES: readonly Row[] = [
     ],
   },
 ]
+
+/** Of the documents Z, _design/d, a, b, c and é: parameters, the listed ids, and the offset. */
+const OFFSETS: readonly (readonly [query: string, ids: readonly string[], offset: number])[] = [
+  ['', ['Z', '_design/d', 'a', 'b', 'c', 'é'], 0],
+  ['startkey="aa"', ['b', 'c', 'é'], 3],
+  ['endkey="a"', ['Z', '_design/d', 'a'], 0],
+  ['startkey="b"&endkey="a"', [], 3],
+  ['key="b"', ['b'], 3],
+  ['key="b"&inclusive_end=false', ['b'], 3],
+  ['key="no"', [], 5],
+  ['key="gone"', [], 5],
+  ['descending=true', ['é', 'c', 'b', 'a', '_design/d', 'Z'], 0],
+  ['descending=true&startkey="b"', ['b', 'a', '_design/d', 'Z'], 2],
+  ['descending=true&startkey="a"&endkey="b"', [], 3],
+  ['descending=true&key="b"', ['b'], 2],
+  ['limit=0', [], 0],
+  ['skip=4', ['c', 'é'], 4],
+  ['skip=100', [], 6],
+  ['startkey="b"&skip=1&limit=1', ['c'], 4],
+  ['descending=true&skip=1&limit=2', ['c', 'b'], 1],
+  ['startkey="_design/"&endkey="_design0"', ['_design/d'], 1],
+  ['startkey="zz%EF%BF%BF"', ['é'], 5],
+]
+
+const OFFSET_ROWS: Row = {
+  of: ['8.2 offset', '8.2 no deleted documents', '8.2 order'],
+  says: 'counts the live documents before the first row, in the direction of the query',
+  given: [
+    stored(...['c', 'a', 'b', '_design/d', 'Z', 'é'].map((id) => of(id, '1-a')), of('gone', '1-a', DELETED)),
+  ],
+  steps: OFFSETS.map(([query, ids, offset]) => [
+    `${ALL}?${query}`,
+    { json: { total_rows: 6, offset, rows: ids.map((id) => live(id)) } },
+  ]),
+}
 
 const SWITCHES: readonly Row[] = [
   {
@@ -194,4 +233,4 @@ const SWITCHES: readonly Row[] = [
   },
 ]
 
-export const LISTS: readonly Row[] = [...RANGES, ...SWITCHES]
+export const LISTS: readonly Row[] = [...RANGES, OFFSET_ROWS, ...SWITCHES]
