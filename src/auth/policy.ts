@@ -56,7 +56,7 @@ export interface Policy {
 
 /** The calls that make, delete and restore databases, and keep their owners. */
 export interface DatabaseRegistry
-  extends Pick<Databases, 'names' | 'delete' | 'prepareRestore' | 'beginAnew'> {
+  extends Pick<Databases, 'names' | 'delete' | 'prepareRestore' | 'treatAsRestored'> {
   /**
    * @param owner null: nobody owns it
    * @throws as {@link Databases.create}

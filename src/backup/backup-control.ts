@@ -6,7 +6,7 @@ import type { Backups } from './backups.ts'
 import type { BackupProgress } from './make-backup.ts'
 
 interface BackupRequest {
-  /** The folder of the backups, absolute; null: the configured one. */
+  /** The absolute path of the backups' folder; null: the configured one. */
   readonly to: string | null
   /** Names; null: all databases. */
   readonly databases: readonly string[] | null
@@ -20,23 +20,23 @@ export interface BackupResult extends BackupSummary {
 export interface BackupControl {
   /**
    * Makes a backup, and waits for it.
-   * @param gone aborts when the caller has gone; the backup is then cancelled and removed
+   * @param signal aborts when the caller has disconnected; the backup is then cancelled and removed
    * @throws conflict, not_found, bad_request, insufficient_storage, unavailable, internal_server_error
    */
   backUp(
-    asked: BackupRequest,
+    request: BackupRequest,
     onProgress?: (progress: BackupProgress) => void,
-    gone?: AbortSignal,
+    signal?: AbortSignal,
   ): Promise<BackupResult>
 }
 
 export function localBackupControl(backups: Backups): BackupControl {
   return {
-    backUp: async ({ to, databases }, onProgress, gone) => {
+    backUp: async ({ to, databases }, onProgress, signal) => {
       if (to !== null && !isAbsolute(to)) {
         throw new CouchError('bad_request', 'The folder for the backup must be an absolute path.')
       }
-      const { made, path } = await backups.start({ databases, to, reason: 'asked', gone }, onProgress)
+      const { made, path } = await backups.start({ databases, to, reason: 'asked', signal }, onProgress)
       const { manifest } = await made
       return { ...summaryOf({ manifest, damage: [] }, Date.now()), path }
     },

@@ -1,27 +1,27 @@
-/** The folder of backups: what is in it, and how something comes into it and leaves it durably. */
+/** The folder of backups: lists them, and adds and removes them durably. */
 import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join, relative, sep } from 'node:path'
 import { syncPath } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
 import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from './backup-format.ts'
 
-/** Lines of what was found wrong with a backup later on. */
+/** The damage that was found in a backup since it was made, one line for each. */
 const DAMAGED_FILE = 'DAMAGED'
 
-/** A backup that is there. */
+/** A finished backup in the folder. */
 export interface StoredBackup {
   readonly manifest: BackupManifest
-  /** What was found wrong with it since, a line each. */
+  /** The damage that was found since, one line for each. */
   readonly damage: readonly string[]
 }
 
 export class BackupFolder {
   readonly path: string
-  /** What unfinished folders of this server end in: others may keep their backups in the same place. */
+  /** The suffix of this server's unfinished backups: other servers may use the same folder. */
   readonly #suffix: string
   readonly #serverUuid: string
-  /** A backup never changes, so it is read once. */
-  readonly #read = new Map<string, BackupManifest>()
+  /** A backup never changes, so each manifest is read once. */
+  readonly #manifests = new Map<string, BackupManifest>()
 
   /** @param path absolute */
   constructor(path: string, serverUuid: string) {
@@ -31,19 +31,19 @@ export class BackupFolder {
   }
 
   /**
-   * Makes sure that it is there.
-   * @param mayMake whether it is made where it is missing: a disk that is not mounted must not be mistaken for one
+   * Makes sure that the folder exists.
+   * @param mayCreate whether to create a missing folder; not in place of a disk that is not mounted
    * @throws bad_request, the file system's error
    */
-  async prepare(mayMake: boolean): Promise<void> {
+  async prepare(mayCreate: boolean): Promise<void> {
     const found = await stat(this.path)
-      .catch(absent)
+      .catch(nullIfMissing)
       .catch((cause: NodeJS.ErrnoException) => {
         throw unusable(this.path, cause)
       })
     if (found?.isDirectory()) return
     if (found !== null) throw new CouchError('bad_request', `${this.path} is a file.`)
-    if (!mayMake) {
+    if (!mayCreate) {
       throw new CouchError(
         'bad_request',
         `The folder for backups ${this.path} does not exist: is its disk mounted?`,
@@ -55,7 +55,7 @@ export class BackupFolder {
     await syncPath(join(this.path, '..'))
   }
 
-  /** Removes what a backup that was broken off has left. */
+  /** Removes unfinished backups. */
   async removeUnfinished(): Promise<void> {
     for (const name of await this.#names()) {
       if (name.endsWith(this.#suffix)) await rm(join(this.path, name), { recursive: true, force: true })
@@ -63,10 +63,10 @@ export class BackupFolder {
   }
 
   async #names(): Promise<string[]> {
-    return (await readdir(this.path).catch(absent)) ?? []
+    return (await readdir(this.path).catch(nullIfMissing)) ?? []
   }
 
-  /** The backups of this server, newest first. What looks like one and cannot be read is passed over. */
+  /** The backups of this server, newest first, without unreadable ones. */
   async list(): Promise<StoredBackup[]> {
     const stored: StoredBackup[] = []
     for (const id of (await this.#names()).filter(isBackupId)) {
@@ -87,18 +87,18 @@ export class BackupFolder {
 
   async #manifest(id: string): Promise<BackupManifest | null> {
     try {
-      const manifest = this.#read.get(id) ?? (await readManifest(join(this.path, id)))
-      // Somebody may have removed it by hand.
+      const manifest = this.#manifests.get(id) ?? (await readManifest(join(this.path, id)))
+      // The backup may have been removed by hand.
       await stat(join(this.path, id))
-      this.#read.set(id, manifest)
+      this.#manifests.set(id, manifest)
       return manifest
     } catch {
-      this.#read.delete(id)
+      this.#manifests.delete(id)
       return null
     }
   }
 
-  /** A name that no backup has, for one that begins now. @param time ms since 1970 */
+  /** An unused id for a new backup. @param time its start, in ms since 1970 */
   async freeId(time: number): Promise<string> {
     const names = new Set(await this.#names())
     for (let nth = 1; ; nth++) {
@@ -107,7 +107,7 @@ export class BackupFolder {
     }
   }
 
-  /** Where a backup is made, under a name that is no backup's. @returns the folder's path */
+  /** Creates the folder of an unfinished backup, whose name is no backup id. @returns the folder's path */
   async begin(id: string): Promise<string> {
     const path = join(this.path, id + this.#suffix)
     await mkdir(path, { mode: 0o700 }).catch((cause: NodeJS.ErrnoException) => {
@@ -116,34 +116,34 @@ export class BackupFolder {
     return path
   }
 
-  /** Calls it a backup: all in it is durable by then. */
+  /** Gives a finished backup its id. Its files must be durable. */
   async publish(id: string, manifest: BackupManifest): Promise<void> {
     await rename(join(this.path, id + this.#suffix), join(this.path, id))
     await syncPath(this.path)
-    this.#read.set(id, manifest)
+    this.#manifests.set(id, manifest)
   }
 
-  /** Abandons an unfinished backup. */
+  /** Removes an unfinished backup. */
   async abandon(id: string): Promise<void> {
     await rm(join(this.path, id + this.#suffix), { recursive: true, force: true })
   }
 
-  /** Removes a backup, which loses its name before anything of it is gone. @throws the file system's error */
+  /** Removes a backup. It loses its id before any of its files is removed. @throws the file system's error */
   async remove(id: string): Promise<void> {
-    const unnamed = join(this.path, `${id}.gone${this.#suffix}`)
-    await rename(join(this.path, id), unnamed)
+    const renamed = join(this.path, `${id}.gone${this.#suffix}`)
+    await rename(join(this.path, id), renamed)
     await syncPath(this.path)
-    this.#read.delete(id)
-    await rm(unnamed, { recursive: true, force: true })
+    this.#manifests.delete(id)
+    await rm(renamed, { recursive: true, force: true })
   }
 
-  /** Notes what is wrong with a backup: it counts for nothing from then on. */
+  /** Records damage to a backup, which is not relied on from then on. */
   async markDamaged(id: string, line: string): Promise<void> {
     await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
   }
 }
 
-/** What settee keeps in its data folder, and clears away there. */
+/** Folders of the data folder that settee uses and cleans up. */
 const USED_FOLDERS: ReadonlySet<string> = new Set([
   'databases',
   'tmp',
@@ -179,12 +179,12 @@ function unusable(path: string, cause: NodeJS.ErrnoException): CouchError {
   return new CouchError('bad_request', `The folder for backups ${path} cannot be used: ${reason}.`, { cause })
 }
 
-function absent(error: NodeJS.ErrnoException): null {
+function nullIfMissing(error: NodeJS.ErrnoException): null {
   if (error.code === 'ENOENT') return null
   throw error
 }
 
-/** A backup as lists show it. */
+/** A row of the list of backups. */
 export interface BackupSummary {
   readonly id: string
   /** ISO 8601. */
@@ -194,15 +194,15 @@ export interface BackupSummary {
   readonly age: number
   readonly reason: BackupManifest['reason']
   readonly is_whole: boolean
-  /** Whether it is as it was when it was made, as far as anybody has looked since. */
+  /** Whether no damage was found since the backup was made. */
   readonly verified: boolean
   readonly databases: number
   readonly left_out: BackupManifest['left_out']
-  /** Of all its files. */
+  /** Bytes of all its files. */
   readonly bytes: number
-  /** Of those that it shares with no earlier backup. */
+  /** Bytes of the files that it shares with no earlier backup. */
   readonly new_bytes: number
-  /** What was found wrong with it later on, a line each. */
+  /** The damage that was found since, one line for each. */
   readonly damage: readonly string[]
 }
 
@@ -227,12 +227,12 @@ export function summaryOf({ manifest, damage }: StoredBackup, now: number): Back
   }
 }
 
-/** Bytes of all its files. */
+/** Bytes of all files of a backup. */
 export function bytesOf({ server, config, databases }: BackupManifest): number {
   return databases.reduce((sum, { bytes }) => sum + bytes, server.bytes + (config?.bytes ?? 0))
 }
 
-/** Whether nothing is known to be wrong with a backup. */
+/** Whether a backup has no known damage. */
 export function isSound({ damage }: StoredBackup): boolean {
   return damage.length === 0
 }

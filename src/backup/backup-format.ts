@@ -6,8 +6,8 @@
  *       manifest.json        {@link BackupManifest}; written last
  *       SHA256SUMS           of all other files, for `sha256sum --check`
  *       server.sqlite        uuid, incarnations, device tokens, tenants
- *       local.ini            the configuration, if there is such a file: with hashes and secrets, mode 0600
- *       databases/NAME.sqlite    under the names that they have in the data folder
+ *       local.ini            the configuration, if the file exists; it has hashes and secrets, so its mode is 0600
+ *       databases/NAME.sqlite    the same file names as in the data folder
  */
 import { type FileHandle, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ export const MANIFEST_FILE = 'manifest.json'
 export const SUMS_FILE = 'SHA256SUMS'
 export const SERVER_FILE = 'server.sqlite'
 export const CONFIG_FILE = 'local.ini'
-/** End of the name of a folder that is not yet, or no longer, a backup. */
+/** The suffix of a folder that is not yet, or no longer, a backup. */
 export const UNFINISHED = '.unfinished'
 
 /** A file of a backup. */
@@ -43,13 +43,13 @@ export interface BackedUpDatabase extends BackupFile {
   readonly local_count: number
   /** Bytes of attachments, each content once. */
   readonly attachment_bytes: number
-  /** 64 hex digits over all that the database holds, whatever pages it is on (storage/sqlite/snapshot.ts). */
+  /** 64 hex digits: a hash of the database's contents, independent of its pages (storage/sqlite/snapshot.ts). */
   readonly digest: string
   /** When the copy started, or an earlier copy was found unchanged; ISO 8601. */
   readonly copied_at: string
-  /** The earlier backup with the same file, since nothing had changed; null: copied for this backup. */
+  /** The earlier backup that shares the file, because nothing had changed; null: copied for this backup. */
   readonly same_as: string | null
-  /** The engine's fingerprint of the database file at that moment; while it is the same, nothing was written. */
+  /** The engine's fingerprint of the database file at that moment. It changes with every write. */
   readonly source: string | null
 }
 
@@ -66,7 +66,7 @@ export interface BackupManifest {
   readonly begun_at: string
   readonly ended_at: string
   readonly reason: 'schedule' | 'asked'
-  /** Whether the backup is of all databases; false: only of some, by name. */
+  /** Whether the backup contains all databases; false: only those that were named. */
   readonly is_whole: boolean
   /** Every copy was opened and compared with its database. Without this, a folder is not a backup. */
   readonly verified: true
@@ -79,7 +79,7 @@ export interface BackupManifest {
   readonly left_out: readonly { readonly name: string; readonly reason: string }[]
 }
 
-/** `2026-11-22T01-30-00Z`, with `-2` and so on behind it for further ones of the same second. */
+/** `2026-11-22T01-30-00Z`. Further backups of the same second end in `-2`, `-3` and so on. */
 const ID = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(?:-[1-9]\d{0,2})?$/
 
 /** Whether a text can be a backup's name; no other text is used as a path. */
@@ -99,7 +99,7 @@ export function backupId(time: number, nth: number): string {
 /**
  * Reads the manifest of a folder.
  * @param folder the backup's own
- * @throws Error with one clear line if this settee cannot read it as a backup; the file system's error
+ * @throws Error with a one-line message if this version of settee cannot read it; the file system's error
  */
 export async function readManifest(folder: string): Promise<BackupManifest> {
   const manifest: unknown = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'))
@@ -110,39 +110,39 @@ export async function readManifest(folder: string): Promise<BackupManifest> {
   return manifest as BackupManifest
 }
 
-// Lines of a couchbackup file. Each becomes the body of a `_bulk_docs`: in memory if it is short, otherwise in an unlinked
-// file.
-
 /** Longer lines go to a file. */
 const MEMORY_BYTES = 1024 * 1024
-/** Bytes that are enough to recognise the header line and couchbackup's marker. */
+/** Enough bytes to recognise the header line and couchbackup's resume marker. */
 const HEAD_BYTES = 4096
 const LINE_END = 0x0a
 
-const BEFORE = Buffer.from('{"new_edits":false,"docs":')
-const AFTER = Buffer.from('}')
+const BODY_PREFIX = Buffer.from('{"new_edits":false,"docs":')
+const BODY_SUFFIX = Buffer.from('}')
 
+/** A line of a couchbackup file. */
 export interface BackupLine {
   /** From 1 on. */
   readonly number: number
-  /** Its first and its last characters, or all of it. */
+  /** The first and the last characters, or the whole line. */
   readonly head: string
   readonly tail: string
-  /** Valid until the next line is read. */
+  /**
+   * The body of a `_bulk_docs`: in memory if short, otherwise in an unlinked file. Valid until the next line is read.
+   */
   readonly body: { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
 }
 
 /**
- * Splits a stream into lines, without empty ones.
+ * Splits a stream into lines, and skips empty lines.
  * @param tmpDir folder for temporary files
- * @throws as the source; the file system's errors
+ * @throws the errors of the source; the file system's errors
  */
 export async function* backupLines(
   source: AsyncIterable<Uint8Array>,
   tmpDir: string,
 ): AsyncGenerator<BackupLine> {
   let number = 1
-  let line = new LineInMaking(tmpDir)
+  let line = new LineBuilder(tmpDir)
   try {
     for await (const chunk of source) {
       for (let from = 0; from < chunk.length; ) {
@@ -151,7 +151,7 @@ export async function* backupLines(
         if (end === -1) break
         if (line.length > 0) yield await line.finish(number)
         await line.close()
-        line = new LineInMaking(tmpDir)
+        line = new LineBuilder(tmpDir)
         number += 1
         from = end + 1
       }
@@ -162,10 +162,10 @@ export async function* backupLines(
   }
 }
 
-class LineInMaking {
+class LineBuilder {
   readonly #tmpDir: string
-  /** In memory, until there is a file. */
-  #chunks: Uint8Array[] = [BEFORE]
+  /** Bytes that are not in the file. */
+  #chunks: Uint8Array[] = [BODY_PREFIX]
   #file: FileHandle | undefined
   #written = 0
   #head: Buffer = Buffer.alloc(0)
@@ -199,7 +199,7 @@ class LineInMaking {
   }
 
   async finish(number: number): Promise<BackupLine> {
-    this.#chunks.push(AFTER)
+    this.#chunks.push(BODY_SUFFIX)
     if (this.#file !== undefined) await this.#spool()
     const body =
       this.#file === undefined

@@ -2,10 +2,12 @@ import type { HealthFact } from '../core/types.ts'
 import { type Collector, collector, type Metric, single } from '../metrics/metric.ts'
 import type { BackupState, Backups } from './backups.ts'
 
-/** The highest age of the newest backup, in intervals. */
-const INTERVALS = 2
+/** The maximum age of the newest backup, in intervals. */
+const MAX_AGE_INTERVALS = 2
 
-/** The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database. */
+/**
+ * The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database.
+ */
 export function backupFact(state: BackupState): HealthFact {
   const { last, interval } = state
   const reason = faultOf(state)
@@ -23,13 +25,13 @@ export function backupFact(state: BackupState): HealthFact {
 
 function faultOf({ last, interval, failure, startedAt, now }: BackupState): string | null {
   if (failure !== null) return failure.reason
-  // After a restart, only the backup itself still shows the fault.
+  // After a restart, `failure` is null, but the backup still shows the fault.
   const damaged = last?.left_out.find(({ reason }) => reason.startsWith('damaged'))
   if (damaged !== undefined)
     return `The last backup does not contain the database ${damaged.name}: ${damaged.reason}`
   if (interval === 0) return null
   const since = last === null ? startedAt : Date.parse(last.begun_at)
-  if (now - since <= INTERVALS * interval) return null
+  if (now - since <= MAX_AGE_INTERVALS * interval) return null
   return last === null ? 'No backup has been made yet.' : `The last backup was made at ${last.begun_at}.`
 }
 
@@ -72,7 +74,7 @@ export const BACKUP_METRICS: readonly Metric<BackupState>[] = [
   },
 ]
 
-/** @returns what `_prometheus` asks of backups */
+/** @returns the collector of the backup metrics, for `_prometheus` */
 export function backupCollector(backups: Pick<Backups, 'state'>): Collector {
   return collector(BACKUP_METRICS, () => backups.state())
 }

@@ -3,19 +3,19 @@ import { join } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { freeSpaceFloor } from '../config/settings.ts'
 
-/** A backup, as far as retention is concerned. */
+/** The properties of a backup that decide its retention. */
 export interface AgedBackup {
   readonly id: string
   /** When it started, in ms since 1970. */
   readonly time: number
-  /** Of all databases, not only of some that were named. */
+  /** Whether it contains all databases, not only those that were named. */
   readonly isWhole: boolean
   /** Whether it has no known damage. */
   readonly isSound: boolean
   readonly databases: readonly string[]
 }
 
-/** Numbers of days and weeks whose newest backup is kept. */
+/** The numbers of days and weeks whose newest backups are kept. */
 interface Retention {
   readonly daily: number
   readonly weekly: number
@@ -31,14 +31,14 @@ const weekOf = (time: number) => Math.floor((dayOf(time) + DAYS_FROM_MONDAY) / 7
 /**
  * Finds the backups that can be removed. It keeps
  *
- * - all backups of the 24 hours before the newest whole one, and that one itself;
- * - the last whole one of each of the newest days and weeks (UTC, Monday first);
- * - for each existing database, the newest backup with it;
- * - partial and damaged backups, as long as an older whole one is kept.
+ * - the newest whole backup, and all backups of the 24 hours before it;
+ * - the last whole backup of each of the newest days and weeks (UTC, Monday first);
+ * - for each existing database, the newest backup that contains it;
+ * - partial and damaged backups, as long as an older whole backup is kept.
  *
  * @param backups in any order
  * @param existing the names of the existing databases
- * @returns the ids of the others
+ * @returns the ids of the backups to remove
  */
 export function surplusBackups(
   backups: readonly AgedBackup[],
@@ -56,16 +56,16 @@ export function surplusBackups(
   const oldest = Math.min(dayBefore, ...[...kept].map(({ time }) => time))
   for (const backup of newestFirst) if (backup.time >= oldest && !whole.includes(backup)) kept.add(backup)
   for (const backup of newestOfEach(newestFirst, new Set(existing))) kept.add(backup)
-  // Without a whole backup nothing can replace the others.
+  // Without a whole backup, the others cannot be replaced.
   if (whole.length === 0) return []
   return newestFirst.filter((backup) => !kept.has(backup)).map(({ id }) => id)
 }
 
-function firstOfEach(newestFirst: readonly AgedBackup[], stretchOf: (time: number) => number): AgedBackup[] {
+function firstOfEach(newestFirst: readonly AgedBackup[], periodOf: (time: number) => number): AgedBackup[] {
   const seen = new Set<number>()
   return newestFirst.filter(({ time }) => {
-    const stretch = stretchOf(time)
-    return !seen.has(stretch) && seen.add(stretch)
+    const period = periodOf(time)
+    return !seen.has(period) && seen.add(period)
   })
 }
 
@@ -85,8 +85,8 @@ interface BackupSettings {
   readonly interval: number
   /** Absolute. */
   readonly folder: string
-  /** Whether to create a missing folder: only the one in the data folder. */
-  readonly mayMake: boolean
+  /** Whether to create a missing folder: only in the data folder. */
+  readonly mayCreate: boolean
   readonly retention: Retention
   /** Bytes to keep free on the backups' disk; null: the default. */
   readonly floor: number | null
@@ -98,7 +98,7 @@ export function backupSettings(config: Config, dataDir: string): BackupSettings 
   return {
     interval: config.integer('settee', 'backup_interval') * HOUR_MS,
     folder: configured ?? join(dataDir, 'backups'),
-    mayMake: configured === null,
+    mayCreate: configured === null,
     retention: {
       daily: config.integer('settee', 'backup_keep_daily'),
       weekly: config.integer('settee', 'backup_keep_weekly'),
@@ -111,7 +111,7 @@ export function backupSettings(config: Config, dataDir: string): BackupSettings 
 export interface WallClock {
   /** ms since 1970. */
   now(): number
-  /** Calls back once. @returns a function that cancels this */
+  /** Calls `call` once. @returns a function that cancels the timer */
   after(ms: number, call: () => void): () => void
 }
 
@@ -124,7 +124,7 @@ export const wallClock: WallClock = {
   },
 }
 
-/** Input of the schedule; times in ms since 1970. */
+/** The input of the schedule; times in ms since 1970. */
 export interface ScheduleFacts {
   /** ms between two backups; 0: no schedule. */
   readonly interval: number
@@ -136,8 +136,8 @@ export interface ScheduleFacts {
 }
 
 const MINUTE_MS = 60_000
-/** Pause after the start, when clients reconnect. */
-const SETTLE_MS = MINUTE_MS
+/** Pause after the start, while clients reconnect. */
+const START_PAUSE_MS = MINUTE_MS
 const RETRY_MS = 60 * MINUTE_MS
 
 /** @returns when the next backup is due, in ms since 1970, possibly in the past; null: never */
@@ -145,11 +145,11 @@ export function nextBackupAt({ interval, last, failed, startedAt }: ScheduleFact
   if (interval === 0) return null
   const due = last === null ? 0 : last + interval
   const retry = failed === null ? 0 : failed + Math.min(interval, RETRY_MS)
-  return Math.max(due, retry, startedAt + SETTLE_MS)
+  return Math.max(due, retry, startedAt + START_PAUSE_MS)
 }
 
-/** Longest pause between two checks: the clock may be set, and the machine may sleep. */
-const LOOK_MS = 10 * MINUTE_MS
+/** The maximum pause between two checks: the clock may be set, and the machine may sleep. */
+const MAX_PAUSE_MS = 10 * MINUTE_MS
 
 interface ScheduleOptions {
   readonly clock: WallClock
@@ -159,7 +159,7 @@ interface ScheduleOptions {
   make(): Promise<void>
 }
 
-/** Makes backups when they are due, one after the other. */
+/** Makes backups when they are due, one at a time. */
 export class BackupSchedule {
   readonly #options: ScheduleOptions
   #cancel: () => void = () => undefined
@@ -168,31 +168,31 @@ export class BackupSchedule {
 
   constructor(options: ScheduleOptions) {
     this.#options = options
-    this.look()
+    this.check()
   }
 
-  /** Checks now, since something has changed. */
-  look(): void {
+  /** Checks now, for example because the configuration has changed. */
+  check(): void {
     this.#cancel()
     this.#cancel = () => undefined
-    this.#work = this.#work.then(() => this.#turn())
+    this.#work = this.#work.then(() => this.#backUpIfDue())
   }
 
-  async #turn(): Promise<void> {
+  async #backUpIfDue(): Promise<void> {
     if (this.#isOver) return
     const { clock, facts, make } = this.#options
-    const isDue = async () => {
+    const timeUntilDue = async () => {
       const due = nextBackupAt(await facts())
-      return due === null ? LOOK_MS : due - clock.now()
+      return due === null ? MAX_PAUSE_MS : due - clock.now()
     }
-    let wait = await isDue()
+    let wait = await timeUntilDue()
     if (wait <= 0 && !this.#isOver) {
       await make()
-      wait = Math.max(await isDue(), MINUTE_MS)
+      wait = Math.max(await timeUntilDue(), MINUTE_MS)
     }
     if (this.#isOver) return
     this.#cancel()
-    this.#cancel = clock.after(Math.min(wait, LOOK_MS), () => this.look())
+    this.#cancel = clock.after(Math.min(wait, MAX_PAUSE_MS), () => this.check())
   }
 
   /** Resolves when a backup under way has ended. */

@@ -1,4 +1,4 @@
-/** The backups of a server: made on schedule or on request, one at a time; listed, and removed when newer ones replace them. */
+/** The backups of a server: makes them on schedule or on request, one at a time, and removes superseded ones. */
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
@@ -27,31 +27,31 @@ interface BackupsOptions {
   readonly config: Config
   readonly databases: Pick<Databases, 'copies' | 'names' | 'serverUuid'>
   readonly dataDir: string
-  /** settee's own. */
+  /** settee's version. */
   readonly version: string
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
   readonly clock?: WallClock
 }
 
-interface BackupOrder {
+interface BackupJob {
   /** Some databases by name; null: all. */
   readonly databases: readonly string[] | null
-  /** Another folder than the configuration's, absolute; it is no part of the schedule, and nothing in it is removed. */
+  /** The absolute path of another folder than the configured one. No backups in it are removed. */
   readonly to: string | null
   readonly reason: BackupManifest['reason']
-  /** Whoever asked for it does not wait any more: it is broken off. */
-  readonly gone?: AbortSignal | undefined
+  /** Cancels the backup, because the caller has disconnected. */
+  readonly signal?: AbortSignal | undefined
 }
 
-/** A backup that is being made. */
+/** The progress of the backup under way, for `_active_tasks`. */
 export interface BackupTask extends BackupProgress {
   /** ms since 1970. */
   readonly startedAt: number
   readonly updatedAt: number
 }
 
-/** A backup in progress. */
+/** A backup that has begun. */
 interface BegunBackup {
   readonly id: string
   /** The path of the finished backup. */
@@ -63,22 +63,22 @@ interface BegunBackup {
 /** A failure; times in ms since 1970. */
 interface BackupFailure {
   readonly time: number
-  /** What is wrong, without paths of what is in the databases. */
+  /** The reason, without anything from inside the databases. */
   readonly reason: string
 }
 
-/** What has come of backups so far, in this process and by what is in the folder. */
+/** The state of backups, from this process and from the folder. */
 export interface BackupState {
-  /** The newest whole one that is good. */
+  /** The newest whole backup without damage. */
   readonly last: BackupSummary | null
-  /** ms between two; 0: none are made by themselves. */
+  /** ms between two backups; 0: no schedule. */
   readonly interval: number
-  /** The last that failed, or lacks a database; null: none has since the last that is good. */
+  /** The last backup that failed or lacks a database; null: a complete one was made since. */
   readonly failure: BackupFailure | null
-  /** Failed, or lacking a database, since the process began. */
+  /** How many backups failed or lack a database since the process started. */
   readonly failures: number
   readonly isRunning: boolean
-  /** When the process began, in ms since 1970. */
+  /** When the process started, in ms since 1970. */
   readonly startedAt: number
   readonly now: number
 }
@@ -89,7 +89,7 @@ export class Backups {
   readonly #startedAt: number
   #folder: BackupFolder | undefined
   #task: BackupTask | null = null
-  /** Ends the one that is being made, whatever it is at. */
+  /** Aborts the backup under way. */
   #abort: (() => Promise<void>) | undefined
   #running: Promise<unknown> | undefined
   #failure: BackupFailure | null = null
@@ -114,18 +114,18 @@ export class Backups {
       },
       make: async () => {
         await this.#running?.catch(() => undefined)
-        const order: BackupOrder = { databases: null, to: null, reason: 'schedule' }
-        await this.start(order)
+        const job: BackupJob = { databases: null, to: null, reason: 'schedule' }
+        await this.start(job)
           .then(
             ({ made }) => made,
-            (error: unknown) => this.#failed(error),
+            (error: unknown) => this.#noteFailure(error),
           )
           .catch(() => undefined)
       },
     })
     this.#schedule = schedule
     this.#options.config.onChange((section) => {
-      if (section === 'settee') schedule.look()
+      if (section === 'settee') schedule.check()
     })
   }
 
@@ -133,8 +133,8 @@ export class Backups {
     return backupSettings(this.#options.config, this.#options.dataDir)
   }
 
-  /** The configuration's folder. */
-  #own(): BackupFolder {
+  /** The configured folder. */
+  #configuredFolder(): BackupFolder {
     const { folder: path } = this.#settings()
     if (this.#folder?.path !== path) {
       this.#folder = new BackupFolder(path, this.#options.databases.serverUuid)
@@ -144,12 +144,12 @@ export class Backups {
 
   /** Newest first. */
   async list(): Promise<BackupSummary[]> {
-    return (await this.#own().list()).map((stored) => summaryOf(stored, this.#clock.now()))
+    return (await this.#configuredFolder().list()).map((stored) => summaryOf(stored, this.#clock.now()))
   }
 
   /** @throws not_found */
   async find(id: string): Promise<StoredBackup> {
-    const found = await this.#own().find(id)
+    const found = await this.#configuredFolder().find(id)
     if (found === null) throw new CouchError('not_found', 'There is no such backup.')
     return found
   }
@@ -157,18 +157,20 @@ export class Backups {
   /** @throws not_found, the file system's error */
   async remove(id: string): Promise<void> {
     await this.find(id)
-    await this.#own().remove(id)
+    await this.#configuredFolder().remove(id)
     this.#options.logger.info({ backup: id }, 'removed a backup on request')
   }
 
-  /** How far the one is that is being made; null: none is. */
+  /** The backup under way; null: none. */
   get task(): BackupTask | null {
     return this.#task
   }
 
   async state(): Promise<BackupState> {
     const now = this.#clock.now()
-    const last = (await this.#own().list()).find((stored) => stored.manifest.is_whole && isSound(stored))
+    const last = (await this.#configuredFolder().list()).find(
+      (stored) => stored.manifest.is_whole && isSound(stored),
+    )
     return {
       last: last === undefined ? null : summaryOf(last, now),
       interval: this.#settings().interval,
@@ -182,14 +184,14 @@ export class Backups {
 
   /**
    * Begins a backup.
-   * @throws conflict when one is being made; not_found for a name that no database has; bad_request for the folder;
-   *   unavailable when the server stops, or its engine makes no copies; the file system's error
+   * @throws conflict while another backup is being made; not_found for an unknown database; bad_request for the folder;
+   *   unavailable when the server is stopping, or its engine cannot copy databases; the file system's error
    */
-  async start(order: BackupOrder, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
+  async start(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
     const { copies } = this.#options.databases
     if (copies === null || this.#isOver) throw new CouchError('unavailable')
     if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
-    const begun = this.#begin(order, onProgress)
+    const begun = this.#begin(job, onProgress)
     const running = begun
       .then(({ made }) => made)
       .finally(() => {
@@ -202,26 +204,26 @@ export class Backups {
     return { id, path, made: running }
   }
 
-  async #begin(order: BackupOrder, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
-    const names = this.#namesOf(order)
-    const { mayMake } = this.#settings()
-    const folder = order.to === null ? this.#own() : this.#other(order.to)
+  async #begin(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
+    const names = this.#namesOf(job)
+    const { mayCreate } = this.#settings()
+    const folder = job.to === null ? this.#configuredFolder() : this.#folderAt(job.to)
     refuseUsedFolder(folder.path, this.#options.dataDir)
-    await folder.prepare(order.to === null ? mayMake : true)
+    await folder.prepare(job.to === null ? mayCreate : true)
     await folder.removeUnfinished()
     const startedAt = this.#clock.now()
     const id = await folder.freeId(startedAt)
     const none = { database: null, databases_done: 0, databases_total: names.length, percent: 0 }
     this.#task = { id, ...none, startedAt, updatedAt: startedAt }
-    return { id, path: join(folder.path, id), made: this.#make(id, folder, order, names, onProgress) }
+    return { id, path: join(folder.path, id), made: this.#make(id, folder, job, names, onProgress) }
   }
 
-  #other(path: string): BackupFolder {
+  #folderAt(path: string): BackupFolder {
     return new BackupFolder(path, this.#options.databases.serverUuid)
   }
 
   /** @throws not_found */
-  #namesOf({ databases }: BackupOrder): readonly string[] {
+  #namesOf({ databases }: BackupJob): readonly string[] {
     const all = this.#options.databases.names()
     if (databases === null) return all
     const known = new Set(all)
@@ -233,7 +235,7 @@ export class Backups {
   async #make(
     id: string,
     folder: BackupFolder,
-    order: BackupOrder,
+    job: BackupJob,
     names: readonly string[],
     onProgress?: (progress: BackupProgress) => void,
   ): Promise<MadeBackup> {
@@ -244,14 +246,14 @@ export class Backups {
     const copier = copies.start()
     this.#abort = () => copier.close()
     const startedAt = this.#clock.now()
-    const isBrokenOff = () => this.#isOver || order.gone?.aborted === true
-    const leave = () => void copier.close()
-    order.gone?.addEventListener('abort', leave)
+    const isCancelled = () => this.#isOver || job.signal?.aborted === true
+    const cancel = () => void copier.close()
+    job.signal?.addEventListener('abort', cancel)
     try {
-      if (isBrokenOff()) throw new CouchError('unavailable')
+      if (isCancelled()) throw new CouchError('unavailable')
       const { serverUuid } = databases
       const { floor } = this.#settings()
-      const { reason, databases: named } = order
+      const { reason, databases: named } = job
       const made = await makeBackup(
         { folder, id, dataDir, serverUuid, version, reason, names, isWhole: named === null, previous, floor },
         {
@@ -264,21 +266,25 @@ export class Backups {
           },
         },
       )
-      await this.#made(made, folder, previous)
-      if (order.to === null) await this.#clearOut(folder)
+      await this.#report(made, folder, previous)
+      if (job.to === null) await this.#removeSurplus(folder)
       return made
     } catch (error) {
-      if (!isBrokenOff()) this.#failed(error)
-      else logger.info({ backup: id }, 'cancelled a backup: the server is stopping, or the caller has gone')
+      if (!isCancelled()) this.#noteFailure(error)
+      else
+        logger.info(
+          { backup: id },
+          'cancelled a backup: the server is stopping, or the caller has disconnected',
+        )
       throw error
     } finally {
-      order.gone?.removeEventListener('abort', leave)
+      job.signal?.removeEventListener('abort', cancel)
       this.#abort = undefined
       await copier.close()
     }
   }
 
-  async #made(made: MadeBackup, folder: BackupFolder, previous: StoredBackup | null): Promise<void> {
+  async #report(made: MadeBackup, folder: BackupFolder, previous: StoredBackup | null): Promise<void> {
     const { logger } = this.#options
     const { manifest, damaged, previousDamage } = made
     for (const line of previousDamage) {
@@ -291,7 +297,9 @@ export class Backups {
     const [first] = damaged
     if (first !== undefined) {
       const others = damaged.length === 1 ? '' : ` and ${damaged.length - 1} more`
-      this.#note(`The last backup does not contain the database ${first.database}${others}: ${first.reason}`)
+      this.#setFailure(
+        `The last backup does not contain the database ${first.database}${others}: ${first.reason}`,
+      )
     } else if (manifest.is_whole) this.#failure = null
     const { id, databases, left_out: leftOut } = manifest
     const seconds = (Date.parse(manifest.ended_at) - Date.parse(manifest.begun_at)) / 1000
@@ -304,21 +312,22 @@ export class Backups {
     logger.info({ backup: id, folder: folder.path, ...counts }, 'made and verified a backup')
   }
 
-  #failed(error: unknown): void {
+  #noteFailure(error: unknown): void {
     const fault = asCouchError(error)
-    // A refusal says what to do; of a fault the log has more.
-    const isTold = fault.status < 500 || fault.code === 'insufficient_storage' || fault.code === 'unavailable'
-    this.#note(`The last backup failed: ${isTold ? fault.message : messageOf(error)}`)
+    // The message of a refusal says what to do. The details of other faults are in the log.
+    const hasAdvice =
+      fault.status < 500 || fault.code === 'insufficient_storage' || fault.code === 'unavailable'
+    this.#setFailure(`The last backup failed: ${hasAdvice ? fault.message : messageOf(error)}`)
     this.#options.logger.error({ err: fault.cause ?? fault }, 'a backup failed')
   }
 
-  #note(reason: string): void {
+  #setFailure(reason: string): void {
     this.#failures += 1
     this.#failure = { time: this.#clock.now(), reason }
   }
 
-  /** What no rule keeps any longer goes. */
-  async #clearOut(folder: BackupFolder): Promise<void> {
+  /** Removes the backups that no retention rule keeps. */
+  async #removeSurplus(folder: BackupFolder): Promise<void> {
     const { logger, databases } = this.#options
     const aged = (await folder.list()).map((stored) => ({
       id: stored.manifest.id,
@@ -337,7 +346,7 @@ export class Backups {
     }
   }
 
-  /** Breaks off what is being made. */
+  /** Cancels the backup under way, and ends the schedule. */
   async close(): Promise<void> {
     this.#isOver = true
     await this.#abort?.()

@@ -1,4 +1,4 @@
-/** The making of one backup (docs/decisions/0023). */
+/** Makes one backup (docs/decisions/0023). */
 import { createHash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -29,9 +29,9 @@ interface BackupPlan {
   readonly reason: BackupManifest['reason']
   readonly names: readonly string[]
   readonly isWhole: boolean
-  /** The one before, whose files are taken over where nothing has changed. */
+  /** The previous backup, whose files are linked where nothing has changed. */
   readonly previous: StoredBackup | null
-  /** Bytes of the disk that stay free; null: what is kept of any disk by default. */
+  /** Bytes to keep free on the disk; null: the default. */
   readonly floor: number | null
 }
 
@@ -43,35 +43,35 @@ interface BackupTools {
   onProgress(progress: BackupProgress): void
 }
 
-/** How far a backup is. */
+/** The progress of a backup. */
 export interface BackupProgress {
   readonly id: string
-  /** The one that is at work; null: what comes after them. */
+  /** The database that is being copied; null: all are copied. */
   readonly database: string | null
   readonly databases_done: number
   readonly databases_total: number
-  /** Of the whole. */
+  /** The percentage of the whole backup. */
   readonly percent: number
 }
 
 export interface MadeBackup {
   readonly manifest: BackupManifest
-  /** Databases that are not in it since they, or their copies, are damaged. */
+  /** Databases that are left out because they, or their copies, are damaged. */
   readonly damaged: readonly { readonly database: string; readonly reason: string }[]
-  /** What was found wrong with the backup before. */
+  /** The damage that was found in the previous backup. */
   readonly previousDamage: readonly string[]
 }
 
 /**
  * Makes a backup.
- * @throws insufficient_storage, unavailable, internal_server_error, the file system's error; then nothing is left of it
+ * @throws insufficient_storage, unavailable, internal_server_error, the file system's error; no files are left then
  */
 export async function makeBackup(plan: BackupPlan, tools: BackupTools): Promise<MadeBackup> {
   const { folder, id } = plan
   try {
-    const making = new BackupBuilder(plan, tools, await folder.begin(id))
-    await making.databases()
-    const made = await making.rest()
+    const builder = new BackupBuilder(plan, tools, await folder.begin(id))
+    await builder.copyDatabases()
+    const made = await builder.finish()
     await folder.publish(id, made.manifest)
     return made
   } catch (error) {
@@ -105,24 +105,24 @@ class BackupBuilder {
     return new Date(this.#tools.now()).toISOString()
   }
 
-  #tell(database: string | null, done: number, percent: number): void {
+  #reportProgress(database: string | null, done: number, percent: number): void {
     const { id, names } = this.#plan
     const total = names.length
-    // What comes after the databases is the last hundredth.
+    // The last percent is for the steps after the databases.
     const all = database === null ? 99 : Math.floor((99 * (done + percent / 100)) / Math.max(total, 1))
     const progress = { id, database, databases_done: done, databases_total: total, percent: all }
     this.#tools.onProgress(progress)
   }
 
-  async databases(): Promise<void> {
+  async copyDatabases(): Promise<void> {
     await mkdir(join(this.#path, DATABASES_FOLDER), { mode: 0o700 })
     for (const [at, name] of this.#plan.names.entries()) {
-      this.#tell(name, at, 0)
-      await this.#database(name, (percent) => this.#tell(name, at, percent))
+      this.#reportProgress(name, at, 0)
+      await this.#copyDatabase(name, (percent) => this.#reportProgress(name, at, percent))
     }
   }
 
-  async #database(name: string, onPercent: (percent: number) => void): Promise<void> {
+  async #copyDatabase(name: string, onPercent: (percent: number) => void): Promise<void> {
     const file = `${DATABASES_FOLDER}/${databaseFileName(name)}.sqlite`
     const copiedAt = this.#now()
     try {
@@ -174,7 +174,7 @@ class BackupBuilder {
     }
   }
 
-  /** What is wrong with one database, or that it is gone, keeps no other from being copied. */
+  /** Records that a database is damaged or deleted, so that the backup goes on with the others. */
   #leaveOut(name: string, error: unknown): void {
     if (error instanceof DamagedCopy) {
       this.#damaged.push({ database: name, reason: error.message })
@@ -184,11 +184,11 @@ class BackupBuilder {
     } else throw error
   }
 
-  /** After the databases, so that what it says of them (whose they are) is there for each that was copied. */
-  async rest(): Promise<MadeBackup> {
-    this.#tell(null, this.#plan.names.length, 0)
-    const server = await this.#server()
-    const config = await this.#config()
+  /** Copies the server's data after the databases, so that it has the owner of each copied database. */
+  async finish(): Promise<MadeBackup> {
+    this.#reportProgress(null, this.#plan.names.length, 0)
+    const server = await this.#copyServer()
+    const config = await this.#copyConfig()
     const manifest = this.#manifest(server, config)
     const text = `${JSON.stringify(manifest, null, 1)}\n`
     await writeDurably(join(this.#path, SUMS_FILE), sumsOf(manifest, text))
@@ -198,13 +198,13 @@ class BackupBuilder {
     return { manifest, damaged: this.#damaged, previousDamage: this.#previousDamage }
   }
 
-  async #server(): Promise<BackupFile> {
+  async #copyServer(): Promise<BackupFile> {
     const path = join(this.#path, SERVER_FILE)
     await this.#tools.copyCatalog(path)
     return { file: SERVER_FILE, ...(await this.#tools.copier.checkCatalog(path, this.#plan.serverUuid)) }
   }
 
-  async #config(): Promise<BackupFile | null> {
+  async #copyConfig(): Promise<BackupFile | null> {
     const bytes = await readFile(join(this.#plan.dataDir, CONFIG_FILE)).catch(
       (error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT') return null
@@ -251,7 +251,7 @@ function factsOf(known: BackedUpDatabase): KnownCopy['facts'] {
   }
 }
 
-/** In the form that `sha256sum --check` reads; names of files have neither a backslash nor the end of a line. */
+/** In the format of `sha256sum --check`, unescaped: the file names have no backslash and no line feed. */
 function sumsOf({ server, config, databases }: BackupManifest, manifestText: string): string {
   const files: Pick<BackupFile, 'file' | 'sha256'>[] = [
     { file: MANIFEST_FILE, sha256: sha256(manifestText) },

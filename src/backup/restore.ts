@@ -1,6 +1,6 @@
 /**
- * Restores databases so that the devices that sync with them notice, and send again what the backup lacks
- * (docs/decisions/0024). Everything is checked before anything is replaced, and replaced files are kept.
+ * Restores databases in a way that syncing devices notice, so that they send again what the backup lacks
+ * (docs/decisions/0024). All files are checked before any is replaced, and replaced files are kept.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -49,14 +49,14 @@ export interface RestoreProgress {
 export interface RestoreControl {
   /**
    * Restores databases from a backup, or creates new databases from it.
-   * @param gone aborts when the caller has gone; if nothing is replaced yet, nothing will be
-   * @throws not_found, bad_request, illegal_database_name; file_exists for a new name that is taken. A failure after some
-   *   databases were restored names these
+   * @param signal aborts when the caller has disconnected; this cancels the restore before the first replacement
+   * @throws not_found, bad_request, illegal_database_name; file_exists for a new name that is taken. If some databases
+   *   were already restored, the error names them
    */
   restore(
     argument: RestoreRequest,
     onProgress?: (progress: RestoreProgress) => void,
-    gone?: AbortSignal,
+    signal?: AbortSignal,
   ): Promise<RestoreOutcome>
   /**
    * Makes devices notice that database files were restored by hand; null: all databases.
@@ -68,24 +68,24 @@ export interface RestoreControl {
 }
 
 /** The databases to restore into, which keep their owners ({@link Policy.databases}). */
-type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'beginAnew'>
+type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'treatAsRestored'>
 
-/** Where backups are, by their ids: `settee/backup_folder`, or `backups` in the data folder. */
+/** The folder of the backups: `settee/backup_folder`, or `backups` in the data folder. */
 export function backupsFolder(config: Pick<Config, 'get' | 'path'>): string {
   return config.get('settee', 'backup_folder') || join(dirname(config.path), 'backups')
 }
 
-/** @param backups where backups are, by their ids */
+/** @param backups the folder of the backups */
 export function localRestoreControl(databases: RestoreTarget, backups: () => string): RestoreControl {
   return {
-    async restore(argument, onProgress = () => undefined, gone?: AbortSignal) {
+    async restore(argument, onProgress = () => undefined, signal?: AbortSignal) {
       const source = await findSource(argument.backup, backups())
       const wanted = chooseCopies(source, argument)
       const names = databases.names()
       if (argument.as !== null && names.includes(argument.as)) {
         throw new CouchError('file_exists', `The database ${argument.as} exists already.`)
       }
-      const restored = await restoreAll(databases, wanted, new RestoreMeter(wanted, onProgress), gone)
+      const restored = await restoreAll(databases, wanted, new RestoreMeter(wanted, onProgress), signal)
       const isWhole = argument.databases === null && source.whole !== null
       const inBackup = new Set([...source.copies.map(({ name }) => name), ...wanted.map(({ as }) => as)])
       return {
@@ -95,10 +95,10 @@ export function localRestoreControl(databases: RestoreTarget, backups: () => str
       }
     },
 
-    async adopt({ databases: asked }) {
-      const adopted = asked ?? databases.names()
+    async adopt({ databases: named }) {
+      const adopted = named ?? databases.names()
       for (const name of adopted) checkDatabaseName(name)
-      for (const name of adopted) await databases.beginAnew(name)
+      for (const name of adopted) await databases.treatAsRestored(name)
       return { adopted }
     },
   }
@@ -114,9 +114,9 @@ function chooseCopies(
   { databases, as }: RestoreRequest,
 ): CopyToRestore[] {
   const [only] = copies
-  // A single file is restored under the given name, or else under its own.
+  // A single file is restored under the new name, or else under the name of the database.
   if (whole === null && only !== undefined && databases?.length === 1)
-    return [named(only, as ?? databases[0])]
+    return [copyUnder(only, as ?? databases[0])]
   const missing = databases?.find((name) => !copies.some((copy) => copy.name === name))
   if (missing !== undefined) throw new CouchError('not_found', `The backup ${id} has no database ${missing}.`)
   const some = databases === null ? copies : copies.filter(({ name }) => databases.includes(name))
@@ -124,10 +124,10 @@ function chooseCopies(
     throw new CouchError('bad_request', 'A new name needs exactly one database; name it.')
   }
   if (some.length === 0) throw new CouchError('not_found', `The backup ${id} has no database.`)
-  return some.map((copy) => named(copy, as))
+  return some.map((copy) => copyUnder(copy, as))
 }
 
-function named(copy: Copy, as: string | null | undefined): CopyToRestore {
+function copyUnder(copy: Copy, as: string | null | undefined): CopyToRestore {
   const name = as ?? copy.name
   checkDatabaseName(name)
   return { ...copy, as: name }
@@ -135,61 +135,62 @@ function named(copy: Copy, as: string | null | undefined): CopyToRestore {
 
 /** The progress of a restore, which reads each file twice: for its checksum, and to prepare it. */
 class RestoreMeter {
-  readonly #tell: (progress: RestoreProgress) => void
+  readonly #onProgress: (progress: RestoreProgress) => void
   readonly #total: number
   #done = 0
 
-  constructor(wanted: readonly CopyToRestore[], tell: (progress: RestoreProgress) => void) {
-    this.#tell = tell
+  constructor(wanted: readonly CopyToRestore[], onProgress: (progress: RestoreProgress) => void) {
+    this.#onProgress = onProgress
     this.#total = 2 * wanted.reduce((sum, { bytes }) => sum + bytes, 0)
   }
 
   add(step: RestoreProgress['step'], database: string, bytes: number): void {
     this.#done += bytes
-    this.#tell({ step, database, done: this.#done, total: this.#total })
+    this.#onProgress({ step, database, done: this.#done, total: this.#total })
   }
 }
 
 async function restoreAll(
   databases: RestoreTarget,
   wanted: readonly CopyToRestore[],
-  tally: RestoreMeter,
-  gone: AbortSignal | undefined,
+  meter: RestoreMeter,
+  signal: AbortSignal | undefined,
 ): Promise<RestoredDatabase[]> {
-  const refuseIfGone = () => {
-    if (gone?.aborted) throw new CouchError('unavailable', 'The caller has gone; nothing has changed.')
+  const refuseIfCancelled = () => {
+    if (signal?.aborted)
+      throw new CouchError('unavailable', 'The caller has disconnected; nothing has changed.')
   }
   for (const copy of wanted) {
-    refuseIfGone()
-    await check(copy, tally)
+    refuseIfCancelled()
+    await check(copy, meter)
   }
   const prepared: PreparedRestore[] = []
   try {
     for (const { as, path, bytes } of wanted) {
-      tally.add('prepare', as, 0)
+      meter.add('prepare', as, 0)
       prepared.push(await databases.prepareRestore(as, path))
-      tally.add('prepare', as, bytes)
-      refuseIfGone()
+      meter.add('prepare', as, bytes)
+      refuseIfCancelled()
     }
-    return await replaceAll(wanted, prepared, tally)
+    return await replaceAll(wanted, prepared, meter)
   } finally {
     for (const one of prepared) await one.discard()
   }
 }
 
-async function check({ path, bytes, sha256, as }: CopyToRestore, tally: RestoreMeter): Promise<void> {
-  if (sha256 === null) tally.add('check', as, bytes)
-  else await checkFile(path, { bytes, sha256 }, (count) => tally.add('check', as, count))
+async function check({ path, bytes, sha256, as }: CopyToRestore, meter: RestoreMeter): Promise<void> {
+  if (sha256 === null) meter.add('check', as, bytes)
+  else await checkFile(path, { bytes, sha256 }, (count) => meter.add('check', as, count))
 }
 
 async function replaceAll(
   wanted: readonly CopyToRestore[],
   prepared: readonly PreparedRestore[],
-  tally: RestoreMeter,
+  meter: RestoreMeter,
 ): Promise<RestoredDatabase[]> {
   const restored: RestoredDatabase[] = []
   for (const [at, { name, docCount, updateSeq, finish }] of prepared.entries()) {
-    tally.add('replace', name, 0)
+    meter.add('replace', name, 0)
     const kept = await finish().catch((error: unknown) => {
       throw restored.length === 0 ? error : partialFailure(restored, name, error)
     })
@@ -201,8 +202,8 @@ async function replaceAll(
 
 function partialFailure(restored: readonly RestoredDatabase[], name: string, cause: unknown): CouchError {
   const names = restored.map(({ database }) => database).join(', ')
-  const said = cause instanceof CouchError ? cause.message : 'see the log'
-  const reason = `Restored: ${names}. ${name} and the databases after it could not be restored: ${said}`
+  const reasonOfCause = cause instanceof CouchError ? cause.message : 'see the log'
+  const reason = `Restored: ${names}. ${name} and the databases after it could not be restored: ${reasonOfCause}`
   return new CouchError('internal_server_error', reason, { cause })
 }
 
@@ -212,7 +213,7 @@ interface Copy {
   /** Absolute. */
   readonly path: string
   readonly bytes: number
-  /** null: unknown. */
+  /** null if unknown. */
   readonly sha256: string | null
 }
 
@@ -220,13 +221,13 @@ export interface RestoreSource {
   /** For messages. */
   readonly id: string
   readonly copies: readonly Copy[]
-  /** The whole backup; null: a single file. */
+  /** The backup; null for a single file. */
   readonly whole: { readonly folder: string; readonly manifest: BackupManifest } | null
 }
 
 /**
  * @param given a backup's id, or the absolute path of its folder or of a single file of a database
- * @param folder where backups are, by their ids
+ * @param folder the folder of the backups
  * @throws not_found, bad_request
  */
 export async function findSource(given: string, folder: string): Promise<RestoreSource> {
@@ -258,7 +259,7 @@ export function pathIn(folder: string, file: string): string {
   return join(folder, ...parts)
 }
 
-/** A kept file, or one copied by hand, is named after its database: `notes.sqlite`, `notes.2026-11-22T….sqlite`. */
+/** A kept file or a manual copy is named after its database: `notes.sqlite`, `notes.2026-11-22T….sqlite`. */
 function sourceOfFile(path: string, bytes: number): RestoreSource {
   const name = databaseOfFileName(basename(path).replace(/\..*$/, ''))
   if (name === null) throw new CouchError('bad_request', `${path} is not named after a database.`)

@@ -1,7 +1,7 @@
 /**
- * Export and import of a database as a couchbackup file, for the command line. Only what is asked travels over the
- * control socket: the file's bytes go over a socket that the command listens on, so that it is the command that reads
- * and writes files, with the rights of the user who ran the command.
+ * Export and import of a database as a couchbackup file, for the command line. The control socket carries only the
+ * request. The file's bytes go over a socket that the command listens on, so that the command reads and writes the file
+ * with the rights of its user.
  */
 import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
@@ -20,7 +20,7 @@ interface ExportRequest {
 }
 
 export interface ExportOutcome {
-  /** As the database counted them when it began. */
+  /** The database's counts when the export began. */
   readonly documents: number
   readonly deleted: number
   readonly hasAttachments: boolean
@@ -30,21 +30,21 @@ interface ImportRequest {
   readonly database: string
   /** The path of the socket that the file comes from. */
   readonly socket: string
-  /** Whether the database may hold documents already. */
+  /** Whether the database may already hold documents. */
   readonly merge: boolean
 }
 
 export interface ImportOutcome {
   readonly isNew: boolean
-  /** By how many the database has more than before. */
+  /** The increase of the database's counts. */
   readonly documents: number
   readonly deleted: number
-  /** Revisions that were refused, and why the first of them were. */
+  /** The number of refused revisions, and the reasons for the first of them. */
   readonly refused: number
   readonly refusals: readonly string[]
 }
 
-/** How much of a file has come. */
+/** The progress of a transfer. */
 export interface TransferProgress {
   readonly bytes: number
 }
@@ -52,33 +52,32 @@ export interface TransferProgress {
 type OnProgress = (progress: TransferProgress) => void
 
 export interface TransferControl {
-  /** @throws no_database, unavailable when the server stops meanwhile */
-  exportDatabase(asked: ExportRequest, onProgress?: OnProgress): Promise<ExportOutcome>
+  /** @throws no_database; unavailable when the server stops in the meantime */
+  exportDatabase(request: ExportRequest, onProgress?: OnProgress): Promise<ExportOutcome>
   /**
-   * Makes the database where it is not there. Revisions that it has already stay as they are, so that an import that
-   * broke off may be made again.
-   * @throws conflict for a database that holds something, unless it may; bad_request for what is no such file
+   * Creates a missing database. Existing revisions stay unchanged, so an interrupted import can be repeated.
+   * @throws conflict for a database that is not empty, without `merge`; bad_request for another kind of file
    */
-  importDatabase(asked: ImportRequest, onProgress?: OnProgress): Promise<ImportOutcome>
+  importDatabase(request: ImportRequest, onProgress?: OnProgress): Promise<ImportOutcome>
 }
 
 export interface TransferServices {
   readonly databases: Databases
   /** For lines that are too long for memory. */
   readonly tmpDir: string
-  /** Ends what is under way, since the server is to stop. */
+  /** Ends transfers under way, because the server is stopping. */
   readonly ending: AbortSignal
 }
 
 /** Time between two progress reports of a transfer, in ms. */
-const TELL_EVERY_MS = 500
-const MOST_REFUSALS = 10
+const PROGRESS_INTERVAL_MS = 500
+const MAX_REFUSALS = 10
 
-/** @returns what works on the databases that are open in this process */
+/** @returns the commands, on the databases that are open in this process */
 export function localTransferControl(services: TransferServices): TransferControl {
   return {
-    exportDatabase: (asked, onProgress) => exportDatabase(services, asked, onProgress),
-    importDatabase: (asked, onProgress) => importDatabase(services, asked, onProgress),
+    exportDatabase: (request, onProgress) => exportDatabase(services, request, onProgress),
+    importDatabase: (request, onProgress) => importDatabase(services, request, onProgress),
   }
 }
 
@@ -97,7 +96,7 @@ async function exportDatabase(
   return { ...counts, hasAttachments }
 }
 
-/** couchrestore wants its option for attachments exactly where the first line names them. */
+/** couchrestore requires its option for attachments exactly if the first line has `attachments`. */
 async function* fileOf(handle: DatabaseHandle, attachments: boolean): AsyncGenerator<Uint8Array> {
   const first = { name: 'settee', version: setteeVersion(), mode: 'full', attachments }
   yield Buffer.from(`${JSON.stringify(first)}\n`)
@@ -136,7 +135,7 @@ async function countsOf(handle: DatabaseHandle): Promise<Pick<ExportOutcome, 'do
   return { documents: doc_count, deleted: doc_del_count }
 }
 
-/** The first line says what the file is; before couchbackup 2.10 there was none, and documents began at once. */
+/** The first line is a header; before couchbackup 2.10, it already had documents. */
 function requireBackup({ head }: BackupLine): void {
   if (isHeader(head) || head.startsWith('[')) return
   throw new CouchError(
@@ -158,7 +157,7 @@ function objectOf(text: string): Readonly<Record<string, unknown>> {
   }
 }
 
-/** @returns whether the database was made */
+/** @returns whether the database was created */
 async function prepareTarget(databases: Databases, database: string, merge: boolean): Promise<boolean> {
   if (!databases.names().includes(database)) {
     await databases.create(database)
@@ -173,25 +172,25 @@ async function prepareTarget(databases: Databases, database: string, merge: bool
   )
 }
 
-/** What couchbackup writes where it was broken off and went on: behind half a line, which it wrote again. */
+/** couchbackup's marker for a resumed backup. It follows an incomplete line, which couchbackup then repeats. */
 const RESUMED = '{"marker":"@cloudant/couchbackup:resume"}'
 
 async function importLine(handle: DatabaseHandle, line: BackupLine, refusals: Refusals): Promise<void> {
   if (line.tail.endsWith(RESUMED)) return
   if (line.number === 1 && isHeader(line.head)) return
-  if (!line.head.startsWith('[')) throw broken(line, 'it is not a list of documents')
+  if (!line.head.startsWith('[')) throw importError(line, 'it is not a list of documents')
   let answer = ''
   try {
     for await (const chunk of handle.bulkDocs(PARTY_ADMIN, line.body)) answer += Buffer.from(chunk).toString()
   } catch (error) {
-    if (error instanceof CouchError && error.status < 500) throw broken(line, error.message, error)
+    if (error instanceof CouchError && error.status < 500) throw importError(line, error.message, error)
     throw error
   }
   refusals.note(JSON.parse(answer) as Refusal[])
 }
 
-function broken({ number }: BackupLine, why: string, cause?: CouchError): CouchError {
-  const what = `Line ${number} cannot be imported (${why.replace(/\.$/, '')}).`
+function importError({ number }: BackupLine, reason: string, cause?: CouchError): CouchError {
+  const what = `Line ${number} cannot be imported (${reason.replace(/\.$/, '')}).`
   const next = 'The lines before it are imported; repeat the import with --merge.'
   return new CouchError('bad_request', `${what} ${next}`, { cause })
 }
@@ -207,13 +206,13 @@ class Refusals {
 
   note(rows: readonly Refusal[]): void {
     this.count += rows.length
-    for (const { id, reason } of rows.slice(0, MOST_REFUSALS - this.reasons.length)) {
+    for (const { id, reason } of rows.slice(0, MAX_REFUSALS - this.reasons.length)) {
       this.reasons.push(`${id}: ${reason}`)
     }
   }
 }
 
-/** Works with the command's socket, which is closed in the end. @throws unavailable when the server is to stop */
+/** Connects to the command's socket, and closes it after the work. @throws unavailable when the server is stopping */
 async function overSocket<T>(
   path: string,
   ending: AbortSignal,
@@ -233,7 +232,7 @@ async function overSocket<T>(
   }
 }
 
-/** Passes bytes on and reports their number from time to time. */
+/** Passes bytes on, and reports their number at intervals. */
 async function* withProgress(
   source: AsyncIterable<Uint8Array>,
   onProgress: OnProgress,
@@ -244,7 +243,7 @@ async function* withProgress(
     yield chunk
     bytes += chunk.length
     if (performance.now() < next) continue
-    next = performance.now() + TELL_EVERY_MS
+    next = performance.now() + PROGRESS_INTERVAL_MS
     onProgress({ bytes })
   }
 }

@@ -1,4 +1,7 @@
-/** Removes old copies: database files from before an upgrade (storage/storage-engine.ts), and those that a restore replaced. */
+/**
+ * Removes old database files: those from before an upgrade (storage/storage-engine.ts), and those that a restore
+ * replaced.
+ */
 import { readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
@@ -6,7 +9,7 @@ import type { Config } from '../config/config.ts'
 import { COPIES_FOLDER } from '../storage/storage-engine.ts'
 
 const DAY_MS = 86_400_000
-const LOOK_EVERY_MS = DAY_MS / 4
+const CHECK_INTERVAL_MS = DAY_MS / 4
 
 interface UpgradeCopiesOptions {
   readonly dataDir: string
@@ -15,15 +18,15 @@ interface UpgradeCopiesOptions {
 }
 
 /**
- * Removes copies that are old enough, now and every few hours.
- * @returns what ends that
+ * Removes old copies, now and every six hours.
+ * @returns a function that stops this
  */
 export function startUpgradeCopyCleanup({
   dataDir,
   config,
   logger,
 }: UpgradeCopiesOptions): () => Promise<void> {
-  const look = async (): Promise<void> => {
+  const cleanUp = async (): Promise<void> => {
     try {
       const days = config.integer('settee', 'upgrade_copies_days')
       const count = await removeUpgradeCopies(dataDir, Date.now() - days * DAY_MS)
@@ -32,20 +35,20 @@ export function startUpgradeCopyCleanup({
       logger.warn({ err }, 'cannot clean up copies of files from before an upgrade')
     }
   }
-  let looking = look()
+  let running = cleanUp()
   const timer = setInterval(() => {
-    looking = look()
-  }, LOOK_EVERY_MS).unref()
+    running = cleanUp()
+  }, CHECK_INTERVAL_MS).unref()
   return async () => {
     clearInterval(timer)
-    await looking
+    await running
   }
 }
 
 /**
- * Removes the copies that were made before a moment, and the folders that are empty then.
+ * Removes the copies that were made before a time, and the folders that become empty.
  * @param before in ms since 1970
- * @returns how many there were
+ * @returns the number of removed copies
  * @throws the file system's errors
  */
 export async function removeUpgradeCopies(dataDir: string, before: number): Promise<number> {
@@ -53,16 +56,16 @@ export async function removeUpgradeCopies(dataDir: string, before: number): Prom
   let removed = 0
   for (const schema of await namesIn(folder)) {
     const names = await namesIn(join(folder, schema))
-    const gone: string[] = []
+    let removedHere = 0
     for (const name of names) {
       const path = join(folder, schema, name)
       const found = await stat(path).catch(() => null)
       if (found === null || found.mtimeMs >= before) continue
       await rm(path, { force: true })
-      gone.push(name)
+      removedHere += 1
     }
-    removed += gone.length
-    if (gone.length > 0 && gone.length === names.length)
+    removed += removedHere
+    if (removedHere > 0 && removedHere === names.length)
       await rmdir(join(folder, schema)).catch(() => undefined)
   }
   return removed
@@ -75,15 +78,15 @@ async function namesIn(folder: string): Promise<string[]> {
   })
 }
 
-/** Replaced files, below the data folder, so that a restore can be undone; storage/sqlite/files.ts fills it. */
-const FOLDER = 'replaced'
+/** The folder of replaced files, below the data folder. They let a user undo a restore; storage/sqlite/files.ts. */
+const REPLACED_FOLDER = 'replaced'
 
-/** `notes.2026-11-22T01-30-00Z.sqlite`, with `-2` and so on for further ones of the same second, and its log. */
-const KEPT = /\.(\d{4}-\d{2}-\d{2})T(\d{2})-(\d{2})-(\d{2})Z(?:-\d+)?\.sqlite(?:-wal)?$/
+/** `notes.2026-11-22T01-30-00Z.sqlite` and its log. Further files of the same second have `-2` and so on. */
+const REPLACED_FILE = /\.(\d{4}-\d{2}-\d{2})T(\d{2})-(\d{2})-(\d{2})Z(?:-\d+)?\.sqlite(?:-wal)?$/
 
 /** @returns when the file was replaced, in ms since 1970; null: not a replaced file */
 function replacedAt(file: string): number | null {
-  const match = KEPT.exec(file)
+  const match = REPLACED_FILE.exec(file)
   if (match === null) return null
   const [, date, hours, minutes, seconds] = match
   const time = Date.parse(`${date}T${hours}:${minutes}:${seconds}Z`)
@@ -91,12 +94,12 @@ function replacedAt(file: string): number | null {
 }
 
 /**
- * Removes what was replaced longer ago.
+ * Removes files that were replaced more than `days` days ago.
  * @param now ms since 1970
  * @throws the file system's error
  */
 async function sweepReplaced(dataDir: string, days: number, now: number): Promise<void> {
-  const folder = join(dataDir, FOLDER)
+  const folder = join(dataDir, REPLACED_FOLDER)
   const files = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return []
     throw error
@@ -108,9 +111,9 @@ async function sweepReplaced(dataDir: string, days: number, now: number): Promis
 }
 
 /**
- * Sweeps now and every day.
- * @param days asked each time
- * @returns what stops it
+ * Removes old replaced files, now and every day.
+ * @param days read each time
+ * @returns a function that stops this
  */
 export function startSweeping(
   dataDir: string,

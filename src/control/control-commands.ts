@@ -1,8 +1,8 @@
 /**
- * The commands that the command line can run on a running server, over the control socket, or on the folder of a stopped
- * one. Each is a method with one argument. A long command also takes a progress callback and a signal that aborts when
- * the caller has gone. Arguments, progress and results are plain data, so that they fit through the socket; failures are
- * CouchErrors.
+ * The commands that the command line can run on a running server, over the control socket, or on the folder of a
+ * stopped server. Each is a method with one argument. A long command also takes a progress callback and a signal that
+ * aborts when the caller has disconnected. Arguments, progress and results are plain data, so that the socket can carry
+ * them; failures are CouchErrors.
  */
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
@@ -26,7 +26,7 @@ export type ControlCommands = Operator &
   TimeMachineControl &
   VaultControl
 
-/** The names of all commands, against which calls over the socket are checked. */
+/** The names of all commands. Calls over the socket are checked against this list. */
 export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'setPassword',
   'addAccount',
@@ -74,10 +74,10 @@ export interface SizeRow {
 
 interface SizeControl {
   /**
-   * Measures one database, or all of them one after the other, in the order of their names.
+   * Measures one database, or all databases one at a time, in the order of their names.
    * @throws no_database if the named database does not exist
    */
-  listSizes(asked: { readonly database: string | null }): Promise<readonly SizeRow[]>
+  listSizes(request: { readonly database: string | null }): Promise<readonly SizeRow[]>
 }
 
 function localSizeControl(databases: Pick<Databases, 'names' | 'get'>): SizeControl {

@@ -16,19 +16,19 @@ import {
 /** How long a call may take to arrive, in milliseconds. */
 const CALL_MS = 10_000
 /** Interval of the empty lines that show a client that its call is under way, in milliseconds. */
-const AT_WORK_MS = 15_000
+const KEEP_ALIVE_MS = 15_000
 const MAX_CONNECTIONS = 16
 
 interface ControlOptions {
-  /** Locked by this process, so an existing socket is left over from a dead one. */
+  /** Locked by this process, so an existing socket is left over from a dead process. */
   readonly dataDir: string
   readonly controls: ControlCommands
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
 }
 
 /**
- * Listens on the control socket. If it cannot be created, such as on a file system without sockets, the server logs
- * that and goes on without it.
+ * Listens on the control socket. If it cannot be created, for example on a file system without sockets, the server logs
+ * that and runs without it.
  * @returns a function that stops listening, after the calls under way are answered
  */
 export async function serveControl(options: ControlOptions): Promise<() => Promise<void>> {
@@ -55,7 +55,7 @@ export async function serveControl(options: ControlOptions): Promise<() => Promi
 }
 
 async function listen(server: Server, path: string): Promise<void> {
-  // Node would cut the path silently.
+  // Node would truncate the path silently.
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) throw new Error(`${path} is too long for a socket address.`)
   const folder = dirname(path)
   await mkdir(folder, { recursive: true, mode: 0o700 })
@@ -69,7 +69,7 @@ class Connections {
   readonly #controls: ControlCommands
   readonly #logger: ControlOptions['logger']
   readonly #reading = new Set<Socket>()
-  readonly #acting = new Set<Promise<void>>()
+  readonly #running = new Set<Promise<void>>()
 
   constructor({ controls, logger }: ControlOptions) {
     this.#controls = controls
@@ -100,27 +100,27 @@ class Connections {
       // A client that does not read gets only the final answer.
       if (socket.writableLength === 0) socket.write(answer === null ? '\n' : `${JSON.stringify(answer)}\n`)
     }
-    const atWork = setInterval(() => send(null), AT_WORK_MS)
-    const gone = new AbortController()
-    socket.on('close', () => gone.abort())
-    const acting = this.#act(text, (progress) => send({ progress }), gone.signal).then((answer) => {
-      clearInterval(atWork)
+    const keepAlive = setInterval(() => send(null), KEEP_ALIVE_MS)
+    const disconnected = new AbortController()
+    socket.on('close', () => disconnected.abort())
+    const running = this.#run(text, (progress) => send({ progress }), disconnected.signal).then((answer) => {
+      clearInterval(keepAlive)
       socket.end(`${JSON.stringify(answer)}\n`)
-      this.#acting.delete(acting)
+      this.#running.delete(running)
     })
-    this.#acting.add(acting)
+    this.#running.add(running)
   }
 
-  /** @param gone aborts when the client has gone */
-  async #act(
+  /** @param signal aborts when the client has disconnected */
+  async #run(
     text: string,
     onProgress: (progress: object) => void,
-    gone: AbortSignal,
+    signal: AbortSignal,
   ): Promise<ControlAnswer> {
     try {
       const { act, argument } = callOf(text)
-      const work = this.#controls[act] as (...given: readonly unknown[]) => Promise<unknown>
-      const result = await work(argument, onProgress, gone)
+      const work = this.#controls[act] as (...args: readonly unknown[]) => Promise<unknown>
+      const result = await work(argument, onProgress, signal)
       const { name } = argument as { name?: string }
       this.#logger.info(
         { act, ...(name !== undefined && { account: name }) },
@@ -137,20 +137,20 @@ class Connections {
 
   async close(): Promise<void> {
     for (const socket of this.#reading) socket.destroy()
-    await Promise.all(this.#acting)
+    await Promise.all(this.#running)
   }
 }
 
 /** @throws bad_request */
 function callOf(text: string): ControlCall {
-  const { act, argument } = parsed(text)
+  const { act, argument } = parseCall(text)
   if (act === undefined || !CONTROL_COMMANDS.includes(act) || typeof argument !== 'object' || !argument) {
     throw new CouchError('bad_request', 'The running server does not know this command.')
   }
   return { act, argument }
 }
 
-function parsed(text: string): Partial<ControlCall> {
+function parseCall(text: string): Partial<ControlCall> {
   try {
     return (JSON.parse(text) ?? {}) as Partial<ControlCall>
   } catch {

@@ -8,31 +8,31 @@ import { CONTROL_COMMANDS, type ControlCommands } from './control-commands.ts'
 /** How long the server may be silent, in milliseconds; during a call it sends empty lines more often. */
 const SILENCE_MS = 60_000
 
-/** Codes for no server: no socket, one that is left over from a dead server, or no folder. */
-const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
+/** The codes when no server is running: no socket, a socket left over from a dead server, or no folder. */
+const NO_SERVER = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTDIR', 'ENOTSOCK'])
 
 /**
- * Looks for the server that runs on a data folder.
+ * Connects to the server that runs on a data folder.
  * @param dataDir absolute
  * @returns its commands; null if no server listens
- * @throws Error if this account may not open the socket
+ * @throws Error if the user may not open the socket
  */
 export async function reachServer(dataDir: string): Promise<ControlCommands | null> {
   const socket = await connect(dataDir)
   if (socket === null) return null
   socket.destroy()
-  const asking = CONTROL_COMMANDS.map((act) => [
+  const commands = CONTROL_COMMANDS.map((act) => [
     act,
     (argument: object, onProgress?: Listener) => ask(dataDir, { act, argument }, onProgress),
   ])
-  return Object.fromEntries(asking) as ControlCommands
+  return Object.fromEntries(commands) as ControlCommands
 }
 
 type Listener = (progress: object) => void
 
 async function connect(dataDir: string): Promise<Socket | null> {
   const path = controlPath(dataDir)
-  // The server has logged that it runs without the socket.
+  // A server on such a path runs without the socket, and has logged that.
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) return null
   const socket = createConnection({ path, allowHalfOpen: true })
   try {
@@ -40,7 +40,7 @@ async function connect(dataDir: string): Promise<Socket | null> {
     return socket
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException
-    if (NOBODY.has(code)) return null
+    if (NO_SERVER.has(code)) return null
     throw new Error(`The running server cannot be reached: ${path} cannot be opened (${code}).`, {
       cause: error,
     })
@@ -77,11 +77,12 @@ function refusalOf({ code, reason }: { readonly code: string; readonly reason: s
 }
 
 /**
- * The folder of the control socket, in the data folder. The socket needs no password: a user who can open it has the rights
- * of the folder's owner, and could also stop the server and change its files. One connection carries one call: the client
- * sends a line of JSON, and the server answers with any number of lines of progress and one line with the result.
+ * The folder of the control socket, in the data folder. The socket needs no password: a user who can open it has the
+ * rights of the folder's owner, who can also stop the server and change its files. One connection carries one call: the
+ * client sends a line of JSON, and the server answers with any number of lines of progress and one line with the
+ * result.
  *
- * The folder has mode 0700, since a new socket has the mode of the umask until it is changed.
+ * The folder has mode 0700, because a new socket has the mode of the umask until it is changed.
  */
 export const CONTROL_FOLDER = 'control'
 

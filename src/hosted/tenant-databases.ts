@@ -17,7 +17,7 @@ import type { Tenants } from './tenants.ts'
 
 interface TenantDatabasesOptions {
   readonly config: Config
-  readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'beginAnew'>
+  readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'treatAsRestored'>
   readonly owners: Owners
   readonly tenants: Tenants
   /** An account owns a database from now on. */
@@ -141,9 +141,9 @@ export class TenantDatabases implements DatabaseRegistry {
     return { ...prepared, finish: () => this.#restored(name, prepared.finish) }
   }
 
-  /** As {@link Databases.beginAnew}. */
-  beginAnew(name: string): Promise<void> {
-    return this.#restored(name, () => this.#options.databases.beginAnew(name))
+  /** As {@link Databases.treatAsRestored}. */
+  treatAsRestored(name: string): Promise<void> {
+    return this.#restored(name, () => this.#options.databases.treatAsRestored(name))
   }
 
   #restored<T>(name: string, restore: () => Promise<T>): Promise<T> {

@@ -67,7 +67,7 @@ export async function openDatabases(
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,
     onFault: (fault) => logger.error({ err: fault }, 'a thread died; another one takes its place'),
-    onPutBack: (database) =>
+    onFileReplaced: (database) =>
       logger.warn(
         { database },
         'the file of a database was put back by hand; its devices will compare their documents again',

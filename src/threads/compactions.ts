@@ -13,20 +13,20 @@ import type {
 } from '../storage/upkeep.ts'
 import type { ThreadEvent } from './thread-protocol.ts'
 
-const LOOK_MS = 1000
-/** A database with steady writes is compacted after so long. */
-const PATIENCE_MS = 5 * 60_000
+const CHECK_INTERVAL_MS = 1000
+/** How long a database with steady writes waits for its compaction. */
+const MAX_DELAY_MS = 5 * 60_000
 /** The wait after a compaction that failed, for example on a full disk. */
 const RETRY_MS = 10 * 60_000
 /**
- * The wait after a compaction that left the database due again, perhaps because of writes in the meantime: the first wait
- * is short, and each further one twice as long, up to the longest.
+ * The wait after a compaction that left the database due again, perhaps because of writes in the meantime. The wait
+ * doubles with each further such compaction.
  */
-const VAIN_MS = 1000
-const LONGEST_VAIN_MS = 60_000
-/** After a compaction, its database rests for at least so many times the duration. */
+const FIRST_BACKOFF_MS = 1000
+const MAX_BACKOFF_MS = 60_000
+/** After a compaction, the next one of the database waits for at least this many times the duration. */
 const REST_FACTOR = 20
-/** How many closed databases are remembered; others are checked when they are next opened. */
+/** How many closed databases are remembered. Others are checked the next time they are opened. */
 const MAX_CLOSED = 1000
 
 interface AutomaticCompactionsOptions {
@@ -44,12 +44,12 @@ interface Candidate {
   store: Pick<DatabaseStore, 'garbage'> | null
   /** As last reported by the store. */
   writes: number
-  /** When new writes were last seen, and since when a compaction is due, in ms of `performance.now()`. */
+  /** The time of the last new writes, and the time when a compaction became due, in ms of `performance.now()`. */
   changedAt: number
   dueSince: number | null
   notBefore: number
   /** Compactions in a row that left the database due again. */
-  inVain: number
+  futileRuns: number
 }
 
 export class AutomaticCompactions {
@@ -57,7 +57,7 @@ export class AutomaticCompactions {
   /** By name. */
   readonly #candidates = new Map<string, Candidate>()
   #timer: NodeJS.Timeout | undefined
-  #isLooking = false
+  #isChecking = false
   #isRunning = false
   #isClosed = false
 
@@ -66,12 +66,14 @@ export class AutomaticCompactions {
   }
 
   /** Adds a database that was opened. */
-  opened(name: string, incarnation: number, store: Pick<DatabaseStore, 'garbage'>): void {
+  onOpened(name: string, incarnation: number, store: Pick<DatabaseStore, 'garbage'>): void {
     if (this.#isClosed) return
     const known = this.#candidates.get(name)
     const changedAt = performance.now()
     const isSame = known?.incarnation === incarnation
-    const { dueSince, notBefore, inVain } = isSame ? known : { dueSince: null, notBefore: 0, inVain: 0 }
+    const { dueSince, notBefore, futileRuns } = isSame
+      ? known
+      : { dueSince: null, notBefore: 0, futileRuns: 0 }
     this.#candidates.set(name, {
       name,
       incarnation,
@@ -80,16 +82,16 @@ export class AutomaticCompactions {
       changedAt,
       dueSince,
       notBefore,
-      inVain,
+      futileRuns,
     })
-    this.#timer ??= setInterval(() => void this.look(), LOOK_MS).unref()
+    this.#timer ??= setInterval(() => void this.check(), CHECK_INTERVAL_MS).unref()
   }
 
   /** Called before a database is closed; if a compaction is due, it is opened again for that. */
-  async closing(name: string): Promise<void> {
+  async onClosing(name: string): Promise<void> {
     const candidate = this.#candidates.get(name)
     if (candidate === undefined) return
-    await this.#lookAt(candidate)
+    await this.#checkCandidate(candidate)
     // It may have been reopened or deleted in the meantime.
     if (this.#candidates.get(name) !== candidate) return
     candidate.store = null
@@ -111,11 +113,11 @@ export class AutomaticCompactions {
   }
 
   /** Checks all databases, and compacts the one that has waited longest. Never rejects. */
-  async look(): Promise<void> {
-    if (this.#isLooking || this.#isClosed || !this.#options.rules().isAutomatic) return
-    this.#isLooking = true
-    for (const candidate of [...this.#candidates.values()]) await this.#lookAt(candidate)
-    this.#isLooking = false
+  async check(): Promise<void> {
+    if (this.#isChecking || this.#isClosed || !this.#options.rules().isAutomatic) return
+    this.#isChecking = true
+    for (const candidate of [...this.#candidates.values()]) await this.#checkCandidate(candidate)
+    this.#isChecking = false
     if (this.#isRunning || this.#isClosed) return
     const [next] = [...this.#candidates.values()]
       .filter((candidate) => this.#isReady(candidate))
@@ -123,7 +125,7 @@ export class AutomaticCompactions {
     if (next !== undefined) await this.#compact(next)
   }
 
-  async #lookAt(candidate: Candidate): Promise<void> {
+  async #checkCandidate(candidate: Candidate): Promise<void> {
     const garbage = await garbageOf(candidate.store)
     if (garbage === null) return
     const now = performance.now()
@@ -136,7 +138,7 @@ export class AutomaticCompactions {
   #isReady({ dueSince, changedAt, notBefore }: Candidate): boolean {
     const now = performance.now()
     if (dueSince === null || now < notBefore) return false
-    return now - changedAt >= this.#options.rules().quietMs || now - dueSince >= PATIENCE_MS
+    return now - changedAt >= this.#options.rules().quietMs || now - dueSince >= MAX_DELAY_MS
   }
 
   async #compact(candidate: Candidate): Promise<void> {
@@ -149,9 +151,9 @@ export class AutomaticCompactions {
     const now = this.#candidates.get(candidate.name)
     if (now?.incarnation !== candidate.incarnation) return
     now.dueSince = null
-    await this.#lookAt(now)
-    now.inVain = now.dueSince === null ? 0 : candidate.inVain + 1
-    const rest = isDone ? Math.max(REST_FACTOR * (ended - began), waitAfter(now.inVain)) : RETRY_MS
+    await this.#checkCandidate(now)
+    now.futileRuns = now.dueSince === null ? 0 : candidate.futileRuns + 1
+    const rest = isDone ? Math.max(REST_FACTOR * (ended - began), backoff(now.futileRuns)) : RETRY_MS
     now.notBefore = ended + Math.max(rest, this.#options.rules().quietMs)
     if (now.store === null) this.forget(now.name)
   }
@@ -164,8 +166,8 @@ export class AutomaticCompactions {
   }
 }
 
-function waitAfter(inVain: number): number {
-  return inVain === 0 ? 0 : Math.min(LONGEST_VAIN_MS, VAIN_MS * 2 ** (inVain - 1))
+function backoff(futileRuns: number): number {
+  return futileRuns === 0 ? 0 : Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (futileRuns - 1))
 }
 
 /** null: the database is closed, or cannot be read. */
@@ -177,8 +179,8 @@ async function garbageOf(store: Candidate['store']): Promise<GarbageCounts | nul
   }
 }
 
-/** The shortest time between two reports of progress. */
-const TELL_EVERY_MS = 250
+/** The minimum time between two progress reports. */
+const PROGRESS_INTERVAL_MS = 250
 
 type CompactionEvent = Extract<ThreadEvent, { type: 'compaction' }>
 
@@ -189,8 +191,8 @@ interface CompactionsOptions {
     incarnation: number,
     work: (store: Pick<DatabaseStore, 'compact'>) => Promise<void>,
   ): Promise<void>
-  tell(event: CompactionEvent): void
-  /** What a compaction that starts now keeps of a database for the time machine. */
+  sendEvent(event: CompactionEvent): void
+  /** The superseded bodies that a compaction starting now leaves for the time machine. */
   retention(database: string): Retention
 }
 
@@ -219,42 +221,42 @@ export class Compactions {
   }
 
   #run(database: string, incarnation: number): Promise<void> {
-    const { keepOpen, tell, retention } = this.#options
-    const onProgress = paced((progress) => tell({ type: 'compaction', incarnation, progress }))
+    const { keepOpen, sendEvent, retention } = this.#options
+    const onProgress = throttled((progress) => sendEvent({ type: 'compaction', incarnation, progress }))
     return keepOpen(database, incarnation, (store) => store.compact({ ...retention(database), onProgress }))
   }
 
   #end(incarnation: number, error: unknown): boolean {
     this.#running.delete(incarnation)
-    const fault = error === null || isOver(error) ? undefined : packError(error)
-    this.#options.tell({ type: 'compaction', incarnation, progress: null, ...(fault && { fault }) })
+    const fault = error === null || isExpectedEnd(error) ? undefined : packError(error)
+    this.#options.sendEvent({ type: 'compaction', incarnation, progress: null, ...(fault && { fault }) })
     return error === null
   }
 }
 
 /** Whether a compaction ended because the database was deleted, or because the server is stopping. */
-function isOver(error: unknown): boolean {
+function isExpectedEnd(error: unknown): boolean {
   return error instanceof CouchError && (error.code === 'no_database' || error.code === 'unavailable')
 }
 
-/** Reports progress at most every {@link TELL_EVERY_MS}. */
-function paced(tell: (progress: CompactionProgress) => void): (progress: CompactionProgress) => void {
+/** Passes on a progress report at most every {@link PROGRESS_INTERVAL_MS}. */
+function throttled(report: (progress: CompactionProgress) => void): (progress: CompactionProgress) => void {
   let next = 0
   return (progress) => {
     const now = performance.now()
     if (now < next) return
-    next = now + TELL_EVERY_MS
-    tell(progress)
+    next = now + PROGRESS_INTERVAL_MS
+    report(progress)
   }
 }
 
-/** The options of a compaction that say what it keeps. */
+/** The options of a compaction that decide which superseded bodies it leaves. */
 type Retention = Pick<CompactOptions, 'keepSince' | 'keepBytes'>
 
 /** Less garbage than this is not worth a compaction: an empty file is about as large. */
-const LEAST_BYTES = 256 * 1024
-/** Kept bodies are removed once a day. Somewhat less than a day, for callers that check once a day. */
-const EXPIRY_MS = 20 * 60 * 60 * 1000
+const MIN_GARBAGE_BYTES = 256 * 1024
+/** Retained bodies are removed once a day. Somewhat less than a day, for callers that check once a day. */
+const EXPIRY_INTERVAL_MS = 20 * 60 * 60 * 1000
 
 /**
  * Whether a database is due for an automatic compaction. Pure.
@@ -264,13 +266,13 @@ const EXPIRY_MS = 20 * 60 * 60 * 1000
 export function isDue(garbage: GarbageCounts, rules: CompactionRules, now: number): boolean {
   const { supersededBytes, looseBytes, freeBytes, fileBytes } = garbage
   const waste = supersededBytes + looseBytes + freeBytes
-  const bearable = Math.min(rules.bytes, Math.max(LEAST_BYTES, rules.share * fileBytes))
-  return garbage.isOwed || waste > bearable || isExpired(garbage, rules.keepMs, now)
+  const tolerated = Math.min(rules.bytes, Math.max(MIN_GARBAGE_BYTES, rules.share * fileBytes))
+  return garbage.isOwed || waste > tolerated || isExpired(garbage, rules.keepMs, now)
 }
 
 /**
- * Whether bodies are kept beyond their time.
- * @param keepMs how long bodies are kept
+ * Whether a database holds retained bodies that have expired.
+ * @param keepMs how long bodies are retained
  * @param now in ms since 1970
  */
 export function isExpired(
@@ -279,13 +281,13 @@ export function isExpired(
   now: number,
 ): boolean {
   if (oldestRetained === null) return false
-  // The time machine was switched off, so the bodies that are left go at once.
+  // The time machine was switched off, so the remaining bodies are removed at once.
   if (keepMs === 0) return true
-  return oldestRetained <= now - keepMs && compactedAt <= now - EXPIRY_MS
+  return oldestRetained <= now - keepMs && compactedAt <= now - EXPIRY_INTERVAL_MS
 }
 
 /**
- * What a compaction keeps for the time machine.
+ * The options for a compaction that leaves superseded bodies for the time machine.
  * @param now in ms since 1970
  */
 export function retention({ keepMs, keepBytes }: CompactionRules, now: number): Retention {

@@ -1,4 +1,4 @@
-/** Copies of databases for backups. Each backup has a thread of its own for as long as it takes (copy-job.ts). */
+/** Copies of databases for backups. Each backup starts a thread of its own (copy-job.ts), and ends it. */
 import { rm } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { CouchError, isFileFault } from '../core/errors.ts'
@@ -79,8 +79,7 @@ export class DamagedCopy extends Error {
   override readonly name = 'DamagedCopy'
 }
 
-// The messages between the HTTP thread and the thread that copies; they go over rpc.ts.
-
+/** A request of the HTTP thread to the copying thread, sent over rpc.ts. */
 type CopyQuery =
   | { readonly type: 'same'; readonly job: CopyJob & { readonly known: KnownCopy } }
   | { readonly type: 'copy'; readonly job: CopyJob }
@@ -88,7 +87,7 @@ type CopyQuery =
 
 export type CopyRequest = { readonly call: number } & CopyQuery
 
-/** What a job answers instead of its result when it finds damage. */
+/** The answer to a request that has found damage. */
 export interface Damage {
   readonly damagedBecause: string
 }
@@ -99,7 +98,7 @@ export interface ProgressEvent {
   readonly progress: JobProgress
 }
 
-/** What the thread starts with. */
+/** The `workerData` of the copying thread. */
 interface CopierData {
   readonly dataDir: string
   readonly copies: true
@@ -115,7 +114,7 @@ interface CopiesOptions {
   readonly entry: URL
   /** The database that now has this name. */
   entryOf(name: string): DatabaseEntry | undefined
-  /** Keeps a database open. @returns a function that lets it go */
+  /** Keeps a database open. @returns a function that releases it */
   hold(entry: DatabaseEntry): Promise<() => void>
   copyCatalog(path: string): Promise<void>
 }
@@ -162,11 +161,11 @@ class CopyThread implements Copier {
     this.#onProgress = onProgress
     try {
       const made = await this.#make(entry, job)
-      this.#refuseIfGone(entry)
+      this.#refuseIfDeleted(entry)
       return { ...made, incarnation: entry.incarnation }
     } catch (error) {
       await rm(job.target, { force: true })
-      this.#refuseIfGone(entry)
+      this.#refuseIfDeleted(entry)
       throw error
     }
   }
@@ -185,8 +184,8 @@ class CopyThread implements Copier {
     }
   }
 
-  /** A copy of a database that was deleted, or replaced by another of its name, is not what the caller asked for. */
-  #refuseIfGone({ name, incarnation }: DatabaseEntry): void {
+  /** Refuses the copy of a database that was deleted, or replaced by another one of the same name. */
+  #refuseIfDeleted({ name, incarnation }: DatabaseEntry): void {
     if (this.#options.entryOf(name)?.incarnation !== incarnation) throw new CouchError('no_database')
   }
 

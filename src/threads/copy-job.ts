@@ -25,7 +25,7 @@ import { RpcServer } from './rpc.ts'
 
 type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
 
-/** The percentage of the work that is done when each part begins. */
+/** The progress at which each part of the work begins, in percent. */
 const PARTS = { facts: 0, copy: 35, check: 60 } as const
 
 const READ_BYTES = 1024 * 1024
@@ -34,14 +34,14 @@ const READ_BYTES = 1024 * 1024
  * Links the earlier copy if the database's files show that nothing was written since.
  * @returns null when something was written, or the earlier copy is damaged
  */
-async function takeUnwritten(
+async function reuseIfUnwritten(
   engine: CopyingEngine,
   { database, target, known }: CopyJob & { readonly known: KnownCopy },
 ): Promise<MadeCopy | null> {
   const fingerprint = await engine.fingerprint(database)
   if (fingerprint === null || fingerprint !== known.fingerprint) return null
-  if (damageOf(known) !== null || !isLinked(known.path, target)) return null
-  return same(known, fingerprint)
+  if (damageOf(known) !== null || !tryLink(known.path, target)) return null
+  return linkedCopy(known, fingerprint)
 }
 
 /**
@@ -65,14 +65,14 @@ async function copyDatabase(
       known !== null &&
       known.facts.digest === facts.digest &&
       damage === null &&
-      isLinked(known.path, target)
+      tryLink(known.path, target)
     ) {
-      return same(known, fingerprint)
+      return linkedCopy(known, fingerprint)
     }
     refuseIfFull(dirname(target), snapshot.bytes, floor)
     await snapshot.copyTo(target, part(PARTS.copy, PARTS.check))
     snapshot.close()
-    const file = await checked(engine, target, facts)
+    const file = await verifiedCopy(engine, target, facts)
     onProgress({ percent: 100 })
     return { facts, ...file, fingerprint, isSame: false, damage }
   } catch (error) {
@@ -83,7 +83,7 @@ async function copyDatabase(
   }
 }
 
-/** An error while reading the database is not a fault of the disk that the copy goes to. */
+/** Turns an error in reading the database into DamagedCopy: the disk of the copy has no fault. */
 function damagedSource(error: unknown): never {
   if (isFileFault(error)) {
     const { cause } = error
@@ -94,19 +94,19 @@ function damagedSource(error: unknown): never {
 }
 
 /** @throws DamagedCopy */
-async function checked(engine: CopyingEngine, target: string, facts: CopyFacts): Promise<FileHash> {
+async function verifiedCopy(engine: CopyingEngine, target: string, facts: CopyFacts): Promise<FileHash> {
   const found = await engine.checkCopy(target).catch((cause: Error) => {
     throw new DamagedCopy(cause.message, { cause })
   })
   for (const [name, value] of Object.entries(facts)) {
-    const there = found[name as keyof CopyFacts]
-    if (there !== value)
-      throw new DamagedCopy(`${name} is ${there} in the copy, and ${value} in the database`)
+    const copied = found[name as keyof CopyFacts]
+    if (copied !== value)
+      throw new DamagedCopy(`${name} is ${copied} in the copy, and ${value} in the database`)
   }
   return hashFile(target)
 }
 
-function same(known: KnownCopy, fingerprint: string | null): MadeCopy {
+function linkedCopy(known: KnownCopy, fingerprint: string | null): MadeCopy {
   const { facts, bytes, sha256 } = known
   return { facts, bytes, sha256, fingerprint, isSame: true, damage: null }
 }
@@ -122,8 +122,8 @@ function damageOf(known: KnownCopy): string | null {
   }
 }
 
-/** Makes a hard link. Some file systems have none, or limit their number; the caller copies the file then. */
-function isLinked(from: string, to: string): boolean {
+/** Makes a hard link. Returns false on a file system without hard links, or with too many; the caller then copies. */
+function tryLink(from: string, to: string): boolean {
   try {
     linkSync(from, to)
   } catch {
@@ -145,12 +145,12 @@ function syncFolder(path: string): void {
 /** @throws insufficient_storage */
 function refuseIfFull(folder: string, bytes: number, floor: number | null): void {
   const { free, total } = diskSizeNow(folder)
-  const least = floor ?? defaultFloor(total)
-  if (free - bytes >= least) return
+  const minFree = floor ?? defaultFloor(total)
+  if (free - bytes >= minFree) return
   const inMb = (count: number) => `${Math.ceil(count / 1_000_000)} MB`
   throw new CouchError(
     'insufficient_storage',
-    `The disk of the backups has ${inMb(free)} left: the next copy takes ${inMb(bytes)}, and ${inMb(least)} ` +
+    `The disk of the backups has ${inMb(free)} left: the next copy takes ${inMb(bytes)}, and ${inMb(minFree)} ` +
       '(settee/free_space_floor) stay free.',
   )
 }
@@ -190,25 +190,25 @@ function hashFile(path: string): FileHash {
 }
 
 function partOf(onProgress: (progress: JobProgress) => void, from: number, to: number) {
-  let told = from - 1
+  let reported = from - 1
   return ({ done, total }: CopyProgress) => {
     const percent = Math.floor(from + ((to - from) * done) / Math.max(total, 1))
-    if (percent <= told) return
-    told = percent
+    if (percent <= reported) return
+    reported = percent
     onProgress({ percent })
   }
 }
 
-/** In the unit of nice(1). */
+/** As for nice(1). */
 const NICENESS = 10
 
-/** Serves a port until the thread is terminated: one request after the other. */
+/** Serves a port until the thread is terminated, one request at a time. */
 export function serveCopies(port: MessagePort, engine: StorageEngine): void {
   lowerPriority()
   const rpc = new RpcServer<ProgressEvent>(port)
   // A job blocks its thread for long, so its progress is posted at once instead of at the end of the turn.
   const onProgress = (progress: JobProgress) => {
-    rpc.tell({ type: 'progress', progress })
+    rpc.sendEvent({ type: 'progress', progress })
     rpc.flush()
   }
   let last: Promise<unknown> = Promise.resolve()
@@ -229,7 +229,7 @@ async function work(
 ): Promise<FileHash | MadeCopy | Damage | null> {
   try {
     if (request.type === 'catalog') return await checkCatalog(engine, request.path, request.serverUuid)
-    if (request.type === 'same') return await takeUnwritten(engine, request.job)
+    if (request.type === 'same') return await reuseIfUnwritten(engine, request.job)
     return await copyDatabase(engine, request.job, onProgress)
   } catch (error) {
     if (error instanceof DamagedCopy) return { damagedBecause: error.message }
@@ -243,6 +243,6 @@ function lowerPriority(): void {
   try {
     setPriority(0, NICENESS)
   } catch {
-    // Not permitted; the thread also pauses between its pieces of work.
+    // Not permitted. The thread also pauses while it reads (Throttle).
   }
 }

@@ -1,14 +1,14 @@
-/** What the HTTP thread notes of databases: which were written to, and which have a fault. */
+/** What the HTTP thread records about databases: which ones were written to, and which ones have a fault. */
 import type { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry, DatabaseSequence } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { DatabaseFault, Faults, ThreadDeaths } from './databases.ts'
 
-/** Names per note, which takes the catalog's thread a few milliseconds. */
+/** Names per note. A note takes the catalog's thread a few milliseconds. */
 const BATCH = 500
 
 interface UpdateNotesOptions {
-  /** Makes a note durable: the databases that were written to, and their last sequences as far as known. */
+  /** Durably notes the databases that were written to, and their last sequences where known. */
   note(names: readonly string[], sequences: readonly DatabaseSequence[]): Promise<unknown>
   /** Milliseconds from a write to its note. */
   readonly delay?: number
@@ -80,27 +80,27 @@ export class FaultRecord {
   readonly #databases = new Map<number, DatabaseFault>()
   #deaths: ThreadDeaths = { count: 0, last: null }
 
-  /** Notes a fault. @returns whether it is new, and belongs in the log */
+  /** Notes a fault. @returns whether it is new, and must be logged */
   note({ name, incarnation }: DatabaseEntry, { code, message }: CouchError): boolean {
     const known = this.#databases.get(incarnation)
-    const isNews = known?.code !== code
+    const isNew = known?.code !== code
     const last = now()
-    const since = isNews ? last : known.since
+    const since = isNew ? last : known.since
     this.#databases.set(incarnation, { database: name, code, reason: message, since, last })
-    return isNews
+    return isNew
   }
 
   /** Notes a successful write: the disk works again. */
-  written(incarnation: number): void {
+  noteWrite(incarnation: number): void {
     if (this.#databases.get(incarnation)?.code === 'disk_fault') this.#databases.delete(incarnation)
   }
 
-  /** The database is gone. */
+  /** Removes the fault of a deleted database. */
   forget(incarnation: number): void {
     this.#databases.delete(incarnation)
   }
 
-  died(): void {
+  noteDeath(): void {
     this.#deaths = { count: this.#deaths.count + 1, last: now() }
   }
 

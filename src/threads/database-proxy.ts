@@ -21,7 +21,7 @@ export class DatabaseProxy implements DatabaseHandle {
   readonly #owner: () => Thread
   readonly #listeners = new Set<Listener>()
   #isRetired = false
-  /** Sent until it is certain that the database was opened with it. */
+  /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
 
@@ -233,7 +233,7 @@ export class DatabaseProxy implements DatabaseHandle {
     return readStream(() => this.#thread().streamMethod(this.entry, this.#lastKnown, method, args))
   }
 
-  /** Looked up for each call: after a deletion the name may be another database's, and its thread another. */
+  /** Looked up for each call: after a deletion, another database may have the name, on another thread. */
   #thread(): Thread {
     if (this.#isRetired) throw new CouchError('no_database')
     return this.#owner()
@@ -252,7 +252,7 @@ export class DatabaseProxy implements DatabaseHandle {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Sends an event to everybody who watches. */
+  /** Sends an event to all listeners. */
   emit(event: DatabaseEvent): void {
     if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
     // After a thread's death its last event may have been lost.
@@ -260,7 +260,7 @@ export class DatabaseProxy implements DatabaseHandle {
     for (const listener of this.#listeners) listener(event)
   }
 
-  /** The database is removed: calls on this object fail with no_database from now on. Emit `gone` as well. */
+  /** From now on, calls fail with no_database, because the database is removed. Emit `gone` as well. */
   retire(): void {
     this.#isRetired = true
   }

@@ -1,4 +1,4 @@
-/** The interface of the server's databases on the HTTP thread. */
+/** The server's databases as the HTTP thread calls them. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/bytes.ts'
 import type { ErrorName } from '../core/errors.ts'
@@ -34,17 +34,17 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   readonly name: string
   readonly incarnation: number
   open(
-    ...asked: Parameters<Database['open']>
+    ...args: Parameters<Database['open']>
   ): Promise<{ readonly etag: string | null; readonly json: Sendable }>
-  revsDiff(...asked: Parameters<Database['revsDiff']>): Promise<Sendable>
-  missingRevs(...asked: Parameters<Database['missingRevs']>): Promise<Sendable>
-  /** The security object as last known, fetched at first use. Good for an early refusal; the final check reads it anew. */
+  revsDiff(...args: Parameters<Database['revsDiff']>): Promise<Sendable>
+  missingRevs(...args: Parameters<Database['missingRevs']>): Promise<Sendable>
+  /** The last known security object, fetched at first use. For an early refusal; the final check reads it again. */
   securityCopy(): Promise<SecurityObject | null>
   /** Calls `listener` on each event until the returned function is called. */
   watch(listener: (event: DatabaseEvent) => void): () => void
 }
 
-/** The databases for the composition root, which also reports on the disk. */
+/** The databases as the composition root sees them, which also reports the free disk space. */
 export interface OwnedDatabases extends Databases {
   /** Sets the free disk space, which later writes are checked against. */
   setSpace(space: Space): void
@@ -62,12 +62,12 @@ export interface PreparedRestore {
   readonly updateSeq: number
   readonly docCount: number
   /**
-   * Gives it its name, which is never free in between. A database that has the name ends as if it were deleted, but its
-   * file is kept.
+   * Gives the database its name, which is never free in between. A database that has the name is replaced: its feeds
+   * end as if it were deleted, but its file is kept.
    * @returns the path of the kept file; null if there was no database
    */
   finish(): Promise<string | null>
-  /** Removes it. Idempotent; does nothing after {@link finish}; never rejects. */
+  /** Removes the prepared database. Idempotent; does nothing after {@link finish}; never rejects. */
   discard(): Promise<void>
 }
 
@@ -84,8 +84,8 @@ export interface Databases {
   /** Removes a database and ends its feeds. @throws no_database */
   delete(name: string): Promise<void>
   /**
-   * Prepares a copy of a database's file to take a database's place; see StorageEngine.prepare. Nothing is replaced yet.
-   * One copy is prepared at a time; that takes as long as reading the file.
+   * Prepares a copy of a database's file for a restore; see StorageEngine.prepare. Replaces nothing yet. Copies are
+   * prepared one at a time, which takes as long as reading the file.
    * @param copy absolute path
    * @throws illegal_database_name, database_name_too_long; bad_request when the copy is damaged
    */
@@ -94,7 +94,7 @@ export interface Databases {
    * Treats a database whose file was replaced by hand as one that was restored.
    * @throws no_database
    */
-  beginAnew(name: string): Promise<void>
+  treatAsRestored(name: string): Promise<void>
   /** The latest event for each pair of database name and type; for `_db_updates`. */
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /**
@@ -104,22 +104,22 @@ export interface Databases {
   watchUpdates(listener: () => void): () => void
   /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
   watchSecurity(listener: (database: string) => void): () => void
-  /** Data of the server beside its databases; see storage/catalog.ts. */
+  /** Data of the server that is in no database; see storage/catalog.ts. */
   readRecords(kind: string): Promise<ServerRecord[]>
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The running compactions. */
   tasks(): readonly CompactionTask[]
-  /** The state of the threads, within about a second however busy they are. Never rejects. */
+  /** The state of the threads, within about a second even if they are busy. Never rejects. */
   stats(): Promise<DatabasesStats>
   /** Copies of databases as files; null if the engine makes none. */
   readonly copies: Copies | null
-  /** The names of open databases that cannot be read. The search takes a bounded time. */
+  /** The names of the open databases that cannot be read. The search has a time limit. */
   unreadable(): Promise<readonly string[]>
   /** The faults since the start of the server. */
   faults(): Faults
   /**
-   * Whether a closed database keeps bodies for the time machine beyond their time, and may be compacted automatically.
-   * Does not open it.
+   * Whether a closed database holds expired bodies of the time machine, and may be compacted automatically. Does not
+   * open the database.
    * @throws no_database
    */
   isOverdue(name: string): Promise<boolean>
@@ -193,11 +193,11 @@ export interface Faults {
 export interface ServerDatabasesOptions {
   readonly dataDir: string
   readonly settings: Settings
-  /** Databases that are kept open at most, unless more are in use. */
+  /** The maximum number of databases to keep open, unless more are in use. */
   readonly maxOpen: number
-  /** A copy of server.sqlite that replaces the folder's own first; absolute path. */
+  /** The absolute path of a copy of server.sqlite that first replaces the one in the folder. */
   readonly serverFile?: string | undefined
-  /** The file that a thread runs; by default host.ts beside this file. */
+  /** The file that a thread runs; by default host.ts in this folder. */
   readonly threadEntry?: URL | undefined
   /** The file that a sandbox thread runs; by default the sandbox's own. */
   readonly sandboxEntry?: URL | undefined
@@ -205,11 +205,11 @@ export interface ServerDatabasesOptions {
   readonly watchMs?: number | undefined
   /** A thread has died. */
   onFault(fault: unknown): void
-  /** Most of a database was deleted within a minute; called again while that goes on. */
+  /** Most of a database was deleted within a minute. Called again while the deletions continue. */
   onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
-  /** A database's file was replaced by hand; its devices compare their documents anew. */
-  onPutBack?(database: string): void
-  /** A compaction has failed; what it removed until then stays removed. */
+  /** A database's file was replaced by hand, so its devices compare all their documents again. */
+  onFileReplaced?(database: string): void
+  /** A compaction has failed. Garbage that it has already removed stays removed. */
   onCompactionFault(database: string, fault: unknown): void
   /** A database's file is damaged, or the disk has failed; called once per fault. */
   onDatabaseFault?(database: string, fault: unknown): void

@@ -5,15 +5,15 @@
  */
 import { Yielder } from '../core/event-loop.ts'
 
-/** After so many other pieces of its database, one that can wait is served. */
-const MOST_BEFORE = 8
+/** After this many urgent pieces of a database, one piece that can wait is started. */
+const MAX_URGENT_IN_A_ROW = 8
 
 interface Queue<Work> {
-  readonly first: Work[]
+  readonly urgent: Work[]
   /** Work that can wait. */
-  readonly rest: Work[]
-  /** How many pieces of `first` were served since one of `rest`. */
-  passed: number
+  readonly patient: Work[]
+  /** How many urgent pieces were started since the last patient one. */
+  urgentInARow: number
 }
 
 interface Kinds<Work> {
@@ -46,10 +46,10 @@ export class FairQueue<Work> {
   add(database: string, work: Work): void {
     let queue = this.#queues.get(database)
     if (queue === undefined) {
-      queue = { first: [], rest: [], passed: 0 }
+      queue = { urgent: [], patient: [], urgentInARow: 0 }
       this.#queues.set(database, queue)
     }
-    ;(this.#kinds.canWait(work) ? queue.rest : queue.first).push(work)
+    ;(this.#kinds.canWait(work) ? queue.patient : queue.urgent).push(work)
   }
 
   /** How many pieces of work wait. */
@@ -63,7 +63,7 @@ export class FairQueue<Work> {
   take(database: string): Work[] {
     const waiting = this.#queues.get(database)
     this.#queues.delete(database)
-    return waiting === undefined ? [] : [...waiting.first, ...waiting.rest]
+    return waiting === undefined ? [] : [...waiting.urgent, ...waiting.patient]
   }
 
   /**
@@ -109,17 +109,17 @@ export class FairQueue<Work> {
   }
 }
 
-function lengthOf({ first, rest }: Queue<unknown>): number {
-  return first.length + rest.length
+function lengthOf({ urgent, patient }: Queue<unknown>): number {
+  return urgent.length + patient.length
 }
 
 function takeNext<Work>(queue: Queue<Work>): Work | undefined {
-  const { first, rest } = queue
-  const isPatient = rest.length === 0 || queue.passed < MOST_BEFORE
-  if (first.length > 0 && isPatient) {
-    queue.passed += rest.length === 0 ? 0 : 1
-    return first.shift()
+  const { urgent, patient } = queue
+  const isUrgentFirst = patient.length === 0 || queue.urgentInARow < MAX_URGENT_IN_A_ROW
+  if (urgent.length > 0 && isUrgentFirst) {
+    queue.urgentInARow += patient.length === 0 ? 0 : 1
+    return urgent.shift()
   }
-  queue.passed = 0
-  return rest.shift()
+  queue.urgentInARow = 0
+  return patient.shift()
 }

@@ -30,7 +30,7 @@ import type {
 } from './thread-protocol.ts'
 import { heapSize, LoopWatch, type ThreadStats } from './thread-stats.ts'
 
-/** The memory of shorter bodies is left to the garbage collector, in bytes. */
+/** The garbage collector frees the memory of shorter bodies, in bytes. */
 const MIN_DISCARDED_BYTES = 256 * 1024
 
 type Call = DatabaseCall & { readonly call: number }
@@ -40,10 +40,10 @@ interface OpenDatabase extends Closable {
   readonly store: DatabaseStore
 }
 
-/** How long functions may take when the thread stops, in ms; after that, the work that waits for them fails. */
+/** How long functions may still run when the thread stops, in ms. After that, work that waits for them fails. */
 const FUNCTIONS_GRACE_MS = 2000
 
-/** How long a deletion waits for earlier requests, in ms; a reader could take any time. */
+/** How long a deletion waits for earlier requests, in ms: a slow reader could take any time. */
 const DROP_PATIENCE_MS = 500
 
 type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
@@ -58,8 +58,8 @@ class Host {
   readonly #compactions = new Compactions({
     keepOpen: (database, incarnation, work) =>
       this.#stores.keepOpen(database, incarnation, ({ store }) => work(store)),
-    tell: (event) => this.#rpc.tell(event),
-    // Old password hashes are nobody's history, and with an account everything known of it is removed.
+    sendEvent: (event) => this.#rpc.sendEvent(event),
+    // The time machine shows no old password hashes, and a deleted account leaves no data.
     retention: (database) => {
       const { users, compaction } = this.#settings.rules
       return holdsAccounts(database, users.database) ? {} : retention(compaction, Date.now())
@@ -70,7 +70,7 @@ class Host {
     start: (name, incarnation) => this.#compactions.start(name, incarnation),
     now: Date.now,
   })
-  readonly #turns = new FairQueue<Call>((request) => this.#serve(request), {
+  readonly #queue = new FairQueue<Call>((request) => this.#serve(request), {
     isLong: ({ method }) => isLong(method),
     canWait: ({ method }) => METHODS[method].cost === 'scan',
   })
@@ -84,9 +84,9 @@ class Host {
   readonly #ending = new AbortController()
   readonly #disk: Disk
   /** Databases that are open exclusively, for lack of disk space (storage/sqlite/upgrade.ts). */
-  readonly #alone = new Set<string>()
+  readonly #exclusive = new Set<string>()
   #settings: Settings
-  /** Only on the thread that holds it. */
+  /** Only on the thread that serves the catalog. */
   #catalog: Promise<Catalog> | undefined
 
   constructor(port: MessagePort, options: ThreadOptions) {
@@ -94,7 +94,7 @@ class Host {
     joinHeartbeat(options.heartbeat)
     this.#rpc = new RpcServer(port, new BytesInTransit(options.transit))
     this.#settings = options.settings
-    this.#disk = new Disk(options.dataDir, () => this.#rpc.tell({ type: 'full' }))
+    this.#disk = new Disk(options.dataDir, () => this.#rpc.sendEvent({ type: 'full' }))
     this.#disk.set(options.space)
     this.#engine = sqliteEngine({
       dataDir: options.dataDir,
@@ -103,17 +103,17 @@ class Host {
       ending: this.#ending.signal,
       watch: {
         onFull: () => this.#disk.onFull(),
-        onFault: (database, error) => this.#faulty(database, error),
-        onExclusive: (database) => this.#alone.add(database),
+        onFault: (database, error) => this.#reportFault(database, error),
+        onExclusive: (database) => this.#exclusive.add(database),
       },
     })
-    this.#functions = new SandboxClient(options.sandbox, () => this.#rpc.tell({ type: 'sandbox' }))
+    this.#functions = new SandboxClient(options.sandbox, () => this.#rpc.sendEvent({ type: 'sandbox' }))
     this.#stores = new OpenStores(options.maxOpen, (name, incarnation) => this.#open(name, incarnation))
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name, this.#lastSequences.take(name))
-    if (store.wasRolledBack) this.#tellPutBack(incarnation, await store.view())
+    if (store.wasRolledBack) this.#reportReplacedFile(incarnation, await store.view())
     const database = await serveDatabase(store, {
       name,
       incarnation,
@@ -122,11 +122,11 @@ class Host {
       functions: this.#functions,
       views: this.#views,
       startCompaction: () => void this.#compactions.start(name, incarnation),
-      tell: (event) => this.#rpc.tell(event),
+      sendEvent: (event) => this.#rpc.sendEvent(event),
     })
-    this.#automatic.opened(name, incarnation, store)
+    this.#automatic.onOpened(name, incarnation, store)
     const close = async () => {
-      await this.#automatic.closing(name)
+      await this.#automatic.onClosing(name)
       this.#views.forget(store)
       this.#functions.forget(incarnation)
       return store.close()
@@ -134,31 +134,31 @@ class Host {
     return { database, store, close }
   }
 
-  #tellPutBack(incarnation: number, { epochs, updateSeq }: StoreView): void {
+  #reportReplacedFile(incarnation: number, { epochs, updateSeq }: StoreView): void {
     const epoch = epochs.at(-1)?.id as string
-    this.#rpc.tell({ type: 'putBack', incarnation, lastKnown: { epoch, updateSeq } })
+    this.#rpc.sendEvent({ type: 'fileReplaced', incarnation, lastKnown: { epoch, updateSeq } })
   }
 
-  #faulty(database: string, error: CouchError): void {
+  #reportFault(database: string, error: CouchError): void {
     const incarnation = this.#stores.incarnationOf(database)
     if (incarnation === undefined) return
-    this.#rpc.tell({ type: 'faulty', incarnation, fault: packError(error) })
-    // After a failed read or write, what SQLite has cached of it cannot be trusted.
+    this.#rpc.sendEvent({ type: 'faulty', incarnation, fault: packError(error) })
+    // After a failed read or write, SQLite's cache of the database cannot be trusted.
     if (error.code === 'disk_fault') this.#stores.discard(database)
   }
 
   #setSpace(space: Space): void {
     this.#disk.set(space)
     if (isShort(space)) return
-    for (const database of this.#alone) this.#stores.renew(database)
-    this.#alone.clear()
+    for (const database of this.#exclusive) this.#stores.reopenWhenIdle(database)
+    this.#exclusive.clear()
   }
 
   /** Handles a batch of messages. */
   receive(requests: readonly Request[]): void {
     noteTurn(requests)
     for (const request of requests) this.#take(request)
-    this.#turns.run()
+    this.#queue.run()
   }
 
   #take(request: Request): void {
@@ -244,7 +244,7 @@ class Host {
       commits: this.#tally.counts(),
       functions: this.#functions.counts,
       openDatabases: this.#stores.size,
-      waitingCalls: this.#turns.size,
+      waitingCalls: this.#queue.size,
       functionCalls: this.#functions.callsUnderWay,
       heap: heapSize(),
       delay: this.#loop.read(),
@@ -257,7 +257,7 @@ class Host {
     if (cost === 'save') noteForegroundWrite()
     this.#lastSequences.note(request)
     if (kind === 'stream') this.#rpc.expectStream(call, database)
-    this.#turns.add(database, request)
+    this.#queue.add(database, request)
   }
 
   #serve(request: Call): void {
@@ -281,10 +281,10 @@ class Host {
     this.#rpc.answer(call, METHODS[method].kind === 'text' ? answer.then(shortBytesAsTexts) : answer)
   }
 
-  /** Finishes earlier requests as far as that is quick, cancels the rest, and closes the file. */
+  /** Finishes the earlier requests that are quick, cancels the others, and closes the file. */
   async #drop(database: string): Promise<void> {
-    for (const request of this.#turns.take(database)) this.#serve(request)
-    await this.#stores.settle(database, DROP_PATIENCE_MS)
+    for (const request of this.#queue.take(database)) this.#serve(request)
+    await this.#stores.waitForRequests(database, DROP_PATIENCE_MS)
     this.#rpc.failStreams(new CouchError('no_database'), database)
     await this.#stores.drop(database)
     this.#automatic.forget(database)
@@ -293,7 +293,7 @@ class Host {
   /** Finishes earlier requests, except streams, whose readers could take any time. */
   async #stop(): Promise<void> {
     this.#ending.abort()
-    this.#turns.runAll()
+    this.#queue.runAll()
     this.#automatic.close()
     this.#rpc.failStreams(new CouchError('unavailable'))
     const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
@@ -315,8 +315,8 @@ if (parentPort !== null) {
 }
 
 /**
- * Frees the memory of a long body when its call has ended: the garbage collector kept four of 8 MB at a time. It waits
- * until the answer is posted, which may share the memory.
+ * Frees the memory of a long body when its call has ended: the garbage collector kept four of 8 MB at a time. Waits
+ * until the answer is posted, because the answer may share the memory.
  * @returns the call
  */
 function discardingBody<T>(args: readonly unknown[], call: Promise<T>): Promise<T> {

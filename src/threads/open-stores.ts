@@ -1,4 +1,4 @@
-/** The open databases of a thread: opened on first use, closed when there are too many. */
+/** The open databases of a thread. A database is opened on first use, and closed when too many are open. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError, isFileFault } from '../core/errors.ts'
 import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
@@ -21,7 +21,7 @@ interface Entry<T> {
   /** Called when no requests are under way. */
   readonly whenIdle: (() => void)[]
   isDropped: boolean
-  /** Whether it is closed as soon as it is unused. */
+  /** Whether to close it as soon as it is unused. */
   isStale: boolean
 }
 
@@ -32,7 +32,7 @@ export class OpenStores<T extends Closable> {
   readonly #max: number
   /** Least recently used first. */
   readonly #entries = new Map<string, Entry<T>>()
-  /** Databases that are being closed; one is not reopened before its file is closed. Never rejects. */
+  /** Databases that are being closed. A database is not reopened before its file is closed. Never rejects. */
   readonly #closing = new Map<string, Promise<void>>()
   #isOver = false
   #hasStale = false
@@ -43,7 +43,7 @@ export class OpenStores<T extends Closable> {
     this.#max = max
   }
 
-  /** How many are open, or being opened. */
+  /** The number of databases that are open or being opened. */
   get size(): number {
     return this.#entries.size
   }
@@ -54,8 +54,8 @@ export class OpenStores<T extends Closable> {
   }
 
   /**
-   * Runs a piece of work with a database, which stays open until it is done.
-   * @throws no_database when the database has another incarnation by now; unavailable after closeAll
+   * Runs a piece of work with a database, and keeps the database open until the work is done.
+   * @throws no_database when the database now has another incarnation; unavailable after closeAll
    */
   async use<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
     const entry = this.#entry(name, incarnation)
@@ -68,8 +68,8 @@ export class OpenStores<T extends Closable> {
   }
 
   /**
-   * Runs a background task with a database, which is not closed to make room for others until the task is done. When
-   * {@link drop} or {@link closeAll} closes it, the task fails with whatever error it meets.
+   * Runs a background task with a database, which is not closed to make room for others until the task is done. If
+   * {@link drop} or {@link closeAll} closes the database, the task fails with any error.
    * @throws as {@link use}
    */
   async keepOpen<R>(name: string, incarnation: number, work: (opened: T) => Promise<R>): Promise<R> {
@@ -87,7 +87,7 @@ export class OpenStores<T extends Closable> {
     try {
       return await work(await entry.opened)
     } catch (error) {
-      // Whatever the error is, its cause is that the database was removed.
+      // Any error is a consequence of the removal of the database.
       throw entry.isDropped ? new CouchError('no_database', undefined, { cause: error }) : error
     }
   }
@@ -134,7 +134,7 @@ export class OpenStores<T extends Closable> {
   }
 
   /** Closes a database as soon as it is unused; the next use reopens it. */
-  renew(name: string): void {
+  reopenWhenIdle(name: string): void {
     const entry = this.#entries.get(name)
     if (entry === undefined) return
     entry.isStale = true
@@ -142,13 +142,13 @@ export class OpenStores<T extends Closable> {
     this.#closeSpare()
   }
 
-  /** Closes a database that cannot be trusted any more: its users get unavailable, and the next use reopens it. */
+  /** Closes a database whose cache cannot be trusted. Its requests fail with unavailable; the next use reopens it. */
   discard(name: string): void {
     const entry = this.#entries.get(name)
     if (entry !== undefined) void this.#close(name, entry)
   }
 
-  /** The incarnation of the open database of a name; undefined if none is open. */
+  /** The incarnation of the open database with this name; undefined if it is not open. */
   incarnationOf(name: string): number | undefined {
     return this.#entries.get(name)?.incarnation
   }
@@ -166,8 +166,8 @@ export class OpenStores<T extends Closable> {
     return closing
   }
 
-  /** Waits until no request uses a database, but at most so many milliseconds. Background tasks do not count. */
-  async settle(name: string, ms: number): Promise<void> {
+  /** Waits until no request uses a database, or the time is over. Background tasks do not count. */
+  async waitForRequests(name: string, ms: number): Promise<void> {
     const entry = this.#entries.get(name)
     if (entry === undefined || entry.users === 0) return
     await new Promise<void>((resolve) => {
@@ -180,8 +180,8 @@ export class OpenStores<T extends Closable> {
   }
 
   /**
-   * Closes a database that is to be removed, after the writes under way; resolves when its file is closed. Its other
-   * users get no_database.
+   * Closes a database that is to be removed, after the writes under way. Its other requests fail with no_database.
+   * Resolves when the file is closed.
    */
   async drop(name: string): Promise<void> {
     const entry = this.#entries.get(name)
@@ -206,13 +206,13 @@ export class OpenStores<T extends Closable> {
   }
 }
 
-/** How far databases were before the server started, until each is opened. */
+/** The last known sequences of databases before the server started, until each database is opened. */
 export class LastKnownSequences {
   readonly #sequences = new Map<string, LastKnownSequence>()
-  /** Databases that were opened with theirs, or had none. */
+  /** Databases that were opened since. */
   readonly #opened = new Set<string>()
 
-  /** Notes what a request brings. It counts only until the database is opened, which has gone on since. */
+  /** Notes the sequence in a request, unless the database was opened: it has advanced since. */
   note({
     database,
     lastKnown,
@@ -223,7 +223,7 @@ export class LastKnownSequences {
     if (lastKnown !== undefined && !this.#opened.has(database)) this.#sequences.set(database, lastKnown)
   }
 
-  /** @returns what the database is to be opened with, once */
+  /** @returns the sequence to open the database with; undefined from the second call on */
   take(database: string): LastKnownSequence | undefined {
     const lastKnown = this.#sequences.get(database)
     this.#sequences.delete(database)
@@ -237,7 +237,7 @@ type KeepOpen = (database: string, incarnation: number, work: () => Promise<void
 /** Databases that stay open while another thread works with their files. */
 export class HeldOpen {
   readonly #keepOpen: KeepOpen
-  /** Functions that release a database, by the number of the call that holds it. */
+  /** Functions that release a database, by the number of the `hold` call. */
   readonly #releases = new Map<number, () => void>()
 
   /** @param keepOpen keeps a database open until the work is done */
@@ -264,15 +264,15 @@ export class HeldOpen {
     })
   }
 
-  /** @param call the number of the call that holds the database */
+  /** @param call the number of the `hold` call */
   release(call: number): void {
     this.#releases.get(call)?.()
     this.#releases.delete(call)
   }
 }
 
-/** How long the search for unreadable databases takes at most, in ms; it begins with those used last. */
-const LOOK_MS = 500
+/** Time limit of the search for unreadable databases, in ms. It begins with the most recently used. */
+const SEARCH_MS = 500
 
 interface Readable {
   readonly store: Pick<DatabaseStore, 'readChanges'>
@@ -281,7 +281,7 @@ interface Readable {
 
 /** @returns the names of the open databases whose newest document cannot be read */
 export async function unreadable(stores: OpenStores<Readable>): Promise<string[]> {
-  const until = performance.now() + LOOK_MS
+  const until = performance.now() + SEARCH_MS
   const names: string[] = []
   for (const { name, opened } of stores.opened().toReversed()) {
     if (performance.now() > until) break
@@ -291,7 +291,7 @@ export async function unreadable(stores: OpenStores<Readable>): Promise<string[]
   return names
 }
 
-/** A database that is being opened, or closes in the meantime, counts as readable. */
+/** A database counts as readable if it is closed during the check. */
 async function isReadable(opened: Promise<Readable>): Promise<boolean> {
   try {
     const { store } = await opened
@@ -308,19 +308,19 @@ function isClosing(error: unknown): boolean {
   return error instanceof CouchError && !isFileFault(error)
 }
 
-/** The free disk space as a database thread knows it, and what the thread does when the disk is full. */
+/** The free disk space as a database thread knows it, and the thread's reaction to a full disk. */
 export class Disk {
   readonly #folder: string
-  readonly #tell: () => void
+  readonly #reportFull: () => void
   #space: Space = AMPLE_SPACE
 
   /**
    * @param folder the data folder
-   * @param tell makes the HTTP thread check the disk, which then sends the free space
+   * @param reportFull makes the HTTP thread check the disk and send the free space
    */
-  constructor(folder: string, tell: () => void) {
+  constructor(folder: string, reportFull: () => void) {
     this.#folder = folder
-    this.#tell = tell
+    this.#reportFull = reportFull
   }
 
   get space(): Space {
@@ -333,12 +333,12 @@ export class Disk {
   }
 
   /**
-   * Called when a write has found the disk full. From now on writes that need space are refused. When a write fails all
-   * the same, the reserved disk space is given up, so that the work under way can end.
-   * @returns whether the disk is full, and another attempt is worthwhile; false for another limit, such as a quota
+   * Called when a write has found the disk full. From now on, writes that need space are refused. If one fails even so,
+   * the reserved space is released, so that the work under way can end.
+   * @returns whether the disk is full and a retry is worthwhile; false for another limit, such as a disk quota
    */
   onFull(): boolean {
-    this.#tell()
+    this.#reportFull()
     const wasShort = isShort(this.#space)
     const free = this.#freeNow()
     if (free === null || !isShort({ ...this.#space, free })) return false

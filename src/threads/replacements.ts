@@ -1,4 +1,4 @@
-/** Restores databases: prepares copies on temporary threads, and then puts them in the place of databases. */
+/** Restores databases: prepares copies on temporary threads, and replaces databases by them. */
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
@@ -8,23 +8,23 @@ import type { PreparedRestore } from './databases.ts'
 import type { Thread } from './thread.ts'
 import type { CatalogCall } from './thread-protocol.ts'
 
-/** The parts of server-databases.ts and of the thread pool that are needed here. */
+/** The functions of server-databases.ts and of the thread pool that a replacement needs. */
 interface ReplacementsOptions {
   /** Runs work on a thread that serves no databases. */
   withTemporaryThread<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
   owner(name: string): Pick<Thread, 'ask'>
-  /** Frees the name from its thread; the next call may choose another. */
+  /** Removes the name from its thread; the next call may choose another thread. */
   release(name: string): void
   catalog: CatalogCall
   /** All databases, as the catalog lists them. */
   listed(): Promise<readonly DatabaseEntry[]>
-  /** Runs work while nobody else creates, deletes or replaces the database. */
-  alone(name: string, work: () => Promise<void>): Promise<void>
+  /** Runs work while no other call creates, deletes or replaces the database. */
+  exclusively(name: string, work: () => Promise<void>): Promise<void>
   /** Removes a database from the list. */
   take(name: string): DatabaseProxy | undefined
   enter(entry: DatabaseEntry): void
-  /** Reports that the database's security object may have changed. */
-  tellSecurity(name: string): void
+  /** Notifies listeners that the database's security object may have changed. */
+  notifySecurity(name: string): void
 }
 
 export class Replacements {
@@ -38,7 +38,7 @@ export class Replacements {
     this.#options = options
   }
 
-  /** Databases that are listed, but unavailable while they are being replaced. */
+  /** Databases that are being replaced: listed, but unavailable. */
   underWay(): ReadonlySet<string> {
     return this.#underWay
   }
@@ -48,10 +48,10 @@ export class Replacements {
     const prepared = await this.#preparing.run(() =>
       this.#options.withTemporaryThread((thread) => thread.ask({ type: 'prepare', database: name, copy })),
     )
-    return this.#handed(name, prepared)
+    return this.#preparedRestore(name, prepared)
   }
 
-  #handed(name: string, { draft, updateSeq, docCount }: Prepared): PreparedRestore {
+  #preparedRestore(name: string, { draft, updateSeq, docCount }: Prepared): PreparedRestore {
     let isOver = false
     return {
       name,
@@ -75,22 +75,22 @@ export class Replacements {
   }
 
   /** @throws no_database */
-  async beginAnew(name: string): Promise<void> {
+  async treatAsRestored(name: string): Promise<void> {
     await this.#replace(name, null)
   }
 
   async #replace(name: string, draft: string | null): Promise<string | null> {
     let kept: string | null = null
-    await this.#options.alone(name, async () => {
+    await this.#options.exclusively(name, async () => {
       const before = this.#options.take(name)
       if (before === undefined && draft === null) throw new CouchError('no_database')
       if (before !== undefined) this.#underWay.add(name)
-      // Earlier calls are answered; later ones get the next database of the name, or unavailable until then.
+      // Earlier calls are answered. Later calls fail with unavailable until the name has its new database.
       before?.retire()
       try {
-        if (before !== undefined) await this.#letGo(name)
+        if (before !== undefined) await this.#closeFile(name)
         const replaced = await this.#options.catalog('replace', name, draft)
-        this.#settle(name, replaced)
+        this.#endReplacement(name, replaced)
         kept = replaced.kept
       } catch (error) {
         await this.#reinstate(name, before)
@@ -98,30 +98,30 @@ export class Replacements {
         throw error
       } finally {
         before?.emit({ type: 'gone' })
-        this.#options.tellSecurity(name)
+        this.#options.notifySecurity(name)
       }
     })
     return kept
   }
 
-  /** If the thread dies of it, the file is closed as well, and the next thread does not have it open. */
-  async #letGo(name: string): Promise<void> {
+  /** If the thread dies meanwhile, that closes the file too; the second `drop` goes to the next thread. */
+  async #closeFile(name: string): Promise<void> {
     const drop = () => this.#options.owner(name).ask({ type: 'drop', database: name })
     await drop().catch(drop)
     this.#options.release(name)
   }
 
-  #settle(name: string, entry: DatabaseEntry | undefined): void {
+  #endReplacement(name: string, entry: DatabaseEntry | undefined): void {
     this.#underWay.delete(name)
     if (entry !== undefined) this.#options.enter(entry)
   }
 
-  /** Restores the state of the catalog, whose thread may have died after it did its work. */
+  /** Enters what the catalog lists, whose thread may have died after the replacement. */
   async #reinstate(name: string, before: DatabaseProxy | undefined): Promise<void> {
     const entry = await this.#options.listed().then(
       (databases) => databases.find((listed) => listed.name === name),
       () => before?.entry,
     )
-    this.#settle(name, entry)
+    this.#endReplacement(name, entry)
   }
 }

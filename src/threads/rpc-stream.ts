@@ -1,13 +1,13 @@
 /** Streams over rpc.ts: the reader's end, and the flow control at the server's end. */
 import { addOutgoing, isCrowded, removeOutgoing } from '../core/bytes.ts'
 
-/** What the reader of a stream sends: the next chunk is wanted, or no more. */
+/** The reader's messages: `next` asks for one more chunk, `cancel` ends the stream. */
 export interface StreamControl {
   readonly type: 'next' | 'cancel'
   readonly call: number
 }
 
-/** A stream as its reader sees it: the chunks that have arrived and were not read yet. */
+/** The reader's end of a stream, with the chunks that have arrived and were not read yet. */
 export class RemoteStream {
   readonly database: string | undefined
   readonly #send: (type: 'next' | 'cancel') => void
@@ -31,20 +31,20 @@ export class RemoteStream {
   }
 
   end(): void {
-    this.#last(null)
+    this.#finish(null)
   }
 
   fail(error: unknown): void {
-    this.#last({ error })
+    this.#finish({ error })
   }
 
-  #last(item: { readonly error: unknown } | null): void {
+  #finish(item: { readonly error: unknown } | null): void {
     this.#arrived.push(item)
     this.#hasEnded = true
     this.#wake()
   }
 
-  /** The next chunk; null at the end. @throws what the stream failed with */
+  /** The next chunk; null at the end. @throws the error that ended the stream */
   async next(): Promise<Uint8Array | null> {
     while (this.#arrived.length === 0) await this.#arrival()
     const item = this.#arrived.shift()
@@ -56,14 +56,14 @@ export class RemoteStream {
     return null
   }
 
-  /** Tells the server that the last chunk is used up. */
+  /** Asks the server for one more chunk, because the last one is used up. */
   acknowledge(): void {
     this.#send('next')
   }
 
   /**
-   * Ends the stream, and drops what was not read. Resolves when the server has ended it too: until then it may still
-   * read what the request brought, such as a body in a file.
+   * Ends the stream, and drops unread chunks. Resolves when the server has ended the stream too: until then the server
+   * may still read the request, such as a body in a file.
    */
   async close(): Promise<void> {
     if (!this.#hasEnded) this.#send('cancel')
@@ -79,8 +79,8 @@ export class RemoteStream {
 }
 
 /**
- * Reads a stream. One chunk is made ahead of the one that is read ({@link Flow}).
- * @param open sends the request; called when the first chunk is wanted
+ * Reads a stream. The server makes one chunk ahead ({@link Flow}).
+ * @param open sends the request; called before the first read
  */
 export async function* readStream(open: () => RemoteStream): AsyncGenerator<Uint8Array> {
   const stream = open()
@@ -94,15 +94,15 @@ export async function* readStream(open: () => RemoteStream): AsyncGenerator<Uint
   }
 }
 
-/** Chunks that a reader may have: one in use, and one ahead. */
+/** Chunks that a reader may have at once: one in use, and one ahead. */
 const WINDOW = 2
 
 /**
- * Flow control of a stream on the server. A chunk is made only when the reader wants it, so that nothing waits here for
- * a reader that has stopped.
+ * Flow control of a stream on the server. A chunk is made only when the reader asks for it, so that no chunks pile up
+ * for a reader that has stopped.
  */
 export class Flow {
-  /** The first chunks go out unasked. */
+  /** The first chunks are sent without a request. */
   #credit = WINDOW
   #isCancelled = false
   #failure: { readonly error: unknown } | undefined
@@ -114,27 +114,28 @@ export class Flow {
     this.#wake()
   }
 
-  /** The reader wants nothing more. */
+  /** The reader has cancelled the stream. */
   cancel(): void {
     this.#isCancelled = true
     this.#wake()
   }
 
-  /** Ends the stream with an error, so that the reader does not take what it has for the whole. */
+  /** Ends the stream with an error, so that the reader does not mistake a part for the whole. */
   fail(error: unknown): void {
     this.#failure ??= { error }
     this.#wake()
   }
 
-  /** Whether the reader still reads. @throws what the stream has failed with */
+  /** Whether the reader still reads. @throws the error given to {@link fail} */
   isWanted(): boolean {
     if (this.#failure !== undefined) throw this.#failure.error
     return !this.#isCancelled
   }
 
   /**
-   * The next chunk, made when it is wanted; null when there is none, or none is wanted. Empty chunks are not sent: a
-   * search that has found nothing yet asks with them whether to go on.
+   * Makes the next chunk once the reader asks for it; null at the end, or after a cancellation. Empty chunks are not
+   * sent:
+   * a search that has found nothing yet yields them to learn whether to go on.
    */
   async take(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array | null> {
     if (!(await this.next())) return null
@@ -143,9 +144,9 @@ export class Flow {
     return made.done || !this.isWanted() ? null : made.value
   }
 
-  /** Waits until one more chunk is wanted, and counts it as sent; false when no more will be. */
+  /** Waits until the reader asks for one more chunk, and counts it as sent; false after a cancellation. */
   async next(): Promise<boolean> {
-    while (this.isWanted() && this.#credit < leastCredit()) {
+    while (this.isWanted() && this.#credit < minCredit()) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve
       })
@@ -156,6 +157,6 @@ export class Flow {
 }
 
 /** When many bytes wait for readers that have stopped, no chunk is made ahead. */
-function leastCredit(): number {
+function minCredit(): number {
   return isCrowded() ? WINDOW : 1
 }

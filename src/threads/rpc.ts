@@ -1,8 +1,7 @@
 /**
- * Calls from one thread to another over a MessagePort. Short bytes cross as texts, longer ones by handing over their memory.
- * A call gets one answer or a stream of chunks; the server also
- * sends events. Messages of one turn of the event loop are posted as one batch, because a post costs more than its
- * contents (docs/decisions/0006).
+ * Calls from one thread to another over a MessagePort. A call gets one answer or a stream of chunks; the server also
+ * sends events. Short bytes are sent as texts, longer ones by transferring their memory. Messages of one turn of the
+ * event loop are posted as one batch, because a post costs more than its contents (docs/decisions/0006).
  */
 import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import { BytesInTransit, type ByteText, bytesOfText, byteText } from '../core/bytes.ts'
@@ -22,10 +21,10 @@ interface Message {
   readonly type: string
 }
 
-/** A call as it is made: an object of its own, which gets its number here. */
+/** A call. The client sets its number, so each call needs an object of its own. */
 interface CallRequest extends Message {
   call?: number
-  /** The database that the call is for, if it is for one. */
+  /** The database that the call is for, if any. */
   readonly database?: string
 }
 
@@ -42,7 +41,7 @@ export class Batch {
     this.#port = port
   }
 
-  /** @param transfers ports, and memory that is handed over instead of copied: {@link ownBytes} */
+  /** @param transfers ports, and memory to transfer instead of copying: {@link ownBytes} */
   post(message: object, transfers: readonly TransferListItem[] = NO_TRANSFERS): void {
     if (this.#messages.length === 0) this.#schedule()
     for (const transfer of transfers) this.#transfers.push(transfer)
@@ -132,7 +131,7 @@ export class RpcClient<Event extends Message> {
   /**
    * Calls the server.
    * @returns the answer
-   * @throws what the server has thrown; unavailable when it has ended
+   * @throws the server's error; unavailable when the server has ended
    */
   call(request: CallRequest, transfers?: readonly TransferListItem[]): Promise<unknown> {
     return new Promise((resolve, reject) => {
@@ -172,7 +171,7 @@ export class RpcClient<Event extends Message> {
     return call
   }
 
-  /** Posts now what would be posted at the end of this turn. */
+  /** Posts the collected messages now instead of at the end of this turn. */
   flush(): void {
     this.#batch.flush()
   }
@@ -224,7 +223,7 @@ class PendingAnswer implements Pending {
 export class RpcServer<Event extends Message> {
   readonly #batch: Batch
   readonly #transit: BytesInTransit
-  /** Streams by call, from when they are asked for: a reader may cancel before they begin. */
+  /** Streams by call, entered with the request: a reader may cancel before the stream begins. */
   readonly #streams = new Map<number, { readonly database: string; readonly flow: Flow }>()
 
   /** @param transit counts bytes between the threads; shared with the client */
@@ -233,17 +232,16 @@ export class RpcServer<Event extends Message> {
     this.#transit = transit
   }
 
-  /** Sends an event. */
-  tell(event: Event): void {
+  sendEvent(event: Event): void {
     this.#batch.post(event)
   }
 
-  /** Posts now what would be posted at the end of this turn. */
+  /** Posts the collected messages now instead of at the end of this turn. */
   flush(): void {
     this.#batch.flush()
   }
 
-  /** Sends the result of a call when it is there. */
+  /** Sends the result of a call once it is known. */
   answer(call: number, result: Promise<unknown>): void {
     result.then(
       (value) => {
@@ -254,7 +252,7 @@ export class RpcServer<Event extends Message> {
     )
   }
 
-  /** Notes that a call is to be answered by a stream, for {@link control} and {@link failStreams}. */
+  /** Notes that the answer of a call will be a stream, for {@link control} and {@link failStreams}. */
   expectStream(call: number, database: string): void {
     this.#streams.set(call, { database, flow: new Flow() })
   }
@@ -263,7 +261,7 @@ export class RpcServer<Event extends Message> {
     return this.#streams.has(call)
   }
 
-  /** Handles what the reader of a stream sends. */
+  /** Handles a message from the reader of a stream. */
   control({ type, call }: StreamControl): void {
     const flow = this.#streams.get(call)?.flow
     if (type === 'next') flow?.pull()
@@ -271,7 +269,7 @@ export class RpcServer<Event extends Message> {
   }
 
   /**
-   * Sends the chunks of an expected stream, each made when the reader wants it; then call {@link endStream}.
+   * Sends the chunks of an expected stream, each when the reader asks for it. Call {@link endStream} afterwards.
    * @param start not called when the reader has cancelled
    */
   async sendChunks(call: number, start: () => AsyncIterable<Uint8Array>): Promise<void> {
@@ -317,27 +315,27 @@ export class RpcServer<Event extends Message> {
   }
 }
 
-/** Bytes of a reply that wait for their reader from then on: core/bytes.ts. */
+/** The bytes of a reply that count as unsent until they are read (core/bytes.ts). */
 function bytesIn(reply: Reply): number {
   if (reply.type === 'chunk') return reply.chunk.length
   return reply.type === 'answer' ? (bodyBytes(reply.value)?.length ?? 0) : 0
 }
 
-/** Longer bytes are handed over, since a string is copied once in each thread (docs/decisions/0006). */
+/** The memory of longer bytes is transferred, because a string is copied once in each thread (docs/decisions/0006). */
 const MAX_TEXT_BYTES = 16 * 1024
 
 export interface PackedArgs {
   readonly args: readonly unknown[]
-  /** Which argument is a body whose bytes are sent as a text; -1 for none. */
+  /** The index of the argument whose bytes are sent as a text; -1 if there is none. */
   readonly textAt: number
 }
 
 /**
  * Packs the arguments of a call: a short body as a text, other bytes with memory of their own.
- * @param transfers receives the memory that is handed over
+ * @param transfers receives the memory to transfer
  */
 export function packArgs(args: readonly unknown[], transfers: TransferListItem[]): PackedArgs {
-  // The position is sent along, because the JSON of a user may look like anything.
+  // The index is sent along, because a user's JSON could look like packed bytes.
   const textAt = args.findIndex(isShortBody)
   const packed = args.map((arg, at) => (at === textAt ? shortBytesAsTexts(arg) : ownBytes(arg, transfers)))
   return { args: packed, textAt }
@@ -361,9 +359,9 @@ export function shortBytesAsTexts(value: unknown): unknown {
 }
 
 /**
- * The same value with byte arrays that own their memory, at the top or one level below. Only such memory can be handed
- * to another thread; Node's small Buffers share one pool. Bytes in lists or at deeper levels are copied.
- * @param transfers receives the memory that is handed over
+ * The same value with byte arrays that own their memory, at the top or one level below. Only such memory can be
+ * transferred; Node's small Buffers share one pool. Bytes in lists or at deeper levels are copied.
+ * @param transfers receives the memory to transfer
  */
 export function ownBytes(value: unknown, transfers: TransferListItem[]): unknown {
   return withBytes(value, (bytes) => {
@@ -373,7 +371,7 @@ export function ownBytes(value: unknown, transfers: TransferListItem[]): unknown
   })
 }
 
-/** Called for every message, and most have no bytes: it allocates nothing before it finds some. */
+/** Allocates nothing before it finds bytes: it is called for every message, and few messages have any. */
 function withBytes(value: unknown, change: (bytes: Uint8Array) => unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
   if (value instanceof Uint8Array) return change(value)

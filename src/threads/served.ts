@@ -1,4 +1,4 @@
-/** The methods of a database on its thread, over its open store, and what the thread must know of each method. */
+/** The methods of a database on its thread, over its open store, and the properties of each method. */
 import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
 import { holdsAccounts } from '../core/ids.ts'
@@ -26,12 +26,12 @@ interface ServingThread {
   readonly views: ViewMemory
   startCompaction(): void
   /** Sends an event to the HTTP thread. */
-  tell(event: ThreadEvent): void
+  sendEvent(event: ThreadEvent): void
 }
 
 /** @returns the methods that the HTTP thread calls by name (thread-protocol.ts) */
 export async function serveDatabase(store: VersionedStore, thread: ServingThread): Promise<ServedDatabase> {
-  const { name, incarnation, views, tell } = thread
+  const { name, incarnation, views, sendEvent } = thread
   const { policy } = thread.settings().rules
   const sandbox = policySandbox(policy, thread.functions.sandbox, name)
   const functionContext = policy.designDocs ? { sandbox, name, incarnation } : null
@@ -40,8 +40,8 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     limits: () => thread.settings().limits,
     rules: () => thread.settings().rules,
     space: () => thread.space(),
-    onSecured: (security: SecurityObject) => tell({ type: 'secured', incarnation, security }),
-    onMassDeletion: (found: MassDeletion) => tell({ type: 'alarm', incarnation, found }),
+    onSecured: (security: SecurityObject) => sendEvent({ type: 'secured', incarnation, security }),
+    onMassDeletion: (found: MassDeletion) => sendEvent({ type: 'alarm', incarnation, found }),
     sandbox,
     incarnation,
     startCompaction: () => thread.startCompaction(),
@@ -51,8 +51,8 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
     : storeDatabase(store, options)
-  // Only now: the first contents of `_users` are not reported as a commit.
-  store.onCommit((updateSeq, epoch) => tell({ type: 'committed', incarnation, updateSeq, epoch }))
+  // Registered last: the initial contents of `_users` are not reported as a commit.
+  store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
   const database: ServedDatabase = {
     ...documents,
     ...(policy.designDocs ? storeViews({ store, sandbox, incarnation, memory: views }) : refusedViews(store)),
@@ -68,18 +68,19 @@ function compilePattern(pattern: string): (text: string) => boolean {
   return compileRegex(pattern, new Budget().spend)
 }
 
-/** What the thread must know of a method. A method without a row does not compile. */
+/** The properties of a method. The compiler reports a method without a row. */
 interface Method<M extends keyof ServedDatabase> {
-  /** How it answers: once, once with short bytes as texts, or with a stream of chunks. */
+  /** The kind of answer: `call` is one answer, `text` one answer with short bytes as texts, `stream` many chunks. */
   readonly kind: M extends StreamMethod ? 'stream' : 'call' | 'text'
   /**
-   * Who may call it in `_users` (protocol.md 11.4). `own rules`: it checks that itself (documents/users-database.ts), or
-   * shows nothing of users.
+   * Who may call the method in `_users` (protocol.md 11.4). `own rules`: the method checks its caller itself
+   * (documents/users-database.ts), or shows nothing about users.
    */
   readonly users: 'own rules' | 'admins' | 'server admins'
   /**
-   * `save`: it writes one document, and a person or a device waits for it. `scan`: it reads many documents page by page,
-   * and lets others go first. `long`: it is about many documents in one piece.
+   * `save`: writes one document, while a person or a device waits. `scan`: reads many documents page by page, after
+   * other
+   * calls. `long`: handles many documents without a pause.
    */
   readonly cost?: 'save' | 'scan' | 'long'
 }
@@ -119,7 +120,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   allDocs: { kind: 'stream', users: 'server admins', cost: 'scan' },
   allDocsQueries: { kind: 'stream', users: 'server admins', cost: 'scan' },
   openAttachment: { kind: 'call', users: 'own rules' },
-  // Reads only what openAttachment has found.
+  // Reads only attachments that openAttachment has found.
   readAttachment: { kind: 'stream', users: 'own rules' },
   putAttachment: { kind: 'call', users: 'own rules', cost: 'save' },
   removeAttachment: { kind: 'call', users: 'own rules', cost: 'save' },

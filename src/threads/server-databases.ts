@@ -1,4 +1,4 @@
-/** The databases of a server: which exist, a proxy for each, and the events of their threads. */
+/** The databases of a server: the list of them, a proxy for each, and the events of their threads. */
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
@@ -48,13 +48,13 @@ export async function openServerDatabases(options: ServerDatabasesOptions): Prom
   return databases
 }
 
-/** The message of an error that has come from another thread as its stack. */
+/** The message of an error whose stack another thread has sent. */
 function firstLine(cause: unknown): string {
   return (String(cause).split('\n', 1)[0] ?? '').replace(/^\w*Error: /, '')
 }
 
-/** Whether an earlier deletion had succeeded, though its thread died before it could answer. */
-function isGone(error: unknown): boolean {
+/** Whether an earlier deletion succeeded, although its thread died before it could answer. */
+function wasDeleted(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'no_database'
 }
 
@@ -80,14 +80,14 @@ class ServerDatabases implements OwnedDatabases {
   readonly #securityListeners = new Set<(database: string) => void>()
   readonly #replacements = new Replacements({
     withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
-    owner: (name) => this.#pool.owner(name),
+    owner: (name) => this.#pool.owningThread(name),
     release: (name) => this.#pool.release(name),
     catalog: (method, ...args) => this.#catalogChange(method, ...args),
     listed: async () => (await this.#pool.readCatalog()).databases,
-    alone: (name, work) => this.#changing.run(name, work),
+    exclusively: (name, work) => this.#changing.run(name, work),
     take: (name) => this.#take(name),
     enter: (entry) => this.#enter(entry),
-    tellSecurity: (name) => this.#tellSecurity(name),
+    notifySecurity: (name) => this.#notifySecurity(name),
   })
   readonly copies: Copies
   readonly usersDatabase: string
@@ -100,7 +100,7 @@ class ServerDatabases implements OwnedDatabases {
     this.#options = options
     this.usersDatabase = settings.rules.users.database
     const onFault = (fault: unknown) => {
-      this.#faults.died()
+      this.#faults.noteDeath()
       options.onFault(fault)
     }
     this.#sandboxes = new SandboxPool({
@@ -114,7 +114,7 @@ class ServerDatabases implements OwnedDatabases {
       dataDir,
       entry,
       entryOf: (name) => this.#byName.get(name)?.entry,
-      hold: (entry) => this.#pool.owner(entry.name).hold(entry),
+      hold: (entry) => this.#pool.owningThread(entry.name).hold(entry),
       copyCatalog: (path) => this.#pool.catalog('copyTo', path),
     })
     this.#pool = new Pool({
@@ -124,7 +124,7 @@ class ServerDatabases implements OwnedDatabases {
       entry,
       sandboxes: this.#sandboxes,
       watchMs: options.watchMs,
-      onEvent: (event) => this.#tell(event),
+      onEvent: (event) => this.#handleEvent(event),
       onDeath: (names, fault) => {
         onFault(fault)
         // A commit may have gone unreported, so feeds end, and their clients reconnect.
@@ -135,7 +135,7 @@ class ServerDatabases implements OwnedDatabases {
           this.#notes.add(name)
         }
       },
-      onCatalog: (opened) => this.#adopt(opened),
+      onCatalog: (opened) => this.#enterMissing(opened),
     })
   }
 
@@ -143,26 +143,26 @@ class ServerDatabases implements OwnedDatabases {
     return this.#pool.openCatalog(serverFile)
   }
 
-  /** Enters databases that are not known yet: at first all, later those that a thread created just before it died. */
-  #adopt({ serverUuid, databases }: OpenedCatalog): void {
+  /** Enters unknown databases: all of them at the start, later those that a thread created just before it died. */
+  #enterMissing({ serverUuid, databases }: OpenedCatalog): void {
     this.#serverUuid = serverUuid
     for (const entry of databases) {
       if (!this.#byName.has(entry.name) && !this.#changing.isBusy(entry.name)) this.#enter(entry)
     }
-    this.#tellUpdated()
+    this.#notifyUpdated()
   }
 
-  /** Changes the catalog, and reports the change when it is durable. */
+  /** Changes the catalog, and notifies listeners once the change is durable. */
   async #catalogChange<M extends CatalogMethod>(
     method: M,
     ...args: Parameters<Catalog[M]>
   ): Promise<Awaited<ReturnType<Catalog[M]>>> {
     const answer = await this.#pool.catalog(method, ...args)
-    this.#tellUpdated()
+    this.#notifyUpdated()
     return answer
   }
 
-  #tellUpdated(): void {
+  #notifyUpdated(): void {
     for (const listener of this.#updateListeners) listener()
   }
 
@@ -171,7 +171,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   #enter(entry: DatabaseEntry): void {
-    const proxied = new DatabaseProxy(entry, () => this.#pool.server(entry.name))
+    const proxied = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name))
     this.#byName.set(entry.name, proxied)
     this.#byIncarnation.set(entry.incarnation, proxied)
     this.#names = undefined
@@ -185,14 +185,14 @@ class ServerDatabases implements OwnedDatabases {
     this.#names = undefined
   }
 
-  /** Removes a database from the list; undefined when it is not there. */
+  /** Removes a database from the list; undefined if it is not listed. */
   #take(name: string): DatabaseProxy | undefined {
     const proxied = this.#byName.get(name)
     if (proxied !== undefined) this.#leave(proxied.entry)
     return proxied
   }
 
-  #tell(event: DatabaseThreadEvent): void {
+  #handleEvent(event: DatabaseThreadEvent): void {
     if (event.type === 'full') {
       this.#options.onFull?.()
       return
@@ -202,23 +202,23 @@ class ServerDatabases implements OwnedDatabases {
     if (event.type === 'committed') {
       const { updateSeq, epoch } = event
       this.#notes.add(proxied.entry.name, { updateSeq, epoch })
-      this.#faults.written(event.incarnation)
+      this.#faults.noteWrite(event.incarnation)
       proxied.emit({ type: 'committed', updateSeq })
-    } else if (event.type === 'putBack') {
+    } else if (event.type === 'fileReplaced') {
       this.#notes.add(proxied.entry.name, event.lastKnown)
-      this.#options.onPutBack?.(proxied.entry.name)
-    } else if (event.type === 'secured') this.#tellSecured(proxied, event.security)
+      this.#options.onFileReplaced?.(proxied.entry.name)
+    } else if (event.type === 'secured') this.#applySecurity(proxied, event.security)
     else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))
     else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxied.entry, event.found)
     else this.#noteCompaction(proxied, event)
   }
 
-  #tellSecured(proxied: DatabaseProxy, security: SecurityObject | null): void {
+  #applySecurity(proxied: DatabaseProxy, security: SecurityObject | null): void {
     proxied.emit({ type: 'secured', security })
-    this.#tellSecurity(proxied.entry.name)
+    this.#notifySecurity(proxied.entry.name)
   }
 
-  #tellSecurity(name: string): void {
+  #notifySecurity(name: string): void {
     for (const listener of this.#securityListeners) listener(name)
   }
 
@@ -251,7 +251,7 @@ class ServerDatabases implements OwnedDatabases {
     return this.#changing.run(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
-      // The server cannot work without its own databases, such as `_users`.
+      // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
       this.#enter(await this.#catalogChange('create', name))
     })
@@ -265,10 +265,10 @@ class ServerDatabases implements OwnedDatabases {
       proxied.retire()
       proxied.emit({ type: 'gone' })
       try {
-        await this.#pool.owner(name).ask({ type: 'drop', database: name })
+        await this.#pool.owningThread(name).ask({ type: 'drop', database: name })
         await this.#catalogChange('delete', name)
       } catch (error) {
-        if (!isGone(error)) {
+        if (!wasDeleted(error)) {
           this.#enter(proxied.entry)
           throw error
         }
@@ -283,8 +283,8 @@ class ServerDatabases implements OwnedDatabases {
     return this.#replacements.prepare(name, copy)
   }
 
-  beginAnew(name: string): Promise<void> {
-    return this.#replacements.beginAnew(name)
+  treatAsRestored(name: string): Promise<void> {
+    return this.#replacements.treatAsRestored(name)
   }
 
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {

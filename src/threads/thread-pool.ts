@@ -1,6 +1,6 @@
 /**
- * The database threads. They start when there is work for them, and each owns the databases that were first assigned to
- * it. The first serves the catalog and the server's own databases such as `_users`, so that logins and the creation of
+ * The database threads. They start when there is work for them, and each owns the databases that are assigned to it.
+ * The first serves the catalog and the server's own databases such as `_users`, so that logins and the creation of
  * databases go on while the others are busy. The last one, if needed, serves databases in quarantine (watchdog.ts).
  */
 import { availableParallelism } from 'node:os'
@@ -25,7 +25,7 @@ const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
 interface PoolOptions {
   readonly dataDir: string
   readonly settings: Settings
-  /** Databases that all threads together keep open at most. */
+  /** The maximum number of databases that all threads together keep open. */
   readonly maxOpen: number
   /** The file that a thread runs. */
   readonly entry: URL
@@ -34,7 +34,7 @@ interface PoolOptions {
   /** How often the watchdog checks the threads, in ms; for tests. */
   readonly watchMs?: number | undefined
   onEvent(event: DatabaseThreadEvent): void
-  /** A thread has died; another serves its databases from the next call on. */
+  /** A thread has died; its successor starts with the next call. */
   onDeath(databases: readonly string[], fault: unknown): void
   /** The catalog was opened, at the start or after the thread that held it had died. */
   onCatalog(opened: OpenedCatalog): void
@@ -73,21 +73,21 @@ export class Pool {
     const threads = () => this.#started.map(({ thread }) => thread)
     this.#watchdog = new Watchdog({
       threads,
-      ...(options.watchMs !== undefined && { lookMs: options.watchMs }),
+      ...(options.watchMs !== undefined && { checkIntervalMs: options.watchMs }),
     })
   }
 
   /**
-   * The thread that serves a database, as {@link owner}.
+   * The thread that serves a database, as {@link owningThread}.
    * @throws unavailable for a time after the database has made its thread hang repeatedly
    */
-  server(database: string): Thread {
+  servingThread(database: string): Thread {
     if (this.#quarantine.isPaused(database)) throw new CouchError('unavailable')
-    return this.owner(database)
+    return this.owningThread(database)
   }
 
   /** The thread that owns a database until its {@link release}. */
-  owner(database: string): Thread {
+  owningThread(database: string): Thread {
     this.#watchdog.wake()
     noteWork()
     return this.#running(this.#owners.get(database) ?? this.#assign(database))
@@ -100,7 +100,7 @@ export class Pool {
     return slot
   }
 
-  /** Whether a database is the server's own, as the one of accounts is. */
+  /** Whether a database is the server's own, such as the database of accounts. */
   #isSystem(database: string): boolean {
     return database.startsWith('_') || database === this.#settings.rules.users.database
   }
@@ -118,7 +118,7 @@ export class Pool {
     this.#quarantine.remove(database)
   }
 
-  /** Takes a database from its thread, which does not have it open any more. */
+  /** Removes a database from its thread, which has closed it. */
   release(database: string): void {
     this.#owners.get(database)?.databases.delete(database)
     this.#owners.delete(database)
@@ -127,7 +127,7 @@ export class Pool {
   /**
    * Locks the data folder, and opens the catalog.
    * @param serverFile replaces the folder's server.sqlite first
-   * @throws when the folder cannot be used or is locked
+   * @throws Error when the folder cannot be used or is locked
    */
   async openCatalog(serverFile?: string): Promise<void> {
     const opened = await this.readCatalog(serverFile)
@@ -135,7 +135,7 @@ export class Pool {
     this.#options.onCatalog(opened)
   }
 
-  /** Reads the list of databases, and opens the catalog where it is not open. */
+  /** Reads the list of databases, and opens the catalog if it is not open. */
   readCatalog(serverFile?: string): Promise<OpenedCatalog> {
     this.#watchdog.wake()
     return this.#running(this.#system).ask({ type: 'openCatalog', serverFile })
@@ -171,13 +171,13 @@ export class Pool {
       record: new ThreadRecord(),
     }
     this.#started.push(slot)
-    this.#follow(slot)
+    this.#watchEnd(slot)
     return slot
   }
 
   #startThread(): Thread {
     const { dataDir, maxOpen, entry, sandboxes, onEvent } = this.#options
-    const member = sandboxes.join((notice, ...ports) => thread.tell({ type: 'sandbox', notice }, ...ports))
+    const member = sandboxes.join((notice, ...ports) => thread.notify({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
       dataDir,
       settings: this.#settings,
@@ -194,20 +194,20 @@ export class Pool {
     return thread
   }
 
-  #follow(slot: Slot): void {
+  #watchEnd(slot: Slot): void {
     const { thread } = slot
-    thread.ended.then((fault) => this.#died(slot, thread.suspects, fault)).catch(() => undefined)
+    thread.ended.then((fault) => this.#handleDeath(slot, thread.suspects, fault)).catch(() => undefined)
   }
 
-  /** A slot's thread. A dead one is replaced only now, on use, so that a thread that cannot start makes no loop. */
+  /** A slot's thread. A dead thread is replaced only on use, so that a thread that cannot start makes no loop. */
   #running(slot: Slot): Thread {
     if (slot.thread.isRunning || this.#isClosing) return slot.thread
     slot.thread = this.#startThread()
-    this.#follow(slot)
+    this.#watchEnd(slot)
     return slot.thread
   }
 
-  #died(slot: Slot, suspects: readonly string[], fault: unknown): void {
+  #handleDeath(slot: Slot, suspects: readonly string[], fault: unknown): void {
     if (this.#isClosing) return
     const databases = [...slot.databases]
     for (const name of suspects) this.#addToQuarantine(name, slot)
@@ -218,7 +218,7 @@ export class Pool {
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
   }
 
-  /** Moves a database to the quarantine. Its thread has ended, so it is open nowhere. */
+  /** Moves a database to the quarantine. It is closed, because its thread has ended. */
   #addToQuarantine(database: string, slot: Slot): void {
     if (this.#isSystem(database) || this.#owners.get(database) !== slot) return
     this.#quarantine.add(database)
@@ -237,7 +237,7 @@ export class Pool {
     }
   }
 
-  /** The state of all threads that were started; does not restart a dead one. */
+  /** The state of all threads that were started. Does not restart dead threads. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
       this.#started.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
@@ -259,12 +259,12 @@ export class Pool {
 
   setSettings(settings: Settings): void {
     this.#settings = settings
-    for (const { thread } of this.#started) thread.tell({ type: 'settings', settings })
+    for (const { thread } of this.#started) thread.notify({ type: 'settings', settings })
   }
 
   setSpace(space: Space): void {
     this.#space = space
-    for (const { thread } of this.#started) thread.tell({ type: 'space', space })
+    for (const { thread } of this.#started) thread.notify({ type: 'space', space })
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,4 @@
-/** The messages between the HTTP thread and a database thread. They go over rpc.ts. */
+/** The messages between the HTTP thread and a database thread, sent over rpc.ts. */
 import type { ChangesSource } from '../changes/page.ts'
 import type { PackedError } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
@@ -35,7 +35,7 @@ export type CatalogCall = <M extends CatalogMethod>(
   ...args: Parameters<Catalog[M]>
 ) => Promise<Awaited<ReturnType<Catalog[M]>>>
 
-/** What the catalog shows when it is opened. */
+/** The contents of the catalog when it is opened. */
 export interface OpenedCatalog {
   readonly serverUuid: string
   readonly databases: readonly DatabaseEntry[]
@@ -45,7 +45,7 @@ export interface OpenedCatalog {
 interface Target {
   readonly database: string
   readonly incarnation: number
-  /** How far the database was before the server started; undefined once it has been opened since. */
+  /** The last known sequence before the server started; undefined once the database was opened. */
   readonly lastKnown?: LastKnownSequence | undefined
 }
 
@@ -64,16 +64,16 @@ export interface HoldRequest extends Target {
 export type Query =
   /** Closes a database that is about to be removed; its waiting calls are refused. */
   | { readonly type: 'drop'; readonly database: string }
-  /** Prepares a copy for the place of a database; for a thread that serves no databases. */
+  /** Prepares a copy that is to replace a database; for a thread that serves no databases. */
   | { readonly type: 'prepare'; readonly database: string; readonly copy: string }
   /** Which open databases cannot be read? */
   | { readonly type: 'check' }
-  /** Does a database that is not open keep bodies beyond their time? */
+  /** Does a closed database hold expired bodies of the time machine? */
   | { readonly type: 'overdue'; readonly database: string }
   /** Opens the catalog, and with it the data folder. */
   | { readonly type: 'openCatalog'; readonly serverFile?: string | undefined }
   | { readonly type: 'catalog'; readonly method: CatalogMethod; readonly args: readonly unknown[] }
-  /** Answered ahead of everything that waits. */
+  /** Answered before all waiting calls. */
   | { readonly type: 'stats' }
   | { readonly type: 'stop' }
 
@@ -93,9 +93,9 @@ export type Notice =
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'space'; readonly space: Space }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
-  /** Shows by its arrival that the event loop turns (core/event-loop.ts). */
+  /** Shows that the event loop turns (core/event-loop.ts). */
   | { readonly type: 'ping' }
-  /** Lets a database go that a `hold` keeps open. @param hold the number of that call */
+  /** Releases a database that a `hold` keeps open. @param hold the number of that call */
   | { readonly type: 'release'; readonly hold: number }
 
 /** What a database thread receives. */
@@ -106,7 +106,7 @@ export type Request =
   | StreamControl
   | Notice
 
-/** What a database thread tells the HTTP thread without being asked. */
+/** An event that a database thread sends to the HTTP thread. */
 export type ThreadEvent =
   | {
       readonly type: 'committed'
@@ -115,8 +115,8 @@ export type ThreadEvent =
       /** The epoch of `updateSeq`. */
       readonly epoch: string
     }
-  /** A database's file was replaced by hand, and has begun anew. */
-  | { readonly type: 'putBack'; readonly incarnation: number; readonly lastKnown: LastKnownSequence }
+  /** A database's file was replaced by hand, and has a new epoch. */
+  | { readonly type: 'fileReplaced'; readonly incarnation: number; readonly lastKnown: LastKnownSequence }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
   /** A database's file is damaged, or the disk has failed. */
   | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: PackedError }
@@ -137,17 +137,17 @@ export type ThreadEvent =
 /** Events about databases. */
 export type DatabaseThreadEvent = Exclude<ThreadEvent, { type: 'sandbox' }>
 
-/** What a database thread starts with. */
+/** The `workerData` of a database thread. */
 export interface ThreadOptions {
   readonly dataDir: string
   readonly settings: Settings
   readonly space: Space
-  /** Databases that one thread keeps open at most. */
+  /** The maximum number of databases that one thread keeps open. */
   readonly maxOpen: number
   readonly sandbox: SandboxAccess
   /** How many bytes wait for readers: core/bytes.ts. */
   readonly outgoing: SharedArrayBuffer
-  /** How many of them are on their way from this thread. */
+  /** How many of these bytes are on their way from this thread. */
   readonly transit?: SharedArrayBuffer
   /** The thread's signs of life: core/event-loop.ts. */
   readonly heartbeat?: SharedArrayBuffer

@@ -1,4 +1,4 @@
-/** The statistics of the database threads that have followed each other in one slot, on the HTTP thread. */
+/** The statistics of the successive database threads of one slot, on the HTTP thread. */
 import { addHistograms } from '../core/histogram.ts'
 import type { Thread } from './thread.ts'
 import type { HeapSize, ThreadReport, ThreadStats } from './thread-stats.ts'
@@ -8,7 +8,7 @@ const ANSWER_MS = 1000
 
 const NO_HEAP: HeapSize = { total: 0, used: 0, external: 0 }
 
-/** What is used of a thread. */
+/** The part of a thread that a report needs. */
 interface ReportingThread extends Pick<Thread, 'isRunning' | 'callsUnderWay' | 'busySeconds'> {
   ask(query: { readonly type: 'stats' }): Promise<ThreadStats>
 }
@@ -19,11 +19,11 @@ export class ThreadRecord {
   /** The last statistics of the current thread. */
   #last: ThreadStats | null = null
   #busySeconds = 0
-  /** The counters of the threads before it. */
-  #before: ThreadStats | null = null
-  #busyBefore = 0
-  /** The answer that is still awaited; a thread that does not answer is not asked again. */
-  #asked: Promise<boolean> | undefined
+  /** The counters of the previous threads. */
+  #previous: ThreadStats | null = null
+  #previousBusySeconds = 0
+  /** The answer under way. A thread that has not answered is not asked again. */
+  #pendingAnswer: Promise<boolean> | undefined
 
   /** @param answerMs for tests */
   constructor(answerMs = ANSWER_MS) {
@@ -31,40 +31,40 @@ export class ThreadRecord {
   }
 
   /**
-   * Asks a thread for its statistics. If it does not answer in time, its last ones count. Never rejects.
+   * Asks a thread for its statistics. If it does not answer in time, returns its last ones. Never rejects.
    * @param number the number of the slot, from 1
    * @param databases how many databases the thread owns
    */
   async report(thread: ReportingThread, number: number, databases: number): Promise<ThreadReport> {
-    if (this.#thread !== thread) this.#succeed(thread)
+    if (this.#thread !== thread) this.#beginThread(thread)
     const { callsUnderWay: calls } = thread
-    this.#asked ??= this.#ask(thread)
-    const isAnswering = await inTime(this.#asked, this.#answerMs)
-    if (!thread.isRunning) this.#end()
+    this.#pendingAnswer ??= this.#ask(thread)
+    const isAnswering = await answersWithin(this.#pendingAnswer, this.#answerMs)
+    if (!thread.isRunning) this.#endThread()
     this.#busySeconds = Math.max(this.#busySeconds, thread.busySeconds)
     return {
       number,
       isAnswering,
       databases,
       calls,
-      busySeconds: this.#busyBefore + this.#busySeconds,
-      stats: this.#last === null ? this.#before : added(this.#last, this.#before),
+      busySeconds: this.#previousBusySeconds + this.#busySeconds,
+      stats: this.#last === null ? this.#previous : sumOf(this.#last, this.#previous),
     }
   }
 
-  #succeed(thread: ReportingThread): void {
-    this.#end()
+  #beginThread(thread: ReportingThread): void {
+    this.#endThread()
     this.#thread = thread
-    this.#asked = undefined
-    this.#busyBefore += this.#busySeconds
+    this.#pendingAnswer = undefined
+    this.#previousBusySeconds += this.#busySeconds
     this.#busySeconds = 0
   }
 
   /** Keeps only the counters of a thread that has ended. */
-  #end(): void {
+  #endThread(): void {
     if (this.#last === null) return
-    const over = { openDatabases: 0, waitingCalls: 0, functionCalls: 0, heap: NO_HEAP, delay: null }
-    this.#before = { ...added(this.#last, this.#before), ...over }
+    const ended = { openDatabases: 0, waitingCalls: 0, functionCalls: 0, heap: NO_HEAP, delay: null }
+    this.#previous = { ...sumOf(this.#last, this.#previous), ...ended }
     this.#last = null
   }
 
@@ -76,13 +76,13 @@ export class ThreadRecord {
     } catch {
       return false
     } finally {
-      if (this.#thread === thread) this.#asked = undefined
+      if (this.#thread === thread) this.#pendingAnswer = undefined
     }
   }
 }
 
 /** @returns false when the time runs out */
-function inTime(answer: Promise<boolean>, ms: number): Promise<boolean> {
+function answersWithin(answer: Promise<boolean>, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
     const late = setTimeout(() => resolve(false), ms)
     void answer.then((isAnswering) => {
@@ -92,18 +92,18 @@ function inTime(answer: Promise<boolean>, ms: number): Promise<boolean> {
   })
 }
 
-function added(stats: ThreadStats, before: ThreadStats | null): ThreadStats {
-  if (before === null) return stats
+function sumOf(stats: ThreadStats, previous: ThreadStats | null): ThreadStats {
+  if (previous === null) return stats
   return {
     ...stats,
     commits: {
-      writes: addHistograms(stats.commits.writes, before.commits.writes),
-      updates: addHistograms(stats.commits.updates, before.commits.updates),
-      seconds: addHistograms(stats.commits.seconds, before.commits.seconds),
+      writes: addHistograms(stats.commits.writes, previous.commits.writes),
+      updates: addHistograms(stats.commits.updates, previous.commits.updates),
+      seconds: addHistograms(stats.commits.seconds, previous.commits.seconds),
     },
     functions: {
-      done: stats.functions.done + before.functions.done,
-      failed: stats.functions.failed + before.functions.failed,
+      done: stats.functions.done + previous.functions.done,
+      failed: stats.functions.failed + previous.functions.failed,
     },
   }
 }

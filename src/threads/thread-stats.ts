@@ -19,11 +19,11 @@ export interface ThreadStats {
   readonly delay: LoopDelay | null
 }
 
-/** A database thread as the HTTP thread sees it. Counters never fall, even when a thread dies and is replaced. */
+/** A database thread as the HTTP thread sees it. Counters never decrease, even when a thread dies and is replaced. */
 export interface ThreadReport {
   /** From 1. */
   readonly number: number
-  /** Whether it has answered in time; if not, its last values are reported again. */
+  /** Whether the thread has answered in time; if not, the report repeats its last values. */
   readonly isAnswering: boolean
   /** Databases that it owns, open or not. */
   readonly databases: number
@@ -35,7 +35,7 @@ export interface ThreadReport {
   readonly stats: ThreadStats | null
 }
 
-/** The delay of an event loop since the last reading, in seconds: how late it runs what is due. */
+/** The delay of an event loop since the last reading, in seconds: how late it runs timers. */
 export interface LoopDelay {
   readonly mean: number
   readonly p50: number
@@ -45,19 +45,21 @@ export interface LoopDelay {
 
 /** How often the delay is measured; shorter delays go unnoticed. */
 const RESOLUTION_MS = 20
-/** Without a reading for so long, the measurement stops, so that an idle server stays idle. */
-const FORGOTTEN_MS = 10 * 60_000
+/** The measurement stops after this time without a reading, so that an idle server stays idle. */
+const STOP_AFTER_MS = 10 * 60_000
 
 export class LoopWatch {
   #histogram: ELDHistogram | undefined
-  #forget: NodeJS.Timeout | undefined
+  #stopTimer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** The delay of this thread's loop since the last reading; null at the first, which starts the measurement. */
+  /**
+   * The delay of this thread's loop since the last reading. The first reading starts the measurement and gives null.
+   */
   read(): LoopDelay | null {
     if (this.#isClosed) return null
-    this.#forget ??= setTimeout(() => this.#stop(), FORGOTTEN_MS).unref()
-    this.#forget.refresh()
+    this.#stopTimer ??= setTimeout(() => this.#stop(), STOP_AFTER_MS).unref()
+    this.#stopTimer.refresh()
     if (this.#histogram === undefined) {
       this.#histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
       this.#histogram.enable()
@@ -71,8 +73,8 @@ export class LoopWatch {
   #stop(): void {
     this.#histogram?.disable()
     this.#histogram = undefined
-    clearTimeout(this.#forget)
-    this.#forget = undefined
+    clearTimeout(this.#stopTimer)
+    this.#stopTimer = undefined
   }
 
   /** Stops measuring. Idempotent. */
@@ -108,9 +110,9 @@ export function heapSize(): HeapSize {
   return { total: total_heap_size, used: used_heap_size, external: external_memory }
 }
 
-/** The bounds of the default limit of a database thread's heap, in bytes. */
-const LEAST_LIMIT = 256 * 1024 * 1024
-const MOST_LIMIT = 512 * 1024 * 1024
+/** The bounds of the default heap limit of a database thread, in bytes. */
+const MIN_LIMIT = 256 * 1024 * 1024
+const MAX_LIMIT = 512 * 1024 * 1024
 
 /**
  * The limit of the old generation of a database thread's heap, in bytes; V8 ends a thread that needs more.
@@ -118,7 +120,7 @@ const MOST_LIMIT = 512 * 1024 * 1024
  * @param memory bytes of the machine
  */
 export function heapLimit(configured: number | null, memory: number = availableMemory()): number {
-  return configured ?? Math.min(MOST_LIMIT, Math.max(LEAST_LIMIT, memory / 4))
+  return configured ?? Math.min(MAX_LIMIT, Math.max(MIN_LIMIT, memory / 4))
 }
 
 function availableMemory(): number {

@@ -22,17 +22,17 @@ import { heapLimit } from './thread-stats.ts'
 
 /**
  * Flags that also apply to a single thread. V8's own, such as `--max-old-space-size`, apply to the whole process, and
- * Node refuses them for a thread; others, such as `--input-type`, are about the text of the main program.
+ * Node refuses them for a thread. Others, such as `--input-type`, concern only the main program.
  */
 const THREAD_FLAG = /^--(?:cpu-prof|heap-prof|enable-source-maps|trace-warnings|trace-uncaught)/
 
-/** Those of Node's flags that threads are started with. */
+/** The subset of Node's flags that apply to a thread. */
 export function threadFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => THREAD_FLAG.test(flag))
 }
 
 /**
- * Space for young objects, in MB. By default V8 lets it grow to 48 under load, in each thread, and gives nothing back
+ * The size of V8's young generation, in MB. By default it grows to 48 MB in each thread under load, and never shrinks
  * (docs/decisions/0030).
  */
 const YOUNG_MB = 12
@@ -44,10 +44,10 @@ export class Thread {
   readonly #heartbeat = heartbeatMemory()
   readonly #transit = new BytesInTransit()
   #hasExited = false
-  /** Why the watchdog has ended it. */
-  #hung: Error | undefined
+  /** Why the watchdog has ended the thread. */
+  #hangError: Error | undefined
   #suspects: readonly string[] = []
-  /** Resolves when the thread has exited, with its fault if it died of one. */
+  /** Resolves when the thread has exited, with the fault that ended it, if any. */
   readonly ended: Promise<unknown>
 
   /** @param entry the file that runs host.ts */
@@ -71,11 +71,11 @@ export class Thread {
       fault ??= thrown
       this.#worker.terminate()
     })
-    // Not before the exit: until then the thread may still hold the files of its databases.
+    // Resolves at the exit, not before: until then the thread may still have its files open.
     this.ended = new Promise((resolve) => {
       this.#worker.once('exit', () => {
-        if (isOutOfMemory(fault)) this.#suspects = this.#databasesReached()
-        const cause = this.#hung ?? fault
+        if (isOutOfMemory(fault)) this.#suspects = this.#databasesBeingServed()
+        const cause = this.#hangError ?? fault
         this.#hasExited = true
         this.#rpc.close(cause)
         this.#transit.lose()
@@ -93,7 +93,7 @@ export class Thread {
     return this.#rpc.callsUnderWay
   }
 
-  /** Seconds that its event loop was busy; 0 once it has ended. Known without the thread's help. */
+  /** Seconds that the thread's event loop was busy; 0 once it has ended. Needs no answer from the thread. */
   get busySeconds(): number {
     return this.#worker.performance.eventLoopUtilization().active / 1000
   }
@@ -103,19 +103,19 @@ export class Thread {
     return readHeartbeat(this.#heartbeat)
   }
 
-  /** Sends a message that does nothing, but to show that the thread's event loop turns. */
+  /** Sends a message whose arrival shows that the thread's event loop turns. */
   ping(): void {
-    this.tell({ type: 'ping' })
+    this.notify({ type: 'ping' })
   }
 
   /**
    * Ends the thread because it hangs. All calls fail at once; {@link ended} resolves when the thread has exited.
    * @param fault why
    */
-  hang(fault: Error): void {
-    if (this.#hung !== undefined || this.#hasExited) return
-    this.#suspects = this.#databasesReached()
-    this.#hung = fault
+  endHung(fault: Error): void {
+    if (this.#hangError !== undefined || this.#hasExited) return
+    this.#suspects = this.#databasesBeingServed()
+    this.#hangError = fault
     this.#rpc.close(fault)
     this.#worker.terminate()
   }
@@ -126,13 +126,13 @@ export class Thread {
   }
 
   /** Databases of calls that have reached the thread and have not ended. */
-  #databasesReached(): string[] {
+  #databasesBeingServed(): string[] {
     const { lastCall } = this.pulse()
     return this.#rpc.databasesUnderWay((call) => !isLater(call, lastCall))
   }
 
   /** Sends a message that has no answer. */
-  tell(notice: Notice, ...ports: MessagePort[]): void {
+  notify(notice: Notice, ...ports: MessagePort[]): void {
     this.#rpc.send(notice, ports)
   }
 
@@ -150,7 +150,7 @@ export class Thread {
   ): Promise<unknown> {
     const transfers: TransferListItem[] = []
     const answer = this.#rpc.call(methodCall(entry, lastKnown, method, args, transfers), transfers)
-    // Feeds wait for this, so it goes at once: the rest of a turn that has woken a hundred of them takes 0.2 ms.
+    // Posted at once, because feeds wait for it: the rest of a turn that has woken a hundred feeds takes 0.2 ms.
     if (method === 'changes') this.#rpc.flush()
     return answer
   }
@@ -167,8 +167,8 @@ export class Thread {
   }
 
   /**
-   * Keeps a database open, however many others are wanted, until it is deleted.
-   * @returns a function that lets it go
+   * Keeps a database open until it is released or deleted, even if too many are open.
+   * @returns a function that releases it
    */
   async hold({ name: database, incarnation, lastKnown }: DatabaseEntry): Promise<() => void> {
     let hold = 0
@@ -176,7 +176,7 @@ export class Thread {
     await this.#rpc.numberedCall(request, (call) => {
       hold = call
     })
-    return () => this.tell({ type: 'release', hold })
+    return () => this.notify({ type: 'release', hold })
   }
 
   /** Finishes the thread's writes, closes its files and ends it. */

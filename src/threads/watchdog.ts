@@ -1,20 +1,20 @@
 /**
  * Ends database threads that hang (docs/decisions/0037). A thread hangs when its event loop has handled no message for
  * 10 s while calls wait, and it has used the processor for at least half of that time. A thread that waits for a slow
- * disk, or was stopped with its process or machine, uses no processor; it gets a minute of the watchdog's own time.
+ * disk, or was stopped with its process or machine, uses no processor time, and is ended after 60 checks.
  */
 import { readFileSync } from 'node:fs'
 import type { Heartbeat } from '../core/event-loop.ts'
 
 /** How often threads are checked while calls wait, in ms. */
-const LOOK_MS = 1000
-/** After so many checks a silent thread hangs, if it has used so much processor time since the first, in ms. */
-const SILENT_LOOKS = 10
+const CHECK_INTERVAL_MS = 1000
+/** A silent thread hangs after this many checks, if it has used this much processor time since the first, in ms. */
+const SILENT_CHECKS = 10
 const SILENT_CPU_MS = 5000
-/** After so many checks a silent thread hangs if it uses no processor time, or the time is unknown. */
-const IDLE_LOOKS = 60
+/** A silent thread hangs after this many checks, if it uses no processor time, or the time is unknown. */
+const IDLE_CHECKS = 60
 
-/** A thread as the watchdog sees it. */
+/** The part of a thread that the watchdog needs. */
 export interface Watched {
   readonly isRunning: boolean
   /** Calls and streams under way. */
@@ -23,7 +23,7 @@ export interface Watched {
   /** Sends a message that does nothing. */
   ping(): void
   /** Ends the thread; all calls fail at once. */
-  hang(fault: Error): void
+  endHung(fault: Error): void
 }
 
 interface WatchdogOptions {
@@ -31,14 +31,14 @@ interface WatchdogOptions {
   /** Processor time of a thread in ms, by its number in the operating system; null if unknown. For tests. */
   readonly cpuMs?: (systemId: number) => number | null
   /** For tests. */
-  readonly lookMs?: number
+  readonly checkIntervalMs?: number
 }
 
 /** A thread that has been silent since a check. */
 interface Silence {
   readonly turns: number
   readonly cpuMs: number | null
-  looks: number
+  checks: number
 }
 
 export class Watchdog {
@@ -54,14 +54,17 @@ export class Watchdog {
   /** Starts checking, because a thread is about to be called. */
   wake(): void {
     if (this.#isClosed) return
-    this.#timer ??= setInterval(() => this.look(), this.#options.lookMs ?? LOOK_MS).unref()
+    this.#timer ??= setInterval(
+      () => this.check(),
+      this.#options.checkIntervalMs ?? CHECK_INTERVAL_MS,
+    ).unref()
   }
 
   /**
    * Checks each thread once. Checks are counted instead of seconds, so that the time while the process was stopped or
    * the machine asleep counts as one check.
    */
-  look(): void {
+  check(): void {
     let isWaiting = false
     for (const thread of this.#options.threads()) {
       if (!thread.isRunning || thread.callsUnderWay === 0) {
@@ -69,30 +72,30 @@ export class Watchdog {
         continue
       }
       isWaiting = true
-      this.#lookAt(thread)
+      this.#checkThread(thread)
     }
-    if (!isWaiting) this.#rest()
+    if (!isWaiting) this.#stopTimer()
   }
 
-  #lookAt(thread: Watched): void {
+  #checkThread(thread: Watched): void {
     const { turns, isInLongCall, systemId } = thread.pulse()
     const cpuMs = systemId === 0 ? null : (this.#options.cpuMs ?? processorMs)(systemId)
     const silence = this.#silences.get(thread)
     // A thread that has not started yet is loading settee's code, which takes a small machine a while.
     if (silence === undefined || silence.turns !== turns || turns === 0 || isInLongCall) {
-      this.#silences.set(thread, { turns, cpuMs, looks: 0 })
+      this.#silences.set(thread, { turns, cpuMs, checks: 0 })
       thread.ping()
       return
     }
-    silence.looks += 1
+    silence.checks += 1
     const used = cpuMs === null || silence.cpuMs === null ? 0 : cpuMs - silence.cpuMs
-    const isHanging = silence.looks >= (used >= SILENT_CPU_MS ? SILENT_LOOKS : IDLE_LOOKS)
+    const isHanging = silence.checks >= (used >= SILENT_CPU_MS ? SILENT_CHECKS : IDLE_CHECKS)
     if (!isHanging) return
     this.#silences.delete(thread)
-    thread.hang(new HangError(silence.looks, used))
+    thread.endHung(new HangError(silence.checks, used))
   }
 
-  #rest(): void {
+  #stopTimer(): void {
     clearInterval(this.#timer)
     this.#timer = undefined
   }
@@ -100,28 +103,28 @@ export class Watchdog {
   /** Stops checking. Idempotent. */
   close(): void {
     this.#isClosed = true
-    this.#rest()
+    this.#stopTimer()
   }
 }
 
 /** Why a thread was ended. */
 export class HangError extends Error {
-  constructor(looks: number, cpuMs: number) {
+  constructor(checks: number, cpuMs: number) {
     super(
-      `a database thread was silent for ${looks} s while calls waited, with ${Math.round(cpuMs / 100) / 10} s of processor time, and was ended`,
+      `a database thread was silent for ${checks} s while calls waited, with ${Math.round(cpuMs / 100) / 10} s of processor time, and was ended`,
     )
     this.name = 'HangError'
   }
 }
 
-/** A tick of Linux's counters in ms: USER_HZ is 100 on all platforms that Node has binaries for. */
+/** A tick of Linux's counters, in ms: USER_HZ is 100 on all platforms that Node has binaries for. */
 const TICK_MS = 10
 
 /** Processor time that a thread of this process has used, in ms; null where the system does not report it. */
 export function processorMs(systemId: number): number | null {
   try {
     const stat = readFileSync(`/proc/self/task/${systemId}/stat`, 'latin1')
-    // The name, in brackets, may hold anything. utime and stime are the 14th and 15th fields (proc(5)).
+    // The name, in brackets, may contain any character. utime and stime are the 14th and 15th fields (proc(5)).
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const ticks = Number(fields[11]) + Number(fields[12])
     return Number.isFinite(ticks) ? ticks * TICK_MS : null
@@ -130,13 +133,13 @@ export function processorMs(systemId: number): number | null {
   }
 }
 
-/** From the second time on, a database is refused for so long, doubled with each further time, in ms. */
+/** How long a database is refused after its second hang, in ms. The pause doubles with each further hang. */
 const FIRST_PAUSE_MS = 10_000
-const LONGEST_PAUSE_MS = 10 * 60_000
-/** A database leaves the quarantine so long after the last time, in ms. */
-const FORGOTTEN_MS = 60 * 60_000
-/** How many databases are remembered; the oldest leave first. */
-const MOST = 1000
+const MAX_PAUSE_MS = 10 * 60_000
+/** How long a database stays in quarantine after its last hang, in ms. */
+const QUARANTINE_MS = 60 * 60_000
+/** How many databases are remembered; the oldest are removed first. */
+const MAX_RECORDS = 1000
 
 interface Record {
   times: number
@@ -145,7 +148,7 @@ interface Record {
 
 /**
  * Databases that were being served when their thread hung or ran out of memory. A separate thread serves them, so that
- * the same request, sent again, blocks no other database. A database that does it again is refused for a time.
+ * the same request, sent again, blocks no other database. After a second hang, a database is refused for a time.
  */
 export class Quarantine {
   readonly #now: () => number
@@ -165,7 +168,7 @@ export class Quarantine {
     this.#records.delete(database)
     this.#records.set(database, record)
     for (const oldest of this.#records.keys()) {
-      if (this.#records.size <= MOST) break
+      if (this.#records.size <= MAX_RECORDS) break
       this.#records.delete(oldest)
     }
   }
@@ -184,13 +187,13 @@ export class Quarantine {
     if (this.#records.size === 0) return false
     const record = this.#known(database)
     if (record === undefined || record.times < 2) return false
-    const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (record.times - 2))
+    const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (record.times - 2))
     return this.#now() - record.last < pause
   }
 
   #known(database: string): Record | undefined {
     const record = this.#records.get(database)
-    if (record === undefined || this.#now() - record.last < FORGOTTEN_MS) return record
+    if (record === undefined || this.#now() - record.last < QUARANTINE_MS) return record
     this.#records.delete(database)
     return undefined
   }

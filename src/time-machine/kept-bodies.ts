@@ -1,8 +1,8 @@
 /**
- * Removes bodies retained for the time machine when their retention period has ended, also in databases that nobody opens. Once a day
- * it checks these one at a time, and opens only those with something to remove.
+ * Removes bodies retained for the time machine when their retention period has ended, also in databases that nobody
+ * opens. Checks these one at a time, once a day, and opens only those with expired bodies.
  */
-import { setTimeout as rest } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { ADMIN_ROLE } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
@@ -12,50 +12,54 @@ import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 const SERVER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 const DAY_MS = 86_400_000
-/** After the start others have more urgent work, in ms. */
-const FIRST_MS = 10 * 60_000
-/** Between two looks, which take less than a millisecond, in ms: ten thousand databases take a quarter of an hour. */
-const REST_MS = 100
-/** One that is not compacted by then is let be until the next day, in ms. */
-const PATIENCE_MS = 60 * 60_000
+/** Time from the start of the server to the first pass, in ms: others have more urgent work then. */
+const FIRST_PASS_MS = 10 * 60_000
+/** Pause between two checks, in ms. Each takes less than 1 ms, so ten thousand databases take a quarter of an hour. */
+const PAUSE_MS = 100
+/** How long to wait for the compaction of one database, in ms. After that, the pass goes on. */
+const MAX_COMPACTION_MS = 60 * 60_000
 
-type Swept = Pick<Databases, 'names' | 'get' | 'isOverdue'>
+type SweptDatabases = Pick<Databases, 'names' | 'get' | 'isOverdue'>
 
 interface SweepOptions {
-  readonly databases: Swept
+  readonly databases: SweptDatabases
   /** Ends the pass between two databases. */
   readonly ending: AbortSignal
   /** For tests, in ms. */
-  readonly restMs?: number
+  readonly pauseMs?: number
 }
 
 /**
- * One pass over all databases.
- * @returns how many were compacted; a database that cannot be opened is skipped, since its next caller gets the error
+ * Checks all databases once.
+ * @returns how many were compacted. A database that cannot be opened is skipped: its next caller gets the error
  */
 export async function sweepKeptBodies({
   databases,
   ending,
-  restMs = REST_MS,
+  pauseMs = PAUSE_MS,
 }: SweepOptions): Promise<number> {
   let compacted = 0
   for (const name of databases.names()) {
-    await pause(restMs, ending)
+    await pause(pauseMs, ending)
     if (ending.aborted) break
-    if (await isSwept(databases, name, ending)) compacted += 1
+    if (await compactIfOverdue(databases, name, ending)) compacted += 1
   }
   return compacted
 }
 
 /** Resolves after this time, or when the pass is aborted. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return rest(ms, undefined, { signal }).catch(() => undefined)
+  return delay(ms, undefined, { signal }).catch(() => undefined)
 }
 
-async function isSwept(databases: Swept, name: string, ending: AbortSignal): Promise<boolean> {
+async function compactIfOverdue(
+  databases: SweptDatabases,
+  name: string,
+  ending: AbortSignal,
+): Promise<boolean> {
   try {
     if (!(await databases.isOverdue(name))) return false
-    await compacted(databases.get(name), ending)
+    await compact(databases.get(name), ending)
     return true
   } catch (error) {
     if (error instanceof CouchError) return false
@@ -63,42 +67,42 @@ async function isSwept(databases: Swept, name: string, ending: AbortSignal): Pro
   }
 }
 
-/** Compacts a database. @returns when that has ended, however; or the database, the pass or the patience has */
-async function compacted(database: DatabaseHandle, ending: AbortSignal): Promise<void> {
-  const over = new AbortController()
+/** Compacts a database. Resolves at the end of the compaction, the database, the pass or {@link MAX_COMPACTION_MS}. */
+async function compact(database: DatabaseHandle, ending: AbortSignal): Promise<void> {
+  const ended = new AbortController()
   const unwatch = database.watch(({ type }) => {
-    if (type === 'compacted' || type === 'gone') over.abort()
+    if (type === 'compacted' || type === 'gone') ended.abort()
   })
   try {
     await database.compact(SERVER)
-    await pause(PATIENCE_MS, AbortSignal.any([over.signal, ending]))
+    await pause(MAX_COMPACTION_MS, AbortSignal.any([ended.signal, ending]))
   } finally {
     unwatch()
   }
 }
 
 /**
- * Makes a pass some minutes from now, and one a day from then on.
- * @returns what ends that, and resolves when it has
+ * Makes a pass ten minutes from now, and then one a day.
+ * @returns a function that stops this, and resolves when it has stopped
  */
 export function startKeptBodyCleanup(
-  databases: Swept,
+  databases: SweptDatabases,
   logger: Pick<Logger, 'info' | 'warn'>,
 ): () => Promise<void> {
   const ending = new AbortController()
-  const tending = tend(databases, logger, ending.signal)
+  const running = runDaily(databases, logger, ending.signal)
   return async () => {
     ending.abort()
-    await tending
+    await running
   }
 }
 
-async function tend(
-  databases: Swept,
+async function runDaily(
+  databases: SweptDatabases,
   logger: Pick<Logger, 'info' | 'warn'>,
   ending: AbortSignal,
 ): Promise<void> {
-  for (let wait = FIRST_MS; ; wait = DAY_MS) {
+  for (let wait = FIRST_PASS_MS; ; wait = DAY_MS) {
     await pause(wait, ending)
     if (ending.aborted) return
     try {

@@ -16,7 +16,7 @@ interface RewindTask {
   readonly updatedAt: number
 }
 
-/** The members of a rewind's lines that show its progress. */
+/** The members of a line of a rewind's answer. */
 export interface RewindLine {
   readonly documents?: number
   readonly done?: true
@@ -43,9 +43,9 @@ export class Rewinds {
   }
 
   /**
-   * Runs a rewind as long as its lines are read. If the caller stops reading, it ends after the current documents; it can
-   * be repeated, since restored documents are not written again.
-   * @throws no_database; conflict while another one of the database is under way; and as `Database.rewind`
+   * Runs a rewind while the caller reads its lines. If the caller stops reading, it ends after the current documents.
+   * It can be repeated, because restored documents are not written again.
+   * @throws no_database; conflict while another rewind of the database is under way; and as `Database.rewind`
    */
   async *run(user: UserCtx, name: string, request: RewindRequest): AsyncGenerator<Uint8Array> {
     const database = this.#databases.get(name)
@@ -88,7 +88,7 @@ export class Rewinds {
     if (this.#tasks.get(incarnation) === running) this.#tasks.delete(incarnation)
   }
 
-  /** For a server that stops: rewinds under way end after their current documents, and can be repeated. */
+  /** Ends the rewinds under way after their current documents, because the server is stopping. They can be repeated. */
   close(): void {
     this.#isOver = true
   }
@@ -103,7 +103,7 @@ function seconds(): number {
   return Math.floor(Date.now() / 1000)
 }
 
-/** The last line of each chunk has the progress. */
+/** Parses the last line of a chunk, which has the progress. */
 function lastLine(chunk: Uint8Array): RewindLine {
   const end = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).lastIndexOf('\n', -2)
   return JSON.parse(new TextDecoder().decode(chunk.subarray(end + 1))) as RewindLine

@@ -7,11 +7,11 @@ import type { RewindLine, Rewinds } from './rewinds.ts'
 
 interface HistoryQuery {
   readonly database: string
-  /** Absent: what was overwritten or deleted in the whole database. */
+  /** Absent: the overwritten and deleted documents of the whole database. */
   readonly id?: string
   readonly limit: number
   readonly bookmark?: string
-  /** In ms since 1970, of the whole database. */
+  /** In ms since 1970; only for the whole database. */
   readonly since?: number
   readonly until?: number
 }
@@ -33,7 +33,7 @@ interface RewindOrder {
 
 export interface RewindResult {
   readonly counts: RewindCounts
-  /** The results of the documents that differed, up to {@link MAX_ROWS} of them. */
+  /** The results of the first {@link MAX_ROWS} documents that differed. */
   readonly rows: readonly RewindLine[]
   readonly isWhole: boolean
 }
@@ -52,21 +52,21 @@ export interface TimeMachineControl {
   /** The JSON text of a version, attachments as stubs. @throws no_database, not_found, bad_request */
   readVersion(query: VersionQuery): Promise<{ readonly text: string }>
   /**
-   * @param gone aborts when the caller has gone; the rewind then ends after its current documents
+   * @param signal aborts when the caller has disconnected; the rewind then ends after its current documents
    * @throws no_database, bad_request, conflict; and as the rewind
    */
   rewindDatabase(
     order: RewindOrder,
     onProgress?: (progress: RewindProgress) => void,
-    gone?: AbortSignal,
+    signal?: AbortSignal,
   ): Promise<RewindResult>
 }
 
-/** Whoever may open the data folder. */
+/** The command line acts as a server admin: its user can open the data folder. */
 const OPERATOR: UserCtx = { name: null, roles: ['_admin'] }
 const MAX_ROWS = 1000
 
-/** @param rewinds those of this process */
+/** @param rewinds the rewinds of this process */
 export function localTimeMachineControl(
   databases: Pick<Databases, 'get'>,
   rewinds: Rewinds,
@@ -84,21 +84,21 @@ export function localTimeMachineControl(
         chunks.push(chunk)
       return { text: Buffer.concat(chunks).toString().trim() }
     },
-    rewindDatabase: async ({ database, ...request }, onProgress, gone) => {
+    rewindDatabase: async ({ database, ...request }, onProgress, signal) => {
       const lines = rewinds.run(OPERATOR, database, request)
       const rows: RewindLine[] = []
       let documents = 0
-      let left = 0
+      let omitted = 0
       for await (const line of linesOf(lines)) {
-        if (gone?.aborted) break
-        // A line with an id only reports the refusal of this document.
-        if (line.error !== undefined && line.id === undefined) throw brokenOff(line)
-        if (line.done && line.counts) return { counts: line.counts, rows, isWhole: left === 0 }
+        if (signal?.aborted) break
+        // A line with an id reports only that this document was refused.
+        if (line.error !== undefined && line.id === undefined) throw rewindError(line)
+        if (line.done && line.counts) return { counts: line.counts, rows, isWhole: omitted === 0 }
         documents = line.documents ?? documents
         if (line.progress) onProgress?.({ documents, looked_at: line.progress.looked_at })
         if (line.id === undefined) continue
         if (rows.length < MAX_ROWS) rows.push(line)
-        else left += 1
+        else omitted += 1
       }
       throw new CouchError('unavailable')
     },
@@ -118,8 +118,8 @@ async function overwrittenIn(
   const rows: object[] = []
   for (let { bookmark } = query; ; ) {
     const from = bookmark === undefined ? {} : { bookmark }
-    const asked = { ...query, ...from, limit: limit - rows.length }
-    const page = objectOf(await handle.overwritten(OPERATOR, asked)) as OverwrittenAnswer
+    const request = { ...query, ...from, limit: limit - rows.length }
+    const page = objectOf(await handle.overwritten(OPERATOR, request)) as OverwrittenAnswer
     rows.push(...page.rows)
     if (page.bookmark === null || rows.length >= limit) return { ...page, rows }
     bookmark = page.bookmark
@@ -139,7 +139,7 @@ async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Rewin
   }
 }
 
-function brokenOff({ error, reason, counts }: RewindLine): CouchError {
+function rewindError({ error, reason, counts }: RewindLine): CouchError {
   const names = Object.keys(ERRORS) as ErrorName[]
   const code = names.find((name) => ERRORS[name][1] === error) ?? 'internal_server_error'
   const done = (counts?.restored ?? 0) + (counts?.recreated ?? 0) + (counts?.deleted ?? 0)

@@ -1,4 +1,4 @@
-/** What Obsidian LiveSync wants of a server's configuration: the nine keys that its set-up scripts write; clients.md 1.2. */
+/** The nine configuration keys that Obsidian LiveSync's set-up scripts write; clients.md 1.2. */
 import { memberView, type Values, valueIn } from '../config/member-view.ts'
 import { APP_ORIGINS } from '../core/network.ts'
 
@@ -17,29 +17,32 @@ interface KeyChange {
 type Read = (section: string, key: string) => string | undefined
 
 /**
- * The keys that still need to be written; stricter settings stay unchanged.
+ * The keys that still need to be written. Sufficient settings stay unchanged.
  * @param read the configuration
  * @param hasAdmin whether there is a server admin; without one, `require_valid_user` would lock everybody out
  */
 export function liveSyncChanges(read: Read, hasAdmin: boolean): KeyChange[] {
   const wanted: [section: string, key: string, value: string | null][] = [
     ...(hasAdmin
-      ? [isTrue(read, 'chttpd', 'require_valid_user'), isTrue(read, 'chttpd_auth', 'require_valid_user')]
+      ? [
+          requireTrue(read, 'chttpd', 'require_valid_user'),
+          requireTrue(read, 'chttpd_auth', 'require_valid_user'),
+        ]
       : []),
     ['httpd', 'WWW-Authenticate', read('httpd', 'WWW-Authenticate') ? null : 'Basic realm="couchdb"'],
-    isTrue(read, 'httpd', 'enable_cors'),
-    isTrue(read, 'chttpd', 'enable_cors'),
-    atLeast(read, 'chttpd', 'max_http_request_size', MAX_REQUEST),
-    atLeast(read, 'couchdb', 'max_document_size', MAX_DOCUMENT),
-    isTrue(read, 'cors', 'credentials'),
-    ['cors', 'origins', originsFrom(read('cors', 'origins') ?? '')],
+    requireTrue(read, 'httpd', 'enable_cors'),
+    requireTrue(read, 'chttpd', 'enable_cors'),
+    requireBytes(read, 'chttpd', 'max_http_request_size', MAX_REQUEST),
+    requireBytes(read, 'couchdb', 'max_document_size', MAX_DOCUMENT),
+    requireTrue(read, 'cors', 'credentials'),
+    ['cors', 'origins', withAppOrigins(read('cors', 'origins') ?? '')],
   ]
   return wanted.flatMap(([section, key, value]) => (value === null ? [] : [{ section, key, value }]))
 }
 
 /**
- * What LiveSync's check finds fault with.
- * @param account that asks; it sees what of the configuration concerns it
+ * The settings that LiveSync's check complains about.
+ * @param account the account that asks, which sees only a part of the configuration
  * @returns `section/key` of each
  */
 export function liveSyncFaults(config: Values, account: string): string[] {
@@ -48,18 +51,23 @@ export function liveSyncFaults(config: Values, account: string): string[] {
   return changes.map(({ section, key }) => `${section}/${key}`)
 }
 
-function isTrue(read: Read, section: string, key: string): [string, string, string | null] {
+function requireTrue(read: Read, section: string, key: string): [string, string, string | null] {
   return [section, key, read(section, key) === 'true' ? null : 'true']
 }
 
-/** The client knows numbers alone; `infinity` is no reason to lower it. */
-function atLeast(read: Read, section: string, key: string, bytes: number): [string, string, string | null] {
+/** The client understands only numbers, but `infinity` is not lowered for it. */
+function requireBytes(
+  read: Read,
+  section: string,
+  key: string,
+  bytes: number,
+): [string, string, string | null] {
   const found = read(section, key) ?? ''
   return [section, key, found === 'infinity' || Number(found) >= bytes ? null : String(bytes)]
 }
 
-/** The client cuts the list at its commas and trims nothing. */
-function originsFrom(found: string): string | null {
+/** Without spaces: the client splits the list at its commas, and does not trim the parts. */
+function withAppOrigins(found: string): string | null {
   if (found.trim() === '*') return null
   const listed = found.split(',').flatMap((origin) => origin.trim() || [])
   const all = [...new Set([...listed, ...APP_ORIGINS])].join(',')
@@ -67,10 +75,10 @@ function originsFrom(found: string): string | null {
 }
 
 /**
- * The design document by which a note app's mobile devices leave out pictures, which are documents whose id contains
- * `file:`; the app replicates with `filter=mobile/sync` (clients.md 1.3).
+ * The design document with the filter that leaves out pictures on a note app's mobile devices. Pictures are documents
+ * whose id contains `file:`; the app replicates with `filter=mobile/sync` (clients.md 1.3).
  */
 export const MOBILE_DESIGN_ID = '_design/mobile'
 
-/** Its `filters.sync`. */
+/** The function `filters.sync` of {@link MOBILE_DESIGN_ID}. */
 export const MOBILE_FILTER = "function (doc) { return doc._id.indexOf('file:') === -1 }"

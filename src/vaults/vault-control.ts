@@ -17,9 +17,9 @@ export interface VaultQuery {
 
 /** The current state of a vault. */
 export interface VaultState {
-  /** Documents that are not deleted; null: the database does not exist. */
+  /** The number of documents that are not deleted; null: the database does not exist. */
   readonly documents: number | null
-  /** Whether its security object names anybody. */
+  /** Whether its security object names any user. */
   readonly hasMembers: boolean
   /** Whether Obsidian LiveSync has used the database. */
   readonly hasLiveSync: boolean
@@ -28,9 +28,9 @@ export interface VaultState {
   readonly devices: readonly string[]
   /** Names of server admins, including one that the environment creates at the next start. */
   readonly admins: readonly string[]
-  /** Where the server listens; null: none runs. */
+  /** The URL where the server listens; null: no server is running. */
   readonly listening: string | null
-  /** The server's address, or the one of its configuration if it is stopped, with a slash at the end. */
+  /** The URL of the server, from its configuration if it is stopped, with a slash at the end. */
   readonly url: string
   readonly isHosted: boolean
   /** The data folder, absolute. */
@@ -40,16 +40,18 @@ export interface VaultState {
 export interface VaultOrder extends VaultQuery {
   /** The token to make; null: the account's password is used instead. */
   readonly device: string | null
-  /** Password of a new account, which an existing account must have, too; null: no check, and no password. */
+  /** The password of a new account, or the one that an existing account must have; null: no password, and no check. */
   readonly password: string | null
   /** Whether to replace an existing token of this name. */
   readonly renew: boolean
   readonly mobileFilter: boolean
-  /** Writes the keys of the configuration that Obsidian LiveSync looks at. */
+  /** Whether to write the configuration keys that Obsidian LiveSync checks. */
   readonly liveSync: boolean
 }
 
-/** `differs`: another one exists and was left unchanged; `closed`: it was open to everyone before. */
+/**
+ * `there`: it existed; `differs`: another one exists and was left unchanged; `closed`: it was open to everyone before.
+ */
 export type StepOutcome = 'made' | 'there' | 'changed' | 'differs' | 'closed'
 
 export interface VaultOutcome {
@@ -60,22 +62,22 @@ export interface VaultOutcome {
   readonly filter: StepOutcome | null
   /** `section/key` of each changed setting. */
   readonly settings: readonly string[]
-  /** `section/key` of each setting that LiveSync's check will complain about and that this command may not change. */
+  /** `section/key` of each setting that LiveSync's check will complain about, and that this command may not change. */
   readonly faults: readonly string[]
   /** null: not requested. */
   readonly token: StepOutcome | null
-  /** Of a token that was made. */
+  /** The new token; null: none was made. */
   readonly secret: string | null
 }
 
 export interface VaultControl {
   readVault(query: VaultQuery): Promise<VaultState>
   /**
-   * Makes what is missing of a vault.
-   * @throws before anything is made: conflict when the account has another password than the one given, or is a server
-   *   admin, and in hosted mode when no server runs, or the database is another's; hosted_design for a mobile filter in
-   *   hosted mode; illegal_database_name, database_name_too_long; as `TokenMaker.make`; unavailable when too many wait.
-   *   Also what making the parts throws
+   * Makes the missing parts of a vault.
+   * @throws before anything is made: conflict when the account has another password than the given one, or is a server
+   *   admin, and in hosted mode when no server runs, or the database belongs to another tenant; hosted_design for a
+   *   mobile filter in hosted mode; illegal_database_name, database_name_too_long; as `TokenMaker.make`; unavailable
+   *   when too many calls wait. Also the errors of making the parts
    */
   addVault(order: VaultOrder): Promise<VaultOutcome>
 }
@@ -84,13 +86,13 @@ export interface VaultServices {
   readonly config: Config
   readonly databases: Databases
   readonly tokenMaker: TokenMaker
-  /** Makes a database, which in hosted mode the account owns. @throws as `Databases.create` */
+  /** Makes a database. In hosted mode, the account owns it. @throws as `Databases.create` */
   createDatabase(name: string, account: string): Promise<void>
-  /** Names of server admins, sorted; also of one that the environment makes when the server starts. */
+  /** Sorted names of server admins, including one that the environment creates at the next start. */
   adminNames(): Promise<readonly string[]>
-  /** Null: no server runs. */
+  /** null: no server is running. */
   listening(): Listening | null
-  /** Whose a database is, in hosted mode. */
+  /** The owner of a database, in hosted mode. */
   ownerOf(database: string): string | undefined
 }
 
@@ -119,7 +121,7 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
     )
   }
   if (!databases.names().includes(database) || !isGuest(services, order)) return
-  // All tenants share one name space, so two tenants with the same name must not get one database.
+  // All tenants share one namespace, so two vaults of the same name must not share one database.
   const security = await databases.get(database).security()
   if (databaseRole({ name: account, roles: [] }, security) !== 'none') return
   throw new CouchError(
@@ -167,24 +169,24 @@ export async function userText(databases: Databases, name: string): Promise<stri
   return readUser(databases.get(databases.usersDatabase), name)
 }
 
-/** A server's own addresses, each with a slash at the end. */
+/** The URLs where a server listens, each with a slash at the end. */
 interface Listening {
   readonly url: string
-  /** With its own TLS; null: it has none. */
+  /** The URL of the server's own TLS; null: it has none. */
   readonly secureUrl: string | null
 }
 
 const LOOPBACK = /^(?:127\.|localhost\.?$|::1$)/
 
-/** @param host of a URL: an IPv6 address in brackets or without */
+/** @param host of a URL; an IPv6 address may have brackets */
 export function isThisMachine(host: string): boolean {
   return LOOPBACK.test(host.replace(/[[\]]/g, ''))
 }
 
 /**
- * Finds the server's own address. With its own TLS, it is https under a name of the certificate, since phones require
+ * Finds the server's own URL. With its own TLS, that is https with a name of the certificate, because phones require
  * both. If no name of the certificate fits, it is http.
- * @param listening null: no server runs, so the configuration decides
+ * @param listening null: no server is running, so the configuration decides
  * @returns with a slash at the end
  */
 export async function ownUrl(config: Config, listening: Listening | null): Promise<string> {

@@ -1,6 +1,6 @@
 /**
  * Creates vaults: a database for one note app, an account that can use only this database, and the token of a device.
- * Each step first checks whether it is done already, so that a command can be repeated.
+ * Each step first checks whether its result exists, so that a command can be repeated.
  */
 import { dirname } from 'node:path'
 import { SYSTEM_USER } from '../auth/accounts.ts'
@@ -34,8 +34,8 @@ import {
   type VaultState,
 } from './vault-control.ts'
 
-/** Commands that may wait for another one. */
-const WAITING = 16
+/** How many commands may wait for another one. */
+const MAX_WAITING = 16
 
 /** @returns the commands, on the databases that are open in this process */
 export function localVaultControl(
@@ -43,7 +43,7 @@ export function localVaultControl(
   operator: Pick<Operator, 'addAccount'>,
 ): VaultControl {
   // Two commands for the same database would overwrite each other's list of members.
-  const limiter = new Limiter(1, WAITING)
+  const limiter = new Limiter(1, MAX_WAITING)
   return {
     readVault: (query) => readVault(services, query),
     addVault: (order) => limiter.run(() => addVault(services, operator, order)),
@@ -62,11 +62,11 @@ async function addVault(
   const account = await makeAccount(services, operator, order)
   const database = await makeDatabase(services, order)
   const handle = databases.get(order.database)
-  const security = isGuest(services, order) ? 'there' : await letIn(handle, order.account)
+  const security = isGuest(services, order) ? 'there' : await grantAccess(handle, order.account)
   return {
     account,
     database,
-    // In hosted mode it is made with its security object.
+    // In hosted mode, a database is made with its security object.
     security: database === 'made' && security === 'there' ? 'made' : security,
     filter: order.mobileFilter ? await putFilter(handle) : null,
     ...keys,
@@ -122,20 +122,20 @@ async function makeDatabase(
     await createDatabase(database, account)
     return 'made'
   } catch (error) {
-    // Somebody was faster.
+    // Another request has just created it.
     if (error instanceof CouchError && error.code === 'file_exists') return 'there'
     throw error
   }
 }
 
-const NOBODY = { name: null, roles: [] }
+const ANONYMOUS = { name: null, roles: [] }
 
-async function letIn(database: DatabaseHandle, account: string): Promise<StepOutcome> {
+async function grantAccess(database: DatabaseHandle, account: string): Promise<StepOutcome> {
   const before = await database.security()
   const after = withAccess(before, account)
   if (after === null) return 'there'
   await database.setSecurity(SYSTEM_USER, after)
-  if (databaseRole(NOBODY, before) !== 'none') return 'closed'
+  if (databaseRole(ANONYMOUS, before) !== 'none') return 'closed'
   return before === null ? 'made' : 'changed'
 }
 
@@ -157,7 +157,7 @@ async function readDocument(database: DatabaseHandle, id: string): Promise<Recor
   }
 }
 
-/** In hosted mode the configuration is not one vault's to change. */
+/** Leaves the configuration unchanged in hosted mode, because it concerns all tenants. */
 async function setKeys(
   { config, adminNames }: VaultServices,
   account: string,
@@ -184,7 +184,7 @@ async function makeToken(
 
 /**
  * Adds an account to a security object, as a member and admin of this database. Existing members stay.
- * @returns null: the account has access already
+ * @returns null if the account already has access
  */
 export function withAccess(security: SecurityObject | null, account: string): SecurityObject | null {
   const { admins, members = security?.readers as SecurityList | undefined, ...others } = security ?? {}
@@ -200,7 +200,7 @@ function withName({ names = [], roles = [], ...others }: SecurityList = {}, name
 /**
  * The design document with the mobile filter.
  * @param before the existing document; null: none
- * @returns the document to store; `there`: it has the filter already; `differs`: it has another one, which stays
+ * @returns the document to store; `there`: it already has the filter; `differs`: it has another filter, which stays
  */
 export function withMobileFilter(
   before: Readonly<Record<string, unknown>> | null,
@@ -208,11 +208,11 @@ export function withMobileFilter(
   const filters = before?.filters ?? {}
   if (!isJsonObject(filters)) return 'differs'
   if (filters.sync === undefined) return { ...before, filters: { ...filters, sync: MOBILE_FILTER } }
-  const isSame = typeof filters.sync === 'string' && plain(filters.sync) === plain(MOBILE_FILTER)
+  const isSame = typeof filters.sync === 'string' && normalized(filters.sync) === normalized(MOBILE_FILTER)
   return isSame ? 'there' : 'differs'
 }
 
 /** Removes differences without a meaning: white space, quotes and semicolons. */
-function plain(source: string): string {
+function normalized(source: string): string {
   return source.replace(/[\s;]/g, '').replaceAll('"', "'")
 }

@@ -104,7 +104,7 @@ t.test('none while the interval is 0, and at once when it is set', async (t) => 
   await clock.pass(50 * HOUR)
   t.equal(made.length, 0)
   facts.interval = HOUR
-  schedule.look()
+  schedule.check()
   await clock.pass(MINUTE)
   t.equal(made.length, 1)
 })

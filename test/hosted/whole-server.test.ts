@@ -106,7 +106,7 @@ t.test('the owner, his quota and his usage', async (t) => {
 
   await (await databases.prepareRestore('other', copy)).finish()
   t.equal(owners.ownerOf('other'), undefined, 'a new one is nobody’s')
-  await databases.beginAnew('notes')
+  await databases.treatAsRestored('notes')
   t.equal(owners.ownerOf('notes'), 'anna')
   t.equal(await put('g'), 201)
   await usage.settle()

@@ -176,7 +176,7 @@ async function memoryDatabases(config: Config) {
       const { draft } = await engine.prepare(name, copy)
       throw new Error(`nobody restores ${draft}`)
     },
-    beginAnew: async () => undefined,
+    treatAsRestored: async () => undefined,
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
     watchSecurity: () => () => {},

@@ -29,7 +29,7 @@ function thread(rules: Partial<typeof DEFAULT_RULES.compaction> = {}) {
   })
   t.teardown(() => automatic.close())
   const open = (name: string, garbage: GarbageCounts | (() => GarbageCounts), incarnation = 1) =>
-    automatic.opened(name, incarnation, {
+    automatic.onOpened(name, incarnation, {
       garbage: async () => (typeof garbage === 'function' ? garbage() : garbage),
     })
   const end = async (isDone: boolean) => {
@@ -43,14 +43,14 @@ t.test('compactions run one at a time, and the database that waits longest is fi
   const { automatic, started, open, end } = thread()
   open('clean', CLEAN)
   open('first', WITH_GARBAGE)
-  void automatic.look()
+  void automatic.check()
   await new Promise((resolve) => setImmediate(resolve))
   open('second', WITH_GARBAGE)
-  await automatic.look()
-  await automatic.look()
+  await automatic.check()
+  await automatic.check()
   t.same(started, ['first 1'])
   await end(true)
-  void automatic.look()
+  void automatic.check()
   await new Promise((resolve) => setImmediate(resolve))
   t.same(started, ['first 1', 'second 1'])
   await end(true)
@@ -60,8 +60,8 @@ t.test('no compaction starts before the database is quiet, or while automatic on
   for (const rules of [{ quietMs: 3_600_000 }, { isAutomatic: false }]) {
     const { automatic, started, open } = thread(rules)
     open('garbage', WITH_GARBAGE)
-    await automatic.look()
-    await automatic.look()
+    await automatic.check()
+    await automatic.check()
     t.same(started, [])
   }
 })
@@ -70,11 +70,11 @@ t.test('after a failed or useless compaction, the database rests for a while', a
   for (const isDone of [false, true]) {
     const { automatic, started, open, end } = thread()
     open('garbage', WITH_GARBAGE)
-    void automatic.look()
+    void automatic.check()
     await new Promise((resolve) => setImmediate(resolve))
     await end(isDone)
-    await automatic.look()
-    await automatic.look()
+    await automatic.check()
+    await automatic.check()
     t.same(started, ['garbage 1'])
   }
 })
@@ -86,7 +86,7 @@ t.test('a database with new garbage is compacted again', async (t) => {
   for (const times of [1, 2, 3]) {
     garbage = { ...WITH_GARBAGE, writes: times }
     while (started.length < times) {
-      void automatic.look()
+      void automatic.check()
       await new Promise((resolve) => setTimeout(resolve, 1))
     }
     garbage = CLEAN
@@ -99,12 +99,12 @@ t.test('a database that is written to during its compaction does not rest after 
   const { automatic, started, open, end } = thread()
   let writes = 1
   open('notes', () => ({ ...WITH_GARBAGE, writes }))
-  void automatic.look()
+  void automatic.check()
   await new Promise((resolve) => setImmediate(resolve))
   writes += 1
   await end(true)
   while (started.length < 2) {
-    void automatic.look()
+    void automatic.check()
     await new Promise((resolve) => setTimeout(resolve, 1))
   }
   await end(true)
@@ -116,10 +116,10 @@ t.test('a closed database is reopened for its compaction, unless it was deleted'
   open('garbage', WITH_GARBAGE)
   open('clean', CLEAN)
   open('deleted', WITH_GARBAGE)
-  for (const name of ['garbage', 'clean', 'deleted']) await automatic.closing(name)
+  for (const name of ['garbage', 'clean', 'deleted']) await automatic.onClosing(name)
   automatic.forget('deleted')
   for (let n = 0; n < 3; n++) {
-    void automatic.look()
+    void automatic.check()
     await new Promise((resolve) => setImmediate(resolve))
     await end(true)
   }
@@ -128,9 +128,9 @@ t.test('a closed database is reopened for its compaction, unless it was deleted'
 
 t.test('a store that cannot report its garbage is skipped', async (t) => {
   const { automatic, started, open, end } = thread()
-  automatic.opened('broken', 1, { garbage: () => Promise.reject(new Error('closed')) })
+  automatic.onOpened('broken', 1, { garbage: () => Promise.reject(new Error('closed')) })
   open('garbage', WITH_GARBAGE)
-  void automatic.look()
+  void automatic.check()
   await new Promise((resolve) => setImmediate(resolve))
   t.same(started, ['garbage 1'])
   await end(true)

@@ -139,13 +139,13 @@ t.test('waiting until a database is unused, within a time limit', async (t) => {
   const gate = deferred()
   const using = stores.use('a', 1, () => gate.promise)
   await turn()
-  await stores.settle('a', 20)
-  const settled = stores.settle('a', 100_000).then(() => events.push('settled'))
+  await stores.waitForRequests('a', 20)
+  const settled = stores.waitForRequests('a', 100_000).then(() => events.push('settled'))
   gate.resolve()
   await Promise.all([using, settled])
   t.same(events, ['open a1', 'settled'])
-  await stores.settle('a', 100_000)
-  await stores.settle('never opened', 100_000)
+  await stores.waitForRequests('a', 100_000)
+  await stores.waitForRequests('never opened', 100_000)
 })
 
 t.test('work that ended before the drop keeps its result', async (t) => {

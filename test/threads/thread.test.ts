@@ -112,7 +112,7 @@ t.test('when a thread dies, its calls fail, and so do later ones', async (t) => 
   t.equal(thread.isRunning, false)
   await t.rejects(ask([]), { code: 'unavailable' })
   await t.rejects(texts(stream([])), { code: 'unavailable' })
-  thread.tell({ type: 'settings', settings: DEFAULT_SETTINGS })
+  thread.notify({ type: 'settings', settings: DEFAULT_SETTINGS })
 })
 
 t.test('a reader can stop reading a stream whose thread has died', async (t) => {

@@ -73,7 +73,7 @@ t.test('a pass', async (t) => {
   const ending = new AbortController().signal
 
   const second = await serve(t, { dataDir, settings: keeping(86_400_000) })
-  const sweep = () => sweepKeptBodies({ databases: second.databases, ending, restMs: 0 })
+  const sweep = () => sweepKeptBodies({ databases: second.databases, ending, pauseMs: 0 })
   t.equal(await sweep(), 0, 'none is over its time')
   second.databases.setSettings(keeping(0, false))
   t.equal(await sweep(), 0, 'nothing is compacted unasked')
@@ -90,7 +90,7 @@ t.test('a pass', async (t) => {
 t.test('a pass ends with the server, also while it waits', async (t) => {
   const { databases } = await serve(t)
   const ending = new AbortController()
-  const sweeping = sweepKeptBodies({ databases, ending: ending.signal, restMs: 3_600_000 })
+  const sweeping = sweepKeptBodies({ databases, ending: ending.signal, pauseMs: 3_600_000 })
   ending.abort()
   t.equal(await sweeping, 0)
   const told: unknown[] = []
@@ -122,6 +122,6 @@ t.test('one that cannot be looked at keeps no other from its turn', async (t) =>
     },
   }
   const ending = new AbortController().signal
-  t.equal(await sweepKeptBodies({ databases: databases as never, ending, restMs: 0 }), 2)
+  t.equal(await sweepKeptBodies({ databases: databases as never, ending, pauseMs: 0 }), 2)
   t.same(compacted, ['gone', 'old'])
 })

@@ -151,7 +151,7 @@ function fakes() {
   }
   const compactions = new Compactions({
     keepOpen: (_name, _inc, work) => work(store),
-    tell: (reply) => replies.push(reply),
+    sendEvent: (reply) => replies.push(reply),
     retention: () => ({}),
   })
   return {

@@ -36,7 +36,7 @@ function watched() {
     ping: () => {
       state.pings += 1
     },
-    hang: (fault) => {
+    endHung: (fault) => {
       state.faults.push(fault)
     },
   }
@@ -45,7 +45,7 @@ function watched() {
   const look = (times: number, each: () => void = () => undefined) => {
     for (let n = 0; n < times; n += 1) {
       each()
-      watchdog.look()
+      watchdog.check()
     }
     return state.faults.length
   }
