@@ -17,7 +17,10 @@ import type { Tenants } from './tenants.ts'
 
 interface TenantDatabasesOptions {
   readonly config: Config
-  readonly databases: Pick<Databases, 'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'treatAsRestored'>
+  readonly databases: Pick<
+    Databases,
+    'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'treatAsRestored'
+  >
   readonly owners: Owners
   readonly tenants: Tenants
   /** An account owns a database from now on. */
