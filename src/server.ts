@@ -95,7 +95,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const opening = openDatabases(context, {
     threadEntry: options.threadEntry,
     sandboxEntry: options.sandboxEntry,
-    onFull: () => later.disk?.look(),
+    onFull: () => later.disk?.check(),
     onMassDeletion: (database, deletion) => later.onMassDeletion?.(database, deletion),
   })
   // Half of the start is loading code, so the HTTP layer loads while a thread opens the data folder.

@@ -71,7 +71,7 @@ ${DATA_HELP}`,
   },
 })
 
-/** A word too many may be a password: it is not repeated where others can read it. */
+/** Does not print an extra word, because it may be a password. */
 function accountOf([account, extra]: readonly string[], command: string): string {
   if (account === undefined || account.trim() === '') throw new UsageError(`settee ${command} needs a name.`)
   if (extra !== undefined) {

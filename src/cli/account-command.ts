@@ -1,4 +1,4 @@
-/** `settee passwd` and `settee account`, for anyone who can open the data folder. */
+/** `settee passwd` and `settee account`, for users who can open the data folder. */
 import type { AccountRow, Operator, PasswordOutcome } from '../auth/operator.ts'
 import { CouchError, oneLine, shown } from '../core/errors.ts'
 import type { AccountCommand } from './account-arguments.ts'
@@ -7,7 +7,7 @@ import { askNewPassword, confirmOrStop, type Prompts, readPassword, terminalProm
 
 type Named<Name> = Extract<AccountCommand, { readonly name: Name }>
 
-/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+/** @returns the exit code: 1 after a failure, which one line on standard error explains */
 export async function runAccountCommand(command: AccountCommand, env: NodeJS.ProcessEnv): Promise<number> {
   const dataDir = dataFolder(command.data, env)
   const operate: Operate = (use) => withControl(dataDir, env, use)

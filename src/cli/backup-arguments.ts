@@ -4,7 +4,7 @@ import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values 
 export interface BackupCommand {
   readonly name: 'backup'
   readonly data: string | undefined
-  /** The folder of the backups; undefined: the server's own. */
+  /** The folder of the backups; undefined: the configured one. */
   readonly to: string | undefined
   /** Empty: all databases. */
   readonly databases: readonly string[]
@@ -36,7 +36,7 @@ export type RestoreCommand = { readonly data: string | undefined; readonly json:
       /** null: all databases of the backup. */
       readonly databases: readonly string[] | null
       readonly as: string | null
-      /** Whether to restore the server's own data, too. */
+      /** Whether to restore the server's own data as well. */
       readonly server: boolean
       readonly yes: boolean
     }
@@ -147,7 +147,7 @@ function databaseOf([database, ...extra]: readonly string[], command: string): s
 export interface SizeCommand {
   readonly name: 'size'
   readonly data: string | undefined
-  /** null: all of them. */
+  /** null: all databases. */
   readonly database: string | null
   readonly json: boolean
 }

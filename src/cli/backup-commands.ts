@@ -69,14 +69,14 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
   const outcome = await withControl(
     dataDir,
     env,
-    (controls) => controls.restore({ backup, databases, as }, (step) => tell(bar, step)),
+    (controls) => controls.restore({ backup, databases, as }, (step) => showStep(bar, step)),
     options,
   ).finally(() => bar.end())
   print(json, { ...outcome, server: withServer }, linesOf(outcome, withServer))
 }
 
 /**
- * Restores local.ini, and finds the backup's server.sqlite. A single database file has neither.
+ * Restores local.ini, and finds the backup's server.sqlite. The backup may be a single database file, without these.
  * @throws not_found; bad_request if they do not match the manifest
  */
 async function serverFiles(backup: string, dataDir: string, env: NodeJS.ProcessEnv): Promise<FolderOptions> {
@@ -111,7 +111,7 @@ async function keepConfig(dataDir: string): Promise<void> {
 
 /**
  * Finds the backup before the user is asked to confirm.
- * @returns null for an id that is not found here: the running server may know it
+ * @returns null for an id that is not found here; the running server may find it
  * @throws not_found, bad_request for a path
  */
 async function sourceOf(
@@ -127,15 +127,15 @@ async function sourceOf(
   return config === null ? null : findSource(backup, backupsFolder(config)).catch(() => null)
 }
 
-/** Names in a question at most. */
-const NAMED = 10
+/** The maximum number of names in a question. */
+const MAX_NAMES = 10
 
 async function confirm({ backup, databases, as }: Restore, found: RestoreSource | null): Promise<void> {
   const prompts = await terminalPrompts()
   if (prompts === null) throw new Error('Cannot ask, because this is not a terminal: add --yes to restore.')
   const names = databases ?? found?.copies.map(({ name }) => name) ?? []
-  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : ''
-  const what = names.length === 0 ? 'all its databases' : names.slice(0, NAMED).join(', ') + more
+  const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : ''
+  const what = names.length === 0 ? 'all its databases' : names.slice(0, MAX_NAMES).join(', ') + more
   const target = as === null ? '' : ` as ${as}`
   const made = found?.whole?.manifest.begun_at
   const when = made === undefined ? '' : `, made at ${new Date(made).toString().replace(/ \(.*\)$/, '')}`
@@ -144,7 +144,7 @@ async function confirm({ backup, databases, as }: Restore, found: RestoreSource 
 
 const STEPS = { check: 'checking', prepare: 'preparing', replace: 'replacing' } as const
 
-function tell(bar: ProgressBar, { step, database, done, total }: RestoreProgress): void {
+function showStep(bar: ProgressBar, { step, database, done, total }: RestoreProgress): void {
   bar.show(total === 0 ? 100 : (100 * done) / total, `${STEPS[step]} ${database}`)
 }
 
@@ -162,15 +162,15 @@ function print(json: boolean, outcome: object, lines: readonly string[]): void {
   process.stdout.write(json ? `${JSON.stringify(outcome)}\n` : `${lines.join('\n')}\n`)
 }
 
-/** @returns the exit code: 1 when it failed or lacks a database, which one line on the standard error explains */
+/** @returns the exit code: 1 if the backup failed or lacks a damaged database; lines on standard error explain this */
 export async function runBackupCommand(command: BackupCommand, env: NodeJS.ProcessEnv): Promise<number> {
   const { databases, json } = command
   const bar = progressBar(process.stderr)
   try {
     const to = command.to === undefined ? null : resolve(command.to)
-    const asked = { to, databases: databases.length === 0 ? null : databases }
+    const request = { to, databases: databases.length === 0 ? null : databases }
     const done = await withControl(dataFolder(command.data, env), env, (controls) =>
-      controls.backUp(asked, (progress) => bar.show(progress.percent, doing(progress))),
+      controls.backUp(request, (progress) => bar.show(progress.percent, stepOf(progress))),
     )
     bar.end()
     process.stdout.write(json ? `${JSON.stringify(done)}\n` : doneText(done))
@@ -182,7 +182,7 @@ export async function runBackupCommand(command: BackupCommand, env: NodeJS.Proce
   }
 }
 
-function doing({ database, databases_done, databases_total }: BackupProgress): string {
+function stepOf({ database, databases_done, databases_total }: BackupProgress): string {
   return database === null ? 'server data' : `${databases_done + 1}/${databases_total} ${database}`
 }
 
@@ -195,7 +195,10 @@ function megabytes(bytes: number): string {
   return `${(bytes / 1_000_000).toFixed(1)} MB`
 }
 
-/** Prints which databases the backup lacks. @returns the exit code: 1 for a damaged one, 0 for a deleted one */
+/**
+ * Prints the databases that the backup lacks.
+ * @returns the exit code: 1 if one is damaged, 0 if they were only deleted
+ */
 function printMissing({ left_out }: BackupResult): number {
   for (const { name, reason } of left_out)
     console.error(`settee: The backup does not contain ${shown(name)}: ${oneLine(reason)}`)

@@ -1,4 +1,4 @@
-/** All commands: their grammars, and the functions that run them. A new command is a grammar and a row here. */
+/** The table of all commands: their grammars, and the functions that run them. */
 import { parseArgs } from 'node:util'
 import { setteeVersion } from '../config/version.ts'
 import {
@@ -32,7 +32,7 @@ import { SERVE } from './serve-arguments.ts'
 import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
 import { SETUP, VAULT_ADD } from './vault-arguments.ts'
 
-/** A command line that was read. */
+/** A parsed command line. */
 export interface ParsedCommand {
   readonly command: object
   /** @returns the exit code; undefined: the command has set it */
@@ -42,17 +42,17 @@ export interface ParsedCommand {
 interface Entry {
   readonly grammar: Grammar
   /** @throws UsageError */
-  order(words: readonly string[], values: object): ParsedCommand
+  parse(words: readonly string[], values: object): ParsedCommand
 }
 
-/** @param run imports its module itself, so that no command waits for the modules of another */
+/** @param run imports its own module, so that no command loads the modules of another */
 function entry<Command extends object, O extends Options>(
   grammar: Grammar<Command, O>,
   run: (command: Command, env: NodeJS.ProcessEnv) => Promise<number | undefined>,
 ): Entry {
   return {
     grammar,
-    order(words, values) {
+    parse(words, values) {
       checkOptions(values, grammar)
       const command = grammar.read(words, values as Values<O>)
       return { command, run: (env) => run(command, env) }
@@ -95,7 +95,7 @@ const ENTRIES: readonly Entry[] = [
 /** The grammars of all commands, in the order of the help. */
 export const GRAMMARS: readonly Grammar[] = ENTRIES.map(({ grammar }) => grammar)
 
-/** The options of all commands; whether the command has them is checked later. */
+/** The options of all commands. A later check refuses those that the command does not have. */
 const OPTIONS = {
   ...(Object.assign({}, ...GRAMMARS.map(({ options }) => options)) as Options),
   help: { type: 'boolean', short: 'h' },
@@ -103,19 +103,19 @@ const OPTIONS = {
 } satisfies Options
 
 /**
- * Reads the command line.
- * @param args without the names of node and of the script
+ * Parses the command line.
+ * @param args without the paths of Node and of the script
  * @throws UsageError
  */
 export function parseCommand(args: readonly string[]): ParsedCommand {
   const { values, positionals } = parse(args)
   const { help, version, ...given } = values
   const [first, ...words] = positionals
-  if (help) return printing('help', helpOf(positionals))
-  if (version) return printing('version', `settee ${setteeVersion()}\n`)
-  if (first === 'help') return printing('help', helpOf(words))
+  if (help) return printCommand('help', helpOf(positionals))
+  if (version) return printCommand('version', `settee ${setteeVersion()}\n`)
+  if (first === 'help') return printCommand('help', helpOf(words))
   const { entry, rest } = find(positionals)
-  return entry.order(rest, given)
+  return entry.parse(rest, given)
 }
 
 /** @throws UsageError for an unknown command */
@@ -133,7 +133,7 @@ function find(words: readonly string[]): { readonly entry: Entry; readonly rest:
   throw new UsageError(`settee ${first} needs a subcommand: ${oneOf(seconds)}.`)
 }
 
-/** @returns the grammars of one command, or of all commands that begin with a word */
+/** @returns the grammars of one command, or of all commands that begin with these words */
 function grammarsOf(words: string): Grammar[] {
   return GRAMMARS.filter(({ name }) => name === words || name.startsWith(`${words} `))
 }
@@ -151,7 +151,7 @@ function helpOf([first, second]: readonly string[]): string {
   return detailsOf(grammars)
 }
 
-function printing(name: 'help' | 'version', text: string): ParsedCommand {
+function printCommand(name: 'help' | 'version', text: string): ParsedCommand {
   return {
     command: { name, text },
     run: async () => {
@@ -165,7 +165,7 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true })
   } catch (error) {
-    // Of Node's explanation the first sentence is enough.
+    // The first sentence of Node's message is enough.
     throw new UsageError((error as Error).message.split(/\n|(?<=['"])\. /)[0]!.replace(/\.?$/, '.'))
   }
 }

@@ -1,19 +1,19 @@
 /** The grammar of `settee doctor`. */
 import { grammar, UsageError, type Values } from './grammar.ts'
 
-/** Looks at a server from outside, as the apps see it. */
+/** Checks a server from outside, as apps see it. */
 export interface DoctorCommand {
   readonly name: 'doctor'
-  /** null: it comes on the standard input. */
+  /** null: read from standard input. */
   readonly address: string | null
   readonly quick: boolean
   readonly long: boolean
   readonly mobile: boolean
   readonly json: boolean
   readonly report: boolean
-  /** Empty: those of the apps that are known. */
+  /** Empty: the origins of the known apps. */
   readonly origins: readonly string[]
-  /** A file of certificates in PEM. */
+  /** The path of a PEM file of certificates. */
   readonly ca: string | undefined
 }
 
@@ -49,10 +49,10 @@ code is 0 when nothing is wrong:
   read: doctorCommand,
 })
 
-/** As browsers write one; what a page has never sent could not be let in. */
+/** The form in which browsers send an origin. A server cannot allow any other form. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._[\]:-]+$/
 
-/** @throws UsageError, which never repeats an address: it may hold a password */
+/** @throws UsageError, which never contains the address: it may hold a password */
 function doctorCommand(
   [address, ...extra]: readonly string[],
   values: Values<typeof OPTIONS>,

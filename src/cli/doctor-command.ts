@@ -41,7 +41,7 @@ async function run(command: DoctorCommand, address: string, ca: string | undefin
   return isWell(findings) ? 0 : 1
 }
 
-/** Reads the address with the limits of a password; error messages name the address. */
+/** Reads the address with the limits of a password. Error messages say "address" instead of "password". */
 async function readAddress(): Promise<string> {
   try {
     return await readPassword(process.stdin)
@@ -78,7 +78,7 @@ export function isWell(findings: readonly Finding[]): boolean {
   return findings.every(({ state }) => state !== 'wrong')
 }
 
-/** @returns one sentence about all of them */
+/** @returns one sentence about all findings */
 export function summaryOf(findings: readonly Finding[], ms: number): string {
   const count = (state: State) => findings.filter((each) => each.state === state).length
   const wrong = count('wrong')
@@ -88,7 +88,7 @@ export function summaryOf(findings: readonly Finding[], ms: number): string {
   return `${what}${more} (${(ms / 1000).toFixed(1)} s).\n`
 }
 
-/** For programs; without credentials. @param text the address as it was given */
+/** The findings as JSON, without credentials. @param text the given address */
 export function jsonOf(text: string, findings: readonly Finding[], ms: number): string {
   const found = parseAddress(text)
   const address = found.ok ? found.address.url : null
@@ -98,7 +98,7 @@ export function jsonOf(text: string, findings: readonly Finding[], ms: number): 
 
 /**
  * A report for an issue or a forum, without the names of host, database and account and without IP addresses.
- * @param text the address as it was given
+ * @param text the given address
  * @param version of settee
  */
 export function reportOf(text: string, findings: readonly Finding[], version: string): string {
@@ -111,7 +111,7 @@ export function reportOf(text: string, findings: readonly Finding[], version: st
 
 const IPV4 = /(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)/g
 const IPV6 = /(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])/gi
-/** Is part of the advice, and like loopback identifies nobody. */
+/** Part of the advice. Like loopback, it identifies nobody. */
 const ANY = '0.0.0.0'
 
 /** Names in a certificate, and hosts of URLs in a server's texts. */

@@ -1,7 +1,7 @@
-/** The grammar of a command: the words and options after its name, and its help. */
+/** The grammar of a command: its arguments, its options and its help. */
 import type { ParseArgsConfig, parseArgs } from 'node:util'
 
-/** As in node's `parseArgs`. An option has the same type in all commands. */
+/** As in Node's `parseArgs`. An option has the same type in all commands. */
 export type Options = NonNullable<ParseArgsConfig['options']>
 
 /** The given values of options. */
@@ -20,7 +20,7 @@ export interface Grammar<Command extends object = object, O extends Options = Op
   readonly details: string
   readonly options: O
   /**
-   * @param words those after the command's name
+   * @param words the arguments after the command's name
    * @param values of the command's options, none of them empty
    * @throws UsageError
    */
@@ -29,9 +29,9 @@ export interface Grammar<Command extends object = object, O extends Options = Op
 
 /** @returns the same {@link Grammar}, with inferred types */
 export function grammar<Command extends object, const O extends Options>(
-  written: Grammar<Command, O>,
+  definition: Grammar<Command, O>,
 ): Grammar<Command, O> {
-  return written
+  return definition
 }
 
 export const DATA = { data: { type: 'string' } } as const
@@ -47,13 +47,13 @@ export function checkNone([extra]: readonly string[]): void {
 
 /**
  * Refuses options of other commands.
- * @throws UsageError for an option that the command does not have, and for one without its value
+ * @throws UsageError for an option that the command does not have, and for an option with an empty value
  */
 export function checkOptions(values: object, { name: command, options }: Grammar): void {
   for (const [name, value] of Object.entries(values)) {
     if (!Object.hasOwn(options, name)) throw new UsageError(`settee ${command} has no option --${name}.`)
     const isEmpty = [value].flat().some((each) => typeof each === 'string' && each.trim() === '')
-    // Ports have an error message of their own.
+    // Ports have their own error message.
     if (isEmpty && !name.endsWith('port')) throw new UsageError(`--${name} needs a value.`)
   }
 }
@@ -63,7 +63,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** All commands, with what each is for. */
+/** The help of settee: all commands, and the purpose of each. */
 export function overview(grammars: readonly Grammar[]): string {
   const rows = grammars.map(({ name, about }) => `  ${name.padEnd(16)}${about}\n`)
   return `settee - a small CouchDB-compatible sync server
@@ -77,12 +77,12 @@ Run settee help <command> to see the options of a command.
 `
 }
 
-/** One command, or those that share a first word. */
+/** The help of one command, or of the commands that share a first word. */
 export function detailsOf(grammars: readonly Grammar[]): string {
   return grammars.map((grammar) => `${usageOf(grammar)}\n\n${grammar.details}`).join('\n')
 }
 
-/** A line that begins with a word in angle brackets is another form; other lines continue the one before. */
+/** A line that begins with `<` is another form of the command; other lines continue the previous line. */
 function usageOf({ name, usage }: Grammar): string {
   const lines = usage.split('\n').map((line, at) => {
     if (at === 0) return `Usage: settee ${name} ${line}`

@@ -1,18 +1,18 @@
 #!/usr/bin/env node
-/** The first major version of Node that better-sqlite3 runs on: on an older one it ends the process without a word. */
-const OLDEST_NODE = 22
+/** The first major version that better-sqlite3 supports: on older ones, it ends the process without a message. */
+const MIN_NODE = 22
 
 async function main(): Promise<void> {
-  if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
+  if (Number.parseInt(process.versions.node, 10) < MIN_NODE) {
     console.error(
-      `settee: Node.js ${OLDEST_NODE} or later is required; this is Node.js ${process.versions.node}.`,
+      `settee: Node.js ${MIN_NODE} or later is required; this is Node.js ${process.versions.node}.`,
     )
     process.exitCode = 1
     return
   }
-  // What settee writes is for its own account alone: notes, passwords, secrets.
+  // Only settee's own account may read its files: notes, passwords, secrets.
   process.umask(0o077)
-  // Not imported above: these files load better-sqlite3.
+  // Imported here, after the check of the version, because these files load better-sqlite3.
   const { parseCommand } = await import('./commands.ts')
   const { UsageError } = await import('./grammar.ts')
   try {

@@ -15,15 +15,15 @@ import { openServerDatabases } from '../threads/server-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 
 export interface FolderOptions {
-  /** A copy of server.sqlite that replaces the folder's own before the folder is opened; absolute. */
+  /** The absolute path of a copy of server.sqlite, which replaces the one in the folder before that is opened. */
   readonly serverFile?: string
 }
 
 /**
- * Runs control commands on a data folder: through the server that runs on it, or, if none does, by opening the folder
- * as a server would. This keeps a server from starting in the meantime.
+ * Runs control commands on a data folder: on the server that runs on it, or, if none does, by opening the folder as a
+ * server would. That keeps a server from starting in the meantime.
  * @param dataDir absolute
- * @throws Error with one clear line if both fail; as `use`
+ * @throws Error with a one-line message if both fail; as `use`
  */
 export async function withControl<T>(
   dataDir: string,
@@ -46,10 +46,10 @@ export async function withControl<T>(
 }
 
 /**
- * Makes root switch to the owner of the folder, because the server's account could not read root's files, such as a new
- * local.ini.
+ * Switches from root to the owner of the folder, because the server's account could not read root's files, such as a
+ * new local.ini.
  * @param dataDir absolute
- * @throws Error with one clear line if the folder does not exist
+ * @throws Error with a one-line message if the folder does not exist
  */
 export async function becomeOwner(dataDir: string): Promise<void> {
   const folder = await stat(dataDir).catch((error: NodeJS.ErrnoException) => {
@@ -81,7 +81,7 @@ async function openFolder(
     settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,
-    // A call to a dead thread is refused anyway.
+    // A call to a dead thread fails, and the command reports that.
     onFault: () => undefined,
     onCompactionFault: () => undefined,
   }).catch((error: Error) => {
@@ -96,7 +96,7 @@ async function openFolder(
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   const rewinds = new Rewinds(databases)
-  const lasting = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
+  const services = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
   const vaults = {
     tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
     createDatabase: (name: string) => databases.create(name),
@@ -105,7 +105,7 @@ async function openFolder(
     ownerOf: () => undefined,
   }
   return {
-    controls: localControlCommands({ config, databases, env, revokeTokens, ...lasting, ...vaults }),
+    controls: localControlCommands({ config, databases, env, revokeTokens, ...services, ...vaults }),
     close: async () => {
       await backups.close()
       await databases.close()
@@ -121,7 +121,7 @@ async function adminNames(config: Config, env: NodeJS.ProcessEnv): Promise<strin
   return [...names].sort()
 }
 
-/** Settings without automatic compactions: a command starts no background work. */
+/** Settings without automatic compactions, because a command starts no background work. */
 function withoutAutomaticWork(settings: Settings): Settings {
   const { rules } = settings
   return { ...settings, rules: { ...rules, compaction: { ...rules.compaction, isAutomatic: false } } }

@@ -1,20 +1,20 @@
-/** How far a command is: a bar on a terminal; a plain line now and then where the output goes elsewhere. */
+/** The progress of a command: a bar on a terminal, otherwise a plain line every 30 s. */
 import type { Writable } from 'node:stream'
 import { Presets, SingleBar } from 'cli-progress'
 import { oneLine } from '../core/errors.ts'
 
 const WIDTH = 30
-/** What is shorter needs no line in a file or a mail. */
-const LINE_EVERY_MS = 30_000
+/** Shorter commands print no lines, for example into a mail. */
+const LINE_INTERVAL_MS = 30_000
 
 export interface ProgressBar {
-  /** @param percent of 100; null: how much there is in all is not known @param text what is at work */
+  /** @param percent 0 to 100; null: the total is unknown @param text the current step */
   show(percent: number | null, text: string): void
-  /** Takes the bar away. Idempotent. */
+  /** Removes the bar. Idempotent. */
   end(): void
 }
 
-/** Where it is shown: not the standard output, which may go to a file. */
+/** Standard error, because standard output may go to a file. */
 type Screen = Writable & { readonly isTTY?: boolean; readonly columns?: number }
 
 /** @param now the time, in ms */
@@ -22,7 +22,7 @@ export function progressBar(screen: Screen, now: () => number = () => performanc
   return screen.isTTY === true ? new Bar(screen) : new Lines(screen, now)
 }
 
-/** The terminal stays as it is: a command that is broken off leaves nothing behind in it. */
+/** Does not change the terminal's modes, so an interrupted command leaves the terminal intact. */
 class Bar implements ProgressBar {
   readonly #screen: Screen
   #bar: SingleBar | undefined
@@ -32,17 +32,17 @@ class Bar implements ProgressBar {
   }
 
   show(percent: number | null, text: string): void {
-    const value = Math.floor(bounded(percent ?? 0))
+    const value = Math.floor(clamped(percent ?? 0))
     const payload = { text: oneLine(text) }
     if (this.#bar !== undefined) {
       this.#bar.update(value, payload)
       return
     }
     const format = percent === null ? '{text}' : '[{bar}] {percentage} % {text}'
-    const look = { format, barsize: WIDTH, barCompleteChar: '#', barIncompleteChar: '-' }
-    // The library cuts lines to the terminal's width where it leaves wrapping as it is.
-    const ways = { clearOnComplete: true, linewrap: true, stream: this.#screen }
-    this.#bar = new SingleBar({ ...look, ...ways }, Presets.legacy)
+    const style = { format, barsize: WIDTH, barCompleteChar: '#', barIncompleteChar: '-' }
+    // With `linewrap`, the library does not change the terminal's wrapping, and truncates lines to its width.
+    const behaviour = { clearOnComplete: true, linewrap: true, stream: this.#screen }
+    this.#bar = new SingleBar({ ...style, ...behaviour }, Presets.legacy)
     this.#bar.start(100, value, payload)
   }
 
@@ -65,17 +65,17 @@ class Lines implements ProgressBar {
 
   show(percent: number | null, text: string): void {
     const now = this.#now()
-    if (now - this.#lastAt < LINE_EVERY_MS) return
+    if (now - this.#lastAt < LINE_INTERVAL_MS) return
     this.#lastAt = now
-    const part = percent === null ? '' : `${Math.floor(bounded(percent))} % `
+    const part = percent === null ? '' : `${Math.floor(clamped(percent))} % `
     this.#screen.write(`${part}${oneLine(text)}\n`)
   }
 
   end(): void {
-    // There is no line to take away.
+    // Printed lines stay.
   }
 }
 
-function bounded(percent: number): number {
+function clamped(percent: number): number {
   return Math.min(Math.max(percent, 0), 100)
 }

@@ -1,4 +1,4 @@
-/** Questions to the user at the terminal, and passwords and passphrases from other places. */
+/** Questions to the user at the terminal, and passwords and passphrases from standard input and files. */
 import { randomInt } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import type { Readable, Writable } from 'node:stream'
@@ -8,17 +8,17 @@ interface Choice<Value extends string> {
   readonly label: string
 }
 
-/** @returns what is wrong with an answer, in a sentence; undefined: nothing */
+/** @returns the fault of an answer, as a sentence; undefined: none */
 type Check = (answer: string) => string | undefined
 
 /** Each method throws an Error if the user cancels. */
 export interface Prompts {
-  /** @param options.initial the answer for Enter alone */
+  /** @param options.initial the answer if the user only presses Enter */
   text(question: string, options: { readonly initial?: string; readonly check?: Check }): Promise<string>
   /** Does not show what the user types. */
   password(question: string, check?: Check): Promise<string>
   choose<Value extends string>(question: string, choices: readonly Choice<Value>[]): Promise<Value>
-  /** Enter alone means no. */
+  /** Enter without an answer means no. */
   confirm(question: string): Promise<boolean>
 }
 
@@ -29,11 +29,11 @@ interface PromptStreams {
 
 /**
  * @returns prompts at this process's terminal; null if standard input is not a terminal. The questions go to standard
- *   error, since standard output may go to a file.
+ *   error, because standard output may go to a file
  */
 export async function terminalPrompts(): Promise<Prompts | null> {
   if (!process.stdin.isTTY) return null
-  // Serial consoles and some containers report a width of 0, into which clack would fold each letter.
+  // Serial consoles and some containers report a width of 0, at which clack would wrap after each letter.
   process.stderr.columns ||= 80
   return clackPrompts({ input: process.stdin, output: process.stderr })
 }
@@ -41,7 +41,7 @@ export async function terminalPrompts(): Promise<Prompts | null> {
 /** @returns prompts that use @clack/prompts */
 export async function clackPrompts({ input, output }: PromptStreams): Promise<Prompts> {
   const { confirm, isCancel, password, select, text } = await import('@clack/prompts')
-  // clack cancels at Ctrl-C and Escape; at Ctrl-D and at the end of input it would wait for ever.
+  // clack cancels at Ctrl-C and Escape, but would wait forever at Ctrl-D and at the end of input.
   const ended = new AbortController()
   input.on('end', () => ended.abort())
   input.on('keypress', (_text, key?: { readonly ctrl: boolean; readonly name: string }) => {
@@ -94,7 +94,7 @@ export async function askNewPassword(prompts: Pick<Prompts, 'password'>, name: s
   throw new Error('The passwords do not match; nothing has changed.')
 }
 
-/** Bytes of a secret at most, so that a wrong file is not read to its end. */
+/** The maximum length of a secret in bytes, so that a wrong file is not read to its end. */
 const MAX_BYTES = 4096
 
 /**
@@ -109,7 +109,7 @@ export async function readPassword(input: Readable): Promise<string> {
 
 /**
  * Reads a passphrase from a file: one line, without its line end.
- * @throws Error with one clear line if the file is missing, empty, too long, several lines or not UTF-8
+ * @throws Error with a one-line message if the file is missing, empty, too long, several lines or not UTF-8
  */
 export async function readPassphrase(file: string): Promise<string> {
   const what = `The passphrase in ${file}`
@@ -123,7 +123,10 @@ export async function readPassphrase(file: string): Promise<string> {
   return passphrase
 }
 
-/** @param what the subject of error messages @throws Error if it is too long, several lines or not UTF-8; as the input */
+/**
+ * @param what the subject of error messages
+ * @throws Error if it is too long, several lines or not UTF-8; as the input
+ */
 async function readSecret(input: Readable, what: string): Promise<string> {
   const chunks: Buffer[] = []
   let length = 0
@@ -145,7 +148,7 @@ function decodeUtf8(bytes: Buffer, what: string): string {
   }
 }
 
-/** Without characters that look alike in some fonts, since people copy passphrases by hand. */
+/** Without characters that look alike in some fonts, because users copy passphrases by hand. */
 const LETTERS = 'abcdefghjkmnpqrstuvwxyz23456789'
 const GROUPS = 5
 

@@ -23,7 +23,7 @@ function tlsFlags(values: Values<typeof TLS_OPTIONS>): ConfigFlags {
 }
 
 /**
- * @param name of the option that the text was given with
+ * @param name the name of the option
  * @throws UsageError for an invalid port
  */
 function portOf(name: string, text: string): number {

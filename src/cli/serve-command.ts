@@ -13,7 +13,7 @@ export async function runServeCommand(
 ): Promise<undefined> {
   restartWithMemorySettings()
   const dataDir = dataFolder(data, env)
-  // Not imported above: a process that restarts would load it for nothing.
+  // Imported here, because a process that restarts does not need it.
   const { startServer } = await import('../server.ts')
   await runUntilSignalled(() => startServer({ dataDir, env, flags }))
 }
@@ -29,11 +29,11 @@ export interface Running {
 
 /** The parts of the process that starting and stopping need. */
 export interface Host {
-  /** Calls back at SIGTERM and SIGINT, and when the terminal closes. */
+  /** Calls `listener` at SIGTERM and SIGINT, and when the terminal closes. */
   onSignal(listener: () => void): void
-  /** Calls back at a SIGHUP that was sent on purpose. */
+  /** Calls `listener` at a SIGHUP, unless the terminal has closed. */
   onHangUp?(listener: () => void): void
-  /** Calls back at an uncaught exception or unhandled rejection. */
+  /** Calls `listener` at an uncaught exception or unhandled rejection. */
   onFault?(listener: (fault: unknown) => void): void
   /** Prints a line for the operator. */
   error(line: string): void
@@ -46,13 +46,13 @@ interface LifecycleOptions {
   readonly graceMs?: number
 }
 
-/** Under `npm start`, Ctrl-C arrives twice at the same moment: from the terminal and from npm. */
+/** Under `npm start`, Ctrl-C arrives twice almost at once: from the terminal and from npm. */
 const SAME_SIGNAL_MS = 250
 
-// A process under nohup has no stream of the terminal, and must outlive it.
+/** Whether closing the terminal must stop the server. Under nohup, none of its streams is the terminal. */
 const STARTED_ON_TERMINAL = [0, 1, 2].some((stream) => isatty(stream)) && hasTerminal()
 
-/** A closed terminal sends SIGHUP, too, and then the server must stop. */
+/** Whether a SIGHUP comes from a closed terminal, so that the server must stop. */
 function hasLostTerminal(): boolean {
   return STARTED_ON_TERMINAL && !hasTerminal()
 }
@@ -79,14 +79,14 @@ const PROCESS: Host = {
       if (!hasLostTerminal()) listener()
     })
   },
-  // Node makes an unhandled rejection one of these.
+  // Includes unhandled rejections.
   onFault: (listener) => {
     process.on('uncaughtException', listener)
   },
   error: (line) => console.error(line),
   exit: (code) => {
     if (!hasLostTerminal()) process.exit(code)
-    // Node aborts if it cannot reset the terminal; the signal ends it before it tries.
+    // Node aborts at exit if it cannot reset the terminal. The signal ends the process before that.
     process.removeAllListeners('SIGHUP')
     process.kill(process.pid, 'SIGHUP')
   },
@@ -94,9 +94,9 @@ const PROCESS: Host = {
 
 /**
  * Runs a server until SIGTERM or SIGINT. The exit code is 0 after a clean stop, and 1 if the server did not start, did
- * not stop in time, or got a second signal. SIGHUP reloads the configuration. After an uncaught fault the memory may be
- * corrupt, so the server stops with exit code 1, and closes what it can.
- * @returns when it has started, or failed to start
+ * not stop in time, or got a second signal. SIGHUP reloads the configuration. After an uncaught fault, the memory may
+ * be corrupt, so the server stops with exit code 1, and closes its files if it can. Resolves when the server has
+ * started, or failed to start.
  */
 export async function runUntilSignalled(
   start: () => Promise<Running>,
@@ -134,7 +134,7 @@ function stackOf(fault: unknown): string {
   return fault instanceof Error ? (fault.stack ?? fault.message) : String(fault)
 }
 
-/** @param code what the process exits with when everything was closed */
+/** @param code the exit code after a clean stop */
 async function stop(started: Promise<Running>, host: Host, graceMs: number, code = 0): Promise<void> {
   const timer = setTimeout(() => {
     host.error(`settee did not stop within ${graceMs / 1000} s and exits now.`)
@@ -152,44 +152,44 @@ async function stop(started: Promise<Running>, host: Host, graceMs: number, code
   }
 }
 
-// Memory settings for V8 and glibc. Both read them when a process starts, so the process restarts with them: by execve,
-// with the same process id, in about 30 ms.
-
-/** Size of a semi-space of the main thread, in MB: V8 lets it grow to 64 MB, and keeps that under load. */
+/** The size of a semi-space of the main thread, in MB. By default it grows to 64 MB, and stays there under load. */
 const SEMI_SPACE = '--max-semi-space-size'
 const SEMI_SPACE_MB = 8
 
 /**
- * The size in bytes above which glibc maps memory separately, and the free bytes that it keeps at the end of each arena.
- * Without these it adapts both to the largest block ever freed: after a body of 8 MB it keeps up to 16 MB for each of
- * about ten threads.
+ * The size in bytes above which glibc maps memory separately, and the free bytes that it keeps at the end of each
+ * arena. By default it adapts both to the largest block that was freed: after a body of 8 MB, it keeps up to 16 MB for
+ * each of about ten threads.
  */
 const GLIBC: Readonly<Record<string, string>> = {
   MALLOC_MMAP_THRESHOLD_: '1048576',
   MALLOC_TRIM_THRESHOLD_: '2097152',
 }
 
-/** What a process was started with. */
-interface Started {
+/** The arguments and environment of a process. */
+interface ProcessStart {
   readonly execArgv: readonly string[]
   readonly env: NodeJS.ProcessEnv
 }
 
 /**
- * Adds memory settings to those of a process, unless the user has chosen some.
- * @returns null if the process has such settings already
+ * Adds memory settings for V8 and glibc, unless the user has chosen some.
+ * @returns null if the process already has such settings
  */
-export function memorySettings({ execArgv, env }: Started): Started | null {
+export function memorySettings({ execArgv, env }: ProcessStart): ProcessStart | null {
   const flags = [...execArgv, env.NODE_OPTIONS ?? ''].join(' ')
   const hasChosen = flags.includes(SEMI_SPACE) || Object.keys(GLIBC).some((name) => env[name] !== undefined)
   if (hasChosen) return null
   return { execArgv: [...execArgv, `${SEMI_SPACE}=${SEMI_SPACE_MB}`], env: { ...env, ...GLIBC } }
 }
 
-/** Restarts the process with memory settings; returns if it has them already, or the system has no execve. */
+/**
+ * Restarts the process with memory settings, because V8 and glibc read them only when a process starts. The restart by
+ * execve keeps the process id, and takes about 30 ms. Returns if the process has the settings, or there is no execve.
+ */
 function restartWithMemorySettings(): void {
   const wanted = memorySettings(process)
-  // Node 22.15 has it, and Windows does not.
+  // execve exists since Node 22.15, except on Windows.
   if (wanted === null || process.execve === undefined || process.platform === 'win32') return
   const main = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
   const args = [process.execPath, ...wanted.execArgv, main, ...process.argv.slice(2)]

@@ -1,4 +1,4 @@
-/** `settee setup`: a server admin and the first vault, asked for on a terminal. */
+/** `settee setup`: creates a server admin and the first vault, and asks for missing answers on a terminal. */
 import { prepareDataFolder } from '../config/data-folder.ts'
 import type { ControlCommands } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
@@ -16,9 +16,9 @@ import {
 import { columnsFor, makeVault, planVault, reachable, type VaultPlan, vaultOf } from './vault-command.ts'
 import { type VaultReport, vaultJson, vaultText } from './vault-report.ts'
 
-/** What the command is to make. */
+/** The admin and vault to create. */
 interface Answers {
-  /** null: there is one already. */
+  /** null: there already is one. */
   readonly admin: NewAdmin | null
   /** null: none. */
   readonly vault: VaultCommand | null
@@ -27,33 +27,33 @@ interface Answers {
 interface NewAdmin {
   readonly name: string
   readonly password: string
-  /** It was made here, and is to be shown. */
-  readonly isMade: boolean
+  /** Whether the password was generated, and must be shown. */
+  readonly isGenerated: boolean
 }
 
 interface SetupReport {
-  /** Admins that there were before. */
-  readonly before: readonly string[]
+  /** The existing admins. */
+  readonly existing: readonly string[]
   readonly admin: NewAdmin | null
   readonly vault: VaultReport | null
-  /** Why there is no vault although there was to be one: the admin was made before. */
+  /** Why the vault could not be created, after the admin was. */
   readonly fault: Error | null
-  /** Where no server runs; null: one runs. */
-  readonly stopped: string | null
-  /** A password was given for an admin who was there. */
+  /** The data folder, if no server is running on it; null: a server is running. */
+  readonly stoppedFolder: string | null
+  /** Whether a password was given for an existing admin. */
   readonly isPasswordUnused: boolean
 }
 
-/** How the command reaches the server and the user. */
-interface SetupMeans {
+/** Access to the server and to the user. */
+interface SetupAccess {
   operate<T>(use: (controls: ControlCommands) => Promise<T>): Promise<T>
   /** null: not interactive. */
   readonly prompts: Prompts | null
-  /** The password that was given on the standard input. */
+  /** The password from standard input; null: none. */
   readonly password: string | null
 }
 
-/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+/** @returns the exit code: 1 after a failure, which one line on standard error explains */
 export async function runSetupCommand(command: SetupCommand, env: NodeJS.ProcessEnv): Promise<number> {
   try {
     const dataDir = dataFolder(command.data, env)
@@ -74,35 +74,35 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
 }
 
 /**
- * Asks for everything that the command line does not give, before it makes anything.
- * @throws Error of one line: cancelled; a missing answer without a terminal; an error of a step
+ * Asks for everything that the command line does not give, before it creates anything.
+ * @throws Error with a one-line message: cancelled; a missing answer without a terminal; an error of a step
  */
-export async function setUp(command: SetupCommand, means: SetupMeans): Promise<SetupReport> {
-  const state = await means.operate((controls) => look(controls, command))
-  const answers = await answersTo(command, means, state)
-  const plan = answers.vault === null ? null : await planOf(answers.vault, means)
-  return means.operate(async (controls) => {
+export async function setUp(command: SetupCommand, access: SetupAccess): Promise<SetupReport> {
+  const state = await access.operate((controls) => readState(controls, command))
+  const answers = await answersTo(command, access, state)
+  const plan = answers.vault === null ? null : await planOf(answers.vault, access)
+  return access.operate(async (controls) => {
     const admin = await makeAdmin(controls, answers.admin, state.admins.length === 0)
-    const made = await madeBy(plan, controls)
+    const made = await tryMakeVault(plan, controls)
     // A new password can be shown only once, so the report must not be lost.
     if (made.fault !== null && admin === null) throw made.fault
-    const isPasswordUnused = means.password !== null && admin === null
+    const isPasswordUnused = access.password !== null && admin === null
     return {
-      before: state.admins,
+      existing: state.admins,
       admin,
       ...made,
-      stopped: state.listening === null ? state.folder : null,
+      stoppedFolder: state.listening === null ? state.folder : null,
       isPasswordUnused,
     }
   })
 }
 
-async function planOf(command: VaultCommand, { operate, prompts }: SetupMeans): Promise<VaultPlan> {
+async function planOf(command: VaultCommand, { operate, prompts }: SetupAccess): Promise<VaultPlan> {
   const state = await operate((controls) => controls.readVault(vaultOf(command)))
   return planVault(command, null, state, prompts)
 }
 
-async function madeBy(
+async function tryMakeVault(
   plan: VaultPlan | null,
   controls: ControlCommands,
 ): Promise<Pick<SetupReport, 'vault' | 'fault'>> {
@@ -113,23 +113,23 @@ async function madeBy(
   }
 }
 
-function look(
+function readState(
   controls: ControlCommands,
   { admin = '', vault }: Pick<SetupCommand, 'admin' | 'vault'>,
 ): Promise<VaultState> {
   return controls.readVault({ database: vault ?? '', account: admin })
 }
 
-async function answersTo(command: SetupCommand, means: SetupMeans, state: VaultState): Promise<Answers> {
-  const admin = await adminOf(command, means, state)
-  const vault = await vaultNameOf(command, means.prompts)
+async function answersTo(command: SetupCommand, access: SetupAccess, state: VaultState): Promise<Answers> {
+  const admin = await adminOf(command, access, state)
+  const vault = await vaultNameOf(command, access.prompts)
   if (vault === null) return { admin, vault: null }
-  const app = command.app ?? (await appOf(means.prompts))
+  const app = command.app ?? (await appOf(access.prompts))
   const fault = vaultFault(vault, app)
   if (fault !== undefined) throw new Error(`${fault} Nothing has changed.`)
   const mobileFilter =
-    command.mobileFilter || (app === 'inkdrop' && !state.isHosted && (await wantsFilter(means.prompts)))
-  const host = command.host ?? (await hostOf(means.prompts, state.url))
+    command.mobileFilter || (app === 'inkdrop' && !state.isHosted && (await wantsFilter(access.prompts)))
+  const host = command.host ?? (await hostOf(access.prompts, state.url))
   const { data, account, device, passphraseFile, json, qr } = command
   const shared = { data, account, device, passphraseFile, json, qr, host, mobileFilter }
   return { admin, vault: { ...shared, name: 'vault add', vault, app, stdin: false, renew: false } }
@@ -137,62 +137,65 @@ async function answersTo(command: SetupCommand, means: SetupMeans, state: VaultS
 
 async function adminOf(
   { admin: given }: SetupCommand,
-  { prompts, password }: SetupMeans,
+  { prompts, password }: SetupAccess,
   { admins, hasAccount }: VaultState,
 ): Promise<NewAdmin | null> {
   if (given === undefined ? admins.length > 0 : admins.includes(given)) return null
   const name =
     given ??
-    (await needed(prompts, '--admin').text('Name of the server admin', {
+    (await requirePrompts(prompts, '--admin').text('Name of the server admin', {
       initial: 'admin',
       check: adminFault,
     }))
   if (hasAccount) throw new Error(`${name} is an account and not a server admin: choose another --admin.`)
-  if (password !== null) return { name, password, isMade: false }
-  const typed = await needed(prompts, '--stdin').password('Password (leave empty to generate one)')
-  if (typed.trim() === '') return { name, password: newPassphrase(), isMade: true }
-  const again = await needed(prompts, '--stdin').password('Repeat the password', (second) =>
+  if (password !== null) return { name, password, isGenerated: false }
+  const typed = await requirePrompts(prompts, '--stdin').password('Password (leave empty to generate one)')
+  if (typed.trim() === '') return { name, password: newPassphrase(), isGenerated: true }
+  const again = await requirePrompts(prompts, '--stdin').password('Repeat the password', (second) =>
     second === typed ? undefined : 'The passwords do not match.',
   )
-  return { name, password: again, isMade: false }
+  return { name, password: again, isGenerated: false }
 }
 
 async function vaultNameOf({ vault, app }: SetupCommand, prompts: Prompts | null): Promise<string | null> {
   if (vault !== undefined) return vault
   const question = 'Name of the first vault, a database for your notes (- for none)'
   const check = (name: string) => (name === '-' ? undefined : vaultFault(name, app))
-  const name = await needed(prompts, '--vault or --no-vault').text(question, { initial: 'notes', check })
+  const name = await requirePrompts(prompts, '--vault or --no-vault').text(question, {
+    initial: 'notes',
+    check,
+  })
   return name === '-' ? null : name
 }
 
 function appOf(prompts: Prompts | null): Promise<App> {
-  return needed(prompts, '--for').choose('Which app is it for?', [
+  return requirePrompts(prompts, '--for').choose('Which app is it for?', [
     { value: 'inkdrop', label: 'Inkdrop or a similar app' },
     { value: 'livesync', label: 'Obsidian, with Self-hosted LiveSync' },
     { value: 'pouchdb', label: 'your own app, with PouchDB' },
   ])
 }
 
-/** Without a terminal it is what the flag says, and that is no. */
+/** Without a terminal, only the option --mobile-filter counts. */
 async function wantsFilter(prompts: Prompts | null): Promise<boolean> {
   return prompts?.confirm('Let phones leave out pictures? (_design/mobile)') ?? false
 }
 
-/** Without a terminal the server's own address is taken, as with `vault add`. */
+/** Without a terminal, the server's own address is used, as with `vault add`. */
 async function hostOf(prompts: Prompts | null, url: string): Promise<string | undefined> {
   if (prompts === null) return undefined
   const question = 'How do devices reach this server? (for example https://notes.example.com:443)'
   return prompts.text(question, { initial: reachable(url), check: hostFault })
 }
 
-function needed(prompts: Prompts | null, flag: string): Prompts {
+function requirePrompts(prompts: Prompts | null, flag: string): Prompts {
   if (prompts !== null) return prompts
   throw new Error(`Cannot ask, because this is not a terminal: add ${flag}. Nothing has changed.`)
 }
 
 /**
- * Checks again, since another user may have created it after the question.
- * @param isFirst there was none before: while a server is open, a stranger may have become the first one
+ * Creates the admin. Checks again, because another user may have created it after the question.
+ * @param isFirst whether there was no admin: while a server is open, a stranger may have become the first one
  */
 async function makeAdmin(
   controls: ControlCommands,
@@ -201,7 +204,7 @@ async function makeAdmin(
 ): Promise<NewAdmin | null> {
   if (admin === null) return null
   const { name, password } = admin
-  const { admins, hasAccount } = await look(controls, { admin: name, vault: undefined })
+  const { admins, hasAccount } = await readState(controls, { admin: name, vault: undefined })
   if (admins.includes(name)) return null
   if (hasAccount) throw new Error(`${name} is an account and not a server admin: choose another --admin.`)
   await controls.setPassword({ name, password, create: true, isFirst })
@@ -211,26 +214,28 @@ async function makeAdmin(
 const UNUSED =
   'The given password was not used, because the server admin exists already. To change it: settee passwd'
 
-function setupJson({ before, admin, vault, stopped, isPasswordUnused }: SetupReport): string {
+function setupJson({ existing, admin, vault, stoppedFolder, isPasswordUnused }: SetupReport): string {
   return `${JSON.stringify({
-    admin: admin === null ? null : { name: admin.name, ...(admin.isMade && { password: admin.password }) },
-    admins_before: before,
-    running: stopped === null,
+    admin:
+      admin === null ? null : { name: admin.name, ...(admin.isGenerated && { password: admin.password }) },
+    admins_before: existing,
+    running: stoppedFolder === null,
     vault: vault === null ? null : JSON.parse(vaultJson(vault)),
     notes: isPasswordUnused ? [UNUSED] : [],
   })}\n`
 }
 
 function setupText(report: SetupReport, columns: number): string {
-  const { before, admin, vault, fault, stopped } = report
+  const { existing, admin, vault, fault, stoppedFolder } = report
   const lines: string[] = []
-  if (admin === null) lines.push(`Existing server admins: ${before.map(shown).join(', ')}.`)
+  if (admin === null) lines.push(`Existing server admins: ${existing.map(shown).join(', ')}.`)
   else lines.push(`${shown(admin.name)} is now a server admin.`)
-  if (admin?.isMade) lines.push(`Its password, shown only this once: ${admin.password}`)
+  if (admin?.isGenerated) lines.push(`Its password, shown only this once: ${admin.password}`)
   if (report.isPasswordUnused) lines.push(UNUSED)
   if (vault !== null) lines.push('', vaultText(vault, { columns }))
   else if (fault === null) {
-    if (stopped !== null) lines.push(`No server is running on ${shown(stopped)}. To start it: settee serve`)
+    if (stoppedFolder !== null)
+      lines.push(`No server is running on ${shown(stoppedFolder)}. To start it: settee serve`)
     lines.push('Next: settee vault add NAME --for APP')
   }
   return lines.join('\n').replace(/\n*$/, '\n')

@@ -1,10 +1,10 @@
-/** `settee size`: where the bytes of databases are. */
+/** `settee size`: shows what takes up space in databases. */
 import type { SizeRow } from '../control/control-commands.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import type { SizeCommand } from './backup-arguments.ts'
 import { dataFolder, withControl } from './operate.ts'
 
-/** @returns the exit code: 1 when it failed, or could not look into a database */
+/** @returns the exit code: 1 if it failed, or could not read a database */
 export async function runSizeCommand(command: SizeCommand, env: NodeJS.ProcessEnv): Promise<number> {
   try {
     const rows = await withControl(dataFolder(command.data, env), env, (controls) =>
@@ -20,7 +20,7 @@ export async function runSizeCommand(command: SizeCommand, env: NodeJS.ProcessEn
   }
 }
 
-/** One line of JSON each, as `GET /_settee/databases/{db}/size` answers it. */
+/** One line of JSON for each database, as in the answer of `GET /_settee/databases/{db}/size`. */
 function jsonOf(rows: readonly SizeRow[]): string {
   return rows
     .map(({ database, size, fault }) => {
@@ -44,13 +44,16 @@ const COLUMNS: Readonly<Record<string, Bytes>> = {
   free: ({ free, log }) => free.bytes + log.bytes,
 }
 
-/** A line for each, and one for all together where there are several. Empty where there are no databases. */
+/** A line for each database, and a total if there are several. Empty if there are no databases. */
 export function tableOf(rows: readonly SizeRow[]): string {
   const read = rows.flatMap(({ database, size }) => (size === null ? [] : [{ database, size }]))
   if (read.length === 0) return ''
   const columns = Object.values(COLUMNS)
-  const lines = read.map(({ database, size }) => [database, ...columns.map((of) => shown(of(size)))])
-  const sums = columns.map((of) => shown(read.reduce((sum, { size }) => sum + of(size), 0)))
+  const lines = read.map(({ database, size }) => [
+    database,
+    ...columns.map((bytesOf) => shown(bytesOf(size))),
+  ])
+  const sums = columns.map((bytesOf) => shown(read.reduce((sum, { size }) => sum + bytesOf(size), 0)))
   const table = [
     ['database', ...Object.keys(COLUMNS)],
     ...lines,
@@ -70,13 +73,13 @@ const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const
 export function shown(bytes: number): string {
   let unit = 0
   let amount = bytes
-  // What would be rounded up to 1000 is one of the next.
+  // A value that would be rounded up to 1000 gets the next unit.
   for (; amount >= 999.5 && unit < UNITS.length - 1; unit++) amount /= 1000
   const digits = unit === 0 || amount >= 99.95 ? 0 : amount >= 9.995 ? 1 : 2
   return `${amount.toFixed(digits)} ${UNITS[unit]}`
 }
 
-/** @param rows the first names the columns @returns lines whose columns stand below each other */
+/** @param rows the first one has the column names @returns lines with aligned columns */
 export function tableText(rows: readonly (readonly string[])[]): string {
   const widths: number[] = []
   for (const row of rows) {

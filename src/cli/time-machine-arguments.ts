@@ -3,17 +3,17 @@ import { parseTime, type VersionChoice } from '../documents/time-machine/time-ma
 import { parseRev } from '../revisions/rev.ts'
 import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
-/** A command about what documents were, on the folder given with --data. */
+/** A command about earlier versions of documents, on the folder given with --data. */
 export type TimeMachineCommand = { readonly data: string | undefined; readonly json: boolean } & (
   | {
       readonly name: 'history'
       readonly database: string
-      /** null: what was overwritten or deleted in the whole database. */
+      /** null: the overwritten and deleted documents of the whole database. */
       readonly id: string | null
       readonly limit: number
-      /** In ms since 1970, of the whole database; null: as far back as is known. */
+      /** In ms since 1970, only without a document; null: the whole known history. */
       readonly since: number | null
-      /** One version is to be read instead. */
+      /** The version to read instead; null: the list of versions. */
       readonly choice: VersionChoice | null
     }
   | {
@@ -21,7 +21,7 @@ export type TimeMachineCommand = { readonly data: string | undefined; readonly j
       readonly database: string
       /** In ms since 1970. */
       readonly at: number
-      /** None: all documents. */
+      /** Empty: all documents. */
       readonly ids: readonly string[]
       readonly dryRun: boolean
       readonly yes: boolean
@@ -129,12 +129,12 @@ function choiceOf({ at, rev }: Values<typeof HISTORY_OPTIONS>, now: number): Ver
   }
 }
 
-const AGO = /^(\d{1,6})(m|h|d|w)$/
-const AGO_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
+const DURATION = /^(\d{1,6})(m|h|d|w)$/
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
 function timeOf(option: string, text: string, now: number): number {
-  const [, count, unit = ''] = AGO.exec(text.trim()) ?? []
-  const time = count === undefined ? parseTime(text, 'local') : now - Number(count) * (AGO_MS[unit] ?? 0)
+  const [, count, unit = ''] = DURATION.exec(text.trim()) ?? []
+  const time = count === undefined ? parseTime(text, 'local') : now - Number(count) * (UNIT_MS[unit] ?? 0)
   if (time !== null) return time
   throw new UsageError(`--${option} must be a time like "2025-03-01 14:05" or 2h, not "${text}".`)
 }

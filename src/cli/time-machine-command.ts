@@ -11,7 +11,7 @@ import type { TimeMachineCommand } from './time-machine-arguments.ts'
 
 type Named<Name> = Extract<TimeMachineCommand, { readonly name: Name }>
 
-/** @returns the exit code: 1 when it failed, or documents were refused, which lines on the standard error explain */
+/** @returns the exit code: 1 if it failed or documents were refused, which lines on standard error explain */
 export async function runTimeMachineCommand(
   command: TimeMachineCommand,
   env: NodeJS.ProcessEnv,
@@ -51,17 +51,17 @@ async function history(command: Named<'history'>, controls: ControlCommands): Pr
   const { database, id, limit, since, choice, json } = command
   if (id !== null && choice !== null) {
     const { text } = await controls.readVersion({ database, id, choice })
-    say(text)
+    printLine(text)
     return 0
   }
-  const asked = { database, limit, ...(id !== null && { id }), ...(since !== null && { since }) }
-  const answer = (await controls.readHistory(asked)) as HistoryAnswer
-  if (json) say(JSON.stringify(answer))
-  else tellHistory(answer)
+  const query = { database, limit, ...(id !== null && { id }), ...(since !== null && { since }) }
+  const answer = (await controls.readHistory(query)) as HistoryAnswer
+  if (json) printLine(JSON.stringify(answer))
+  else printHistory(answer)
   return 0
 }
 
-function tellHistory({ versions, rows = [], bookmark, known_since }: HistoryAnswer): void {
+function printHistory({ versions, rows = [], bookmark, known_since }: HistoryAnswer): void {
   if (versions !== undefined) {
     process.stdout.write(tableText([['stored', 'until', 'revision', 'content'], ...versions.map(versionRow)]))
   } else if (rows.length === 0) note('No overwritten or deleted documents are known.')
@@ -85,12 +85,12 @@ function versionRow({ rev, deleted, stored_at, superseded_at, size, attachments 
 async function rewind(command: Named<'rewind'>, controls: ControlCommands): Promise<number> {
   if (command.dryRun || !command.yes) {
     const plan = await run(command, controls, true)
-    if (command.dryRun) return tell(plan, command)
+    if (command.dryRun) return printResult(plan, command)
     const { restored, recreated, deleted } = plan.counts
-    if (restored + recreated + deleted === 0) return tell(plan, command)
+    if (restored + recreated + deleted === 0) return printResult(plan, command)
     await confirm(plan, command)
   }
-  return tell(await run(command, controls, false), command)
+  return printResult(await run(command, controls, false), command)
 }
 
 async function run(
@@ -115,7 +115,7 @@ async function confirm({ counts }: RewindResult, { database, at, ids }: Named<'r
       'Cannot ask, because this is not a terminal: add --yes, or --dry-run to see what would be done.',
     )
   }
-  // With the time zone that it was typed in.
+  // Shows the time zone in which the user typed the time.
   const time = new Date(at).toString().replace(/ \(.*\)$/, '')
   const what = ids.length === 0 ? '' : ids.length === 1 ? '1 document of ' : `${ids.length} documents of `
   const question = `Restore ${what}the database ${shown(database)} to its state at ${time}?`
@@ -123,15 +123,15 @@ async function confirm({ counts }: RewindResult, { database, at, ids }: Named<'r
 }
 
 /** @returns the exit code */
-function tell({ counts, rows, isWhole }: RewindResult, { dryRun, json }: Named<'rewind'>): number {
-  if (json) say(JSON.stringify({ counts, rows, all: isWhole }))
+function printResult({ counts, rows, isWhole }: RewindResult, { dryRun, json }: Named<'rewind'>): number {
+  if (json) printLine(JSON.stringify({ counts, rows, all: isWhole }))
   else {
     const cells = rows.map(({ id, outcome, reason }) => {
       return [outcome ?? '', shown(id ?? ''), ...(reason === undefined ? [] : [oneLine(String(reason))])]
     })
     process.stdout.write(tableText(cells))
-    if (!isWhole) say('...')
-    say(`${dryRun ? 'Dry run: ' : ''}${countsLine(counts)}${dryRun ? '. Nothing has changed.' : ''}`)
+    if (!isWhole) printLine('...')
+    printLine(`${dryRun ? 'Dry run: ' : ''}${countsLine(counts)}${dryRun ? '. Nothing has changed.' : ''}`)
   }
   if (counts.expired > 0) note(`${counts.expired} left unchanged: their earlier version is no longer stored.`)
   if (counts.newer > 0) note(`${counts.newer} left unchanged: they were written to in the meantime.`)
@@ -144,11 +144,11 @@ function countsLine(counts: RewindCounts): string {
   return shown.map(([name, count]) => `${count} ${name}`).join(', ')
 }
 
-/** Beside what is asked for: the standard output may be read by a program. */
+/** Prints a note to standard error, because a program may read standard output. */
 function note(line: string): void {
   console.error(line)
 }
 
-function say(line: string): void {
+function printLine(line: string): void {
   process.stdout.write(`${line}\n`)
 }

@@ -26,7 +26,7 @@ import { progressBar } from './progress-bar.ts'
 
 type Named<Name> = Extract<TransferCommand, { readonly name: Name }>
 
-/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+/** @returns the exit code: 1 after a failure, which one line on standard error explains */
 export async function runTransferCommand(command: TransferCommand, env: NodeJS.ProcessEnv): Promise<number> {
   try {
     return command.name === 'export' ? await exportTo(command, env) : await importFrom(command, env)
@@ -36,14 +36,16 @@ export async function runTransferCommand(command: TransferCommand, env: NodeJS.P
   }
 }
 
-/** Opens the file before root switches to the owner of the data folder, who may have no access to it. */
+/** Opens the file before root switches to the owner of the data folder, who may lack access to the file. */
 async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
   const isFile = to !== STANDARD
-  const { target, stay } = isFile ? openRemovable(to) : { target: process.stdout, stay: () => undefined }
+  const { target, stopRemoval } = isFile
+    ? openRemovable(to)
+    : { target: process.stdout, stopRemoval: () => undefined }
   try {
     const { documents, deleted, hasAttachments } = await transfer<ExportOutcome>(data, env, {
-      pump: (socket) => pour(socket, target, to),
-      ask: (controls, socket, tell) => controls.exportDatabase({ database, socket }, tell),
+      pump: (socket) => writeFrom(socket, target, to),
+      run: (controls, socket, onProgress) => controls.exportDatabase({ database, socket }, onProgress),
     })
     if (isFile) await syncPath(to)
     say(`Exported the database ${database}: ${countsLine(documents, deleted)}.`)
@@ -53,35 +55,35 @@ async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.Pro
     if (isFile) rmSync(to, { force: true })
     throw error
   } finally {
-    stay()
+    stopRemoval()
   }
 }
 
-/** Creates a file that a signal removes. Signals are handled in a later turn, so none is missed. */
-function openRemovable(path: string): { readonly target: Writable; readonly stay: () => void } {
-  const stay = removedWhenBrokenOff(path)
+/** Creates a file that is removed at a signal. No signal is missed, because Node delivers signals in a later turn. */
+function openRemovable(path: string): { readonly target: Writable; readonly stopRemoval: () => void } {
+  const stopRemoval = removeOnSignal(path)
   try {
-    return { target: createWriteStream('', { fd: openNew(path) }), stay }
+    return { target: createWriteStream('', { fd: openNew(path) }), stopRemoval }
   } catch (error) {
-    stay()
+    stopRemoval()
     throw error
   }
 }
 
-const BREAKING_OFF = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** Removes a partial export at a signal. @returns a function that ends this */
-function removedWhenBrokenOff(path: string): () => void {
-  const leave = (signal: NodeJS.Signals) => {
+/** Removes an incomplete export at a signal. @returns a function that stops listening for signals */
+function removeOnSignal(path: string): () => void {
+  const removeAndEnd = (signal: NodeJS.Signals) => {
     rmSync(path, { force: true })
-    stay()
+    stopRemoval()
     process.kill(process.pid, signal)
   }
-  const stay = () => {
-    for (const signal of BREAKING_OFF) process.removeListener(signal, leave)
+  const stopRemoval = () => {
+    for (const signal of ENDING_SIGNALS) process.removeListener(signal, removeAndEnd)
   }
-  for (const signal of BREAKING_OFF) process.on(signal, leave)
-  return stay
+  for (const signal of ENDING_SIGNALS) process.on(signal, removeAndEnd)
+  return stopRemoval
 }
 
 function openNew(path: string): number {
@@ -92,7 +94,7 @@ function openNew(path: string): number {
   }
 }
 
-async function pour(socket: Socket, target: Writable, name: string): Promise<void> {
+async function writeFrom(socket: Socket, target: Writable, name: string): Promise<void> {
   // Standard output stays open, because others may write to it.
   const end = target !== process.stdout
   if (name.endsWith('.gz')) await pipeline(socket, createGzip(), target, { end })
@@ -107,8 +109,8 @@ async function importFrom(
   const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
   const { isNew, documents, deleted, refused, refusals } = await transfer<ImportOutcome>(data, env, {
     bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
-    pump: (socket) => feed(source, socket, from),
-    ask: (controls, socket, tell) => controls.importDatabase({ database, socket, merge }, tell),
+    pump: (socket) => sendTo(source, socket, from),
+    run: (controls, socket, onProgress) => controls.importDatabase({ database, socket, merge }, onProgress),
   })
   say(`Imported into the ${isNew ? 'new ' : ''}database ${database}: ${countsLine(documents, deleted)}.`)
   if (refused === 0) return 0
@@ -125,7 +127,7 @@ function openOld(path: string): number {
   }
 }
 
-async function feed(source: Readable, socket: Socket, name: string): Promise<void> {
+async function sendTo(source: Readable, socket: Socket, name: string): Promise<void> {
   if (name.endsWith('.gz')) await pipeline(source, createGunzip(), socket)
   else await pipeline(source, socket)
 }
@@ -135,20 +137,20 @@ interface Transfer<Outcome> {
   readonly bytes?: number | null
   /** Moves the file's bytes between the file and the server. */
   pump(socket: Socket): Promise<void>
-  ask(controls: Controls, socket: string, tell: (progress: TransferProgress) => void): Promise<Outcome>
+  run(controls: Controls, socket: string, onProgress: (progress: TransferProgress) => void): Promise<Outcome>
 }
 
 type Controls = Parameters<Parameters<typeof withControl>[2]>[0]
 
-/** Runs the command and moves the bytes at the same time. Of two failures the server's says more. */
+/** Runs the command, and moves the bytes meanwhile. If both fail, throws the server's error, which says more. */
 async function transfer<Outcome>(
   data: string | undefined,
   env: NodeJS.ProcessEnv,
-  { bytes = null, pump, ask }: Transfer<Outcome>,
+  { bytes = null, pump, run }: Transfer<Outcome>,
 ): Promise<Outcome> {
   const dataDir = dataFolder(data, env)
   const bar = progressBar(process.stderr)
-  const tell = (progress: TransferProgress) => {
+  const onProgress = (progress: TransferProgress) => {
     const percent = bytes === null || bytes === 0 ? null : (100 * progress.bytes) / bytes
     bar.show(percent, `${(progress.bytes / 1_000_000).toFixed(1)} MB`)
   }
@@ -157,7 +159,7 @@ async function transfer<Outcome>(
     try {
       const pumped = connected.then(pump)
       pumped.catch(() => undefined)
-      const outcome = await Promise.race([ask(controls, path, tell), failureOf(pumped)])
+      const outcome = await Promise.race([run(controls, path, onProgress), failureOf(pumped)])
       await pumped
       return outcome
     } finally {
@@ -190,14 +192,14 @@ function say(line: string): void {
 /** The socket that carries the bytes of a file between a command and the server. */
 interface TransferSocket {
   readonly path: string
-  /** The first connection that comes; others are refused. */
+  /** Resolves with the first connection; others are refused. */
   readonly connected: Promise<Socket>
   close(): void
 }
 
-/** @param dataDir absolute @throws if the socket cannot be created */
+/** @param dataDir absolute @throws Error if the socket cannot be created */
 async function listenForOne(dataDir: string): Promise<TransferSocket> {
-  const { path, remove } = placeFor(dataDir)
+  const { path, remove } = socketPathFor(dataDir)
   const server = createServer({ allowHalfOpen: true })
   server.maxConnections = 1
   server.listen(path)
@@ -219,10 +221,10 @@ async function listenForOne(dataDir: string): Promise<TransferSocket> {
 }
 
 /**
- * Chooses the data folder, the only place that a sandboxed server can reach. If its path is too long for a socket, no
- * server listens there, and this process runs the command itself.
+ * Chooses the path of the socket: in the data folder, because a sandboxed server can reach no other. If that path is
+ * too long for a socket, no server listens there either, and this process runs the command itself.
  */
-function placeFor(dataDir: string): { readonly path: string; remove(): void } {
+function socketPathFor(dataDir: string): { readonly path: string; remove(): void } {
   const path = join(dataDir, CONTROL_FOLDER, `file-${process.pid}`)
   if (Buffer.byteLength(path) <= MAX_PATH_BYTES) {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })

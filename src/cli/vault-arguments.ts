@@ -9,14 +9,14 @@ export type App = (typeof APPS)[number]
 interface Shared {
   /** The folder given with --data. */
   readonly data: string | undefined
-  /** Scheme, host and port by which devices reach the server; undefined: where it listens. */
+  /** Scheme, host and port at which devices reach the server; undefined: where it listens. */
   readonly host: string | undefined
   readonly account: string | undefined
   readonly device: string | undefined
   readonly passphraseFile: string | undefined
   readonly mobileFilter: boolean
   readonly json: boolean
-  /** A QR code also where the output goes to no terminal. */
+  /** Whether to print a QR code even if the output is not a terminal. */
   readonly qr: boolean
 }
 
@@ -24,18 +24,18 @@ export interface VaultCommand extends Shared {
   readonly name: 'vault add'
   readonly vault: string
   readonly app: App
-  /** The account's password comes on the standard input, and is used where a device's token would be. */
+  /** Whether to read the account's password from standard input, and use it instead of a token. */
   readonly stdin: boolean
   readonly renew: boolean
 }
 
-/** What is undefined is asked for. */
+/** The command asks for members that are undefined. */
 export interface SetupCommand extends Shared {
   readonly name: 'setup'
   readonly admin: string | undefined
-  /** The admin's password comes on the standard input. */
+  /** Whether to read the admin's password from standard input. */
   readonly stdin: boolean
-  /** null: none is to be made. */
+  /** null: create none. */
   readonly vault: string | null | undefined
   readonly app: App | undefined
 }
@@ -109,7 +109,7 @@ export function vaultCommand(
   values: Values<typeof VAULT_OPTIONS>,
 ): VaultCommand {
   if (vault === undefined) throw new UsageError('settee vault add needs the name of the vault.')
-  // A word too many may be a password: it is not repeated where others can read it.
+  // An extra word is not printed, because it may be a password.
   if (extra !== undefined) throw new UsageError('settee vault add takes one name and nothing else.')
   const app = appOf(values.for)
   if (app === undefined) throw new UsageError(`settee vault add needs --for ${APPS.join('|')}.`)
@@ -123,13 +123,21 @@ export function vaultCommand(
 }
 
 /** Options that contradict --no-vault. */
-const OF_A_VAULT = ['vault', 'for', 'host', 'account', 'device', 'passphrase-file', 'mobile-filter'] as const
+const VAULT_ONLY_OPTIONS = [
+  'vault',
+  'for',
+  'host',
+  'account',
+  'device',
+  'passphrase-file',
+  'mobile-filter',
+] as const
 
 /** @throws UsageError */
 export function setupCommand([extra]: readonly string[], values: Values<typeof SETUP_OPTIONS>): SetupCommand {
   if (extra !== undefined) throw new UsageError('settee setup takes only options.')
   const { admin, stdin = false, vault } = values
-  const idle = values['no-vault'] ? OF_A_VAULT.find((name) => values[name] !== undefined) : undefined
+  const idle = values['no-vault'] ? VAULT_ONLY_OPTIONS.find((name) => values[name] !== undefined) : undefined
   if (idle !== undefined) throw new UsageError(`--${idle} cannot be combined with --no-vault.`)
   const app = appOf(values.for)
   refuse(passphraseFault(app, values))
@@ -162,7 +170,7 @@ function appOf(text: string | undefined): App | undefined {
 
 /**
  * @param app undefined: not known yet
- * @returns what is wrong with a vault's name, in a sentence; undefined: nothing
+ * @returns the fault of a vault's name, as a sentence; undefined: none
  */
 export function vaultFault(name: string, app?: App): string | undefined {
   if (!DATABASE_NAME.test(name))
@@ -172,7 +180,7 @@ export function vaultFault(name: string, app?: App): string | undefined {
   return "With LiveSync, a vault's name must not contain a slash."
 }
 
-/** @returns what is wrong with a server admin's name; undefined: nothing */
+/** @returns the fault of a server admin's name, as a sentence; undefined: none */
 export function adminFault(name: string): string | undefined {
   if (name.trim() === '') return 'An admin name must not be empty.'
   if (name.includes(':')) return 'An admin name must not contain a colon.'
@@ -184,22 +192,22 @@ export function adminFault(name: string): string | undefined {
   }
 }
 
-/** Faults after the port. Only the server's address is asked for, so their texts about a database would not help. */
-const BEHIND_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
+/** Faults after the port. Their texts about a database would not help, because only the server's address is needed. */
+const AFTER_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
   'path',
   'query',
   'database',
   'database_missing',
 ])
 
-/** @returns what is wrong with the place at which devices reach the server; undefined: nothing */
+/** @returns the faults of the address at which devices reach the server; undefined: none */
 export function hostFault(host: string): string | undefined {
   const result = parseAddress(`${host.trim().replace(/\/$/, '')}/n`)
   if (result.ok)
     return result.address.username === undefined
       ? undefined
       : 'The address must not contain a user name or password.'
-  const faults = result.faults.filter(({ code }) => !BEHIND_THE_PORT.has(code))
+  const faults = result.faults.filter(({ code }) => !AFTER_THE_PORT.has(code))
   const messages = faults.map(({ reason, mend }) => `${reason} ${mend}`)
   if (faults.length < result.faults.length) messages.push('Leave out everything after the port.')
   return messages.join(' ')

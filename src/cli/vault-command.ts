@@ -1,4 +1,4 @@
-/** `settee vault add`: a database for a note app, and the address for the app. */
+/** `settee vault add`: creates a database for a note app, and prints the address for the app. */
 import { createCipheriv, hkdfSync, pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { type Address, formatAddress, parseAddress } from '../core/address.ts'
@@ -14,7 +14,7 @@ export interface VaultPlan {
   readonly command: VaultCommand
   readonly order: VaultOrder
   readonly place: Address
-  /** Null: there is none, it is not known, or the output does not contain it. */
+  /** null: there is none, it is unknown, or the output does not contain it. */
   readonly encryption: Encryption | null
 }
 
@@ -23,14 +23,14 @@ interface Encryption {
   readonly isNew: boolean
 }
 
-/** @returns the exit code: 1 when it failed, which one line on the standard error explains */
+/** @returns the exit code: 1 after a failure, which one line on standard error explains */
 export async function runVaultCommand(command: VaultCommand, env: NodeJS.ProcessEnv): Promise<number> {
   try {
     const password = command.stdin ? await readPassword(process.stdin) : null
     const prompts = password === null ? await terminalPrompts() : null
     const operate = <T>(use: (controls: VaultControl) => Promise<T>) =>
       withControl(dataFolder(command.data, env), env, use)
-    // The folder is not locked while the user answers, so that a server can start on it.
+    // Two separate calls: the folder is not locked while the user answers, so that a server can start on it.
     const state = await operate((controls) => controls.readVault(vaultOf(command)))
     const plan = await planVault(command, password, state, prompts)
     const report = await operate((controls) => makeVault(plan, controls))
@@ -44,7 +44,7 @@ export async function runVaultCommand(command: VaultCommand, env: NodeJS.Process
   }
 }
 
-/** @returns the columns for a QR code; 0: print none */
+/** @returns the columns for a QR code; 0: print no code */
 export function columnsFor({ qr }: { readonly qr: boolean }): number {
   if (!qr && !process.stdout.isTTY) return 0
   return process.stdout.columns ?? Number.POSITIVE_INFINITY
@@ -57,10 +57,10 @@ export function vaultOf({ vault, account }: Pick<VaultCommand, 'vault' | 'accoun
 
 /**
  * Asks for what is missing, and creates nothing yet.
- * @param password the account's, used instead of a token; null: the device gets a token
+ * @param password the account's password, used instead of a token; null: the device gets a token
  * @param state the current state of the vault
  * @param prompts null: no terminal
- * @throws Error with one clear line: an invalid address, no terminal, cancelled
+ * @throws Error with a one-line message: an invalid address, no terminal, cancelled
  */
 export async function planVault(
   command: VaultCommand,
@@ -72,12 +72,12 @@ export async function planVault(
   const { database, account } = vaultOf(command)
   const device = password === null ? (command.device ?? app) : null
   const place = placeOf(host ?? state.url, database)
-  // Names that do not fit into an address are refused before anything is created.
+  // Throws before anything is created if a name does not fit into an address.
   withCredentials(place, account, password ?? 'a token')
   const isLiveSync = app === 'livesync'
-  const isToldNothing = device !== null && state.devices.includes(device) && !renew
+  const keepsToken = device !== null && state.devices.includes(device) && !renew
   const encryption =
-    isLiveSync && !isToldNothing ? await encryptionOf(command, state, prompts, device === null) : null
+    isLiveSync && !keepsToken ? await encryptionOf(command, state, prompts, device === null) : null
   const order = { database, account, device, password, renew, mobileFilter, liveSync: isLiveSync }
   return { command, order, place, encryption }
 }
@@ -101,11 +101,11 @@ export async function makeVault(
 
 /** @throws Error for an invalid address */
 function placeOf(base: string, database: string): Address {
-  return readable(`${reachable(base)}/${encodeURIComponent(database)}`)
+  return requireAddress(`${reachable(base)}/${encodeURIComponent(database)}`)
 }
 
 /**
- * Replaces an address of all networks with 127.0.0.1, since PouchDB cannot use IPv6 addresses.
+ * Replaces a wildcard address with 127.0.0.1, because PouchDB cannot use IPv6 addresses.
  * @returns the address without the slash at the end
  */
 export function reachable(base: string): string {
@@ -114,21 +114,21 @@ export function reachable(base: string): string {
 }
 
 function withCredentials(place: Address, username: string, password: string): Address {
-  return readable(formatAddress({ ...place, username, password }))
+  return requireAddress(formatAddress({ ...place, username, password }))
 }
 
-function readable(text: string): Address {
+function requireAddress(text: string): Address {
   const result = parseAddress(text)
   if (result.ok) return result.address
   throw new Error(result.faults.map(({ reason, mend }) => `${reason} ${mend}`).join(' '))
 }
 
 /**
- * Finds the passphrase that encrypts the notes. A new vault gets a new one; any other may have one already, which the
- * server does not know.
+ * Finds the passphrase that encrypts the notes. A new vault gets a new passphrase. Any other may already have one,
+ * which the server does not know.
  * @param isPassword whether the address has the account's password, so that it can be printed again at any time
- * @returns null: unknown
- * @throws Error if it is needed and there is no terminal
+ * @returns null if the passphrase is unknown
+ * @throws Error if the passphrase is needed, and there is no terminal
  */
 async function encryptionOf(
   { passphraseFile }: VaultCommand,
@@ -161,13 +161,9 @@ async function setupOf(address: Address, { passphrase, isNew }: Encryption): Pro
   return { uri, passphrase: opening, newEncryption: isNew ? passphrase : null }
 }
 
-// The Setup URI of Obsidian LiveSync: its settings, encrypted by a passphrase, in an address that Obsidian opens. The
-// settings are those that LiveSync's own script makes for CouchDB, less what is its default anyway (obsidian-livesync
-// 1.0.16, utils/setup/generate_setup_uri.ts; livesync-commonlib 0.1.18, API/processSetting.ts).
+const SETUP_URI_BASE = 'obsidian://setuplivesync?settings='
 
-const BASE = 'obsidian://setuplivesync?settings='
-
-/** Of text that is encrypted with a salt of its own (octagonal-wheels 0.1.45, encryption/hkdf). */
+/** Marks text that is encrypted with its own salt (octagonal-wheels 0.1.45, encryption/hkdf). */
 const PREFIX = '%$'
 const ITERATIONS = 310_000
 const SALT_BYTES = 32
@@ -175,7 +171,9 @@ const IV_BYTES = 12
 const KEY_BYTES = 32
 
 /**
- * The settings of a vault that is encrypted end to end.
+ * The LiveSync settings of a vault with end-to-end encryption. They are those of LiveSync's own script for CouchDB,
+ * without default values (obsidian-livesync 1.0.16, utils/setup/generate_setup_uri.ts; livesync-commonlib 0.1.18,
+ * API/processSetting.ts).
  * @param address with credentials
  * @param passphrase encrypts the notes
  */
@@ -217,7 +215,7 @@ const WHEN_TO_SYNC = {
 }
 const FILLED_IN_LATER = { configPassphraseStore: '', encryptedCouchDBConnection: '', encryptedPassphrase: '' }
 
-/** One remote among several, as LiveSync keeps them. */
+/** The URI of a remote in LiveSync's list of remotes. */
 function connectionUri({ url, scheme, username = '', password = '', database }: Address): string {
   const uri = new URL(new URL(url).origin.replace(/^http:/, 'https:'))
   uri.username = encodeURIComponent(username)
@@ -227,14 +225,14 @@ function connectionUri({ url, scheme, username = '', password = '', database }: 
 }
 
 /**
- * @param settings JSON
- * @param passphrase which the device asks for
+ * The Setup URI of Obsidian LiveSync: encrypted settings in an address that Obsidian opens.
+ * @param passphrase decrypts the settings; the device asks for it
  */
 export async function setupUri(settings: object, passphrase: string): Promise<string> {
-  return BASE + encodeURIComponent(await encrypted(JSON.stringify(settings), passphrase))
+  return SETUP_URI_BASE + encodeURIComponent(await encrypted(JSON.stringify(settings), passphrase))
 }
 
-/** `%$` and base64 of: the salt of PBKDF2, IV, the salt of HKDF, what AES-256-GCM gives, its tag. */
+/** `%$` and base64 of: the salt of PBKDF2, IV, the salt of HKDF, the AES-256-GCM ciphertext, its tag. */
 async function encrypted(text: string, passphrase: string): Promise<string> {
   const [salt, iv, keySalt] = [SALT_BYTES, IV_BYTES, SALT_BYTES].map((size) => randomBytes(size)) as [
     Buffer,

@@ -10,7 +10,7 @@ import {
 } from '../vaults/vault-control.ts'
 import type { App, VaultCommand } from './vault-arguments.ts'
 
-/** A vault as it is now, with the secrets that were made for it. */
+/** The current state of a vault, with its new secrets. */
 export interface VaultReport {
   readonly command: Pick<VaultCommand, 'vault' | 'app' | 'host'>
   readonly account: string
@@ -18,7 +18,7 @@ export interface VaultReport {
   readonly device: string | null
   readonly state: VaultState
   readonly outcome: VaultOutcome
-  /** null: the device has a token already, which cannot be shown again. */
+  /** null: the device already has a token, which cannot be shown again. */
   readonly address: Address | null
   /** The address without credentials. */
   readonly url: string
@@ -29,7 +29,7 @@ export interface LiveSyncSetup {
   readonly uri: string
   /** Decrypts the URI. */
   readonly passphrase: string
-  /** Encrypts the notes; null: it was given. */
+  /** Encrypts the notes; null: the user gave the passphrase. */
   readonly newEncryption: string | null
 }
 
@@ -67,7 +67,7 @@ export function vaultJson(report: VaultReport): string {
 
 const DOCTOR = 'If syncing fails, pass the address to settee doctor --stdin to find out why.'
 
-/** @param options.columns the width of the terminal; 0: a QR code is of no use */
+/** @param options.columns the width of the terminal; 0: print no QR code */
 export function vaultText(report: VaultReport, { columns }: { readonly columns: number }): string {
   const { command } = report
   const heading = `The vault ${shown(command.vault)}, for ${APP_NAMES[command.app]}:`
@@ -78,7 +78,7 @@ export function vaultText(report: VaultReport, { columns }: { readonly columns: 
 }
 
 function stepLines({ command, account, device, outcome }: VaultReport): string[] {
-  const steps: [what: string, name: string, said: string][] = [
+  const steps: [what: string, name: string, result: string][] = [
     ['database', command.vault, OUTCOMES[outcome.database]],
     ['account', account, OUTCOMES[outcome.account]],
     ['access', account, OUTCOMES[outcome.security]],
@@ -88,7 +88,7 @@ function stepLines({ command, account, device, outcome }: VaultReport): string[]
   if (outcome.token !== null) steps.push(['token for', device ?? '', OUTCOMES[outcome.token]])
   const widths = [0, 1].map((at) => Math.max(...steps.map((step) => shown(step[at] ?? '').length)))
   return steps.map(
-    ([what, name, said]) => `  ${what.padEnd(widths[0]!)}  ${shown(name).padEnd(widths[1]!)}  ${said}`,
+    ([what, name, result]) => `  ${what.padEnd(widths[0]!)}  ${shown(name).padEnd(widths[1]!)}  ${result}`,
   )
 }
 
@@ -147,7 +147,7 @@ function isOfAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boole
   return app === 'livesync' && !hasLiveSync && (documents ?? 0) > 0
 }
 
-/** Notes about what will keep a device from syncing. */
+/** Notes about problems that will keep a device from syncing. */
 function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   const notes: string[] = []
   const place = parseAddress(url, { mobile: command.app !== 'pouchdb' })
@@ -190,19 +190,19 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
   return notes
 }
 
-/** Empty modules around the code, which cameras need, above all on dark terminals; ISO 18004. */
+/** The width of the empty border, in modules. Cameras need it, especially on dark terminals; ISO 18004. */
 const BORDER = 4
-/** Bright white on black, whatever the terminal's colours, because not all cameras read an inverted code. */
+/** Bright white on black on any terminal, because not all cameras read an inverted code. */
 const COLOURS = '\u001b[40;97m'
 const RESET = '\u001b[0m'
 
-/** Bytes of the largest code that is tried. */
+/** The maximum length of the text, in bytes. */
 const MAX_BYTES = 2331
 
 /**
  * Draws a QR code with two modules in each character.
  * @param columns the width of the terminal
- * @returns the lines of the code; or the columns that it needs, null if the text is too long
+ * @returns the lines of the code; or the number of columns that it needs, null if the text is too long
  */
 export function qrCode(
   text: string,

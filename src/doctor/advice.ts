@@ -1,4 +1,4 @@
-/** Which proxy and which server answer, and the setting to change in each of them for each fault. */
+/** Detects the proxy and the server that answer, and names the setting to change in each of them for each fault. */
 import type { Address } from '../core/address.ts'
 import { APP_ORIGINS } from '../core/network.ts'
 import { type Answer, headerOf } from './doctor-client.ts'
@@ -24,8 +24,7 @@ type ReceivedAnswer = Pick<Answer, 'headers' | 'raw' | 'text' | 'json'>
 
 /**
  * @param answers in any order; the first one that names a proxy, or a server, decides
- * @returns all proxies if none is recognised. Cloudflare may hide another proxy, so it comes first and the others
- *   follow
+ * @returns all proxies if none is recognised. Cloudflare may hide another proxy, so the others follow it
  */
 export function detectStack(answers: readonly ReceivedAnswer[]): DetectedStack {
   const found = answers.map(detectProxy).find((each) => each !== null) ?? null
@@ -39,7 +38,7 @@ export function detectStack(answers: readonly ReceivedAnswer[]): DetectedStack {
   }
 }
 
-/** Traefik sends no name; it is recognised by the texts of its error pages, which are Go's. */
+/** Traefik sends no name. It is recognised by the texts of its error pages, which are those of Go. */
 function detectProxy(answer: ReceivedAnswer): ProxyName | null {
   const { headers, text } = answer
   const names = `${headerOf(answer, 'server')} ${headerOf(answer, 'via')}`
@@ -65,7 +64,7 @@ function detectServer(answer: ReceivedAnswer): ServerKind | null {
   return /\bCouchDB\//.test(server) ? 'CouchDB' : null
 }
 
-/** What the checks know besides their own facts. */
+/** The context that all checks share. */
 export interface CheckContext {
   readonly address: Address
   /** Whether phones must be able to use the address. */

@@ -1,4 +1,4 @@
-/** Whether large request bodies get through. */
+/** Checks whether large request bodies get through. */
 import { once } from 'node:events'
 import type { ClientRequest } from 'node:http'
 import { advise, type CheckContext } from './advice.ts'
@@ -23,11 +23,11 @@ interface BodyFacts {
   readonly reply: Reply | null
   /** How long it took, or would have taken. */
   readonly ms: number
-  /** Whether bytes were still being sent when the time was over: then the line is slow. */
+  /** Whether bytes were still being sent at the time-out, because the line is slow. */
   readonly isMoving?: boolean
 }
 
-/** Checks the bodies, smallest first; after a refusal no larger one is tried. */
+/** Checks the bodies, smallest first. After a refusal, no larger body is tried. */
 export function checkBodies(facts: readonly BodyFacts[], context: CheckContext): Finding {
   const accepted = facts.filter(({ reply }) => reply !== null && isAnswer(reply) && reply.status < 300)
   const refused = facts.find(({ reply }) => reply !== null && (!isAnswer(reply) || reply.status >= 300))
@@ -84,8 +84,7 @@ function megabytes(bytes: number): string {
   return bytes < 1_048_576 ? `${Math.round(bytes / 1024)} kB` : `${Math.floor(bytes / 1_048_576)} MB`
 }
 
-// Large bodies that store nothing: a bulk of no documents, with white space in their place.
-
+/** Large bodies that store nothing: an empty bulk, filled with white space. */
 const HEAD = Buffer.from('{"new_edits":false,"docs":[')
 const TAIL = Buffer.from(']}')
 const SPACES = Buffer.alloc(65_536, ' ')
@@ -141,7 +140,7 @@ async function sendBody(
 
 /** Progress of a body. */
 interface Sending {
-  /** When bytes were last sent, of `performance.now()`. */
+  /** When bytes were last sent, in ms of `performance.now()`. */
   movedAt: number
   isSent: boolean
 }

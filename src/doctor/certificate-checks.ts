@@ -1,4 +1,4 @@
-/** Certificates and TLS versions, as phones judge them. */
+/** Checks certificates and TLS versions as phones do. */
 import { advise, type CheckContext } from './advice.ts'
 import { adviceToUser, describeFailure, type Finding, fine, note, wrong } from './finding.ts'
 
@@ -11,8 +11,8 @@ export interface CertificateFacts {
   readonly to: number
   /** Whether it names its hosts in subjectAltName. */
   readonly hasNames: boolean
-  /** Whether it links to its issuer's certificate, as those of public authorities do. */
-  readonly namesIssuersPlace: boolean
+  /** Whether it links to its issuer's certificate, as certificates of public authorities do. */
+  readonly linksToIssuer: boolean
   /** null: not an RSA key. */
   readonly rsaBits: number | null
   /** Whether its extended key usage includes servers. */
@@ -20,9 +20,9 @@ export interface CertificateFacts {
 }
 
 export interface ChainFacts {
-  /** OpenSSL's code for why the authorities that every device knows do not vouch for it; null: trusted. */
+  /** OpenSSL's code for why well-known authorities do not vouch for it; null: trusted. */
   readonly distrust: string | null
-  /** Whether it is trusted only through `--ca`. */
+  /** Whether it is trusted only because of `--ca`. */
   readonly isByFile: boolean
   /** The fault of its name; null: none. */
   readonly nameFault: string | null
@@ -32,9 +32,12 @@ export interface ChainFacts {
 }
 
 const DAY = 86_400_000
-/** Days left that cause a note: Let's Encrypt's clients renew 30 days before the end. */
+/** Remaining days that cause a note: Let's Encrypt's clients renew 30 days before the end. */
 const SOON_DAYS = 14
-/** Apple's limits since 2019, for RSA keys and for the days of a certificate of an authority installed by hand. */
+/**
+ * Apple's limits since 2019: for RSA keys, and for the days that a certificate of a manually installed authority is
+ * valid.
+ */
 const MIN_RSA_BITS = 2048
 const MAX_OWN_DAYS = 825
 
@@ -51,7 +54,7 @@ export function checkCertificate(facts: ChainFacts, context: CheckContext): Find
   return found.map((each) => ({ ...each, names }))
 }
 
-/** Names that identify the owner; those of public authorities do not. */
+/** Names that identify the owner. Names of public authorities do not. */
 function ownNames({ chain, distrust }: ChainFacts): string[] {
   if (distrust === null) return chain.slice(0, 1).map(({ subject }) => subject)
   return [...new Set(chain.flatMap(({ subject, issuer }) => [subject, issuer]))]
@@ -77,7 +80,7 @@ function dateFaults(
   return chain.flatMap(({ subject, from, to }) => {
     const cure = advise('certificate', stack)
     const whose = quote(subject)
-    // OpenSSL has found another chain to an authority, as phones do; mostly this is a cross-signed root.
+    // OpenSSL has found another chain to an authority, as phones do. Usually this one is a cross-signed root.
     if (to < now && isWhole) {
       const text = `The server also sends a certificate of ${whose} that expired on ${day(to)}: old devices may refuse it.`
       return [note('certificate', text, adviceToUser('Remove it from the chain file.'))]
@@ -112,7 +115,7 @@ function trustFaults(
   { stack, quote }: CheckContext,
 ): Finding[] {
   if (distrust === null || isByFile) return []
-  // The finding about dates names this fault already.
+  // The finding about dates already names this fault.
   if (/EXPIRED|NOT_YET_VALID/.test(distrust) && chain.some(({ from, to }) => to < now || from > now))
     return []
   return [wrong('certificate', describeDistrust(distrust, chain, quote), advise('certificate', stack))]
@@ -132,7 +135,7 @@ function describeDistrust(
   if (/UNABLE_TO_(?:VERIFY_LEAF|GET_ISSUER)/.test(code)) {
     const last = chain.at(-1)
     const issuer = quote(last?.issuer ?? 'its issuer')
-    return last?.namesIssuersPlace === true
+    return last?.linksToIssuer === true
       ? `The chain is incomplete: the server does not send the certificate of ${issuer}. Some browsers find it, phones do not.`
       : `The server does not send the certificate of ${issuer}, and no device knows it: the chain is incomplete, or the authority is your own.`
   }

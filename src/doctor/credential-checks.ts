@@ -1,4 +1,4 @@
-/** Whether name and password are correct, and what the account may do. */
+/** Checks whether name and password are correct, and what the account may do. */
 import { advise, type CheckContext } from './advice.ts'
 import { isAnswer, type Reply } from './doctor-client.ts'
 import { adviceToUser, describe, type Finding, fine, note, reasonOf, wrong } from './finding.ts'
@@ -25,8 +25,8 @@ export function userOf(session: Reply): UserContext | null {
   return { name: typeof userCtx.name === 'string' ? userCtx.name : null, roles }
 }
 
-/** CouchDB's reasons for missing credentials; for wrong ones it has others. */
-const NONE_CAME = /^(?:Authentication required|You are not authorized to access this db)/
+/** CouchDB's reasons for missing credentials. It has other reasons for wrong credentials. */
+const MISSING_CREDENTIALS = /^(?:Authentication required|You are not authorized to access this db)/
 
 export function checkCredentials(facts: CredentialFacts, context: CheckContext): Finding {
   const { username } = context.address
@@ -86,7 +86,7 @@ function knownUser({ name }: UserContext, username: string, { stack, quote }: Ch
 
 function refusedCredentials(reply: Reply, { stack, quote }: CheckContext): Finding {
   const reason = reasonOf(reply)
-  if (NONE_CAME.test(reason)) {
+  if (MISSING_CREDENTIALS.test(reason)) {
     return wrong(
       'credentials',
       `Name and password do not reach the server, which answers "${quote(reason)}"`,
@@ -113,7 +113,7 @@ function refusedCredentials(reply: Reply, { stack, quote }: CheckContext): Findi
   )
 }
 
-/** A server without `_session`: only the database's answer counts. */
+/** Uses only the database's answer, because the server has no `_session`. */
 function credentialsWithoutSession({ session, database }: CredentialFacts, { quote }: CheckContext): Finding {
   if (isAnswer(database) && database.status < 400) return fine('credentials', 'The database accepts them.')
   return wrong('credentials', `They could not be checked: ${describe(session, quote)}.`)

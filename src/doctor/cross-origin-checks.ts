@@ -1,9 +1,9 @@
-/** Whether pages of other origins may send requests and read the answers. */
+/** Checks whether pages of other origins may send requests and read the answers. */
 import { advise, adviseOrigins, type CheckContext } from './advice.ts'
 import { type Answer, type Client, databasePath, isAnswer, type Reply } from './doctor-client.ts'
 import { type Cure, describe, type Finding, fine, wrong } from './finding.ts'
 
-/** Answers that a page of one origin gets. */
+/** The answers to a page of one origin. */
 interface CorsFacts {
   readonly origin: string
   /** Of OPTIONS, without credentials. */
@@ -23,11 +23,11 @@ export function checkPreflights(facts: readonly CorsFacts[], context: CheckConte
   return wrong(
     'preflights',
     `Not allowed for ${listed(originsOf(bad))}: ${describeFault(fault, reply, context)}.`,
-    isOfLists(facts, first) ? curesOfLists(context) : curesOf(fault, facts, context),
+    isMethodOrHeaderFault(facts, first) ? listCures(context) : curesOf(fault, facts, context),
   )
 }
 
-/** Checks the answers, including refusals: without the headers, an app cannot even tell why it was refused. */
+/** Checks the answers, including refusals: without the headers, an app cannot even read the reason. */
 export function checkCors(facts: readonly CorsFacts[], context: CheckContext): Finding {
   const bad = faultsOf(facts, ({ origin, answer }) => [answer, corsFault(answer, origin)])
   const worse = bad.length > 0 ? bad : faultsOf(facts, refusalOf)
@@ -85,7 +85,7 @@ function describeFault(fault: CorsFault, reply: Reply, { quote }: CheckContext):
   }
 }
 
-/** Only a proxy doubles headers. `*` comes from a proxy, or from a server that allows pages without a password. */
+/** Only a proxy duplicates headers. `*` comes from a proxy, or from a server that allows pages without a password. */
 function curesOf({ kind }: CorsFault, facts: readonly CorsFacts[], { stack }: CheckContext): Cure[] {
   if (kind === 'doubled') return advise('doubledCors', stack, 'proxy')
   const origins = originsOf(facts)
@@ -94,13 +94,13 @@ function curesOf({ kind }: CorsFault, facts: readonly CorsFacts[], { stack }: Ch
 }
 
 /** Whether the origin is allowed, as another answer shows, but not the requested methods or headers. */
-function isOfLists(facts: readonly CorsFacts[], { origin, fault }: CorsFailure): boolean {
+function isMethodOrHeaderFault(facts: readonly CorsFacts[], { origin, fault }: CorsFailure): boolean {
   if (fault.kind === 'methods' || fault.kind === 'headers') return true
   const answer = facts.find((each) => each.origin === origin)?.answer
   return fault.kind === 'missing' && answer !== undefined && corsFault(answer, origin) === null
 }
 
-function curesOfLists({ stack }: CheckContext): Cure[] {
+function listCures({ stack }: CheckContext): Cure[] {
   return [...advise('corsLists', stack, 'server'), ...advise('origins', stack, 'proxy')]
 }
 
@@ -153,7 +153,7 @@ function preflightFault(reply: Reply, origin: string): CorsFault | null {
   return noHeaders.length > 0 ? { kind: 'headers', lacking: noHeaders } : null
 }
 
-/** A header that is sent twice equals one with a comma. */
+/** A header that is sent twice is equivalent to one with a comma. */
 function valuesOf({ raw }: Answer, name: string): string[] {
   return raw
     .filter(([each]) => each === name)

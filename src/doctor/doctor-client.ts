@@ -1,11 +1,11 @@
-/** The doctor's HTTP client: it keeps headers as they arrived, even twice, and bounds every wait. */
+/** The doctor's HTTP client: keeps headers as they arrived, even duplicates, and has a time-out for every wait. */
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as sendHttp } from 'node:http'
 import { Agent as HttpsAgent, request as sendHttps } from 'node:https'
 import { isIP } from 'node:net'
 import type { SecureContext } from 'node:tls'
 import type { Address } from '../core/address.ts'
 
-/** Maximum bytes of an answer that are read: enough for a long design document. */
+/** The maximum number of bytes to read of an answer: enough for a long design document. */
 const MAX_TEXT = 1_048_576
 
 interface RequestOptions {
@@ -14,25 +14,25 @@ interface RequestOptions {
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
-  /** Without the credentials of the address. */
+  /** Whether to leave out the credentials of the address. */
   readonly anonymous?: boolean
 }
 
 export interface Answer {
   readonly status: number
   readonly headers: IncomingMessage['headers']
-  /** Name, in lower case, and value of each header as it arrived. */
+  /** The lowercase name and the value of each header, as it arrived. */
   readonly raw: readonly (readonly [name: string, value: string])[]
   readonly text: string
   /** undefined: not JSON. */
   readonly json: unknown
   /** When the head arrived, in ms since 1970. */
   readonly at: number
-  /** Milliseconds until its end. */
+  /** Milliseconds until the end of the answer. */
   readonly ms: number
 }
 
-/** No answer, or not a whole one. `failure` is a code of Node's, such as ECONNRESET, or TIMEOUT. */
+/** A missing or incomplete answer. `failure` is a code of Node's, such as ECONNRESET, or TIMEOUT. */
 interface Failure {
   readonly failure: string
 }
@@ -43,7 +43,7 @@ export function isAnswer(reply: Reply): reply is Answer {
   return 'status' in reply
 }
 
-/** Whether an answer is JSON, as CouchDB's are and those of proxies are not. */
+/** Whether an answer is JSON. CouchDB's answers are; those of proxies are not. */
 export function isJson({ json }: Pick<Answer, 'json'>): boolean {
   return typeof json === 'object' && json !== null
 }
@@ -59,7 +59,7 @@ export function basicOf({ username, password }: Address): string | undefined {
   return `Basic ${Buffer.from(`${username}:${password ?? ''}`).toString('base64')}`
 }
 
-/** The database's path, in which its name is one segment. */
+/** The database's path, with its name as one segment. */
 export function databasePath({ database }: Address): string {
   return `/${encodeURIComponent(database)}`
 }
@@ -67,7 +67,7 @@ export function databasePath({ database }: Address): string {
 interface ClientOptions {
   /** The trusted authorities, made once for all connections; undefined: Node's own. */
   readonly trust: SecureContext | undefined
-  /** Milliseconds until one answer must be there. */
+  /** The time-out of one answer, in ms. */
   readonly timeoutMs: number
 }
 
@@ -88,7 +88,7 @@ export class Client {
     return this.#options.trust
   }
 
-  /** The header of each request; undefined: there are no credentials, or they were dropped. */
+  /** The Authorization header; undefined: there are no credentials, or they were dropped. */
   get authorization(): string | undefined {
     return this.#hasCredentials ? basicOf(this.address) : undefined
   }
@@ -159,7 +159,7 @@ export class Client {
   }
 }
 
-/** @param started time of the request, of `performance.now()` */
+/** @param started the time of the request, in ms of `performance.now()` */
 export async function readAnswer(response: IncomingMessage, started: number): Promise<Answer> {
   const at = Date.now()
   const chunks: Buffer[] = []
@@ -195,16 +195,16 @@ function parsed(text: string): unknown {
   }
 }
 
-/** How long the doctor waits, in milliseconds, and what it sends. */
+/** The doctor's time limits, in milliseconds, and the size of its requests. */
 export interface ProbeLimits {
   readonly requestMs: number
-  /** For a name, and for a connection. */
+  /** For a look-up, and for a connection. */
   readonly connectMs: number
-  /** Interval that is requested of the feed. */
+  /** The requested heartbeat interval of the feed. */
   readonly heartbeatMs: number
   /** How long the feed is watched if nothing arrives. */
   readonly feedMs: number
-  /** Heartbeats after which the feed is known to be unbuffered. */
+  /** How many heartbeats prove that the feed is not buffered. */
   readonly beats: number
   /** For all bodies together. */
   readonly bodiesMs: number
@@ -214,13 +214,13 @@ export interface ProbeLimits {
   readonly bodies: readonly number[]
   /** How long the long feeds are kept open; null: they are not tried. */
   readonly longMs: number | null
-  /** Interval that is requested of the long feed. */
+  /** The requested heartbeat interval of the long feed. */
   readonly longHeartbeatMs: number
 }
 
 const MIB = 1_048_576
 /**
- * Just above powers of two, since proxies limit bodies by these: nginx accepts 1 MiB exactly by default
+ * Just above whole mebibytes, which are common limits of proxies: by default, nginx accepts up to 1 MiB
  * (`client_max_body_size 1m`).
  */
 const SIZES = [1, 10, 64].map((mebibytes) => mebibytes * MIB + 1024)
@@ -238,7 +238,7 @@ const USUAL: ProbeLimits = {
   longHeartbeatMs: 10_000,
 }
 
-/** Longer than the time-outs of proxies: 60 s for nginx, 100 s for Cloudflare. */
+/** Longer than the time-outs of nginx, 60 s, and Cloudflare, 100 s. */
 const LONG_MS = 115_000
 
 /** @returns the limits for `--quick`, for `--long` or for neither */
@@ -249,7 +249,7 @@ export function limitsFor({ quick, long }: { readonly quick: boolean; readonly l
 }
 
 /**
- * Waits for a promise for a bounded time. The work behind it goes on after a time-out.
+ * Waits for a promise, with a time-out, which does not stop its work.
  * @throws Error with the code TIMEOUT; and as the promise
  */
 export async function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T> {

@@ -1,4 +1,4 @@
-/** Whether feeds arrive at once, and how long they stay open. */
+/** Checks whether feeds arrive without delay, and how long they stay open. */
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import { advise, type CheckContext } from './advice.ts'
 import { type Client, codeOf, databasePath, type ProbeLimits } from './doctor-client.ts'
@@ -8,23 +8,23 @@ import { GATEWAY } from './server-checks.ts'
 /** A longpoll that gets only heartbeats. Times are in ms since the request. */
 interface FeedFacts {
   readonly heartbeatMs: number
-  /** How long it was watched. */
+  /** How long the feed was watched. */
   readonly watchedMs: number
   /** null: no head arrived. */
   readonly status: number | null
   /** When bytes arrived. */
   readonly arrivals: readonly number[]
-  /** How it ended by itself: normally or cut; null: it did not end. */
+  /** How the feed ended: normally (`order`) or `cut`; null: it did not end. */
   readonly ended: 'order' | 'cut' | null
   readonly failure: string | null
 }
 
-/** Arrivals closer together than this share of a heartbeat count as one. */
+/** Arrivals count as one if they are closer together than this fraction of a heartbeat. */
 const APART = 0.3
 /** A silence longer than this many heartbeats is a fault. */
 const LATE = 2.5
 
-/** Checks whether the feed arrives at once or is buffered. */
+/** Checks whether a proxy buffers the feed. */
 export function checkFeed(facts: FeedFacts, { stack, quote }: CheckContext): Finding {
   const { status, arrivals, ended, failure, heartbeatMs, watchedMs } = facts
   if (status !== null && status !== 200) return feedStatus(status, stack)
@@ -49,12 +49,12 @@ export function checkFeed(facts: FeedFacts, { stack, quote }: CheckContext): Fin
     )
   }
   const gaps = gapsOf(arrivals, heartbeatMs, watchedMs)
-  const still = Math.max(first, ...gaps)
-  if (still > heartbeatMs * LATE) {
-    if (stack.server === 'PouchDB Server') return note('feed', POUCH)
+  const longest = Math.max(first, ...gaps)
+  if (longest > heartbeatMs * LATE) {
+    if (stack.server === 'PouchDB Server') return note('feed', POUCHDB_SERVER)
     return wrong(
       'feed',
-      `_changes was silent for ${seconds(still)}, though ${beat}: a proxy buffers it.`,
+      `_changes was silent for ${seconds(longest)}, though ${beat}: a proxy buffers it.`,
       advise('buffering', stack, 'proxy'),
     )
   }
@@ -64,11 +64,13 @@ export function checkFeed(facts: FeedFacts, { stack, quote }: CheckContext): Fin
   )
 }
 
-/** It ignores the requested interval, and sends a heartbeat every 6 s (express-pouchdb, routes/changes.js). */
-const POUCH =
+/**
+ * PouchDB Server ignores the requested interval, and sends a heartbeat every 6 s (express-pouchdb, routes/changes.js).
+ */
+const POUCHDB_SERVER =
   'PouchDB Server sends a heartbeat only every 6 s, so it cannot be seen whether a proxy buffers the feed.'
 
-/** The database has answered before, so the fault concerns only `_changes`. */
+/** The database has already answered, so the fault concerns only `_changes`. */
 function feedStatus(status: number, stack: CheckContext['stack']): Finding {
   const text = `_changes answers ${status}.`
   if (status === 504 || status === 524) return wrong('feed', text, advise('cut', stack, 'proxy'))
@@ -101,9 +103,9 @@ function seconds(ms: number): string {
 
 /** A feed that was kept open. */
 interface LongFeed {
-  /** In ms, as all times here. */
+  /** In ms, like all times here. */
   readonly lasted: number
-  /** `open`: it was still open in the end. */
+  /** `open`: it was still open at the end of the check. */
   readonly ended: 'open' | 'order' | 'cut'
   readonly status: number | null
   readonly failure: string | null
@@ -118,7 +120,7 @@ interface LongFacts {
   readonly beating: LongFeed
   /** Its requested interval. */
   readonly heartbeatMs: number
-  /** A longpoll without heartbeats, which apps that use time-outs ask for. */
+  /** A longpoll without heartbeats, as apps request that rely on time-outs. */
   readonly silent: LongFeed
 }
 
@@ -137,7 +139,7 @@ function heartbeatFault({ beating, heartbeatMs }: LongFacts, context: CheckConte
     const text = `A feed with heartbeats was cut after ${lasted}: ${how(beating, context)}.`
     return wrong('long feed', text, advise('cut', stack, 'proxy'))
   }
-  // With HTTP/1.0 the end of a connection is the end of the answer, so a cut looks like a normal end.
+  // In HTTP/1.0, closing the connection ends the answer, so a cut looks like a normal end.
   if (beating.ended === 'order') {
     const text = `A feed with heartbeats was ended after ${lasted}, though it never ends by itself.`
     return wrong('long feed', text, advise('cut', stack, 'proxy'))
@@ -178,7 +180,7 @@ function wholeSeconds(ms: number): string {
 }
 
 /**
- * Watches a longpoll that no change can end, since it asks for a document that never exists.
+ * Watches a longpoll that no change can end, because it filters for a document that never exists.
  * @param id of that document
  */
 export async function watchFeed(client: Client, id: string, limits: ProbeLimits): Promise<FeedFacts> {
@@ -186,7 +188,7 @@ export async function watchFeed(client: Client, id: string, limits: ProbeLimits)
   const query = `feed=longpoll&since=now&filter=_doc_ids&style=all_docs&heartbeat=${heartbeatMs}`
   const request = ask(client, query, { doc_ids: [id] })
   const watched = new FeedRecorder(request)
-  // The first byte may arrive with the head, before any heartbeat.
+  // The first byte may arrive with the head, before the first heartbeat.
   const isEnough = () => beatsOf(watched.arrivals, heartbeatMs).length > beats
   await watched.until(feedMs, isEnough)
   return {
@@ -236,7 +238,7 @@ function ask(client: Client, query: string, body: unknown): ClientRequest {
   const headers = {
     'content-type': 'application/json',
     'content-length': String(Buffer.byteLength(text)),
-    // As browsers do: a proxy that compresses may buffer the feed.
+    // As in browsers: a proxy that compresses may buffer the feed.
     'accept-encoding': 'gzip, deflate',
   }
   const request = client.begin({
@@ -271,7 +273,7 @@ class FeedRecorder {
     return performance.now() - this.#started
   }
 
-  /** Records until there is enough, the answer has ended, or the time is over; then closes the connection. */
+  /** Records until `isEnough`, the end of the answer, or the time-out. Then closes the connection. */
   async until(ms: number, isEnough: () => boolean): Promise<void> {
     const step = Math.max(10, Math.min(100, ms / 20))
     while (this.elapsed() < ms && this.ended === null && this.failure === null && !isEnough()) {
@@ -310,5 +312,5 @@ class FeedRecorder {
   }
 }
 
-/** Of further arrivals only the last one is kept. */
+/** How many arrivals are recorded. The last entry is overwritten by later arrivals. */
 const MAX_ARRIVALS = 1000

@@ -1,9 +1,9 @@
-/** Findings, the results of the doctor's checks; and texts of others in them. */
+/** Findings, the results of the doctor's checks, and how they quote a server's texts. */
 import type { Address } from '../core/address.ts'
 import { oneLine } from '../core/errors.ts'
 import { type Answer, basicOf, isAnswer, type Reply } from './doctor-client.ts'
 
-/** All findings, in the order in which they are printed. */
+/** The names of all findings, in the order of the output. */
 export const FINDING_NAMES = [
   'address',
   'look-up',
@@ -47,7 +47,7 @@ export interface Finding {
   /** One line. */
   readonly text: string
   readonly cures: readonly Cure[]
-  /** Names in the text that a report must mask: of a certificate, of an account. */
+  /** Names of certificates or accounts in the text, which a report must mask. */
   readonly names?: readonly string[]
 }
 
@@ -77,7 +77,7 @@ const MAX_QUOTED = 160
 /** Makes a server's text fit into one line, and withholds a text that repeats the password. */
 export type Quote = (text: string) => string
 
-/** @param address whose password must never be printed */
+/** @param address the address whose password must never be printed */
 export function quoteWithoutPassword(address: Address): Quote {
   const secrets = secretsOf(address)
   return (text) => {
@@ -88,7 +88,7 @@ export function quoteWithoutPassword(address: Address): Quote {
   }
 }
 
-/** The password in each form in which it is sent or written, in lower case. */
+/** The password in each form in which it is sent or quoted, in lower case. */
 function secretsOf(address: Address): readonly string[] {
   const { password } = address
   if (password === undefined || password === '') return []
@@ -120,7 +120,7 @@ const FAILURES: Readonly<Record<string, string>> = {
   ENETUNREACH: 'no route to this network',
 }
 
-/** @param code of Node's or OpenSSL's */
+/** @param code an error code of Node or OpenSSL */
 export function describeFailure(code: string, quote: Quote): string {
   return FAILURES[code] ?? (code.startsWith('HPE_') ? 'the answer is not HTTP' : quote(code))
 }

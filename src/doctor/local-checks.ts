@@ -1,10 +1,10 @@
-/** Whether `_local` documents can be written, as checkpoints are, and whether ids arrive unchanged. */
+/** Checks whether `_local` documents can be written, as for checkpoints, and whether ids arrive unchanged. */
 import { advise, type CheckContext } from './advice.ts'
 import { type Client, databasePath, isAnswer, isJson, type Reply } from './doctor-client.ts'
 import { adviceToUser, type Cure, describe, type Finding, fine, wrong } from './finding.ts'
 import { GATEWAY } from './server-checks.ts'
 
-/** A `_local` document that was written, read and deleted, as checkpoints are. */
+/** The answers for a `_local` document that was written, read and deleted. */
 interface LocalFacts {
   readonly id: string
   readonly put: Reply
@@ -40,7 +40,7 @@ export function checkLocal(
   return fine('local', 'The account can write: a _local document was written, read and deleted.')
 }
 
-/** The server refuses in JSON; any other refusal comes from a proxy. */
+/** The server's refusals are JSON; any other refusal comes from a proxy. */
 function curesOf(put: Reply, stack: CheckContext['stack']): readonly Cure[] {
   if (!isAnswer(put)) return []
   if (!isJson(put)) return advise(GATEWAY.has(put.status) ? 'upstream' : 'writing', stack, 'proxy')
@@ -48,7 +48,7 @@ function curesOf(put: Reply, stack: CheckContext['stack']): readonly Cure[] {
   return adviceToUser('Give the account the right to write; a quota or a full disk can be the cause too.')
 }
 
-/** A `_local` document whose id has characters that are encoded in a path. */
+/** The answer for a `_local` document whose id must be encoded in the path. */
 interface PathFacts {
   /** Not encoded. */
   readonly id: string
@@ -81,7 +81,7 @@ export async function writeLocal(client: Client, name: string): Promise<LocalFac
   return { id, put, got, isSame, removed }
 }
 
-/** As {@link writeLocal}, with an id that is encoded in the path. */
+/** As {@link writeLocal}, with an id that must be encoded in the path. */
 export async function writeEncodedId(client: Client, name: string): Promise<PathFacts> {
   const rest = `${name}/+=`
   const path = `${databasePath(client.address)}/_local/${encodeURIComponent(rest)}`
@@ -95,7 +95,7 @@ function mayBeWritten(put: Reply): boolean {
   return !isAnswer(put) || put.status < 300 || put.status >= 500
 }
 
-/** Tries again if no answer came; some servers need the revision. */
+/** Tries again without an answer, or with the revision, which some servers require. */
 async function remove(client: Client, path: string, put: Reply): Promise<Reply> {
   const known = isAnswer(put) ? (put.json as { rev?: unknown } | undefined)?.rev : undefined
   const first = await removeOnce(client, path, known)

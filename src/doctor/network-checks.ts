@@ -1,4 +1,4 @@
-/** The address itself, its name in DNS, and whether its port is open. */
+/** Checks the address itself, its name in DNS, and whether its port is open. */
 import { lookup } from 'node:dns/promises'
 import { connect, isIP } from 'node:net'
 import { type Address, type AddressResult, parseAddress } from '../core/address.ts'
@@ -8,14 +8,14 @@ import { adviceToUser, describeFailure, type Finding, fine, note, wrong } from '
 
 /** The result of checking the address before anything is sent. */
 interface AddressCheck {
-  /** null: too wrong for further checks. */
+  /** null: not usable for further checks. */
   readonly address: Address | null
   readonly findings: readonly Finding[]
 }
 
 /**
- * @param text may hold a password, and is never repeated
- * @param mobile whether phones must be able to use it
+ * @param text may hold a password, so it is never printed
+ * @param mobile whether phones must be able to use the address
  */
 export function checkAddress(text: string, mobile: boolean): AddressCheck {
   const strict = parseAddress(text, { mobile })
@@ -64,7 +64,7 @@ function isPrivate(address: string): boolean {
 export function checkLookUp(facts: LookUpFacts, { address, mobile, quote }: CheckContext): Finding {
   const { host } = address
   if ('failure' in facts)
-    return wrong('look-up', describeLookUpFailure(host, facts.failure, quote), failureCure(facts))
+    return wrong('look-up', describeLookUpFailure(host, facts.failure, quote), lookUpCure(facts))
   const { addresses, ms } = facts
   if (mobile && addresses.every(isLoopback)) {
     return wrong(
@@ -92,7 +92,7 @@ function describeLookUpFailure(host: string, code: string, quote: CheckContext['
   return `${host} cannot be looked up: ${describeFailure(code, quote)}.`
 }
 
-function failureCure({ failure }: { readonly failure: string }) {
+function lookUpCure({ failure }: { readonly failure: string }) {
   return failure === 'ENOTFOUND'
     ? adviceToUser('Check its spelling, and create a DNS record A or AAAA for it.')
     : adviceToUser("Check this machine's network and its name server (/etc/resolv.conf).")
@@ -103,7 +103,7 @@ type ConnectResult =
   | { readonly to: string; readonly ms: number }
   | { readonly to: string; readonly failure: string }
 
-/** Checks the connections: each address of a name should lead to the server. */
+/** Checks the connections: each address of the name should lead to the server. */
 export function checkConnection(
   reached: readonly ConnectResult[],
   { address, quote }: CheckContext,
@@ -117,7 +117,7 @@ export function checkConnection(
     return wrong(
       'connection',
       `Port ${address.port} cannot be reached: ${failures}.`,
-      adviceToUser(cureOf(lost, untried)),
+      adviceToUser(connectionCure(lost, untried)),
     )
   }
   if (closed.length > 0) {
@@ -135,12 +135,12 @@ export function checkConnection(
 
 type ConnectFailure = Extract<ConnectResult, { failure: string }>
 
-/** Whether this machine has no IPv6, as many have not, which is no fault of the server. */
+/** Whether this machine has no IPv6, which is common, and not a fault of the server. */
 function isIpv6Missing({ to, failure }: ConnectFailure): boolean {
   return isIP(to) === 6 && /^(?:ENETUNREACH|EADDRNOTAVAIL|EAFNOSUPPORT)$/.test(failure)
 }
 
-function cureOf(lost: readonly ConnectFailure[], untried: readonly ConnectFailure[]): string {
+function connectionCure(lost: readonly ConnectFailure[], untried: readonly ConnectFailure[]): string {
   if (untried.length === lost.length)
     return `Check from another machine, because ${NO_IPV6}; for devices like it, create a DNS record A.`
   return lost.every(({ failure }) => failure === 'ECONNREFUSED') ? REFUSED : SILENT
@@ -151,10 +151,10 @@ const REFUSED =
   'Start the server or proxy, check the port, and make it listen on more than 127.0.0.1 (settee serve --bind 0.0.0.0).'
 const SILENT = 'Open the port in the firewall, and forward it in the router.'
 
-/** Addresses that are tried at most, as devices do. */
+/** How many addresses are tried at most; devices have a limit, too. */
 const MAX_ADDRESSES = 8
 
-/** Asks the system's resolver, as apps do, so that /etc/hosts and mDNS count. @param ms time-out */
+/** Uses the system's resolver, as apps do, which includes /etc/hosts and mDNS. @param ms time-out */
 export async function lookUp(host: string, ms: number): Promise<LookUpFacts> {
   if (isIP(host) !== 0) return { addresses: [host], ms: 0 }
   const started = performance.now()

@@ -1,4 +1,4 @@
-/** Runs the doctor's checks in order, and stops where further checks make no sense. */
+/** Runs the doctor's checks in order, and stops when further checks are pointless. */
 import { randomBytes } from 'node:crypto'
 import { createSecureContext, rootCertificates } from 'node:tls'
 import { type CheckContext, detectStack } from './advice.ts'
@@ -21,7 +21,7 @@ export interface CheckOptions {
   readonly mobile: boolean
   /** Origins of the pages whose requests are tried. */
   readonly origins: readonly string[]
-  /** PEM of an authority to trust besides those that every device knows. */
+  /** The certificate of an authority to trust besides the well-known ones, in PEM. */
   readonly ca: string | undefined
   readonly limits: ProbeLimits
 }
@@ -89,7 +89,7 @@ async function* checkServerAndLogin(
   const { session, database } = await logIn(client)
   const [welcome, trace] = await Promise.all([
     client.ask({ method: 'GET', path: '/' }),
-    // nginx refuses TRACE itself and under its own name, even if it otherwise passes on the server's name.
+    // nginx refuses TRACE itself, with its own name, even if it otherwise passes on the server's name.
     client.ask({ method: 'TRACE', path: '/', anonymous: true }),
   ])
   const context = { ...initial, stack: detectStack([welcome, session, database, trace].filter(isAnswer)) }
@@ -107,7 +107,7 @@ async function* checkServerAndLogin(
   yield* checkAccess(client, context, options, { session, database, isKnown })
 }
 
-/** One request after the other, so that a wrong password is one failed login: five lock an account. */
+/** Sends one request at a time, so that a wrong password is one failed login: five lock an account. */
 async function logIn(client: Client): Promise<Omit<Login, 'isKnown'>> {
   const session = await client.ask({ method: 'GET', path: '/_session' })
   if (isRefused(session)) client.forgetCredentials()
@@ -160,7 +160,7 @@ async function* checkDatabase(
 ): AsyncGenerator<Finding> {
   const { longMs, longHeartbeatMs } = limits
   const long = longMs === null ? null : watchLongFeeds(client, name, longMs, longHeartbeatMs)
-  // It runs while the other checks report.
+  // The feed is watched during the other checks.
   const feed = watchFeed(client, name, limits)
   const [local, encoded] = await Promise.all([
     writeLocal(client, name),
@@ -174,8 +174,8 @@ async function* checkDatabase(
   }
   yield checkFeed(await feed, context)
   const app = await detectApp(client)
-  const asksFind = app === 'livesync' || app === 'empty'
-  yield checkFind(asksFind ? await searchAsLiveSync(client) : null, app === 'empty', context)
+  const usesFind = app === 'livesync' || app === 'empty'
+  yield checkFind(usesFind ? await searchAsLiveSync(client) : null, app === 'empty', context)
   if (mobile) {
     yield checkMobile(app === 'livesync' ? null : await probeMobileFilter(client), app === 'inkdrop', context)
   }

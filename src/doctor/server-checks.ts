@@ -1,4 +1,4 @@
-/** What answers at the address, with which versions, and whether the server knows its address and the time. */
+/** Checks what answers at the address, its versions, its clock, and whether it knows its own address. */
 import { advise, type CheckContext } from './advice.ts'
 import { type Answer, headerOf, isAnswer, isJson, type Reply } from './doctor-client.ts'
 import { adviceToUser, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
@@ -64,7 +64,7 @@ function checkWelcome(answer: Answer, { stack, quote }: CheckContext): Finding {
     const number = stack.server === 'settee' ? vendor?.version : version
     return fine('server', `${stack.server} ${quote(String(number ?? ''))}${by}.`)
   }
-  // With `require_valid_user` a server answers nothing without a login; the next findings say why.
+  // With `require_valid_user`, a server shows nothing without a login; the next findings say why.
   if (status === 401 && error === 'unauthorized')
     return fine('server', `${stack.server ?? 'A CouchDB'}${by}: it shows nothing without a login.`)
   return wrong(
@@ -81,7 +81,7 @@ interface Welcome {
 }
 
 /** LiveSync reads the version from the header, and uses other setting names for older servers. */
-const LEAST = [3, 2, 0] as const
+const MIN_VERSION = [3, 2, 0] as const
 
 /** Checks the header `Server` as LiveSync reads it. */
 export function checkVersion(answer: Answer, { stack, quote }: CheckContext): Finding {
@@ -97,7 +97,7 @@ export function checkVersion(answer: Answer, { stack, quote }: CheckContext): Fi
 }
 
 function isEnough(version: readonly number[]): boolean {
-  for (const [at, least] of LEAST.entries()) {
+  for (const [at, least] of MIN_VERSION.entries()) {
     const part = version[at] ?? 0
     if (part !== least) return part > least
   }
@@ -105,7 +105,7 @@ function isEnough(version: readonly number[]): boolean {
 }
 
 interface HttpFacts {
-  /** Whether the handshake agreed on HTTP/2; null without TLS, where browsers never use it. */
+  /** Whether the handshake agreed on HTTP/2; null without TLS, because browsers then never use it. */
   readonly offersH2: boolean | null
   /** Answer to a request by HTTP/2, if it is offered. */
   readonly h2: Reply | null
@@ -153,7 +153,7 @@ const NOTED_DIFFERENCE_S = 60
 export function checkClock({ headers, at }: Pick<Answer, 'headers' | 'at'>): Finding {
   const time = Date.parse(headers.date ?? '')
   if (Number.isNaN(time)) return note('clock', 'The answer has no Date header: the clock cannot be checked.')
-  // A Date has whole seconds, so half a second is lost on average.
+  // A Date has whole seconds, so it is half a second behind on average.
   const ahead = Math.round((time + 500 - at) / 1000)
   const off = Math.abs(ahead)
   if (off <= NOTED_DIFFERENCE_S)

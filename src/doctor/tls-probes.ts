@@ -25,21 +25,21 @@ export interface TlsFacts {
 
 /** RFC 5280 4.2.1.12. */
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
-/** A longer chain is a circle or nonsense. */
+/** A longer chain is circular or broken. */
 const MAX_CHAIN = 10
 /** Versions that OpenSSL no longer offers by default. */
 const OLD: ConnectionOptions = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' }
-/** Level 2, Node 24's default, refuses a short key without naming the fault; the findings name it. */
+/** Level 2, Node 24's default, refuses a short key without a reason. The finding needs the reason. */
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=1`
 /** OpenSSL 3's codes for an answer that is not TLS. */
 const PLAIN = /WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST/
 
 /**
- * @param ca PEM of an authority to trust besides those that every device knows
+ * @param ca the certificate of an authority to trust besides the well-known ones, in PEM
  * @param ms time-out of each handshake
  */
 export async function probeTls(address: Address, ca: string | undefined, ms: number): Promise<TlsFacts> {
-  // Only the authorities on Mozilla's list, since phones do not know those that this machine trusts besides.
+  // Only the authorities on Mozilla's list: phones do not know others that this machine trusts.
   const known = createSecureContext({ ca: [...rootCertificates], ciphers: CIPHERS })
   const [now, old] = await Promise.all([handshake(address, known, {}, ms), oldVersion(address, ms)])
   if ('failure' in now) return failedHandshake(now.failure, old)
@@ -76,7 +76,7 @@ async function handshake(
     ...(isIP(host) === 0 && { servername: host }),
     ...(secureContext !== undefined && { secureContext }),
     ALPNProtocols: ['h2', 'http/1.1'],
-    // Only the handshake is sent; the check itself finds out whether to trust the server.
+    // Nothing but the handshake is sent; the check itself decides whether to trust the server.
     rejectUnauthorized: false,
     checkServerIdentity: () => undefined,
     ...options,
@@ -110,7 +110,7 @@ function read(socket: TLSSocket, host: string): Handshake {
   }
 }
 
-/** Node's types call it an Error; it is the code. */
+/** Node's types declare an Error, but the value is a code. */
 function textOf(error: unknown): string {
   return typeof error === 'string' ? error : codeOf(error)
 }
@@ -136,7 +136,7 @@ function factsOf(certificate: DetailedPeerCertificate): CertificateFacts {
     from: Date.parse(valid_from),
     to: Date.parse(valid_to),
     hasNames: subjectaltname !== undefined,
-    namesIssuersPlace: infoAccess !== undefined && 'CA Issuers - URI' in infoAccess,
+    linksToIssuer: infoAccess !== undefined && 'CA Issuers - URI' in infoAccess,
     rsaBits: modulus === undefined ? null : (bits ?? null),
     isForServers: usages?.includes(SERVER_AUTH) === true,
   }
@@ -159,7 +159,7 @@ async function isTrustedWith(address: Address, ca: string, ms: number): Promise<
   return !('failure' in made) && made.distrust === null
 }
 
-/** Sends a request by HTTP/2, as browsers do if it is offered. @returns only the status is filled in */
+/** Sends a request by HTTP/2, as browsers do if it is offered. @returns an answer with only the status */
 export async function requestByHttp2(
   { address, authorization, trust }: Client,
   path: string,

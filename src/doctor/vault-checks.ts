@@ -1,20 +1,20 @@
-/** Which app a vault belongs to, and what this app needs from the server. Nothing is written. */
+/** Detects the app of a vault, and checks what this app needs from the server. Writes nothing. */
 import { LIVESYNC_VERSION_ID, MOBILE_DESIGN_ID, MOBILE_FILTER } from '../vaults/livesync.ts'
 import { advise, type CheckContext } from './advice.ts'
 import { type Client, codeOf, databasePath, isAnswer, isJson, type Reply } from './doctor-client.ts'
 import { adviceToUser, type Cure, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
 import { GATEWAY } from './server-checks.ts'
 
-/** Answers to LiveSync's two searches, for chunks below and above the range of chunk ids. */
+/** The answers to LiveSync's two searches, for chunks below and above the range of chunk ids. */
 interface FindFacts {
   readonly below: Reply
   readonly above: Reply
 }
 
 /**
- * Checks whether LiveSync can start to sync an encrypted vault: it does not if one of the searches fails.
+ * Checks whether LiveSync can start to sync an encrypted vault: it cannot if one of the searches fails.
  * @param facts null: the vault belongs to another app
- * @param isEmpty whether the vault is unused, so that it may become another app's
+ * @param isEmpty whether the vault is unused, so that another app may still use it
  */
 export function checkFind(
   facts: FindFacts | null,
@@ -33,7 +33,7 @@ function isFound(reply: Reply): boolean {
   return Array.isArray((reply.json as { readonly docs?: unknown } | undefined)?.docs)
 }
 
-/** The server refuses in JSON; any other refusal comes from a proxy. */
+/** The server's refusals are JSON; any other refusal comes from a proxy. */
 function curesOf(reply: Reply, stack: CheckContext['stack']): readonly Cure[] {
   if (!isAnswer(reply)) return advise('cut', stack, 'proxy')
   if (reply.status === 504 || reply.status === 524) return advise('cut', stack, 'proxy')
@@ -45,10 +45,10 @@ function curesOf(reply: Reply, stack: CheckContext['stack']): readonly Cure[] {
   return adviceToUser('Update the server: CouchDB before 2.0 and older versions of settee have no _find.')
 }
 
-/** What the filter does with documents whose result the doctor knows. */
+/** The filter's results for test documents. */
 type FilterTrial =
   | { readonly failure: string }
-  /** Ids that should pass and do not, and ids that pass and should not. */
+  /** `lost`: ids that should pass, but do not; `passed`: ids that pass, but should not. */
   | { readonly lost: readonly string[]; readonly passed: readonly string[] }
 
 interface MobileFacts {
@@ -60,7 +60,7 @@ interface MobileFacts {
   readonly changes: Reply
 }
 
-/** Goes between single quotes in a shell. */
+/** Without single quotes: the text is quoted by them in a shell command. */
 const FILTER = JSON.stringify({ filters: { sync: MOBILE_FILTER.replaceAll("'", '"') } })
 
 /**
@@ -98,7 +98,7 @@ export function checkMobile(facts: MobileFacts | null, isInkdrop: boolean, conte
   return fine('mobile', '_design/mobile leaves out file: documents, and only these.')
 }
 
-/** A document that holds only the filter can be replaced; in any other the user has to set the filter. */
+/** A document that holds only the filter can be replaced. In any other document, the user has to set the filter. */
 function cureOf(document: Reply, url: string): readonly Cure[] {
   const found = isAnswer(document) && document.status === 200 ? document.json : undefined
   const { _id, _rev: rev, language, filters, ...others } = (found ?? {}) as Readonly<Record<string, unknown>>
@@ -110,7 +110,7 @@ function cureOf(document: Reply, url: string): readonly Cure[] {
   return adviceToUser(`Set filters.sync of ${url} to: ${MOBILE_FILTER}`)
 }
 
-/** The revision comes from the server and goes into a shell command. */
+/** The revision comes from the server, and becomes part of a shell command. */
 const REVISION = /^\d+-[0-9a-z]{1,64}$/i
 
 /** A hosted server refuses every function, even one that does not exist. */
@@ -153,7 +153,7 @@ function rowsOf(reply: Reply): number | null {
   return Array.isArray(rows) ? rows.length : null
 }
 
-/** Sends what LiveSync sends at each start with encryption: searches for chunks outside the range of chunk ids. */
+/** Sends LiveSync's searches at each start with encryption: for chunks outside the range of chunk ids. */
 export async function searchAsLiveSync(client: Client): Promise<FindFacts> {
   const path = `${databasePath(client.address)}/_find`
   const ask = (id: object) => {

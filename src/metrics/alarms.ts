@@ -1,4 +1,4 @@
-/** Alarms about mass deletions: logged as warnings, and kept until they are dismissed. */
+/** Alarms about mass deletions. They are logged as warnings, and stored until a user dismisses them. */
 import type { Logger } from 'pino'
 import { newUuid } from '../core/ids.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
@@ -6,16 +6,15 @@ import type { Catalog, DatabaseEntry, RecordWrite, ServerRecord } from '../stora
 import type { Databases } from '../threads/databases.ts'
 
 const ALARM_KIND = 'alarm'
-/** Of all databases; the oldest are removed first. */
+/** Limits for all databases together and for one; the oldest alarms are removed first. */
 const MAX_ALARMS = 200
-/** Of one database. */
-const MAX_OF_ONE = 20
+const MAX_ALARMS_PER_DATABASE = 20
 
-/** The device that deleted, as far as it is known. */
+/** The device that deleted the documents, as far as it is known. */
 export interface Device {
-  /** The name of the device token; null: it used a password, or no login. */
+  /** The name of the device token; null: the device used a password, or no login. */
   readonly token: string | null
-  /** Its User-Agent. */
+  /** The User-Agent header. */
   readonly client: string
   readonly address: string
 }
@@ -33,11 +32,11 @@ interface AlarmsOptions {
   readonly logger: Pick<Logger, 'warn' | 'error'>
   /** The incarnation of a database; undefined: it does not exist; null: unknown at the moment. */
   incarnationOf(database: string): number | null | undefined
-  /** Whether old bodies outlive a compaction (`settee/keep_days`). */
+  /** Whether a compaction keeps old bodies (`settee/keep_days`). */
   keepsVersions(): boolean
 }
 
-/** @returns {@link AlarmsOptions.incarnationOf} of these */
+/** @returns {@link AlarmsOptions.incarnationOf} for these databases */
 export function incarnationsIn(databases: Pick<Databases, 'names' | 'get'>): AlarmsOptions['incarnationOf'] {
   return (name) => {
     if (!databases.names().includes(name)) return undefined
@@ -50,7 +49,7 @@ export function incarnationsIn(databases: Pick<Databases, 'names' | 'get'>): Ala
   }
 }
 
-/** Reads the alarms that are kept. @throws as `readRecords` */
+/** Reads the stored alarms. @throws as `readRecords` */
 export async function openAlarms(options: AlarmsOptions): Promise<Alarms> {
   const kept = await options.records.readRecords(ALARM_KIND)
   return new Alarms(
@@ -80,7 +79,7 @@ export class Alarms {
     this.#alarms.delete(id)
     this.#alarms.set(id, alarm)
     this.#warn(alarm)
-    this.#write([recordOf(alarm), ...this.#crowdedOut(incarnation)])
+    this.#write([recordOf(alarm), ...this.#removeSurplus(incarnation)])
   }
 
   #find(incarnation: number, since: number): Alarm | undefined {
@@ -94,22 +93,22 @@ export class Alarms {
     this.#options.logger.warn(
       facts,
       `${deleted} of ${of} documents of the database ${database} were deleted within a minute; ` +
-        `their old versions ${kept}; to restore them: ${undoing(alarm)}`,
+        `their old versions ${kept}; to restore them: ${restoreCommand(alarm)}`,
     )
   }
 
   /** Removes alarms above the limits, and those of deleted databases. */
-  #crowdedOut(incarnation: number): RecordWrite[] {
+  #removeSurplus(incarnation: number): RecordWrite[] {
     const all = [...this.#alarms.values()]
-    const gone = all.filter((alarm) => !this.#isCurrent(alarm))
+    const obsolete = all.filter((alarm) => !this.#isCurrent(alarm))
     const ofOne = all.filter((alarm) => alarm.incarnation === incarnation)
-    const out = new Set([
-      ...gone,
-      ...ofOne.slice(0, Math.max(0, ofOne.length - MAX_OF_ONE)),
+    const removed = new Set([
+      ...obsolete,
+      ...ofOne.slice(0, Math.max(0, ofOne.length - MAX_ALARMS_PER_DATABASE)),
       ...all.slice(0, Math.max(0, all.length - MAX_ALARMS)),
     ])
-    for (const { id } of out) this.#alarms.delete(id)
-    return [...out].map(({ id }) => ({ kind: ALARM_KIND, key: id, value: null }))
+    for (const { id } of removed) this.#alarms.delete(id)
+    return [...removed].map(({ id }) => ({ kind: ALARM_KIND, key: id, value: null }))
   }
 
   #isCurrent({ database, incarnation }: Alarm): boolean {
@@ -124,7 +123,7 @@ export class Alarms {
       .catch((error: unknown) => logger.error({ err: error }, 'cannot store an alarm'))
   }
 
-  /** @param database only those of this one @returns the newest first */
+  /** @param database only the alarms of this database @returns the newest first */
   list(database?: string): readonly Alarm[] {
     return [...this.#alarms.values()]
       .filter((alarm) => this.#isCurrent(alarm) && (database === undefined || alarm.database === database))
@@ -132,9 +131,9 @@ export class Alarms {
   }
 
   /**
-   * Forgets an alarm; durable when resolved.
-   * @param database it must be of this one, if that is given
-   * @returns false when there is none
+   * Removes an alarm, durably when it resolves.
+   * @param database if given, the alarm must be of this database
+   * @returns false if there is no such alarm
    */
   async dismiss(id: string, database?: string): Promise<boolean> {
     const alarm = this.list(database).find((one) => one.id === id)
@@ -145,7 +144,7 @@ export class Alarms {
     return true
   }
 
-  /** A fact for `_up?deep=1`; alarms are no fault. */
+  /** The number of alarms, for `_up?deep=1`. Alarms are not a fault. */
   async health(): Promise<
     readonly { readonly name: string; readonly ok: boolean; readonly count: number }[]
   > {
@@ -159,8 +158,8 @@ export class Alarms {
 }
 
 /** @returns the command that restores the documents to just before the deletion */
-export function undoing({ database, since }: Pick<Alarm, 'database' | 'since'>): string {
-  // Some characters of database names have a meaning in a shell.
+export function restoreCommand({ database, since }: Pick<Alarm, 'database' | 'since'>): string {
+  // Quoted, because some characters of database names have a meaning in a shell.
   return `settee rewind '${database}' --to ${new Date(since).toISOString()}`
 }
 

@@ -1,4 +1,4 @@
-/** CouchDB's `_stats`, as far as settee counts the same; protocol.md 15. */
+/** CouchDB's `_stats`, as far as settee has the same counts; protocol.md 15. */
 import { addHistograms, countOf, Histogram, type HistogramCounts, percentile } from '../core/histogram.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
 import type { HttpCounts, Measurements, RequestCount } from './metric.ts'
@@ -13,13 +13,13 @@ interface Stats {
   readonly [name: string]: Stat | Stats
 }
 
-/** CouchDB has these from the start; others appear with the first such request. */
+/** CouchDB lists these from the start; others appear with the first such request. */
 const METHODS = ['COPY', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'POST', 'PUT']
 const CODES = [
   200, 201, 202, 206, 301, 304, 400, 401, 403, 404, 405, 409, 412, 413, 415, 416, 417, 500, 503, 507,
 ].map(String)
 
-/** The whole tree. */
+/** All statistics, as a tree. */
 export function couchStats(measured: Measurements): Stats {
   const { http, threads, process } = measured
   return {
@@ -87,7 +87,7 @@ function counters(
   return Object.fromEntries([...all].map((name) => [name, counter(counts.get(name) ?? 0, describe(name))]))
 }
 
-/** The members of CouchDB's histograms that a histogram of settee's knows, in milliseconds, since the start. */
+/** The members of CouchDB's histograms that settee can compute, in milliseconds, since the start. */
 function distribution(seconds: HistogramCounts): object {
   const n = countOf(seconds)
   return {
@@ -101,9 +101,7 @@ function distribution(seconds: HistogramCounts): object {
   }
 }
 
-/**
- * @returns the value at a path of the tree, down to a stat's own members; undefined: there is none
- */
+/** @returns the value at a path of the tree, down to a stat's own members; undefined: there is none */
 export function statAt(stats: Stats, path: readonly string[]): unknown {
   let found: unknown = stats
   for (const name of path) {
@@ -117,12 +115,12 @@ export function openDatabases(threads: readonly ThreadReport[]): number {
   return threads.reduce((sum, { stats }) => sum + (stats?.openDatabases ?? 0), 0)
 }
 
-/** Transactions that became durable. */
+/** The number of transactions that became durable. */
 export function commitsOf(threads: readonly ThreadReport[]): number {
   return threads.reduce((sum, { stats }) => sum + (stats === null ? 0 : countOf(stats.commits.writes)), 0)
 }
 
-/** Sequence numbers that were given out. */
+/** The number of assigned sequence numbers. */
 export function updatesOf(threads: readonly ThreadReport[]): number {
   return threads.reduce((sum, { stats }) => sum + (stats?.commits.updates.sum ?? 0), 0)
 }
@@ -135,14 +133,14 @@ export const REQUEST_SECONDS: readonly number[] = [
 /** The routes of views. */
 export const VIEWS: RegExp = /^\/:db\/_design\/:ddoc\/_view\/:view(?:\/queries)?$/
 
-const NOTHING = new Histogram(REQUEST_SECONDS).counts()
+const EMPTY = new Histogram(REQUEST_SECONDS).counts()
 
-/** How many requests `fits` holds for. */
-export function requestsBy({ requests }: HttpCounts, fits: (request: RequestCount) => boolean): number {
-  return requests.reduce((sum, request) => sum + (fits(request) ? request.count : 0), 0)
+/** The number of requests that match. */
+export function requestsBy({ requests }: HttpCounts, matches: (request: RequestCount) => boolean): number {
+  return requests.reduce((sum, request) => sum + (matches(request) ? request.count : 0), 0)
 }
 
-/** How many requests there were of each name that `nameOf` gives; null: they are left out. */
+/** The number of requests by the name that `nameOf` gives; requests with null are left out. */
 export function requestsOf(
   { requests }: HttpCounts,
   nameOf: (request: RequestCount) => string | null,
@@ -155,18 +153,18 @@ export function requestsOf(
   return sums
 }
 
-/** How many answers there were of each status. */
+/** The number of answers by status. */
 export function statusesOf(http: HttpCounts): Map<string, number> {
   return requestsOf(http, ({ status }) => (status === null ? null : String(status)))
 }
 
-/** How many feeds wait for changes. */
+/** The number of feeds that wait for changes. */
 export function clientsOfFeeds({ openFeeds }: HttpCounts): number {
   const { longpoll = 0, continuous = 0, eventsource = 0 } = openFeeds
   return longpoll + continuous + eventsource
 }
 
-/** How long requests took, all together. */
+/** The durations of all requests, in seconds. */
 export function requestSeconds({ durations }: HttpCounts): HistogramCounts {
-  return durations.reduce((sum, { seconds }) => addHistograms(sum, seconds), NOTHING)
+  return durations.reduce((sum, { seconds }) => addHistograms(sum, seconds), EMPTY)
 }

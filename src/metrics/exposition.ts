@@ -28,8 +28,8 @@ export function exposition(families: readonly Family[]): Promise<string> {
 type Values = ReturnType<Gauge['get']>
 
 /**
- * A family whose values were counted elsewhere (docs/decisions/0017). For the library it is a gauge, whatever its type,
- * and gives its values when asked.
+ * A family whose values were counted elsewhere (docs/decisions/0017). For the library it is a gauge, whatever its type
+ * is, which returns its values when the library reads it.
  */
 class PrecomputedGauge extends Gauge {
   readonly #family: Family
@@ -47,7 +47,7 @@ class PrecomputedGauge extends Gauge {
       value,
       metricName: name + suffix,
     }))
-    // The library's type of `type` is an enum of numbers, which it does not have.
+    // The library declares `type` as a numeric enum, which does not exist at run time.
     return { name, help, type, values, aggregator: 'sum' } as unknown as Awaited<Values>
   }
 }

@@ -11,10 +11,10 @@ type HealthSource = () => Promise<readonly HealthFact[]>
 const SOURCE_MS = 2000
 /** How long the death of a thread counts as a fault, in seconds. */
 const DEATH_COUNTS_S = 300
-/** Maximum number of databases that are named. */
+/** How many faulty databases are named at most. */
 const MAX_NAMES = 10
 
-/** Asks all sources. A source that fails or takes too long is reported separately. Never rejects. */
+/** Reads all sources. A source that fails or takes too long gets a fact of its own. Never rejects. */
 export async function gatherFacts(sources: readonly HealthSource[], ms = SOURCE_MS): Promise<HealthFact[]> {
   const results = await Promise.all(sources.map((source) => orNullAfter(factsOf(source), ms)))
   return results.flatMap((facts) => facts ?? [SILENT])

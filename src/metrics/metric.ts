@@ -5,17 +5,17 @@ import type { HeapSize, LoopDelay, ThreadReport } from '../threads/thread-stats.
 export interface Sample {
   readonly labels?: Readonly<Record<string, string>>
   readonly value: number
-  /** End of the name, for the parts of a histogram or a summary. */
+  /** The suffix of the name, for the parts of a histogram or a summary. */
   readonly suffix?: '_bucket' | '_sum' | '_count'
 }
 
-/** @template M the measurements that it is read from */
+/** @template M the measurements that the metric is read from */
 export interface Metric<M> {
   /** In Prometheus' form: units as words, `_total` for counters. */
   readonly name: string
   readonly type: 'counter' | 'gauge' | 'histogram' | 'summary'
   readonly help: string
-  /** The names of its labels. Their values are few, and never sent by a client. */
+  /** The names of its labels. A label has few values, and none comes from a client. */
   readonly labels?: readonly string[]
   read(measured: M): readonly Sample[]
 }
@@ -34,14 +34,14 @@ export function familiesOf<M>(metrics: readonly Metric<M>[], measured: M): Famil
 }
 
 /**
- * Makes a collector, which `_prometheus` asks at each scrape (`Services.collectors`).
- * @param measure must be quick: a scrape waits for it, for one second at most
+ * Makes a collector, which `_prometheus` calls at each scrape (`Services.collectors`).
+ * @param measure must be quick: a scrape waits for it for one second at most
  */
 export function collector<M>(metrics: readonly Metric<M>[], measure: () => M | Promise<M>): Collector {
   return async () => familiesOf(metrics, await measure())
 }
 
-/** The one value of a metric without labels; empty if it is unknown. */
+/** The single sample of a metric without labels; none if the value is unknown. */
 export function single(value: number | null): Sample[] {
   return value === null ? [] : [{ value }]
 }
@@ -82,15 +82,15 @@ export interface Measurements {
 
 export interface HttpCounts {
   readonly requests: readonly RequestCount[]
-  /** Seconds from a request's head to the end of its answer; answers that wait for changes are not in it. */
+  /** Seconds from a request's head to the end of its answer, without answers that wait for changes. */
   readonly durations: readonly {
     readonly class: string
     readonly method: string
     readonly seconds: HistogramCounts
   }[]
-  /** Answers whose connection ended before they did. */
+  /** Answers whose connection ended before the answer did. */
   readonly broken: number
-  /** What came and was no request: not HTTP, or a head that was too large or took too long. */
+  /** Invalid requests: not HTTP, or a head that was too large or took too long. */
   readonly invalid: number
   readonly underWay: number
   /** By the kind of feed. */
@@ -103,23 +103,23 @@ export interface HttpCounts {
   readonly bodyFiles: { readonly used: number; readonly size: number }
 }
 
-/** Requests that are over, of one route, method and status. */
+/** Finished requests of one route, method and status. */
 export interface RequestCount {
-  /** The route's pattern, never an address that somebody sent. */
+  /** The route's pattern, never a path from a client. */
   readonly route: string
   readonly method: string
-  /** null: the client was gone before it was answered. */
+  /** null: the client disconnected before the answer. */
   readonly status: number | null
   readonly count: number
 }
 
 interface CredentialCounts {
-  /** Names with passwords that were right, and that were wrong. */
+  /** Checked pairs of name and password. */
   readonly right: number
   readonly wrong: number
-  /** Of these, those that needed a hash to be computed. */
+  /** The checks among them that had to compute a hash. */
   readonly hashed: number
-  /** Checks that wait for their turn to be computed. */
+  /** Checks that wait to compute a hash. */
   readonly waiting: number
 }
 
@@ -128,17 +128,17 @@ interface DatabaseCounts {
   readonly compactions: number
 }
 
-/** Of the process as the operating system sees it, and of the thread that serves HTTP. */
+/** Measurements of the process and of its HTTP thread. */
 export interface ProcessFacts {
   /** Seconds since 1970. */
   readonly startedAt: number
   readonly uptime: number
   readonly cpuSeconds: number
-  /** Bytes; null where the system does not say. */
+  /** Bytes; null where the system does not report it. */
   readonly residentBytes: number | null
-  /** File descriptors; null where the system does not say. */
+  /** The number of file descriptors; null where the system does not report it. */
   readonly openFiles: number | null
-  /** Bytes that may still be written beside the databases; null where the system does not say. */
+  /** Bytes that can still be written to the disk of the data folder; null where the system does not report it. */
   readonly diskFreeBytes: number | null
   readonly contextSwitches: number
   readonly heap: HeapSize
@@ -146,7 +146,7 @@ export interface ProcessFacts {
   readonly busySeconds: number
 }
 
-/** @returns what came of a promise; null when it failed, or has not come after so many ms */
+/** @returns the result of a promise; null if it fails, or takes longer than `ms` milliseconds */
 export function orNullAfter<T>(promise: Promise<T>, ms: number): Promise<T | null> {
   return new Promise((resolve) => {
     const late = setTimeout(() => resolve(null), ms)

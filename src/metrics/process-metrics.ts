@@ -1,4 +1,4 @@
-/** The metrics of the process, under the names of Prometheus' own libraries where they have one; and `_system`. */
+/** The metrics of the process, with the names that Prometheus' own libraries use, and `_system`. */
 import { readdir, statfs } from 'node:fs/promises'
 import { heapSize, LoopWatch } from '../threads/thread-stats.ts'
 import { type Measurements, type Metric, orNullAfter, type ProcessFacts, single } from './metric.ts'
@@ -55,10 +55,10 @@ const ANSWER_MS = 1000
 export class ProcessWatch {
   readonly #loop = new LoopWatch()
   readonly #folder: string
-  /** While a disk does not answer, it is not asked again: each call holds one of libuv's few threads. */
+  /** The call under way. There is only one at a time, because on a slow disk each blocks one of libuv's few threads. */
   #free: Promise<number> | undefined
 
-  /** @param folder on the disk that the databases are on */
+  /** @param folder the data folder */
   constructor(folder: string) {
     this.#folder = folder
   }
@@ -96,18 +96,18 @@ export class ProcessWatch {
     }
   }
 
-  /** Measures nothing from now on. */
+  /** Stops measuring. */
   close(): void {
     this.#loop.close()
   }
 }
 
-/** Linux lists them; the listing itself is one of them. */
+/** On Linux only. The listing itself has a descriptor, which is not counted. */
 async function countOpenFiles(): Promise<number> {
   return (await readdir('/proc/self/fd')).length - 1
 }
 
-/** Node opens a file for it, which fails where no more can be opened. */
+/** Rejects when no more files can be opened, because Node opens one for this. */
 async function residentSize(): Promise<number> {
   return process.memoryUsage.rss()
 }
@@ -118,10 +118,10 @@ interface SystemInfo {
   readonly uptime: number
   /** Bytes. */
   readonly memory: Readonly<Record<string, number>>
-  /** Calls that wait for their turn on a database thread, all together and by thread. */
+  /** Calls that wait on database threads: the total, and by thread. */
   readonly run_queue: number
   readonly message_queues: Readonly<Record<string, number>>
-  /** Threads that settee has started, including the first; and the number of them that run functions. */
+  /** Threads of settee, including the first, and how many of them run functions. */
   readonly process_count: number
   readonly os_proc_count: number
   readonly context_switches: number
@@ -149,8 +149,8 @@ export function systemInfo(measured: Measurements): SystemInfo {
 }
 
 /**
- * `processes` is what the heaps of JavaScript take, `binary` what they hold outside (buffers), and `other` the rest of
- * what the process takes, as far as the system says what that is.
+ * `processes` is the size of the JavaScript heaps, `binary` the memory of buffers outside them, and `other` the rest of
+ * the resident memory, if the system reports it.
  */
 function memoryOf({ threads, process }: Measurements): Record<string, number> {
   const heaps = [process.heap, ...threads.flatMap(({ stats }) => (stats === null ? [] : [stats.heap]))]

@@ -1,6 +1,6 @@
 /**
- * Watches the free space on the disk of the data folder (docs/operating.md, Full disks): asks the file system in the
- * background, reports changes, and keeps the ballast file while there is space for it.
+ * Watches the free space on the disk of the data folder (docs/operating.md, Full disks): reads it in the background,
+ * reports changes, and keeps the ballast file while there is space for it.
  */
 import type { Logger } from 'pino'
 import { AMPLE_SPACE, defaultFloor, type HealthFact, isShort, type Space } from '../core/types.ts'
@@ -12,18 +12,18 @@ import {
   reserveSpace,
 } from '../storage/free-space.ts'
 
-/** Interval of the checks in ms, and while less than twice the floor is free. */
-const LOOK_MS = 1000
-const LOOK_SHORT_MS = 200
-/** Shortest interval of warnings, so that a disk just at its floor does not fill the log. */
-const TELL_MS = 60_000
+/** Interval of the checks, in ms: usually, and while less than twice the floor is free. */
+const CHECK_INTERVAL_MS = 1000
+const SHORT_CHECK_INTERVAL_MS = 200
+/** Minimum interval of warnings, in ms: a disk just at its floor must not fill the log. */
+const WARNING_INTERVAL_MS = 60_000
 
 interface SpaceWatchOptions {
   /** The data folder. */
   readonly dataDir: string
   /** `settee/free_space_floor` in bytes; null: not set. Read at each check. */
   floor(): number | null
-  /** Called when the free space changes in a way that matters to writes, and after {@link SpaceWatch.look}. */
+  /** Called when the free space changes in a way that matters to writes, and after {@link SpaceWatch.check}. */
   onChange(space: Space): void
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
@@ -36,21 +36,24 @@ export class SpaceWatch {
   /** Why the free space could not be read. */
   #failure: string | undefined
   #hasReservedSpace = false
-  #toldAt = -Infinity
-  #isAsked = false
+  #warnedAt = -Infinity
+  #isRequested = false
   #isClosed = false
   #timer: NodeJS.Timeout | undefined
-  #looking: Promise<void> | undefined
+  #running: Promise<void> | undefined
 
   private constructor(options: SpaceWatchOptions) {
     this.#options = options
   }
 
-  /** Checks now, and then regularly until it is closed. Never rejects: if the free space is unknown, writes are accepted. */
+  /**
+   * Checks now, and then regularly until it is closed. Never rejects: if the free space is unknown, writes are
+   * accepted.
+   */
   static async start(options: SpaceWatchOptions): Promise<SpaceWatch> {
     const watch = new SpaceWatch(options)
     await watch.#measure()
-    watch.#later(0)
+    watch.#schedule(0)
     return watch
   }
 
@@ -59,72 +62,72 @@ export class SpaceWatch {
     return this.#space
   }
 
-  /** Checks now, and reports the result in any case. */
-  look(): void {
-    this.#isAsked = true
-    this.#later(0)
+  /** Checks now, and reports the result even if it has not changed. */
+  check(): void {
+    this.#isRequested = true
+    this.#schedule(0)
   }
 
-  #later(ms: number): void {
+  #schedule(ms: number): void {
     clearTimeout(this.#timer)
     if (this.#isClosed) return
     this.#timer = setTimeout(() => {
-      this.#looking ??= this.#turn().finally(() => {
-        this.#looking = undefined
-        this.#later(this.#pause())
+      this.#running ??= this.#run().finally(() => {
+        this.#running = undefined
+        this.#schedule(this.#pause())
       })
     }, ms)
     this.#timer.unref()
   }
 
   #pause(): number {
-    if (this.#isAsked) return 0
+    if (this.#isRequested) return 0
     const { free, floor } = this.#space
-    return free < 2 * floor ? LOOK_SHORT_MS : LOOK_MS
+    return free < 2 * floor ? SHORT_CHECK_INTERVAL_MS : CHECK_INTERVAL_MS
   }
 
-  async #turn(): Promise<void> {
+  async #run(): Promise<void> {
     await this.#measure()
     if (!this.#isClosed) await this.#keepBallast()
   }
 
   async #measure(): Promise<void> {
     const { dataDir, floor, measure = diskSize } = this.#options
-    const isAsked = this.#isAsked
-    this.#isAsked = false
+    const isRequested = this.#isRequested
+    this.#isRequested = false
     try {
       const { free, total } = await measure(dataDir)
-      this.#found({ free, floor: floor() ?? defaultFloor(total) }, isAsked)
+      this.#update({ free, floor: floor() ?? defaultFloor(total) }, isRequested)
       this.#failure = undefined
     } catch (error) {
       this.#failure = (error as Error).message
     }
   }
 
-  #found(space: Space, isAsked: boolean): void {
+  #update(space: Space, isRequested: boolean): void {
     const before = this.#space
     this.#space = space
-    const isNews = isShort(space) ? space.free !== before.free : isShort(before)
-    if (isNews || isAsked || space.floor !== before.floor) this.#options.onChange(space)
-    if (isShort(space) !== isShort(before)) this.#tell()
+    const isRelevant = isShort(space) ? space.free !== before.free : isShort(before)
+    if (isRelevant || isRequested || space.floor !== before.floor) this.#options.onChange(space)
+    if (isShort(space) !== isShort(before)) this.#log()
   }
 
-  #tell(): void {
+  #log(): void {
     const { logger } = this.#options
     const { free, floor } = this.#space
     if (!isShort(this.#space)) {
       logger.info({ free, floor }, 'the disk has free space again: all writes are accepted')
       return
     }
-    if (performance.now() - this.#toldAt < TELL_MS) return
-    this.#toldAt = performance.now()
+    if (performance.now() - this.#warnedAt < WARNING_INTERVAL_MS) return
+    this.#warnedAt = performance.now()
     logger.warn(
       { free, floor },
       'the disk is full: only deletions are accepted until there is free space again',
     )
   }
 
-  /** The ballast must not fill the disk; on a full disk most of the rest stays free. */
+  /** Restores the ballast only where space is left: below the floor, three times its size must be free. */
   async #keepBallast(): Promise<void> {
     const { dataDir } = this.#options
     try {
@@ -135,7 +138,7 @@ export class SpaceWatch {
       await reserveSpace(dataDir)
       this.#hasReservedSpace = true
     } catch {
-      // Others took the space first, or the file system accepts no files.
+      // The space was used up in the meantime, or the file system accepts no files.
       this.#hasReservedSpace = false
     }
   }
@@ -154,10 +157,10 @@ export class SpaceWatch {
     return [{ ...fact, reason }]
   }
 
-  /** Stops, after a check under way has ended. */
+  /** Stops the checks, after the one under way. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
-    await this.#looking
+    await this.#running
   }
 }

@@ -26,7 +26,7 @@ export interface IssueOptions {
   readonly from?: number
   readonly to?: number
   /** Says where its issuer's certificate is, as those of public authorities do. */
-  readonly namesIssuersPlace?: boolean
+  readonly linksToIssuer?: boolean
   /** An RSA key of so many bits, in place of one on a curve. */
   readonly rsaBits?: number
   /** Does not say that it is for servers. */
@@ -75,7 +75,7 @@ export async function issue(options: IssueOptions): Promise<Issued> {
 function extensionsOf({
   hosts,
   isAuthority = false,
-  namesIssuersPlace = false,
+  linksToIssuer = false,
   isForAnything = false,
 }: IssueOptions): x509.Extension[] {
   const found: x509.Extension[] = [new x509.BasicConstraintsExtension(isAuthority, undefined, true)]
@@ -93,7 +93,7 @@ function extensionsOf({
   if (!isAuthority && !isForAnything) {
     found.push(new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]))
   }
-  if (namesIssuersPlace) {
+  if (linksToIssuer) {
     found.push(new x509.AuthorityInfoAccessExtension({ caIssuers: ['http://issuer.example/ca.der'] }))
   }
   return found

@@ -179,7 +179,7 @@ t.test('listeners learn when space becomes short and when there is enough again'
 
 t.test('whoever has met the end of the disk is told what there is, changed or not', async (t) => {
   const { told, watch } = await watched(t, 100 * MB)
-  watch.look()
+  watch.check()
   await until(() => told.length === 2)
   t.match(told[1], { free: 100 * MB })
 })
@@ -187,7 +187,7 @@ t.test('whoever has met the end of the disk is told what there is, changed or no
 t.test('a disk that does not answer keeps nobody from writing, and is no good sign', async (t) => {
   const { disk, watch } = await watched(t, 100 * MB)
   disk.fails = true
-  watch.look()
+  watch.check()
   await until(async () => (await watch.health())[0]?.ok === false)
   t.notOk(isShort(watch.space))
   disk.fails = false
@@ -198,7 +198,7 @@ t.test(
   'the ballast is made where there is room beyond the floor, and again when it was given up',
   async (t) => {
     const { dataDir, disk, watch } = await watched(t, 27 * MB)
-    watch.look()
+    watch.check()
     await sleep(50)
     t.notOk(await hasReservedSpace(dataDir), 'it must not be what makes the disk short')
     disk.free = 28 * MB

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { parseTime, type VersionChoice } from '../../documents/time-machine/time-machine-calls.ts'
-import { type Alarm, undoing } from '../../metrics/alarms.ts'
+import { type Alarm, restoreCommand } from '../../metrics/alarms.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson, streamJson } from '../replies.ts'
 import { count, isOn, pathParam, type Query, queryOf, textParam } from '../request-params.ts'
@@ -178,6 +178,6 @@ function shown(alarm: Alarm): object {
     until: new Date(until).toISOString(),
     account,
     device,
-    undo: undoing(alarm),
+    undo: restoreCommand(alarm),
   }
 }

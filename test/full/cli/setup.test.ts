@@ -130,7 +130,7 @@ t.test('what an option answers is not asked', async (t) => {
     { name: 'anna', password: /^(?:[a-z2-9]{5}-){4}[a-z2-9]{5}$/ },
     { liveSync: true, mobileFilter: false },
   ])
-  t.ok(report.admin?.isMade)
+  t.ok(report.admin?.isGenerated)
   t.ok(report.vault?.setup?.newEncryption)
   t.strictSame((await run(values, null, {}, 'given')).done[0], {
     name: 'anna',

@@ -77,7 +77,7 @@ t.test('each fault of a certificate', async (t) => {
     ['incomplete', leaf, [], /certificate of Test Middle, and no device knows it/],
     [
       'incomplete, of a public one',
-      await issue({ name: 'a', issuer: middle, namesIssuersPlace: true }),
+      await issue({ name: 'a', issuer: middle, linksToIssuer: true }),
       [],
       /^The chain is incomplete: the server does not send the certificate of Test Middle/,
     ],
