@@ -1,7 +1,7 @@
 /**
- * The upper limit of the trial `push`: SQLite alone writes the same notes, with their ancestry, into settee's own tables, in one
- * thread. It runs as a separate program, so that it can run on a slow disk: `node bench/bare-limit.ts NOTES` prints documents
- * per second.
+ * The upper limit of the trial `push`: SQLite alone writes the same notes, with their ancestry, into settee's own
+ * tables, on one thread. A separate program, which can therefore run on a slow disk: `node bench/bare-limit.ts NOTES`
+ * prints the documents per second.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -26,7 +26,7 @@ export function bareLimit(notes: number, env: Readonly<Record<string, string>> =
   return Number(stdout)
 }
 
-/** A note as its two rows. */
+/** The two rows of a note. */
 interface Rows {
   readonly id: string
   readonly rev: string

@@ -1,4 +1,6 @@
-/** A flood of one tenant's saves, in a separate process: many connections, each with the next save as soon as one is answered. */
+/**
+ * A flood of one tenant's saves, in a separate process. Each of its many connections sends a save after each answer.
+ */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

@@ -1,4 +1,4 @@
-/** Continuous feeds that are read at once. */
+/** Continuous feeds that are read without delay. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Peer } from './peer.ts'
 
@@ -10,9 +10,9 @@ export interface Listener {
 
 /**
  * Opens a continuous feed of future changes.
- * @param heartbeatMs pouchdb-server sends not even its headers before the first beat
- * @returns when its headers have arrived
- * @throws when it is refused
+ * Resolves when the headers have arrived.
+ * @param heartbeatMs pouchdb-server sends its headers only with the first heartbeat
+ * @throws when the feed is refused
  */
 export async function listen(peer: Peer, path: string, heartbeatMs = 60_000): Promise<Listener> {
   const address = `${peer.origin}${path}/_changes?feed=continuous&since=now&heartbeat=${heartbeatMs}`

@@ -6,7 +6,7 @@ import type { Figure } from './trial.ts'
 /**
  * Runs jobs, a limited number at a time.
  * @returns seconds from the first job's start to the last one's end
- * @throws what a job throws
+ * @throws the error of a job
  */
 export async function inFlight(atOnce: number, jobs: readonly (() => Promise<unknown>)[]): Promise<number> {
   const rest = jobs.values()
@@ -81,7 +81,7 @@ export async function cannonade(
   ]
 }
 
-/** @returns the result, and seconds from the first answer to the last: autocannon's own clock has steps of a second */
+/** @returns the result, and the seconds from the first answer to the last: autocannon's own clock has steps of 1 s */
 function fire(options: autocannon.Options): Promise<{ result: autocannon.Result; seconds: number }> {
   return new Promise((resolve, reject) => {
     let [first, last] = [0, 0]

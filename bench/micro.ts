@@ -1,4 +1,4 @@
-/** Measures the hot pure functions: `npm run bench:micro [-- words]`, where words choose by name. */
+/** Measures the hot pure functions: `npm run bench:micro [-- words]`, where the words select functions by name. */
 import { Bench } from 'tinybench'
 import { plainFilter } from '../src/changes/plain-filter.ts'
 import { encodeTexts } from '../src/core/bytes.ts'
@@ -50,7 +50,7 @@ const TASKS: readonly Task[] = [
   ['body scanner: a note of 1 kB taken apart', () => splitDocument(text)],
   ['splicer: a note of 1 kB put together', () => spliceDocument({ id: note._id, rev: note._rev, body })],
   ['id quoted', () => quoted(note._id)],
-  // Concatenated each time, because a string that was encoded once is flat.
+  // Concatenated each time, because encoding flattens a string.
   [
     '100 notes of 1 kB encoded',
     () =>

@@ -1,4 +1,4 @@
-/** settee on a folder that stays after it ends, for trials of starts and of recovery after a kill. */
+/** settee on a folder that outlives the process, for trials of starts and of recovery after a kill. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

@@ -14,7 +14,7 @@ export interface Peer {
   readonly address: string
   /** Sent with every call. */
   readonly headers: Readonly<Record<string, string>>
-  /** What makes an acknowledged write durable. */
+  /** How the server makes an acknowledged write durable. */
   readonly durability: string
   /**
    * Makes a call, and reads the complete answer.
@@ -41,7 +41,7 @@ export interface Peer {
 /** Facts about a server that its address does not show. */
 export interface PeerProcess {
   readonly durability: string
-  /** Of the process that was started here. */
+  /** The id of the process that was started here. */
   readonly pid?: number
   readonly startMs?: number
   stop(): Promise<void>

@@ -34,7 +34,7 @@ async function install(): Promise<void> {
   if (status !== 0) throw new Error('pouchdb-server cannot be installed')
 }
 
-/** It has no option for "any free port". */
+/** pouchdb-server has no option for "any free port". */
 async function freePort(): Promise<number> {
   const probe = createServer()
   await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))

@@ -11,7 +11,7 @@ export interface Result extends Figure {
   readonly peer: string
 }
 
-/** @returns when and on which machine the figures are measured; to be called before the load begins */
+/** @returns the time and the machine of the measurement. Call it before the load begins */
 export function circumstances(args: readonly string[], peers: readonly Peer[]): string {
   const { stdout } = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' })
   return [

@@ -4,9 +4,9 @@
  *     npm run build && node bench/request-path.ts          the table
  *     npm run build && node bench/request-path.ts PUT      and the files of the requests whose names contain PUT
  *
- * The server also loads this file into each thread (`--import`), to count calls with V8's precise coverage. Functions that run
- * as often without a request are left out, and so are functions that do not run in every repetition, such as timers and the
- * expiry of cache entries.
+ * The server also loads this file into each thread (`--import`), to count calls with V8's precise coverage. Functions
+ * that run as often without a request are left out, and so are functions that do not run in every repetition, such as
+ * timers and the expiry of cache entries.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -96,7 +96,7 @@ async function functionsOf(server: ChildProcess, { run, once: isOnce }: Way): Pr
 
 interface Way {
   readonly name: string
-  /** A repetition would take another path. */
+  /** Whether a repetition would take another path. */
   readonly once?: boolean
   run(): Promise<unknown>
 }
@@ -110,7 +110,7 @@ async function measure(filter: string | undefined): Promise<void> {
       NODE_OPTIONS: `--import ${import.meta.url}`,
       COUCHDB_USER: 'adm',
       COUCHDB_PASSWORD: 'pass',
-      // Set, so that the server does not start itself again (cli/serve-command.ts).
+      // Set so that the server does not restart itself (cli/serve-command.ts).
       MALLOC_TRIM_THRESHOLD_: '2097152',
     },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],

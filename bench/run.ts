@@ -138,14 +138,14 @@ async function runTrials(peers: readonly Peer[], { trials, scale }: Wanted): Pro
 }
 
 /** One round, on fresh servers. */
-async function round(asked: Wanted, tell: (peers: readonly Peer[]) => void): Promise<Result[]> {
+async function round(asked: Wanted, onPeers: (peers: readonly Peer[]) => void): Promise<Result[]> {
   const env = await slowFsync(asked.slowness)
   const peers = asked.against.map(peerAgainst)
   try {
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
     if (asked.settee) peers.unshift(await startSettee(env, asked.hosted))
     if (peers.length === 0) throw new Error('There is no server to measure.')
-    tell(peers)
+    onPeers(peers)
     const results = await runTrials(peers, asked)
     if (asked.trials.includes(push)) results.push(bare(asked.scale, env))
     return results

@@ -14,7 +14,7 @@ export interface Note {
 }
 
 const REVISIONS = 3
-/** Of a note without its history. */
+/** The body of a note without its history. */
 const NOTE_BYTES = 1024
 const WORDS =
   'the sync of notes between two devices goes on while both of them write and nothing is ever lost'.split(' ')

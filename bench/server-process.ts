@@ -10,11 +10,11 @@ import { type Peer, peerAt } from './peer.ts'
 export interface Command {
   readonly name: string
   readonly durability: string
-  /** What to run on an empty folder. */
+  /** The arguments of Node, for an empty folder. */
   readonly args: (folder: string) => readonly string[]
   /** Added to the present environment. */
   readonly env: Readonly<Record<string, string>>
-  /** Finds the server's address in what it has printed so far; undefined while it is not ready. */
+  /** Finds the server's address in its output so far; undefined while the server is not ready. */
   readonly address: (printed: string) => string | undefined
 }
 

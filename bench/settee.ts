@@ -11,7 +11,7 @@ const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 const ADMIN = 'bench-admin'
 
 /**
- * @param env for the server alone
+ * @param env additional variables for the server
  * @param isHosted in hosted mode, with an admin
  * @throws when settee cannot be built, or ends before it is ready
  */

@@ -8,7 +8,7 @@ const FOLDER = fileURLToPath(new URL('.peers/', import.meta.url))
 const LIBRARY = `${FOLDER}slow-fsync.so`
 
 /**
- * @param ms added to every fsync and fdatasync
+ * @param ms the delay of every fsync and fdatasync
  * @returns the variables for the server's environment
  * @throws when there is no C compiler
  */

@@ -67,7 +67,7 @@ export interface Seeded {
   readonly notes: readonly Note[]
 }
 
-/** What a trial works with. */
+/** The context of a trial. */
 export interface Bench {
   readonly peer: Peer
   readonly scale: Scale
@@ -78,18 +78,18 @@ export interface Bench {
 }
 
 export interface Figure {
-  /** What was measured, in one or two words. */
+  /** The name of the measurement, in one or two words. */
   readonly name: string
   readonly unit: string
   readonly value: number
 }
 
 export interface Trial {
-  /** The word that chooses it. */
+  /** The word that selects the trial. */
   readonly name: string
   /** One line for `--help`. */
   readonly about: string
-  /** Run only if its word is given: it takes long, or needs a fresh server. */
+  /** Whether to run it only if its word is given: it takes long, or needs a fresh server. */
   readonly isAlone?: boolean
   /** @throws when an answer is wrong */
   run(bench: Bench): Promise<Figure[]>

@@ -1,7 +1,7 @@
 // Builds dist/ when it is not up to date: node scripts/build.mjs [--force]
 //
-// dist/ is up to date if dist/.stamp lists the same inputs with the same sizes and times. So a file that was removed, or
-// replaced by an older one, counts as a change. `npm start` runs this before every start; without changes it only reads
+// dist/ is up to date if dist/.stamp lists the same inputs with the same sizes and times, so a file that was removed or
+// replaced by an older one counts as a change. `npm start` runs this script every time; without changes it only reads
 // file times. An installation without sources or without the compiler keeps its dist/.
 import { spawnSync } from 'node:child_process'
 import {
@@ -54,19 +54,19 @@ function fail(message) {
 
 /** Builds into a separate folder, which replaces dist/ only when it is complete. */
 function build(compiler, wanted) {
-  const made = join(root, `.dist-${process.pid}`)
-  rmSync(made, { recursive: true, force: true })
+  const partial = join(root, `.dist-${process.pid}`)
+  rmSync(partial, { recursive: true, force: true })
   try {
-    const options = ['-p', 'tsconfig.build.json', '--outDir', made]
+    const options = ['-p', 'tsconfig.build.json', '--outDir', partial]
     const { status } = spawnSync(process.execPath, [compiler, ...options], { cwd: root, stdio: 'inherit' })
     if (status !== 0) return false
-    chmodSync(join(made, entry), 0o755)
-    writeFileSync(join(made, '.stamp'), wanted)
+    chmodSync(join(partial, entry), 0o755)
+    writeFileSync(join(partial, '.stamp'), wanted)
     rmSync(dist, { recursive: true, force: true })
-    renameSync(made, dist)
+    renameSync(partial, dist)
     return true
   } finally {
-    rmSync(made, { recursive: true, force: true })
+    rmSync(partial, { recursive: true, force: true })
   }
 }
 

@@ -1,4 +1,4 @@
-/** Of each package of Debian, the program that it is installed for. */
+/** The program that each Debian package provides. */
 export const PROGRAMS: Readonly<Record<string, string>>
-/** The path of a program, null when there is none of this name. */
+/** @returns the path of a program; null if there is none of this name */
 export function programPath(name: string): string | null

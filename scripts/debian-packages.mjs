@@ -1,8 +1,8 @@
-// Installs Debian packages that tests need and npm does not install: node scripts/debian-packages.mjs [nginx] [chromium] ...
+// Installs the Debian packages that the tests need: node scripts/debian-packages.mjs [nginx] [chromium] ...
 //
-// Without names it installs all of them. If the programs exist, however they were installed, it only checks, which takes no
-// time; `npm test` runs it before every run. It installs only with apt-get, as root or through sudo. On other systems it
-// prints what is missing, and fails.
+// Without names it installs all of them. It does nothing if the programs exist, from whatever source. `npm test` runs
+// it every time. It installs only with apt-get, as root or through sudo. On other systems it prints the missing
+// programs, and fails.
 import { spawnSync } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +19,7 @@ export const PROGRAMS = {
   systemd: 'systemd-analyze',
 }
 
-/** Packages that another one needs, but only recommends. */
+/** Packages that another package recommends, but that the tests need. */
 const WITH = { gcc: ['libc6-dev'] }
 
 /** Servers are in folders that only root's PATH contains. */
@@ -58,10 +58,10 @@ function install(packages) {
   const root = asRoot()
   if (root === null || programPath('apt-get') === null) return false
   const apt = [...root, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y']
-  const patient = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3']
-  const wanted = [...apt, ...patient, 'install', '--no-install-recommends', ...withNeeded(packages)]
+  const options = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3']
+  const wanted = [...apt, ...options, 'install', '--no-install-recommends', ...withNeeded(packages)]
   // A new machine has no package lists, or old ones.
-  return run(wanted) || (run([...apt, ...patient, 'update']) && run(wanted))
+  return run(wanted) || (run([...apt, ...options, 'update']) && run(wanted))
 }
 
 function withNeeded(packages) {
@@ -75,7 +75,7 @@ function missingOf(packages) {
 function main(names) {
   const unknown = names.find((name) => !Object.hasOwn(PROGRAMS, name))
   if (unknown !== undefined) {
-    console.error(`settee: ${unknown} is none of ${Object.keys(PROGRAMS).join(', ')}.`)
+    console.error(`settee: ${unknown} is not one of ${Object.keys(PROGRAMS).join(', ')}.`)
     return 2
   }
   const packages = names.length > 0 ? names : Object.keys(PROGRAMS)
@@ -88,7 +88,7 @@ function main(names) {
   console.error(
     `settee: the tests need ${left.join(', ')}. On Debian or Ubuntu run, as root:\n` +
       `    apt-get update && apt-get install --no-install-recommends ${withNeeded(left).join(' ')}\n` +
-      'Elsewhere install them by whatever means there are, so that they are found in PATH.',
+      'On other systems, install these programs so that they are in PATH.',
   )
   return 1
 }

@@ -1,7 +1,7 @@
 // Runs a tier of the tests: node scripts/test.mjs quick|full|summary
 //
-// The quick tier is every test outside test/full/. The full tier is test/full/, and the long forms of tests that also have
-// a quick form. `summary` adds up the results of the tiers that ran last, in one line.
+// The quick tier is every test outside test/full/. The full tier is test/full/, and the long forms of some quick tests.
+// `summary` adds up the last results of both tiers, in one line.
 import { spawn } from 'node:child_process'
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -11,10 +11,10 @@ import { fileURLToPath } from 'node:url'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
-/** Files at a time, on two cores: many quick tests wait for a disk; tests of the full tier measure times as well. */
+/** Files at a time, on two cores: many quick tests wait for a disk, and some tests of the full tier measure times. */
 const JOBS = { quick: 3, full: 2 }
 
-/** The slowest files, which start first so that both cores work until the end. */
+/** The slowest files. They start first, so that both cores work until the end. */
 const SLOWEST = [
   'test/full/proxy/nginx.test.ts',
   'test/full/backup/backups.test.ts',
@@ -46,9 +46,10 @@ function filesOf(tier) {
 
 function envOf(tier) {
   const env = {
-    // Other processes of the tests take settee from dist/, which the tiers have built.
+    // Tests that start other processes use settee from dist/, which is built before the tiers.
     SETTEE_TEST_BUILT: 'true',
-    // The processes load mostly the same modules: with a cache of compiled code a test with a server takes a quarter less CPU.
+    // The processes load mostly the same modules. With a compile cache, a test with a server takes a quarter less CPU
+    // time.
     NODE_COMPILE_CACHE: join(root, '.tap', 'compile-cache'),
     ...process.env,
   }
@@ -111,7 +112,7 @@ function summarise() {
       code = 1
     }
   }
-  // A tier that ended with an error is a failure, whatever it counted.
+  // A tier that ended with an error is a failure, even if all its tests passed.
   if (code !== 0 && sum.failed === 0) sum.failed = 1
   console.log(`${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`)
   return code

@@ -74,7 +74,7 @@ const WORKS: readonly Work[] = [
   {
     name: 'full scan',
     prepare: async () => true,
-    // In a separate program: reading so much here would delay the saves.
+    // In a separate process, because reading so much here would delay the saves.
     run: async ({ address }, path) => {
       const url = `${address}${path}/_changes?include_docs=true`
       const [code] = await once(spawn('curl', ['--silent', '--output', '/dev/null', url]), 'close')

@@ -18,8 +18,7 @@ export const push: Trial = {
 }
 
 /**
- * Pushes notes into an empty database like a replicator. The bodies are made before the clock starts, and the
- * documents are counted after it has stopped.
+ * Pushes notes into an empty database like a replicator. Making the bodies and counting the documents are not measured.
  * @returns seconds
  * @throws when a document is refused or missing
  */

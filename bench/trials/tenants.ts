@@ -89,7 +89,7 @@ async function callAs(peer: Peer, authorization: string, path: string, body?: st
   if (answer.status !== 201) throw new Error(`PUT ${path} is ${answer.status}: ${text.slice(0, 300)}`)
 }
 
-/** Saves at a fixed interval, one after the other. @returns milliseconds of each */
+/** Saves at a fixed interval, one at a time. @returns the milliseconds of each save */
 async function savesOf(
   peer: Peer,
   { path, authorization }: Tenant,

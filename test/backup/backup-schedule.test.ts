@@ -21,7 +21,7 @@ const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const FACTS: ScheduleFacts = { interval: 24 * HOUR, last: null, failed: null, startedAt: 1000 * HOUR }
 
-t.test('when the next one is due', async (t) => {
+t.test('when the next backup is due', async (t) => {
   const at = (facts: Partial<ScheduleFacts>) => nextBackupAt({ ...FACTS, ...facts })
   t.equal(at({ interval: 0 }), null)
   t.equal(at({}), 1000 * HOUR + MINUTE, 'the first')
@@ -50,7 +50,7 @@ class FakeClock implements WallClock {
     return this.#calls.size
   }
 
-  /** Lets time pass, in steps of a minute. */
+  /** Advances the time, in steps of a minute. */
   async pass(ms: number): Promise<void> {
     const end = this.time + ms
     while (this.time < end) {
@@ -99,7 +99,7 @@ t.test('backups are made when they are due', async (t) => {
   t.equal(made.length, 3)
 })
 
-t.test('none while the interval is 0, and at once when it is set', async (t) => {
+t.test('no backup is made while the interval is 0; one is made at once when it is set', async (t) => {
   const { clock, made, schedule, facts } = scheduled(t, { interval: 0, last: null, failed: null })
   await clock.pass(50 * HOUR)
   t.equal(made.length, 0)
@@ -109,7 +109,7 @@ t.test('none while the interval is 0, and at once when it is set', async (t) => 
   t.equal(made.length, 1)
 })
 
-t.test('one that fails is tried again after an hour', async (t) => {
+t.test('a failed backup is tried again after an hour', async (t) => {
   const { clock, made, outcome } = scheduled(t, { interval: 24 * HOUR, last: null, failed: null })
   outcome.ok = false
   await clock.pass(2.9 * HOUR)
@@ -131,7 +131,7 @@ function daily(day: number, more: Partial<AgedBackup> = {}): AgedBackup {
 const daysOf = (ids: readonly string[]) =>
   ids.map((id) => (Date.parse(id) - START) / DAY).sort((a, b) => a - b)
 
-t.test('the last of each of some days and weeks stays', async (t) => {
+t.test('the last backup of each of the newest days and weeks is kept', async (t) => {
   const backups = Array.from({ length: 40 }, (_, day) => daily(day))
   const gone = daysOf(surplusBackups(backups, { daily: 7, weekly: 4 }, ['a']))
   const kept = backups.map((_, day) => day).filter((day) => !gone.includes(day))
@@ -139,19 +139,19 @@ t.test('the last of each of some days and weeks stays', async (t) => {
   t.strictSame(kept, [20, 27, 33, 34, 35, 36, 37, 38, 39])
 })
 
-t.test('of a day the last, and all of the last 24 hours', async (t) => {
+t.test('the last backup of a day and all backups of the last 24 hours are kept', async (t) => {
   const backups = [0, 0.2, 0.8, 1.1, 1.4, 1.9, 2.5].map((day) => daily(day))
   t.strictSame(daysOf(surplusBackups(backups, { daily: 3, weekly: 0 }, ['a'])), [0, 0.2, 1.1, 1.4])
   t.strictSame(daysOf(surplusBackups(backups, { daily: 0, weekly: 0 }, ['a'])), [0, 0.2, 0.8, 1.1, 1.4])
 })
 
-t.test('what only an old one has stays, as long as there is such a database', async (t) => {
+t.test('an old backup is kept while it is the only one with an existing database', async (t) => {
   const backups = [daily(0, { databases: ['a', 'b'] }), daily(1), daily(2)]
   t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 0 }, ['a', 'b'])), [1])
   t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 0 }, ['a'])), [0, 1])
 })
 
-t.test('one of some databases stands in for none, and goes when it is old', async (t) => {
+t.test('a backup of some databases replaces no other, and is removed when it is old', async (t) => {
   const backups = [daily(0, { isWhole: false }), daily(1), daily(2), daily(3, { isWhole: false })]
   t.strictSame(daysOf(surplusBackups(backups, { daily: 1, weekly: 0 }, ['a'])), [0, 1])
   const older = [daily(0), daily(1.5, { isWhole: false }), daily(2)]
@@ -180,7 +180,7 @@ const backupsOf = fc
   .map((found) => found.map((each): AgedBackup => ({ ...each, id: new Date(each.time).toISOString() })))
 const retentionOf = fc.record({ daily: fc.nat({ max: 10 }), weekly: fc.nat({ max: 10 }) })
 
-t.test('whatever there is', async () => {
+t.test('property: any set of backups', async () => {
   fc.assert(
     fc.property(backupsOf, retentionOf, fc.subarray(NAMES), (backups, retention, existing) => {
       const gone = new Set(surplusBackups(backups, retention, existing))
@@ -198,7 +198,7 @@ t.test('whatever there is', async () => {
       const last = good(backups).reduce((latest, { time }) => Math.max(latest, time), 0)
       const older = good(kept).filter(({ time }) => time <= last - DAY)
       if (older.length > limit) throw new Error('too many stay')
-      // What was decided once is not decided otherwise when it is asked again.
+      // A second call after the removal removes nothing more.
       if (surplusBackups(kept, retention, existing).length > 0) throw new Error('more go the second time')
     }),
     { numRuns: 1000 },
@@ -246,7 +246,7 @@ async function copy(dataDir: string, schema: string, name: string, days: number)
   await utimes(join(folder, name), made, made)
 }
 
-t.test('copies go by their age, and empty folders with them', async (t) => {
+t.test('old copies are removed, and the folders that become empty', async (t) => {
   const dataDir = await temporaryFolder(t)
   t.equal(await removeUpgradeCopies(dataDir, Date.now()), 0, 'there need be none')
   await copy(dataDir, 'databases-3', 'old.sqlite', 31)
@@ -257,7 +257,7 @@ t.test('copies go by their age, and empty folders with them', async (t) => {
   t.same(await readdir(join(dataDir, 'before-upgrade', 'databases-4')), ['new.sqlite'])
 })
 
-t.test('a server looks when it starts, and says what went', async (t) => {
+t.test('a server removes old copies when it starts, and logs their number', async (t) => {
   const dataDir = await temporaryFolder(t)
   await copy(dataDir, 'server-2', 'server.sqlite', 8)
   const said: unknown[] = []

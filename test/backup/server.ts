@@ -1,4 +1,4 @@
-/** What tests of backups ask of a server. */
+/** Calls of backup tests to a server. */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import type { TestServer } from '../helpers/server.ts'
 
 type Asking = Pick<TestServer, 'request'>
 
-/** A row of the list, as far as tests look at it. */
+/** The members of a list row that tests check. */
 export interface Listed {
   readonly id: string
   readonly verified: boolean
@@ -18,7 +18,7 @@ export interface Listed {
   readonly damage: readonly string[]
 }
 
-/** Waits for a backup that was begun, or its failure. @returns its row; undefined when it has failed */
+/** Waits until a backup has ended. @returns its row; undefined if it has failed */
 export async function finished(server: Asking, id: string): Promise<Listed | undefined> {
   for (;;) {
     const { json } = await server.request('GET', '/_settee/backups')
@@ -36,7 +36,7 @@ export async function backUp(server: Asking, databases?: readonly string[]): Pro
   return finished(server, json.id)
 }
 
-/** The lines of SHA256SUMS that are not true. */
+/** The lines of SHA256SUMS that do not match the files. */
 export async function wrongSums(folder: string): Promise<string[]> {
   const wrong: string[] = []
   for (const line of (await readFile(join(folder, 'SHA256SUMS'), 'utf8')).trimEnd().split('\n')) {
@@ -49,7 +49,7 @@ export async function wrongSums(folder: string): Promise<string[]> {
   return wrong
 }
 
-/** All files below a folder, by their paths in it. */
+/** All files below a folder, by their relative paths. */
 export async function filesOf(folder: string): Promise<string[]> {
   const found = await readdir(folder, { recursive: true, withFileTypes: true })
   return found

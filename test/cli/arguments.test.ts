@@ -344,7 +344,7 @@ t.test('--help and --version', async (t) => {
   })
 })
 
-t.test('a mistake is one line on the standard error and exit code 1', async (t) => {
+t.test('a mistake is one line on standard error and exit code 1', async (t) => {
   const unknown = await settee(t, ['--bogus']).ended
   t.strictSame(unknown, {
     code: 1,

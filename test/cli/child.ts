@@ -12,24 +12,24 @@ const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
 export interface RunOptions {
   readonly cwd?: string
   readonly env?: NodeJS.ProcessEnv
-  /** All that it reads on its standard input; null: what the test writes; without it there is none. */
+  /** The whole standard input; null: the test writes it; undefined: there is none. */
   readonly input?: string | null
 }
 
 export interface Ended {
-  /** Exit code, or the signal that ended it. */
+  /** The exit code, or the signal that ended the process. */
   readonly code: number | NodeJS.Signals | null
   readonly stdout: string
   readonly stderr: string
 }
 
-/** A running process whose output is collected; it is killed at the end of the test if it still runs. */
+/** A running process whose output is collected. It is killed at the end of the test if it is still running. */
 export interface Child {
   readonly process: ChildProcess
   readonly ended: Promise<Ended>
 }
 
-/** The environment of a child: this one without what would change its ways. */
+/** This environment, without the variables that would change how a child works. */
 export function cleanEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(
     ([name]) => !/^(SETTEE_(?!TEST_)|COUCHDB_|TAP|NODE_OPTIONS)/.test(name),
@@ -37,15 +37,15 @@ export function cleanEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   return { ...Object.fromEntries(own), ...more }
 }
 
-/** The same where npm is run on another project: npm hands its scripts a description of the one that they belong to. */
+/** The same for npm on another project, without the variables by which npm describes the project of a script. */
 export function cleanNpmEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   const foreign = /^(npm_(package|lifecycle|command|execpath|config_local_prefix)|INIT_CWD|NODE_ENV)/
   const own = Object.entries(cleanEnv({ npm_config_prefer_offline: 'true' }))
   return { ...Object.fromEntries(own.filter(([name]) => !foreign.test(name))), ...more }
 }
 
-// tap passes its own loaders to every child through NODE_OPTIONS, whatever environment the child is given. What is
-// tested runs without them, as it does for a user.
+// tap passes its own loaders to every child in NODE_OPTIONS, even if the child gets another environment. The tested
+// programs run without them, as for a user.
 export const WITHOUT_LOADERS = ['env', '-u', 'NODE_OPTIONS'] as const
 
 export function start(t: Test, command: string, args: readonly string[], options: RunOptions = {}): Child {
@@ -55,7 +55,7 @@ export function start(t: Test, command: string, args: readonly string[], options
     env: cleanEnv(options.env),
     stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
   }) as ChildProcessByStdio<Writable | null, Readable, Readable>
-  // It may have ended without reading.
+  // The process may have ended without reading.
   child.stdin?.on('error', () => undefined)
   if (typeof options.input === 'string') child.stdin?.end(options.input)
   const output = { stdout: '', stderr: '' }
@@ -80,7 +80,7 @@ export function settee(t: Test, args: readonly string[], options: RunOptions = {
   return start(t, process.execPath, [MAIN, ...args], options)
 }
 
-/** `settee <args>` as users run it: built. */
+/** `settee <args>` from dist/, as users run it. */
 export function builtSettee(t: Test, args: readonly string[], options: RunOptions = {}): Child {
   return start(t, process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], options)
 }
@@ -94,7 +94,7 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-/** Asks `/_up` until it answers 200; fails when the process ends before. */
+/** Calls `/_up` until it answers 200. Fails if the process ends before that. */
 export async function untilUp(child: Child, url: string): Promise<unknown> {
   let ended: Ended | null = null
   void child.ended.then((end) => {

@@ -1,6 +1,6 @@
 import type { VaultState } from '../../src/vaults/vault-control.ts'
 
-/** A server that has listened for the first time: no vault, no account, no admin. */
+/** A server after its first start: no vault, no account, no admin. */
 export const NEW_VAULT: VaultState = {
   documents: null,
   hasMembers: false,

@@ -1,4 +1,4 @@
-/** How far a command is, on a terminal and elsewhere. */
+/** The output of commands: progress, tables and QR codes. */
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import { encode } from 'uqr'
@@ -12,7 +12,7 @@ function screen(isTTY: boolean) {
   return { stream, text: () => String(stream.read() ?? '') }
 }
 
-t.test('on a terminal it is one line, which goes in the end', (t) => {
+t.test('on a terminal, progress is one line, which is removed at the end', (t) => {
   const { stream, text } = screen(true)
   const bar = progressBar(stream)
   bar.show(40, `1/2 no${'\u001b'}[31mtes ${'x'.repeat(90)}`)
@@ -44,7 +44,7 @@ t.test('without a known total there is no bar', (t) => {
   t.end()
 })
 
-t.test('elsewhere it is a plain line now and then', (t) => {
+t.test('without a terminal, progress is a plain line at intervals', (t) => {
   const { stream, text } = screen(false)
   let now = 0
   const bar = progressBar(stream, () => now)
@@ -67,9 +67,7 @@ t.test('the columns of a table are aligned', (t) => {
   t.end()
 })
 
-// QR codes as a camera sees them: what the terminal shows, module by module, is read back.
-
-/** Of the upper and the lower half of each character whether it is bright; the letters are in bright white on black. */
+/** Whether the upper and the lower half of each character is bright. The text is bright white on black. */
 const HALVES: Readonly<Record<string, readonly [upper: boolean, lower: boolean]>> = {
   '█': [true, true],
   '▀': [true, false],
@@ -79,7 +77,7 @@ const HALVES: Readonly<Record<string, readonly [upper: boolean, lower: boolean]>
 
 const LINE = new RegExp(`^${'\u001b'}\\[40;97m([█▀▄ ]+)${'\u001b'}\\[0m$`)
 
-/** What a terminal shows, by rows of modules: dark is true. */
+/** The rows of modules that a terminal shows; dark is true. */
 function shownBy(lines: string): boolean[][] {
   return lines
     .replace(/\n$/, '')
@@ -91,21 +89,21 @@ function shownBy(lines: string): boolean[][] {
     })
 }
 
-/** @param columns by default enough */
+/** @param columns large enough by default */
 function code(text: string, columns = 1000): boolean[][] {
   const drawn = qrCode(text, columns)
   if (!('lines' in drawn)) throw new Error(`needs ${drawn.needs}`)
   const rows = shownBy(drawn.lines)
-  // An odd number of modules leaves half of the last line, as dark as the terminal below.
+  // With an odd number of modules, the lower half of the last line is empty, and as dark as the terminal.
   const size = rows[0]!.length
   if (rows.length > size) rows.pop()
   return rows
 }
 
-/** Modules of rest that ISO 18004 asks for. */
+/** The width of the quiet zone that ISO 18004 requires, in modules. */
 const QUIET = 4
 
-t.test('a code has the quiet zone that cameras are promised, and is read back', async (t) => {
+t.test('a QR code has the required quiet zone, and can be read', async (t) => {
   const texts = [
     'https://work:stt_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG@notes.example.com:443/work',
     'http://j%C3%B6rg:p%40ss@192.168.1.10:5984/a%2Fb',

@@ -1,4 +1,4 @@
-/** Questions on a terminal, as @clack/prompts asks them: what is typed, and what comes of it. */
+/** Questions on a terminal with @clack/prompts: the keys that a user types, and the results. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
@@ -14,7 +14,7 @@ import {
 } from '../../src/cli/prompts.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
-/** What somebody types, key by key, each once the screen has changed. */
+/** Types keys one at a time, each after the screen has changed. */
 async function answered<Answer>(keys: readonly string[], ask: (prompts: Prompts) => Promise<Answer>) {
   const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => undefined })
   const output = Object.assign(new PassThrough(), { columns: 80, rows: 20 })
@@ -32,7 +32,7 @@ async function answered<Answer>(keys: readonly string[], ask: (prompts: Prompts)
 const UP = '\u001b[A'
 const DOWN = '\u001b[B'
 
-t.test('text, also by Enter alone, and what is not taken', async (t) => {
+t.test('text, the initial answer for Enter, and refused answers', async (t) => {
   const check = (text: string) => (text === 'x' ? 'Not this one.' : undefined)
   const typed = await answered(['w', 'o', 'r', 'k', '\r'], (prompts) =>
     prompts.text('Name?', { initial: 'notes', check }),
@@ -60,7 +60,7 @@ t.test('a choice and a yes', async (t) => {
   t.equal((await answered(['y'], (prompts) => prompts.confirm('Sure?'))).answer, true)
 })
 
-t.test('Ctrl-C changes nothing, and says so', async (t) => {
+t.test('Ctrl-C changes nothing, and the message says so', async (t) => {
   const cancelled = 'Cancelled; nothing has changed.'
   await t.rejects(
     answered(['\u0003'], (prompts) => prompts.text('Name?', {})),
@@ -72,12 +72,12 @@ t.test('Ctrl-C changes nothing, and says so', async (t) => {
   )
 })
 
-t.test('one is made of letters that are not mistaken for each other', async (t) => {
+t.test('a passphrase has no letters that look alike', async (t) => {
   t.match(newPassphrase(), /^(?:[a-hj-km-np-z2-9]{5}-){4}[a-hj-km-np-z2-9]{5}$/)
   t.not(newPassphrase(), newPassphrase())
 })
 
-t.test('one in a file is its one line', async (t) => {
+t.test('a passphrase file has one line', async (t) => {
   const file = join(await temporaryFolder(t), 'vault.txt')
   const read = async (text: string | Buffer) => {
     await writeFile(file, text)
@@ -99,7 +99,7 @@ t.test('one in a file is its one line', async (t) => {
   }
 })
 
-t.test('what is no such file is told, and what has no end is not read to it', async (t) => {
+t.test('a wrong file is reported, and an endless one is not read to its end', async (t) => {
   const folder = await temporaryFolder(t)
   await t.rejects(readPassphrase(join(folder, 'none')), { message: /cannot be read \(ENOENT\)\.$/ })
   await t.rejects(readPassphrase(folder), { message: /cannot be read \(EISDIR\)\.$/ })
@@ -131,14 +131,14 @@ t.test('a new password is asked for twice', async (t) => {
   t.match((await ask(['\r', 'x', '\r', 'x', '\r'])).screen, 'The password must not be empty.')
 })
 
-t.test('a no changes nothing, and says so', async (t) => {
+t.test('the answer no changes nothing, and the message says so', async (t) => {
   await t.rejects(
     answered(['\r'], (prompts) => confirmOrStop(prompts, 'Sure?')),
     { message: 'Nothing has changed.' },
   )
 })
 
-t.test('a password on the standard input', async (t) => {
+t.test('a password on standard input', async (t) => {
   const read = (...chunks: (string | Buffer)[]) =>
     readPassword(Readable.from(chunks.map((each) => Buffer.from(each))))
   t.equal(await read('geheim'), 'geheim')

@@ -1,9 +1,9 @@
 /**
- * Reads a QR code out of its modules, as ISO 18004 writes it, so far as tests need it: error correction L, bytes, no
- * module that is wrong.
+ * Reads a QR code from its modules (ISO 18004), as far as tests need it: error correction L, bytes, and no wrong
+ * modules.
  */
 
-/** Error correction L, by version, from 1: codewords of correction in each block (30 beyond), and blocks. */
+/** Error correction L by version, from 1: correction codewords per block (30 in later versions), and blocks. */
 const CORRECTION = [
   ...[7, 10, 15, 20, 26, 18, 20, 24, 30, 18, 20, 24, 26],
   ...[30, 22, 24, 28, 30, 28, 28, 28, 28, 30, 30, 26, 28],
@@ -27,8 +27,8 @@ const MASKS: readonly ((x: number, y: number) => boolean)[] = [
 ]
 
 /**
- * @param modules rows from above, dark is true, without the quiet zone
- * @throws Error where it is no such code
+ * @param modules rows from the top, without the quiet zone; dark is true
+ * @throws Error if it is not such a code
  */
 export function readQrCode(modules: Modules): string {
   const size = modules.length
@@ -40,7 +40,7 @@ export function readQrCode(modules: Modules): string {
   return textOf(dataOf(codewords, version), version)
 }
 
-/** The copy of the format beside the finder above on the left. */
+/** The copy of the format next to the top left finder pattern. */
 function maskOf(dark: (x: number, y: number) => boolean): number {
   const row = [8, 8, 8, 8, 8, 8, 8, 8, 7, 5, 4, 3, 2, 1, 0]
   const column = [0, 1, 2, 3, 4, 5, 7, 8, 8, 8, 8, 8, 8, 8, 8]
@@ -49,7 +49,7 @@ function maskOf(dark: (x: number, y: number) => boolean): number {
   return (found >> 10) & 7
 }
 
-/** Two columns at a time from the right, up and down, past what belongs to the form of the code. */
+/** The data modules: two columns at a time from the right, alternately up and down, without function patterns. */
 function* dataBits(size: number, version: number, dark: (x: number, y: number) => boolean, mask: number) {
   let isUpward = true
   for (let right = size - 1; right > 0; right -= 2) {
@@ -85,7 +85,7 @@ function alignments(version: number, size: number): number[] {
   return [6, ...behind.reverse()]
 }
 
-/** The data of the blocks, which are written in turns, one behind the other. */
+/** The data of the blocks, which the code interleaves. */
 function dataOf(codewords: readonly number[], version: number): Uint8Array {
   const blocks = BLOCKS[version - 1]!
   const correction = CORRECTION[version - 1] ?? 30

@@ -34,7 +34,7 @@ async function setUp(t: Test, controls: Partial<ControlCommands> = {}, folder?: 
   return { dataDir, close, said, reach }
 }
 
-/** What the socket answers to a text. */
+/** The socket's answer to a text. */
 async function raw(dataDir: string, text: string | Buffer): Promise<string> {
   const socket = createConnection({ path: controlPath(dataDir), allowHalfOpen: true })
   socket.on('error', () => undefined)
@@ -44,7 +44,7 @@ async function raw(dataDir: string, text: string | Buffer): Promise<string> {
   return answer
 }
 
-t.test('calls go there and come back', async (t) => {
+t.test('calls and their results cross the socket', async (t) => {
   const { reach, said } = await setUp(t)
   const operator = await reach()
   const change = { name: 'änna', password: 'Geheim "1"\\', create: false }
@@ -76,7 +76,7 @@ t.test('refusals and faults', async (t) => {
   t.match(said, [[{ err: fault }, String]])
 })
 
-t.test('how far it is comes before what comes of it', async (t) => {
+t.test('progress arrives before the result', async (t) => {
   const work = async (argument: object, tell: (progress: object) => void) => {
     tell({ done: 1, total: 2 })
     return argument
@@ -88,7 +88,7 @@ t.test('how far it is comes before what comes of it', async (t) => {
   t.strictSame(told, [{ done: 1, total: 2 }])
 })
 
-t.test('what is at work is told when nobody waits for it any more', async (t) => {
+t.test('a command learns that its caller has disconnected', async (t) => {
   let leave: () => void = () => undefined
   const left = new Promise<void>((resolve) => {
     leave = resolve
@@ -107,7 +107,7 @@ t.test('what is at work is told when nobody waits for it any more', async (t) =>
   await left
 })
 
-t.test('nobody else may open the socket', async (t) => {
+t.test('other users cannot open the socket', async (t) => {
   const dataDir = await temporaryFolder(t)
   await mkdir(join(dataDir, 'control'), { mode: 0o777 })
   await chmod(join(dataDir, 'control'), 0o777)
@@ -115,7 +115,7 @@ t.test('nobody else may open the socket', async (t) => {
   t.equal((await stat(join(dataDir, 'control'))).mode & 0o777, 0o700)
 })
 
-t.test('what is no call', async (t) => {
+t.test('an invalid call is refused', async (t) => {
   const { dataDir, reach } = await setUp(t)
   t.equal(await raw(dataDir, ''), '', 'who looks whether somebody is there')
   for (const text of ['{', 'null', '[]', '{}', '{"act":"setPassword"}', '{"act":"toString","argument":{}}']) {
@@ -126,7 +126,7 @@ t.test('what is no call', async (t) => {
   t.ok(await (await reach()).deleteAccount({ name: 'x' }), 'and others are answered')
 })
 
-t.test('a socket that a dead server left is replaced', async (t) => {
+t.test('the socket of a dead server is replaced', async (t) => {
   const dataDir = await temporaryFolder(t)
   t.equal(await reachServer(dataDir), null)
   t.equal(await reachServer(join(dataDir, 'nowhere')), null)
@@ -139,7 +139,7 @@ t.test('a socket that a dead server left is replaced', async (t) => {
   t.equal(await reachServer(dataDir), null)
 })
 
-t.test('a server without a socket says so, and goes on', async (t) => {
+t.test('a server that cannot create the socket logs that, and runs', async (t) => {
   const dataDir = await temporaryFolder(t)
   await writeFile(join(dataDir, 'control'), 'a file')
   const { said, close } = await setUp(t, {}, dataDir)
@@ -153,7 +153,7 @@ t.test('a server without a socket says so, and goes on', async (t) => {
   t.equal(await reachServer(long), null)
 })
 
-t.test('at the end calls under way are answered, and who says nothing is let go', async (t) => {
+t.test('closing answers the calls under way, and disconnects silent clients', async (t) => {
   let letGo = () => {}
   const waits = new Promise<void>((resolve) => {
     letGo = resolve

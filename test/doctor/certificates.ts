@@ -1,4 +1,4 @@
-/** Certificates with every fault that a phone minds. */
+/** Certificates with every fault that phones refuse. */
 import 'reflect-metadata'
 import { webcrypto } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
@@ -16,22 +16,22 @@ export interface Issued {
 }
 
 export interface IssueOptions {
-  /** Default: itself. */
+  /** Default: self-signed. */
   readonly issuer?: Issued
   readonly name: string
-  /** null: none. Default: 127.0.0.1 and localhost. */
+  /** null: no names. Default: 127.0.0.1 and localhost. */
   readonly hosts?: readonly string[] | null
   readonly isAuthority?: boolean
   /** Days from now. */
   readonly from?: number
   readonly to?: number
-  /** Says where its issuer's certificate is, as those of public authorities do. */
+  /** Whether it links to its issuer's certificate, as certificates of public authorities do. */
   readonly linksToIssuer?: boolean
-  /** An RSA key of so many bits, in place of one on a curve. */
+  /** The bits of an RSA key; by default, the key is an EC key. */
   readonly rsaBits?: number
-  /** Does not say that it is for servers. */
+  /** Whether its extended key usage leaves out servers. */
   readonly isForAnything?: boolean
-  /** In place of new ones. */
+  /** The keys; new ones by default. */
   readonly keys?: webcrypto.CryptoKeyPair
 }
 
@@ -99,7 +99,7 @@ function extensionsOf({
   return found
 }
 
-/** An authority of its own, one below it, and what they make. */
+/** A private authority, an intermediate one, and their certificates. */
 export async function authority(): Promise<{ readonly root: Issued; readonly middle: Issued }> {
   const root = await issue({ name: 'Test Root', isAuthority: true, to: 3650 })
   const middle = await issue({ name: 'Test Middle', isAuthority: true, issuer: root, to: 3650 })

@@ -1,4 +1,4 @@
-/** Judgements on facts that no server here can be made to show. */
+/** Findings about facts that no server of the tests can show. */
 import { readFile } from 'node:fs/promises'
 import fc from 'fast-check'
 import t from 'tap'
@@ -124,7 +124,7 @@ t.test('credentials, where the answers are odd', async (t) => {
   }
 })
 
-t.test('documents that stay, or are not what was written', async (t) => {
+t.test('documents that cannot be deleted, or differ from what was written', async (t) => {
   const facts = {
     id: '_local/x',
     put: reply(201, {}),
@@ -168,7 +168,7 @@ t.test('feeds', async (t) => {
     t.match(checkFeed({ ...facts, ...change }, CONTEXT), { state, text })
 })
 
-t.test('a feed that is cut after its first bytes was answered', async (t) => {
+t.test('a feed that is cut after its first bytes has a status', async (t) => {
   const state = { status: 200, failure: null, firstMs: 5, silentMs: 60_000 }
   const beating = { ...state, lasted: 60_000, ended: 'cut' } as const
   t.match(checkLongFeed({ beating, heartbeatMs: 10_000, silent: beating }, CONTEXT), {
@@ -189,12 +189,12 @@ t.test('bodies that are not tried', async (t) => {
   const refused = checkBodies([odd], CONTEXT)
   t.match(refused, { state: 'wrong', text: /is refused: 403 with text\/html/ })
   t.match(refused.cures, [{ place: 'nginx', line: 'client_max_body_size 0;' }, {}, {}, {}])
-  // What the server says in JSON is no proxy's doing, and its limit would be 413.
+  // A JSON answer comes from the server and not from a proxy, and a limit would be 413.
   const ill = { ...odd, reply: reply(503, { error: 'unavailable', reason: 'busy' }) }
   t.match(checkBodies([ill], CONTEXT), { text: /is refused: 503 unavailable: busy/, cures: [] })
 })
 
-t.test('PouchDB Server behind a proxy is not blamed for its slow beats', async (t) => {
+t.test('slow heartbeats of PouchDB Server behind a proxy are not a fault', async (t) => {
   const stack = detectStack([
     { headers: {}, raw: [['server', 'nginx/1.22']], text: '', json: { 'express-pouchdb': 'Welcome!' } },
   ])
@@ -203,7 +203,7 @@ t.test('PouchDB Server behind a proxy is not blamed for its slow beats', async (
   t.match(checkFeed({ ...facts, arrivals: [] }, { ...CONTEXT, stack }), { state: 'wrong' })
 })
 
-t.test('what a server says is one line, and never the password', async (t) => {
+t.test("a server's text is quoted in one line, and never with the password", async (t) => {
   const { quote } = contextOf('http://anna:p%40s%22s@h:1/n')
   t.equal(quote('a\n\u001b[31mb'), 'a \\u{1b}[31mb')
   t.equal(quote('x'.repeat(500)).length, 163)
@@ -223,14 +223,14 @@ t.test('what a server says is one line, and never the password', async (t) => {
   t.notOk(isAnswer({ failure: 'x' }))
 })
 
-t.test('every advice is a line of text for somebody', async (t) => {
+t.test('every piece of advice is one line for a known place', async (t) => {
   for (const [name, lines] of Object.entries(ADVICE)) {
     t.ok(Object.keys(lines).length > 0, name)
     for (const line of Object.values(lines)) t.match(line, /^\S[^\n]+$/)
   }
 })
 
-t.test('the waits', async (t) => {
+t.test('time limits', async (t) => {
   const usual = limitsFor({ quick: false, long: false })
   t.strictSame(
     usual.bodies.map((bytes) => bytes > 1_048_576),
@@ -249,14 +249,12 @@ t.test('docs/doctor.md has every finding, and every line to change', async (t) =
   }
 })
 
-// How findings are shown.
-
 const CURES = [
   { place: 'nginx', line: 'a on;' },
   { place: 'Caddy', line: 'b' },
 ]
 
-t.test('a line each', async (t) => {
+t.test('each finding is one line', async (t) => {
   t.equal(linesOf(fine('clock', 'Right.')), 'fine   clock        Right.\n')
   t.equal(linesOf(note('http', 'Slow.', CURES.slice(0, 1))), 'note   http         Slow. nginx: a on;\n')
   t.equal(
@@ -303,7 +301,7 @@ t.test('a report identifies nobody', async (t) => {
   t.notMatch(report, /anna|vault|notes\.example|203\.0|db8/)
 })
 
-t.test('nor about whose else: other hosts of a certificate, its authority, another account', async (t) => {
+t.test('a report masks the other hosts of a certificate, its authority and another account', async (t) => {
   const address = 'https://anna:secret@notes.smith.example:6984/vault'
   const findings: Finding[] = [
     { ...wrong('certificate', 'The certificate of Smith Home CA expired.'), names: ['Smith Home CA'] },
@@ -323,7 +321,7 @@ t.test('nor about whose else: other hosts of a certificate, its authority, anoth
   ])
 })
 
-t.test('property: no report has the host, the account or the database in it', async () => {
+t.test('property: no report contains the host, the account or the database', async () => {
   const word = fc.stringMatching(/^[a-z]{12,20}$/)
   fc.assert(
     fc.property(word, word, word, word, (host, username, database, password) => {

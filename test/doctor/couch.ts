@@ -1,21 +1,21 @@
-/** A server that answers as CouchDB 3 does (protocol.md), as far as the doctor asks, and keeps what it was asked. */
+/** A server that answers the doctor's requests like CouchDB 3 (protocol.md), and records them. */
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 export interface CouchOptions {
   /** Its answer to `GET /`. */
   readonly welcome?: unknown
   readonly server?: string | null
-  /** Origins that are allowed, as `[cors] origins`; null: CORS is off. */
+  /** The allowed origins, as in `[cors] origins`; null: CORS is off. */
   readonly origins?: readonly string[] | null
-  /** Sends no `Date`. */
+  /** Whether it sends no `Date`. */
   readonly dateless?: boolean
-  /** Seconds that its clock is ahead. */
+  /** How far its clock is ahead, in seconds. */
   readonly ahead?: number
-  /** Milliseconds between beats, in place of those asked for. */
+  /** The heartbeat interval in ms, instead of the requested one. */
   readonly beats?: number
   /** JSON of design documents by id. */
   readonly designs?: Readonly<Record<string, string>>
-  /** As PouchDB Server: without `Location`, with a revision needed to delete. */
+  /** Whether it acts like PouchDB Server: sends no `Location`, and requires a revision to delete. */
   readonly isPouch?: boolean
   readonly security?: unknown
   readonly roles?: readonly string[]
@@ -159,7 +159,7 @@ class Exchange {
     })
   }
 
-  /** A longpoll or continuous feed to which nothing ever happens; anything else is empty. */
+  /** A longpoll or continuous feed without changes; a normal feed is empty. */
   #changes(): undefined {
     const query = new URL(this.#request.url!, 'http://x').searchParams
     this.#response.setHeader('Content-Type', 'application/json')

@@ -1,11 +1,11 @@
-/** The doctor, within the test's own process. */
+/** Runs the doctor in the test's own process. */
 import type { Test } from 'tap'
 import { APP_ORIGINS } from '../../src/core/network.ts'
 import { limitsFor, type ProbeLimits } from '../../src/doctor/doctor-client.ts'
 import type { Finding, FindingName } from '../../src/doctor/finding.ts'
 import { type CheckOptions, runChecks } from '../../src/doctor/run-checks.ts'
 
-/** Waits of tests: long where something comes for certain, short where nothing will. */
+/** Time limits of tests: long where an event is certain to come, short where none will come. */
 export const PATIENT: ProbeLimits = {
   ...limitsFor({ quick: false, long: false }),
   requestMs: 30_000,
@@ -19,9 +19,9 @@ export const PATIENT: ProbeLimits = {
 
 export interface Looked {
   readonly findings: readonly Finding[]
-  /** The one finding of a name. @throws when there are more, or none */
+  /** The only finding of a name. @throws if there are several, or none */
   one(name: FindingName): Finding
-  /** Cures of a finding as `place: line`. */
+  /** The cures of a finding, as `place: line`. */
   cures(name: FindingName): string[]
 }
 
@@ -44,11 +44,13 @@ export async function look(
   return { findings, one, cures }
 }
 
-/** For a feed that is to be found fine, or is to be waited for in vain. */
+/** Limits for a feed that has no fault, or that never sends a byte. */
 export const FEED = { heartbeatMs: 1000, feedMs: 30_000 }
 export const NO_FEED = { heartbeatMs: 200, feedMs: 1500 }
 
-/** Nothing is wrong but what is named; beats this short are late on a busy machine, and are judged where they are not. */
+/**
+ * Checks that only the named findings are wrong. Ignores the feed: heartbeats this short are late on a busy machine.
+ */
 export function onlyWrong(t: Test, { findings }: Looked, ...names: readonly FindingName[]): void {
   const wrong = findings
     .filter(({ name, state }) => state === 'wrong' && name !== 'feed')

@@ -1,4 +1,4 @@
-/** A proxy with the faults that real ones have by their settings. */
+/** A proxy with the faults that settings cause in real proxies. */
 import { once } from 'node:events'
 import {
   createServer,
@@ -12,35 +12,35 @@ import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 
 export interface ProxyFaults {
-  /** Its own `Server`, in place of the server's. */
+  /** Its own `Server` header, instead of the server's. */
   readonly name?: string
-  /** Keeps answers back until they are whole. */
+  /** Whether to buffer answers until they are complete. */
   readonly buffers?: boolean
-  /** Passes this many pieces of a feed, and keeps back what follows. */
+  /** How many chunks of a feed to pass on before buffering the rest. */
   readonly stopsAfter?: number
-  /** Cuts answers to `_changes` after so many milliseconds. */
+  /** Milliseconds after which answers to `_changes` are cut. */
   readonly cutsAfter?: number
-  /** As `cutsAfter`, but only when as long nothing has come. */
+  /** As `cutsAfter`, but counted from the last byte. */
   readonly cutsIdleAfter?: number
-  /** Bytes of a body, above which it answers 413 in HTML; `reset`: or closes the connection. */
+  /** The maximum body in bytes. Above it, the proxy answers 413 in HTML; with `reset`, it closes the connection. */
   readonly maxBody?: number
   readonly refusal?: 'html' | 'reset'
-  /** Ends answers to `_changes` in order, as if they were whole, after so many milliseconds. */
+  /** Milliseconds after which answers to `_changes` end normally, as if they were complete. */
   readonly endsAfter?: number
-  /** Answers large bodies never. */
+  /** Whether large bodies never get an answer. */
   readonly swallows?: boolean
-  /** Reads 64 kB of a large body in so many milliseconds; Infinity: no more than that. */
+  /** Milliseconds for each 64 kB of a large body; Infinity: stops after the first 64 kB. */
   readonly readsEvery?: number
-  /** Passes these on, and lets their answers get lost: the connection ends. */
+  /** Requests that are passed on, but whose answers are lost, because the connection is closed. */
   readonly loses?: (request: IncomingMessage) => boolean
   readonly addHeaders?: OutgoingHttpHeaders
-  /** Sets these on answers, in place of the server's. */
+  /** Headers of answers, instead of the server's. */
   readonly setHeaders?: Readonly<Record<string, string | string[]>>
   readonly dropHeaders?: readonly string[]
   readonly dropRequestHeaders?: readonly string[]
   readonly setRequestHeaders?: OutgoingHttpHeaders
   readonly rewrite?: (path: string) => string
-  /** Answers by itself; undefined: it does not. */
+  /** The proxy's own answer; undefined: it passes the request on. */
   readonly own?: (request: IncomingMessage) => OwnAnswer | undefined
 }
 
@@ -52,7 +52,7 @@ export interface OwnAnswer {
 
 const HTML = '<html><head><title>413 Request Entity Too Large</title></head></html>'
 
-/** @returns the port of a proxy before the server on another, until the test ends */
+/** Runs a proxy in front of a server until the test ends. @returns the port of the proxy */
 export async function startProxy(t: Test, target: string, faults: ProxyFaults): Promise<number> {
   const server = createServer((request, response) => {
     void pass(request, response, new URL(target), faults).catch(() => response.destroy())
@@ -89,7 +89,7 @@ async function pass(
   await move(request, answered, response, faults)
 }
 
-/** A body that leaves at once is one that the system keeps in its buffers, so these stay small. */
+/** Small buffers: a body that fits into the system's buffers would be sent at once. */
 function readSlowly(request: IncomingMessage, every: number): void {
   request.once('data', () => {
     request.pause()
@@ -107,7 +107,7 @@ function tooLarge(
   return refusal === 'reset' ? 'reset' : { status: 413, headers: { 'content-type': 'text/html' }, text: HTML }
 }
 
-/** As nginx: an answer at once, and the connection is closed over the rest of the body. */
+/** As nginx: answers at once, and closes the connection during the rest of the body. */
 function answer(
   request: IncomingMessage,
   response: ServerResponse,

@@ -1,4 +1,4 @@
-/** Certificates that tests make for themselves. */
+/** Makes certificates for tests. */
 import 'reflect-metadata'
 import { webcrypto } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
@@ -17,10 +17,10 @@ export interface CertificateOptions {
   readonly names?: readonly string[]
   /** IP addresses; default 127.0.0.1. */
   readonly addresses?: readonly string[]
-  /** By default from yesterday to in a month. */
+  /** Default: from yesterday until a month from now. */
   readonly notBefore?: Date
   readonly notAfter?: Date
-  /** Of an RSA key; by default it is one of ECDSA. */
+  /** The bits of an RSA key; by default, the key is an ECDSA key. */
   readonly rsaBits?: number
 }
 
@@ -36,7 +36,7 @@ const RSA = { name: 'RSASSA-PKCS1-v1_5', publicExponent: new Uint8Array([1, 0, 1
 
 cryptoProvider.set(webcrypto as never)
 
-/** A certificate that has signed itself: who trusts it as an authority trusts the server that has it. */
+/** A self-signed certificate. A client that trusts it as an authority trusts its server. */
 export async function makeCertificate(options: CertificateOptions = {}): Promise<Certificate> {
   const { names = ['localhost'], addresses = ['127.0.0.1'] } = options
   const algorithm = options.rsaBits === undefined ? ECDSA : { ...RSA, modulusLength: options.rsaBits }
@@ -64,7 +64,7 @@ function pem(label: string, bytes: Buffer): string {
   return `-----BEGIN ${label}-----\n${lines.join('\n')}\n-----END ${label}-----\n`
 }
 
-/** The same as files, which go with the test. */
+/** The same as files, which are removed at the end of the test. */
 export interface CertificateFiles extends Certificate {
   readonly certFile: string
   readonly keyFile: string

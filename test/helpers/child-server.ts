@@ -1,4 +1,4 @@
-/** A server in a process of its own, for what cannot be done to one's own process: kill -9. */
+/** A server in a separate process, which a test can kill with SIGKILL. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -11,18 +11,18 @@ export interface ChildServer {
   /** Without a slash at the end; the same after every start. */
   readonly url: string
   readonly dataDir: string
-  /** Of the process that runs now. */
+  /** The id of the current process. */
   pid(): number
-  /** Starts it again after a kill, on the same folder and port. */
+  /** Restarts the server after a kill, on the same folder and port. */
   start(): Promise<void>
-  /** SIGKILL; resolves when the process is gone. */
+  /** Sends SIGKILL; resolves when the process has ended. */
   kill(): Promise<void>
 }
 
-/** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
+/** A script, not a module, because a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
   const [server, threadEntry, sandboxEntry, dataDir, port] = process.argv.slice(1)
-  // Whoever started it may die without a word; then this ends, too.
+  // The parent may die without a signal to this process, which then ends as well.
   process.stdin.on('end', () => process.exit(1)).resume()
   const { startServer } = await import(server)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'none' }
@@ -30,7 +30,7 @@ const SCRIPT = `(async () => {
   console.log('listening')
 })()`
 
-/** A listening server from the sources, killed at the end of the test if it still runs. */
+/** A listening server from the sources. It is killed at the end of the test if it is still running. */
 export async function startChildServer(
   t: Test,
   options: { readonly dataDir?: string } = {},

@@ -1,15 +1,15 @@
-/** @cloudant/couchbackup 2.11 as far as our tests call it; it has no types of its own. */
+/** The part of @cloudant/couchbackup 2.11 that our tests call. The package has no types. */
 declare module '@cloudant/couchbackup' {
   import type { EventEmitter } from 'node:events'
   import type { Readable, Writable } from 'node:stream'
 
   export interface Options {
-    /** Experimental there; both ways must agree on it. */
+    /** Experimental in couchbackup; backup and restore must use the same value. */
     attachments?: boolean
-    /** Documents in a batch. */
+    /** Documents per batch. */
     bufferSize?: number
     mode?: 'full' | 'shallow'
-    /** Batches at the same time. */
+    /** Concurrent batches. */
     parallelism?: number
     /** Milliseconds. */
     requestTimeout?: number

@@ -8,8 +8,8 @@ const DEFAULT: FunctionLimits = { timeoutMs: 5000, memory: 67_108_864 }
 const STACK = 128 * 1024
 
 /**
- * The sandbox without its threads: runs functions on this one, and holds it while they run.
- * @param limits for tests of functions that go beyond them
+ * A sandbox without threads: runs functions on the calling thread, which it blocks.
+ * @param limits for tests of functions that exceed them
  */
 export function localSandbox(limits: Partial<FunctionLimits> = {}): Sandbox {
   const runner = new Runner({ limits: () => ({ ...DEFAULT, ...limits }), stack: STACK })

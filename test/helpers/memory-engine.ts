@@ -1,9 +1,8 @@
 /**
- * A storage engine in memory, for tests. It honours the whole contract of src/storage/engine.ts with Maps and
- * sorted arrays: a commit is a draft of the database's state that takes the place of the committed one.
+ * A storage engine in memory, for tests. It implements the whole contract of src/storage/engine.ts with Maps and
+ * sorted arrays: a commit replaces the database's state by a changed copy.
  *
- * What a callback is handed stops working when the callback returns, so that a test over this engine finds code
- * that keeps it.
+ * The arguments of a callback stop working when it returns, so that tests find code that keeps them.
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -19,20 +18,20 @@ import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memor
 import { MemoryUpdates } from '../storage/memory/updates.ts'
 
 export interface MemoryEngineOptions {
-  /** Called before every operation of the engine; what it throws is a fault of the disk there. */
+  /** Called before every operation of the engine. An error that it throws acts as a disk fault. */
   readonly onOperation?: (operation: string) => void
-  /** The time, in ms since 1970; by default the clock's. */
+  /** The time, in ms since 1970; by default, the system's. */
   readonly now?: () => number
 }
 
 interface ContentsCount {
-  /** The contents that a database keeps, whether anything names them or not. */
+  /** All attachment contents that a database stores, even unreferenced ones. */
   keptContents(database: string): { readonly blobs: number; readonly bytes: number }
-  /** Keeps a copy of a database as it stands, as of a file. @returns what stands for its path */
+  /** Copies the current state of a database, like a copy of its file. @returns a key in place of a path */
   snapshot(database: string): string
 }
 
-/** Makes an empty engine. What was closed is found again when it is opened again from the same engine. */
+/** Makes an empty engine. A closed database can be reopened from the same engine. */
 export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine & ContentsCount {
   const operate: Operate = (operation) => {
     try {
@@ -54,7 +53,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #updates = new MemoryUpdates()
   readonly #sequences = new Map<string, LastKnownSequence>()
   #records = new Map<string, ServerRecord>()
-  /** What stands for files, by what stands for their paths. */
+  /** The copies of databases, by the keys that replace their paths. */
   readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
   #lastIncarnation = 0
   #holder: string | null = null
@@ -227,7 +226,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   }
 }
 
-/** Seconds since 1970: now, but not the same as before. */
+/** The time in seconds since 1970, but later than the previous one. */
 function later(createdAt: number): number {
   return Math.max(Math.floor(Date.now() / 1000), createdAt + 1)
 }

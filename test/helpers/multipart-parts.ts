@@ -1,4 +1,4 @@
-/** A small reader of multipart messages, for tests: it shares nothing with src/. */
+/** A small reader of multipart messages, for tests. It shares no code with src/. */
 export interface MultipartPart {
   readonly headers: Readonly<Record<string, string>>
   readonly content: Buffer
@@ -7,7 +7,7 @@ export interface MultipartPart {
   readonly json: any
 }
 
-/** The boundary that a content type names. */
+/** The boundary in a content type. */
 export function boundaryOf(contentType: unknown): string {
   const found = /;\s*boundary=(?:"([^"]+)"|([^\s;]+))/.exec(String(contentType))
   const boundary = found?.[1] ?? found?.[2]
@@ -15,10 +15,10 @@ export function boundaryOf(contentType: unknown): string {
   return boundary
 }
 
-/** The parts of a message, whose type says the boundary. Throws where it is not framed as RFC 2046 5.1 says. */
+/** The parts of a message. @param type has the boundary @throws if the message breaks RFC 2046 5.1 */
 export function partsOf(contentType: unknown, message: Uint8Array): MultipartPart[] {
   const delimiter = `\r\n--${boundaryOf(contentType)}`
-  // With a line break in front the first delimiter looks like the others.
+  // With a line break in front, the first delimiter looks like the others.
   const [preamble, ...pieces] = `\r\n${Buffer.from(message).toString('latin1')}`.split(delimiter)
   const end = pieces.pop()
   if (preamble?.trim() !== '' || !/^--(\r\n)?$/.test(end ?? '')) throw new Error('not framed as multipart')

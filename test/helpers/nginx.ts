@@ -7,17 +7,17 @@ import { type CertificateFiles, certificateFiles } from './certificates.ts'
 import { programOf, runListening } from './proxies.ts'
 import { temporaryFolder } from './server.ts'
 
-/** The file that docs/proxy.md shows. */
+/** The file in docs/proxy.md. */
 export const DEPLOYED = new URL('../../deploy/nginx.conf', import.meta.url)
 
 export interface NginxOptions {
-  /** What it stands in front of, without a slash at the end. */
+  /** The URL of the server behind it, without a slash at the end. */
   readonly upstream: string
-  /** A file of server blocks that listen on 6984, pass on to 5984, and name certificates; by default {@link DEPLOYED}. */
+  /** A file of server blocks that listen on 6984, proxy to 5984 and name certificates; by default {@link DEPLOYED}. */
   readonly file?: URL
-  /** Changes the text before its ports and paths are put in: `(text) => text.replace('...', '...')`. */
+  /** Changes the text before ports and paths are inserted: `(text) => text.replace('...', '...')`. */
   readonly edit?: (text: string) => string
-  /** By default one for localhost and 127.0.0.1 that has signed itself. */
+  /** By default, a self-signed one for localhost and 127.0.0.1. */
   readonly certificate?: CertificateFiles
 }
 
@@ -25,17 +25,17 @@ export interface Nginx {
   /** `https://127.0.0.1:PORT`. */
   readonly url: string
   readonly port: number
-  /** What a client must trust. */
+  /** The certificate that a client must trust. */
   readonly ca: string
-  /** Where the certificate lies; a new one is taken with {@link reload}. */
+  /** The paths of the certificate and key; {@link reload} reads new ones. */
   readonly certificate: CertificateFiles
   accessLog(): Promise<string>
   errorLog(): Promise<string>
-  /** Reads the configuration anew, as `nginx -s reload`; old workers end when their clients have left. */
+  /** Reads the configuration again, as `nginx -s reload`. Old workers end when their clients have disconnected. */
   reload(): Promise<void>
 }
 
-/** @throws Error with nginx's own words when it takes no such configuration */
+/** @throws Error with nginx's message if it refuses the configuration */
 export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOptions): Promise<Nginx> {
   const folder = await temporaryFolder(t)
   const port = await freePort()
@@ -77,7 +77,7 @@ export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOption
   }
 }
 
-/** Debian's own file, less what a test has no use for. */
+/** Debian's own file, without the parts that tests do not need. */
 function mainOf(folder: string): string {
   return `
 daemon off;

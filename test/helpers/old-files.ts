@@ -1,4 +1,4 @@
-/** Files as an older settee wrote them: the rows of a file of today, as far as an older schema has room for them. */
+/** Files of older versions of settee: the rows of a current file, as far as the older schema can store them. */
 import Sqlite from 'better-sqlite3'
 import { Connection } from '../../src/storage/sqlite/connection.ts'
 import { MIGRATIONS, type Migration, migrate } from '../../src/storage/sqlite/schema.ts'
@@ -7,9 +7,9 @@ export const NEWEST: number = MIGRATIONS.length
 
 /**
  * Writes a file.
- * @param from one of today, which nobody has open
+ * @param from a current file, which must be closed
  * @param schema the older schema
- * @param migrations the file's kind: by default a database's
+ * @param migrations of the kind of file; by default, of databases
  */
 export function writeOldFile(
   path: string,
@@ -30,7 +30,7 @@ export function writeOldFile(
   file.close()
 }
 
-/** The schema that a file has, which may be open. */
+/** The schema version of a file, which may be open. */
 export function schemaOfFile(path: string): number {
   const file = new Sqlite(path, { readonly: true })
   try {

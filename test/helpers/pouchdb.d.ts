@@ -1,6 +1,6 @@
 /**
- * PouchDB 9 as far as our tests call it. `@types/pouchdb` declares a global Buffer that contradicts Node's own, so
- * that nothing beside it compiles.
+ * The part of PouchDB 9 that our tests call. `@types/pouchdb` declares a global Buffer that contradicts Node's own, so
+ * other code does not compile with it.
  */
 declare namespace PouchDB {
   interface Doc {

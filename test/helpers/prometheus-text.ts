@@ -1,4 +1,4 @@
-/** A strict reader of Prometheus' text format 0.0.4: what it does not know, it throws at. */
+/** A strict reader of Prometheus' text format 0.0.4, which throws at anything unknown. */
 
 export interface ReadSample {
   readonly name: string
@@ -17,7 +17,7 @@ const HELP = /^# HELP ([a-zA-Z_:][\w:]*) (\S.*)$/
 const TYPE = /^# TYPE ([a-zA-Z_:][\w:]*) (counter|gauge|histogram|summary)$/
 const SAMPLE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|NaN|[+-]Inf)$/
 const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|$)/y
-/** What may follow the name of a family in the name of its samples. */
+/** The suffixes that the names of samples may add to the name of their family. */
 const SUFFIXES: Readonly<Record<string, readonly string[]>> = {
   counter: [''],
   gauge: [''],
@@ -27,7 +27,7 @@ const SUFFIXES: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * @returns the families by name, each with its samples
- * @throws at what is not of the format: a sample without its family, one given twice, buckets that fall
+ * @throws if the text is invalid: a sample without its family, a duplicate sample, decreasing buckets
  */
 export function readPrometheus(text: string): Map<string, ReadFamily> {
   if (!text.endsWith('\n')) throw new Error('the last line has no end')
@@ -81,7 +81,7 @@ function readLabels(text: string): Record<string, string> {
   return labels
 }
 
-/** Of each histogram the buckets rise, and the last is the count. */
+/** Checks that the buckets of each histogram increase, and that the last one is the count. */
 function checkBuckets({ name, samples }: ReadFamily): void {
   const series = new Map<string, { last: number; bound: number; count: number | undefined }>()
   for (const { name: part, labels, value } of samples) {
@@ -101,7 +101,7 @@ function checkBuckets({ name, samples }: ReadFamily): void {
   }
 }
 
-/** The value of the one sample with these labels; undefined when there is none. */
+/** The value of the only sample with these labels; undefined if there is none. */
 export function sampleOf(
   families: ReadonlyMap<string, ReadFamily>,
   name: string,

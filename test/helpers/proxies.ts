@@ -1,4 +1,4 @@
-/** Programs that stand in front of settee in tests, as their packages bring them. */
+/** Proxy programs in front of settee, from their packages. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -7,7 +7,7 @@ import type { Test } from 'tap'
 import { programPath } from '../../scripts/debian-packages.mjs'
 import { cleanEnv } from '../cli/child.ts'
 
-/** @throws Error that says how to come by it */
+/** @throws Error that says how to install the program */
 export function programOf(name: string): string {
   const path = programPath(name)
   if (path === null) throw new Error(`${name} is missing; run: node scripts/debian-packages.mjs ${name}`)
@@ -16,11 +16,11 @@ export function programOf(name: string): string {
 
 export interface Program {
   readonly child: ChildProcess
-  /** What it has said so far. */
+  /** The output so far. */
   said(): string
 }
 
-/** Runs a program that listens, until the end of the test; resolves when it takes connections. */
+/** Runs a server program until the end of the test. Resolves when it accepts connections. */
 export async function runListening(
   t: Pick<Test, 'teardown'>,
   command: readonly [string, ...string[]],

@@ -1,4 +1,4 @@
-/** Writes multipart/related bodies as clients send them; protocol.md 7.2. */
+/** Makes multipart/related bodies as clients send them; protocol.md 7.2. */
 import { createHash } from 'node:crypto'
 
 export interface RelatedPart {
@@ -28,7 +28,7 @@ export function named(name: string): { headers: Record<string, string> } {
   return { headers: { 'Content-Disposition': `attachment; filename="${name}"` } }
 }
 
-/** An attachment's entry in a document that it follows. */
+/** The entry in `_attachments` of an attachment that follows as a part. */
 export function follows(content: Uint8Array | string, more: Record<string, unknown> = {}) {
   return { follows: true, content_type: 'text/plain', length: Buffer.byteLength(content), ...more }
 }

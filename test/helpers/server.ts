@@ -5,9 +5,9 @@ import type { Test } from 'tap'
 import { Agent, request as send } from 'undici'
 import { startServer } from '../../src/server.ts'
 
-/** What a test asks of a server, and what it gets. */
+/** A request of a test to a server. */
 export interface TestRequest {
-  /** A string or bytes as they are; anything else as JSON with its content type. */
+  /** Strings and bytes are sent unchanged; other values as JSON, with its content type. */
   readonly body?: unknown
   readonly headers?: Record<string, string>
   /** `name:password`. */
@@ -25,16 +25,16 @@ export interface TestResponse {
 export interface TestServer {
   /** Without a slash at the end. */
   readonly url: string
-  /** The same by TLS; empty without `tls`. */
+  /** The same with TLS; empty without `tls`. */
   readonly secureUrl: string
   readonly dataDir: string
   request(method: string, path: string, options?: TestRequest): Promise<TestResponse>
-  /** Stops the server; its data stay until the test ends. */
+  /** Stops the server; its data folder stays until the test ends. */
   close(): Promise<void>
 }
 
 export interface TestServerOptions {
-  /** A data folder to start on; by default an empty one that goes with the test. */
+  /** The data folder; by default an empty one, which is removed at the end of the test. */
   readonly dataDir?: string
   readonly env?: NodeJS.ProcessEnv
   readonly logLevel?: string
@@ -42,7 +42,7 @@ export interface TestServerOptions {
   readonly hosted?: boolean
   /** PEM files, for settee's own TLS. */
   readonly tls?: { readonly certFile: string; readonly keyFile: string }
-  /** How often they are looked at, in milliseconds. */
+  /** How often the files are checked, in milliseconds. */
   readonly tlsLookMs?: number
 }
 
@@ -96,11 +96,11 @@ export async function startTestServer(
 }
 
 /**
- * One server for many cases of a file, since each start takes about half a second of CPU time. A case must not depend on a
- * server without a past, such as its metrics.
+ * One server for many cases of a file, since each start takes about half a second of CPU time. A case must not depend
+ * on a server without a past, such as its metrics.
  * @param t the test that has the cases
- * @returns a server without databases of earlier cases and with the initial settings: the shared one, or another if a case
- *   has made an admin or a user, or has closed it
+ * @returns a server without databases of earlier cases and with the initial settings: the shared one, or another if a
+ *   case has made an admin or a user, or has closed it
  */
 export function sharedTestServer(t: Pick<Test, 'teardown'>): () => Promise<TestServer> {
   let shared: { readonly server: TestServer; readonly config: Sections } | undefined

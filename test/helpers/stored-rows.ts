@@ -1,15 +1,15 @@
-/** What lies in a database's file, looked at from outside while the server runs. */
+/** Reads a database's file from outside, while the server runs. */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 
-/** Of attachments' contents. */
+/** Bytes of attachment contents. */
 export interface StoredRows {
   readonly blobs: number
   readonly chunks: number
 }
 
-/** @param name of the database, one that needs no escapes in its file's name */
+/** @param name of the database, which must need no escapes in the file name */
 export function storedRows(dataDir: string, name: string): StoredRows {
   const file = new Database(join(dataDir, 'databases', `${name}.sqlite`), { readonly: true })
   try {
@@ -22,8 +22,7 @@ export function storedRows(dataDir: string, name: string): StoredRows {
 }
 
 /**
- * Everything that lies in a database's file, as a text for each table that is another when any of its rows is:
- * for comparing two moments.
+ * The contents of a database's file: a text for each table, which differs if any row differs. For comparing two states.
  */
 export function storedTables(dataDir: string, name: string): Readonly<Record<string, string>> {
   const file = new Database(join(dataDir, 'databases', `${name}.sqlite`), { readonly: true })

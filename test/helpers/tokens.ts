@@ -1,10 +1,10 @@
-/** Device tokens for tests, with nobody to tell of faults. */
+/** Device tokens for tests, without reports of faults. */
 import type { Accounts } from '../../src/auth/accounts.ts'
 import { openTokens, type TokenRecords, type Tokens, type TokensOptions } from '../../src/auth/tokens.ts'
 
 const LIMITS = { total: 100, perAccount: 10, nameLength: 50 }
 
-/** @param options what is not as in a test that does not care */
+/** @param options override the defaults */
 export function tokensOver(
   records: TokenRecords,
   accounts: Pick<Accounts, 'find' | 'onChange'>,

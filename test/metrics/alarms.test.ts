@@ -15,7 +15,7 @@ import {
 } from '../../src/storage/free-space.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
-/** Records in memory, and the databases that there are. */
+/** Records in memory, and a list of databases. */
 class Kept {
   readonly rows = new Map<string, ServerRecord>()
   readonly incarnations = new Map([
@@ -52,7 +52,7 @@ class Kept {
 const NOTES = { name: 'notes', incarnation: 1 }
 const found = (since: number) => ({ since, until: since + 5, deleted: 40, of: 60, account: 'anna' })
 
-t.test('an alarm is kept over restarts until it is dismissed', async (t) => {
+t.test('an alarm survives restarts until it is dismissed', async (t) => {
   const kept = new Kept()
   const alarms = await kept.open()
   const device = { token: 'phone', client: 'Obsidian', address: '::1' }
@@ -79,7 +79,7 @@ t.test('an alarm is kept over restarts until it is dismissed', async (t) => {
   t.equal(kept.rows.size, 0)
 })
 
-t.test('they are bounded, and go with their database', async (t) => {
+t.test('alarms are limited in number, and removed with their database', async (t) => {
   const kept = new Kept()
   const alarms = await kept.open()
   for (let n = 0; n < 30; n++) alarms.raise(NOTES, found(1000 + n), null)
@@ -96,7 +96,7 @@ t.test('they are bounded, and go with their database', async (t) => {
   t.equal(kept.rows.size, 2)
 })
 
-t.test('a record that is none, and a disk that fails, are no end of it', async (t) => {
+t.test('an invalid record and a failing disk do no harm', async (t) => {
   const kept = new Kept()
   kept.rows.set('x', { kind: 'alarm', key: 'x', value: '{' })
   kept.rows.set('y', { kind: 'alarm', key: 'y', value: '{"database":"notes"}' })
@@ -115,7 +115,7 @@ async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await sleep(5)
 }
 
-/** A watch over a disk whose free bytes the test says. */
+/** A watch over a disk whose free bytes the test sets. */
 async function watched(t: Test, free: number, floor: number | null = 20 * MB) {
   const dataDir = await temporaryFolder(t)
   const disk = { free, total: 1000 * MB, fails: false }
@@ -136,14 +136,14 @@ async function watched(t: Test, free: number, floor: number | null = 20 * MB) {
   return { dataDir, disk, told, lines, watch }
 }
 
-t.test('the floor where none is configured', async (t) => {
+t.test('the default floor', async (t) => {
   t.equal(defaultFloor(100 * MB), 64 * MB)
   t.equal(defaultFloor(1_000_000 * MB), 20_000 * MB)
   const { watch } = await watched(t, 100 * MB, null)
   t.equal(watch.space.floor, 64 * MB)
 })
 
-t.test('what is refused tells a server admin how much there is and must be, and nobody else', async (t) => {
+t.test('a refusal gives the free and the required space to a server admin only', async (t) => {
   t.equal(shortage({ free: 5, floor: 5 }), null)
   const space = { free: 4_000_000, floor: 64_000_000 }
   t.match(shortage(space, { roles: ['_admin'] }), {
@@ -156,7 +156,7 @@ t.test('what is refused tells a server admin how much there is and must be, and 
   }
 })
 
-t.test('listeners learn when space becomes short and when there is enough again', async (t) => {
+t.test('listeners are called when space becomes short, and when there is enough again', async (t) => {
   const { disk, told, lines, watch } = await watched(t, 100 * MB)
   t.same(
     told.map((space) => isShort(space)),
@@ -177,14 +177,14 @@ t.test('listeners learn when space becomes short and when there is enough again'
   t.match(lines, [/^the disk is full/, /^the disk has free space again/])
 })
 
-t.test('whoever has met the end of the disk is told what there is, changed or not', async (t) => {
+t.test('a requested check reports the free space even if it has not changed', async (t) => {
   const { told, watch } = await watched(t, 100 * MB)
   watch.check()
   await until(() => told.length === 2)
   t.match(told[1], { free: 100 * MB })
 })
 
-t.test('a disk that does not answer keeps nobody from writing, and is no good sign', async (t) => {
+t.test('a disk that does not answer prevents no writes, but counts as a fault', async (t) => {
   const { disk, watch } = await watched(t, 100 * MB)
   disk.fails = true
   watch.check()
@@ -214,11 +214,11 @@ t.test(
   },
 )
 
-t.test('where the disk is short from the start, some room is kept all the same', async (t) => {
+t.test('a disk that is short from the start still gets a ballast', async (t) => {
   const { dataDir } = await watched(t, 30 * MB, 64 * MB)
   await until(() => hasReservedSpace(dataDir))
 })
 
-t.test('a ballast that cannot be made leaves nothing', async (t) => {
+t.test('a ballast that cannot be created leaves no file', async (t) => {
   await t.rejects(reserveSpace(join(await temporaryFolder(t), 'absent')), { code: 'ENOENT' })
 })

@@ -49,7 +49,7 @@ t.test('values that the system does not report are omitted', async (t) => {
   }
 })
 
-t.test('a label may hold anything', async (t) => {
+t.test('a label may have any value', async (t) => {
   const account = 'a"b\\c\nd'
   const metric: Metric<number> = {
     name: 'settee_tenant_bytes',
@@ -62,7 +62,7 @@ t.test('a label may hold anything', async (t) => {
   t.equal(sampleOf(readPrometheus(await exposition(families)), 'settee_tenant_bytes', { account }), 5)
 })
 
-t.test('every label that a metric has is named with it', async (t) => {
+t.test('every metric declares the labels of its samples', async (t) => {
   for (const { name, labels = [], samples } of familiesOf(METRICS, MEASURED)) {
     for (const { labels: given = {} } of samples) {
       t.strictSame(
@@ -74,13 +74,13 @@ t.test('every label that a metric has is named with it', async (t) => {
   }
 })
 
-t.test('two metrics of one name are refused', async (t) => {
+t.test('two metrics with the same name are refused', async (t) => {
   const [first] = familiesOf(METRICS, MEASURED)
   if (first === undefined) throw new Error('no metric')
   await t.rejects(async () => exposition([first, first]), /already been registered/)
 })
 
-t.test('docs/operating.md lists them', async (t) => {
+t.test('docs/operating.md lists every metric', async (t) => {
   const page = await readFile(new URL('../../docs/operating.md', import.meta.url), 'utf8')
   const rows = [...page.matchAll(/^\| `((?:couchdb|settee|process)_\w+)`(?: by (.*?))? \| (\w+) \| /gm)]
   t.strictSame(
@@ -92,8 +92,6 @@ t.test('docs/operating.md lists them', async (t) => {
     ]),
   )
 })
-
-// The tree of CouchDB's stats, and its system; protocol.md 15.
 
 t.test('a stat has a value, a type and a description', async (t) => {
   const stats = couchStats(MEASURED)
@@ -124,7 +122,7 @@ t.test('a stat has a value, a type and a description', async (t) => {
   }
 })
 
-t.test('the times of requests are in milliseconds', async (t) => {
+t.test('request times are in milliseconds', async (t) => {
   const found = statAt(couchStats(MEASURED), ['couchdb', 'request_time', 'value']) as {
     arithmetic_mean: number
     percentile: [number, number][]
@@ -142,7 +140,7 @@ t.test('the times of requests are in milliseconds', async (t) => {
   )
 })
 
-t.test('a path leads down to a member of a stat, and nowhere else', async (t) => {
+t.test('a path finds a stat or one of its members, and nothing else', async (t) => {
   const stats = couchStats(MEASURED)
   t.equal(statAt(stats, []), stats)
   t.equal(statAt(stats, ['couchdb', 'commits', 'value']), 3)
@@ -157,7 +155,7 @@ t.test('values that the system does not report are omitted', async (t) => {
   t.notOk('other' in systemInfo({ ...MEASURED, process }).memory)
 })
 
-t.test('the system', async (t) => {
+t.test('_system', async (t) => {
   t.strictSame(systemInfo(MEASURED), {
     uptime: 61,
     memory: { processes: 400, processes_used: 200, binary: 40, other: 560 },

@@ -1,4 +1,4 @@
-/** Measurements of a server that has done a little of everything. */
+/** Measurements of a server after some work of every kind. */
 import { Histogram } from '../../src/core/histogram.ts'
 import { REQUEST_SECONDS } from '../../src/metrics/couch-stats.ts'
 import type { Measurements } from '../../src/metrics/metric.ts'

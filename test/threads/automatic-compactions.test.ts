@@ -66,7 +66,7 @@ t.test('no compaction starts before the database is quiet, or while automatic on
   }
 })
 
-t.test('after a failed or useless compaction, the database rests for a while', async (t) => {
+t.test('after a failed or useless compaction, the next one waits', async (t) => {
   for (const isDone of [false, true]) {
     const { automatic, started, open, end } = thread()
     open('garbage', WITH_GARBAGE)
@@ -95,7 +95,7 @@ t.test('a database with new garbage is compacted again', async (t) => {
   t.equal(started.length, 3)
 })
 
-t.test('a database that is written to during its compaction does not rest after it', async (t) => {
+t.test('after writes during a compaction, the next one does not wait', async (t) => {
   const { automatic, started, open, end } = thread()
   let writes = 1
   open('notes', () => ({ ...WITH_GARBAGE, writes }))

@@ -33,7 +33,7 @@ t.test('a failed note is tried again', async (t) => {
   t.equal(tried.length, 3)
 })
 
-t.test('closing notes the rest at once, in limited batches', async (t) => {
+t.test('closing notes the remaining names at once, in limited batches', async (t) => {
   const sizes: number[] = []
   const notes = new UpdateNotes({ note: async (names) => sizes.push(names.length), delay: 1e6 })
   for (let i = 0; i < 1200; i++) notes.add(`db${i}`)

@@ -135,7 +135,7 @@ function waitingQueue() {
   return { started, queue }
 }
 
-t.test('work that can wait lets others of its database go first, and keeps its order', async (t) => {
+t.test('work that can wait starts after other work of its database, in order', async (t) => {
   const { started, queue } = waitingQueue()
   for (const piece of ['page 1', 'page 2', 'save 1', 'page 3', 'save 2']) queue.add('a', piece)
   queue.run()

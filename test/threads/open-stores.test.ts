@@ -42,7 +42,7 @@ function fakes(max: number, faults: { open?: () => void; close?: () => void } = 
   return { stores, events, gates, touch }
 }
 
-t.test('a database is opened once and used by many at a time', async (t) => {
+t.test('a database is opened once for many concurrent uses', async (t) => {
   const { events, touch } = fakes(2)
   const [a, b] = await Promise.all([touch('a'), touch('a')])
   t.equal(a, b)
@@ -50,7 +50,7 @@ t.test('a database is opened once and used by many at a time', async (t) => {
   t.same(events, ['open a1'])
 })
 
-t.test('the least recently used is closed when there are too many', async (t) => {
+t.test('the least recently used database is closed when too many are open', async (t) => {
   const { events, touch } = fakes(2)
   for (const name of ['a', 'b', 'a', 'c']) await touch(name)
   await turn()
@@ -118,7 +118,7 @@ t.test('a failed open fails all waiting calls, and the next call tries again', a
   t.same(events, ['open a1'])
 })
 
-t.test('a dropped database is closed at once, and its users get no_database', async (t) => {
+t.test('a dropped database is closed at once, and its requests fail with no_database', async (t) => {
   const { stores, events, touch } = fakes(2)
   const gate = deferred()
   const using = stores.use('a', 1, async (store) => {
@@ -194,7 +194,7 @@ t.test('a database that cannot be opened can be dropped', async (t) => {
   await t.rejects(opening)
 })
 
-t.test('closing everything waits for work under way, and refuses the rest', async (t) => {
+t.test('closing everything waits for work under way, and refuses new work', async (t) => {
   const { stores, events, touch } = fakes(5)
   const gate = deferred()
   const using = stores.use('a', 1, async (store) => {
@@ -213,7 +213,7 @@ t.test('closing everything waits for work under way, and refuses the rest', asyn
   t.ok(events.includes('closed a'))
 })
 
-t.test('a background task keeps a database open when there are too many', async (t) => {
+t.test('a background task keeps a database open when too many are open', async (t) => {
   const { stores, events, touch } = fakes(1)
   const gate = deferred()
   const working = stores.keepOpen('a', 1, async (store) => {

@@ -74,7 +74,7 @@ t.test('bytes that own their memory are transferred', async (t) => {
   t.equal(large.length, 0, 'nothing was copied')
 })
 
-t.test('of a larger memory, only the used part is copied', async (t) => {
+t.test('only the used part of a larger buffer is copied', async (t) => {
   const whole = new Uint8Array(1000).fill(7)
   const [own] = owned(whole.subarray(10, 20))
   t.ok(isWhole(own))

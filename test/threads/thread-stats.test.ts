@@ -186,7 +186,7 @@ t.test('a thread that never answered has no statistics', async (t) => {
   t.match(report, { number: 2, isAnswering: false, stats: null, busySeconds: 1 })
 })
 
-t.test('counters never fall, even when a thread dies and is replaced', async (t) => {
+t.test('counters never decrease, even when a thread dies and is replaced', async (t) => {
   const record = new ThreadRecord(1)
   const first = new FakeThread(async () => statsAfter(5))
   await record.report(first, 1, 1)

@@ -11,7 +11,7 @@ import { openFiles, put, serve, until } from '../threads/served.ts'
 
 const ORDER = { at: 1, dryRun: false }
 
-/** A database whose rewind says these lines. */
+/** A database whose rewind answers with these lines. */
 function over(lines: readonly string[]): Rewinds {
   const rewind = async function* () {
     for (const line of lines) yield Buffer.from(`${line}\n`)
@@ -19,7 +19,7 @@ function over(lines: readonly string[]): Rewinds {
   return new Rewinds({ get: () => ({ incarnation: 7, rewind }) } as unknown as Databases)
 }
 
-t.test('it is a task until its last line, and no other begins meanwhile', async (t) => {
+t.test('a rewind is a task until its last line, and no other begins in the meantime', async (t) => {
   const rewinds = over([
     '{"documents":10}',
     '{"id":"a"}\n{"progress":{"looked_at":4,"counts":{}}}',
@@ -44,7 +44,7 @@ t.test('it is a task until its last line, and no other begins meanwhile', async 
 
 const NAMES = ['empty', 'old', 'older', 'plain']
 
-/** Settings in which bodies are kept for so many ms. */
+/** Settings that retain bodies for this time, in ms. */
 function keeping(keepMs: number, isAutomatic = true) {
   const compaction = { ...DEFAULT_RULES.compaction, keepMs, isAutomatic }
   return { ...DEFAULT_SETTINGS, rules: { ...DEFAULT_RULES, compaction } }
@@ -57,7 +57,7 @@ function keptRows(dataDir: string, name: string): number {
   return kept
 }
 
-t.test('a pass', async (t) => {
+t.test('one pass', async (t) => {
   const first = await serve(t, { settings: keeping(86_400_000) })
   const { dataDir } = first
   for (const name of NAMES) await first.databases.create(name)
@@ -99,7 +99,7 @@ t.test('a pass ends with the server, also while it waits', async (t) => {
   t.same(told, [])
 })
 
-t.test('one that cannot be looked at keeps no other from its turn', async (t) => {
+t.test('a database that cannot be checked does not stop the pass', async (t) => {
   const compacted: string[] = []
   const databases = {
     names: () => ['broken', 'gone', 'old'],

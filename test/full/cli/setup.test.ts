@@ -146,7 +146,7 @@ t.test('an existing admin is not changed', async (t) => {
       admins: ['anna'],
     })
     t.strictSame(done, [])
-    t.match(report, { admin: null, before: ['anna'], vault: null })
+    t.match(report, { admin: null, existing: ['anna'], vault: null })
   }
   const other = await run({ admin: 'bob', 'no-vault': true }, ['x', 'x'], { admins: ['anna'] })
   t.match(other.done, [{ name: 'bob' }])
@@ -187,7 +187,7 @@ t.test('if the vault fails, the generated password of the admin is still printed
   const values = { admin: 'anna', vault: 'work', for: 'pouchdb', host: 'https://h:443' }
   const refusal = new Error('The disk is full.')
   const { report, done } = await run(values, [''], {}, null, refusal)
-  t.match(report, { vault: null, fault: refusal, admin: { isMade: true, password: /^[a-z2-9-]{29}$/ } })
+  t.match(report, { vault: null, fault: refusal, admin: { isGenerated: true, password: /^[a-z2-9-]{29}$/ } })
   t.equal(done.length, 1)
   const there = { admins: ['anna'] }
   await t.rejects(run(values, [], there, null, refusal), refusal, 'with nothing made it just fails')

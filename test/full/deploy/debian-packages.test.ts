@@ -1,4 +1,6 @@
-/** scripts/debian-packages.mjs: it covers every program that tests run, and prints a command if it can install nothing. */
+/**
+ * scripts/debian-packages.mjs: it covers every program that tests run, and prints a command if it can install nothing.
+ */
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -41,7 +43,7 @@ function programs(): Set<string> {
 t.test('it knows every program that tests start', async (t) => {
   const known = Object.values(PROGRAMS)
   for (const name of programs()) t.ok(THERE.has(name) || known.includes(name), name)
-  t.match(run({}, 'none-of-them'), { status: 2, stderr: /none-of-them is none of nginx, caddy, chromium/ })
+  t.match(run({}, 'none-of-them'), { status: 2, stderr: /none-of-them is not one of nginx, caddy, chromium/ })
 })
 
 t.test('if the programs exist, it takes no time and prints nothing', async (t) => {
