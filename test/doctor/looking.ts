@@ -48,9 +48,7 @@ export async function look(
 export const FEED = { heartbeatMs: 1000, feedMs: 30_000 }
 export const NO_FEED = { heartbeatMs: 200, feedMs: 1500 }
 
-/**
- * Checks that only the named findings are wrong. Ignores the feed: heartbeats this short are late on a busy machine.
- */
+/** Checks that only these findings are wrong, without the feed: short heartbeats are late on a busy machine. */
 export function onlyWrong(t: Test, { findings }: Looked, ...names: readonly FindingName[]): void {
   const wrong = findings
     .filter(({ name, state }) => state === 'wrong' && name !== 'feed')

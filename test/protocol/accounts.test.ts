@@ -1,4 +1,4 @@
-/** Accounts in `_users`, as people make, use and lose them over HTTP; protocol.md 11. */
+/** Accounts in `_users`, created, used and deleted over HTTP; protocol.md 11. */
 import { createHash, pbkdf2Sync } from 'node:crypto'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ const ADMIN = 'root:sesame'
 const ENV = { COUCHDB_USER: 'root', COUCHDB_PASSWORD: 'sesame' }
 const OPEN = { members: { names: [], roles: [] }, admins: { names: [], roles: ['_admin'] } }
 
-/** A server with few rounds, where users may read and change their own documents if `isOpen`. */
+/** A server with few hash rounds. With `isOpen`, users may read and change their own documents. */
 async function start(t: Test, { isOpen = false, logFile = '' } = {}): Promise<TestServer> {
   const dataDir = await temporaryFolder(t)
   await writeFile(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n')
@@ -68,7 +68,7 @@ t.test('a new server has _users, closed to everybody but admins', async (t) => {
   t.equal((await server.request('GET', '/_users/_all_docs')).status, 401)
 })
 
-t.test('the way of an account, with curl', async (t) => {
+t.test('the life of an account, with curl', async (t) => {
   const server = await start(t, { isOpen: true })
   t.equal(await who(server, 'anna:one'), 401)
   const made = await putUser(server, 'anna', { password: 'one', roles: ['team'] })
@@ -99,7 +99,7 @@ t.test('the way of an account, with curl', async (t) => {
   t.equal(await who(server, 'bert:b'), 200)
 })
 
-t.test('the same by nano', async (t) => {
+t.test('the same with nano', async (t) => {
   const server = await start(t, { isOpen: true })
   const as = (name: string, password: string) =>
     nano({ url: server.url.replace('//', `//${name}:${password}@`) }).use<Record<string, unknown>>('_users')
@@ -183,7 +183,7 @@ t.test(
   },
 )
 
-t.test('_users itself is for server admins to delete, and its accounts go with it', async (t) => {
+t.test('only server admins delete _users, which deletes all accounts', async (t) => {
   const server = await start(t)
   await putUser(server, 'anna', { password: 'one' })
   t.equal(await who(server, 'anna:one'), 200)
@@ -283,7 +283,7 @@ t.test('feeds and views of _users are for admins', async (t) => {
   t.equal(feed.status, 401)
 })
 
-t.test('couch_peruser: a database for each, also for those before, over a restart', async (t) => {
+t.test('couch_peruser: a database for each account, also for earlier ones, after a restart', async (t) => {
   const server = await start(t)
   await putUser(server, 'anna', { password: 'x' })
   await set(server, 'couch_peruser', 'enable', 'true')
@@ -310,8 +310,6 @@ t.test('couch_peruser: a database for each, also for those before, over a restar
   t.equal((await again.request('GET', name, { auth: 'zoë/1:z' })).status, 200)
 })
 
-// Sessions, lockouts and their log on a whole server: feeds by cookie, and what fail2ban reads.
-
 async function startWithSessions(
   t: Test,
   options: Parameters<typeof startTestServer>[1] = {},
@@ -331,7 +329,7 @@ async function logIn(server: TestServer): Promise<string> {
   return String(headers['set-cookie']).split(';', 1)[0] ?? ''
 }
 
-/** A feed, and what has come of it. */
+/** A feed, and its outcome. */
 async function openFeed(
   t: Test,
   server: TestServer,
@@ -369,7 +367,7 @@ t.test('a feed outlives its cookie, but not its session', async (t) => {
     const { status } = await server.request('GET', '/db', { headers: { cookie } })
     return status === 401
   })
-  // Whoever may come in has changed: each feed looks at its caller again.
+  // Access rights have changed, so each feed checks its caller again.
   await server.request('PUT', '/_node/_local/_config/admins/other', { auth, body: '"x"' })
   await server.request('PUT', '/db/doc', { auth, body: '{}' })
   await until('a change comes', () => feed.text.includes('"id":"doc"'))
@@ -378,7 +376,7 @@ t.test('a feed outlives its cookie, but not its session', async (t) => {
   await until('the feed ends with the session', () => feed.hasEnded)
 })
 
-t.test('each kind of feed ends when its session does; those of others go on', async (t) => {
+t.test('each kind of feed ends with its session; feeds of other sessions continue', async (t) => {
   const server = await startWithSessions(t)
   const [mine, other] = [await logIn(server), await logIn(server)]
   const paths = ['continuous', 'eventsource', 'longpoll'].flatMap((kind) =>
@@ -430,7 +428,7 @@ t.test('the filter of docs/operating.md finds every failed login, and its addres
   const filter = new RegExp(pattern.replace('<ADDR>', '(?<address>[0-9a-f.:]+)'))
   const lines = (await readFile(logFile, 'utf8')).trim().split('\n')
   const found = lines.flatMap((line) => {
-    // fail2ban takes the date out before it looks.
+    // fail2ban removes the date before it matches.
     const undated = line.replace(/"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/, '')
     return filter.exec(undated)?.groups?.address ?? []
   })

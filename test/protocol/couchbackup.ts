@@ -1,4 +1,4 @@
-/** couchbackup's own programs at work on a server, and a database that has everything for them. */
+/** Runs couchbackup's own programs on a server, and makes a database with every kind of content for them. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { createReadStream, createWriteStream } from 'node:fs'
 import type { ClientRequest } from 'node:http'
@@ -12,7 +12,7 @@ export const BATCH = 50
 /** A server, a folder for backups, and every request that couchbackup makes: `METHOD /path content-encoding`. */
 export async function start(t: Test) {
   const folder = await temporaryFolder(t)
-  // couchbackup makes a folder for its log wherever temporary files belong, and leaves it there.
+  // couchbackup creates a folder for its log in the system's folder for temporary files, and does not remove it.
   const { TMPDIR } = process.env
   process.env.TMPDIR = folder
   t.teardown(() => {
@@ -29,7 +29,7 @@ export async function start(t: Test) {
   return { server: await startTestServer(t), file: join(folder, 'notes.backup'), sent }
 }
 
-/** Backs a database up to a file. @returns how many revisions; @throws couchbackup's error */
+/** Backs up a database to a file. @returns the number of revisions @throws couchbackup's error */
 export function backUp(
   server: TestServer,
   database: string,
@@ -49,7 +49,7 @@ export function backUp(
   })
 }
 
-/** Restores a file to a database that is there. @returns how many revisions; @throws couchbackup's error */
+/** Restores a file to an existing database. @returns the number of revisions @throws couchbackup's error */
 export function restore(
   server: TestServer,
   database: string,

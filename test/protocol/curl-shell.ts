@@ -1,19 +1,19 @@
-/** Commands as people type them, run by a real shell; and a built server that they talk to. */
+/** Runs commands in a real shell, as users type them, against a built server. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Test } from 'tap'
 import { builtSettee, type Child, cleanEnv, ROOT, start, untilUp } from '../cli/child.ts'
 
-/** What a curl command has printed: the answer's body, exactly, and its status. */
+/** The output of a curl command: the exact body of the answer, and its status. */
 export interface Printed {
   readonly status: number
   readonly body: string
 }
 
-/** A shell whose curl says the status too, and gives up rather than wait for ever. */
+/** A shell in which curl also prints the status, and has a time-out. */
 const CURL = `curl() { command curl --silent --show-error --max-time 60 --write-out '\\n%{http_code}' "$@"; }`
 
-/** The address that the guide names; commands are written with it, and run with the one that the server has. */
+/** The address in the guide's commands, which is replaced by the server's. */
 const GUIDE_ADDRESS = '127.0.0.1:5984'
 
 /**
@@ -30,7 +30,7 @@ export async function sh(command: string, port: number): Promise<Printed> {
   return { status: Number(stdout.slice(cut + 1)), body: stdout.slice(0, cut) }
 }
 
-/** @returns the command as it reaches the server on that port */
+/** @returns the command with the address of the server on this port */
 export function atPort(command: string, port: number): string {
   return command.replaceAll(GUIDE_ADDRESS, `127.0.0.1:${port}`)
 }
@@ -49,7 +49,7 @@ async function output(script: string): Promise<{ code: unknown; stdout: string; 
   return { code, stdout, stderr }
 }
 
-/** Builds dist/ when it is not up to date; a server that is to be killed has to be a process of its own. */
+/** Builds dist/ if it is not up to date. A server that a test kills must run in a separate process. */
 export async function build(t: Test): Promise<void> {
   const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
     .ended
@@ -63,7 +63,7 @@ export async function served(t: Test, port: number, dataDir: string, more: strin
   return child
 }
 
-/** The power goes: no signal that the server could hear. */
+/** Kills the server with SIGKILL, which it cannot handle, like a power failure. */
 export async function killHard(child: Child): Promise<void> {
   child.process.kill('SIGKILL')
   await child.ended

@@ -1,4 +1,4 @@
-/** The self-hosting guide's commands, as they stand in it, and what people get wrong with them. */
+/** The unchanged commands of the self-hosting guide, and common mistakes with them. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
@@ -36,7 +36,7 @@ function checkAnswer(
   else t.match(printed.body, body, command)
 }
 
-/** Who is who once the guide has been followed. */
+/** The accounts after the steps of the guide. */
 const SECURED: readonly Step[] = [
   ['curl -X PUT http://127.0.0.1:5984/somedatabase', 401, NOT_ADMIN],
   ['curl -X PUT http://anna:wrong@127.0.0.1:5984/somedatabase', 401, WRONG_PASSWORD],
@@ -83,7 +83,7 @@ t.test('the self-hosting guide works unchanged, and its effects survive a kill -
     ...SECURED,
     ['curl -X PUT http://anna:secret@127.0.0.1:5984/another', 201, OK],
     ['curl http://anna:secret@127.0.0.1:5984/my-notes/note:1', 200, /"title":"kept"\}\n$/],
-    // The old value is the hash, since there is an anna by now.
+    // The old value is the hash, because anna already exists.
     [
       `curl -X PUT http://anna:secret@127.0.0.1:5984/_config/admins/anna -d '"new"'`,
       200,
@@ -96,7 +96,7 @@ t.test('the self-hosting guide works unchanged, and its effects survive a kill -
   t.equal((await second.ended).code, 0)
 })
 
-t.test('a password that is no JSON string makes no admin, and the server stays open', async (t) => {
+t.test('a password that is not a JSON string creates no admin, and the server stays open', async (t) => {
   const { url } = await startTestServer(t)
   const port = Number(new URL(url).port)
   const bodies = [
@@ -152,7 +152,7 @@ t.test("an admin's name is percent-decoded", async (t) => {
   ])
 })
 
-/** What somebody may see of a database, by what its security object says of members. */
+/** The access to a database, by the members of its security object. */
 const MEMBERS: readonly [security: string | null, status: number, what: string][] = [
   [null, 401, 'a database without a security object is for server admins only'],
   ['{"admins":{"names":["anna"]}}', 401, 'one that does not mention members is closed'],
@@ -182,7 +182,7 @@ t.test('access depends on the members of the security object', async (t) => {
     await follow(t, port, [
       [`curl http://127.0.0.1:5984/${db}/_all_docs`, status, seen],
       [`curl http://anna:secret@127.0.0.1:5984/${db}/_all_docs`, 200, /"total_rows":0/],
-      // Whoever shows a name must be known by it, also where nobody needs one. One that fails five times is locked out.
+      // A login must be correct even where none is needed. After five failures, the name is locked out.
       [`curl http://stranger${n}:secret@127.0.0.1:5984/${db}/_all_docs`, 401, WRONG_CREDENTIALS],
       [`curl -X PUT http://127.0.0.1:5984/${db}/_security -d '{}'`, 401, /^\{"error":"unauthorized"/],
     ])
@@ -206,15 +206,13 @@ t.test('a refused security object changes nothing', async (t) => {
   ])
 })
 
-// Feeds that somebody opened before a database was secured.
-
-/** Longer than anything here takes but for a feed that does not end; in milliseconds. */
+/** Longer than any step takes, except for a feed that does not end; in milliseconds. */
 const HEARTBEAT = 20_000
 
 interface OpenFeed {
-  /** What has arrived so far. */
+  /** The output so far. */
   text(): string
-  /** Resolves with curl's exit code: 0 where the server has ended the answer as it should. */
+  /** Resolves with curl's exit code: 0 if the server has ended the answer correctly. */
   readonly ended: Promise<unknown>
 }
 
@@ -245,7 +243,7 @@ async function openServer(t: Test): Promise<number> {
   return port
 }
 
-/** Runs commands, and expects the feeds to end without a word of what the second one has written. */
+/** Runs commands, and expects the feeds to end without the write of the second command. */
 async function endAfter(
   t: Test,
   port: number,
@@ -270,7 +268,7 @@ for (const [when, after] of [
   ['and nobody writes', []],
   ['and somebody writes', [WRITE]],
 ] as const) {
-  t.test(`open feeds end within one heartbeat when the first admin is made ${when}`, async (t) => {
+  t.test(`open feeds end within one heartbeat when the first admin is created ${when}`, async (t) => {
     const port = await openServer(t)
     const feeds = await Promise.all(['continuous', 'eventsource'].map((kind) => openFeed(t, port, kind)))
     await endAfter(t, port, feeds, [MAKE_ADMIN, ...after])
@@ -284,7 +282,7 @@ for (const [when, after] of [
   })
 }
 
-t.test('feeds of a database that stays public go on when the first admin is made', async (t) => {
+t.test('feeds of a database that stays public continue when the first admin is created', async (t) => {
   const port = await openServer(t)
   await sh(OPEN, port)
   const feed = await openFeed(t, port, 'continuous&limit=2')
@@ -293,8 +291,6 @@ t.test('feeds of a database that stays public go on when the first admin is made
   t.equal(await feed.ended, 0)
   t.match(feed.text(), 'note:2')
 })
-
-// What the log says of requests, and what it must never say.
 
 const PASSWORD = 'Correct-Horse-Battery'
 const WRONG_SECRET = 'Wrong-Donkey-Staple'
@@ -309,7 +305,7 @@ interface Logged {
   readonly port: number
   readonly dataDir: string
   readonly child: Child
-  /** All that the process has printed so far. */
+  /** The output of the process so far. */
   stdout(): string
 }
 
@@ -351,7 +347,7 @@ async function setLog(logged: Logged, key: string, value: string): Promise<void>
   if (status !== 200) throw new Error(`log/${key} is refused: ${status}`)
 }
 
-/** The lines of requests; every line of the log has to be JSON. */
+/** The log lines of requests. Every line of the log must be JSON. */
 function requests(text: string): Line[] {
   const lines = text.trim().split('\n').filter(Boolean)
   return lines.map((line) => JSON.parse(line) as Line).filter(({ msg }) => msg === 'request')
@@ -371,7 +367,7 @@ async function stop({ child }: Logged): Promise<string> {
   return stdout + stderr
 }
 
-t.test('the level is raised without a restart; then a sync leaves one line a request', async (t) => {
+t.test('the level is raised without a restart; then a sync leaves one line per request', async (t) => {
   const logged = await start(t)
   await sync(t, logged)
   t.same(requests(logged.stdout()), [], 'nothing is said of requests at level info')
@@ -411,7 +407,7 @@ function checkMembers(t: Test, line: Line): void {
   if (String(line.path).startsWith('/notes')) t.equal(line.database, 'notes')
 }
 
-t.test('no password, token or cookie reaches a log, whatever happens', async (t) => {
+t.test('no password, token or cookie is ever logged', async (t) => {
   const logged = await start(t)
   const file = join(logged.dataDir, 'requests.log')
   await setLog(logged, 'level', 'debug')
@@ -425,7 +421,7 @@ t.test('no password, token or cookie reaches a log, whatever happens', async (t)
   for (const secret of [...secrets, ...encoded, '-pbkdf2']) t.notOk(log.includes(secret), secret)
 })
 
-/** Calls with secrets in every place that has one, most of them refused. */
+/** Calls with secrets in every possible place. Most are refused. */
 async function secretCalls(t: Test, logged: Logged): Promise<void> {
   await sync(t, logged)
   const wrong = { authorization: basic(`anna:${WRONG_SECRET}`) }
@@ -444,7 +440,7 @@ async function secretCalls(t: Test, logged: Logged): Promise<void> {
   t.same(statuses, [401, 401, 401, 400, 400, 200, 400, 200, 200, 400])
 }
 
-t.test('log/file takes effect with the next line, and back again', async (t) => {
+t.test('log/file takes effect with the next line, in both directions', async (t) => {
   const logged = await start(t)
   await setLog(logged, 'level', 'debug')
   const [first, second] = ['first.log', 'second.log'].map((name) => join(logged.dataDir, name)) as [

@@ -1,4 +1,4 @@
-/** PouchDB on a device: databases of both adapters, remotes whose requests are noted, live syncs, and waiting. */
+/** PouchDB on a device: databases of both adapters, remotes whose requests are recorded, live syncs, and waiting. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -30,19 +30,19 @@ export async function device(
   return db
 }
 
-/** A request that a device made, and how it was answered. */
+/** A request of a device, and its answer. */
 export interface Seen {
   readonly method: string
   readonly path: string
   readonly query: URLSearchParams
   readonly body: string | undefined
-  /** 0 while, or if, there is no answer. */
+  /** 0 if there is no answer, or not yet. */
   status: number
 }
 
 export interface Remote {
   readonly db: Device
-  /** Every request so far, in the order in which they were made. */
+  /** Every request so far, in order. */
   readonly seen: Seen[]
 }
 
@@ -74,12 +74,12 @@ export function remote(address: string, options: PouchDB.Options = {}): Remote {
 }
 
 /**
- * After every batch PouchDB asks for the source's `info()` and looks at no failure, so that a server that goes
- * away in that moment is a rejection which nobody handles, and the end of a Node process.
+ * Handles a rejection that PouchDB ignores: after every batch, it calls the source's `info()`. If the server stops at
+ * that moment, the unhandled rejection would end the Node process.
  */
 export function forgiveInfo(db: Device): void {
   const info = db.info.bind(db)
-  // Called with a callback, too: by `compact()`.
+  // `compact()` calls it with a callback.
   db.info = (...given: Parameters<typeof info>) => {
     const asked = info(...given)
     const plainThen = asked.then.bind(asked)
@@ -124,7 +124,7 @@ export function liveSync(t: Test, local: Device, other: Device): LiveSync {
   return { denied, errors, stop }
 }
 
-/** As PouchDB's own, which begins with up to two seconds, but for tests. */
+/** Shorter than PouchDB's own back-off, which begins with up to two seconds. */
 function backOff(before: number): number {
   return Math.min(500, before === 0 ? 20 : before * 2)
 }
@@ -142,7 +142,7 @@ export async function until(
   }
 }
 
-/** Asserts that a call of PouchDB's fails with an error that has these members. */
+/** Asserts that a call of PouchDB fails with an error that has these members. */
 export async function rejectsWith(t: Test, call: Promise<unknown>, members: object): Promise<void> {
   const outcome = await call.then(
     () => ({ status: 'no error' }),

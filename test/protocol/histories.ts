@@ -1,13 +1,13 @@
-/** Everything that a device, or the server, knows of its documents: for comparing them. */
+/** The complete histories of documents on a device or the server, for comparison. */
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
 import { body, type Device, until } from './devices.ts'
 
-/** Documents read at the same time. */
+/** How many documents are read at the same time. */
 const AT_A_TIME = 8
 
-/** A leaf with what hangs on it. */
+/** A leaf with its ancestry, body and attachments. */
 export interface Leaf {
   readonly rev: string
   readonly deleted: boolean
@@ -31,16 +31,16 @@ interface OpenedRev {
 interface Source {
   /** The ids of all documents, deleted ones too. */
   ids(): Promise<readonly string[]>
-  /** Of the live ones among these documents. */
+  /** The winners of the live documents among these. */
   winners(ids: readonly string[]): Promise<ReadonlyMap<string, string>>
   open(id: string): Promise<readonly { readonly ok?: OpenedRev }[]>
 }
 
-/** What a device has, by `_changes`, `_all_docs` and `open_revs=all&revs=true`. */
+/** The histories on a device, by `_changes`, `_all_docs` and `open_revs=all&revs=true`. */
 export function deviceHistories(db: Device): Promise<Histories> {
   return read({
     ids: async () => (await db.changes({ since: 0, style: 'all_docs' })).results.map(({ id }) => id),
-    // Asked by keys, since PouchDB's ranges miss ids that begin beyond U+00FF.
+    // By keys, because PouchDB's ranges miss ids that begin beyond U+00FF.
     winners: async (ids) => {
       const { rows } = await db.allDocs({ keys: [...ids] })
       return new Map(
@@ -52,7 +52,7 @@ export function deviceHistories(db: Device): Promise<Histories> {
   })
 }
 
-/** What the server has, by the same three over HTTP. */
+/** The histories on the server, by the same three over HTTP. */
 export async function serverHistories(
   server: { readonly url: string },
   database: string,
@@ -124,14 +124,14 @@ export async function sameEverywhere(
 ): Promise<Histories> {
   const there = await serverHistories(server, database)
   for (const [at, db] of devices.entries()) {
-    // As a list: an id like `constructor` would pass for the object's own.
+    // As a list, because an id like `constructor` is also a member of any object.
     const here = Object.entries(await deviceHistories(db))
     t.strictSame(here, Object.entries(there), `device ${at + 1} has what the server has`)
   }
   return there
 }
 
-/** Waits until they agree; for live syncs. On the deadline it fails with the difference. */
+/** Waits until devices and server agree, for live syncs. At the deadline, fails with the difference. */
 export async function untilSame(
   t: Test,
   all: { server: { readonly url: string }; database: string; devices: readonly Device[] },

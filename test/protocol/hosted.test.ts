@@ -1,4 +1,4 @@
-/** Hosted mode through a listening server on a data folder from before it; docs/hosted.md. */
+/** Hosted mode of a listening server, on a data folder from single mode; docs/hosted.md. */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -10,7 +10,7 @@ import { device, liveSync, remote, until } from './devices.ts'
 
 const AUTH = 'root:secret'
 
-/** A data folder with an admin whose password is hashed in no time. */
+/** A data folder with an admin whose password hash is cheap. */
 async function folderWithAdmin(t: Test): Promise<string> {
   const dataDir = await temporaryFolder(t)
   writeFileSync(join(dataDir, 'local.ini'), '[chttpd_auth]\niterations = 10\n[admins]\nroot = secret\n')
@@ -22,7 +22,7 @@ function asAdmin(t: Test, server: { readonly url: string }): Call {
   return (method, path, ask) => call(method, path, { auth: AUTH, ...ask })
 }
 
-/** A server in hosted mode, on what one in single mode has stored. */
+/** A server in hosted mode, on the data of a server in single mode. */
 async function startHosted(
   t: Test,
   logFile?: string,
@@ -51,7 +51,7 @@ async function startHosted(
   return { call: asAdmin(t, server), host: new URL(server.url).host, stored: first, dataDir, url: server.url }
 }
 
-t.test('refused documents, by any call, leave nothing in the files', async (t) => {
+t.test('refused documents of any call leave nothing in the files', async (t) => {
   const server = await startHosted(t)
   await checkTable(t, server, (db) => [
     storedRows(server.dataDir, db),
@@ -61,7 +61,7 @@ t.test('refused documents, by any call, leave nothing in the files', async (t) =
   await checkRead(t, server)
 })
 
-t.test('views and filter functions are refused, before a stored one is looked at', async (t) => {
+t.test('views and filter functions are refused before the stored one is read', async (t) => {
   const { call } = await startHosted(t)
   const reason = /runs no functions of design documents/
   const refused = [
@@ -79,7 +79,7 @@ t.test('views and filter functions are refused, before a stored one is looked at
   t.equal((selected.json as { results: [] }).results.length, 2)
 })
 
-t.test('the log names the databases that hold something from before', async (t) => {
+t.test('the log names the databases that have content from single mode', async (t) => {
   const file = join(await temporaryFolder(t), 'settee.log')
   await startHosted(t, file)
   const lines = () =>
@@ -98,7 +98,7 @@ t.test('the log names the databases that hold something from before', async (t) 
   t.match(last(), { databases: 4, holding: 2 })
 })
 
-t.test('another mode that is written counts from the next start on', async (t) => {
+t.test('a changed mode takes effect at the next start', async (t) => {
   const { call } = await startHosted(t)
   t.match(await call('PUT', '/_node/_local/_config/settee/mode', { json: 'single' }), {
     status: 200,
@@ -109,7 +109,7 @@ t.test('another mode that is written counts from the next start on', async (t) =
   t.equal((await call('GET', '/_all_dbs')).status, 200)
 })
 
-t.test('without an admin hosted mode does not start', async (t) => {
+t.test('without an admin, hosted mode does not start', async (t) => {
   await t.rejects(startTestServer(t, { hosted: true }), {
     name: 'StartError',
     message:

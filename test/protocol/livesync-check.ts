@@ -1,26 +1,26 @@
 /**
- * Self-hosted LiveSync's check of a server, as its settings page makes it: what it asks for, what it looks at, and
- * what it then says; clients.md 1.2.
+ * The server check of Self-hosted LiveSync's settings page: its requests, its conditions and its messages; clients.md
+ * 1.2.
  */
 import { request } from 'undici'
 
-/** One line of what the page says. */
+/** One line on the page. */
 export interface CheckRow {
   readonly name: string
   readonly isGreen: boolean
-  /** What was found. */
+  /** The value that was found. */
   readonly found: string | undefined
-  /** What the button beside a red line writes: `section/key` and the value. */
+  /** The setting that the button of a red line writes: `section/key` and the value. */
   readonly fix?: readonly [path: string, value: string]
 }
 
 export interface CheckReport {
   readonly rows: readonly CheckRow[]
-  /** Said without being judged: whether the account is one of `admins`. */
+  /** For information only: whether the account is in `admins`. */
   readonly isAdmin: boolean
 }
 
-/** Whom it asks, and as whom. */
+/** The server to check, and the account. */
 export interface Target {
   /** Without a slash at the end. */
   readonly url: string
@@ -31,7 +31,7 @@ export interface Target {
 /** The origins of Obsidian's pages: computers, iOS, Android. */
 export const ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const
 
-/** What the setup scripts write, in their order. */
+/** The settings that the setup scripts write, in their order. */
 export const SETTINGS: readonly (readonly [path: string, value: string])[] = [
   ['chttpd/require_valid_user', 'true'],
   ['chttpd_auth/require_valid_user', 'true'],
@@ -47,15 +47,15 @@ export const SETTINGS: readonly (readonly [path: string, value: string])[] = [
 type Config = Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>
 
 /**
- * Reads the server's configuration and judges it.
- * @throws when the answer is not one that the page can go on with
+ * Reads the server's configuration and checks it.
+ * @throws if the page could not continue with the answer
  */
 export async function checkConfiguration(target: Target): Promise<CheckReport> {
   const { status, headers, text } = await ask(target, 'GET', '/_node/_local/_config', { origin: ORIGINS[0] })
   if (status === 401 || status === 403) throw new Error(`access forbidden: ${status}`)
   const config = JSON.parse(text) as Config
   const [name = ''] = target.auth.split(':')
-  // The page reads these two without asking whether they are there.
+  // The page reads these two without checking that they exist.
   const { admins, httpd } = config as Record<string, Record<string, unknown>>
   const isAdmin = name in admins!
   const isNew = isAtLeast32(String(headers.server))
@@ -88,7 +88,7 @@ function rowsOfSizes(config: Config): CheckRow[] {
 
 function rowsOfCors(config: Config): CheckRow[] {
   const found = config.cors?.origins
-  // Cut at the commas, and not trimmed.
+  // Split at the commas, and not trimmed.
   const listed = String(found ?? '').split(',')
   const isGreen = found === '*' || ORIGINS.every((origin) => listed.includes(origin))
   const wanted = [...new Set([...listed.map((origin) => origin.trim()), ...ORIGINS])].join(',')
@@ -111,7 +111,7 @@ function isAtLeast32(banner: string): boolean {
   return major > 3 || (major === 3 && minor >= 2)
 }
 
-/** Asks once more as a page of each origin, and judges the headers of CORS. */
+/** Repeats the request as a page of each origin, and checks the CORS headers. */
 export async function checkOrigins(target: Target): Promise<CheckRow[]> {
   const rows: CheckRow[] = []
   for (const origin of ORIGINS) {
@@ -127,13 +127,13 @@ export async function checkOrigins(target: Target): Promise<CheckRow[]> {
   return rows
 }
 
-/** @returns the status that the "fix" button gets; 200 is what it needs */
+/** @returns the status of the request of the "fix" button, which must be 200 */
 export async function write(target: Target, path: string, value: string): Promise<number> {
   const body = JSON.stringify(value)
   return (await ask(target, 'PUT', `/_node/_local/_config/${path}`, { body })).status
 }
 
-/** The rows that are red, for a test to show. */
+/** The red rows, for the messages of tests. */
 export function red(rows: readonly CheckRow[]): string[] {
   return rows.filter(({ isGreen }) => !isGreen).map(({ name, found }) => `${name}: ${found}`)
 }

@@ -1,4 +1,4 @@
-/** The whole of LiveSync's check, the headers of CORS for each of Obsidian's origins included; clients.md 1.2, R12. */
+/** LiveSync's whole check, with the CORS headers for each of Obsidian's origins; clients.md 1.2, R12. */
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { startMemoryServer } from '../http/memory-server.ts'
@@ -19,7 +19,7 @@ t.test('each origin of Obsidian is allowed, for the admin and for an account', a
 const ANNA = { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'long-secret' }
 const BERT = { _id: 'org.couchdb.user:bert', name: 'bert', password: 'bert', type: 'user', roles: [] }
 
-/** Sets a server up as the scripts do, with an account that is not the admin. */
+/** Sets up a server like the scripts, with an account that is not the admin. */
 async function setUp(t: Test, server: TestServer): Promise<readonly Target[]> {
   const [admin, member] = ['anna:long-secret', 'bert:bert'].map((auth) => ({ url: server.url, auth }))
   t.equal(await write(admin as Target, 'chttpd_auth/iterations', '10'), 200)
@@ -48,7 +48,7 @@ t.test('the check is green for the admin and for a member of a database', async 
   t.match(await server.request('GET', '/notes', { auth: 'bert:bert' }), { status: 200 })
 })
 
-t.test('and in hosted mode for a tenant, with a database of their own', async (t) => {
+t.test('the check is green in hosted mode for a tenant with their own database', async (t) => {
   const server = await startTestServer(t, { hosted: true, env: ANNA })
   const targets = await setUp(t, server)
   t.match(await server.request('PUT', '/notes', { auth: 'bert:bert' }), { status: 201 })
@@ -58,8 +58,6 @@ t.test('and in hosted mode for a tenant, with a database of their own', async (t
   const { rows } = await checkConfiguration(targets[1] as Target)
   t.strictSame(red(rows), ['couchdb/max_document_size: 1000000'], 'his own limit is told as it is')
 })
-
-// Setting a server up as LiveSync's scripts, Inkdrop's guide and Fauxton do, word for word; clients.md 1.2, 1.3, 1.7.
 
 /** The admin that the scripts are given. */
 const AUTH = 'anna:long-secret'
@@ -72,7 +70,7 @@ const SETUP = {
   singlenode: true,
 }
 
-/** Hashes that cost nothing; the passwords are set after it. */
+/** Makes hashes cheap, before the passwords are set. */
 async function start(t: Test): Promise<TestServer & { port: number }> {
   const server = await startTestServer(t)
   await server.request('PUT', '/_config/chttpd_auth/iterations', { body: '"10"' })
@@ -92,7 +90,7 @@ function commands(node: string): string[] {
   return [`curl -sf "${at}/_up"`, setup, ...puts]
 }
 
-t.test('the shell scripts go through, twice, and the check is green for the admin', async (t) => {
+t.test('the shell scripts succeed twice, and the check is green for the admin', async (t) => {
   const server = await start(t)
   for (const node of ['_local', 'nonode@nohost', '_local']) {
     for (const command of commands(node)) {
@@ -133,7 +131,7 @@ t.test('the script for Deno succeeds', async (t) => {
   )
 })
 
-t.test('the buttons of the check lead to green', async (t) => {
+t.test('the buttons of the check turn it green', async (t) => {
   const server = await start(t)
   await server.request('PUT', '/_config/admins/anna', { body: '"long-secret"' })
   const target: Target = { url: server.url, auth: AUTH }
@@ -143,12 +141,12 @@ t.test('the buttons of the check lead to green', async (t) => {
   t.strictSame(red((await checkConfiguration(target)).rows), [])
 })
 
-t.test('a server without admins can be checked, too', async (t) => {
+t.test('a server without admins can be checked', async (t) => {
   const { url } = await start(t)
   t.equal((await checkConfiguration({ url, auth: AUTH })).isAdmin, false)
 })
 
-t.test('once the admin has set the server up the check is green for everybody', async (t) => {
+t.test('once the admin has set up the server, the check is green for everybody', async (t) => {
   const { url, config } = await startMemoryServer(t)
   const open: Target = { url, auth: AUTH }
   t.equal(await write(open, 'admins/anna', 'long-secret'), 200)
@@ -176,7 +174,7 @@ t.test('an unmet requirement is red for every account, and no button changes it'
   for (const { fix } of rows) if (fix) t.equal(await write(member, ...fix), 403, fix[0])
 })
 
-t.test('the first admin by the guide of CouchDB 1.x', async (t) => {
+t.test('the first admin, created as in the guide of CouchDB 1.x', async (t) => {
   const { port } = await start(t)
   const steps: [command: string, status: number, body: string | RegExp][] = [
     ['curl -X PUT http://127.0.0.1:5984/my-inkdrop-notes', 201, '{"ok":true}\n'],

@@ -16,7 +16,7 @@ interface Note extends nano.MaybeDocument {
   readonly _attachments?: Record<string, { data?: string; stub?: boolean; length?: number }>
 }
 
-/** Far below the 60 s of a changes reader's longpoll, so that a test fails where a change does not end one. */
+/** Far below the 60 s of a changes reader's longpoll, so that a test fails if a change does not end the longpoll. */
 const SOON_MS = 20_000
 
 /** A nano of an empty server. */
@@ -31,7 +31,7 @@ async function emptyDatabase(t: Test, name = 'notes') {
   return { couch, server, db: couch.use<Note>(name) }
 }
 
-/** The rejection of a call, with what nano adds to it. */
+/** The rejection of a call, with nano's additional members. */
 async function failure(call: Promise<unknown>): Promise<unknown> {
   return await call.then(
     () => 'no error',
@@ -99,7 +99,7 @@ t.test('documents one by one', async (t) => {
     }
   })
 
-  t.test('are asked for by HEAD', async (t) => {
+  t.test('are requested by HEAD', async (t) => {
     const { rev } = await db.insert({ text: 'head' }, 'head')
     t.match(await db.head('head'), { etag: `"${rev}"`, 'content-type': 'application/json' })
     t.match(await failure(db.head('absent')), { statusCode: 404 })
@@ -142,7 +142,7 @@ t.test('documents in bulk', async (t) => {
     t.match(gone, { ok: true, id: 'brief', rev: /^2-/ })
   })
 
-  t.test('come as a conflict of another server', async (t) => {
+  t.test('are stored as a conflict from another server', async (t) => {
     const docs = ['a', 'b'].map((text) => ({ _id: 'split', _rev: `1-${text.repeat(32)}`, text }))
     t.strictSame(await db.bulk({ docs, new_edits: false }), [])
     t.match(await db.get('split', { conflicts: true }), {
@@ -225,7 +225,7 @@ t.test('changes', async (t) => {
     const reader = db.changesReader.start({ since: (await db.info()).update_seq, includeDocs: true })
     const seen: string[] = []
     reader.on('change', ({ id }: Change) => seen.push(id))
-    // A stopped reader tells of its own abort as of an error.
+    // A stopped reader reports its own abort as an error.
     reader.on('error', () => undefined)
     for (const id of ['first', 'second', 'third']) {
       const change = event<Change>(reader, 'change')
@@ -247,7 +247,7 @@ t.test('changes', async (t) => {
     reader.once('change', ({ id }: Change) => {
       first = id
     })
-    // Nobody can see from here when the reader's request has begun.
+    // The test cannot see when the reader's request has begun.
     for (let n = 0; first === ''; n++) await db.insert({ n }, `after-${n}`)
     t.match(first, /^after-/)
     const end = event(reader, 'end')
@@ -271,7 +271,7 @@ t.test('changes', async (t) => {
   t.test('are spooled in one request', { timeout: SOON_MS }, async (t) => {
     const { db } = await emptyDatabase(t)
     const ids = Array.from({ length: 1050 }, (_, n) => `note-${n}`)
-    // Braces, commas and ends of lines within documents: the reader takes one line for one change.
+    // Braces, commas and line feeds in documents: the reader expects one change per line.
     await db.bulk({ docs: ids.map((_id, n) => ({ _id, n, text: '],\n{"last_seq":"no"},' })) })
     for (const includeDocs of [false, true]) {
       const rows: (Change & { doc?: Note })[] = []
@@ -294,14 +294,14 @@ t.test('changes', async (t) => {
   })
 })
 
-/** What the next event of this name carries; unlike Node's `once`, whatever error comes before. */
+/** The value of the next event of this name. Unlike Node's `once`, ignores errors before it. */
 function event<T>(reader: EventEmitter, name: string): Promise<T> {
   return new Promise((resolve) => {
     reader.once(name, resolve)
   })
 }
 
-/** The sequence with which a reader ends. @throws what it tells as an error */
+/** The sequence with which a reader ends. @throws the reader's error */
 async function ended(reader: EventEmitter): Promise<string> {
   const [last] = (await once(reader, 'end')) as [string]
   return last
@@ -348,7 +348,7 @@ t.test('attachments one by one', async (t) => {
 
 t.test('attachments as multipart/related', async (t) => {
   const { db } = await emptyDatabase(t)
-  // nano counts characters for a part's Content-Length, so that the boundary alone tells where a text ends.
+  // nano counts characters in a part's Content-Length, so only the boundary shows the end of a text.
   const parts: { name: string; data: string | Buffer; content_type: string }[] = [
     { name: 'text.txt', data: 'zwölf Äpfel 🍎', content_type: 'text/plain' },
     { name: 'pixels.png', data: PIXELS, content_type: 'image/png' },

@@ -21,12 +21,12 @@ async function guarded(t: Test): Promise<ServedServer> {
   return server
 }
 
-/** The address of a database with credentials in it. */
+/** The URL of a database, with credentials. */
 function address({ url }: { readonly url: string }, credentials: string, database = 'notes'): string {
   return `${url.replace('://', `://${credentials}@`)}/${database}`
 }
 
-/** A database that everybody may read and write. */
+/** A public database. */
 async function publicDatabase(server: ServedServer): Promise<void> {
   await call(server, 'PUT', '/notes', { auth: AUTH })
   const body = { admins: { names: ['user'] }, members: { names: [], roles: [] } }
@@ -75,7 +75,7 @@ t.test('names and passwords beyond ASCII', async (t) => {
   t.match(await phone.sync(remote(address(server, credentials)).db), { push: { docs_written: 1 } })
 })
 
-t.test('a wrong password ends a sync, however patient', async (t) => {
+t.test('a wrong password ends a sync, even one with retries', async (t) => {
   const server = await guarded(t)
   await publicDatabase(server)
   const phone = await device(t)
@@ -83,7 +83,7 @@ t.test('a wrong password ends a sync, however patient', async (t) => {
   for (const credentials of ['user:wrong', 'nobody:pa%3Ass', 'user:']) {
     const there = remote(address(server, credentials))
     t.match(await failedSync(phone, there), { status: 401, name: 'unauthorized' })
-    // Some retry of it would be made before a sync elsewhere has been through.
+    // A retry would happen before a sync elsewhere is complete.
     const asked = there.seen.length
     const elsewhere = remote(address(server, 'user:pa%3Ass', 'elsewhere'))
     await phone.sync(elsewhere.db)
@@ -146,7 +146,7 @@ t.test('a member writes neither the security object nor the limit of revisions',
   }
 })
 
-t.test('a live sync ends when its database is closed to it', async (t) => {
+t.test('a live sync ends when it loses access to its database', async (t) => {
   const server = await serve(t)
   const [stranger, owner] = [await device(t), await device(t)]
   await stranger.put({ _id: 'a' })
@@ -166,8 +166,6 @@ t.test('a live sync ends when its database is closed to it', async (t) => {
   await rejectsWith(t, stranger.get('secret'), { status: 404 })
   t.match((await owner.allDocs()).rows, [{ id: 'a' }, { id: 'secret' }])
 })
-
-// A device that syncs with a token where its account's password would stand; docs/settee-api.md.
 
 const ADMIN = 'anna:pa:ss'
 
@@ -262,8 +260,6 @@ t.test('deleting an account deletes its token', async (t) => {
   t.equal((await server.request('GET', '/', { auth })).status, 401, 'and a new account has none')
 })
 
-// PouchDB over settee's own TLS, by HTTP/1.1 and by HTTP/2.
-
 t.test('two devices sync live, one by HTTP/1.1 and one by HTTP/2', async (t) => {
   const tls = await certificateFiles(t)
   const env = { COUCHDB_USER: 'user', COUCHDB_PASSWORD: 'password' }
@@ -284,8 +280,6 @@ t.test('two devices sync live, one by HTTP/1.1 and one by HTTP/2', async (t) => 
   for (const { errors, denied } of syncs) t.strictSame([errors, denied], [[], []])
   for (const { stop } of syncs) await stop()
 })
-
-// curl, nano and couchbackup over settee's own TLS, by HTTP/1.1 and by HTTP/2 as far as they speak it.
 
 const MB = 1024 * 1024
 const ANNA = 'anna:secret'

@@ -46,7 +46,7 @@ for (const adapter of ADAPTERS) {
       await sameEverywhere(t, { server, database: 'notes', devices: [phone, desk] })
     }
 
-    t.test('text, binary, empty and larger ones arrive as they are', async (t) => {
+    t.test('text, binary, empty and larger ones arrive unchanged', async (t) => {
       await phone.put({
         _id: 'note',
         _attachments: {
@@ -70,7 +70,7 @@ for (const adapter of ADAPTERS) {
       })
     })
 
-    t.test('one is edited, one removed, the others stay', async (t) => {
+    t.test('one is edited, one removed, and the others stay', async (t) => {
       const edited = Buffer.from('edited')
       const { _rev } = await desk.get('note')
       const { rev } = await desk.putAttachment('note', 'text.txt', _rev, edited, 'text/markdown')
@@ -78,7 +78,7 @@ for (const adapter of ADAPTERS) {
       there.seen.length = 0
       await meet()
       await sameBytes(t, everywhere, { 'text.txt': edited, 'all bytes.bin': BINARY, 'empty.txt': EMPTY })
-      // PouchDB counts a pulled attachment from the revision it came with; the server keeps what was pushed.
+      // PouchDB sets `revpos` of a pulled attachment to the pulled revision; the server keeps the pushed value.
       t.match((await there.db.get('note'))._attachments, {
         'text.txt': { content_type: 'text/markdown', revpos: 2 },
         'empty.txt': { revpos: 1 },
@@ -160,10 +160,8 @@ for (const adapter of ADAPTERS) {
   })
 }
 
-// Attachments of up to 20 MB by PouchDB, up and down: inline as base64 in `_bulk_docs`, and read one by one.
-
 const MB = 1024 * 1024
-/** Bytes that no compression shortens. */
+/** Bytes that cannot be compressed. */
 const CONTENTS: Readonly<Record<string, Buffer>> = {
   'one.bin': randomBytes(MB),
   'five.jpg': randomBytes(5 * MB + 1),
@@ -216,7 +214,7 @@ t.test('20 MB up and down', async (t) => {
   t.ok(await isOn(desk, 'up', CONTENTS), 'the other device has them')
   t.match((await desk.get('up'))._attachments, facts)
 
-  // One of them is replaced on the way back; the others are not sent again as other contents.
+  // One attachment is replaced by the other device; the others are not sent again.
   const edited = { ...CONTENTS, 'twenty.mp4': randomBytes(20 * MB) }
   const { _rev } = await desk.get('up')
   await desk.putAttachment('up', 'twenty.mp4', _rev, edited['twenty.mp4'] as Buffer, 'video/mp4')
@@ -289,7 +287,7 @@ t.test('an attachment that was sent as gzip', async (t) => {
   t.ok(partsOf(parts.headers['content-type'], parts.bytes)[1]?.content.equals(STORED))
 })
 
-t.test('a download goes on while its document changes and is compacted', async (t) => {
+t.test('a download continues while its document changes and is compacted', async (t) => {
   const server = await startTestServer(t)
   const call = connect(t, server)
   await call('PUT', '/db')

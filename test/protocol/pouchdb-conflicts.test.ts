@@ -27,7 +27,7 @@ async function shared(t: Test, server: ServedServer, adapter: Adapter) {
   const there = remote(`${server.url}/${database}`).db
   await devices[0].put({ _id: 'note', text: 'shared' })
   const all = { server, database, devices }
-  /** Both sync, and again, so that the first hears of the second. */
+  /** Both sync twice, so that the first gets the second's edits. */
   const meet = async () => {
     for (const db of [...devices, ...devices]) await db.sync(there)
   }
@@ -53,7 +53,7 @@ async function onServer({ server, database }: All, query = '?conflicts=true&dele
   }
 }
 
-/** Asserts that all name the same winner and the same conflicts; @returns them. */
+/** Asserts that all have the same winner and the same conflicts. @returns these */
 async function agreedOn(t: Test, all: All) {
   const { _rev, _conflicts } = await onServer(all)
   for (const db of all.devices) {
@@ -147,7 +147,7 @@ for (const adapter of ADAPTERS) {
     })
   })
 
-  t.test(`deleting and making anew, ${adapter}`, async (t) => {
+  t.test(`deleting and creating again, ${adapter}`, async (t) => {
     const server = await serve(t)
 
     t.test('deleted on both sides, created again on both', async (t) => {
@@ -206,7 +206,7 @@ async function write(db: Device, name: string, count: number): Promise<void> {
   await db.bulkDocs(Array.from({ length: count }, (_, n) => ({ _id: `${name}-${n}`, n })))
 }
 
-t.test('checkpoints have the shape that PouchDB gives them, on both sides', async (t) => {
+t.test('checkpoints have the form that PouchDB gives them, on both sides', async (t) => {
   const server = await serve(t)
   const phone = await device(t)
   const there = remote(`${server.url}/notes`)
@@ -240,7 +240,7 @@ t.test('checkpoints have the shape that PouchDB gives them, on both sides', asyn
 })
 
 for (const adapter of ADAPTERS) {
-  t.test(`replications go on where they were after a restart of the server, ${adapter}`, async (t) => {
+  t.test(`replications continue after a restart of the server, ${adapter}`, async (t) => {
     const server = await serve(t)
     const [phone, desk] = [await device(t, adapter), await device(t, adapter)]
     await write(phone, 'a', 40)
@@ -263,28 +263,31 @@ for (const adapter of ADAPTERS) {
   })
 }
 
-t.test('a database is deleted and made again between two syncs: devices push everything again', async (t) => {
-  const server = await serve(t)
-  const [phone, desk] = [await device(t), await device(t)]
-  const there = remote(`${server.url}/notes`)
-  await write(phone, 'a', 30)
-  for (const db of [phone, desk, phone]) await db.sync(there.db)
-  const before = (await call(server, 'GET', '/notes')).json as { instance_start_time: string }
-  t.equal((await call(server, 'DELETE', '/notes')).status, 200)
-  t.equal((await call(server, 'PUT', '/notes')).status, 201)
-  t.match(await checkpoints(server), [], 'no checkpoint of the old one')
-  await call(server, 'PUT', '/notes/new', { body: { text: 'of the new one' } })
-  await write(desk, 'meanwhile', 1)
-  t.match(await phone.sync(there.db), { push: { docs_written: 30 }, pull: { docs_written: 1 } })
-  t.match(await desk.sync(there.db), { push: { docs_written: 1 }, pull: { docs_written: 1 } })
-  await phone.sync(there.db)
-  const histories = await sameEverywhere(t, { server, database: 'notes', devices: [phone, desk] })
-  t.equal(Object.keys(histories).length, 32)
-  const { instance_start_time } = (await call(server, 'GET', '/notes')).json as typeof before
-  t.ok(Number(instance_start_time) >= Number(before.instance_start_time))
-})
+t.test(
+  'a database is deleted and created again between two syncs: devices push everything again',
+  async (t) => {
+    const server = await serve(t)
+    const [phone, desk] = [await device(t), await device(t)]
+    const there = remote(`${server.url}/notes`)
+    await write(phone, 'a', 30)
+    for (const db of [phone, desk, phone]) await db.sync(there.db)
+    const before = (await call(server, 'GET', '/notes')).json as { instance_start_time: string }
+    t.equal((await call(server, 'DELETE', '/notes')).status, 200)
+    t.equal((await call(server, 'PUT', '/notes')).status, 201)
+    t.match(await checkpoints(server), [], 'no checkpoint of the old one')
+    await call(server, 'PUT', '/notes/new', { body: { text: 'of the new one' } })
+    await write(desk, 'meanwhile', 1)
+    t.match(await phone.sync(there.db), { push: { docs_written: 30 }, pull: { docs_written: 1 } })
+    t.match(await desk.sync(there.db), { push: { docs_written: 1 }, pull: { docs_written: 1 } })
+    await phone.sync(there.db)
+    const histories = await sameEverywhere(t, { server, database: 'notes', devices: [phone, desk] })
+    t.equal(Object.keys(histories).length, 32)
+    const { instance_start_time } = (await call(server, 'GET', '/notes')).json as typeof before
+    t.ok(Number(instance_start_time) >= Number(before.instance_start_time))
+  },
+)
 
-t.test('a database is deleted and made again while devices sync live', async (t) => {
+t.test('a database is deleted and created again while devices sync live', async (t) => {
   const server = await serve(t)
   const devices = [await device(t), await device(t)] as const
   const remotes = devices.map(() => remote(`${server.url}/notes`))
@@ -306,7 +309,7 @@ t.test('a database is deleted and made again while devices sync live', async (t)
   t.ok('new' in histories && 'a-0' in histories)
 })
 
-t.test('the data folder is put back to an older state', async (t) => {
+t.test('the data folder is restored to an older state', async (t) => {
   const server = await serve(t)
   const devices = [await device(t), await device(t)] as const
   const there = remote(`${server.url}/notes`)

@@ -1,9 +1,9 @@
-/** Filters as PouchDB asks for them: `changes()` of a remote database, and filtered replication, live too. */
+/** Filters with PouchDB: `changes()` of a remote database, and one-shot and live filtered replication. */
 import t, { type Test } from 'tap'
 import { type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
 import { call, type ServedServer, serve } from './served.ts'
 
-/** What Inkdrop has its users write for mobile devices, clients.md 1.3. */
+/** The filter that Inkdrop's users write for mobile devices, clients.md 1.3. */
 const MOBILE = {
   _id: '_design/mobile',
   filters: {
@@ -118,8 +118,6 @@ t.test('replication with a selector, listed documents, and parameters', async (t
   }
 })
 
-// Live sync that is filtered in both directions: what a device keeps to itself, and what it does not want.
-
 t.setTimeout(300_000)
 
 async function heldNotes(db: Device): Promise<string[]> {
@@ -131,7 +129,7 @@ t.test('live sync, filtered in both directions', async (t) => {
   const { server, db } = await serveNotes(t)
   const [phone, desk] = [await device(t), await device(t)]
   const failures: unknown[] = []
-  // Of the phone's own documents drafts stay where they are, and of the server's what is no note.
+  // The phone does not push its drafts, and pulls only notes.
   const push = { filter: (doc: PouchDB.Doc) => !doc._id.startsWith('draft:') }
   const options = { live: true, retry: true, back_off_function: () => 20 }
   const ofPhone = phone.sync(db, { ...options, push, pull: { filter: 'mobile/sync' } })
@@ -194,8 +192,6 @@ t.test('live sync with a selector in both directions', async (t) => {
   t.same(await heldNotes(phone), ['file:1', 'mine', 'note:1', 'note:3', 'other', 'theirs'])
   t.notOk((await heldNotes(db)).includes('other'))
 })
-
-// PouchDB against a database with validate functions: what is refused is told, everything else goes through.
 
 const RULES = `function (newDoc, oldDoc, userCtx) {
   if (newDoc.secret) throw { forbidden: 'no secrets, ' + newDoc._id }
@@ -271,7 +267,7 @@ t.test('live: a refused document stays on its device, and everything after it is
   t.same([...onPhone.errors, ...onDesk.errors], [])
 })
 
-t.test('edits straight against the server', async (t) => {
+t.test('edits directly on the server', async (t) => {
   const server = await ruled(t)
   const { db } = remote(`${server.url}/notes`)
   await t.rejects(db.put({ _id: 'x', secret: true }), {
@@ -314,8 +310,6 @@ t.test('a design document that is written on a device validates from then on', a
   )
 })
 
-// Validate functions and the checks of design documents, over HTTP against a listening server.
-
 async function withRules(t: Test, rules: string): Promise<ServedServer> {
   const server = await serve(t)
   await call(server, 'PUT', '/notes')
@@ -354,7 +348,7 @@ t.test('statuses and bodies of refusals', async (t) => {
   t.equal((await call(server, 'PUT', '/notes/x', { body: {} })).status, 201)
 })
 
-t.test('design documents that are no good', async (t) => {
+t.test('invalid design documents', async (t) => {
   const server = await serve(t)
   await call(server, 'PUT', '/notes')
   const put = (body: unknown) => call(server, 'PUT', '/notes/_design/x', { body })
@@ -416,7 +410,7 @@ t.test(
       t.equal((await call(server, 'PUT', `/${database}/quick-${n}`, { body: { n } })).status, 201)
       times.push(performance.now() - begun)
     }
-    // One that waits for the slow one is one of three at the most; a loaded machine saves dozens.
+    // If saves waited for the slow function, there would be at most three; even a loaded machine makes dozens.
     t.ok(times.length > 20, `${times.length} are saved before the slow one`)
     times.sort((a, b) => a - b)
     const [median, high] = [0.5, 0.99].map((part) => times[Math.floor(times.length * part)]?.toFixed(1))

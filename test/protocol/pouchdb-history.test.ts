@@ -1,4 +1,4 @@
-/** Compaction as PouchDB and LiveSync ask for it (clients.md 1.1, 1.2), and syncing before and after it. */
+/** Compaction as PouchDB and LiveSync request it (clients.md 1.1, 1.2), and syncing before and after it. */
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { body, type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
@@ -26,7 +26,7 @@ t.test('db.compact() waits until it is done; then old revisions are gone', async
   })
 })
 
-t.test('devices go on syncing with a database that was compacted', async (t) => {
+t.test('devices continue to sync with a compacted database', async (t) => {
   const server = await serve(t)
   const devices = [await device(t), await device(t)] as const
   const there = remote(`${server.url}/notes`).db
@@ -48,9 +48,9 @@ t.test('devices go on syncing with a database that was compacted', async (t) => 
   t.match(await sameEverywhere(t, all), { a: { leaves: { length: 2 } }, b: { winner: null } })
 })
 
-t.test('as a client cleans up that deletes, pushes, compacts and polls every second', async (t) => {
+t.test('a client cleans up: it deletes, pushes, compacts and polls every second', async (t) => {
   const server = await serve(t)
-  // What is kept for the time machine would still be there.
+  // Bodies retained for the time machine would still be in the file.
   await call(server, 'PUT', '/_node/_local/_config/settee/keep_days', { body: '"0"' })
   const there = remote(`${server.url}/notes`).db
   const chunks = Array.from({ length: 300 }, (_, n) => ({
@@ -73,12 +73,9 @@ t.test('as a client cleans up that deletes, pushes, compacts and polls every sec
   t.ok(after < before / 3, `${before} bytes became ${after}`)
 })
 
-// One device deletes everything, an admin rewinds the database, and both devices have all notes again, note by note as
-// they were, with their attachments; conflicts among them are those that were there.
-
 const NOTES = 60
 
-/** Every live note of a device as a person sees it, by its id: its members, its files, and how many conflicts it has. */
+/** Every live note of a device as a user sees it, by its id: its members, its files, and its number of conflicts. */
 async function notesOf(db: Device): Promise<Record<string, unknown>> {
   const { rows } = await db.allDocs({ include_docs: true, attachments: true, conflicts: true })
   const notes: Record<string, unknown> = {}
@@ -106,7 +103,7 @@ async function fill(phone: Device, desk: Device, server: ServedServer): Promise<
     const file = Buffer.from(`file ${n} `.repeat(1000 * n + 1))
     await phone.putAttachment(`note:${n}`, 'pic.bin', _rev, file, 'application/x-test')
   }
-  // The same note made on both, before they hear of each other.
+  // Both devices create the same note before they sync.
   await phone.put({ _id: 'both', text: 'from the phone' })
   await desk.put({ _id: 'both', text: 'from the desk' })
   for (const db of [phone, desk, phone]) await db.sync(remote(`${server.url}/notes`).db)
@@ -127,7 +124,7 @@ async function between(): Promise<string> {
   return time
 }
 
-t.test('both devices have all notes again', async (t) => {
+t.test('after a rewind, both devices have all notes again', async (t) => {
   const server = await serve(t)
   await call(server, 'PUT', '/notes')
   const phone = await device(t)
@@ -141,7 +138,7 @@ t.test('both devices have all notes again', async (t) => {
   for (const db of [phone, desk]) liveSync(t, db, remote(`${server.url}/notes`).db)
   const { rows } = await phone.allDocs()
   await phone.bulkDocs(rows.map(({ id, value }) => ({ _id: id, _rev: value.rev, _deleted: true })))
-  // The conflict that the deletion brought to light is deleted with the rest.
+  // The deletion made a conflict the winner; it is deleted with the other notes.
   for (const db of [phone, desk]) {
     await until('all is gone', async () => {
       const left = await db.allDocs()

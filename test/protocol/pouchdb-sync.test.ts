@@ -15,7 +15,7 @@ import {
 import { type Histories, sameEverywhere, untilSame } from './histories.ts'
 import { call, serve } from './served.ts'
 
-/** Many batches; LevelDB on a disk takes its time over them. */
+/** Enough notes for many batches; fewer for LevelDB, because a disk is slow. */
 const MANY = { memory: 2000, leveldb: 500 }
 const BATCH = 100
 
@@ -23,7 +23,7 @@ for (const adapter of ADAPTERS) {
   t.test(`one-shot replication, ${adapter}`, async (t) => {
     const server = await serve(t)
 
-    t.test('a push brings notes to the server, deleted ones too', async (t) => {
+    t.test('a push copies notes to the server, including deleted ones', async (t) => {
       const phone = await device(t, adapter)
       await phone.put({ _id: 'shopping', list: ['milk', 'bread'] })
       const { rev } = await phone.put({ _id: 'gone', text: 'soon' })
@@ -36,7 +36,7 @@ for (const adapter of ADAPTERS) {
       await sameEverywhere(t, { server, database: 'pushed', devices: [phone] })
     })
 
-    t.test('a pull brings what others wrote', async (t) => {
+    t.test('a pull copies the notes of others', async (t) => {
       await call(server, 'PUT', '/pulled')
       await call(server, 'PUT', '/pulled/by-curl', { body: { text: 'zwölf Äpfel 🍎' } })
       const phone = await device(t, adapter)
@@ -46,7 +46,7 @@ for (const adapter of ADAPTERS) {
       await sameEverywhere(t, { server, database: 'pulled', devices: [phone] })
     })
 
-    t.test('two devices come to have the same notes', async (t) => {
+    t.test('two devices get the same notes', async (t) => {
       const devices = [await device(t, adapter), await device(t, adapter)] as const
       const there = remote(`${server.url}/synced`).db
       for (const [at, db] of devices.entries()) {
@@ -73,7 +73,7 @@ for (const adapter of ADAPTERS) {
       const away = remote(`${server.url}/many`)
       t.match(await phone.replicate.to(away.db), { docs_written: many, doc_write_failures: 0 })
       const pushes = away.seen.filter(({ path }) => path.endsWith('/_bulk_docs'))
-      // Where reading is slower than sending, PouchDB does not wait for a batch to be full.
+      // If reading is slower than sending, PouchDB does not wait until a batch is full.
       t.ok(pushes.length >= many / BATCH && pushes.length < many / 10, `${pushes.length} batches`)
 
       const home = remote(`${server.url}/many`)
@@ -99,7 +99,7 @@ for (const adapter of ADAPTERS) {
   })
 }
 
-/** `..` is not among them: as a path of its own it is tidied away before it is sent. */
+/** Without `..`: as a path segment, it is removed before the request is sent. */
 const ODD_IDS = [
   'a/b',
   'a+b',
@@ -165,7 +165,7 @@ t.test('names of databases that need escapes', async (t) => {
   for (const [at, name] of names.entries()) {
     const [phone, desk] = [await device(t), await device(t)]
     await phone.put({ _id: 'in', name })
-    // Once escaped by the app, once by PouchDB, which takes a name without a slash as it is.
+    // Escaped once by the app, and once by PouchDB, except for a name without a slash.
     const there = remote(`${server.url}/${encodeURIComponent(name)}`).db
     await phone.sync(there)
     await desk.sync(name.includes('/') ? there : remote(`${server.url}/${name}`).db)
@@ -180,7 +180,7 @@ t.test('names of databases that need escapes', async (t) => {
   t.strictSame((await call(server, 'GET', '/_all_dbs')).json, ['_users'])
 })
 
-/** Where the live pulls that wait for news begin. */
+/** The `since` of the live pulls that wait for changes. */
 function longpolls({ seen }: Remote): (string | null)[] {
   return seen.filter(({ query }) => query.get('feed') === 'longpoll').map(({ query }) => query.get('since'))
 }
@@ -219,7 +219,7 @@ for (const adapter of ADAPTERS) {
       await untilSame(t, all)
     })
 
-    t.test('so do deletions, and new notes with a deleted id', async (t) => {
+    t.test('deletions, and new notes with a deleted id, travel both ways', async (t) => {
       await desk.remove(await desk.get('before'))
       await until('it is gone', async () => (await textOf(phone, 'before')) === 'deleted')
       await phone.put({ _id: 'before', text: 'again' })
@@ -228,7 +228,7 @@ for (const adapter of ADAPTERS) {
       t.equal(before?.leaves.length, 1)
     })
 
-    t.test('and what others write to the server', async () => {
+    t.test('writes of others to the server reach both', async () => {
       await call(server, 'PUT', '/notes/by-curl', { body: { text: 'hello' } })
       for (const db of devices) {
         await until('it has arrived', async () => (await textOf(db, 'by-curl')) === 'hello')
@@ -254,7 +254,7 @@ for (const adapter of ADAPTERS) {
       }
     })
 
-    t.test('the server goes away and comes back', async (t) => {
+    t.test('the server stops and restarts', async (t) => {
       await server.stop()
       await phone.put({ _id: 'meanwhile-phone', text: 'p' })
       await desk.put({ _id: 'meanwhile-desk', text: 'd' })
@@ -301,7 +301,7 @@ t.test('an idle live sync stays idle', async (t) => {
   }
 })
 
-/** What JavaScript's own numbers and objects can hold, and so PouchDB. */
+/** Values that JavaScript, and so PouchDB, represents exactly. */
 const CARRIED = {
   numbers: [0, -1, 1.5, 0.1 + 0.2, 2 ** 53, -(2 ** 53), 2 ** 53 - 1, 1e21, 1e-7, 5e-324, Number.MAX_VALUE],
   strings: [
@@ -338,7 +338,7 @@ function nested(levels: number): unknown {
   return value
 }
 
-/** What JavaScript bends: sent by clients of other languages. */
+/** Values that JavaScript changes, sent by clients in other languages. */
 const EXACT = [
   '{"n":9007199254740993,"m":-9007199254740993,"big":123456789012345678901234567890}',
   '{"f":1.0,"g":1.10,"h":1E2,"i":1e+2,"z":-0,"tiny":1e-400,"huge":1e400}',
@@ -350,23 +350,26 @@ const EXACT = [
 ]
 
 for (const adapter of ADAPTERS) {
-  t.test(`numbers, strings and keys that JavaScript holds go round unharmed, ${adapter}`, async (t) => {
-    const server = await serve(t)
-    const [phone, desk] = [await device(t, adapter), await device(t, adapter)]
-    const there = remote(`${server.url}/notes`).db
-    await phone.put({ _id: 'odd', ...CARRIED })
-    const held = body(await phone.get('odd'))
-    await phone.sync(there)
-    await desk.sync(there)
-    t.strictSame(body(await desk.get('odd')), held)
-    t.strictSame(body((await call(server, 'GET', '/notes/odd')).json as object), held)
-    t.strictSame(held.numbers, CARRIED.numbers)
-    t.strictSame(held.strings, CARRIED.strings)
-    await desk.put({ ...(await desk.get('odd')), edited: true })
-    for (const db of [desk, phone]) await db.sync(there)
-    t.strictSame(body(await phone.get('odd')), { ...held, edited: true })
-    await sameEverywhere(t, { server, database: 'notes', devices: [phone, desk] })
-  })
+  t.test(
+    `numbers, strings and keys that JavaScript represents exactly stay unchanged, ${adapter}`,
+    async (t) => {
+      const server = await serve(t)
+      const [phone, desk] = [await device(t, adapter), await device(t, adapter)]
+      const there = remote(`${server.url}/notes`).db
+      await phone.put({ _id: 'odd', ...CARRIED })
+      const held = body(await phone.get('odd'))
+      await phone.sync(there)
+      await desk.sync(there)
+      t.strictSame(body(await desk.get('odd')), held)
+      t.strictSame(body((await call(server, 'GET', '/notes/odd')).json as object), held)
+      t.strictSame(held.numbers, CARRIED.numbers)
+      t.strictSame(held.strings, CARRIED.strings)
+      await desk.put({ ...(await desk.get('odd')), edited: true })
+      for (const db of [desk, phone]) await db.sync(there)
+      t.strictSame(body(await phone.get('odd')), { ...held, edited: true })
+      await sameEverywhere(t, { server, database: 'notes', devices: [phone, desk] })
+    },
+  )
 }
 
 t.test('values that JavaScript would change stay byte for byte while PouchDB syncs', async (t) => {
@@ -398,7 +401,7 @@ t.test('values that JavaScript would change stay byte for byte while PouchDB syn
 
   t.test('as written', unchanged)
 
-  t.test('after devices have pulled all and pushed edits of another note', async (t) => {
+  t.test('after devices have pulled everything and pushed edits of another note', async (t) => {
     for (const db of [phone, desk]) await db.sync(there)
     t.match(await phone.get('exact-0'), { n: 2 ** 53 }, 'the device itself cannot hold it')
     for (const [at, db] of [phone, desk, phone].entries()) {

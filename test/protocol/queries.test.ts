@@ -2,7 +2,7 @@ import { request } from 'node:http'
 import t from 'tap'
 import { call, serve } from './served.ts'
 
-t.test('LiveSync counts compromised chunks before it begins to sync', async (t) => {
+t.test('LiveSync counts compromised chunks before it starts to sync', async (t) => {
   const server = await serve(t)
   await call(server, 'PUT', '/vault')
   const docs = [
@@ -47,7 +47,7 @@ t.test('LiveSync counts compromised chunks before it begins to sync', async (t) 
   })
 })
 
-t.test('searches that find nothing delay no save, and end when their clients leave', async (t) => {
+t.test('searches that find nothing delay no save, and end when their clients disconnect', async (t) => {
   const server = await serve(t)
   await call(server, 'PUT', '/notes')
   const text = 'a'.repeat(20_000)
@@ -69,7 +69,7 @@ t.test('searches that find nothing delay no save, and end when their clients lea
     t.equal((await call(server, 'PUT', `/notes/saved-${n}`, { body: {} })).status, 201)
     waits.push(performance.now() - start)
   }
-  // A page of one search is a few milliseconds; forty of them at each turn would be hundreds.
+  // A page of one search takes a few milliseconds; forty pages per turn would take hundreds.
   t.ok((waits.sort((a, b) => a - b)[10] ?? 0) < 300, `half the saves took ${waits[10]} ms`)
   for (const search of searches) search.destroy()
   const start = performance.now()

@@ -1,4 +1,4 @@
-/** What somebody does to notes on a device, or straight on the server: one random edit at a time. */
+/** Random edits of notes, on a device or directly on the server. */
 import { body, type Device } from './devices.ts'
 import type { Random } from './random.ts'
 import { call } from './served.ts'
@@ -7,7 +7,7 @@ const NOTES = Array.from({ length: 9 }, (_, n) => `note-${n}`)
 const DESIGNS = ['_design/one', '_design/two']
 const REJECTED = 'rejected-'
 
-/** Whether the validate function turns the document away, so that it stays on its device. */
+/** Whether the validate function refuses the document, so that it stays on its device. */
 export function isRejected(id: string): boolean {
   return id.startsWith(REJECTED)
 }
@@ -31,7 +31,7 @@ export function chooseEdit(random: Random): Edit {
   return random.weighted(EDITS)
 }
 
-/** Carries out an edit on a device; a live sync may have come between its reading and its writing. */
+/** Makes an edit on a device. A live sync may change the document between the read and the write. */
 export async function editOnDevice(db: Device, edit: Edit, random: Random): Promise<string> {
   const id = random.chance(0.1) ? random.pick(DESIGNS) : random.pick(NOTES)
   const members = newMembers(id, random)
@@ -67,14 +67,14 @@ const EDITORS: Readonly<Record<Edit, (db: Device, id: string, members: Members) 
 
 interface Members {
   readonly value: string
-  /** null takes the attachment away, undefined leaves it. */
+  /** null removes the attachment, undefined leaves it unchanged. */
   readonly attachment: string | null | undefined
 }
 
 function newMembers(id: string, random: Random): Members {
-  // Few values, so that the same edit is made on two devices now and then.
+  // Few values, so that two devices sometimes make the same edit.
   const value = random.chance(0.2) ? 'the same' : random.next().toString(36).slice(2)
-  // PouchDB mixes up the attachments of conflicting leaves, also against CouchDB: a document's are of fixed bytes.
+  // Fixed bytes per document: PouchDB mixes up the attachments of conflicting leaves, also with CouchDB.
   const attachment = random.pick([undefined, undefined, id, null])
   return { value, attachment: id.startsWith('_design/') ? undefined : attachment }
 }
@@ -103,7 +103,7 @@ function found(db: Device, id: string): Promise<PouchDB.StoredDoc | null> {
   })
 }
 
-/** A client that edits straight on the server, as a script with curl would. */
+/** A client that edits directly on the server, like a script with curl. */
 export async function editOnServer(
   server: { readonly url: string },
   database: string,

@@ -1,4 +1,4 @@
-/** One random run: three devices and a server, until all four have the same. */
+/** One random run: three devices and a server, until all four have the same histories. */
 import type { Test } from 'tap'
 import { type Device, device, type LiveSync, liveSync, type Remote, remote } from './devices.ts'
 import { deviceHistories, type Histories, serverHistories } from './histories.ts'
@@ -7,14 +7,14 @@ import { chooseEdit, editOnDevice, editOnServer, isRejected, VALIDATION } from '
 import { call } from './served.ts'
 
 const DATABASE = 'notes'
-/** Two are enough for all to hear of all; then nothing may move any more. */
+/** After two rounds, all devices have everything; then nothing may change any more. */
 const MAX_ROUNDS = 10
 
 export interface RandomRunOptions {
   readonly random: Random
   readonly steps: number
   readonly server: { readonly url: string; start(): Promise<void>; down(): Promise<void> }
-  /** For the server and the devices; their ancestries are not compared then. */
+  /** The limit of revisions of server and devices. With a limit, ancestries are not compared. */
   readonly revsLimit?: number
   /** Whether the server runs validate functions. */
   readonly validates: boolean
@@ -42,9 +42,9 @@ export class RandomRun {
   readonly #t: Test
   readonly #options: RandomRunOptions
   readonly #members: Member[] = []
-  /** What was done, for whoever looks for the reason of a failure. */
+  /** The log of all steps, to find the cause of a failure. */
   readonly log: string[] = []
-  /** Steps until a server that went down comes back. */
+  /** Steps until a stopped server restarts. */
   #downFor = 0
 
   constructor(t: Test, options: RandomRunOptions) {
@@ -121,7 +121,7 @@ export class RandomRun {
     member.live = null
   }
 
-  /** Everybody syncs until nobody has anything new. */
+  /** All devices sync until none has anything new. */
   async #settle(): Promise<void> {
     if (this.#downFor > 0) await this.#options.server.start()
     for (const member of this.#members) await this.#goOffline(member)
@@ -172,9 +172,9 @@ function hasLeaf(histories: Histories, id: string, rev: string): boolean {
 }
 
 /**
- * Both, as far as they must agree under a small limit of revisions. Ancestries are cut wherever each happened to
- * be. And where one has forgotten that a revision was the ancestor of another, and then gets it, it takes it for a
- * leaf; who still knows better never will, nor is there anything to send. (CouchDB and PouchDB do the same.)
+ * The parts of both histories that must agree with a small limit of revisions. Each side truncates ancestries at
+ * another point. A side that has forgotten that a revision was an ancestor, and then receives it, stores it as a leaf.
+ * A side that still knows the ancestor does not, and has nothing to send. (CouchDB and PouchDB do the same.)
  */
 function asFarAsKept(one: Histories, other: Histories): readonly [Histories, Histories] {
   return [keptIn(one, other), keptIn(other, one)]
@@ -189,7 +189,7 @@ function keptIn(mine: Histories, theirs: Histories): Histories {
   return Object.fromEntries(entries) as Histories
 }
 
-/** What the run has come to; a test that never makes a conflict would always be green. */
+/** The results of a run. They prove that it made conflicts: without any, the test would always pass. */
 function summary(histories: Histories): string {
   const leaves = Object.values(histories).flatMap((document) => document.leaves)
   const deleted = leaves.filter((leaf) => leaf.deleted).length
@@ -198,7 +198,7 @@ function summary(histories: Histories): string {
   return `${documents} documents, ${leaves.length} leaves, ${deleted} of them deleted, up to revision ${longest}`
 }
 
-/** How a one-shot replication ended; while the server is away it fails, and that is as it should be. */
+/** The end of a one-shot replication, which is expected to fail while the server is stopped. */
 async function outcome(replication: Promise<unknown>): Promise<string> {
   return replication.then(
     () => 'done',

@@ -1,4 +1,4 @@
-/** Choices that can be made again from their seed (mulberry32). */
+/** Random choices that are reproducible from a seed (mulberry32). */
 export class Random {
   #state: number
 
@@ -6,7 +6,7 @@ export class Random {
     this.#state = seed >>> 0
   }
 
-  /** From 0 up to, not including, 1. */
+  /** From 0 to 1, exclusive. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0
     let mixed = this.#state
@@ -27,7 +27,7 @@ export class Random {
     return from[this.below(from.length)] as T
   }
 
-  /** One of the keys, each as likely as its weight says. */
+  /** One of the keys, with a probability in proportion to its weight. */
   weighted<K extends string>(weights: Readonly<Record<K, number>>): K {
     const entries = Object.entries(weights) as [K, number][]
     let rest = this.next() * entries.reduce((sum, [, weight]) => sum + weight, 0)

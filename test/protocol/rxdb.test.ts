@@ -22,7 +22,7 @@ const SCHEMA: RxJsonSchema<Note> = {
 /** Fewer than the documents of a test, so that there are several batches. */
 const BATCH = 10
 
-/** Between attempts after an error, in milliseconds; RxDB's own is 5 s. */
+/** The time between attempts after an error, in milliseconds; RxDB's default is 5 s. */
 const RETRY = 20
 
 /** An empty collection on a client, closed at the end of the test. */
@@ -39,7 +39,7 @@ async function client(t: Test): Promise<RxCollection<Note>> {
 
 interface Running {
   readonly state: RxCouchDBReplicationState<Note>
-  /** What RxDB told of as errors. */
+  /** The errors that RxDB reported. */
   readonly errors: unknown[]
   /** `METHOD path?query` of each request. */
   readonly seen: string[]
@@ -47,11 +47,11 @@ interface Running {
 
 interface How {
   readonly live?: boolean
-  /** Called before a request goes out, with its method and address. */
+  /** Called before a request is sent, with its method and URL. */
   readonly before?: (method: string, url: string) => Promise<void>
 }
 
-/** Replicates a collection with the server's database `notes`, both ways; it ends with the test. */
+/** Replicates a collection with the server's database `notes`, in both directions, until the end of the test. */
 function replicate(
   t: Test,
   server: TestServer,
@@ -61,7 +61,7 @@ function replicate(
   const [seen, errors]: [string[], unknown[]] = [[], []]
   const ended = new AbortController()
   const state = replicateCouchDB<Note>({
-    // The same each time: what it has replicated is kept under this name.
+    // The same each time, because RxDB stores the state of the replication under this name.
     replicationIdentifier: 'notes',
     collection,
     url: `${server.url}/notes/`,
@@ -72,7 +72,7 @@ function replicate(
       const method = init?.method ?? 'GET'
       seen.push(`${method} ${String(url).slice(server.url.length)}`)
       await before?.(method, String(url))
-      // RxDB's own longpoll would go on until the server ends it.
+      // RxDB's own longpoll would continue until the server ends it.
       return await fetch(url, { ...init, signal: ended.signal })
     },
     pull: { batchSize: BATCH },
@@ -113,7 +113,7 @@ async function textsThere(server: TestServer): Promise<Record<string, string>> {
 }
 
 t.test('one-shot replication', async (t) => {
-  t.test('brings notes from client to client, in batches', async (t) => {
+  t.test('copies notes from client to client, in batches', async (t) => {
     const server = await serverWithNotes(t)
     const [phone, desk] = [await client(t), await client(t)]
     await phone.bulkInsert(Array.from({ length: 35 }, (_, n) => ({ id: `phone-${n}`, text: `wört ${n} 🍎` })))
@@ -125,7 +125,7 @@ t.test('one-shot replication', async (t) => {
     t.equal(Object.keys(there).length, 50)
     t.strictSame(await texts(phone), there)
     t.strictSame(await texts(desk), there)
-    // As RxDB sends them: nothing escaped, a bare question mark, a heartbeat on a feed that has none.
+    // As RxDB sends them: unescaped, with a bare question mark, and with a heartbeat on a feed that has none.
     t.ok(seen.includes('POST /notes/_all_docs?'))
     t.ok(seen.includes('POST /notes/_bulk_docs?'))
     t.ok(
@@ -135,7 +135,7 @@ t.test('one-shot replication', async (t) => {
     )
   })
 
-  t.test('brings edits and deletions', async (t) => {
+  t.test('copies edits and deletions', async (t) => {
     const server = await serverWithNotes(t)
     const [phone, desk] = [await client(t), await client(t)]
     await phone.bulkInsert(['edited', 'deleted', 'by curl'].map((id) => ({ id, text: 'first' })))
@@ -181,7 +181,7 @@ t.test('one-shot replication', async (t) => {
     t.notHas(json, { _conflicts: [] })
   })
 
-  t.test('learns of a conflict between its question and its write', async (t) => {
+  t.test('detects a conflict between its read and its write', async (t) => {
     const server = await serverWithNotes(t)
     const phone = await client(t)
     await phone.insert({ id: 'raced', text: 'of the phone' })

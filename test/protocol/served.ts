@@ -1,4 +1,4 @@
-/** A server in this process that keeps its address over restarts, and plain calls to it. */
+/** A server in this process whose address survives restarts, and plain calls to it. */
 import type { Test } from 'tap'
 import { request } from 'undici'
 import { type RunningServer, startServer } from '../../src/server.ts'
@@ -12,7 +12,7 @@ export interface ServedServer {
   stop(): Promise<void>
 }
 
-/** Starts a server on a free port; it is stopped at the end of the test. */
+/** Starts a server on a free port, and stops it at the end of the test. */
 export async function serve(t: Test): Promise<ServedServer> {
   const dataDir = await temporaryFolder(t)
   let port = 0
@@ -39,11 +39,11 @@ export async function serve(t: Test): Promise<ServedServer> {
 export interface Answer {
   readonly status: number
   readonly text: string
-  /** The body as JSON; undefined when it is none. */
+  /** The body as JSON; undefined if it is not JSON. */
   readonly json: unknown
 }
 
-/** One call as curl would make it, over a connection of its own. A string is sent as it stands. */
+/** One call like curl's, over a separate connection. A string is sent unchanged. */
 export async function call(
   server: { readonly url: string },
   method: string,

@@ -1,4 +1,4 @@
-/** Backups of a listening server: what is in them, what they share, and what becomes of damage. */
+/** Backups of a listening server: their content, shared files, and damage. */
 import { randomBytes } from 'node:crypto'
 import { cp, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createConnection } from 'node:net'
@@ -123,7 +123,7 @@ t.test('an unchanged database is the same file', async (t) => {
   t.strictSame(await wrongSums(join(backupsIn(server), second?.id ?? '')), [])
   t.strictSame(await readdir(backupsIn(server)), [second?.id])
 
-  // Nothing is read of what a restarted server has not opened.
+  // A backup does not read a database that a restarted server has not opened.
   await server.close()
   const again = await startTestServer(t, { dataDir: server.dataDir })
   const third = await backUp(again)
@@ -166,7 +166,7 @@ t.test('some databases by name; refusals', async (t) => {
   )
 })
 
-/** Changes bytes of a file where they stand. */
+/** Overwrites bytes of a file in place. */
 async function damage(path: string, from: string): Promise<void> {
   const at = (await readFile(path)).indexOf(from)
   if (at === -1) throw new Error(`${from} is not in ${path}`)
@@ -210,7 +210,7 @@ t.test('a damaged database is left out and reported; the others are in the backu
   t.ok((await readdir(backupsIn(server))).includes(first?.id ?? ''), 'the only one that has it whole stays')
 })
 
-/** Writes over a part of a file. */
+/** Overwrites a part of a file. */
 async function overwrite(path: string, at: number, length: number): Promise<void> {
   const file = await open(path, 'r+')
   await file.write(Buffer.alloc(length, 0xa5), 0, length, at)
@@ -224,7 +224,7 @@ t.test(
     await before.close()
     const fileOf = (name: string) => join(before.dataDir, 'databases', `${name}.sqlite`)
     await overwrite(fileOf('idle'), 0, 100)
-    // All pages but the first: the file opens, and cannot be read.
+    // All pages but the first: the file can be opened, but not read.
     const { size } = await stat(fileOf('notes'))
     await overwrite(fileOf('notes'), 3 * 8192, size - 3 * 8192)
     const server = await startTestServer(t, { dataDir: before.dataDir })
@@ -334,7 +334,7 @@ t.test('a database that is deleted during its copy is left out and reported', as
   t.equal((await again.request('GET', '/idle/new')).status, 200)
 })
 
-/** A call over the control socket, and the first that is said of it. */
+/** A call over the control socket, and its first line of progress. */
 async function asked(server: TestServer, act: string, argument: object) {
   const socket = createConnection({ path: controlPath(server.dataDir), allowHalfOpen: true })
   socket.on('error', () => undefined)
@@ -344,7 +344,7 @@ async function asked(server: TestServer, act: string, argument: object) {
   return { socket, lines }
 }
 
-/** So large that it is not done at once. */
+/** A database so large that its backup takes a while. */
 async function withLarge(t: Test): Promise<TestServer> {
   const server = await filled(t)
   await server.request('PUT', '/zlast')

@@ -16,7 +16,7 @@ async function run(t: Test, dataDir: string, args: string[], input?: string, env
   return [code, stdout, stderr]
 }
 
-/** What a name and a password are answered that ask for what only server admins may see. */
+/** The answer to a name and a password at a route for server admins only. */
 async function statusOf(server: TestServer, auth: string): Promise<number> {
   return (await server.request('GET', '/_all_dbs', { auth })).status
 }
@@ -140,45 +140,49 @@ t.test('an error is one line', async (t) => {
 })
 
 const hasScript = spawnSync('script', ['--version']).status === 0
-t.test('on a terminal', { skip: !hasScript && 'there is no `script` to make one' }, async (t) => {
-  const dataDir = await temporaryFolder(t)
-  /** Types each line when its question is there. */
-  const typed = async (args: string[], dialogue: [question: string, line: string][]) => {
-    const command = [process.execPath, join(ROOT, 'dist', 'cli', 'main.js'), ...args, '--data', dataDir]
-    const child = start(t, 'script', ['-qefc', command.join(' '), '/dev/null'], { input: null })
-    const { stdin, stdout } = child.process as ChildProcessWithoutNullStreams
-    let screen = ''
-    stdout.on('data', (chunk: Buffer) => {
-      screen += chunk.toString()
-    })
-    for (const [question, line] of dialogue) {
-      while (!screen.includes(question)) await once(stdout, 'data')
-      stdin.write(`${line}\r`)
+t.test(
+  'on a terminal',
+  { skip: !hasScript && 'the program `script`, which makes one, is missing' },
+  async (t) => {
+    const dataDir = await temporaryFolder(t)
+    /** Types each line after its question appears. */
+    const typed = async (args: string[], dialogue: [question: string, line: string][]) => {
+      const command = [process.execPath, join(ROOT, 'dist', 'cli', 'main.js'), ...args, '--data', dataDir]
+      const child = start(t, 'script', ['-qefc', command.join(' '), '/dev/null'], { input: null })
+      const { stdin, stdout } = child.process as ChildProcessWithoutNullStreams
+      let screen = ''
+      stdout.on('data', (chunk: Buffer) => {
+        screen += chunk.toString()
+      })
+      for (const [question, line] of dialogue) {
+        while (!screen.includes(question)) await once(stdout, 'data')
+        stdin.write(`${line}\r`)
+      }
+      return child.ended
     }
-    return child.ended
-  }
-  const made = await typed(
-    ['passwd', 'anna'],
-    [
-      ['New password for anna', 'geheim'],
-      ['Repeat the password', 'geheim'],
-      ['Create a server admin?', 'y'],
-    ],
-  )
-  t.match(made, { code: 0, stdout: /anna is now a server admin\./ })
-  t.notMatch(made.stdout, 'geheim')
-  const refused = await typed(
-    ['passwd', 'bob'],
-    [
-      ['New password for bob', 'x'],
-      ['Repeat the password', 'x'],
-      ['Create a server admin?', ''],
-    ],
-  )
-  t.match(refused, { code: 1, stdout: /settee: Nothing has changed\./ })
-  const cancelled = await typed(['passwd', 'anna'], [['New password for anna', 'x\u0003']])
-  t.match(cancelled, { code: 1, stdout: /settee: Cancelled; nothing has changed\./ })
-})
+    const made = await typed(
+      ['passwd', 'anna'],
+      [
+        ['New password for anna', 'geheim'],
+        ['Repeat the password', 'geheim'],
+        ['Create a server admin?', 'y'],
+      ],
+    )
+    t.match(made, { code: 0, stdout: /anna is now a server admin\./ })
+    t.notMatch(made.stdout, 'geheim')
+    const refused = await typed(
+      ['passwd', 'bob'],
+      [
+        ['New password for bob', 'x'],
+        ['Repeat the password', 'x'],
+        ['Create a server admin?', ''],
+      ],
+    )
+    t.match(refused, { code: 1, stdout: /settee: Nothing has changed\./ })
+    const cancelled = await typed(['passwd', 'anna'], [['New password for anna', 'x\u0003']])
+    t.match(cancelled, { code: 1, stdout: /settee: Cancelled; nothing has changed\./ })
+  },
+)
 
 t.test(
   'root leaves no file that the server cannot read',

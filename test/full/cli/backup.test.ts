@@ -17,7 +17,7 @@ async function run(t: Test, dataDir: string, args: string[]) {
 
 const ALL = /^(\/\S+): 2 databases, [\d.]+ MB \([\d.]+ MB new\), verified\.\n$/
 
-/** The folder that a line names. */
+/** The folder in a line of output. */
 const folderIn = (stdout: string) => stdout.slice(0, stdout.indexOf(': '))
 
 t.test('whether the server runs or not', async (t) => {
@@ -82,7 +82,7 @@ t.test('mistakes', async (t) => {
 
 const ID = '2026-11-22T01-30-00Z'
 
-/** A backup of a server that is stopped, in the form of docs/decisions/0023. @returns its folder */
+/** A backup of a stopped server, in the format of docs/decisions/0023. @returns its folder */
 async function backUp(t: Test, dataDir: string): Promise<string> {
   const folder = join(await temporaryFolder(t), ID)
   await mkdir(join(folder, 'databases'), { recursive: true })

@@ -54,7 +54,7 @@ t.test('dist is built once, and again when an input has changed', async (t) => {
   t.not(stampOf(folder), last)
 })
 
-t.test('a build that fails leaves dist as it was', async (t) => {
+t.test('a failed build leaves dist unchanged', async (t) => {
   const folder = await project(t)
   await build(t, folder)
   const before = readFileSync(join(folder, 'dist', '.stamp'), 'utf8')
@@ -63,7 +63,7 @@ t.test('a build that fails leaves dist as it was', async (t) => {
   t.equal(readFileSync(join(folder, 'dist', '.stamp'), 'utf8'), before)
 })
 
-t.test('without a compiler an existing dist serves', async (t) => {
+t.test('without a compiler, an existing dist is used', async (t) => {
   const folder = await project(t)
   await build(t, folder)
   const before = stampOf(folder)

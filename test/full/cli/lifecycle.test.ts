@@ -4,7 +4,7 @@ import { type Host, type Running, runUntilSignalled } from '../../../src/cli/ser
 import { StartError } from '../../../src/config/start-error.ts'
 import { start } from '../../cli/child.ts'
 
-/** A process that only notes what is done to it. */
+/** A fake process that records calls. */
 function fakeHost() {
   const lines: string[] = []
   let signal: () => void = () => undefined
@@ -37,7 +37,7 @@ function fakeHost() {
   }
 }
 
-t.test('a start that fails is one line and exit code 1', async (t) => {
+t.test('a failed start prints one line and has exit code 1', async (t) => {
   const { host, lines, exited } = fakeHost()
   await runUntilSignalled(() => Promise.reject(new StartError('The folder is full.')), { host })
   t.equal(await exited, 1)
@@ -103,7 +103,7 @@ t.test('SIGHUP reloads the configuration, from the end of the start until the st
   t.equal(read, 2)
 })
 
-t.test('a close that fails or never ends is exit code 1', async (t) => {
+t.test('a close that fails or never ends has exit code 1', async (t) => {
   const failing = fakeHost()
   await runUntilSignalled(async () => ({ close: () => Promise.reject(new Error('disk gone')) }), failing)
   failing.signal()

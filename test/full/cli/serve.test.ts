@@ -29,7 +29,7 @@ t.test('the server starts, answers, and ends at SIGTERM and SIGINT', async (t) =
   }
 })
 
-t.test('other users cannot read its files, even those from another umask', async (t) => {
+t.test('other users cannot read its files, even those created with another umask', async (t) => {
   const folder = await temporaryFolder(t)
   const dataDir = join(folder, 'data')
   const port = await freePort()
@@ -53,7 +53,7 @@ t.test('other users cannot read its files, even those from another umask', async
     const { code, stderr } = await builtSettee(t, args, { env: { SETTEE_DATA: dataDir } }).ended
     t.equal(code, 0, stderr)
   }
-  /** What others may read or write, but for what stands in a folder that they may not enter. */
+  /** The files that other users may read or write, except in folders that they may not enter. */
   const open = async () => {
     const found = await readdir(folder, { recursive: true })
     t.ok(found.length > 12, found.join(' '))
@@ -76,7 +76,7 @@ t.test('other users cannot read its files, even those from another umask', async
   await end()
 })
 
-t.test('the process starts itself again with settings for memory', async (t) => {
+t.test('the process restarts itself with memory settings', async (t) => {
   const chosen = [
     { execArgv: ['--max-semi-space-size=4'], env: {} },
     { execArgv: [], env: { NODE_OPTIONS: '--max-semi-space-size=4' } },
@@ -166,7 +166,7 @@ t.test('a failed start prints one line and has exit code 1', async (t) => {
   }
 })
 
-/** The server as `settee serve` runs it, but for threads from the sources. */
+/** The server as `settee serve` runs it, except for threads from the sources. */
 const SCRIPT = `
   import { runUntilSignalled } from './src/cli/serve-command.ts'
   import { startServer } from './src/server.ts'
@@ -205,16 +205,16 @@ t.test('SIGHUP reloads local.ini; an error in it changes nothing', async (t) => 
 })
 
 const FEEDS = 50
-/** More than the buffers of both ends of a connection hold. */
+/** More bytes than the buffers of both ends of a connection hold. */
 const BIG = Buffer.alloc(20_000_000, 'settee ')
 
 interface Connection {
   readonly ended: Promise<unknown>
-  /** What has come so far. */
+  /** The bytes received so far. */
   text(): string
 }
 
-/** A connection over which something was sent; resolves when the answer, if one is waited for, has begun. */
+/** Opens a connection, and sends a text. Resolves when the answer has begun, if the test waits for one. */
 async function open(
   t: Test,
   port: number,

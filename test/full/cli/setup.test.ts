@@ -1,4 +1,4 @@
-/** What `settee setup` and `settee vault add` ask, and the plans and reports that follow from the answers. */
+/** The questions of `settee setup` and `settee vault add`, and the plans and reports for the answers. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -22,13 +22,13 @@ const MADE = {
   token: 'made',
 } as const
 
-/** What the last server was asked to do, also where the command failed. */
+/** The calls to the last server, even if the command failed. */
 const told: unknown[][] = []
 
-/** Whether the data folder is held, so that no server could start on it. */
+/** Whether the data folder is locked, so that no server could start on it. */
 let isHeld = false
 
-/** Somebody who gives these answers, in this order, and tells what was asked. */
+/** Prompts that give these answers in order, and record the questions. */
 function answering(answers: readonly unknown[]) {
   const left = [...answers]
   const questions: string[] = []
@@ -54,7 +54,7 @@ function answering(answers: readonly unknown[]) {
   return { prompts, questions, suggested, left }
 }
 
-/** Runs the command against a server that is in this state, and tells what it was asked to do. */
+/** Runs the command against a server in this state, and records the calls. */
 async function run(
   values: Parameters<typeof setupCommand>[1],
   answers: readonly unknown[] | null,
@@ -122,7 +122,7 @@ t.test('the suggested address is the one at which this machine reaches the serve
   t.equal(suggested.at(-1), 'http://127.0.0.1:5984')
 })
 
-t.test('what an option answers is not asked', async (t) => {
+t.test('questions with an option are not asked', async (t) => {
   const values = { admin: 'anna', vault: 'work', for: 'livesync', host: 'https://h:443' }
   const { questions, done, report } = await run(values, [''])
   t.equal(questions.length, 1, 'the password is')
@@ -212,12 +212,12 @@ const STATE: VaultState = { ...NEW_VAULT, admins: ['anna'] }
 
 const MADE_WITH_TOKEN: VaultOutcome = { ...MADE, secret: 'stt_x' }
 
-/** Types one passphrase, and nothing else. */
+/** Prompts that only answer with one passphrase. */
 function typing(passphrase: string): Prompts {
   return { password: async () => passphrase } as unknown as Prompts
 }
 
-/** @param means.state of the server, as far as it is not a new one without the vault */
+/** @param means.state overrides the state of a new server without the vault */
 async function add(
   words: readonly string[],
   values: Parameters<typeof vaultCommand>[1],
@@ -309,7 +309,7 @@ t.test('the passphrase of the notes', async (t) => {
   }
 })
 
-t.test('a device with a token is not shown again, and causes no question', async (t) => {
+t.test('an existing token is not shown again, and causes no question', async (t) => {
   const there = { token: 'there', secret: null } as const
   const state = { documents: 5, hasAccount: true, hasMembers: true, devices: ['livesync'] }
   const { json, text } = await add(['work'], { for: 'livesync' }, { state, outcome: there })

@@ -1,4 +1,4 @@
-/** `settee export`, `settee import`, with couchbackup's own programs at the other end, and `settee size`. */
+/** `settee export` and `settee import`, with couchbackup's own programs at the other end, and `settee size`. */
 import { createHash } from 'node:crypto'
 import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ async function run(t: Test, dataDir: string, args: string[], input?: string) {
   return builtSettee(t, args, options).ended
 }
 
-/** Attachments of all sizes, on a leaf that lost as well. */
+/** Attachments of all sizes, also on a losing leaf. */
 async function attach({ request }: TestServer, db: string): Promise<void> {
   const file = (data: Buffer) => ({ content_type: 'application/x', data: data.toString('base64') })
   const large = createHash('shake256', { outputLength: 3_000_000 }).update('large').digest()
@@ -64,7 +64,7 @@ t.test('couchrestore restores an export, and settee imports it', async (t) => {
   t.same(await readdir(join(server.dataDir, 'control')), ['settee.sock'])
 })
 
-t.test('strings stay as they were sent', async (t) => {
+t.test('strings are exported unchanged', async (t) => {
   const server = await startTestServer(t)
   await server.request('PUT', '/notes')
   const body = '{"big":9007199254740993,"1":1e400,"0":-0,"text":"\\u00e9"}'
@@ -169,7 +169,7 @@ t.test('an interrupted export leaves no file behind', async (t) => {
       () => true,
       () => false,
     )
-  // On a machine that is busy it may be done before the signal comes.
+  // On a busy machine, the export may end before the signal arrives.
   for (let code: unknown = 0; code === 0; ) {
     await rm(to, { force: true })
     const { dataDir } = server

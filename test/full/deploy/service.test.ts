@@ -1,4 +1,4 @@
-/** deploy/settee.service, read by systemd itself. */
+/** deploy/settee.service, checked by systemd itself. */
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
@@ -18,7 +18,7 @@ t.test('systemd understands every line', (t) => {
 })
 
 t.test('the service has few permissions', (t) => {
-  // Tenths of systemd's measure, where 100 is a service with all rights.
+  // systemd's exposure level times ten: 100 is a service with all rights.
   const { status, output } = analyze('security', '--offline=true', '--threshold=20', '--no-pager')
   t.equal(status, 0, 'exposure', { output })
   t.end()

@@ -1,4 +1,4 @@
-/** Every command of the pages does what its page says that it does, as far as its exit tells. */
+/** Runs every command of the documentation, and checks its exit code. */
 import t from 'tap'
 import { commandsOf, type Fence, fencesOf, isRun, notRun, PAGES } from '../../docs/fences.ts'
 import { type Block, type Page, SCENES } from '../../docs/pages.ts'
@@ -9,7 +9,7 @@ t.setTimeout(300_000)
 const rows = notRun()
 const COMMAND = /^(?:sudo |\$ )?(?:curl|settee|npm|npx|node|docker|systemctl|litestream|printf)\b/
 
-t.test('blocks of commands are marked as such', async (t) => {
+t.test('blocks of commands are marked', async (t) => {
   for (const fence of PAGES.flatMap(fencesOf).filter(({ language }) => language !== 'sh')) {
     t.notOk(
       commandsOf(fence).some((line) => COMMAND.test(line)),
@@ -18,7 +18,7 @@ t.test('blocks of commands are marked as such', async (t) => {
   }
 })
 
-t.test('blocks that do not run exist, and have a reason', async (t) => {
+t.test('the listed blocks that do not run exist, and have a reason', async (t) => {
   for (const row of rows) {
     const fences = fencesOf(row.page).filter(({ language }) => language === 'sh')
     t.ok(

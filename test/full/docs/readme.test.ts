@@ -1,4 +1,4 @@
-/** The README's commands and nothing else, in a new clone: they end with one note on two devices. */
+/** Runs only the README's commands in a new clone. They end with one note on two devices. */
 import { execFileSync } from 'node:child_process'
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,19 +7,19 @@ import { ROOT } from '../../cli/child.ts'
 import { commandsOf, fencesOf, isRun, notRun } from '../../docs/fences.ts'
 import { openShell } from '../../docs/shell.ts'
 
-// All that npm ci does, a compiler included, takes a minute or two.
+// npm ci takes a minute or two, because it installs all dependencies, even a compiler.
 t.setTimeout(900_000)
 
 const START = 'npm ci && npm start'
 
-/** What a clone of this folder would hold if all of it were committed. */
+/** The files of a clone of this folder, if everything were committed. */
 function clone(folder: string): void {
   const args = ['ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate']
   const list = execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' })
   for (const file of list.split('\0').filter(Boolean)) cpSync(join(ROOT, file), join(folder, file))
 }
 
-/** With what was printed before in the place of what stands for it. */
+/** Replaces placeholders by earlier output. */
 function asTyped(text: string, said: string): string {
   const [address = ''] = /http:\/\/notes:stt_\S+\/notes/.exec(said) ?? []
   const [backup = ''] = /\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ/.exec(said) ?? []

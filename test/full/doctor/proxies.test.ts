@@ -1,4 +1,4 @@
-/** Proxies with each fault in front of a real settee: the doctor names the fault, and the line to change. */
+/** Proxies with each fault in front of a real settee. The doctor names the fault, and the line to change. */
 import t, { type Test } from 'tap'
 import { FEED, look, NO_FEED, onlyWrong } from '../../doctor/looking.ts'
 import { type ProxyFaults, startProxy } from '../../doctor/proxy.ts'
@@ -47,7 +47,7 @@ t.test('a feed that is cut', async (t) => {
   })
   t.match(soon.one('feed'), { state: 'wrong', text: /was cut at once/ })
   t.match(soon.cures('feed'), [/nginx: proxy_read_timeout/, /Caddy/, /Traefik/, /Cloudflare/])
-  // Beats that are late on a busy machine are not late enough.
+  // Heartbeats that are late on a busy machine are still within the limit.
   const wait = { ...SHORT, longMs: 5000, longHeartbeatMs: 1000 }
   const late = await look(await behind(t, { name: 'nginx', cutsAfter: 3000 }), { limits: wait })
   t.match(late.one('long feed'), { state: 'wrong', text: /^A feed with heartbeats was cut after 3 s/ })

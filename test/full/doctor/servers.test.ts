@@ -127,7 +127,7 @@ async function listen(t: Test, meet: (socket: Socket) => void, host = '127.0.0.1
   return (server.address() as AddressInfo).port
 }
 
-/** Writes until the other side has enough. */
+/** Writes until the other side closes the connection. */
 function pour(socket: Socket, text: string): void {
   const go = () => {
     while (!socket.destroyed && socket.write(text));
@@ -238,7 +238,7 @@ t.teardown(() => {
   v6.closeAllConnections()
 })
 
-t.test('IPv6', { skip: hasV6 ? false : 'this machine has none' }, async (t) => {
+t.test('IPv6', { skip: hasV6 ? false : 'this machine has no IPv6' }, async (t) => {
   const { port } = v6.address() as AddressInfo
   const looked = await look(`http://anna:secret@[::1]:${port}/notes`, { limits: { bodies: [2048] } })
   onlyWrong(t, looked)

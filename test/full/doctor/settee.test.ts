@@ -105,7 +105,7 @@ t.test('a server without an admin', async (t) => {
   t.match(looked.one('credentials'), { state: 'note', text: /has no admin/ })
 })
 
-t.test('checks that only LiveSync needs, and checks that it does not need', async (t) => {
+t.test('checks for LiveSync only, and checks for other apps', async (t) => {
   const server = await serve(t)
   const looked = async () => look(addressOf(server), { limits: SHORT, mobile: true })
   t.match((await looked()).one('find'), { state: 'fine' }, 'an empty vault may become one of LiveSync’s')
@@ -156,7 +156,7 @@ t.test('the filter for phones', async (t) => {
   }
 })
 
-t.test('the command that it prints for the filter works', async (t) => {
+t.test('the printed command for the filter works', async (t) => {
   const server = await serve(t)
   await server.request('PUT', '/notes/book:1', { auth: AUTH, body: {} })
   const { cures } = (await look(addressOf(server), { limits: SHORT, mobile: true })).one('mobile')
@@ -176,7 +176,7 @@ t.test(
       body: { filters: { sync: 'function () { return true }' } },
     })
     const [, query, body] = /mobile(\?rev=1-\w+)' -u ADMIN -d '(.*)'$/.exec((await mobile()).cures[0]!.line)!
-    // As curl sends it.
+    // Like curl.
     const headers = { 'content-type': 'application/x-www-form-urlencoded' }
     const put = await server.request('PUT', `${path}${query}`, { auth: AUTH, body: body!, headers })
     t.equal(put.status, 201)
@@ -205,7 +205,7 @@ t.test('origins of other apps', async (t) => {
   onlyWrong(t, await look(addressOf(server), { limits: SHORT }))
 })
 
-/** Carries out a command for settee of the form `curl ... -X METHOD .../KEY -d '"VALUE"'; the same for KEY "VALUE" and ...`. */
+/** Executes advice of the form `curl ... -X METHOD .../KEY -d '"VALUE"'; likewise KEY "VALUE" and ...`. */
 async function apply(server: TestServer, line: string): Promise<void> {
   const [, method, first, more = ''] = /-X (\w+) SERVER\/_node\/_local\/_config\/([^;]+);(.*)$/.exec(line)!
   const others = more.replace('the same for', '').split(' and ')

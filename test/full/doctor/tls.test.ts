@@ -41,7 +41,7 @@ function createMute(meet: (socket: Socket) => void = () => undefined): Server {
   return Object.assign(server, { closeAllConnections })
 }
 
-t.test('a valid chain passes, with the authority that was given', async (t) => {
+t.test('a valid chain passes with the given authority', async (t) => {
   const address = await https(t, leaf, [middle])
   const looked = await look(address, { ca: root.pem })
   t.match(looked.one('certificate'), {
@@ -129,7 +129,7 @@ t.test('each fault of a certificate', async (t) => {
     const found = findings.filter(({ name }) => name === 'certificate')
     t.match(found, [{ state, text }], what)
   }
-  // A chain that lacks its middle is not made whole by a root that is trusted.
+  // A trusted root does not complete a chain without its intermediate certificate.
   const { findings } = await look(await https(t, leaf, []), { ca: root.pem })
   t.match(
     findings.filter(({ name }) => name === 'certificate'),

@@ -1,7 +1,7 @@
 /**
- * Clients that read nothing, and clients that send slowly: the memory for all of them together is bounded. Many sockets stay
- * paused while large answers of every kind wait for them, and many uploads arrive slowly. Meanwhile the test watches the server,
- * which runs in a separate process.
+ * Clients that read nothing, and clients that send slowly: their total memory is bounded. Many sockets stay paused
+ * while large answers of every kind wait for them, and many uploads arrive slowly. The server runs in a separate
+ * process.
  *
  * The long form has 500 readers, 200 uploads of 50 MB at 1 MB/s and 60 s: `SETTEE_BACK_PRESSURE=long`.
  */
@@ -19,7 +19,7 @@ const UPLOADS = IS_LONG ? 200 : 40
 const SECONDS = IS_LONG ? 60 : 8
 const UPLOAD_BYTES = (IS_LONG ? 50 : 6) * MB
 const RATE = IS_LONG ? MB : MB / 2
-/** Above the memory of the idle server. */
+/** Bytes above the memory of the idle server. */
 const BOUND = 150 * MB
 /** `settee/body_memory` by default. */
 const BODY_MEMORY = 64 * MB
@@ -51,7 +51,7 @@ async function peakDuring(server: ServerProcess, work: () => Promise<void>): Pro
   return peak
 }
 
-/** How long each save and read of another client takes, in milliseconds, one after the other, until it is aborted. */
+/** The milliseconds of each save and read of another client, one at a time, until it is aborted. */
 async function othersTimes(server: ServerProcess, database: string, ends: AbortSignal): Promise<number[]> {
   const times: number[] = []
   const timed = async (method: string, path: string, body?: object) => {

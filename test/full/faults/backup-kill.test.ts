@@ -37,7 +37,7 @@ t.test('kill -9 during a backup', async (t) => {
     await ask('PUT', `/notes/new-${kill}`, { body: {} })
     const { status } = await ask('POST', '/_settee/backups', { body: {} })
     t.equal(status, 202)
-    // At each kill it is further.
+    // Each kill comes later in the backup.
     await delay(kill * 150)
     await child.kill()
     const names = await readdir(folder)

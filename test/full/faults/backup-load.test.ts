@@ -1,6 +1,6 @@
 /**
- * Backups during many writes: each copy is a state that the database had, and no write waits long. The long form runs for
- * the given number of seconds:
+ * Backups during many writes: each copy is a state that the database had, and no write waits long. The long form runs
+ * for the given number of seconds:
  *
  *     BACKUP_LOAD_SECONDS=600 npx tap test/full/faults/backup-load.test.ts
  */
@@ -20,9 +20,9 @@ const TEXT = 'x'.repeat(2000)
 
 t.setTimeout((SECONDS + 250) * 1000)
 
-/** A writer puts one document after the other, each after the previous one is acknowledged. */
+/** A writer stores one document at a time, each after the previous one is acknowledged. */
 class Chain {
-  /** Documents that were asked for, and that were acknowledged. */
+  /** The numbers of sent and of acknowledged documents. */
   asked = 0
   acknowledged = 0
   readonly latencies: number[] = []

@@ -1,4 +1,4 @@
-/** Databases whose files are damaged, cut off, or cannot be opened: each fails alone, and can be deleted. */
+/** Databases whose files are damaged, truncated, or cannot be opened. Each fails alone, and can be deleted. */
 import { closeSync, openSync, readFileSync, statSync, truncateSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -15,7 +15,7 @@ function overwrite(path: string, from: number, to: number): void {
   closeSync(file)
 }
 
-/** A damage to a file, and the error that follows. */
+/** Damage to a file, and the resulting error. */
 const DAMAGES: Readonly<Record<string, { readonly damage: Damage; readonly error: string }>> = {
   header: { damage: (path) => overwrite(path, 0, PAGE), error: 'file_corruption' },
   middle: { damage: (path) => overwrite(path, PAGE, statSync(path).size), error: 'file_corruption' },
@@ -42,7 +42,7 @@ async function errorsOf(t: Test, server: ServerProcess, name: string): Promise<S
     ['PUT', '/_local/checkpoint', {}],
   ] as const
   for (const [method, path, body] of [...asked, ...asked]) {
-    // What fails in the midst of an answer breaks the connection.
+    // A fault in the middle of an answer breaks the connection.
     const answer = await server.ask(method, `/${name}${path}`, body).catch(() => null)
     if (answer === null || answer.status < 400) continue
     errors.add(answer.json.error)
@@ -102,7 +102,7 @@ t.test('a page that is damaged while the server runs', async (t) => {
   t.match(await server.stop(), { code: 0 })
 })
 
-t.test('_users is damaged: the server starts, and its admins come in', async (t) => {
+t.test('with a damaged _users, the server starts, and its admins can log in', async (t) => {
   const server = await startServerProcess(t, {
     ini: '[admins]\nanna = secret\n[chttpd_auth]\niterations = 10\n',
   })

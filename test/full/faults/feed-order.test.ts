@@ -1,12 +1,12 @@
 /**
- * Feeds never skip or reorder a committed change: readers of every kind, slow ones and ones that leave and come back
- * with their last number, read while writers write, through kills of the server.
+ * Feeds never skip or reorder a committed change. Readers of every kind, slow ones and ones that reconnect with their
+ * last number, read while writers write, and while the server is killed repeatedly.
  *
- * - Within a connection numbers strictly grow, and no document goes back to an older revision.
+ * - Within a connection, numbers strictly increase, and no document returns to an older revision.
  * - A revision has the same token for every reader, however often it is read.
- * - What was acknowledged before a request is in the answer, when that is read to its end, or in one before it.
- * - In the end each reader has the winner of every document; so what its last number has passed it saw, or a later row
- *   of the same document.
+ * - A write that was acknowledged before a request is in its answer, if that is read to the end, or in an earlier one.
+ * - At the end, each reader has the winner of every document. So it saw every change before its last number, or a later
+ *   row of the same document.
  *
  *     SETTEE_FEED_KILLS=200 npx tap --timeout=0 test/full/faults/feed-order.test.ts     the long form
  */
@@ -88,7 +88,7 @@ t.test(`readers of every kind through ${KILLS} kills`, async (t) => {
   t.comment(`${client.acknowledged} writes acknowledged, ${client.unanswered} without an answer`)
 })
 
-/** Writes its own documents, one request at a time, over the revisions that it last saw. */
+/** Writes its own documents, one request at a time, on top of the revisions that it last saw. */
 async function write(
   client: Client,
   name: string,
@@ -104,7 +104,7 @@ async function write(
         body: { at: performance.now(), ...(rev !== undefined && { _rev: rev }) },
       })
       if (status !== 201 && status !== 409) throw new Error(`${id}: ${status}`)
-      // A write that had no answer was done.
+      // A conflict means that an earlier write without an answer was stored.
       const now = status === 201 ? json.rev : (await client.get(`/notes/${id}`)).json._rev
       revs.set(id, now)
       acknowledged.set(id, generation(now))

@@ -30,7 +30,7 @@ function note(n: number) {
   return { _id: `note-${n}`, n, text: 'word '.repeat(1000) }
 }
 
-/** Writes notes and remembers what was acknowledged. @returns the last answer's status */
+/** Writes notes, and records the acknowledged ones. @returns the last answer's status */
 async function write({ server, stored }: Pick<Setting, 'server' | 'stored'>, from: number, count: number) {
   const docs = Array.from({ length: count }, (_, n) => note(from + n))
   const answer = await server.ask('POST', '/notes/_bulk_docs', { docs })
@@ -47,7 +47,7 @@ async function remove({ server, stored }: Setting, id: string): Promise<Answer> 
   return answer
 }
 
-/** Every acknowledged revision is the present one. */
+/** Checks that every acknowledged revision is the current one. */
 async function allThere(t: Test, { server, stored }: Setting): Promise<void> {
   const { json } = await server.ask('GET', '/notes/_all_docs')
   const rows = json.rows as { id: string; value: { rev: string } }[]
@@ -93,7 +93,7 @@ withSmallDisks(t, import.meta.url, () => {
         status: 507,
       })
     })
-    await t.test('taken', async (t) => {
+    await t.test('accepted', async (t) => {
       t.match(await remove(setting, first), { status: 200 }, 'a deletion')
       t.match(
         await server.ask('DELETE', `/notes/with/file?rev=${withFile}`),

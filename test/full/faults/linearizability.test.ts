@@ -1,7 +1,7 @@
 /**
  * Ten clients read, write and delete five documents at the same time, through kills of the server and deaths of the
- * database's thread. What they saw of each document is what a single register could have shown (linear/register.ts): no update
- * is lost, only one of two edits of the same revision succeeds, no read returns a value that was replaced before the read began,
+ * database's thread. Their view of each document is that of a single register (linear/register.ts): no update is lost,
+ * only one of two edits of the same revision succeeds, no read returns a value that was replaced before the read began,
  * and a write without an answer happened once or never.
  *
  *     SETTEE_HISTORIES=500 npx tap --timeout=0 test/full/faults/linearizability.test.ts     the long form

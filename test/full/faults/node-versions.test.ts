@@ -1,6 +1,7 @@
 /**
- * A server on each Node version that settee supports: garbage collection runs while native code uses threads, connections and
- * statements, databases are opened and closed, threads end and are replaced, and the process exits normally.
+ * A server on each Node version that settee supports: garbage collection runs while native code uses threads,
+ * connections and statements, databases are opened and closed, threads end and are replaced, and the process exits
+ * normally.
  */
 import { spawnSync } from 'node:child_process'
 import t, { type Test } from 'tap'
@@ -38,7 +39,7 @@ async function pushNotes(server: ServerProcess): Promise<void> {
   }
 }
 
-/** More databases than are held open at once, so that each is closed and opened again. */
+/** More databases than are kept open at once, so that each is closed and reopened. */
 async function openAndClose(server: ServerProcess): Promise<void> {
   const names = Array.from({ length: DATABASES }, (_, n) => `d${n}`)
   for (const name of names) {
@@ -56,7 +57,7 @@ async function countNotes(server: ServerProcess): Promise<number | undefined> {
 async function killThreads(t: Test, server: ServerProcess): Promise<void> {
   const deaths = () => server.log().filter(({ msg }) => msg.startsWith('a thread died')).length
   for (let n = 1; n <= DEATHS; n += 1) {
-    // Every fourth is the thread that keeps the list of databases.
+    // Every fourth death is that of the thread with the list of databases.
     const database = n % 4 === 0 ? '_users' : 'notes'
     const { status } = await server.ask('GET', `/${database}/${HOW[n % 3]}-${n}`)
     t.ok(status === 404 || status === 503, `death ${n}: ${status}`)

@@ -1,7 +1,7 @@
 /**
- * One malicious caller, and a quiet tenant that saves every 50 ms. Whatever the caller sends, no turn of a thread takes more
- * than 50 ms, memory grows by at most 150 MB over the idle server, and the tenant's saves stay fast. The attacks are known
- * ones, and every route with the largest body that it accepts.
+ * One malicious caller, and a quiet tenant that saves every 50 ms. During all attacks, no turn of a thread takes more
+ * than 50 ms, memory grows by at most 150 MB over the idle server, and the tenant's saves stay fast. The attacks are
+ * known ones, and every route with the largest body that it accepts.
  *
  * The long form attacks for ten seconds each and prints the table of docs/reliability.md: `SETTEE_ONE_CALLER=long`.
  */
@@ -18,8 +18,8 @@ const ATTACK_MS = IS_LONG ? 10_000 : 1500
 const ROUTE_MS = IS_LONG ? 3000 : 400
 const QUIET_MS = IS_LONG ? 10_000 : 3000
 /**
- * The long form holds the aim, 50 ms and 150 MB, which docs/reliability.md says where it is missed. The bounded form holds
- * what is reached on a busy machine, where a thread may have to wait for a processor, and V8 keeps what many attacks have left.
+ * The long form checks the aim of 50 ms and 150 MB; docs/reliability.md lists the exceptions. The short form has limits
+ * for a busy machine, where a thread may wait for a processor, and V8 keeps the garbage of many attacks.
  */
 const TURN_MS = IS_LONG ? 50 : 250
 const MEMORY = (IS_LONG ? 150 : 250) * MB
@@ -27,7 +27,7 @@ const MEMORY = (IS_LONG ? 150 : 250) * MB
 const SLOWER = 3
 /** In ms: the 99th percentile of a quiet tenant's saves before a flood (bench/RESULTS.md, `tenants --hosted`). */
 const BENCH_P99 = 29.6
-/** A shared machine sometimes stalls by itself, so only what happens in every attempt counts. */
+/** A shared machine sometimes stalls by itself, so only a problem in every attempt counts. */
 const TRIES = 3
 
 t.setTimeout(IS_LONG ? 3_600_000 : 300_000)

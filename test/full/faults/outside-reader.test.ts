@@ -1,4 +1,6 @@
-/** Other programs read, checkpoint and copy the files while settee writes, compacts and closes them, as Litestream does. */
+/**
+ * Other programs read, checkpoint and copy the files while settee writes, compacts and closes them, as Litestream does.
+ */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -53,7 +55,7 @@ async function write(server: TestServer, writer: number, isOver: () => boolean):
   return acknowledged
 }
 
-t.test('nothing is refused, nothing is lost, and the copies are complete', async (t) => {
+t.test('no write is refused or lost, and the copies are complete', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
   const copies = await temporaryFolder(t)

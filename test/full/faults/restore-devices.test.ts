@@ -1,6 +1,6 @@
 /**
- * A database is restored while devices sync with it: everything that any device had comes back. `RESTORE_ROUNDS=50` repeats
- * that 50 times.
+ * A database is restored while devices sync with it: all data of all devices comes back. `RESTORE_ROUNDS=50` repeats
+ * this 50 times.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
@@ -19,7 +19,7 @@ function write(db: Device, name: string, count: number) {
 t.setTimeout(120_000 * ROUNDS)
 
 for (let round = 1; round <= ROUNDS; round++) {
-  t.test(`devices of every habit at once, round ${round}`, async (t) => {
+  t.test(`devices of every kind at once, round ${round}`, async (t) => {
     const server = await serve(t)
     const apps = await Promise.all(HABITS.map((habit) => App.start(t, habit, server)))
     const devices = apps.map(({ db }) => db)
@@ -32,7 +32,7 @@ for (let round = 1; round <= ROUNDS; round++) {
     await untilSame(t, all, (now) => Object.keys(now).length === devices.length * 22)
     const copy = await copyNotes(t, server)
 
-    // What the restore loses: new notes, changes, deletions, an attachment, a conflict.
+    // The restore loses new notes, changes, deletions, an attachment and a conflict.
     for (const [at, db] of devices.entries()) {
       await write(db, `lost-${at}`, 20)
       await db.put({ ...(await db.get(`changed-${at}`)), text: 'second' })
@@ -58,7 +58,7 @@ for (let round = 1; round <= ROUNDS; round++) {
     await untilAllHave(server, devices, ['picture-0', 'lost-4-19'])
     await apps[4]?.stop()
 
-    // Some write on while it happens.
+    // Some devices continue to write during the restore.
     let isOver = false
     const writers = [0, 2, 3].map(async (at) => {
       for (let n = 0; !isOver; n++) {

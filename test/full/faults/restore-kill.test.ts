@@ -1,5 +1,5 @@
 /**
- * kill -9 while a database is replaced: the old or the new one is there, complete. `RESTORE_KILLS=200` for more kills.
+ * kill -9 while a database is replaced: the old or the new one exists, complete. `RESTORE_KILLS=200` for more kills.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -48,7 +48,7 @@ t.test(`${KILLS} times`, async (t) => {
       ready += 1
     })
     await once(lines, 'line')
-    // At first there may be nothing yet that could be replaced.
+    // At first, there may be no database to replace.
     while (ready < 2) await delay(1)
     await delay(Math.random() * 25)
     child.kill('SIGKILL')

@@ -15,13 +15,13 @@ function write(db: Device, name: string, count = 5) {
 
 async function idsThere(server: { readonly url: string }): Promise<string[]> {
   const { json } = await call(server, 'GET', '/notes/_all_docs')
-  // At first there is no database.
+  // At first, there is no database.
   return ((json as { rows?: { id: string }[] }).rows ?? []).map(({ id }) => id)
 }
 
 const LOST = ['lost-0', 'lost-1', 'lost-2', 'lost-3', 'lost-4']
 
-/** The lost documents that are back. */
+/** The lost documents that exist again. */
 async function lostThere(server: { readonly url: string }): Promise<string[]> {
   return (await idsThere(server)).filter((id) => id.startsWith('lost-'))
 }
@@ -235,7 +235,7 @@ async function byHand(t: Test, server: ServedServer, lose: () => Promise<void>, 
   const file = join(server.dataDir, 'databases', 'notes.sqlite')
   const copy = join(await temporaryFolder(t), 'notes.sqlite')
   if (!withLog) await server.stop()
-  // With the server running: as a snapshot of the file system has it, the log beside the file.
+  // Copied while the server runs, like a snapshot of the file system: the file and its log.
   for (const log of ['', '-wal']) await cp(file + log, copy + log).catch(() => undefined)
   if (!withLog) await server.start()
   await lose()
@@ -246,7 +246,7 @@ async function byHand(t: Test, server: ServedServer, lose: () => Promise<void>, 
 }
 
 for (const withLog of [false, true]) {
-  t.test(`a file that was put back by hand, ${withLog ? 'with' : 'without'} a log beside it`, async (t) => {
+  t.test(`a file that was replaced by hand, ${withLog ? 'with' : 'without'} a log`, async (t) => {
     const server = await serve(t)
     const [phone, desk] = [await device(t), await device(t)]
     await write(phone, 'before')

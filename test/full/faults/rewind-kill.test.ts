@@ -1,7 +1,7 @@
 /**
- * A large database is rewound during other writes, and the server is killed meanwhile. Each document then has its old or its
- * new content, and a repeated rewind ends like one that was never interrupted. `REWIND_DOCUMENTS=100000` runs a longer one,
- * which prints its duration and how long threads were busy.
+ * A large database is rewound during other writes, and the server is killed meanwhile. Each document then has its old
+ * or its new content, and a repeated rewind has the same result as an uninterrupted one. `REWIND_DOCUMENTS=100000` runs
+ * a longer test, which prints its duration and how long threads were busy.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
@@ -62,7 +62,7 @@ t.test('kill -9 during a rewind', async (t) => {
       }),
   )
 
-  /** What each document is: its `n`; undefined: it is not there. */
+  /** The `n` of each document; undefined if the document does not exist. */
   const state = async () => {
     const { rows } = await json('GET', '/notes/_all_docs?include_docs=true')
     const found = new Map<string, unknown>()
@@ -86,7 +86,7 @@ t.test('kill -9 during a rewind', async (t) => {
         if (done > (DOCUMENTS * kill) / (2 * KILLS)) process.kill(server.pid(), 'SIGKILL')
       }
     } catch {
-      // It ends with the server.
+      // The request ends with the server.
     }
     await server.kill()
     await server.start()

@@ -1,8 +1,8 @@
 /**
- * Threads of a listening server die during writes, listings, feeds, uploads and downloads: by an uncaught exception, by an
- * unhandled rejection, or silently. Requests under way get 503, or their connection breaks. No acknowledged write is lost, and
- * no answer is wrong. Feeds continue, or end so that their clients reconnect. Databases of other threads are not affected. The
- * log has each death with its stack.
+ * Threads of a listening server die during writes, listings, feeds, uploads and downloads: by an uncaught exception, by
+ * an unhandled rejection, or silently. Requests under way get 503, or their connection breaks. No acknowledged write is
+ * lost, and no answer is wrong. Feeds continue, or end so that their clients reconnect. Databases of other threads are
+ * not affected. The log has each death with its stack.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync, writeFileSync } from 'node:fs'
@@ -23,7 +23,7 @@ const LARGE = randomBytes(12_000_000)
 
 t.setTimeout(120_000 + ROUNDS * 120_000)
 
-/** A database, its writers and readers, and what they got. */
+/** A database, its writers and readers, and the answers that they got. */
 class Busy {
   readonly name: string
   readonly tally = new Tally()
@@ -63,7 +63,7 @@ class Busy {
     await until(`${this.name} is written to`, () => this.tally.acknowledged >= enough)
   }
 
-  /** Ends all that, and looks at what is there. */
+  /** Ends the writers and readers, and checks the database. */
   async check(t: Test): Promise<void> {
     this.#isOver = true
     const { json } = await this.#client.get(`/${this.name}/_changes`)
@@ -83,7 +83,7 @@ class Busy {
     )
   }
 
-  /** Nobody has noticed anything. */
+  /** Checks that no writer or reader was affected. */
   checkCalm(t: Test): void {
     t.equal(this.tally.refused, 0, `${this.name}: no request was refused`)
     const [continuous] = this.readers
@@ -108,7 +108,7 @@ function deathsIn(server: ServerProcess): readonly (LogLine & { readonly err: Er
   return told as (LogLine & { readonly err: Error })[]
 }
 
-/** Each death is in the log with its stack, the process is the same and has counted them, and nothing else failed. */
+/** Checks that the log has each death with its stack, the same process has counted them, and nothing else failed. */
 async function checkTold(t: Test, { server, pid }: Awaited<ReturnType<typeof started>>, messages: string[]) {
   const told = deathsIn(server)
   t.same(told.map(({ err }) => err.message).sort(), [...messages].sort(), 'each death is told of once')
@@ -134,7 +134,7 @@ t.test('database threads', async (t) => {
   const { server, client, agent } = world
   const names = ['first', 'second', 'calm']
   for (const name of names) await client.succeed('PUT', `/${name}`)
-  // Each gets a thread of its own.
+  // Each database gets a thread of its own.
   for (const name of names) {
     await client.succeed('PUT', `/${name}/large/file`, { body: LARGE, type: 'application/x-y' })
   }
@@ -151,7 +151,7 @@ t.test('database threads', async (t) => {
         const { name } = busy
         await busy.goesOn()
         const begun = await download(`${server.url}/${name}/large/file`, agent)
-        // Half of them die in the midst of storing what they die of.
+        // Half of the threads die while they store the document that kills them.
         const isUpload = messages.length % 2 === 1
         const path = `/${name}/${how}-${messages.length}`
         const got = isUpload
@@ -174,7 +174,7 @@ t.test('database threads', async (t) => {
         await client.succeed('PUT', `/${made}`)
         await client.succeed('DELETE', `/${made}`)
       }
-      // The thread that keeps the list of databases.
+      // The thread with the list of databases.
       t.equal(
         (await client.ask('GET', `/_users/${how}-${messages.length}`)).status in { 404: 1, 503: 1 },
         true,

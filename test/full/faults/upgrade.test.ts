@@ -95,7 +95,7 @@ t.test('databases of every earlier schema keep their content and accept writes',
     writeOldFile(databaseFile(dataDir, `v${schema}`), databaseFile(first.dataDir, 'notes'), schema)
   }
   const server = await startTestServer(t, { dataDir })
-  // At once, as after a start on which all devices come back.
+  // Concurrently, as after a start when all devices reconnect.
   const all = await Promise.all(OLDER.map((schema) => everythingIn(server, `v${schema}`)))
   for (const [at, told] of all.entries()) t.same(told, held, `schema ${OLDER[at]}`)
   const writtenOn: Record<string, string>[] = []
@@ -112,7 +112,7 @@ t.test('databases of every earlier schema keep their content and accept writes',
   const again = await startTestServer(t, { dataDir })
   for (const [at, schema] of OLDER.entries()) {
     const told = await everythingIn(again, `v${schema}`)
-    // What compaction takes away, it may have taken before or after the server was stopped.
+    // A compaction may have removed old bodies before or after the server was stopped.
     for (const path of Object.keys(told).filter((path) => /revs_info|rev=1/.test(path))) {
       delete told[path]
       delete writtenOn[at]?.[path]
@@ -137,7 +137,7 @@ t.test('server.sqlite of every earlier schema', async (t) => {
     const from = join(first.dataDir, 'server.sqlite')
     const path = join(dataDir, 'server.sqlite')
     writeOldFile(path, from, schema, SERVER_MIGRATIONS)
-    // The second schema brings these rows.
+    // These rows are new in the second schema.
     if (schema === 1) change(path, "DELETE FROM server WHERE key LIKE 'update%'")
     const server = await startTestServer(t, { dataDir })
     t.equal((await server.request('GET', '/')).json.uuid, uuid, `schema ${schema}`)

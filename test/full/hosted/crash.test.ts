@@ -1,4 +1,6 @@
-/** What a crash leaves between two steps is finished at the next start: nothing that others reach, nothing ownerless. */
+/**
+ * The next start finishes the steps that a crash interrupted. No database is left without an owner, or open to others.
+ */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -72,7 +74,7 @@ t.test('a crash between the steps of creating and deleting a database', async (t
   const call = connect(t, first)
   for (const name of ['whole', 'unsecured', 'gone', 'left']) await call('PUT', `/${name}`, ANNA)
   await call('PUT', '/cabin', ROOT)
-  // As each stands before the next step of its making or deleting.
+  // The state before each step of a creation or deletion.
   await owners.set('never-made', 'anna', 'making')
   await call('DELETE', '/unsecured', ANNA)
   await call('PUT', '/unsecured', ROOT)
@@ -125,8 +127,6 @@ t.test('a crash during the deletion of an account', async (t) => {
   t.same(second.hosted.owners.databases(), [])
   t.same(second.tokensDeleted, ['anna'])
 })
-
-// The deletion of an account outlives the server's process.
 
 t.test('kill -9 during the deletion of an account', async (t) => {
   const dataDir = await temporaryFolder(t)

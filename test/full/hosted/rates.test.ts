@@ -1,4 +1,4 @@
-/** Rates through a listening server: a flood waits, and only the worst of it is refused. */
+/** Rate limits of a listening server: a flood is delayed, and only the excess is refused. */
 import { once } from 'node:events'
 import { connect as netConnect } from 'node:net'
 import t, { type Test } from 'tap'
@@ -18,7 +18,7 @@ async function startWithNotes(t: Test, settings: Record<string, string>) {
   await call('PUT', '/notes/doc', { ...ANNA, body: '{}' })
   const agent = new Agent({ connections: 500 })
   t.teardown(() => agent.destroy())
-  /** Asks so often at once. @returns the answers in no order */
+  /** Sends this many requests at once. @returns the answers in any order */
   const flood = (times: number, path: string, body?: object, auth: string | null = 'anna:anna') =>
     Promise.all(
       Array.from({ length: times }, async () => {
@@ -94,7 +94,7 @@ t.test('a client that leaves during a pipeline leaves no work behind', async (t)
   for (let round = 0; round < 10; round++) {
     const socket = netConnect(Number(new URL(url).port), '127.0.0.1')
     await once(socket, 'connect')
-    // The first is not answered before long, so that the others wait for their turn on the connection.
+    // The first request takes long, so the others wait for their turn on the connection.
     const feed = `GET /notes/_changes?feed=longpoll&since=now HTTP/1.1\r\n${head}`
     const one = `GET /notes/doc HTTP/1.1\r\n${head}`
     socket.write(feed + one.repeat(10))

@@ -25,7 +25,7 @@ t.test('on request', async (t) => {
     return ((await call('PUT', `/db/${id}`, { json: doc })).json as Json).rev
   }
 
-  /** As PouchDB does it. */
+  /** Like PouchDB. */
   async function compacted(call: Call): Promise<void> {
     t.strictSame((await call('POST', '/db/_compact', { json: {} })).json, { ok: true })
     while (((await call('GET', '/db')).json as Json).compact_running) await delay(5)
@@ -205,7 +205,7 @@ t.test('on request', async (t) => {
     while ((await call('GET', '/_active_tasks')).text !== '[]\n') await delay(5)
   })
 
-  t.test('a compaction that fails is logged, and the server goes on', async (t) => {
+  t.test('a failed compaction is logged, and the server continues', async (t) => {
     const logFile = join(await temporaryFolder(t), 'settee.log')
     const server = await startTestServer(t, { logLevel: 'info', logFile })
     const call = connect(t, server)
@@ -303,7 +303,7 @@ t.test('on request', async (t) => {
   })
 })
 
-/** Databases that are kept small by themselves, through a listening server. */
+/** Automatic compactions of a listening server. */
 t.test('automatic', async (t) => {
   t.setTimeout(240_000)
 
@@ -329,7 +329,7 @@ t.test('automatic', async (t) => {
     return { ...server, call, size, until }
   }
 
-  /** A note of a few kilobytes that compresses to nothing and comes but once. */
+  /** A unique note of a few kilobytes that cannot be compressed. */
   const text = (n: number) => randomBytes(2000).toString('hex') + n
 
   t.test('a note that PouchDB overwrites 500 times leaves a small file', async (t) => {
@@ -337,7 +337,7 @@ t.test('automatic', async (t) => {
     const db = new PouchDB(`${url}/notes`)
     let { rev } = await db.put({ _id: 'note', text: text(0) })
     for (let n = 1; n <= 500; n++) rev = (await db.put({ _id: 'note', _rev: rev, text: text(n) })).rev
-    // All that was written takes 2 MB. The log, which is written over and over, has a bound of its own.
+    // All writes together take 2 MB. The log has its own limit, because it is overwritten repeatedly.
     const { parts } = await until(({ file, parts }) => file - (parts.log?.bytes ?? 0) < 600_000)
     t.match(parts, { live: { count: 1 }, kept: { count: 0 } })
     t.match(await db.get('note'), { _rev: rev })
@@ -360,7 +360,7 @@ t.test('automatic', async (t) => {
     t.equal((parts.old?.count ?? 0) + (parts.kept?.count ?? 0), 29 * 40, 'nothing is lost')
     const first = (await size()).parts.live?.bytes ?? 0
     t.equal((await call('PUT', '/_node/_local/_config/settee/keep_days', { json: '0' })).status, 200)
-    // All that was written takes 4.8 MB. Pages and the log are given back after the last body has gone.
+    // All writes together take 4.8 MB. Pages and the log are released after the last body is removed.
     const { parts: last } = await until(
       ({ file, parts }) => parts.kept?.count === 0 && parts.old?.count === 0 && file < first + 700_000,
     )
@@ -377,14 +377,14 @@ t.test('automatic', async (t) => {
     t.match(parts, { live: { count: 0 }, old: { count: 0 }, kept: { count: 0 } })
   })
 
-  t.test('by hand: nothing happens before a request', async (t) => {
+  t.test('if it is not automatic, nothing happens before a request', async (t) => {
     const { call, size, until } = await started(t, { compaction: 'manual', keep_days: 0 })
     let rev: string | undefined
     for (let n = 0; n < 200; n++) {
       const json = { text: text(n), ...(rev !== undefined && { _rev: rev }) }
       rev = ((await call('PUT', '/notes/a', { json })).json as { rev: string }).rev
     }
-    // Longer than a look takes.
+    // Longer than the interval of checks.
     await delay(2500)
     t.equal((await size()).parts.old?.count, 199)
     await call('POST', '/notes/_compact', { json: {} })

@@ -29,7 +29,7 @@ async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await sleep(10)
 }
 
-/** A server with a database and an attachment that no window takes. */
+/** A server with a database, and an attachment larger than any window. */
 async function startWithFile(t: Test, ...more: [] | [Record<string, string>]) {
   const server = await startSecureMemoryServer(t, ...more)
   const { ask, session } = await openSession(t, server.secureUrl, server.tls.cert)
@@ -81,8 +81,8 @@ t.test('more requests than a connection may have under way', async (t) => {
 t.test('answers that are read slowly', async (t) => {
   const { secureUrl, tls, app } = await startWithFile(t)
   const { ask, open, session } = await openSession(t, secureUrl, tls.cert)
-  // A paused client takes a high-water mark and then a window (64 kB) of each stream. At Node's default, 64 kB since Node 22,
-  // 100 streams take 12.4 MB; at 16 kB they take 6.3 MB. The mark of the server's streams changes neither.
+  // A paused client takes a high-water mark and then a window (64 kB) of each stream. At Node's default, 64 kB since
+  // Node 22, 100 streams take 12.4 MB; at 16 kB they take 6.3 MB. The mark of the server's streams changes neither.
   const mark = getDefaultHighWaterMark(false)
   setDefaultHighWaterMark(false, SMALL_MARK)
   const slow = Array.from({ length: 100 }, () => {
@@ -124,7 +124,7 @@ t.test('a client that leaves', async (t) => {
         const socket = await openFrames(secureUrl, tls.cert)
         socket.write(requestHead(1, { ...HEAD, ':path': path }, true))
         await until(() => app.requestTally.counts().underWay === 1)
-        // So far that an answer has begun, and waits for its client.
+        // Until an answer has begun, and waits for its client.
         await until(() => socket.bytesRead > 1000 || path.includes('_changes'))
         go(socket)
         await until(() => app.requestTally.counts().underWay === 0)
@@ -238,7 +238,7 @@ t.test('a busy client is no flood', async (t) => {
     t.same(new Set((await Promise.all(puts)).map(({ status }) => status)), new Set([201]))
     const gets = Array.from({ length: 100 }, (_, at) => ask(`GET /db/${round}-${at}`))
     t.same(new Set((await Promise.all(gets)).map(({ status }) => status)), new Set([200]))
-    // Refused while its body comes.
+    // Refused while its body is being received.
     const refused = Array.from({ length: 20 }, () => ask('PUT /db/_unknown', { body }))
     await Promise.all(refused)
   }
@@ -271,14 +271,14 @@ t.test('a connection on which the protocol is broken', async (t) => {
       bad.write(requestHead(1, { ...HEAD, ':path': path }, true))
       await until(() => app.requestTally.counts().underWay === 2)
     }
-    // Of a stream that was never opened: RFC 9113 5.1.
+    // For a stream that was never opened: RFC 9113 5.1.
     bad.write(lastData(99, 'x'))
     await once(bad, 'data')
     bad.destroy()
     await until(() => app.connectionTally.counts().openConnections === 1)
     t.pass(isAsked ? 'what was asked on it ends' : 'and so does it without')
   }
-  // As often as the bad one was asked, and more.
+  // More requests than on the broken connection.
   await sleep(1000)
   t.notOk(feed.stream.closed, 'who answers is left in peace')
   t.match(await good.ask('GET /db'), { status: 200 })

@@ -1,6 +1,7 @@
 /**
- * examples/notes from end to end: the built app in Debian's Chromium, against servers that listen.
- * `NOTES_ONLY=pattern` runs the cases whose names it matches; `NOTES_SCREENSHOTS=1` keeps a picture of every screen in examples/notes/screenshots.
+ * examples/notes from end to end: the built app in Debian's Chromium, against listening servers. `NOTES_ONLY=pattern`
+ * runs the cases whose names it matches; `NOTES_SCREENSHOTS=1` keeps a picture of every screen in
+ * examples/notes/screenshots.
  */
 import t, { type Test } from 'tap'
 import { firstLoad } from '../../examples/notes/cases-build.ts'
@@ -43,7 +44,7 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'all events that are kept can be seen': longLog,
   'every screen, light and dark, wide and narrow, is accessible': looks,
   'a first visit loads less than 150 kB': firstLoad,
-  // It is installed for this, once: a minute or two, since it compiles LevelDB.
+  // Installed once, which takes a minute or two, because it compiles LevelDB.
   'a rented database (pouchdb-server)': rented,
 }
 

@@ -1,7 +1,7 @@
 /**
- * Each file system call fails in turn. Acknowledged data must be there, also after a power cut, and refused data must not.
- * The calls fail in a separate process (fault-workload.ts). The replay shows the content of its disk, where a failed sync has
- * kept nothing, and no later sync makes up for it.
+ * Each file system call fails in turn. Acknowledged data must be there, also after a power cut, and refused data must
+ * not. The calls fail in a separate process (fault-workload.ts). The replay shows the content of its disk, on which a
+ * failed sync has stored nothing, and no later sync makes up for it.
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -14,11 +14,11 @@ import { temporaryFolder } from '../../helpers/server.ts'
 
 const SCRIPT = new URL('../../faults/power-loss/fault-workload.ts', import.meta.url)
 
-/** How many points of a record are replayed, evenly spread, beside the last one. */
+/** How many points of a record are replayed, evenly spread, in addition to the last one. */
 const POINTS = Number(process.env.SETTEE_POWER_LOSS_POINTS ?? 60)
 t.setTimeout(280_000)
 
-/** Replays a record, and opens what the disk holds at some of the points where something was told. */
+/** Replays a record, and opens the disk's content at some of the points where a write was acknowledged. */
 async function replay(t: Test, recorder: Recorder): Promise<void> {
   const events = await recorder.events()
   const ledger = new Ledger(events)

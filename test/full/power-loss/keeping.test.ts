@@ -1,9 +1,11 @@
 /**
- * The power is cut while backups are made and removed, databases are restored in place and under another name, and a file is
- * upgraded from an older schema, all during other writes. Afterwards every backup is complete, acknowledged data is there, a
- * database is the old one or the new one, and replaced files and copies from before an upgrade are kept.
+ * The power is cut while backups are made and removed, databases are restored in place and under another name, and a
+ * file is upgraded from an older schema, all during other writes. Afterwards every backup is complete, acknowledged
+ * data is there, a database is the old one or the new one, and replaced files and copies from before an upgrade are
+ * kept.
  *
- * `SETTEE_POWER_LOSS=20` cuts at 20 times as many points of 5 times as many rounds; `SETTEE_POWER_LOSS_SEED=n` at others.
+ * `SETTEE_POWER_LOSS=20` cuts at 20 times as many points of 5 times as many rounds; `SETTEE_POWER_LOSS_SEED=n` at
+ * others.
  */
 import t from 'tap'
 import { keepingProblems as check } from '../../faults/power-loss/keeping-check.ts'
@@ -30,7 +32,7 @@ const SCRIPT = new URL('../../faults/power-loss/keeping-workload.ts', import.met
 
 const first: { recording?: Recording } = {}
 
-t.test('copies and restores outlast a power cut at any moment', async (t) => {
+t.test('copies and restores survive a power cut at any moment', async (t) => {
   t.setTimeout(LONG > 0 ? 24 * 3_600_000 : 250_000)
   const recording = await recorded(t, SCRIPT, `${ROUNDS}`, await temporaryFolder(t))
   await checkComplete(t, recording)
@@ -48,7 +50,7 @@ function renamings({ events }: Recording): Cuts {
   return new Map(points.map((point) => [point, { lost: true, chances: 2 }] as const))
 }
 
-/** Records that say of one kind of sync that it never was: the check must tell every one of them from the true one. */
+/** Records without one kind of sync. The check must distinguish each of them from the true one. */
 const MISTAKES: Readonly<Record<string, (path: string) => boolean>> = {
   'the copies of a backup': (path) => /\/backups\/.+\/databases\/[^/]+\.sqlite$/.test(path),
   'the folder of the copies of a backup': (path) => /\/backups\/.+\/databases$/.test(path),

@@ -13,14 +13,14 @@ import { call } from '../../protocol/served.ts'
 
 const MB = 1024 * 1024
 const SIZE = process.env.SETTEE_LARGE ? 1024 * MB : 300 * MB
-/** What the process may take beside what it takes when it has nothing to do. */
+/** The allowed memory of the process above its idle memory. */
 const MAX_GROWTH = 60 * MB
 
 const OPTIONS = { skip: process.platform !== 'linux' && 'reads /proc' }
 
 t.setTimeout(SIZE / 1000)
 
-/** Bytes that repeat nowhere, in pieces of 1 MB, and their MD5. */
+/** Unique bytes, in pieces of 1 MB, and their MD5. */
 function contentOf(size: number) {
   const md5 = createHash('md5')
   function* pieces() {
@@ -93,7 +93,7 @@ t.test(`${SIZE / MB} MB up and down`, OPTIONS, async (t) => {
   const expected = { length: SIZE, digest: content.digest() }
   t.strictSame(await watched('GET', () => get(`${server.url}/db/doc/film`)), expected)
 
-  // Bytes of its own, or it would be found to be stored already.
+  // Different bytes, because equal content would already be stored.
   const second = contentOf(SIZE / 2)
   const doc = { _attachments: { film: { follows: true, content_type: 'video/mp4', length: SIZE / 2 } } }
   const body = async function* () {

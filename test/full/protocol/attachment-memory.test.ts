@@ -1,4 +1,4 @@
-/** How much memory a server takes to answer with large attachments, in every form of an answer. */
+/** The memory that a server needs to answer with large attachments, in every form of an answer. */
 import { createHash } from 'node:crypto'
 import { request } from 'node:http'
 import { gzipSync } from 'node:zlib'
@@ -9,12 +9,12 @@ import { connect } from '../../http/client.ts'
 
 const MB = 1024 * 1024
 const SIZE = 96 * MB
-/** What the process may take beside what it takes when it has nothing to do. */
+/** The allowed memory of the process above its idle memory. */
 const MAX_GROWTH = 60 * MB
-/** Base64 leaves garbage behind: as much as the collector lets stand, however long the answer is. */
+/** Base64 leaves garbage. Its amount depends on the garbage collector, not on the length of the answer. */
 const MAX_BASE64_GROWTH = 100 * MB
 
-/** Reads an answer and keeps nothing of it. @returns how long it is, and its MD5 */
+/** Reads an answer without storing it. @returns its length and its MD5 */
 function drain(url: string, headers: Record<string, string>, body?: string): Promise<Drained> {
   return new Promise((resolve, reject) => {
     const sent = request(url, { method: body === undefined ? 'GET' : 'POST', headers }, (answer) => {
@@ -42,7 +42,7 @@ interface Drained {
 }
 
 const skip = process.platform !== 'linux' && 'reads /proc'
-t.test('large attachments take no memory, in whichever form they are read', { skip }, async (t) => {
+t.test('large attachments need no memory, in any form of an answer', { skip }, async (t) => {
   const server = await startChildServer(t)
   const call = connect(t, server)
   const plain = Buffer.alloc(SIZE, createHash('sha512').update('plain').digest())
@@ -74,7 +74,7 @@ t.test('large attachments take no memory, in whichever form they are read', { sk
     let answer: Drained
     let growth = 0
     let tries = 0
-    // On a busy machine the collector may come late once; what an answer really needs, it needs each time.
+    // On a busy machine, the collector may be late once. The real need of an answer shows every time.
     do {
       tries += 1
       forgetPeak(pid)

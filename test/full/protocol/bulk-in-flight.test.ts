@@ -1,7 +1,7 @@
 /**
- * What `_bulk_docs` has answered as stored is there: many of them in flight at once, in memory and spooled, before a
- * validate function, while feeds filter and compactions run. Every row of every answer counts, and in the end the ids
- * and revisions in the database's file are compared with those that were answered for, one by one.
+ * Documents that `_bulk_docs` reports as stored exist: with many concurrent requests, in memory and spooled, with a
+ * validate function, and during filtered feeds and compactions. At the end, the ids and revisions in the database's
+ * file are compared with every row of every answer.
  */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ import { startTestServer, type TestServer } from '../../helpers/server.ts'
 
 const DOCS = 6_000
 const IN_FLIGHT = 12
-/** Sizes of the requests, in turn: one group of the writer, some of them, less than one. */
+/** The sizes of the requests, in turn: one group of the writer, several groups, less than one. */
 const BATCHES = [1, 700, 50, 256, 400, 3]
 const REFUSED_EVERY = 500
 
@@ -48,7 +48,7 @@ function* batchesOf(docs: readonly Sent[]): Generator<readonly Sent[]> {
   }
 }
 
-/** Sends all, and sorts them into what was answered as stored and what was not. */
+/** Sends all bulks. @returns the documents that were reported as stored, and the others */
 async function pushAll({ request }: TestServer, path: string, docs: readonly Sent[]) {
   const [stored, refused]: [string[], string[]] = [[], []]
   const batches = batchesOf(docs)
@@ -73,7 +73,7 @@ async function pushAll({ request }: TestServer, path: string, docs: readonly Sen
   return { stored, refused }
 }
 
-/** Keeps a server busy beside the writes, until it is told to stop. */
+/** Keeps a server busy during the writes, until it is stopped. */
 function disturb({ request }: TestServer): () => Promise<void> {
   let isOver = false
   const again = async (work: () => Promise<unknown>) => {
@@ -119,7 +119,7 @@ async function start(t: Test, design: object) {
   return server
 }
 
-/** Every leaf in the database's file, read while no server holds it. */
+/** Every leaf in the database's file, read while no server has it open. */
 function leavesIn(dataDir: string): string[] {
   const file = new Database(join(dataDir, 'databases', 'db.sqlite'), { readonly: true })
   try {

@@ -13,7 +13,7 @@ function leafCount(histories: Histories): number {
   return Object.values(histories).reduce((sum, { leaves }) => sum + leaves.length, 0)
 }
 
-t.test('a backup and its restoration', async (t) => {
+t.test('a backup and its restore', async (t) => {
   const { server, file, sent } = await start(t)
   await fill(server, 'notes')
   const before = await serverHistories(server, 'notes')
@@ -27,7 +27,7 @@ t.test('a backup and its restoration', async (t) => {
     t.ok(sent.includes('POST /notes/_bulk_get?revs=true gzip'))
   })
 
-  t.test('a restoration brings them back with their histories', async (t) => {
+  t.test('a restore recreates them with their histories', async (t) => {
     await server.request('PUT', '/restored')
     sent.length = 0
     t.equal(await restore(server, 'restored', file), leafCount(before))
@@ -38,7 +38,7 @@ t.test('a backup and its restoration', async (t) => {
     t.ok(sent.includes('POST /restored/_bulk_docs gzip'))
   })
 
-  t.test('a second backup tells the same', async (t) => {
+  t.test('a second backup has the same content', async (t) => {
     const again = `${file}-2`
     t.equal(await backUp(server, 'restored', again), leafCount(before))
     t.strictSame(await backedUp(again), await backedUp(file))
@@ -53,14 +53,14 @@ t.test('a backup and its restoration', async (t) => {
     t.match(await counts(server, 'shallow'), { doc_count: live.length, doc_del_count: 0 })
   })
 
-  t.test('a restoration needs an empty database', async (t) => {
+  t.test('a restore needs an empty database', async (t) => {
     await t.rejects(restore(server, 'notes', file), { name: 'DatabaseNotEmpty' })
     await t.rejects(restore(server, 'absent', file), { name: 'DatabaseNotFound' })
     await t.rejects(backUp(server, 'absent', `${file}-4`), { name: 'DatabaseNotFound' })
   })
 })
 
-/** The revisions of a backup, however its lines and their documents are ordered. */
+/** The revisions of a backup, independent of the order of lines and documents. */
 async function backedUp(file: string): Promise<string[]> {
   const [, ...lines] = (await readFile(file, 'utf8')).trim().split('\n')
   return lines.flatMap((line) => (JSON.parse(line) as object[]).map((doc) => JSON.stringify(doc))).sort()
@@ -103,7 +103,7 @@ t.test('attachments', async (t) => {
   })
   const before = await serverHistories(server, 'notes')
 
-  t.test('go with the option', async (t) => {
+  t.test('are included with the option', async (t) => {
     t.equal(await backUp(server, 'notes', file, { attachments: true }), 3)
     await server.request('PUT', '/restored')
     t.equal(await restore(server, 'restored', file, { attachments: true }), 3)
@@ -114,7 +114,7 @@ t.test('attachments', async (t) => {
     }
   })
 
-  t.test('stay behind without it, so that nothing passes for whole', async (t) => {
+  t.test('make the restore fail without it, so that it does not seem complete', async (t) => {
     const stubs = `${file}-2`
     t.equal(await backUp(server, 'notes', stubs), 3)
     await server.request('PUT', '/without')

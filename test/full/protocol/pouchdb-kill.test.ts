@@ -18,7 +18,7 @@ function pushed({ seen }: Remote): (readonly [string, string])[] {
     .map(({ _id, _rev }) => [_id, _rev] as const)
 }
 
-/** Those of them that the server does not have. */
+/** The acknowledged revisions that the server does not have. */
 async function lost(server: { readonly url: string }, revs: Iterable<readonly [string, string]>) {
   const asked: Record<string, string[]> = {}
   for (const [id, rev] of revs) {
@@ -41,7 +41,7 @@ for (const adapter of ADAPTERS) {
         () => 'complete',
         () => 'cut off',
       )
-      // Writers of single notes, at the same time.
+      // Concurrent writers of single notes.
       const single: (readonly [string, string])[] = []
       const writers = ['w', 'x', 'y'].map((writer) => writeUntilCut(server, `${writer}${round}`, single))
       await until('some batches are acknowledged', () => pushed(there).length >= 5 * BATCH, 60_000)
@@ -109,7 +109,7 @@ t.test('kill -9 while two devices sync live', async (t) => {
   )
 })
 
-/** Puts notes one after the other until a call fails, and notes the acknowledged ones. */
+/** Stores notes one at a time until a call fails, and records the acknowledged ones. */
 async function writeUntilCut(
   server: { readonly url: string },
   prefix: string,

@@ -14,15 +14,15 @@ const { RANDOM_SYNC_SEED, RANDOM_SYNC_RUNS, RANDOM_SYNC_STEPS } = process.env
 const RUNS = Number(RANDOM_SYNC_RUNS ?? 2)
 const STEPS = Number(RANDOM_SYNC_STEPS ?? 120)
 /**
- * Longer than a device ever lags behind: one that does can forget, with the last of a batch, that it knew a leaf
- * of the other. (At 3 that is so in a run of twenty, and PouchDB stumbles over it as well.)
+ * More revisions than any device lags behind. Otherwise a device can forget, at the end of a batch, that it knew a leaf
+ * of the other. (With 3, this happens in one run of twenty, and PouchDB has the same problem.)
  */
 const SMALL_REVS_LIMIT = 10
 const FIRST_SEED = RANDOM_SYNC_SEED === undefined ? randomInt(2 ** 31) : Number(RANDOM_SYNC_SEED)
 
 type Made = Omit<RandomRunOptions, 'random'>
 
-/** Whether a server runs validate functions: asked of the server itself. */
+/** Whether the server runs validate functions, found out by a write. */
 async function runsValidation(server: { readonly url: string }): Promise<boolean> {
   await call(server, 'PUT', '/probe')
   await call(server, 'PUT', `/probe/${VALIDATION._id}`, { body: VALIDATION })

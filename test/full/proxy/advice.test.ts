@@ -1,4 +1,4 @@
-/** The lines that the doctor tells are taken by the programs that they are for, where it says that they belong. */
+/** Proxies accept the lines that the doctor advises, in the given places. */
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
 
 const run = promisify(execFile)
 
-/** @returns what is to be written; null where something is to be deleted, or is found in a dashboard */
+/** @returns the line to write; null if the advice is to delete a line, or is about a dashboard */
 function codeOf(line: string): string | null {
   const [code = ''] = line.split('  # ')
   return /^(?:delete|none)\b/.test(code) ? null : code
@@ -34,7 +34,7 @@ t.test('nginx accepts its lines', async (t) => {
   const told = linesFor('nginx')
   t.ok(told.length >= 12, `${told.length}`)
   for (const [name, code] of told) {
-    // Debian 12 has nginx 1.22, which has HTTP/2 as the line's comment says.
+    // Debian 12 has nginx 1.22, which needs the form in the line's comment for HTTP/2.
     const lines = code.replace('/path/fullchain.pem', certFile).replace(/^http2 on;$/, '')
     const isOfTls = /^ssl_/.test(lines)
     const pass = lines.includes('proxy_pass ') ? '' : 'proxy_pass http://127.0.0.1:5984;'
@@ -83,7 +83,7 @@ t.test('Caddy accepts its lines', async (t) => {
   }
 })
 
-/** @returns the waits where there is a fault, and where there is none */
+/** @returns the time limits with a fault, and without one */
 function pacesOf(name: string): readonly [ill: Partial<ProbeLimits>, well: Partial<ProbeLimits>] {
   if (name === 'feed') return [NO_FEED, FEED]
   const long = { longMs: 3500, longHeartbeatMs: 2500 }
@@ -100,7 +100,7 @@ t.test('each line fixes its fault in nginx', async (t) => {
     const address = `${nginx.url.replace('//', '//anna:secret@')}/notes`
     return look(address, { ca: nginx.ca, limits: { bodies: [1_049_600], ...limits } })
   }
-  // The fault, and where the line goes: in place of it.
+  // Each fault, which the advised line replaces.
   const rows: [
     name: 'feed' | 'long feed' | 'bodies' | 'location' | 'paths' | 'version' | 'credentials',
     good: RegExp,

@@ -1,4 +1,4 @@
-/** Behind Caddy as deploy/Caddyfile has it, with a certificate of our own instead of one from elsewhere. */
+/** Behind Caddy with deploy/Caddyfile, but with our own certificate. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -48,6 +48,6 @@ t.test('live sync behind Caddy, by HTTP/1.1 and by HTTP/2', async (t) => {
   const looked = await look(address, { ca: tls.cert })
   onlyWrong(t, looked)
   t.match(looked.one('server').text, /behind Caddy\.$/)
-  // Caddy sends a header Server of its own beside the server's.
+  // Caddy sends its own Server header in addition to the server's.
   t.match(looked.one('version'), { state: 'fine', text: /Caddy, settee\// })
 })

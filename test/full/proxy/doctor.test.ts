@@ -39,7 +39,7 @@ async function examined(t: Test, edit: (text: string) => string, ...options: str
 
 const wrongIn = ({ findings }: Report) => findings.filter(({ state }) => state === 'wrong')
 
-t.test('all is well', async (t) => {
+t.test('no fault', async (t) => {
   const report = await examined(t, (text) => text)
   t.same(
     report.findings.filter(({ state }) => state !== 'fine').map(({ name, state }) => [name, state]),

@@ -11,16 +11,16 @@ import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
 import { device, liveSync } from '../../protocol/devices.ts'
 import { editInTurns, overHttp1, secureRemote } from '../../proxy/secure-devices.ts'
 
-/** How long devices sync, while nginx is told to begin anew. */
+/** How long devices sync while nginx reloads, in milliseconds. */
 const LIVE_MS = Number(process.env.SETTEE_PROXY_SECONDS ?? 120) * 1000
 t.setTimeout(240_000 + LIVE_MS)
 
-/** What is promised where a proxy holds back what is not at its end: architecture.md, "The path of a feed". */
+/** The promised delay of changes behind a buffering proxy: architecture.md, "The path of a feed". */
 const HEARTBEAT_MS = 25_000
 const LOGIN = 'user:password'
 const GUIDE = new URL('../../proxy/guide.conf', import.meta.url)
 
-/** A server with an admin, who is called as in the guide, and which knows its proxy. */
+/** A server that trusts its proxy, with an admin of the same name as in the guide. */
 async function start(t: Test) {
   const logFile = join(await temporaryFolder(t), 'settee.log')
   const env = { COUCHDB_USER: 'user', COUCHDB_PASSWORD: 'password' }
@@ -54,7 +54,7 @@ function handshake(port: number, options: ConnectionOptions): Promise<TLSSocket>
   })
 }
 
-/** What a server says to a ClientHello of 1996. */
+/** A server's answer to a ClientHello of SSL 3.0 (1996). */
 function helloOfSsl3(port: number): Promise<Buffer> {
   const body = Buffer.concat([
     Buffer.from([3, 0]),
@@ -98,7 +98,7 @@ t.test('with deploy/nginx.conf', async (t) => {
     t.match(JSON.parse(lines[0] ?? '{}'), { path: '/db/whose-is-it', address: '127.0.0.2' })
   })
 
-  t.test('paths arrive as they were sent, and large bodies', async (t) => {
+  t.test('paths arrive unchanged, and so do large bodies', async (t) => {
     const call = client(t, nginx, true)
     t.match(await call('PUT', '/with%2Fslash'), { status: 201 })
     t.match(await call('PUT', '/db/_design%2Fmobile', '{}'), { status: 201 })
@@ -108,8 +108,9 @@ t.test('with deploy/nginx.conf', async (t) => {
     t.equal((await call('GET', '/db/file/large')).text.length, bytes.length)
   })
 
-  t.test("today's protocols and no older ones", async (t) => {
-    // Debian's OpenSSL would refuse the old ones by itself, for their ciphers: here it is the line with the protocols alone.
+  t.test('current protocols, and no older ones', async (t) => {
+    // Debian's OpenSSL would refuse old protocols because of their ciphers. Here, only the line with the protocols
+    // counts.
     const lax = (text: string) => text.replace('ssl_protocols', 'ssl_ciphers ALL:@SECLEVEL=0; ssl_protocols')
     const { port, ca } = await startNginx(t, { upstream: server.url, edit: lax })
     for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
@@ -122,7 +123,7 @@ t.test('with deploy/nginx.conf', async (t) => {
       await t.rejects(handshake(port, old), { code: /PROTOCOL_VERSION/ }, version)
     }
     const answer = await helloOfSsl3(port)
-    // An alert, or nothing at all; no hello.
+    // An alert or no answer, but no ServerHello.
     t.ok(answer.length === 0 || answer[0] === 21, answer.toString('hex'))
     const allowing = (text: string) => lax(text).replace('TLSv1.2 TLSv1.3', 'TLSv1.1 TLSv1.2')
     const old = await startNginx(t, { upstream: server.url, edit: allowing })
@@ -134,7 +135,7 @@ t.test('with deploy/nginx.conf', async (t) => {
 
   t.test('a returning client resumes its TLS session', async (t) => {
     const { port, ca } = nginx
-    // A ticket would do without the cache.
+    // With a ticket, the client would not need the cache.
     const version = { ca, maxVersion: 'TLSv1.2', secureOptions: constants.SSL_OP_NO_TICKET } as const
     const first = await handshake(port, version)
     const session = first.getSession()
@@ -184,7 +185,7 @@ t.test('with the configuration of an old guide, over TLS 1.2', async (t) => {
   for (const { errors } of syncs) t.strictSame(errors, [])
 })
 
-/** Takes the line away that has news passed on, or puts one in its place that has them held back whatever settee says. */
+/** Removes the line that turns off buffering, or replaces it by one that ignores settee's header against buffering. */
 const FORGOTTEN = [
   ['the line is missing', ''],
   ['nginx is told to hold answers back', 'proxy_buffering on; proxy_ignore_headers X-Accel-Buffering;'],

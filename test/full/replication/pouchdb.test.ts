@@ -1,4 +1,4 @@
-/** The ids and shapes of checkpoints, held against those that a real PouchDB writes to a real server. */
+/** The ids and contents of checkpoints, compared with those that a real PouchDB writes to a real server. */
 import t, { type Test } from 'tap'
 import {
   nextPouchCheckpoint,
@@ -11,11 +11,11 @@ import { type PouchReplication, pouchCheckpointId } from '../../../src/replicati
 import { startTestServer, type TestServer } from '../../helpers/server.ts'
 import { type Device, device, type Remote, remote, sinces } from '../../protocol/devices.ts'
 
-/** A name that has to be escaped in addresses, and so in ids. */
+/** A name that must be escaped in URLs, and therefore in ids. */
 const DATABASE = 'notes/of+anna'
 const PATH = `/${encodeURIComponent(DATABASE)}`
 
-/** What an id is made of, beside the two databases. */
+/** The input of an id, besides the two databases. */
 type Ingredients = Omit<PouchReplication, 'sourceId' | 'targetId'>
 
 interface Pair {
@@ -40,7 +40,7 @@ async function localIds({ server }: Pair): Promise<string[]> {
   return json.rows.map(({ id }: { id: string }) => id)
 }
 
-/** Reads a checkpoint from the server as PouchDB does, the `=` escaped. */
+/** Reads a checkpoint from the server like PouchDB, with an escaped `=`. */
 async function onServer({ server }: Pair, id: string): Promise<Record<string, unknown>> {
   const { status, json } = await server.request(
     'GET',
@@ -108,7 +108,7 @@ for (const [what, options, ingredients] of PULLS) {
   })
 }
 
-/** Both ends' documents are read, and are what we would have written. */
+/** Checks that the checkpoints of both ends equal those that settee computes. */
 async function checkShape(t: Test, both: Pair, id: string): Promise<void> {
   for (const doc of [await onServer(both, id), await onDevice(both, id)]) {
     const { session_id, last_seq } = checkpoint(doc)

@@ -76,7 +76,7 @@ t.test('the same function works again after it failed', async (t) => {
   }
 })
 
-t.test('a function that hoards memory starts anew when it is full', async (t) => {
+t.test('a function that keeps memory restarts when its memory is full', async (t) => {
   const fn = filterOf(
     `(function () { var all = []; return function (doc) { all.push('x'.repeat(1000000)); return true } })()`,
   )

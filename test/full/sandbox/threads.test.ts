@@ -15,7 +15,7 @@ t.test('no thread starts before a function runs, and one serves consecutive call
   t.ok(pool.size <= 2, 'on a busy machine a first call may look like a long one')
 })
 
-t.test('another thread starts when work waits for long', async (t) => {
+t.test('another thread starts when work waits for a long time', async (t) => {
   const { sandbox, pool } = serveSandbox(t)
   const docs = Array.from({ length: 60 }, () => '{"ms":20}')
   const all = [1, 2, 3].map((database) => sandbox.filter({ ...filterOf(SPIN), database }, docs, '{}'))
@@ -40,7 +40,7 @@ t.test('a spare thread starts while all are in long calls, up to the number of s
 
 const PASS = 'function (doc) { return doc.v }'
 const HANG = 'function () { for (;;); }'
-/** QuickJS asks whether to stop once in ten thousand of these. */
+/** QuickJS checks whether to stop once in ten thousand iterations. */
 const UNSTOPPABLE = `function () { for (;;) 'abc'.repeat(1000000) }`
 
 const inDatabase = (database: number, text: string) => ({ ...filterOf(text), database })
@@ -68,7 +68,7 @@ t.test('errors cross with their code and reason', async (t) => {
   await t.rejects(sandbox.filter(absent, ['{}'], '{}'), { code: 'not_found', reason: 'missing json key: g' })
 })
 
-t.test('more calls than one piece holds', async (t) => {
+t.test('more calls than fit into one piece', async (t) => {
   const { sandbox } = serveSandbox(t)
   const docs = Array.from({ length: 5000 }, (_, i) =>
     JSON.stringify({ v: i % 3 === 0, text: 'x'.repeat(1000) }),
@@ -117,7 +117,7 @@ t.test('an endless function delays no other database', async (t) => {
     waits.push(performance.now() - started)
     await sleep(5)
   }
-  // At first further threads must be started.
+  // At first, further threads must be started.
   const later = waits.slice(100).sort((a, b) => a - b)
   const [median = 0, p98 = 0] = [later[50], later[97]]
   const longest = Math.max(...waits)

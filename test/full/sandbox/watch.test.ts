@@ -6,7 +6,7 @@ import { SandboxPool, type SandboxPoolOptions } from '../../../src/sandbox/sandb
 import { type Slot, SlotTable } from '../../../src/sandbox/slot-table.ts'
 
 const ENTRY = new URL('../../helpers/sandbox-thread.mjs', import.meta.url)
-/** A call of 1 ms is too long when it has taken this much more. */
+/** A call with a limit of 1 ms is too long after this additional time. */
 const TOO_LONG_MS = 2000
 const LIMITS = { timeoutMs: 1, memory: 67_108_864 }
 
@@ -69,7 +69,7 @@ t.test('idle time does not count for the call that has just claimed the thread',
   const slot = await thread(pool)
   const { hrtime } = process
   const long = 60
-  // As it looks in the moment between the claim and its mark.
+  // The state between the claim and its mark.
   const captured = t.capture(process, 'hrtime', (() => {
     const [seconds, nanoseconds] = hrtime()
     return [seconds - long, nanoseconds]
@@ -92,7 +92,7 @@ t.test(
     const { close } = SlotTable.prototype
     const captured = t.capture(SlotTable.prototype, 'close', function (this: SlotTable, given: Slot) {
       captured.restore()
-      // Another call, between the look at the thread and its end.
+      // Another call, between the check of the thread and its end.
       this.begin(given)
       close.call(this, given)
     } as typeof close)
@@ -116,7 +116,7 @@ t.test('threads claimed by a dead database thread become free again', async (t) 
 
 t.test('after a failed start, the next one is tried only after a while', async (t) => {
   for (const entry of [
-    // Refused before there is a thread, as where there may be no more of them.
+    // Fails before there is a thread, as at the system's limit of threads.
     new URL('https://localhost/worker.js'),
     new URL('./no-such-file.mjs', import.meta.url),
   ]) {

@@ -1,4 +1,4 @@
-/** The same rows as ever, over HTTP/2 and settee's own TLS: what clients are told does not depend on it. */
+/** The rows of the surface tests over HTTP/2 and settee's own TLS: the answers are the same. */
 import t, { type Test } from 'tap'
 import { certificateFiles } from '../../helpers/certificates.ts'
 import { startTestServer } from '../../helpers/server.ts'
@@ -29,7 +29,7 @@ async function overHttp2(t: Pick<Test, 'teardown'>): Promise<Listening> {
   }
 }
 
-/** Addresses begin otherwise, and there are no chunks. */
+/** URLs begin with https, and there are no chunks. */
 function answered(answer: Answer): Answer {
   const headers = Object.entries(answer.headers ?? {})
     .filter(([name]) => name !== 'transfer-encoding')
@@ -50,7 +50,7 @@ function row({ answer, steps, ...rest }: Row): Row {
   }
 }
 
-/** What a proxy says of its client is tested without TLS: here it may not say that there is none. */
+/** Rows about a proxy's headers are left out: with TLS, the proxy cannot claim a client without TLS. */
 function isOfProxy({ ask, steps = [], given = [] }: Row): boolean {
   const asks: Ask[] = [...given, ...steps.map(([each]) => each), ...(ask === undefined ? [] : [ask])]
   return asks.some((each) => JSON.stringify(each).toLowerCase().includes('x-forwarded-'))

@@ -1,4 +1,4 @@
-/** A database thread that dies of a fault takes nothing with it but what it was asked at that moment. */
+/** When a database thread dies of a fault, only its calls under way fail. */
 import t, { type Test } from 'tap'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
 import type { DatabaseHandle } from '../../../src/threads/databases.ts'
@@ -12,7 +12,7 @@ async function kill(t: Test, handle: DatabaseHandle): Promise<void> {
   await t.rejects(handle.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
 }
 
-t.test('pending calls fail, the next one works, and answered writes are there', async (t) => {
+t.test('pending calls fail, the next call works, and answered writes are kept', async (t) => {
   const { databases, faults } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')
@@ -32,7 +32,7 @@ t.test('pending calls fail, the next one works, and answered writes are there', 
   t.match(faults, [{ message: 'a fault of the thread' }])
 })
 
-t.test('watchers get the end, and can watch again', async (t) => {
+t.test('watchers get the end event, and can watch again', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
   const a = databases.get('a')

@@ -1,4 +1,6 @@
-/** Database threads that hang or eat up their heap are ended, and take with them what made them do so. */
+/**
+ * Database threads that hang or run out of memory are ended, and the databases that caused it move to the quarantine.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
@@ -18,7 +20,7 @@ import { DEADLY_ENTRY, idsOf, put, serve, until } from '../../threads/served.ts'
 
 const MB = 1024 * 1024
 
-/** A thread that turns, works and waits as a test says, and its watchdog. */
+/** A fake thread whose turns and processor time the test sets, and its watchdog. */
 function watched() {
   const pulse: { -readonly [Key in keyof Heartbeat]: Heartbeat[Key] } = {
     turns: 1,
@@ -41,7 +43,7 @@ function watched() {
     },
   }
   const watchdog = new Watchdog({ threads: () => [thread], cpuMs: () => state.cpuMs })
-  /** Looks so many times, a second of each spent as `each` says. @returns how often it was ended */
+  /** Checks the thread this many times. `each` sets the work between two checks. @returns how often it was ended */
   const look = (times: number, each: () => void = () => undefined) => {
     for (let n = 0; n < times; n += 1) {
       each()
@@ -164,7 +166,7 @@ async function shared(t: Test) {
     settings: { limits: { ...DEFAULT_LIMITS, threadHeap: 32 * MB }, rules: DEFAULT_RULES },
   })
   const { databases, faults } = world
-  // Threads are given databases in turn: the first and the last share one.
+  // Threads get databases in turn: the first and the last database share a thread.
   const names: string[] = ['evil']
   await databases.create('evil')
   await put(databases.get('evil'), 'x')

@@ -102,7 +102,7 @@ t.test(
   },
 )
 
-t.test('an unusable folder or thread gives one clear line', async (t) => {
+t.test('an unusable folder or thread gives a one-line message', async (t) => {
   const onto = async (options: Parameters<typeof serve>[1]) => {
     const error = await serve(t, options).catch((thrown: unknown) => thrown)
     t.type(error, Error)

@@ -88,7 +88,7 @@ t.test('the name is never free, and calls during the restore wait or fail with u
   t.same((await idsOf(databases.get('notes'))).includes('b'), false)
 })
 
-t.test('restores and deletions of one name run one after the other', async (t) => {
+t.test('restores and deletions of one name run one at a time', async (t) => {
   const served = await serve(t)
   const { databases } = served
   const copy = await withCopy(t, served)
@@ -142,7 +142,7 @@ t.test('a restore survives the death of the database’s thread', async (t) => {
   t.equal((await databases.get('notes').info(ADMIN)).doc_count, 1)
 })
 
-t.test('a file that was replaced by hand begins anew', async (t) => {
+t.test('a file that was replaced by hand gets a new epoch', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   await put(databases.get('notes'), 'a')

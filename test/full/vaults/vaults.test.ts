@@ -1,4 +1,6 @@
-/** Vaults on a server: who is refused leaves nothing behind, who is let in may do what his app does, and nothing beyond. */
+/**
+ * Vaults on a server: a refused command leaves nothing behind, and an account has the rights of its app, but no others.
+ */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -65,7 +67,7 @@ t.test('an account without a password is created, whatever password_regexp requi
   t.equal(await status('GET', '/wiki', 'wiki:1234'), 200, 'it can be given one')
 })
 
-t.test('simultaneous commands lock nobody out', async (t) => {
+t.test('concurrent commands lock nobody out', async (t) => {
   const { controls, request } = await start(t)
   const names = ['ada', 'bea', 'cy', 'dora', 'eve']
   const made = await Promise.all(names.map((account) => controls.addVault(order('shared', { account }))))
@@ -93,7 +95,7 @@ t.test('the account of a vault may do what apps need, and nothing else', async (
   const auth = `wiki:${secret}`
   const note = { docs: [{ _id: 'note:1', _rev: '1-a', body: '' }], new_edits: false }
   const picture = { 'p.png': { content_type: 'image/png', data: 'AAAA' } }
-  // As PouchDB, LiveSync and Inkdrop ask; clients.md 1.1 to 1.3.
+  // The requests of PouchDB, LiveSync and Inkdrop; clients.md 1.1 to 1.3.
   const may: [method: string, path: string, status: number, body?: unknown][] = [
     ['GET', '/', 200],
     ['GET', '/_up', 200],
@@ -182,8 +184,6 @@ t.test('in hosted mode nobody gets access to the database of another tenant', as
   t.strictSame((await controls.addVault(order('obsidian', { liveSync: true }))).faults, [])
 })
 
-// What a vault's database and the configuration are to say, from what they say.
-
 t.test('an account gets access, and nobody in a list loses it', async (t) => {
   const fresh = withAccess(null, 'anna')
   t.strictSame(fresh, { admins: { names: ['anna'], roles: [] }, members: { names: ['anna'], roles: [] } })
@@ -248,9 +248,7 @@ t.test('the keys that LiveSync checks', async (t) => {
   ])
 })
 
-// By which address devices reach a server, as it sees it: with TLS of its own, and without.
-
-/** As a server that does not run would be reached by its settings. */
+/** The URL of a stopped server, by its settings. */
 async function configured(flags: ConfigFlags, certificate?: CertificateOptions): Promise<string> {
   const tls = certificate === undefined ? undefined : await certificateFiles(t, certificate)
   const named = tls === undefined ? {} : { tlsCert: tls.certFile, tlsKey: tls.keyFile }
