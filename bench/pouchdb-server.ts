@@ -1,4 +1,4 @@
-/** pouchdb-server as a peer. The first use installs it into bench/.peers, since settee itself does not need it. */
+/** pouchdb-server as a peer. The first use installs it into bench/.peers, because settee itself does not need it. */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'

@@ -164,8 +164,8 @@ async function main(args: readonly string[]): Promise<void> {
   if (asked === null) return console.log(HELP)
   const rounds: Result[][] = []
   for (let n = 0; n < Math.max(1, asked.rounds); n++) {
-    const tell = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, peers))
-    rounds.push(await round(asked, tell))
+    const printHeader = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, peers))
+    rounds.push(await round(asked, printHeader))
   }
   console.log(`\n${table(medians(rounds))}`)
 }

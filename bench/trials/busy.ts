@@ -22,12 +22,12 @@ export const busy: Trial = {
     await grow(peer, path)
     await saves(peer, path, async () => undefined)
     const quiet = await saves(peer, path, async () => undefined)
-    const figures = told('quiet', quiet)
+    const figures = figuresOf('quiet', quiet)
     for (const { name, prepare, run } of WORKS) {
       if (!(await prepare(peer, path))) continue
       const times = await saves(peer, path, () => run(peer, path))
       const late = percentileOf(times, 0.99) / percentileOf(quiet, 0.99)
-      figures.push(...told(name, times), {
+      figures.push(...figuresOf(name, times), {
         name: `${name}, 99%, as many times as quiet`,
         unit: 'x',
         value: late,
@@ -137,7 +137,7 @@ async function saves(peer: Peer, path: string, work: () => Promise<unknown>): Pr
   return times
 }
 
-function told(name: string, times: readonly number[]): Figure[] {
+function figuresOf(name: string, times: readonly number[]): Figure[] {
   return [
     { name: `${name}, median`, unit: 'ms', value: medianOf(times) },
     { name: `${name}, 99% within`, unit: 'ms', value: percentileOf(times, 0.99) },

@@ -26,7 +26,7 @@ export const diff: Trial = {
   },
 }
 
-/** Every second note is asked for as it is stored; the others have been edited elsewhere. */
+/** Half of the revisions are stored; the others are edits from elsewhere. */
 function question({ _id, _rev }: Note, n: number): [id: string, revs: string[]] {
   return [_id, [n % 2 === 0 ? _rev : `4-${'e'.repeat(32)}`]]
 }

@@ -17,9 +17,9 @@ export const huge: Trial = {
     const body = Buffer.from(`{"docs":[${docs.join(',')}]}`)
     docs.length = 0
     let isDone = false
-    let most = 0
+    let peak = 0
     const watch = setInterval(
-      () => void peer.memory().then((now) => (most = Math.max(most, now ?? 0))),
+      () => void peer.memory().then((now) => (peak = Math.max(peak, now ?? 0))),
       SAMPLE_MS,
     )
     const times: number[] = []
@@ -39,6 +39,6 @@ export const huge: Trial = {
     ]
     return idle === null
       ? figures
-      : [...figures, { name: 'memory above idle', unit: 'MB', value: megabytes(most - idle) }]
+      : [...figures, { name: 'memory above idle', unit: 'MB', value: megabytes(peak - idle) }]
   },
 }

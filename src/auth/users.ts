@@ -251,7 +251,7 @@ class UsersFeed {
 
   #onEvent(event: DatabaseEvent): void {
     if (event.type === 'secured') return
-    if (event.type === 'gone') {
+    if (event.type === 'closed') {
       // It was deleted, or its thread died with commits that were not reported.
       this.#since = null
       this.#changed('all')

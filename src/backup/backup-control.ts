@@ -36,8 +36,8 @@ export function localBackupControl(backups: Backups): BackupControl {
       if (to !== null && !isAbsolute(to)) {
         throw new CouchError('bad_request', 'The folder for the backup must be an absolute path.')
       }
-      const { made, path } = await backups.start({ databases, to, reason: 'asked', signal }, onProgress)
-      const { manifest } = await made
+      const { outcome, path } = await backups.start({ databases, to, reason: 'asked', signal }, onProgress)
+      const { manifest } = await outcome
       return { ...summaryOf({ manifest, damage: [] }, Date.now()), path }
     },
   }

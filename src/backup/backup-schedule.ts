@@ -153,7 +153,7 @@ const MAX_PAUSE_MS = 10 * MINUTE_MS
 
 interface ScheduleOptions {
   readonly clock: WallClock
-  /** Read at each check, since the configuration may change. */
+  /** Read at each check, because the configuration may change. */
   facts(): Promise<ScheduleFacts>
   /** Makes a backup. Never rejects. */
   make(): Promise<void>

@@ -21,7 +21,7 @@ import {
   type WallClock,
   wallClock,
 } from './backup-schedule.ts'
-import { type BackupProgress, type MadeBackup, makeBackup } from './make-backup.ts'
+import { type BackupOutcome, type BackupProgress, makeBackup } from './make-backup.ts'
 
 interface BackupsOptions {
   readonly config: Config
@@ -52,12 +52,12 @@ export interface BackupTask extends BackupProgress {
 }
 
 /** A backup that has begun. */
-interface BegunBackup {
+interface StartedBackup {
   readonly id: string
   /** The path of the finished backup. */
   readonly path: string
   /** Rejects if the backup fails; the caller must handle this. */
-  readonly made: Promise<MadeBackup>
+  readonly outcome: Promise<BackupOutcome>
 }
 
 /** A failure; times in ms since 1970. */
@@ -117,7 +117,7 @@ export class Backups {
         const job: BackupJob = { databases: null, to: null, reason: 'schedule' }
         await this.start(job)
           .then(
-            ({ made }) => made,
+            ({ outcome }) => outcome,
             (error: unknown) => this.#noteFailure(error),
           )
           .catch(() => undefined)
@@ -187,13 +187,13 @@ export class Backups {
    * @throws conflict while another backup is being made; not_found for an unknown database; bad_request for the folder;
    *   unavailable when the server is stopping, or its engine cannot copy databases; the file system's error
    */
-  async start(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
+  async start(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
     const { copies } = this.#options.databases
     if (copies === null || this.#isOver) throw new CouchError('unavailable')
     if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
     const begun = this.#begin(job, onProgress)
     const running = begun
-      .then(({ made }) => made)
+      .then(({ outcome }) => outcome)
       .finally(() => {
         this.#running = undefined
         this.#task = null
@@ -201,10 +201,10 @@ export class Backups {
     this.#running = running
     running.catch(() => undefined)
     const { id, path } = await begun
-    return { id, path, made: running }
+    return { id, path, outcome: running }
   }
 
-  async #begin(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<BegunBackup> {
+  async #begin(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
     const names = this.#namesOf(job)
     const { mayCreate } = this.#settings()
     const folder = job.to === null ? this.#configuredFolder() : this.#folderAt(job.to)
@@ -215,7 +215,7 @@ export class Backups {
     const id = await folder.freeId(startedAt)
     const none = { database: null, databases_done: 0, databases_total: names.length, percent: 0 }
     this.#task = { id, ...none, startedAt, updatedAt: startedAt }
-    return { id, path: join(folder.path, id), made: this.#make(id, folder, job, names, onProgress) }
+    return { id, path: join(folder.path, id), outcome: this.#makeBackup(id, folder, job, names, onProgress) }
   }
 
   #folderAt(path: string): BackupFolder {
@@ -232,13 +232,13 @@ export class Backups {
     return [...new Set(databases)].sort()
   }
 
-  async #make(
+  async #makeBackup(
     id: string,
     folder: BackupFolder,
     job: BackupJob,
     names: readonly string[],
     onProgress?: (progress: BackupProgress) => void,
-  ): Promise<MadeBackup> {
+  ): Promise<BackupOutcome> {
     const { databases, dataDir, version, logger } = this.#options
     const copies = databases.copies as NonNullable<typeof databases.copies>
     const stored = await folder.list()
@@ -284,7 +284,7 @@ export class Backups {
     }
   }
 
-  async #report(made: MadeBackup, folder: BackupFolder, previous: StoredBackup | null): Promise<void> {
+  async #report(made: BackupOutcome, folder: BackupFolder, previous: StoredBackup | null): Promise<void> {
     const { logger } = this.#options
     const { manifest, damaged, previousDamage } = made
     for (const line of previousDamage) {

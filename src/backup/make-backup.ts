@@ -54,7 +54,7 @@ export interface BackupProgress {
   readonly percent: number
 }
 
-export interface MadeBackup {
+export interface BackupOutcome {
   readonly manifest: BackupManifest
   /** Databases that are left out because they, or their copies, are damaged. */
   readonly damaged: readonly { readonly database: string; readonly reason: string }[]
@@ -66,7 +66,7 @@ export interface MadeBackup {
  * Makes a backup.
  * @throws insufficient_storage, unavailable, internal_server_error, the file system's error; no files are left then
  */
-export async function makeBackup(plan: BackupPlan, tools: BackupTools): Promise<MadeBackup> {
+export async function makeBackup(plan: BackupPlan, tools: BackupTools): Promise<BackupOutcome> {
   const { folder, id } = plan
   try {
     const builder = new BackupBuilder(plan, tools, await folder.begin(id))
@@ -185,7 +185,7 @@ class BackupBuilder {
   }
 
   /** Copies the server's data after the databases, so that it has the owner of each copied database. */
-  async finish(): Promise<MadeBackup> {
+  async finish(): Promise<BackupOutcome> {
     this.#reportProgress(null, this.#plan.names.length, 0)
     const server = await this.#copyServer()
     const config = await this.#copyConfig()

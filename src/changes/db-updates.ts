@@ -58,7 +58,7 @@ export function updatesDatabase(source: UpdatesSource, view: UpdatesView = ALL_U
         source.updates({ since: 0 }, 0).then(
           ({ lastSeq }) => listener({ type: 'committed', updateSeq: lastSeq }),
           // The feeds end, and their clients reconnect.
-          () => listener({ type: 'gone' }),
+          () => listener({ type: 'closed' }),
         )
       }),
   }

@@ -104,7 +104,7 @@ class Subscription {
     } else if (event.type === 'secured') {
       this.#security = event.security
       recheckSubscribers([...this.subscribers])
-    } else if (event.type === 'gone') {
+    } else if (event.type === 'closed') {
       this.end()
     }
   }

@@ -13,7 +13,7 @@ export type FeedEvent =
   | { readonly type: 'committed'; readonly updateSeq: number }
   | { readonly type: 'secured'; readonly security: SecurityObject | null }
   | { readonly type: 'compacted' }
-  | { readonly type: 'gone' }
+  | { readonly type: 'closed' }
 
 /** Why a wait ended. `revocation` means that the rights of the caller must be checked again. */
 export type Wake = 'committed' | 'time' | 'revocation' | 'gone' | 'interrupted'

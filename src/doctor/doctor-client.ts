@@ -138,16 +138,16 @@ export class Client {
     }
     return new Promise((resolve) => {
       const request = this.begin({ ...options, headers })
-      const settle = (reply: Reply) => {
+      const finish = (reply: Reply) => {
         clearTimeout(timer)
         resolve(reply)
         if (!isAnswer(reply)) request.destroy()
       }
-      const timer = setTimeout(() => settle({ failure: 'TIMEOUT' }), this.#options.timeoutMs)
-      request.on('error', (error) => settle({ failure: codeOf(error) }))
+      const timer = setTimeout(() => finish({ failure: 'TIMEOUT' }), this.#options.timeoutMs)
+      request.on('error', (error) => finish({ failure: codeOf(error) }))
       request.on('response', (response) => {
-        void readAnswer(response, started).then(settle, (error: unknown) =>
-          settle({ failure: codeOf(error) }),
+        void readAnswer(response, started).then(finish, (error: unknown) =>
+          finish({ failure: codeOf(error) }),
         )
       })
       request.end(body)
@@ -208,7 +208,7 @@ export interface ProbeLimits {
   readonly beats: number
   /** For all bodies together. */
   readonly bodiesMs: number
-  /** Additional time for one body, since the connection may get slower. */
+  /** Additional time for one body, because the connection may get slower. */
   readonly bodyGraceMs: number
   /** Bytes of the bodies that are tried, smallest first. */
   readonly bodies: readonly number[]

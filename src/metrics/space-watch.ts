@@ -88,7 +88,7 @@ export class SpaceWatch {
 
   async #run(): Promise<void> {
     await this.#measure()
-    if (!this.#isClosed) await this.#keepBallast()
+    if (!this.#isClosed) await this.#restoreBallast()
   }
 
   async #measure(): Promise<void> {
@@ -128,7 +128,7 @@ export class SpaceWatch {
   }
 
   /** Restores the ballast only where space is left: below the floor, three times its size must be free. */
-  async #keepBallast(): Promise<void> {
+  async #restoreBallast(): Promise<void> {
     const { dataDir } = this.#options
     try {
       this.#hasReservedSpace = await hasReservedSpace(dataDir)

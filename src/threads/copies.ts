@@ -72,7 +72,7 @@ export interface Copies {
 }
 
 /** The outcome without the incarnation, which only the HTTP thread knows. */
-export type MadeCopy = Omit<CopyOutcome, 'incarnation'>
+export type FinishedCopy = Omit<CopyOutcome, 'incarnation'>
 
 /** The message says what is wrong, without the name of the database. */
 export class DamagedCopy extends Error {
@@ -113,7 +113,7 @@ interface CopiesOptions {
   /** The file that a thread runs: host.ts, which knows the engine. */
   readonly entry: URL
   /** The database that now has this name. */
-  entryOf(name: string): DatabaseEntry | undefined
+  findEntry(name: string): DatabaseEntry | undefined
   /** Keeps a database open. @returns a function that releases it */
   hold(entry: DatabaseEntry): Promise<() => void>
   copyCatalog(path: string): Promise<void>
@@ -156,7 +156,7 @@ class CopyThread implements Copier {
   }
 
   async copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome> {
-    const entry = this.#options.entryOf(job.database)
+    const entry = this.#options.findEntry(job.database)
     if (entry === undefined) throw new CouchError('no_database')
     this.#onProgress = onProgress
     try {
@@ -170,15 +170,15 @@ class CopyThread implements Copier {
     }
   }
 
-  async #make(entry: DatabaseEntry, job: CopyJob): Promise<MadeCopy> {
+  async #make(entry: DatabaseEntry, job: CopyJob): Promise<FinishedCopy> {
     const { known } = job
     if (known !== null) {
-      const same = await this.#ask<MadeCopy | null>({ type: 'same', job: { ...job, known } })
+      const same = await this.#ask<FinishedCopy | null>({ type: 'same', job: { ...job, known } })
       if (same !== null) return same
     }
     const release = await this.#options.hold(entry).catch(damagedDatabase)
     try {
-      return await this.#ask<MadeCopy>({ type: 'copy', job })
+      return await this.#ask<FinishedCopy>({ type: 'copy', job })
     } finally {
       release()
     }
@@ -186,7 +186,7 @@ class CopyThread implements Copier {
 
   /** Refuses the copy of a database that was deleted, or replaced by another one of the same name. */
   #refuseIfDeleted({ name, incarnation }: DatabaseEntry): void {
-    if (this.#options.entryOf(name)?.incarnation !== incarnation) throw new CouchError('no_database')
+    if (this.#options.findEntry(name)?.incarnation !== incarnation) throw new CouchError('no_database')
   }
 
   checkCatalog(path: string, serverUuid: string): Promise<FileHash> {

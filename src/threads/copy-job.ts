@@ -16,9 +16,9 @@ import {
   type Damage,
   DamagedCopy,
   type FileHash,
+  type FinishedCopy,
   type JobProgress,
   type KnownCopy,
-  type MadeCopy,
   type ProgressEvent,
 } from './copies.ts'
 import { RpcServer } from './rpc.ts'
@@ -37,7 +37,7 @@ const READ_BYTES = 1024 * 1024
 async function reuseIfUnwritten(
   engine: CopyingEngine,
   { database, target, known }: CopyJob & { readonly known: KnownCopy },
-): Promise<MadeCopy | null> {
+): Promise<FinishedCopy | null> {
   const fingerprint = await engine.fingerprint(database)
   if (fingerprint === null || fingerprint !== known.fingerprint) return null
   if (damageOf(known) !== null || !tryLink(known.path, target)) return null
@@ -52,7 +52,7 @@ async function copyDatabase(
   engine: CopyingEngine,
   { database, target, known, floor }: CopyJob,
   onProgress: (progress: JobProgress) => void,
-): Promise<MadeCopy> {
+): Promise<FinishedCopy> {
   const before = await engine.fingerprint(database)
   const part = (from: number, to: number) => partOf(onProgress, from, to)
   const snapshot = await engine.openSnapshot(database).catch(damagedSource)
@@ -106,7 +106,7 @@ async function verifiedCopy(engine: CopyingEngine, target: string, facts: CopyFa
   return hashFile(target)
 }
 
-function linkedCopy(known: KnownCopy, fingerprint: string | null): MadeCopy {
+function linkedCopy(known: KnownCopy, fingerprint: string | null): FinishedCopy {
   const { facts, bytes, sha256 } = known
   return { facts, bytes, sha256, fingerprint, isSame: true, damage: null }
 }
@@ -226,7 +226,7 @@ async function work(
   request: CopyRequest,
   engine: StorageEngine,
   onProgress: (progress: JobProgress) => void,
-): Promise<FileHash | MadeCopy | Damage | null> {
+): Promise<FileHash | FinishedCopy | Damage | null> {
   try {
     if (request.type === 'catalog') return await checkCatalog(engine, request.path, request.serverUuid)
     if (request.type === 'same') return await reuseIfUnwritten(engine, request.job)

@@ -256,11 +256,11 @@ export class DatabaseProxy implements DatabaseHandle {
   emit(event: DatabaseEvent): void {
     if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
     // After a thread's death its last event may have been lost.
-    if (event.type === 'gone') this.#securityCopy = undefined
+    if (event.type === 'closed') this.#securityCopy = undefined
     for (const listener of this.#listeners) listener(event)
   }
 
-  /** From now on, calls fail with no_database, because the database is removed. Emit `gone` as well. */
+  /** From now on, calls fail with no_database, because the database is removed. Emit `closed` as well. */
   retire(): void {
     this.#isRetired = true
   }

@@ -25,7 +25,7 @@ export type DatabaseEvent =
   /** A compaction has ended: the database may be smaller. */
   | { readonly type: 'compacted' }
   /** Deleted, or the server is stopping: feeds end. */
-  | { readonly type: 'gone' }
+  | { readonly type: 'closed' }
 
 /** A database's thread sends short answers as texts (rpc.ts). */
 type TextMethod = 'open' | 'revsDiff' | 'missingRevs'

@@ -49,7 +49,7 @@ export class OpenStores<T extends Closable> {
   }
 
   /** Databases that are open or being opened, least recently used first. Does not count as a use. */
-  opened(): { readonly name: string; readonly opened: Promise<T> }[] {
+  openDatabases(): { readonly name: string; readonly opened: Promise<T> }[] {
     return [...this.#entries].map(([name, { opened }]) => ({ name, opened }))
   }
 
@@ -283,7 +283,7 @@ interface Readable {
 export async function unreadable(stores: OpenStores<Readable>): Promise<string[]> {
   const until = performance.now() + SEARCH_MS
   const names: string[] = []
-  for (const { name, opened } of stores.opened().toReversed()) {
+  for (const { name, opened } of stores.openDatabases().toReversed()) {
     if (performance.now() > until) break
     if (!(await isReadable(opened))) names.push(name)
     await nextTurn()

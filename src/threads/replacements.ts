@@ -97,7 +97,7 @@ export class Replacements {
         if (draft !== null) await this.#discard(name, draft)
         throw error
       } finally {
-        before?.emit({ type: 'gone' })
+        before?.emit({ type: 'closed' })
         this.#options.notifySecurity(name)
       }
     })

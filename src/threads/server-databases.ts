@@ -35,7 +35,7 @@ import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread
 
 /**
  * Locks the data folder and lists its databases.
- * @throws Error with one clear line when the folder cannot be used or another settee has locked it
+ * @throws Error with a one-line message if the folder cannot be used, or another settee has locked it
  */
 export async function openServerDatabases(options: ServerDatabasesOptions): Promise<OwnedDatabases> {
   const databases = new ServerDatabases(options)
@@ -113,7 +113,7 @@ class ServerDatabases implements OwnedDatabases {
     this.copies = databaseCopies({
       dataDir,
       entry,
-      entryOf: (name) => this.#byName.get(name)?.entry,
+      findEntry: (name) => this.#byName.get(name)?.entry,
       hold: (entry) => this.#pool.owningThread(entry.name).hold(entry),
       copyCatalog: (path) => this.#pool.catalog('copyTo', path),
     })
@@ -129,9 +129,9 @@ class ServerDatabases implements OwnedDatabases {
         onFault(fault)
         // A commit may have gone unreported, so feeds end, and their clients reconnect.
         for (const name of names) {
-          const proxied = this.#byName.get(name)
-          proxied?.emit({ type: 'gone' })
-          if (proxied !== undefined) this.#tasks.forget(proxied.entry.incarnation)
+          const proxy = this.#byName.get(name)
+          proxy?.emit({ type: 'closed' })
+          if (proxy !== undefined) this.#tasks.forget(proxy.entry.incarnation)
           this.#notes.add(name)
         }
       },
@@ -171,9 +171,9 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   #enter(entry: DatabaseEntry): void {
-    const proxied = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name))
-    this.#byName.set(entry.name, proxied)
-    this.#byIncarnation.set(entry.incarnation, proxied)
+    const proxy = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name))
+    this.#byName.set(entry.name, proxy)
+    this.#byIncarnation.set(entry.incarnation, proxy)
     this.#names = undefined
   }
 
@@ -187,9 +187,9 @@ class ServerDatabases implements OwnedDatabases {
 
   /** Removes a database from the list; undefined if it is not listed. */
   #take(name: string): DatabaseProxy | undefined {
-    const proxied = this.#byName.get(name)
-    if (proxied !== undefined) this.#leave(proxied.entry)
-    return proxied
+    const proxy = this.#byName.get(name)
+    if (proxy !== undefined) this.#leave(proxy.entry)
+    return proxy
   }
 
   #handleEvent(event: DatabaseThreadEvent): void {
@@ -197,25 +197,25 @@ class ServerDatabases implements OwnedDatabases {
       this.#options.onFull?.()
       return
     }
-    const proxied = this.#byIncarnation.get(event.incarnation)
-    if (proxied === undefined) return
+    const proxy = this.#byIncarnation.get(event.incarnation)
+    if (proxy === undefined) return
     if (event.type === 'committed') {
       const { updateSeq, epoch } = event
-      this.#notes.add(proxied.entry.name, { updateSeq, epoch })
+      this.#notes.add(proxy.entry.name, { updateSeq, epoch })
       this.#faults.noteWrite(event.incarnation)
-      proxied.emit({ type: 'committed', updateSeq })
+      proxy.emit({ type: 'committed', updateSeq })
     } else if (event.type === 'fileReplaced') {
-      this.#notes.add(proxied.entry.name, event.lastKnown)
-      this.#options.onFileReplaced?.(proxied.entry.name)
-    } else if (event.type === 'secured') this.#applySecurity(proxied, event.security)
-    else if (event.type === 'faulty') this.#noteFault(proxied.entry, unpackError(event.fault))
-    else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxied.entry, event.found)
-    else this.#noteCompaction(proxied, event)
+      this.#notes.add(proxy.entry.name, event.lastKnown)
+      this.#options.onFileReplaced?.(proxy.entry.name)
+    } else if (event.type === 'secured') this.#applySecurity(proxy, event.security)
+    else if (event.type === 'faulty') this.#noteFault(proxy.entry, unpackError(event.fault))
+    else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
+    else this.#noteCompaction(proxy, event)
   }
 
-  #applySecurity(proxied: DatabaseProxy, security: SecurityObject | null): void {
-    proxied.emit({ type: 'secured', security })
-    this.#notifySecurity(proxied.entry.name)
+  #applySecurity(proxy: DatabaseProxy, security: SecurityObject | null): void {
+    proxy.emit({ type: 'secured', security })
+    this.#notifySecurity(proxy.entry.name)
   }
 
   #notifySecurity(name: string): void {
@@ -226,10 +226,10 @@ class ServerDatabases implements OwnedDatabases {
     if (this.#faults.note(entry, fault)) this.#options.onDatabaseFault?.(entry.name, fault)
   }
 
-  #noteCompaction(proxied: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {
-    this.#tasks.note(proxied.entry, event.progress)
-    if (event.progress === null) proxied.emit({ type: 'compacted' })
-    if (event.fault !== undefined) this.#options.onCompactionFault(proxied.name, unpackError(event.fault))
+  #noteCompaction(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {
+    this.#tasks.note(proxy.entry, event.progress)
+    if (event.progress === null) proxy.emit({ type: 'compacted' })
+    if (event.fault !== undefined) this.#options.onCompactionFault(proxy.name, unpackError(event.fault))
   }
 
   /** Legal names are ASCII, so the order of UTF-16 units is the order of bytes. */
@@ -241,8 +241,8 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   get(name: string): DatabaseHandle {
-    const proxied = this.#byName.get(name)
-    if (proxied !== undefined) return proxied
+    const proxy = this.#byName.get(name)
+    if (proxy !== undefined) return proxy
     throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
   }
 
@@ -259,17 +259,17 @@ class ServerDatabases implements OwnedDatabases {
 
   delete(name: string): Promise<void> {
     return this.#changing.run(name, async () => {
-      const proxied = this.#byName.get(name)
-      if (proxied === undefined) throw new CouchError('no_database')
-      this.#leave(proxied.entry)
-      proxied.retire()
-      proxied.emit({ type: 'gone' })
+      const proxy = this.#byName.get(name)
+      if (proxy === undefined) throw new CouchError('no_database')
+      this.#leave(proxy.entry)
+      proxy.retire()
+      proxy.emit({ type: 'closed' })
       try {
         await this.#pool.owningThread(name).ask({ type: 'drop', database: name })
         await this.#catalogChange('delete', name)
       } catch (error) {
         if (!wasDeleted(error)) {
-          this.#enter(proxied.entry)
+          this.#enter(proxy.entry)
           throw error
         }
       }
@@ -340,7 +340,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   endFeeds(): void {
-    for (const proxied of this.#byName.values()) proxied.emit({ type: 'gone' })
+    for (const proxy of this.#byName.values()) proxy.emit({ type: 'closed' })
   }
 
   close(): Promise<void> {

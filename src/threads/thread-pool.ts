@@ -49,11 +49,11 @@ interface Slot {
 export class Pool {
   readonly #options: PoolOptions
   /** All slots, in the order of their first start. */
-  readonly #started: Slot[] = []
+  readonly #allSlots: Slot[] = []
   /** Serves the catalog and the server's own databases. */
-  readonly #system: Slot
+  readonly #systemSlot: Slot
   /** Serve users' databases. */
-  readonly #slots: Slot[] = []
+  readonly #userSlots: Slot[] = []
   /** Serves databases in quarantine. */
   #quarantineSlot: Slot | undefined
   readonly #quarantine = new Quarantine()
@@ -69,8 +69,8 @@ export class Pool {
     noteWork()
     this.#options = options
     this.#settings = options.settings
-    this.#system = this.#makeSlot()
-    const threads = () => this.#started.map(({ thread }) => thread)
+    this.#systemSlot = this.#makeSlot()
+    const threads = () => this.#allSlots.map(({ thread }) => thread)
     this.#watchdog = new Watchdog({
       threads,
       ...(options.watchMs !== undefined && { checkIntervalMs: options.watchMs }),
@@ -106,7 +106,7 @@ export class Pool {
   }
 
   #slotFor(database: string): Slot {
-    if (this.#isSystem(database)) return this.#system
+    if (this.#isSystem(database)) return this.#systemSlot
     if (!this.#quarantine.has(database)) return this.#leastLoaded()
     this.#quarantineSlot ??= this.#makeSlot()
     return this.#quarantineSlot
@@ -138,7 +138,7 @@ export class Pool {
   /** Reads the list of databases, and opens the catalog if it is not open. */
   readCatalog(serverFile?: string): Promise<OpenedCatalog> {
     this.#watchdog.wake()
-    return this.#running(this.#system).ask({ type: 'openCatalog', serverFile })
+    return this.#running(this.#systemSlot).ask({ type: 'openCatalog', serverFile })
   }
 
   async catalog<M extends CatalogMethod>(
@@ -146,21 +146,21 @@ export class Pool {
     ...args: Parameters<Catalog[M]>
   ): Promise<Awaited<ReturnType<Catalog[M]>>> {
     this.#watchdog.wake()
-    const answer = await this.#running(this.#system).ask({ type: 'catalog', method, args })
+    const answer = await this.#running(this.#systemSlot).ask({ type: 'catalog', method, args })
     return answer as Awaited<ReturnType<Catalog[M]>>
   }
 
   #leastLoaded(): Slot {
-    const [first, ...others] = this.#slots
+    const [first, ...others] = this.#userSlots
     if (first === undefined) return this.#addSlot()
     const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
-    const isFull = this.#slots.length >= MAX_THREADS || this.#isClosing
+    const isFull = this.#userSlots.length >= MAX_THREADS || this.#isClosing
     return least.databases.size === 0 || isFull ? least : this.#addSlot()
   }
 
   #addSlot(): Slot {
     const slot = this.#makeSlot()
-    this.#slots.push(slot)
+    this.#userSlots.push(slot)
     return slot
   }
 
@@ -170,7 +170,7 @@ export class Pool {
       databases: new Set(),
       record: new ThreadRecord(),
     }
-    this.#started.push(slot)
+    this.#allSlots.push(slot)
     this.#watchEnd(slot)
     return slot
   }
@@ -212,7 +212,7 @@ export class Pool {
     const databases = [...slot.databases]
     for (const name of suspects) this.#addToQuarantine(name, slot)
     this.#options.onDeath(databases, fault ?? new Error('a database thread has ended'))
-    if (slot !== this.#system || !this.#hasCatalog) return
+    if (slot !== this.#systemSlot || !this.#hasCatalog) return
     // The data folder must not stay unlocked.
     this.#hasCatalog = false
     this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
@@ -240,38 +240,40 @@ export class Pool {
   /** The state of all threads that were started. Does not restart dead threads. */
   reports(): Promise<ThreadReport[]> {
     return Promise.all(
-      this.#started.map(({ thread, databases, record }, at) => record.report(thread, at + 1, databases.size)),
+      this.#allSlots.map(({ thread, databases, record }, at) =>
+        record.report(thread, at + 1, databases.size),
+      ),
     )
   }
 
   /** See Databases.isOverdue. A database without an owner is checked without being assigned. */
   async isOverdue(database: string): Promise<boolean> {
-    const thread = this.#running(this.#owners.get(database) ?? this.#slots[0] ?? this.#system)
+    const thread = this.#running(this.#owners.get(database) ?? this.#userSlots[0] ?? this.#systemSlot)
     return thread.ask({ type: 'overdue', database })
   }
 
   /** Asks every thread which of its open databases cannot be read. @throws when a thread ends without an answer */
   async unreadable(): Promise<string[]> {
-    const running = this.#started.filter(({ thread }) => thread.isRunning)
+    const running = this.#allSlots.filter(({ thread }) => thread.isRunning)
     const names = await Promise.all(running.map(({ thread }) => thread.ask({ type: 'check' })))
     return names.flat()
   }
 
   setSettings(settings: Settings): void {
     this.#settings = settings
-    for (const { thread } of this.#started) thread.notify({ type: 'settings', settings })
+    for (const { thread } of this.#allSlots) thread.notify({ type: 'settings', settings })
   }
 
   setSpace(space: Space): void {
     this.#space = space
-    for (const { thread } of this.#started) thread.notify({ type: 'space', space })
+    for (const { thread } of this.#allSlots) thread.notify({ type: 'space', space })
   }
 
   async close(): Promise<void> {
     this.#isClosing = true
     this.#watchdog.wake()
     await Promise.all(
-      [...this.#started.map(({ thread }) => thread), ...this.#temporary].map((thread) => thread.stop()),
+      [...this.#allSlots.map(({ thread }) => thread), ...this.#temporary].map((thread) => thread.stop()),
     )
     this.#watchdog.close()
   }

@@ -71,7 +71,7 @@ async function compactIfOverdue(
 async function compact(database: DatabaseHandle, ending: AbortSignal): Promise<void> {
   const ended = new AbortController()
   const unwatch = database.watch(({ type }) => {
-    if (type === 'compacted' || type === 'gone') ended.abort()
+    if (type === 'compacted' || type === 'closed') ended.abort()
   })
   try {
     await database.compact(SERVER)

@@ -98,7 +98,7 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
     },
     delete: async (name: string) => {
       if (!handles.delete(name)) throw new CouchError('no_database')
-      emit(name, { type: 'gone' })
+      emit(name, { type: 'closed' })
       await catalog.delete(name)
       tellUpdated()
     },

@@ -112,7 +112,7 @@ t.test("after a thread's death everything is doubted, and commits are heard of a
   const { users, putUser, told, emit, fits, opened } = await open()
   await putUser('anna', { password: 'one' })
   t.equal(await fits('one'), true)
-  emit(USERS_DATABASE, { type: 'gone' })
+  emit(USERS_DATABASE, { type: 'closed' })
   t.equal(told.at(-1), 'all')
   const before = opened.get(ID) ?? 0
   t.equal(await fits('one'), true)

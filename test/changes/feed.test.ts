@@ -228,7 +228,7 @@ t.test('feeds end with last_seq when their database is deleted', async (t) => {
   const { start, database } = bench(t, await openVectors())
   const longpoll = await start({ kind: 'longpoll', since: 'now', heartbeat: 1000 })
   const continuous = await start({ kind: 'continuous', since: 'now' })
-  database.emit({ type: 'gone' })
+  database.emit({ type: 'closed' })
   const late = await start({ kind: 'continuous', since: 'now' })
   t.same(answerOf(longpoll.out), { seqs: [], last: 8, pending: 0 })
   t.same(linesOf(continuous.out), [{ last: 8, pending: 0 }])

@@ -83,7 +83,7 @@ t.test('watchers get commits, security changes and the end of the database', asy
   t.same(ofB, [])
   await databases.delete('a')
   databases.endFeeds()
-  t.same([ofA.at(-1), ofA.length, ofB], [{ type: 'gone' }, 4, [{ type: 'gone' }]])
+  t.same([ofA.at(-1), ofA.length, ofB], [{ type: 'closed' }, 4, [{ type: 'closed' }]])
 })
 
 t.test('the copy of the security object follows the stored one', async (t) => {

@@ -18,7 +18,7 @@ function opened(found: Readonly<Record<string, ErrorName | Error | null>>) {
     const error = typeof fault === 'string' ? new CouchError(fault) : fault
     return { name, opened: Promise.resolve(store(error)) }
   })
-  return { opened: () => entries } as unknown as OpenStores<never>
+  return { openDatabases: () => entries } as unknown as OpenStores<never>
 }
 
 t.test('a database counts as unreadable after a fault, but not when it is closed or deleted', async (t) => {

@@ -108,7 +108,7 @@ t.test('a database that cannot be checked does not stop the pass', async (t) => 
       return true
     },
     get: (name: string) => {
-      let tell: (event: { type: 'compacted' | 'gone' }) => void = () => undefined
+      let tell: (event: { type: 'compacted' | 'closed' }) => void = () => undefined
       return {
         watch: (listener: typeof tell) => {
           tell = listener
@@ -116,7 +116,7 @@ t.test('a database that cannot be checked does not stop the pass', async (t) => 
         },
         compact: async () => {
           compacted.push(name)
-          tell({ type: name === 'gone' ? 'gone' : 'compacted' })
+          tell({ type: name === 'gone' ? 'closed' : 'compacted' })
         },
       }
     },

@@ -40,7 +40,7 @@ t.test('watchers get the end event, and can watch again', async (t) => {
   await put(a, 'x')
   await kill(t, a)
   await until(() => events.length === 2)
-  t.same(events, [{ type: 'committed', updateSeq: 1 }, { type: 'gone' }])
+  t.same(events, [{ type: 'committed', updateSeq: 1 }, { type: 'closed' }])
   await put(a, 'y')
   await until(() => events.length === 3)
   t.match(events[2], { type: 'committed', updateSeq: 2 })
@@ -80,7 +80,7 @@ t.test('the data folder stays locked when its own thread dies', async (t) => {
   t.same(databases.names(), ['_users', 'a', 'b'])
   await t.rejects(serve(t, { dataDir }), { message: /in use by another settee/ })
   await put(databases.get('a'), 'y')
-  t.notMatch(ofA, [{ type: 'gone' }], 'users’ databases notice nothing')
+  t.notMatch(ofA, [{ type: 'closed' }], 'users’ databases notice nothing')
   t.equal(faults.length, 1)
 })
 
@@ -105,7 +105,7 @@ t.test('databases of other threads are not affected', async (t) => {
   const ofB = eventsOf(b)
   await kill(t, a)
   await put(b, 'y')
-  t.notMatch(ofB, [{ type: 'gone' }])
+  t.notMatch(ofB, [{ type: 'closed' }])
   t.same(await idsOf(b), ['x', 'y'])
 })
 

@@ -63,7 +63,7 @@ t.test('closing finishes the writes under way, and all answered writes survive',
   await t.resolves(Promise.all(writes))
   await closing
   await databases.close()
-  t.ok(events.some(({ type }) => type === 'gone'))
+  t.ok(events.some(({ type }) => type === 'closed'))
   await t.rejects(a.info(ADMIN), { code: 'unavailable' })
   await t.rejects(text(a.allDocs(ADMIN, 'all', {}, null)), { code: 'unavailable' })
   await t.rejects(databases.create('b'), { code: 'unavailable' })

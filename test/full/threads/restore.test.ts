@@ -40,7 +40,7 @@ t.test('the database has its earlier content, and watchers of the old one get it
   t.match(kept, /\/replaced\/notes\.\d{4}-.*Z\.sqlite$/)
   t.same(
     events.map(({ type }) => type),
-    ['gone'],
+    ['closed'],
   )
   t.same(secured, ['notes'])
   await t.rejects(put(old, 'c'), { code: 'no_database' })
