@@ -43,7 +43,7 @@ export function percentileOf(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
 }
 
-export interface Shot {
+export interface PlannedRequest {
   readonly method: 'GET' | 'PUT'
   readonly path: string
   readonly body?: string
@@ -55,28 +55,33 @@ export interface Shot {
  * @returns requests per second, and the 99th percentile of the response time
  * @throws when a request has failed or was answered with another status
  */
-export async function cannonade(
+export async function sendWithAutocannon(
   { origin, headers, name }: Peer,
-  shots: readonly Shot[],
+  plannedRequests: readonly PlannedRequest[],
   { connections, status }: { readonly connections: number; readonly status: number },
 ): Promise<Figure[]> {
   // Distributed like autocannon's `amount`, so that each connection sends each of its requests once.
   const hands = Array.from({ length: connections }, (_, hand) =>
-    shots.filter((_, n) => n % connections === hand),
+    plannedRequests.filter((_, n) => n % connections === hand),
   )
   const next = hands.values()
   const setupClient = (client: autocannon.Client) => {
-    const hand: Shot[] = next.next().value ?? []
+    const hand: PlannedRequest[] = next.next().value ?? []
     client.setRequests(hand.map((shot) => ({ ...shot, headers: { ...headers } })))
   }
-  const { result, seconds } = await fire({ url: origin, connections, amount: shots.length, setupClient })
+  const { result, seconds } = await fire({
+    url: origin,
+    connections,
+    amount: plannedRequests.length,
+    setupClient,
+  })
   const right = result.statusCodeStats?.[`${status}`]?.count ?? 0
-  if (right !== shots.length) {
+  if (right !== plannedRequests.length) {
     const answers = JSON.stringify(result.statusCodeStats)
-    throw new Error(`${name}: ${right} of ${shots.length} answers are ${status}: ${answers}`)
+    throw new Error(`${name}: ${right} of ${plannedRequests.length} answers are ${status}: ${answers}`)
   }
   return [
-    { name: 'requests', unit: 'req/s', value: shots.length / seconds },
+    { name: 'requests', unit: 'req/s', value: plannedRequests.length / seconds },
     { name: '99% within', unit: 'ms', value: result.latency.p99 },
   ]
 }

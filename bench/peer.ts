@@ -4,7 +4,7 @@ import { Pool } from 'undici'
 
 /** More connections than any trial has calls under way through {@link Peer.call}. */
 const CONNECTIONS = 16
-const PATIENCE_MS = 300_000
+const TIMEOUT_MS = 300_000
 
 export interface Peer {
   readonly name: string
@@ -59,8 +59,8 @@ export function peerAt(name: string, url: string, { durability, pid, startMs, st
   if (username !== '') headers.authorization = `Basic ${Buffer.from(credentials).toString('base64')}`
   const pool = new Pool(origin, {
     connections: CONNECTIONS,
-    headersTimeout: PATIENCE_MS,
-    bodyTimeout: PATIENCE_MS,
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
   })
   const call: Peer['call'] = async (method, path, status, body, type) => {
     const sent = type === undefined ? headers : { ...headers, 'content-type': type }

@@ -19,7 +19,7 @@ export interface Command {
 }
 
 /** The time in milliseconds after which a server that is not ready is ended. */
-const PATIENCE_MS = 30_000
+const START_TIMEOUT_MS = 30_000
 
 /**
  * Starts a server with Node.
@@ -34,7 +34,7 @@ export async function startServer({ name, durability, args, env, address }: Comm
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const ended = once(child, 'close')
-  const late = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS)
+  const late = setTimeout(() => child.kill('SIGKILL'), START_TIMEOUT_MS)
   const stop = async () => {
     clearTimeout(late)
     child.kill('SIGTERM')

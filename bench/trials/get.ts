@@ -1,4 +1,4 @@
-import { cannonade, type Shot } from '../load.ts'
+import { type PlannedRequest, sendWithAutocannon } from '../load.ts'
 import { mulberry32, type Note } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
@@ -10,13 +10,13 @@ export const get: Trial = {
   async run({ peer, scale, seeded }) {
     const { path, notes } = await seeded()
     const random = mulberry32(1)
-    const shots = (count: number): Shot[] =>
+    const plannedRequests = (count: number): PlannedRequest[] =>
       Array.from({ length: count }, () => {
         const { _id } = notes[Math.floor(random() * notes.length)] as Note
         return { method: 'GET', path: `${path}/${encodeURIComponent(_id)}` }
       })
     const settings = { connections: CONNECTIONS, status: 200 }
-    await cannonade(peer, shots(scale.gets / 10), settings)
-    return cannonade(peer, shots(scale.gets), settings)
+    await sendWithAutocannon(peer, plannedRequests(scale.gets / 10), settings)
+    return sendWithAutocannon(peer, plannedRequests(scale.gets), settings)
   },
 }

@@ -164,7 +164,7 @@ export class BackupSchedule {
   readonly #options: ScheduleOptions
   #cancel: () => void = () => undefined
   #work: Promise<void> = Promise.resolve()
-  #isOver = false
+  #isClosed = false
 
   constructor(options: ScheduleOptions) {
     this.#options = options
@@ -179,25 +179,25 @@ export class BackupSchedule {
   }
 
   async #backUpIfDue(): Promise<void> {
-    if (this.#isOver) return
+    if (this.#isClosed) return
     const { clock, facts, make } = this.#options
     const timeUntilDue = async () => {
       const due = nextBackupAt(await facts())
       return due === null ? MAX_PAUSE_MS : due - clock.now()
     }
     let wait = await timeUntilDue()
-    if (wait <= 0 && !this.#isOver) {
+    if (wait <= 0 && !this.#isClosed) {
       await make()
       wait = Math.max(await timeUntilDue(), MINUTE_MS)
     }
-    if (this.#isOver) return
+    if (this.#isClosed) return
     this.#cancel()
     this.#cancel = clock.after(Math.min(wait, MAX_PAUSE_MS), () => this.check())
   }
 
   /** Resolves when a backup under way has ended. */
   async close(): Promise<void> {
-    this.#isOver = true
+    this.#isClosed = true
     this.#cancel()
     await this.#work
   }

@@ -95,7 +95,7 @@ export class Backups {
   #failure: BackupFailure | null = null
   #failures = 0
   #schedule: BackupSchedule | undefined
-  #isOver = false
+  #isClosed = false
 
   constructor(options: BackupsOptions) {
     this.#options = options
@@ -189,7 +189,7 @@ export class Backups {
    */
   async start(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
     const { copies } = this.#options.databases
-    if (copies === null || this.#isOver) throw new CouchError('unavailable')
+    if (copies === null || this.#isClosed) throw new CouchError('unavailable')
     if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
     const begun = this.#begin(job, onProgress)
     const running = begun
@@ -246,7 +246,7 @@ export class Backups {
     const copier = copies.start()
     this.#abort = () => copier.close()
     const startedAt = this.#clock.now()
-    const isCancelled = () => this.#isOver || job.signal?.aborted === true
+    const isCancelled = () => this.#isClosed || job.signal?.aborted === true
     const cancel = () => void copier.close()
     job.signal?.addEventListener('abort', cancel)
     try {
@@ -348,7 +348,7 @@ export class Backups {
 
   /** Cancels the backup under way, and ends the schedule. */
   async close(): Promise<void> {
-    this.#isOver = true
+    this.#isClosed = true
     await this.#abort?.()
     await this.#running?.catch(() => undefined)
     await this.#schedule?.close()

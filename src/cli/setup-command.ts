@@ -79,7 +79,7 @@ export async function runSetupCommand(command: SetupCommand, env: NodeJS.Process
  */
 export async function setUp(command: SetupCommand, access: SetupAccess): Promise<SetupReport> {
   const state = await access.operate((controls) => readState(controls, command))
-  const answers = await answersTo(command, access, state)
+  const answers = await collectAnswers(command, access, state)
   const plan = answers.vault === null ? null : await planOf(answers.vault, access)
   return access.operate(async (controls) => {
     const admin = await makeAdmin(controls, answers.admin, state.admins.length === 0)
@@ -120,7 +120,11 @@ function readState(
   return controls.readVault({ database: vault ?? '', account: admin })
 }
 
-async function answersTo(command: SetupCommand, access: SetupAccess, state: VaultState): Promise<Answers> {
+async function collectAnswers(
+  command: SetupCommand,
+  access: SetupAccess,
+  state: VaultState,
+): Promise<Answers> {
   const admin = await adminOf(command, access, state)
   const vault = await vaultNameOf(command, access.prompts)
   if (vault === null) return { admin, vault: null }

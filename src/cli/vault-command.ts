@@ -71,7 +71,7 @@ export async function planVault(
   const { app, host, renew, mobileFilter } = command
   const { database, account } = vaultOf(command)
   const device = password === null ? (command.device ?? app) : null
-  const place = placeOf(host ?? state.url, database)
+  const place = vaultAddress(host ?? state.url, database)
   // Throws before anything is created if a name does not fit into an address.
   withCredentials(place, account, password ?? 'a token')
   const isLiveSync = app === 'livesync'
@@ -100,7 +100,7 @@ export async function makeVault(
 }
 
 /** @throws Error for an invalid address */
-function placeOf(base: string, database: string): Address {
+function vaultAddress(base: string, database: string): Address {
   return requireAddress(`${reachable(base)}/${encodeURIComponent(database)}`)
 }
 
@@ -156,9 +156,9 @@ function isNewVault({ documents, hasMembers, devices }: VaultState): boolean {
 }
 
 async function setupOf(address: Address, { passphrase, isNew }: Encryption): Promise<LiveSyncSetup> {
-  const opening = newPassphrase()
-  const uri = await setupUri(liveSyncSettings(address, passphrase), opening)
-  return { uri, passphrase: opening, newEncryption: isNew ? passphrase : null }
+  const uriPassphrase = newPassphrase()
+  const uri = await setupUri(liveSyncSettings(address, passphrase), uriPassphrase)
+  return { uri, passphrase: uriPassphrase, newEncryption: isNew ? passphrase : null }
 }
 
 const SETUP_URI_BASE = 'obsidian://setuplivesync?settings='

@@ -142,7 +142,7 @@ function nextLines({ command, address, setup }: VaultReport): string[] {
   }
 }
 
-function isOfAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boolean {
+function seemsUsedByAnotherApp(app: App, { documents, hasLiveSync }: VaultState): boolean {
   if (app === 'inkdrop') return hasLiveSync
   return app === 'livesync' && !hasLiveSync && (documents ?? 0) > 0
 }
@@ -167,7 +167,7 @@ function notesOf({ command, state, outcome, url }: VaultReport): string[] {
       'There is no server admin, so anyone who can reach the server may do anything. To create one: settee setup',
     )
   }
-  if (isOfAnotherApp(command.app, state)) {
+  if (seemsUsedByAnotherApp(command.app, state)) {
     notes.push(
       'Another app seems to use this database, and two apps in one database conflict. Choose another name.',
     )

@@ -31,7 +31,7 @@ export class FairQueue<Work> {
   readonly #yielder = new Yielder()
   /** Whether this turn of the event loop has started a piece, and whether it starts no more. */
   #hasBegun = false
-  #isOver = false
+  #isTurnOver = false
 
   /** @param begin starts a piece of work; must not throw */
   constructor(
@@ -72,12 +72,12 @@ export class FairQueue<Work> {
    * that arrive in the meantime.
    */
   run(): void {
-    if (this.#isOver || this.#queues.size === 0) return
+    if (this.#isTurnOver || this.#queues.size === 0) return
     this.#beginTurn()
     for (let work = this.#next(); work !== undefined; work = this.#next()) {
       this.#begin(work)
       if (!this.#yielder.isDue && !this.#kinds.isLong(work)) continue
-      this.#isOver = true
+      this.#isTurnOver = true
       return
     }
   }
@@ -88,7 +88,7 @@ export class FairQueue<Work> {
     this.#yielder.restart()
     setImmediate(() => {
       this.#hasBegun = false
-      this.#isOver = false
+      this.#isTurnOver = false
       this.run()
     })
   }

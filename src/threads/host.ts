@@ -44,7 +44,7 @@ interface OpenDatabase extends Closable {
 const FUNCTIONS_GRACE_MS = 2000
 
 /** How long a deletion waits for earlier requests, in ms: a slow reader could take any time. */
-const DROP_PATIENCE_MS = 500
+const MAX_DROP_WAIT_MS = 500
 
 type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
 type StreamFunction = (...args: readonly unknown[]) => AsyncIterable<Uint8Array>
@@ -284,7 +284,7 @@ class Host {
   /** Finishes the earlier requests that are quick, cancels the others, and closes the file. */
   async #drop(database: string): Promise<void> {
     for (const request of this.#queue.take(database)) this.#serve(request)
-    await this.#stores.waitForRequests(database, DROP_PATIENCE_MS)
+    await this.#stores.waitForRequests(database, MAX_DROP_WAIT_MS)
     this.#rpc.failStreams(new CouchError('no_database'), database)
     await this.#stores.drop(database)
     this.#automatic.forget(database)

@@ -34,7 +34,7 @@ export class OpenStores<T extends Closable> {
   readonly #entries = new Map<string, Entry<T>>()
   /** Databases that are being closed. A database is not reopened before its file is closed. Never rejects. */
   readonly #closing = new Map<string, Promise<void>>()
-  #isOver = false
+  #isClosed = false
   #hasStale = false
 
   /** @param max databases kept open, unless more are in use */
@@ -99,7 +99,7 @@ export class OpenStores<T extends Closable> {
   }
 
   #entry(name: string, incarnation: number): Entry<T> {
-    if (this.#isOver) throw new CouchError('unavailable')
+    if (this.#isClosed) throw new CouchError('unavailable')
     const known = this.#entries.get(name)
     if (known === undefined) return this.#add(name, incarnation)
     if (known.incarnation !== incarnation) throw new CouchError('no_database')
@@ -195,7 +195,7 @@ export class OpenStores<T extends Closable> {
 
   /** Waits for the work under way, refuses new work, and closes everything. */
   async closeAll(): Promise<void> {
-    this.#isOver = true
+    this.#isClosed = true
     await Promise.all([...this.#entries].map(([name, entry]) => this.#closeIdle(name, entry)))
     await Promise.all(this.#closing.values())
   }

@@ -15,7 +15,7 @@ const SILENT_CPU_MS = 5000
 const IDLE_CHECKS = 60
 
 /** The part of a thread that the watchdog needs. */
-export interface Watched {
+export interface WatchedThread {
   readonly isRunning: boolean
   /** Calls and streams under way. */
   readonly callsUnderWay: number
@@ -27,7 +27,7 @@ export interface Watched {
 }
 
 interface WatchdogOptions {
-  readonly threads: () => Iterable<Watched>
+  readonly threads: () => Iterable<WatchedThread>
   /** Processor time of a thread in ms, by its number in the operating system; null if unknown. For tests. */
   readonly cpuMs?: (systemId: number) => number | null
   /** For tests. */
@@ -43,7 +43,7 @@ interface Silence {
 
 export class Watchdog {
   readonly #options: WatchdogOptions
-  readonly #silences = new WeakMap<Watched, Silence>()
+  readonly #silences = new WeakMap<WatchedThread, Silence>()
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -77,7 +77,7 @@ export class Watchdog {
     if (!isWaiting) this.#stopTimer()
   }
 
-  #checkThread(thread: Watched): void {
+  #checkThread(thread: WatchedThread): void {
     const { turns, isInLongCall, systemId } = thread.pulse()
     const cpuMs = systemId === 0 ? null : (this.#options.cpuMs ?? processorMs)(systemId)
     const silence = this.#silences.get(thread)

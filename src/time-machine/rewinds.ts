@@ -36,7 +36,7 @@ interface Running {
 export class Rewinds {
   readonly #databases: Pick<Databases, 'get'>
   readonly #tasks = new Map<number, Running>()
-  #isOver = false
+  #isClosed = false
 
   constructor(databases: Pick<Databases, 'get'>) {
     this.#databases = databases
@@ -66,7 +66,7 @@ export class Rewinds {
       for await (const chunk of database.rewind(user, request)) {
         this.#note(running, lastLine(chunk))
         yield chunk
-        if (this.#isOver) throw new CouchError('unavailable')
+        if (this.#isClosed) throw new CouchError('unavailable')
       }
     } finally {
       this.#end(running)
@@ -90,7 +90,7 @@ export class Rewinds {
 
   /** Ends the rewinds under way after their current documents, because the server is stopping. They can be repeated. */
   close(): void {
-    this.#isOver = true
+    this.#isClosed = true
   }
 
   /** The oldest first. */

@@ -14,7 +14,7 @@ import {
 } from '../../../src/core/event-loop.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
 import { heapLimit } from '../../../src/threads/thread-stats.ts'
-import { HangError, processorMs, Quarantine, Watchdog, type Watched } from '../../../src/threads/watchdog.ts'
+import { HangError, processorMs, Quarantine, Watchdog, type WatchedThread } from '../../../src/threads/watchdog.ts'
 import { ADMIN } from '../../documents/helpers.ts'
 import { DEADLY_ENTRY, idsOf, put, serve, until } from '../../threads/served.ts'
 
@@ -29,7 +29,7 @@ function watched() {
     systemId: 7,
   }
   const state = { cpuMs: 0 as number | null, pings: 0, faults: [] as Error[], callsUnderWay: 1 }
-  const thread: Watched = {
+  const thread: WatchedThread = {
     isRunning: true,
     get callsUnderWay() {
       return state.callsUnderWay
