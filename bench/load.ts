@@ -61,13 +61,13 @@ export async function sendWithAutocannon(
   { connections, status }: { readonly connections: number; readonly status: number },
 ): Promise<Figure[]> {
   // Distributed like autocannon's `amount`, so that each connection sends each of its requests once.
-  const hands = Array.from({ length: connections }, (_, hand) =>
-    plannedRequests.filter((_, n) => n % connections === hand),
+  const batches = Array.from({ length: connections }, (_, connection) =>
+    plannedRequests.filter((_, n) => n % connections === connection),
   )
-  const next = hands.values()
+  const next = batches.values()
   const setupClient = (client: autocannon.Client) => {
-    const hand: PlannedRequest[] = next.next().value ?? []
-    client.setRequests(hand.map((shot) => ({ ...shot, headers: { ...headers } })))
+    const batch: PlannedRequest[] = next.next().value ?? []
+    client.setRequests(batch.map((request) => ({ ...request, headers: { ...headers } })))
   }
   const { result, seconds } = await fire({
     url: origin,

@@ -161,16 +161,16 @@ async function send(
     request.on('error', (error) => resolve({ failure: codeOf(error) }))
     request.once('close', () => setImmediate(() => resolve({ failure: 'ECONNRESET' })))
   })
-  let isOver = false
+  let isAnswered = false
   void answered.then(() => {
-    isOver = true
+    isAnswered = true
   })
   for (const chunk of chunksOf(bytes)) {
-    if (isOver || request.destroyed) break
+    if (isAnswered || request.destroyed) break
     if (!request.write(chunk)) await Promise.race([once(request, 'drain').catch(() => undefined), answered])
     sending.movedAt = performance.now()
   }
-  if (!isOver) request.end()
+  if (!isAnswered) request.end()
   sending.isSent = true
   return answered
 }

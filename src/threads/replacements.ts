@@ -52,18 +52,18 @@ export class Replacements {
   }
 
   #preparedRestore(name: string, { draft, updateSeq, docCount }: Prepared): PreparedRestore {
-    let isOver = false
+    let isUsed = false
     return {
       name,
       updateSeq,
       docCount,
       finish: () => {
-        isOver = true
+        isUsed = true
         return this.#replace(name, draft)
       },
       discard: async () => {
-        if (isOver) return
-        isOver = true
+        if (isUsed) return
+        isUsed = true
         await this.#discard(name, draft)
       },
     }

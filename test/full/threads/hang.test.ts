@@ -14,7 +14,13 @@ import {
 } from '../../../src/core/event-loop.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
 import { heapLimit } from '../../../src/threads/thread-stats.ts'
-import { HangError, processorMs, Quarantine, Watchdog, type WatchedThread } from '../../../src/threads/watchdog.ts'
+import {
+  HangError,
+  processorMs,
+  Quarantine,
+  Watchdog,
+  type WatchedThread,
+} from '../../../src/threads/watchdog.ts'
 import { ADMIN } from '../../documents/helpers.ts'
 import { DEADLY_ENTRY, idsOf, put, serve, until } from '../../threads/served.ts'
 
