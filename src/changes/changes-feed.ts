@@ -1,7 +1,4 @@
-/**
- * The loop of all four kinds of feeds, on the HTTP thread: protocol.md 5.3, 5.4 and architecture.md, "The path of a
- * feed".
- */
+/** Runs all four kinds of feeds on the HTTP thread: protocol.md 5.3, 5.4 and architecture.md, "The path of a feed". */
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -26,7 +23,7 @@ export interface FeedRequest {
   readonly since: Since
   /** Infinity means no limit. */
   readonly limit: number
-  /** Milliseconds; null when the client did not ask for one. A heartbeat switches `timeout` off. */
+  /** Milliseconds; null if the client did not request a heartbeat. A heartbeat disables `timeout`. */
   readonly heartbeat: number | null
   readonly timeout: number
 }
@@ -42,12 +39,15 @@ export interface FeedOutput {
   fail(cause: unknown): void
 }
 
-/** Returns the user who reads. Called again when rights may have changed. Throws if the account or session is gone. */
+/**
+ * Returns the user who reads the feed. It is called again when rights may have changed. It throws if the account or
+ * session no longer exists.
+ */
 export type Caller = () => UserCtx | Promise<UserCtx>
 
 /** Ends a longpoll before proxies do, at 100 s. PouchDB sends the next request at once (clients.md, pain 5). */
 const LONGPOLL_MS = 90_000
-/** The longest silence in milliseconds. No proxy takes a server for dead so soon. */
+/** The longest silence in milliseconds. No proxy considers a server dead after so short a time. */
 const MAX_SILENCE_MS = 25_000
 
 type Next = 'page' | 'wait' | 'end'
@@ -74,7 +74,7 @@ export class Feed {
   #writing = 0
   #heartbeat: HeartbeatTimer | null = null
 
-  /** @param source left when the feed ends or is closed */
+  /** @param source the feed leaves it when the feed ends or is closed */
   constructor(source: FeedSource, caller: Caller, request: FeedRequest, clock: Clock = systemClock) {
     this.#source = source
     this.#caller = caller
@@ -157,7 +157,7 @@ export class Feed {
       if (this.#sent > 0 && this.#options.framing === 'json') await this.#write(out, SEPARATOR)
       await this.#write(out, page.bytes)
     }
-    // Rows that the filter leaves out count as changes, too.
+    // Rows that the filter excludes also count as changes.
     if (page.rows > 0 || !page.atTip) this.#lastRowAt = this.#clock.now()
     this.#sent += page.rows
     this.#wanted -= page.rows
@@ -175,7 +175,7 @@ export class Feed {
     return this.#kind === 'normal' || this.#options.descending || isAnswered ? 'end' : 'wait'
   }
 
-  /** Waits for a commit. @returns false when the feed is over. @throws when the caller may no longer read */
+  /** Waits for a commit. @returns false if the feed must end. @throws if the caller may no longer read */
   async #waitForCommit(): Promise<boolean> {
     for (;;) {
       const seq = this.#wanted > 0 ? (this.#position as number) : Infinity
@@ -199,7 +199,9 @@ export class Feed {
     return this.#kind === 'longpoll' ? this.#startedAt + LONGPOLL_MS - this.#clock.now() : Infinity
   }
 
-  /** Some readers of continuous feeds parse every line, so these get a heartbeat only if they asked for one. */
+  /**
+   * Some readers of continuous feeds parse every line, so these feeds have a heartbeat only if the client requests one.
+   */
   #heartbeatInterval(): number {
     const { heartbeat } = this.#request
     return heartbeat === null && this.#kind === 'continuous'
@@ -208,7 +210,7 @@ export class Feed {
   }
 
   #beat(out: FeedOutput): void {
-    // A pending write breaks the silence, too.
+    // A pending write also breaks the silence.
     if (this.#writing > 0 || out.signal.aborted) return
     const isComment = this.#kind === 'eventsource' && this.#request.heartbeat === null
     void this.#write(out, isComment ? COMMENT : BEAT[this.#kind])

@@ -16,11 +16,11 @@ export interface FeedQuery {
   readonly since: string
   /** Infinity means no limit. */
   readonly limit: number
-  /** Milliseconds; null when the client did not ask for one. */
+  /** Milliseconds; null if the client did not request a heartbeat. */
   readonly heartbeat: number | null
   /** Milliseconds. */
   readonly timeout: number
-  /** Empty when the client did not ask for one. */
+  /** Empty if the client did not request a filter. */
   readonly filter: string
   /** The text of `doc_ids`. */
   readonly docIds: string | undefined

@@ -1,7 +1,7 @@
 /**
  * `_db_updates`, protocol.md 4.9: a feed of the databases that are created, updated and deleted. {@link
  * updatesDatabase} presents it as a database that only server admins may read, so the feed loop and the hub of
- * `_changes` serve it, too. A policy can give each account a view of its own.
+ * `_changes` also serve it. A policy can give each account its own view.
  */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
@@ -23,7 +23,7 @@ interface UpdatesSource {
 
 /** The updates that a user may see. */
 export interface UpdatesView {
-  /** Different from that of every database and of every other view. */
+  /** Unique among all databases and views. */
   readonly incarnation: number
   /** Decides who may read the view. */
   readonly security: SecurityObject
@@ -133,7 +133,7 @@ async function locate(
   if (typeof since === 'number') return { range: { since }, unknownEpoch: false }
   const { lastSeq, epochs } = await source.updates({ since: 0 }, 0)
   if (since === 'now') return { range: { since: lastSeq }, unknownEpoch: false }
-  // Read even if it cannot be decoded, since a malformed token is refused.
+  // The text is read even if it cannot be decoded, since a malformed token is refused.
   const { seq, unknownEpoch } = readSequence(epochs, lastSeq, view.decode(since) ?? since)
   if (view.decode(since) === null) return { range: { since: 0 }, unknownEpoch: since !== '0' }
   return { range: { since: seq }, unknownEpoch }

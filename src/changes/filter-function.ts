@@ -1,7 +1,7 @@
 /**
  * `filter=ddoc/name` and `filter=_view`; protocol.md 5.5, 5.6. The feed is read in batches, and the sandbox runs
  * functions of design documents that decide which documents pass. While a function works on one batch, the next one is
- * read. No more than these two batches are in memory.
+ * read. At most these two batches are in memory.
  */
 import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
@@ -46,18 +46,19 @@ interface Batch {
   readonly view: StoreView
 }
 
-/** The most documents of a batch: as many as the feed wants rows, within these limits. */
+/** The size of a batch is the number of rows that the feed still needs, within these limits. */
 const MAX_DOCS = 400
 const MIN_DOCS = 100
 /** The number of documents in the first batch of a page, and the factor by which each further batch grows. */
 const FIRST_DOCS = 10
 const GROWTH = 4
-/** The most characters of a batch. */
+/** The maximum number of characters in a batch. */
 const BATCH_TEXT = 1_000_000
 /** Milliseconds after which a page reads no further batch, since the reader may have disconnected. */
 const FUNCTION_PAGE_MS = 100
 /**
- * Milliseconds after which a page ends without the next batch. The function is slow, and a reader waits for progress.
+ * Milliseconds after which a page ends without the next batch. Then the function is slow, and the reader waits for
+ * progress.
  */
 const LATE_MS = 200
 /** How many ancestors of a revision a function sees: CouchDB's default of `query_server_config/revs_limit`. */
@@ -169,7 +170,7 @@ function selectPassing(
   return { passed, used }
 }
 
-/** Decides for each document, given as JSON text, whether it passes. Rejects with the errors of the sandbox. */
+/** Decides whether each document, given as JSON text, passes. Rejects with the errors of the sandbox. */
 type FilterPredicate = (docs: readonly string[]) => Promise<readonly boolean[]>
 
 /** The database whose design documents have the functions, and the sandbox that runs them. */

@@ -29,7 +29,10 @@ import {
 
 /** Decides which revisions of a document pass while the feed is read. */
 interface RevisionFilter {
-  /** The passing revisions; an empty list leaves the document out. null if a revision is too long to decide at once. */
+  /**
+   * The passing revisions; an empty list excludes the document. null if a revision is too long to be decided in one
+   * step.
+   */
   readonly passing: (doc: DocState) => readonly string[] | null
   /** Decides the revision for which `passing` returned null. */
   readonly decideLong?: () => Promise<void>
@@ -40,7 +43,7 @@ interface RevisionFilter {
 /** Makes a filter for the options of a feed. */
 type FilterFactory = (options: ChangesOptions) => RevisionFilter
 
-/** The most documents that a page scans; usually it ends earlier because its time is up. */
+/** The maximum number of documents that a page scans. Usually the time limit ends a page earlier. */
 const MAX_SCANNED = 5000
 /** A thread caches compiled selectors with this many characters in total. */
 const CACHED_TEXT = 4 * 1024 * 1024
@@ -75,7 +78,7 @@ export function openPlain(text: unknown): FilterFactory | null {
 
 /**
  * Reads one page of a filtered feed. A page without rows still has an `end`: the position that the scan reached.
- * @throws invalid_filter if a document is too much work for the selector
+ * @throws invalid_filter if the selector takes too much work for a document
  */
 export async function scanFiltered(
   store: DatabaseStore,
@@ -90,7 +93,7 @@ export async function scanFiltered(
   }
 }
 
-/** @returns null if the first document cannot be decided at once */
+/** @returns null if the first document cannot be decided in one step */
 async function scanOnce(
   store: DatabaseStore,
   { options, limit, range }: FeedSearch,
@@ -141,7 +144,7 @@ function isDeleted(doc: DocState, rev: string): boolean {
   return findLeaf(doc.branches, parseRev(rev))?.deleted ?? false
 }
 
-/** A selector sees a revision as a GET shows it. As in CouchDB, it also sees the conflicts with `main_only`. */
+/** A selector sees a revision as GET returns it. As in CouchDB, with `main_only` it also sees the conflicts. */
 function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFilter {
   const conflicts = options.style === 'main_only' && selector.mentions('_conflicts')
   const touches = touchesOf(options)
@@ -155,7 +158,7 @@ function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFi
       throw filterError(thrown)
     }
   }
-  /** @returns null if the revision is too long to be decided at once */
+  /** @returns null if the revision is too long to be decided in one step */
   const verdictOf = (doc: DocState, rev: string): boolean | null => {
     if (doc.body(rev) === null) return false
     const text = renderDocument(doc, rev, { conflicts })

@@ -95,9 +95,7 @@ function namedFunction(filter: string): { readonly ddoc: string; readonly name: 
   return { ddoc: `_design/${ddoc}`, name }
 }
 
-/**
- * Splits a name at slashes and leaves out empty parts. Each part may be percent-encoded, so a name can contain a slash.
- */
+/** Splits a name at slashes and skips empty parts. Each part may be percent-encoded, so a name can contain a slash. */
 function partsOf(text: string): string[] {
   const parts = text.split('/').filter((part) => part !== '')
   try {
@@ -113,7 +111,7 @@ function badRequest(reason: string): CouchError {
 
 /** The members of a POST body that filters use; absent if the body lacks them. Read on the thread of the database. */
 export interface FilterBody {
-  /** Only if it is a list of strings. */
+  /** Present only if it is a list of strings. */
   readonly docIds?: readonly string[]
   /** JSON text. */
   readonly selector?: string
@@ -123,7 +121,7 @@ export interface FilterBody {
   readonly text?: string
 }
 
-/** The most ids of a list, since each page sends the list to the database thread and looks up every id. */
+/** The maximum number of ids in a list, since each page sends the list to the database thread and looks up every id. */
 const MAX_DOC_IDS = 50_000
 /** The longest selector or body, in bytes. Selectors are compiled repeatedly, and bodies are sent with each batch. */
 const MAX_TEXT = 1024 * 1024
@@ -210,7 +208,7 @@ export function packRequest(request: FilterRequest): string {
   return `${JSON.stringify(before).slice(0, -1)},${after}`
 }
 
-/** Adds the reader and the security object, both as they are when the function runs. */
+/** Adds the reader and the security object as of the time when the function runs. */
 export function completeRequest(
   packed: string,
   database: string,

@@ -19,7 +19,7 @@ import {
 } from './source.ts'
 
 /** How many feeds check their rights in one turn of the event loop. One check takes about 40 µs. */
-const CHECKS_A_TURN = 100
+const CHECKS_PER_TURN = 100
 
 export class FeedHub {
   readonly #clock: Clock
@@ -37,7 +37,7 @@ export class FeedHub {
 
   /**
    * Subscribes a feed. The database is watched until its last subscriber has left.
-   * @param account the name of the reader; null for an anonymous one
+   * @param account the name of the reader; null for an anonymous reader
    */
   join(database: FeedDatabase, account: string | null = null): FeedSource {
     const { incarnation } = database
@@ -50,7 +50,7 @@ export class FeedHub {
     return new Subscriber(subscription, account, this.#clock)
   }
 
-  /** Ends all feeds because the server is stopping. Feeds that come later end as soon as they would wait. */
+  /** Ends all feeds because the server is stopping. Later feeds end as soon as they would wait. */
   close(): void {
     this.#isClosed = true
     for (const subscription of this.#subscriptions.values()) subscription.end()
@@ -168,7 +168,7 @@ function isSameUser(a: UserCtx, b: UserCtx): boolean {
 }
 
 /**
- * Makes subscribers check their rights before they send another page. Waiting subscribers are woken a few at a time.
+ * Makes subscribers check their rights before they send another page. Waiting subscribers are woken in small groups.
  */
 function recheckSubscribers(subscribers: readonly Subscriber[]): void {
   for (const subscriber of subscribers) subscriber.revoke()
@@ -177,12 +177,12 @@ function recheckSubscribers(subscribers: readonly Subscriber[]): void {
 
 async function wakeInTurns(subscribers: readonly Subscriber[]): Promise<void> {
   for (const [at, subscriber] of subscribers.entries()) {
-    if (at > 0 && at % CHECKS_A_TURN === 0) await nextTurn()
+    if (at > 0 && at % CHECKS_PER_TURN === 0) await nextTurn()
     subscriber.wake('revocation')
   }
 }
 
-/** One feed. A waiting feed holds no memory but this. */
+/** One feed. This object is the only memory of a waiting feed. */
 class Subscriber implements FeedSource {
   readonly account: string | null
   readonly #subscription: Subscription

@@ -30,7 +30,7 @@ export type Since = string | number
 export interface ChangesRequest {
   readonly options: ChangesOptions
   readonly since: Since
-  /** How many rows the feed still wants; Infinity for no limit. */
+  /** How many rows the feed still needs; Infinity for no limit. */
   readonly limit: number
 }
 
@@ -48,7 +48,7 @@ export interface ChangesPage {
   readonly atTip: boolean
   /** Changes whenever the content of the feed changes, for ETags. */
   readonly state: string
-  /** The security object when the page was made. A user who shares the page must be a member, too. */
+  /** The security object when the page was made. A user who shares the page must also be a member. */
   readonly security: SecurityObject | null
   /** Whether the token has no known epoch of this database, so the feed starts from 0. */
   readonly unknownEpoch: boolean
@@ -110,7 +110,7 @@ async function locate(
 }
 
 /**
- * Returns the function that finds the rows of a page. An invalid filter is refused here, even if no rows are wanted.
+ * Returns the function that finds the rows of a page. An invalid filter is refused here, even if no rows are requested.
  */
 async function finderOf(
   store: DatabaseStore,
@@ -206,15 +206,17 @@ interface Place {
   readonly seq: number
 }
 
-/** How many places are looked up, or rows with bodies read, in one turn of the database thread. */
-const LOOKUPS_A_TURN = 500
-const BODIES_A_TURN = 20
-/** The most rows of a page. Each page looks up the whole list, so these pages are longer than others. */
+/** How many positions are looked up, or rows with bodies read, in one turn of the database thread. */
+const LOOKUPS_PER_TURN = 500
+const BODIES_PER_TURN = 20
+/**
+ * The maximum number of rows in such a page. Each page looks up the whole list, so these pages are longer than others.
+ */
 const MAX_LISTED_ROWS = 5000
 
 /**
  * The rows of listed documents (`filter=_doc_ids`), in the order of the feed. The documents are looked up, so the feed
- * is not scanned. A document that is written in the meantime is left to the next page.
+ * is not scanned. A document that is written in the meantime is left for the next page.
  * @throws unauthorized, forbidden
  */
 async function docIdRows(store: DatabaseStore, user: UserCtx, search: FeedSearch): Promise<FeedRows> {
@@ -226,7 +228,7 @@ async function docIdRows(store: DatabaseStore, user: UserCtx, search: FeedSearch
   return { rows, view, more: used < places.length, ...(end === undefined ? {} : { end }) }
 }
 
-/** The places of the listed documents within the range, in the order of the feed. */
+/** The positions of the listed documents within the range, in the order of the feed. */
 async function findPlaces(
   store: DatabaseStore,
   { options, range }: FeedSearch,
@@ -248,19 +250,19 @@ async function isShort(
   { since, descending }: FeedRange,
   ids: number,
 ): Promise<boolean> {
-  return !descending && (await store.countChanges(since)) <= Math.min(ids, LOOKUPS_A_TURN / 2)
+  return !descending && (await store.countChanges(since)) <= Math.min(ids, LOOKUPS_PER_TURN / 2)
 }
 
 async function placesInFeed(
   store: DatabaseStore,
   range: FeedRange,
-  wanted: ReadonlySet<string>,
+  requested: ReadonlySet<string>,
 ): Promise<Place[]> {
   const places: Place[] = []
   for (let from = range.since, more = true; more; ) {
-    const paging = { limit: LOOKUPS_A_TURN }
+    const paging = { limit: LOOKUPS_PER_TURN }
     const page = await store.readChanges({ ...range, since: from }, paging, ({ id, seq }) => ({ id, seq }))
-    for (const place of page.rows) if (wanted.has(place.id)) places.push(place)
+    for (const place of page.rows) if (requested.has(place.id)) places.push(place)
     from = page.rows.at(-1)?.seq ?? from
     more = page.more
   }
@@ -269,8 +271,8 @@ async function placesInFeed(
 
 async function placesOf(store: DatabaseStore, ids: readonly string[]): Promise<Place[]> {
   const places: Place[] = []
-  for (let at = 0; at < ids.length; at += LOOKUPS_A_TURN) {
-    const found = await store.readDocs(ids.slice(at, at + LOOKUPS_A_TURN), placeOf)
+  for (let at = 0; at < ids.length; at += LOOKUPS_PER_TURN) {
+    const found = await store.readDocs(ids.slice(at, at + LOOKUPS_PER_TURN), placeOf)
     for (const place of found) if (place !== null) places.push(place)
   }
   return places
@@ -280,7 +282,7 @@ function placeOf(doc: Place | null): Place | null {
   return doc && { id: doc.id, seq: doc.seq }
 }
 
-/** Reads rows from the first place on until the page is full. @returns also how many places were used for them */
+/** Reads rows from the first position on until the page is full. @returns the rows, and how many positions they used */
 async function readPlaces(
   store: DatabaseStore,
   user: UserCtx,
@@ -293,7 +295,7 @@ async function readPlaces(
   let text = 0
   let used = 0
   while (used < places.length && rows.length < maxRows && text <= maxText) {
-    const turn = options.includeDocs ? BODIES_A_TURN : LOOKUPS_A_TURN
+    const turn = options.includeDocs ? BODIES_PER_TURN : LOOKUPS_PER_TURN
     const part = places.slice(used, used + Math.min(turn, maxRows - rows.length))
     used += part.length
     for (const row of await readPart(store, user, options, part)) {

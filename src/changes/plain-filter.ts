@@ -3,17 +3,15 @@
  * reads only `_id`, `_rev` and `_deleted`, compares values and searches strings. A function that does not match the
  * grammar below runs in the sandbox instead.
  *
- * A plain function gives the same result here as in the sandbox. Each operation is the one of the language, and its
- * operands are strings, numbers and booleans that always exist. The grammar has nothing that a function could assign,
- * call or shadow. No string or object is converted to another type, except to a boolean.
+ * A plain function gives the same result here as in the sandbox. Each operation is JavaScript's own, and its operands
+ * are strings, numbers and booleans that always exist. The grammar contains nothing that a function could assign, call
+ * or shadow. No string or object is converted to another type, except to a boolean.
  *
- *     function = "function" [name] "(" doc ["," req] ")" block [";"]
- *              | (doc | "(" doc ["," req] ")") "=>" (block | expression) [";"]
- *     block     = "{" ["'use strict';"] {statement} "}"
- *     statement = "return" expression [";"]  |  "if" "(" expression ")" branch ["else" branch]
- *     branch    = statement  |  "{" {statement} "}"
- *     expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; for strings
- *     `length`, `match`, and the methods in METHODS with literals as arguments; for patterns `test` and `exec`.
+ *     function = "function" [name] "(" doc ["," req] ")" block [";"]              | (doc | "(" doc ["," req] ")") "=>"
+ * (block | expression) [";"]     block     = "{" ["'use strict';"] {statement} "}"     statement = "return" expression
+ * [";"]  |  "if" "(" expression ")" branch ["else" branch]     branch    = statement  |  "{" {statement} "}"
+ * expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; for strings
+ * `length`, `match`, and the methods in METHODS with literals as arguments; for patterns `test` and `exec`.
  */
 import {
   COMPARISONS,
@@ -35,7 +33,7 @@ export type PlainFilter = (doc: PlainDoc) => boolean
 
 /** The longest function that is parsed, in characters. */
 const MAX_TEXT = 2000
-/** The most levels of parentheses, negations and branches. The stack of the sandbox can hold more. */
+/** The maximum depth of parentheses, negations and branches. The stack of the sandbox allows more. */
 const MAX_DEPTH = 40
 
 /**
@@ -55,7 +53,7 @@ export function plainFilter(text: string): PlainFilter | null {
   }
 }
 
-/** A statement gives the value that it returns, or `CONTINUE` if it does not return. */
+/** A statement results in the value that it returns, or in `CONTINUE` if it does not return. */
 type Statement = (doc: PlainDoc) => Value | typeof CONTINUE
 
 const CONTINUE: unique symbol = Symbol('continue')
@@ -281,12 +279,12 @@ class Parser {
     }
   }
 
-  /** @param wanted the type of the literal; undefined for any type */
-  #literal(wanted?: 'text' | 'number'): string | number | boolean {
+  /** @param expected the type of the literal; undefined for any type */
+  #literal(expected?: 'text' | 'number'): string | number | boolean {
     const isNegative = this.#tokens.takeSign('-')
     const { type } = this.#tokens.next
-    const { text } = this.#tokens.take(isNegative ? 'number' : (wanted ?? type))
-    if (type === 'number' && wanted !== 'text') return isNegative ? -Number(text) : Number(text)
+    const { text } = this.#tokens.take(isNegative ? 'number' : (expected ?? type))
+    if (type === 'number' && expected !== 'text') return isNegative ? -Number(text) : Number(text)
     if (type === 'text') return text
     if (type === 'name' && (text === 'true' || text === 'false')) return text === 'true'
     throw new NotPlain()
@@ -303,7 +301,7 @@ function doNothing(): typeof CONTINUE {
   return CONTINUE
 }
 
-/** Gives a new array if the document matches and otherwise null, like `String.prototype.match`. */
+/** Returns a new array if the document matches and otherwise null, like `String.prototype.match`. */
 function matchResult(isFound: (doc: PlainDoc) => boolean): Expression {
   return { kind: 'mixed', run: (doc) => (isFound(doc) ? [] : null) }
 }

@@ -37,7 +37,7 @@ export interface FeedRange {
 /** The rows that a page looks for. */
 export interface FeedSearch {
   readonly options: ChangesOptions
-  /** The most rows; Infinity for no limit. */
+  /** The maximum number of rows; Infinity for no limit. */
   readonly limit: number
   readonly range: FeedRange
 }
@@ -62,7 +62,7 @@ export interface FeedRows {
 /** The start of the countdown of `seq_interval` for a feed without a limit, as in CouchDB (protocol.md 19.5). */
 export const UNLIMITED = 1e15
 
-/** The most rows of a page, except with `filter=_doc_ids`. */
+/** The maximum number of rows in a page, except with `filter=_doc_ids`. */
 export const PAGE_ROWS = 2000
 /** A page ends after about this many characters, and earlier while other work waits (core/bytes.ts, scanBytes). */
 export const PAGE_TEXT = 512 * 1024
@@ -112,9 +112,7 @@ export function makeRow({ seq, id, deleted, doc }: RowParts, revs: readonly stri
   return { seq, members }
 }
 
-/**
- * A document that cannot be read gives a member `error`, so it does not block the rest of the feed: protocol.md 5.2.
- */
+/** A document that cannot be read has a member `error`, so it does not block the rest of the feed: protocol.md 5.2. */
 function documentMember(doc: DocState, options: ChangesOptions): string {
   const { conflicts, attachments, attEncodingInfo, filter } = options
   const fields = filter?.kind === 'selector' ? filter.fields : undefined
@@ -128,9 +126,9 @@ function documentMember(doc: DocState, options: ChangesOptions): string {
 }
 
 /**
- * Frames rows. A row has its `seq` if the number of rows still wanted before it is a multiple of the interval. An event
- * without `seq` has no `id`, so a reader resumes from the last event with one.
- * @param limit the number of rows still wanted before the first of these
+ * Frames rows. A row has its `seq` if the number of rows that were still needed before it is a multiple of the
+ * interval. An event without `seq` has no `id`, so a reader resumes from the last event with one.
+ * @param limit the number of rows that were still needed before the first of these
  */
 export function frameRows(
   { rows, view }: Pick<FeedRows, 'rows' | 'view'>,
@@ -200,8 +198,8 @@ const SELECTOR_ERRORS: ReadonlySet<ErrorName> = new Set([
 ])
 
 /**
- * Gives each error of a selector the code that feeds use for all of them, protocol.md 5.6. Other errors stay as they
- * are.
+ * Replaces the code of a selector error by the code that feeds use for all of them, protocol.md 5.6. Other errors are
+ * unchanged.
  */
 export function filterError(thrown: unknown): unknown {
   const isSelectorError = thrown instanceof CouchError && SELECTOR_ERRORS.has(thrown.code)

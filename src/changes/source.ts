@@ -1,4 +1,4 @@
-/** What a feed depends on: its database, its source of pages, and a clock. */
+/** The dependencies of a feed: its database, its source of pages, and a clock. */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { ChangesPage, ChangesRequest, ChangesSource } from './page.ts'
 
@@ -20,7 +20,7 @@ export type Wake = 'committed' | 'time' | 'revocation' | 'gone' | 'interrupted'
 
 /** The access of one feed to its database. */
 export interface FeedSource {
-  /** A page for this feed alone. The first page must be one, since it shows all writes before the request. */
+  /** A page for only this feed. The first page must not be shared, since it shows all writes before the request. */
   page(user: UserCtx, request: ChangesRequest): Promise<ChangesPage>
   /** A page after the first, which other feeds may share. @param key identical for equal options */
   nextPage(user: UserCtx, request: ChangesRequest, key: string): Promise<ChangesPage>

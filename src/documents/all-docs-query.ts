@@ -1,4 +1,7 @@
-/** Reads the parameters of `_all_docs` from the address and from a POST body of the same names; protocol.md 8.1. */
+/**
+ * Reads the parameters of `_all_docs` from the query string and from a POST body with the same names (protocol.md 8.1),
+ * and computes id ranges.
+ */
 import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
@@ -11,7 +14,7 @@ import { bodyObject } from './request-body.ts'
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 type Members = Readonly<Record<string, unknown>>
 
-/** The query member that each name in a body sets, and its parser. */
+/** Maps each name in a body to the query member that it sets, and to its parser. */
 const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unknown) => unknown]>> = {
   key: ['key', rangeKey],
   startkey: ['startKey', rangeKey],
@@ -29,9 +32,12 @@ const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unk
   update_seq: ['updateSeq', booleanOf],
 }
 
-/** Maximum of queries in one body; CouchDB has none. */
+/** Maximum number of queries in one body; CouchDB has no limit. */
 const MAX_QUERIES = 10_000
-/** Maximum of characters in one key, or in another value of a query, since it may be sent back. */
+/**
+ * Maximum number of characters in one key or other value of a query. The limit exists because the value may be sent
+ * back.
+ */
 const MAX_MEMBER = 64 * 1024
 
 /** A query in a body, for `_all_docs` or a view. */
@@ -47,11 +53,11 @@ export const QUERIES_SCHEMA: Schema = {
 }
 
 /**
- * The query of the address and the body; the address overrides the body.
+ * Merges the query string and the body; the query string overrides the body.
  * @throws query_parse_error, bad_request, body_not_object, invalid_json, too_large, too_deep
  */
-export async function allDocsQuery(asked: AllDocsQuery, body: Body | null): Promise<AllDocsQuery> {
-  return whole(body === null ? asked : { ...(await bodyQuery(body)), ...asked })
+export async function allDocsQuery(query: AllDocsQuery, body: Body | null): Promise<AllDocsQuery> {
+  return whole(body === null ? query : { ...(await bodyQuery(body)), ...query })
 }
 
 async function bodyQuery(body: Body): Promise<AllDocsQuery> {
@@ -64,10 +70,10 @@ async function bodyQuery(body: Body): Promise<AllDocsQuery> {
 
 /**
  * The queries of a body of `_all_docs/queries`.
- * @param asked the query of the address; each query overrides it
+ * @param defaults the query string; each query overrides it
  * @throws as {@link allDocsQuery}, for the first query with an error
  */
-export async function allDocsQueriesOf(asked: AllDocsQuery, body: Body): Promise<AllDocsQuery[]> {
+export async function allDocsQueriesOf(defaults: AllDocsQuery, body: Body): Promise<AllDocsQuery[]> {
   const { queries } = await bodyObject(body, QUERIES_SCHEMA)
   if (queries === undefined)
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
@@ -76,7 +82,7 @@ export async function allDocsQueriesOf(asked: AllDocsQuery, body: Body): Promise
     if (!isJsonObject(members)) {
       throw new CouchError('bad_request', '`queries` member must be an array of objects.')
     }
-    return whole({ ...asked, ...memberQuery(members, '`keys` member must be an array.') })
+    return whole({ ...defaults, ...memberQuery(members, '`keys` member must be an array.') })
   })
 }
 
@@ -109,8 +115,8 @@ function refuseReducing({ reduce = false, group = false, group_level: level = 0 
 }
 
 /**
- * A key of a range. A key that is not a string sorts before every id, as in Erlang's order of terms: as a start it
- * excludes nothing, as an end it excludes everything.
+ * Converts a key of a range. A key that is not a string sorts before every id, as in Erlang's term order. As a start
+ * key it excludes nothing; as an end key it excludes everything.
  */
 export function rangeKey(value: unknown): string {
   return typeof value === 'string' ? value : ''
@@ -135,8 +141,6 @@ function parseError(reason: string): CouchError {
   return new CouchError('query_parse_error', reason)
 }
 
-// The id ranges of queries, within the ids of their kind. Pure.
-
 export const KIND_PREFIX: Readonly<Record<AllDocsKind, string>> = {
   all: '',
   design: DESIGN_PREFIX,
@@ -159,7 +163,7 @@ export function queryRange(kind: AllDocsKind, query: AllDocsQuery): IdRange | nu
   return directed(higher(low, kindLow(kind)), lower(high, kindHigh(kind)), descending)
 }
 
-/** The documents of the kind before the first of a query; null if there are none. */
+/** The id range before the first document of a query; null if it is empty. */
 export function rangeBefore(kind: AllDocsKind, query: AllDocsQuery): IdRange | null {
   const first = query.key ?? query.startKey
   if (first === undefined) return null
@@ -193,7 +197,7 @@ export function lower(a: Bound | undefined, b: Bound | undefined): Bound | undef
   return stricter(a, b, -1)
 }
 
-/** The stricter bound; of two at one id, the exclusive one. */
+/** The stricter bound. Of two bounds with the same id, it is the exclusive one. */
 function stricter(a: Bound | undefined, b: Bound | undefined, direction: number): Bound | undefined {
   if (a === undefined || b === undefined) return a ?? b
   const order = compareUtf8(a.id, b.id) * direction

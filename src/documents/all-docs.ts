@@ -17,7 +17,7 @@ import { ChunkBuffer } from './pieces.ts'
 import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
 import { requireMember } from './security.ts'
 
-/** Rows that are read at once. */
+/** Maximum number of rows per read. */
 const CHUNK_ROWS = 1000
 
 /** The answer in chunks. @throws at its first chunk, as `allDocsQuery`; unauthorized, forbidden */
@@ -25,30 +25,30 @@ export async function* allDocs(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  asked: AllDocsQuery,
+  query: AllDocsQuery,
   body: Body | null,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const chunk = new ChunkBuffer()
-  yield* listing(store, user, kind, await allDocsQuery(asked, body), chunk)
+  yield* listing(store, user, kind, await allDocsQuery(query, body), chunk)
   chunk.add('\n')
   yield chunk.take()
 }
 
 /**
- * The answers to several queries in one body (protocol.md 8.3), one after the other, in chunks.
- * @param asked the default parameters of each query
+ * Streams the answers to several queries in one body (protocol.md 8.3), one after the other.
+ * @param defaults the default parameters of each query
  * @throws at its first chunk, as `allDocsQueriesOf`; unauthorized, forbidden
  */
 export async function* allDocsQueries(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  asked: AllDocsQuery,
+  defaults: AllDocsQuery,
   body: Body,
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
-  const queries = await allDocsQueriesOf(asked, body)
+  const queries = await allDocsQueriesOf(defaults, body)
   const chunk = new ChunkBuffer()
   chunk.add('{"results":[\r\n')
   const yielder = new Yielder()
@@ -64,7 +64,7 @@ export async function* allDocsQueries(
 
 /**
  * One query's envelope with its rows, protocol.md 8.2.
- * @param chunk text to send before it, joined with few rows; in the end it has the rest to send
+ * @param chunk the text to send first; after the last row, it holds the unsent rest
  */
 async function* listing(
   store: DatabaseStore,
@@ -92,7 +92,7 @@ async function* listing(
 /** Adds a row to the current chunk. @returns whether the chunk is full */
 type AddRow = (row: string) => boolean
 
-/** Adds a query's rows, and yields whenever the chunk is full, so that it keeps no rows itself. */
+/** Adds a query's rows, and yields whenever the chunk is full, so that rows do not pile up. */
 function listed(
   store: DatabaseStore,
   user: UserCtx,
@@ -176,7 +176,7 @@ function liveRow(doc: DocState, options: RenderOptions | null): string {
   return row(doc.id, `"rev":${quoted(doc.rev)}`, text)
 }
 
-/** @param doc the document's JSON; '' for none */
+/** @param doc the document's JSON; '' for a row without a document */
 function row(id: string, value: string, doc: string): string {
   const key = quoted(id)
   return `{"id":${key},"key":${key},"value":{${value}}${doc && `,"doc":${doc}`}}`

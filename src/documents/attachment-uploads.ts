@@ -1,6 +1,6 @@
 /**
- * Uploads of attachments: contents go from a request's body into the store, a piece at a time (protocol.md 7.2, 7.4;
- * docs/decisions/0002). No document names an upload until it is written.
+ * Uploads attachments: copies their contents from a request's body into the store, piece by piece (protocol.md 7.2,
+ * 7.4; docs/decisions/0002). No document names an upload until the document is written.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { Limiter } from '../core/concurrency.ts'
@@ -19,32 +19,34 @@ import {
 } from './incoming-attachments.ts'
 import { bodyBytes, readInto } from './request-body.ts'
 
-/** Bytes read and passed on in one step: as many as one write of the store takes. */
+/** Bytes copied in one step: the size of one write to the store. */
 const PIECE = 1024 * 1024
 /**
- * Contents up to this many bytes, and up to this many together in a request, go into the document's own write: one
- * sync instead of three.
+ * Contents of up to MAX_SMALL bytes each, and up to SMALL_TOTAL bytes per request, are stored by the document's own write:
+ * one sync instead of three.
  */
-const SMALL = 256 * 1024
-const SMALL_TOGETHER = 1024 * 1024
+const MAX_SMALL = 256 * 1024
+const SMALL_TOTAL = 1024 * 1024
 
 /**
- * How many pieces a thread holds at once, each of another upload. Each needs 1 MB of memory, and a database's other
- * writes wait for a transaction of all of them.
+ * How many pieces, each of a different upload, a thread holds at once. Each needs 1 MB of memory. A database's other
+ * writes wait for one transaction with all pieces.
  */
-const PIECES_AT_ONCE = 4
+const MAX_PIECES = 4
 
-/** For the whole thread. The waiters are requests under way, so their number is bounded by that of the connections. */
-const pieces = new Limiter(PIECES_AT_ONCE, Number.POSITIVE_INFINITY)
 /**
- * For the whole thread: large contents that are compressed at once. zlib's threads belong to the process and have
- * other work.
+ * Limits the pieces of the whole thread. Its waiters are requests under way, so the number of connections bounds them.
+ */
+const pieces = new Limiter(MAX_PIECES, Number.POSITIVE_INFINITY)
+/**
+ * Limits the large contents that the thread compresses at once. zlib's threads are shared by the process and have other
+ * work.
  */
 const compressions = new Limiter(2, Number.POSITIVE_INFINITY)
-/** Memory for pieces, used again. */
-const memories: Buffer[] = []
+/** Reusable memory for pieces. */
+const buffers: Buffer[] = []
 
-/** Reads a piece of a body when there is memory for it. The piece is valid until the promise of `use` settles. */
+/** Reads a piece of a body as soon as there is memory for it. The piece is valid until the promise of `use` settles. */
 function atTurn(
   body: Body,
   start: number,
@@ -53,36 +55,36 @@ function atTurn(
 ): Promise<void> {
   return pieces.run(async () => {
     if ('bytes' in body) return use(bodyBytes(body, start, end))
-    const memory = memories.pop() ?? Buffer.allocUnsafeSlow(PIECE)
+    const memory = buffers.pop() ?? Buffer.allocUnsafeSlow(PIECE)
     try {
       await use(readInto(memory, body, start, end))
     } finally {
-      memories.push(memory)
+      buffers.push(memory)
     }
   })
 }
 
 /** An attachment whose content is received; `encoding` is that of the sent content. */
-type Arriving = Pick<FollowingAttachment, 'name' | 'type' | 'encoding'>
+type SentAttachment = Pick<FollowingAttachment, 'name' | 'type' | 'encoding'>
 
-type Kept = Pick<IncomingContent, 'digest' | 'content'>
+type StoredBytes = Pick<IncomingContent, 'digest' | 'content'>
 
-interface Taken {
+interface ReceivedContent {
   readonly content: IncomingContent
   /** The digest of the content as sent. */
   readonly sent: string
 }
 
 /** The byte range of a content in a request's body; `end` is not included. */
-interface Stretch {
+interface ByteRange {
   readonly start: number
   readonly end: number
 }
 
 /**
- * Calls `use` with uploads, and releases these after the promise of `use` settles: contents that a document names by
- * then stay, others are removed.
- * @param shortage the refusal of contents now; null while there is enough space
+ * Calls `use` with uploads, and releases the uploads when the promise of `use` settles. The contents that a document
+ * names by then are kept; all others are removed.
+ * @param shortage returns the error for new contents; null while there is enough space
  */
 export async function withUploads<T>(
   store: DatabaseStore,
@@ -113,15 +115,19 @@ export class AttachmentUploads {
   }
 
   /**
-   * Receives one content. It becomes gzip if the configuration compresses its type.
+   * Receives one content. The content is stored as gzip if the configuration compresses its type.
    * @throws hosted_attachment, insufficient_storage before anything is read; attachment_too_large, gzip_body; and as
    * the store
    */
-  async receive(body: Body, found: Stretch, attachment: Arriving): Promise<IncomingContent> {
-    return (await this.#take(body, found, attachment)).content
+  async receive(body: Body, range: ByteRange, attachment: SentAttachment): Promise<IncomingContent> {
+    return (await this.#receive(body, range, attachment)).content
   }
 
-  async #take(body: Body, { start, end }: Stretch, { name, type, encoding }: Arriving): Promise<Taken> {
+  async #receive(
+    body: Body,
+    { start, end }: ByteRange,
+    { name, type, encoding }: SentAttachment,
+  ): Promise<ReceivedContent> {
     const { limits, rules } = this.#settings
     if (!rules.policy.attachments) throw new CouchError('hosted_attachment')
     this.#requireRoom()
@@ -134,36 +140,47 @@ export class AttachmentUploads {
     if (encoding === 'gzip' && sentLength === 0) throw new CouchError('gzip_body')
     const length =
       encoding === null ? sentLength : await inflatedLength(codedPieces(body, { start, end }), name, limit)
-    const content = { length, encoding, storedLength: sentLength, ...(await this.#keep(body, start, end)) }
+    const content = {
+      length,
+      encoding,
+      storedLength: sentLength,
+      ...(await this.#storeRange(body, start, end)),
+    }
     return { content, sent: content.digest }
   }
 
-  #keep(body: Body, start: number, end: number): Promise<Kept> | Kept {
-    return this.#fits(end - start) ? this.#hold(bodyBytes(body, start, end)) : this.#stage(body, start, end)
+  #storeRange(body: Body, start: number, end: number): Promise<StoredBytes> | StoredBytes {
+    return this.#fits(end - start)
+      ? this.#holdInMemory(bodyBytes(body, start, end))
+      : this.#stage(body, start, end)
   }
 
   #fits(bytes: number): boolean {
-    return bytes <= SMALL && this.#held + bytes <= SMALL_TOGETHER
+    return bytes <= MAX_SMALL && this.#held + bytes <= SMALL_TOTAL
   }
 
-  #hold(bytes: Uint8Array): Kept {
+  #holdInMemory(bytes: Uint8Array): StoredBytes {
     this.#held += bytes.length
     const sha256 = createHash('sha256').update(bytes).digest()
     const digest = `md5-${createHash('md5').update(bytes).digest('base64')}`
     return { digest, content: { bytes, sha256 } }
   }
 
-  /** The client's digest is of the content as sent, the stored one of the gzip, as in CouchDB (couch_att). */
-  async #compress(body: Body, found: Stretch, level: number): Promise<Taken> {
-    const length = found.end - found.start
+  /**
+   * As in CouchDB (couch_att), the client's digest covers the content as sent; the stored digest covers the gzip data.
+   */
+  async #compress(body: Body, range: ByteRange, level: number): Promise<ReceivedContent> {
+    const length = range.end - range.start
     const md5 = createHash('md5')
-    const work = () => this.#gather(gzipped(hashed(codedPieces(body, found), md5), level))
+    const work = () => this.#gather(gzipped(hashed(codedPieces(body, range), md5), level))
     const kept = await (length > PIECE ? compressions.run(work) : work())
     return { content: { length, encoding: 'gzip', ...kept }, sent: `md5-${md5.digest('base64')}` }
   }
 
-  /** Receives bytes whose number is known only at their end. */
-  async #gather(chunks: AsyncIterable<Uint8Array>): Promise<Kept & Pick<IncomingContent, 'storedLength'>> {
+  /** Receives content whose length is unknown until its end. */
+  async #gather(
+    chunks: AsyncIterable<Uint8Array>,
+  ): Promise<StoredBytes & Pick<IncomingContent, 'storedLength'>> {
     let gathered: Uint8Array[] = []
     let waiting = 0
     let storedLength = 0
@@ -185,7 +202,8 @@ export class AttachmentUploads {
       stage ??= await this.#begin()
       await flush(stage)
     }
-    if (stage === null && this.#fits(waiting)) return { storedLength, ...this.#hold(Buffer.concat(gathered)) }
+    if (stage === null && this.#fits(waiting))
+      return { storedLength, ...this.#holdInMemory(Buffer.concat(gathered)) }
     stage ??= await this.#begin()
     if (waiting > 0) await flush(stage)
     return { storedLength, ...(await finished(stage)) }
@@ -197,7 +215,7 @@ export class AttachmentUploads {
     return stage
   }
 
-  async #stage(body: Body, start: number, end: number): Promise<Kept> {
+  async #stage(body: Body, start: number, end: number): Promise<StoredBytes> {
     const stage = await this.#begin()
     for (let at = start; at < end; at += PIECE) {
       await atTurn(body, at, Math.min(at + PIECE, end), (piece) => {
@@ -214,16 +232,16 @@ export class AttachmentUploads {
   }
 
   /**
-   * Receives a content that follows its document.
+   * Receives the content of an attachment that follows its document.
    * @throws bad_request; md5_mismatch for a digest other than the document's
    */
   async receiveFollowing(
     body: Body,
-    found: Stretch,
+    range: ByteRange,
     attachment: FollowingAttachment,
   ): Promise<IncomingAttachment> {
     const { name, type, revpos, digest } = attachment
-    const { content, sent } = await this.#take(body, found, attachment)
+    const { content, sent } = await this.#receive(body, range, attachment)
     if (digest !== undefined && !sameDigest(digest, sent)) throw new CouchError('md5_mismatch')
     return { name, type, revpos, content }
   }
@@ -234,7 +252,7 @@ export class AttachmentUploads {
   }
 }
 
-async function finished(stage: BlobUpload): Promise<Kept> {
+async function finished(stage: BlobUpload): Promise<StoredBytes> {
   const { digest, blob } = await stage.finish()
   return { digest, content: { blob } }
 }
@@ -251,8 +269,8 @@ function sameDigest(one: string, other: string): boolean {
   return bytes(one).equals(bytes(other))
 }
 
-/** Pieces that must not change: zlib reads them on its own thread. */
-function* codedPieces(body: Body, { start, end }: Stretch): Generator<Uint8Array> {
+/** Yields pieces in fresh memory, since zlib reads them on its own thread. */
+function* codedPieces(body: Body, { start, end }: ByteRange): Generator<Uint8Array> {
   for (let at = start; at < end; at += CODING_STEP) {
     yield bodyBytes(body, at, Math.min(at + CODING_STEP, end))
   }

@@ -77,7 +77,7 @@ const VALIDATE = String.raw`function (newDoc, oldDoc, userCtx, secObj) {
   }
 }`
 
-/** The stored text of the design document as settee makes it. Hosted mode lets this text alone pass and run. */
+/** The stored text of the design document as settee makes it. Hosted mode accepts and runs only this text. */
 export const AUTH_DESIGN_BODY: string = JSON.stringify({
   language: 'javascript',
   validate_doc_update: VALIDATE,

@@ -1,11 +1,14 @@
-/** The text of documents (architecture.md, "Bodies"): stored as sent, and never parsed to be read. */
+/**
+ * Splits and assembles the JSON text of documents, which is stored as sent and never parsed for a read
+ * (architecture.md, "Bodies").
+ */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { isTooDeep, MAX_JSON_DEPTH, quoted } from '../core/json.ts'
 import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanner.ts'
 
-/** One document taken apart. */
+/** A document split into its special members and its body. */
 export interface SplitDocument {
   /** The JSON texts of the top-level members that begin with `_`, by name; of duplicates, the last. */
   special: ReadonlyMap<string, string>
@@ -28,7 +31,7 @@ interface DocumentParts {
 }
 
 /** Names that begin with `_` but belong to the body, protocol.md 2.4. */
-const KEPT_NAMES = new Set([
+const BODY_NAMES = new Set([
   '_access',
   '_replication_id',
   '_replication_state',
@@ -40,16 +43,16 @@ const KEPT_NAMES = new Set([
 const UNDERSCORE = 0x5f
 const OBJECT_START = /^[ \t\n\r]*\{/
 const VALUE_START = /^[ \t\n\r]*[["\-\dtfn]/
-/** Maximum of characters that are split at once; the worst case took 6 ms. */
+/** Maximum number of characters that are split in one step; the worst case took 6 ms. */
 const SHORT_TEXT = 64 * 1024
-/** Maximum of characters of a value that JSON.parse reads at once. */
+/** Maximum number of characters in a value that JSON.parse reads in one step. */
 const MAX_VALUE = 512 * 1024
 const PIECES_AT_ONCE = 4096
 
 /**
  * Splits the text of a JSON document into its special members and the text to store (architecture.md, "Bodies").
- * There is no faster way with JSON.parse and JSON.stringify for texts that these do not change: the check and the
- * calls together take longer than the scanner (1 kB notes: 11 us and 7 us).
+ * JSON.parse and JSON.stringify would not be faster for texts that they leave unchanged: the check and both calls take
+ * 11 us for a 1 kB note, the scanner 7 us.
  *
  * @param text JSON text of a document, as decodeUtf8 returns it
  * @throws CouchError `invalid_json` (also for a lone surrogate), `document_not_object`, `too_deep` (512 levels),
@@ -61,8 +64,8 @@ export function splitDocument(text: string): SplitDocument {
 }
 
 /**
- * Like {@link splitDocument}: at once for a short text, and in steps for a longer one, so that it does not hold the
- * thread. Promises for thousands of short documents would cost more than many of the documents.
+ * Like {@link splitDocument}: at once for a short text, and in steps for a longer one, so that the thread is not
+ * blocked. For thousands of short documents, promises would cost more than the split itself.
  */
 export function splitAnyDocument(text: string): SplitDocument | Promise<SplitDocument> {
   if (text.length <= SHORT_TEXT) return splitDocument(text)
@@ -97,14 +100,14 @@ async function scanInSteps(scanner: DocumentScanner, yielder: Yielder): Promise<
   while (!scanner.advance(() => yielder.isDue)) await yielder.yieldNow()
 }
 
-/** A document inside a longer text. */
+/** A document split from a longer text. */
 export interface SplitElement extends SplitDocument {
   readonly start: number
   readonly end: number
 }
 
 /**
- * Like {@link splitAnyDocument}, for a document that begins at `start` in a longer text and ends where it ends.
+ * Like {@link splitAnyDocument}, for a document that begins at `start` in a longer text.
  * @param yielder of the work on the whole text
  */
 export function splitElement(
@@ -184,8 +187,7 @@ function parsed(text: string): unknown {
 }
 
 /**
- * Decodes bytes that must be UTF-8. A byte order mark stays, which makes the text invalid JSON, as RFC 8259 8.1
- * allows.
+ * Decodes bytes that must be UTF-8. A byte order mark is kept and makes the text invalid JSON, as RFC 8259 8.1 allows.
  * @throws CouchError `invalid_json` for other bytes
  */
 export function decodeUtf8(bytes: Uint8Array): string {
@@ -196,10 +198,10 @@ export function decodeUtf8(bytes: Uint8Array): string {
 }
 
 function isSpecial(name: string): boolean {
-  return name.charCodeAt(0) === UNDERSCORE && !KEPT_NAMES.has(name)
+  return name.charCodeAt(0) === UNDERSCORE && !BODY_NAMES.has(name)
 }
 
-/** The text between two positions without the parts to leave out. Yields from time to time. */
+/** Copies the text between two positions without the omitted parts. Yields from time to time. */
 function* copied(
   text: string,
   { gaps, moves }: ScannedDocument,

@@ -20,7 +20,7 @@ import { requireMember } from './security.ts'
 import { writeEdits } from './write.ts'
 import type { WriteChecks } from './write-checks.ts'
 
-/** One group of documents: about the size of one transaction. */
+/** Limits of one group of documents, which is about the size of one transaction. */
 const GROUP_DOCS = 256
 const GROUP_BYTES = 1024 * 1024
 const MAX_REFUSALS = 10_000
@@ -59,14 +59,14 @@ export async function* bulkDocs(
   let before = '['
   let isAnswered = false
   let failure: CouchError | undefined
-  for await (const asked of bulk.groups()) {
+  for await (const unprepared of bulk.groups()) {
     const writer = isAnswered ? await remeasured(store, user) : user
-    const group = rules === undefined ? asked : await prepared(asked, rules)
+    const group = rules === undefined ? unprepared : await prepared(unprepared, rules)
     const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
     const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
     isAnswered = true
-    if (!bulk.newEdits) failure ??= results.find(isPassing)
+    if (!bulk.newEdits) failure ??= results.find(isTemporary)
     // Thrown at the end, so that all other documents are stored.
     if (failure !== undefined) continue
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
@@ -79,14 +79,14 @@ export async function* bulkDocs(
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
-/** Failures of a design document's function, which are reported in the row as any other refusal. */
+/** Failures of a design document's function. Their row reports them like any other refusal. */
 const FUNCTION_FAILURES: ReadonlySet<ErrorName> = new Set([
   'function_error',
   'function_timeout',
   'function_memory',
 ])
 
-/** If the server has failed every document so far, the request fails: nothing of it is stored. */
+/** Fails the request if the server has failed every document so far, so nothing is stored. */
 function refuseIfBroken(results: readonly RowResult[]): void {
   const [first] = results
   if (results.every(isBroken)) throw first
@@ -97,7 +97,7 @@ function isBroken(result: RowResult): result is CouchError {
 }
 
 /** Whether the document may be stored when it is sent again. */
-function isPassing(result: RowResult): result is CouchError {
+function isTemporary(result: RowResult): result is CouchError {
   if (!(result instanceof CouchError)) return false
   return result.status === 503 || result.status === 507 || result.code === 'disk_fault'
 }
@@ -132,8 +132,8 @@ class Bulk {
       const read = this.#read(at)
       const row = read instanceof Promise ? await read : read
       this.#admit(row)
-      // A document's second edit finds what its first one made, which only the write can tell. Without attachments
-      // the policy refuses the document for its stubs, and no other document with it.
+      // A document's second edit sees the result of its first edit, which is known only during the write. If the policy
+      // excludes attachments, it refuses just this document for its stubs.
       if (attachments && hasStubs(row.doc) && !ids.has(row.id)) await checkStubs(store, row, this.newEdits)
       ids.add(row.id)
       if (this.#body.isInMemory) this.#kept.push(row)
@@ -141,7 +141,7 @@ class Bulk {
     }
   }
 
-  /** At once, unless the document is long or has attachments. */
+  /** Synchronous unless the document is long or has attachments. */
   #read(at: number): BulkRow | Promise<BulkRow> {
     const doc = readSplit(this.#body.split(at), this.#settings)
     return doc instanceof Promise ? doc.then((read) => this.#checked(read)) : this.#checked(doc)
@@ -157,8 +157,8 @@ class Bulk {
   }
 
   /**
-   * One row for each document, which says that it was not stored: protocol.md 4.1. For a huge request only the first
-   * rows.
+   * Returns one row per document, which says that it was not stored (protocol.md 4.1). A huge request gets only the
+   * first rows.
    */
   async refusals(): Promise<unknown[]> {
     const rows: unknown[] = []
@@ -197,8 +197,8 @@ function hasStubs(doc: IncomingDoc): boolean {
 }
 
 /**
- * A stub without a stored attachment fails the whole request (protocol.md 4.1). Decided as the write will be: a
- * document in conflict, or a known revision, does not count here.
+ * A stub without a stored attachment fails the whole request (protocol.md 4.1). The check decides as the write will: a
+ * document in conflict, or a known revision, is not refused here.
  */
 async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: boolean): Promise<void> {
   await store.readDocs(
@@ -211,14 +211,14 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
   )
 }
 
-/** The rows as they are to be written, prepared one after the other, since each may wait. */
+/** Prepares the rows for the write, one after the other, since each may wait. */
 async function prepared(group: readonly BulkRow[], rules: DocumentRules): Promise<BulkRow[]> {
   const rows: BulkRow[] = []
   for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc) })
   return rows
 }
 
-/** One row of the answer; null for a stored document of a replication, which has none. */
+/** One row of the answer; null for a document that a replication stored, which gets no row. */
 function answerRow({ id, doc }: BulkRow, result: RowResult, newEdits: boolean): string | null {
   if (!(result instanceof CouchError))
     return newEdits ? JSON.stringify({ ok: true, id, rev: result.rev }) : null

@@ -32,12 +32,12 @@ import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
 
-/** Characters of answers that are joined, since passing on a piece costs more than making it. */
-const GATHERED = 8 * 1024
-/** Documents that are read in one turn, unless they are large. */
-const TOGETHER = 100
-const FIRST_TOGETHER = 25
-/** Maximum of characters of one input, which is sent back with its error. */
+/** Characters of answers that are joined, since passing a piece on costs more than making it. */
+const JOINED_CHARS = 8 * 1024
+/** The maximum and initial number of documents that are read in one turn, unless they are large. */
+const MAX_GROUP = 100
+const FIRST_GROUP = 25
+/** Maximum number of characters in one input, which is sent back with its error. */
 const MAX_INPUT = 64 * 1024
 
 /** The result of one input. */
@@ -53,7 +53,7 @@ interface BulkGetError {
   readonly error: object
 }
 
-/** A result that is read already and has no contents of attachments. */
+/** A result that has been read and has no attachment contents. */
 interface ReadyResult {
   readonly id: unknown
   readonly rows: readonly BulkGetRow[]
@@ -90,7 +90,7 @@ async function* jsonPieces(groups: AsyncIterable<readonly Pending[]>): AsyncGene
         text = ''
       }
       text += ']}'
-      if (text.length < GATHERED) continue
+      if (text.length < JOINED_CHARS) continue
       yield text
       text = ''
     }
@@ -129,8 +129,8 @@ async function* pagePieces(pages: BulkGetResult['pages']): AsyncGenerator<Piece>
 }
 
 /**
- * The results in the inputs' order. The pages of each must be read before the next result is requested.
- * @param form of attachments that come with their content
+ * Yields the results in the inputs' order. Read all pages of a result before you request the next one.
+ * @param form the form of attachments that come with their content
  * @throws bad_request and as bodyObject, before the first
  */
 export async function* bulkGetResults(
@@ -150,7 +150,7 @@ export async function* bulkGetResults(
   }
 }
 
-/** The same in groups that were read together; request each result after the one before it is read. */
+/** Yields the results in groups that were read together. Read each result before you request the next one. */
 async function* pendingGroups(
   store: DocumentReader,
   user: UserCtx,
@@ -164,7 +164,7 @@ async function* pendingGroups(
   if (docs === undefined) throw missingDocs()
   const common = revisionsRequest('', 'all', options, form)
   const yielder = new Yielder()
-  const stride = new BatchSize(FIRST_TOGETHER, TOGETHER)
+  const stride = new BatchSize(FIRST_GROUP, MAX_GROUP)
   for (let at = 0; at < docs.length; ) {
     await yielder.yieldIfDue()
     const since = performance.now()
@@ -224,22 +224,22 @@ function readInput(value: unknown, { latest, render, form }: RevisionsRequest, l
   }
 }
 
-/** Reads documents without contents of attachments together; contents are pinned one document at a time. */
+/** Reads documents without attachment contents together; contents are pinned one document at a time. */
 async function readGroup(
   store: DocumentReader,
   user: UserCtx,
   inputs: readonly Input[],
 ): Promise<readonly Pending[]> {
-  const requests = inputs.flatMap((input) => (isBare(input) ? input.request : []))
+  const requests = inputs.flatMap((input) => (hasNoContents(input) ? input.request : []))
   const firstPages = (await readFirstPages(store, user, requests)).values()
   return inputs.map((input) => {
     if ('rows' in input) return input
     if ('local' in input) return () => localResult(store, user, input.local)
-    return pendingOf(store, user, input, isBare(input) ? (firstPages.next().value ?? null) : null)
+    return pendingOf(store, user, input, hasNoContents(input) ? (firstPages.next().value ?? null) : null)
   })
 }
 
-function isBare(input: Input): input is DocumentInput {
+function hasNoContents(input: Input): input is DocumentInput {
   return (
     'request' in input && !input.request.render.attachments && input.request.render.attsSince === undefined
   )
@@ -265,7 +265,7 @@ function pendingOf(
   }
 }
 
-/** Whether everything is read, contents of attachments included. */
+/** Whether everything is read, including attachment contents. */
 function isReady(progress: RevisionsProgress): boolean {
   return isComplete(progress) && progress.rows.every((row) => 'missing' in row || row.contents.length === 0)
 }

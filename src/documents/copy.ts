@@ -10,7 +10,7 @@ import type { IncomingDoc } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 import { pinContents } from './stored-content.ts'
 
-/** Attempts to read and pin the source; a compaction can come between the two. */
+/** Attempts to read and pin the source. A compaction can run between the two steps. */
 const ATTEMPTS = 5
 
 /**
@@ -73,12 +73,12 @@ async function pinAttachments(
   }
 }
 
-function sourceRev(doc: DocState, asked: string | undefined): string {
-  if (asked === undefined) {
+function sourceRev(doc: DocState, requested: string | undefined): string {
+  if (requested === undefined) {
     if (doc.deleted) throw new CouchError('deleted')
     return doc.rev
   }
-  const rev = parseRev(asked)
+  const rev = parseRev(requested)
   if (!isKnown(doc.branches, rev)) throw new CouchError('not_found')
   return formatRev(rev.pos, rev.id)
 }

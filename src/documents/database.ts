@@ -1,10 +1,10 @@
 /**
  * The interface of a database for all other parts of the server. documents/store-database.ts implements it on the
- * thread that owns the database, and threads/proxy.ts over a message port. So arguments and answers are plain data,
- * and answers for clients are bytes ready to be sent.
+ * thread that owns the database, and threads/database-proxy.ts over a message port. So arguments and answers are plain
+ * data, and answers for clients are bytes ready to be sent.
  *
- * A method that acts for a user takes the user first, and checks the user's rights on the database's own thread, in
- * the turn that acts.
+ * A method that acts for a user takes the user first, and checks the user's rights on the database's own thread, in the
+ * turn that acts.
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding, DatabaseStore } from '../storage/engine.ts'
@@ -73,7 +73,7 @@ interface AttachmentPut {
   readonly type: string
   /** The parent revision; undefined for a new document. */
   readonly rev?: string
-  /** The encoding of the body; it is stored like that. */
+  /** The encoding of the body, in which the content is stored. */
   readonly encoding: AttachmentEncoding
 }
 
@@ -156,10 +156,10 @@ export interface DisallowedContent {
 
 export interface Database extends TimeMachine {
   info(user: UserCtx): Promise<DatabaseInfo>
-  /** Counts where its bytes are. For database admins. */
+  /** The sizes of the database's parts. For database admins. */
   size(user: UserCtx): Promise<DatabaseSize>
 
-  /** For the server itself: no rights are checked. Null if it was never set. */
+  /** For the server itself: no rights are checked. Null if no security object was ever set. */
   security(): Promise<SecurityObject | null>
   /** Replaces the security object. @throws bad_request for a bad shape; unauthorized, forbidden */
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
@@ -191,7 +191,7 @@ export interface Database extends TimeMachine {
   ): AsyncIterable<Uint8Array>
   /**
    * A document whose attachments are read later, one after the other.
-   * @param form `data`: as base64 in the JSON; `follows`: after it, as multipart/related (protocol.md 7.3)
+   * @param form `data`: base64 in the JSON; `follows`: after the JSON, as multipart/related (protocol.md 7.3)
    * @throws as {@link Database.open}
    */
   openParts(user: UserCtx, id: string, options: OpenOptions, form: 'data' | 'follows'): Promise<OpenedParts>
@@ -248,7 +248,7 @@ export interface Database extends TimeMachine {
   /** @throws not_found, deleted, no_attachment */
   openAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<AttachmentAnswer>
   /**
-   * Stored bytes from `start` up to, not including, `end`; compaction keeps them while they are read.
+   * Stored bytes from `start` up to, not including, `end`. Compaction does not remove them while they are read.
    * @throws no_attachment if the blob is gone or is another one now
    */
   readAttachment(
@@ -284,7 +284,7 @@ export interface DocumentRules {
   prepare(doc: IncomingDoc): Promise<IncomingDoc>
 }
 
-/** The part of a store that reads of documents need; it may hide documents. */
+/** The part of a store that reads documents; it may hide some documents. */
 export type DocumentReader = Pick<
   DatabaseStore,
   'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'

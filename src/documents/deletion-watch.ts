@@ -4,11 +4,11 @@
  * tombstones that a device replicates. Nothing is refused.
  */
 
-/** How many deletions are too many. */
+/** The thresholds for an alarm. */
 interface DeletionLimits {
   /** Percent of the live documents; 0 turns the watch off. */
   readonly percent: number
-  /** Fewer documents are never too many. */
+  /** Fewer deleted documents never raise an alarm. */
   readonly documents: number
 }
 
@@ -27,12 +27,12 @@ export interface MassDeletion {
 
 /** The documents that one call deleted. */
 interface Deletions {
-  /** 0 if the call ended only leaves beside others: the deletion of a document in conflict begins with such a call. */
+  /** 0 if the call deleted only some leaves of a document in conflict, as the first calls of such a deletion do. */
   readonly count: number
   /** The time just before the first tombstone was stored, in ms since 1970. */
   readonly since: number
   readonly account: string | null
-  /** Live documents that are left. */
+  /** Live documents that remain. */
   readonly left: number
 }
 
@@ -44,7 +44,7 @@ interface Burst {
   count: number
 }
 
-/** A mass deletion that goes on. */
+/** A mass deletion that is still going on. */
 interface Incident {
   readonly since: number
   readonly of: number
@@ -57,7 +57,7 @@ const WINDOW_MS = 60_000
 /** Deletions of one account within this time count as one burst. */
 const BURST_MS = 1000
 const MAX_BURSTS = 1000
-/** The next alarm comes when the deletions have grown by this factor. */
+/** The deletions must grow by this factor before the next alarm. */
 const NEXT_ALARM_FACTOR = 1.25
 
 export class DeletionWatch {
@@ -118,14 +118,14 @@ export class DeletionWatch {
     const { since, of, deleted } = incident
     incident.reported = deleted
     this.#incident = incident
-    // Documents that were created meanwhile may have been deleted, too.
+    // Documents that were created in the meantime may also have been deleted.
     this.#alarm({ since, until: now, deleted, of: Math.max(of, deleted), account: this.#mainAccount() })
   }
 
   #mainAccount(): string | null {
     const counts = new Map<string | null, number>()
     for (const { account, count } of this.#bursts) counts.set(account, (counts.get(account) ?? 0) + count)
-    const [most] = [...counts].sort(([, a], [, b]) => b - a)
-    return most === undefined ? null : most[0]
+    const [top] = [...counts].sort(([, a], [, b]) => b - a)
+    return top === undefined ? null : top[0]
   }
 }

@@ -33,7 +33,7 @@ const FIELDS: readonly (readonly [path: string, kinds: string])[] = [
   ['views.*', 'object'],
 ]
 
-/** CouchDB checks only the beginning; tools leave the end of a line after the name. */
+/** CouchDB checks only the beginning, since some tools leave a line break after the name. */
 const BUILTIN_REDUCE =
   /^_(sum|count|stats|approx_count_distinct|first|last|(top|bottom)_([1-9][0-9]?|100)(?![0-9]))/
 
@@ -126,7 +126,7 @@ function isOfKind(value: unknown, kind: string): boolean {
   return kind === 'array' ? Array.isArray(value) : typeof value === kind
 }
 
-/** Its views, after their types have been checked. */
+/** The views of a design document whose types have been checked. */
 function views(doc: Members): [name: string, members: Members][] {
   const all = Object.entries((doc.views ?? {}) as Record<string, Members>)
   return all.filter(([name]) => name !== LIBRARY)

@@ -1,6 +1,6 @@
 /**
- * What is refused although the request is valid: documents that the server's {@link DocumentPolicy} excludes, documents
- * beyond the quota of the database's owner, and documents that a full disk has no space for.
+ * Refuses documents of valid requests: those that the server's {@link DocumentPolicy} excludes, those beyond the quota
+ * of the database's owner, and those for which a full disk has no space.
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId, USERS_DATABASE } from '../core/ids.ts'
@@ -18,14 +18,14 @@ import type { IncomingDoc, NewRevision, RevisionCheck } from './incoming-documen
 interface PolicyEdit {
   readonly id: string
   readonly doc: Pick<IncomingDoc, 'deleted' | 'body' | 'attachments'>
-  /** The edit is of this attachment only; it may remove it. */
+  /** The edit adds or removes only this attachment. */
   readonly attachment?: string
 }
 
 /**
- * The refusals of a request's edits by the policy, for every user and whatever is stored. The policy excludes design
- * documents, since they are programs, and attachments. It also excludes their tombstones, so that a data folder keeps what
- * it had before the policy. settee's own design document of `_users` is allowed. Pure.
+ * Applies the policy to a request's edits, for every user and regardless of what is stored. The policy excludes
+ * attachments, and design documents, since they are programs. It also excludes tombstones of design documents, so that
+ * a data folder keeps those from before the policy. settee's own design document of `_users` is allowed. Pure.
  * @param database its name
  * @returns a refusal or null for each edit, in their order; null: all may be written
  */
@@ -55,12 +55,12 @@ export function isBuiltInDesign(database: string, id: string, body: string): boo
   return mayBeBuiltInDesign(database, id) && body === AUTH_DESIGN_BODY
 }
 
-/** The same as far as the address shows it, before the body is read. */
+/** As {@link isBuiltInDesign}, judged by the address alone before the body is read. */
 export function mayBeBuiltInDesign(database: string, id: string): boolean {
   return database === USERS_DATABASE && id === AUTH_DESIGN_ID
 }
 
-/** The limit of {@link countDisallowed} for attachments; counting them takes 1 or 2 ms. */
+/** The limit of {@link countDisallowed} for attachments. Counting up to it takes 1 or 2 ms. */
 export const MAX_COUNTED = 10_000
 
 /**
@@ -133,10 +133,10 @@ const LOCAL_RESERVE = 16 * 1024 * 1024
 
 /**
  * Adds the check of the owner's quota (docs/hosted.md) to the check of a document's edits. Each document that makes the
- * database grow is refused by itself, so that the rest of a bulk is stored. Deletions are allowed, and so are small
- * `_local` documents, which clients need to sync.
+ * database grow is refused individually; the other documents of a bulk are stored. Deletions are allowed, and so are
+ * small `_local` documents, which clients need to sync.
  * @param doc the document as stored
- * @returns `inspect` unchanged if nothing could be refused, as in most writes
+ * @returns `inspect` unchanged if nothing can be refused, as for most writes
  */
 export function withinAllowance(
   allowance: Allowance | undefined,
@@ -155,13 +155,13 @@ export function withinAllowance(
   }
 }
 
-/** Whether the edits come near the limit of bytes or of one document, so that stored bodies may have to be read. */
+/** Whether the edits come close to the limit of bytes or of one document, so that stored bodies may have to be read. */
 export function isNearLimit(
   { bytes, maxDocumentSize }: Allowance,
   edits: readonly Pick<Edit, 'doc'>[],
 ): boolean {
-  const brought = edits.reduce((sum, edit) => sum + 3 * editBytes(edit), 0)
-  return bytes.others + bytes.here + brought > bytes.limit || brought > maxDocumentSize
+  const added = edits.reduce((sum, edit) => sum + 3 * editBytes(edit), 0)
+  return bytes.others + bytes.here + added > bytes.limit || added > maxDocumentSize
 }
 
 function isFull({ documents }: Allowance, { docCount }: StoreView): boolean {
@@ -225,8 +225,8 @@ export function localRefusal(
 }
 
 /**
- * The user with the current size of the database, if the edits come near a limit. A compaction may have freed space since
- * the HTTP thread read the size, and a replicating client never retries a refused document.
+ * The user with the current size of the database, if the edits come close to a limit. A compaction may have freed space
+ * since the HTTP thread read the size, and a replicating client never retries a refused document.
  */
 export async function exactNearLimit(
   store: DatabaseStore,
@@ -237,7 +237,7 @@ export async function exactNearLimit(
   return allowance !== undefined && isNearLimit(allowance, edits) ? remeasured(store, user) : user
 }
 
-/** As {@link exactNearLimit}, in any case: for the time between the groups of a bulk, which may be large. */
+/** As {@link exactNearLimit}, but unconditionally. Used between the groups of a bulk, which may be large. */
 export async function remeasured(store: DatabaseStore, user: UserCtx): Promise<UserCtx> {
   const { allowance } = user
   if (allowance === undefined) return user
@@ -269,7 +269,7 @@ function tooLarge(size: number, limit: number): CouchError {
 }
 
 /**
- * @param user the user who is refused; only server admins see how much is free, and what to do
+ * @param user the user who is refused; only server admins see how much space is free and what to do
  * @returns the refusal of writes that would grow a database; null while there is enough space
  */
 export function shortage(space: Space, user?: Pick<UserCtx, 'roles'>): CouchError | null {
@@ -292,9 +292,9 @@ function megabytes(bytes: number): string {
 
 /**
  * Adds the check for a full disk (docs/operating.md, Full disks) to the check of a document's edits. Each document that
- * makes the database grow is refused by itself, so that the rest of a bulk is stored. Deletions, `_local` documents,
- * settings, purges and compaction are allowed.
- * @param refusal null: there is enough space
+ * makes the database grow is refused individually; the other documents of a bulk are stored. Deletions, `_local`
+ * documents, settings, purges and compaction are allowed.
+ * @param refusal null while there is enough space
  * @returns `inspect` unchanged if there is enough space
  */
 export function withinSpace(

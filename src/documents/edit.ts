@@ -1,6 +1,6 @@
 /**
- * Decides edits of one document, purely on its branches. One call takes all edits of a request for the document, in
- * their order, and returns one write.
+ * Decides the edits of one document from its branches alone. One call takes all edits of a request for the document, in
+ * order, and returns one write.
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
@@ -48,9 +48,9 @@ export type EditResult = { readonly rev: string; readonly deleted: boolean } | C
 /**
  * Decides edits of one document.
  * @param state the document as stored; null if it never existed
- * @param revsLimit ancestors kept for each branch
- * @returns one result for each edit, in order, and the write for them. If that takes long, there are results for the
- * first edits only, and for at least one
+ * @param revsLimit the number of ancestors kept for each branch
+ * @returns one result for each edit, in order, and the write for them. If that takes long, only the first edits have
+ * results, at least one
  */
 export function decideEdits(
   id: string,
@@ -69,12 +69,12 @@ export function decideEdits(
   return write === undefined ? { result } : { result, write }
 }
 
-function resultOf(document: EditedDocument, asked: Edit, at: number): EditResult {
+function resultOf(document: EditedDocument, requested: Edit, at: number): EditResult {
   try {
     const edit =
-      asked.attachment === undefined
-        ? asked
-        : { ...asked, doc: amendedDocument(document.state, asked.attachment, asked.doc) }
+      requested.attachment === undefined
+        ? requested
+        : { ...requested, doc: amendedDocument(document.state, requested.attachment, requested.doc) }
     return edit.newEdits ? editInteractively(document, edit, at) : editAsReplica(document, edit.doc, at)
   } catch (error) {
     if (error instanceof CouchError) return error
@@ -303,7 +303,7 @@ function requireAttachment(state: DocState, rev: string, name: string): void {
  * edited and removed.
  * @throws document_too_large
  */
-function checkAttachmentCount(attachments: readonly IncomingAttachment[], most: number): void {
-  if (attachments.length <= most || attachments.every(({ content }) => content === null)) return
-  throw tooManyAttachments(most)
+function checkAttachmentCount(attachments: readonly IncomingAttachment[], max: number): void {
+  if (attachments.length <= max || attachments.every(({ content }) => content === null)) return
+  throw tooManyAttachments(max)
 }

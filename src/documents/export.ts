@@ -1,7 +1,7 @@
 /**
  * Exports a whole database as lines of a couchbackup file (https://github.com/cloudant/couchbackup). Each line is a
- * JSON array of revisions with their ancestry and the contents of their attachments. Every leaf comes, also
- * tombstones and losers of conflicts.
+ * JSON array of revisions with their ancestry and the contents of their attachments. Every leaf is exported, including
+ * tombstones and the losers of conflicts.
  */
 import type { Limits, UserCtx } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -10,13 +10,13 @@ import { inlinePieces, type Piece, pieceChunks } from './pieces.ts'
 import { requireServerAdmin } from './security.ts'
 import { readContent } from './stored-content.ts'
 
-/** Documents whose ids are read at once, and maximum of documents in a line, as in couchbackup. */
+/** How many ids are read at once, and the maximum number of documents in a line, as in couchbackup. */
 const BATCH = 500
-/** Characters of documents after which a line ends, so that its reader needs little memory. */
+/** Characters of documents after which a line ends, so that a reader needs little memory. */
 const LINE_CHARS = 1024 * 1024
 
 /**
- * Reads the feed to its end: a document that changes meanwhile comes again, and none is missing.
+ * Reads the feed to its end. A document that changes meanwhile is exported again, and no document is missing.
  * @throws unauthorized before the first line
  */
 export async function* exportLines(

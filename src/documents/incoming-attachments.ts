@@ -9,7 +9,7 @@ import type { CompressionRules, Limits, Settings } from '../core/types.ts'
 import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
 import { memberValue, splitInSteps } from './body.ts'
 
-/** Matches a wrong character: an expression for right ones overflows the stack at 8 MB. */
+/** Matches an invalid character: an expression for valid ones overflows the stack at 8 MB. */
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
 /** Characters decoded in one step, which takes less than 1 ms. */
 const BASE64_STEP = 1024 * 1024
@@ -33,10 +33,10 @@ export interface IncomingAttachment {
   readonly content: IncomingContent | null
 }
 
-/** An attachment whose content follows the document's JSON as a part of its own (protocol.md 7.2). */
+/** An attachment whose content follows the document's JSON as a separate part (protocol.md 7.2). */
 export interface FollowingAttachment extends Omit<IncomingAttachment, 'content'> {
   readonly encoding: AttachmentEncoding
-  /** The number of bytes that follow, and their digest, if the document has them. */
+  /** The number of bytes that follow, and their digest, if the document states them. */
   readonly storedLength: number | undefined
   readonly digest: string | undefined
 }
@@ -44,7 +44,7 @@ export interface FollowingAttachment extends Omit<IncomingAttachment, 'content'>
 interface ReadAttachments {
   readonly attachments: readonly IncomingAttachment[]
   readonly follows: readonly FollowingAttachment[]
-  /** Of all attachments, in the order sent. */
+  /** The names of all attachments, in the order sent. */
   readonly names: readonly string[]
 }
 
@@ -74,14 +74,14 @@ function isObject(json: string): boolean {
   return json.startsWith('{')
 }
 
-/** The policy refuses the document for it (document-policy.ts), so its content is not read. */
+/** The content is not read, since the policy refuses the document for the attachment (document-policy.ts). */
 function unread(name: string): IncomingAttachment {
   return { name, type: 'application/octet-stream', revpos: undefined, content: null }
 }
 
 /**
  * @param json the JSON text of the attachment
- * @param isFull whether the document has too many attachments to bring a new one
+ * @param isFull whether the document has too many attachments to add a new one
  */
 async function readAttachment(
   name: string,
@@ -127,7 +127,7 @@ function readFollowing(
   }
 }
 
-/** Parses an attachment's encoding. @throws bad_content_type for others than gzip and identity (protocol.md 7.4) */
+/** Parses an attachment's encoding. @throws bad_content_type unless it is gzip or identity (protocol.md 7.4) */
 export function readEncoding(coding: string): AttachmentEncoding {
   const name = coding.trim().toLowerCase()
   if (name === 'gzip') return 'gzip'
@@ -145,8 +145,8 @@ export function checkAttachmentName(name: string): void {
 }
 
 /**
- * Checks a new attachment's name further. CouchDB accepts any name; but no client can request one with a segment
- * `..`, and control characters break the headers that contain names. Replication accepts any name too: a refusal
+ * Checks a new attachment's name more strictly. CouchDB accepts any name, but no client can request a name with a
+ * segment `..`, and control characters break the headers that contain names. Replication accepts any name: a refusal
  * would stop it for good, and a name is only a key.
  * @throws bad_request
  */
@@ -161,7 +161,7 @@ export function checkNewAttachmentName(name: string): void {
 }
 
 /**
- * Checks the names of all contents that a document brings; attachments kept from earlier may have any name.
+ * Checks the names of all new contents in a document. Stored attachments may have any name.
  * @throws bad_request
  */
 export function checkNewAttachmentNames({
@@ -172,10 +172,10 @@ export function checkNewAttachmentNames({
   for (const { name, content } of attachments) if (content !== null) checkNewAttachmentName(name)
 }
 
-export function tooManyAttachments(most: number): CouchError {
+export function tooManyAttachments(max: number): CouchError {
   return new CouchError(
     'document_too_large',
-    `a document has at most ${most} attachments (settee/max_attachments)`,
+    `a document has at most ${max} attachments (settee/max_attachments)`,
   )
 }
 
@@ -185,7 +185,7 @@ export function invalidAttachment(name: string): CouchError {
 }
 
 /**
- * Decodes a content inside the document, and compresses it if the configuration says so.
+ * Decodes a content inside the document, and compresses it if the configuration requires this.
  * @param data base64 as a JSON string, without its quotes
  */
 async function inlineContent(
@@ -202,9 +202,9 @@ async function inlineContent(
   return { digest, length, encoding: isGzip ? 'gzip' : null, storedLength: stored.length, content }
 }
 
-/** Decodes in steps, so that a large content does not hold the thread. */
+/** Decodes in steps, so that a large content does not block the thread. */
 async function decoded(data: string, name: string, { maxAttachmentSize }: Limits): Promise<Uint8Array> {
-  // White space and escapes can make the text longer than its content needs; nothing makes it shorter.
+  // White space and escapes can make the text longer than its content needs; the text is never shorter.
   const bytes = Buffer.allocUnsafeSlow(Math.min(bytesIn(data.length), maxAttachmentSize))
   const yielder = new Yielder()
   let filled = 0
@@ -225,12 +225,12 @@ async function decoded(data: string, name: string, { maxAttachmentSize }: Limits
   return bytes.subarray(0, filled)
 }
 
-/** The bytes of so many base64 digits, padding not counted. */
+/** The number of bytes that this many base64 digits encode, without padding. */
 function bytesIn(digits: number): number {
   return Math.floor((digits * 3) / 4)
 }
 
-/** Where the next step of a JSON string ends: never inside an escape. */
+/** The end of the next step in a JSON string. It is never inside an escape. */
 function stepEnd(data: string, at: number): number {
   const end = at + BASE64_STEP
   if (end >= data.length) return data.length
@@ -272,20 +272,18 @@ async function hashesOf(bytes: Uint8Array): Promise<{ digest: string; sha256: Bu
   return { digest: `md5-${md5.digest('base64')}`, sha256: sha256.digest() }
 }
 
-// Encodings of attachments: gzip from clients, and gzip that `[attachments]` asks for (protocol.md 7.1).
-
-/** Bytes that go into zlib, or come out of it, in one step; zlib works on its own thread. */
+/** Bytes that zlib takes or returns in one step; zlib works on its own thread. */
 export const CODING_STEP = 64 * 1024
 
 /**
- * Whether a content that comes uncompressed is stored as gzip.
- * @param type the attachment's; parameters such as a charset do not count (couch_util:is_compressible)
+ * Whether content that arrives uncompressed is stored as gzip.
+ * @param type the attachment's type; parameters such as a charset are ignored (couch_util:is_compressible)
  */
 export function isCompressible(type: string, { level, types }: CompressionRules): boolean {
   if (level === 0) return false
   const [name = ''] = type.split(';', 1)
-  const asked = name.trim().toLowerCase()
-  return types.some((pattern) => matches(asked, pattern.toLowerCase()))
+  const normalized = name.trim().toLowerCase()
+  return types.some((pattern) => matches(normalized, pattern.toLowerCase()))
 }
 
 /** A `*` matches any characters. */
@@ -305,7 +303,7 @@ function matches(type: string, pattern: string): boolean {
 
 /**
  * Compresses a content with gzip, in steps.
- * @param pieces each must not change until the next is requested
+ * @param pieces each piece must not change until the next is requested
  * @param level from 1 to 9
  */
 export async function* gzipped(pieces: Iterable<Uint8Array>, level: number): AsyncGenerator<Uint8Array> {
@@ -346,8 +344,8 @@ function* steps(bytes: Uint8Array): Generator<Uint8Array> {
 
 /**
  * The length of a gzip content when inflated; the inflated bytes are not kept.
- * @param pieces as of {@link gzipped}
- * @param name the attachment's, for the refusal
+ * @param pieces as for {@link gzipped}
+ * @param name the attachment's name, for the error
  * @throws attachment_too_large beyond `limit`, gzip_body
  */
 export async function inflatedLength(

@@ -1,6 +1,6 @@
 /**
- * A client's document: read from its JSON, with all checks that do not depend on stored data, and then while its edits are
- * applied to the stored document.
+ * Reads a client's document from its JSON, with all checks that do not depend on stored data, and applies its edits to
+ * the stored document.
  */
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
@@ -17,11 +17,14 @@ import {
   readAttachments,
 } from './incoming-attachments.ts'
 
-/** Members that a client may send back as it got them; a write ignores them (protocol.md 2.4). */
-const DROPPED = new Set(['_revs_info', '_local_seq', '_conflicts', '_deleted_conflicts'])
+/** Members that a client may send back unchanged; a write ignores them (protocol.md 2.4). */
+const IGNORED = new Set(['_revs_info', '_local_seq', '_conflicts', '_deleted_conflicts'])
 const UNDERSTOOD = new Set(['_id', '_rev', '_revisions', '_deleted', '_attachments'])
 
-/** Maximum of JSON values in a design document. JSON.parse reads it at once, which takes 10 ms for so many. */
+/**
+ * Maximum number of JSON values in a design document. JSON.parse reads the whole document, which takes 10 ms for this
+ * many.
+ */
 const MAX_DESIGN_VALUES = 50_000
 
 const NO_ATTACHMENTS: IncomingDoc['attachments'] = []
@@ -40,9 +43,9 @@ export interface IncomingDoc {
 }
 
 /**
- * Reads one document: at once, unless it is long or has attachments; these are read in steps.
+ * Reads one document: synchronously, or in steps if it is long or has attachments.
  * @param text its JSON
- * @param address the id from the address, if any; it counts more than `_id`
+ * @param address the id from the address, if any; it overrides `_id`
  * @throws invalid_json, document_not_object, too_deep, doc_validation, invalid_rev, bad_request (attachments),
  * document_too_large, attachment_too_large
  */
@@ -78,7 +81,7 @@ async function withAttachments(members: Members, json: string, settings: Setting
 
 /**
  * Reads a document whose attachments may follow it.
- * @returns the document without the attachments that follow, those attachments, and the names of all attachments in
+ * @returns the document without the attachments that follow it, these attachments, and the names of all attachments in
  * the order sent
  * @throws as {@link readDocument}
  */
@@ -97,7 +100,7 @@ export async function readLeadingDocument(
   return { doc: documentOf(members, attachments), follows, names }
 }
 
-/** The members of a document; all but its attachments and its revision are checked. */
+/** The members of a document. All are checked except the attachments and the revision. */
 interface Members {
   /** `_id` as sent; undefined without `_id`. */
   readonly id: unknown
@@ -112,7 +115,7 @@ function readMembers(
   address: string | undefined,
 ): Members {
   for (const name of special.keys()) {
-    if (!UNDERSTOOD.has(name) && !DROPPED.has(name)) throw badMember(name)
+    if (!UNDERSTOOD.has(name) && !IGNORED.has(name)) throw badMember(name)
   }
   const id = memberValue(special, '_id')
   const name = address ?? (typeof id === 'string' ? id : '')
@@ -149,7 +152,7 @@ function readPath(special: ReadonlyMap<string, string>): { pos: number; ids: str
   return { pos: rev.pos, ids: [rev.id] }
 }
 
-/** The revision that a document names; null without one. */
+/** The revision that a document names; null if it names no revision. */
 export function namedRev(doc: IncomingDoc): Rev | null {
   return doc.path === null ? null : { pos: doc.path.pos, id: doc.path.ids[0] as string }
 }
@@ -185,28 +188,30 @@ export interface OldRevision extends StoredContent {
 /** Checks a new revision. Pure. @throws CouchError to refuse it */
 export type RevisionCheck = (candidate: NewRevision) => void
 
-/** The bounds of a document. */
+/** The limits of a document. */
 export interface EditBounds {
   /** Called for each new revision; an edit that it refuses changes nothing. */
   readonly check?: RevisionCheck | undefined
-  /** Maximum of leaves, deleted ones too; unbounded by default. */
+  /** Maximum number of leaves, including deleted ones; unbounded by default. */
   readonly maxLeaves?: number
-  /** Maximum of attachments of a revision that brings a new one; unbounded by default. */
+  /** Maximum number of attachments of a revision that adds one; unbounded by default. */
   readonly maxAttachments?: number
 }
 
 /**
- * Branches and ids that one decision examines, which takes some milliseconds. The next decision takes the edits that
- * are left.
+ * Maximum number of branches and ids that one decision examines, which takes some milliseconds. The next decision takes
+ * the remaining edits.
  */
-const MOST_STEPS = 30_000
+const MAX_STEPS = 30_000
 /** A lookup of a stored revision counts as this many steps. */
 const LOOKUP_STEPS = 20
-/** Ancestors of a revision that are looked up. With the usual `_revs_limit` no more are kept. */
-const MOST_LOOKUPS = 1000
-/** Bytes of the ancestries of all leaves: a thousand leaves with a thousand ids each. */
-const MOST_ANCESTRY = 16 * 1024 * 1024
-/** With so few leaves the bytes are not counted: with the usual `_revs_limit` their ancestries are always smaller. */
+/** Maximum number of ancestors of a revision that are looked up. The usual `_revs_limit` keeps no more. */
+const MAX_LOOKUPS = 1000
+/** Maximum bytes of the ancestries of all leaves: a thousand leaves with a thousand ids each. */
+const MAX_ANCESTRY_BYTES = 16 * 1024 * 1024
+/**
+ * Up to this many leaves the bytes are not counted: with the usual `_revs_limit`, their ancestries are always smaller.
+ */
 const UNCOUNTED_LEAVES = 16
 
 export interface NewContent {
@@ -242,9 +247,9 @@ export class EditedDocument {
     this.branches = new BranchSet(state?.branches ?? [], revsLimit)
   }
 
-  /** Whether the decision has taken long enough, so that the next one takes the edits that are left. */
+  /** Whether the decision has taken long enough, so that the remaining edits wait for the next decision. */
   get isLong(): boolean {
-    return this.branches.steps + LOOKUP_STEPS * this.#lookups > MOST_STEPS
+    return this.branches.steps + LOOKUP_STEPS * this.#lookups > MAX_STEPS
   }
 
   /**
@@ -259,15 +264,15 @@ export class EditedDocument {
       throw new CouchError('too_many_leaves', tooManyLeaves(size, 'settee/max_leaves'))
     }
     const bytes = added.reduce((sum, branch) => sum + bytesOf(branch), 0)
-    if (bytes + this.branches.ancestryBytes() > MOST_ANCESTRY) {
+    if (bytes + this.branches.ancestryBytes() > MAX_ANCESTRY_BYTES) {
       throw new CouchError('too_many_leaves', tooManyLeaves(size, 'their ancestries'))
     }
   }
 
   /** The attachments of a revision, stored or brought by an earlier edit; null for a revision without a stored row. */
   attachments(rev: string): readonly (StoredAttachment | AttachmentWrite)[] | null {
-    const brought = this.contents.get(rev)
-    if (brought !== undefined) return brought.attachments
+    const edited = this.contents.get(rev)
+    if (edited !== undefined) return edited.attachments
     return this.#stored(rev)?.attachments ?? null
   }
 
@@ -276,7 +281,7 @@ export class EditedDocument {
    * @param ids newest first, the first of generation `pos`
    */
   nearest(pos: number, ids: readonly string[]): OldRevision | null {
-    for (const [steps, id] of ids.slice(0, MOST_LOOKUPS).entries()) {
+    for (const [steps, id] of ids.slice(0, MAX_LOOKUPS).entries()) {
       const rev = formatRev(pos - steps, id)
       const content = this.contents.get(rev) ?? this.#stored(rev)
       if (content !== null) return { ...content, pos: pos - steps, ids: ids.slice(steps) }

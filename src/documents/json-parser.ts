@@ -1,6 +1,6 @@
 /**
  * Parses a long JSON text in slices. Values, depth and strings are bounded, and a value of the wrong kind is refused
- * where it begins. JSON.parse would hold the thread for seconds and fill the memory before any check. The result
+ * where it begins. JSON.parse would block the thread for seconds and fill the memory before any check. The result
  * equals that of JSON.parse.
  */
 import { CouchError } from '../core/errors.ts'
@@ -11,23 +11,23 @@ import { isJsonObject, MAX_JSON_DEPTH } from '../core/json.ts'
 export interface Schema {
   /** Called when the kind of the value is known; a container is still empty. @throws CouchError to refuse it */
   readonly check?: (value: unknown) => void
-  /** Maximum of characters in a container, at least 32,768: a body of up to that size is not measured. */
+  /** Maximum number of characters in a container, at least 32,768: a body of up to that size is not measured. */
   readonly maxLength?: number
-  /** The error for a longer one; `too_large` by default. */
+  /** The error for a longer container; `too_large` by default. */
   readonly tooLong?: () => CouchError
-  /** Maximum of elements or members. */
+  /** Maximum number of elements or members. */
   readonly maxCount?: number
   /** The error for more of them; `too_large` by default. */
   readonly tooMany?: () => CouchError
-  /** Of the elements of an array. */
+  /** The schema of the elements of an array. */
   readonly elements?: Schema
-  /** Of the members of an object, by name. */
+  /** The schemas of the members of an object, by name. */
   readonly members?: Readonly<Record<string, Schema>>
-  /** Of its other members. */
+  /** The schema of all other members. */
   readonly others?: Schema
 }
 
-/** Maximum of characters in a string or number. */
+/** Maximum number of characters in a string or number. */
 const MAX_TOKEN = 2 * 1024 * 1024
 /** Steps between two checks of the clock, and characters of white space in one step. */
 const STEPS = 64
@@ -161,8 +161,8 @@ export class JsonParser {
       throw new CouchError('invalid_json')
     }
     this.#at += 1
-    const most = frame.schema?.maxLength ?? Number.POSITIVE_INFINITY
-    if (this.#at - frame.start > most) throw frame.schema?.tooLong?.() ?? tooLong(most)
+    const max = frame.schema?.maxLength ?? Number.POSITIVE_INFINITY
+    if (this.#at - frame.start > max) throw frame.schema?.tooLong?.() ?? tooLong(max)
     this.#frames.pop()
     this.#complete(frame.value, this.#frames.at(-1))
   }
@@ -221,7 +221,7 @@ export class JsonParser {
   }
 }
 
-/** Characters of a stored document that JSON.parse reads at once; the worst case took 4 ms. */
+/** Characters of a stored document that JSON.parse reads in one step; the worst case took 4 ms. */
 export const MAX_PARSED_AT_ONCE = 128 * 1024
 
 /**
@@ -237,7 +237,7 @@ export async function parseInSteps(text: string): Promise<unknown> {
 }
 
 /**
- * Checks a value that was parsed at once against a schema, except for lengths.
+ * Checks a value from JSON.parse against a schema, except for lengths.
  * @throws CouchError as the schema says
  */
 export function checkSchema(value: unknown, schema: Schema): void {
@@ -281,8 +281,8 @@ function tooMany(what: string): CouchError {
   return new CouchError('too_large', `the request entity is too large: this call takes at most ${what}`)
 }
 
-function tooLong(most: number): CouchError {
-  const reason = `the request entity is too large: a value in it is longer than ${most} characters`
+function tooLong(max: number): CouchError {
+  const reason = `the request entity is too large: a value in it is longer than ${max} characters`
   return new CouchError('too_large', reason)
 }
 

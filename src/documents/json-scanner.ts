@@ -1,18 +1,24 @@
 /**
- * Validates the text of one JSON object by RFC 8259 and lists the parts to leave out of it, so that the rest is kept
- * letter by letter (architecture.md, "Bodies"). One pass lists edits in the text's own coordinates and copies
- * nothing. body.ts applies them, each character at most once, however deep duplicates are nested. The pass can stop
- * after any few members and continue later, so that a long document does not hold its thread.
+ * Validates the text of one JSON object (RFC 8259) and lists the parts to omit, so that the rest is kept character by
+ * character (architecture.md, "Bodies"). One pass lists edits in the text's own coordinates and copies nothing. body.ts
+ * applies them and copies each character at most once, however deeply duplicates are nested. The pass can stop after
+ * every few members and continue later, so that a long document does not block its thread.
  */
 import { CouchError } from '../core/errors.ts'
 
 /** Maximum depth of containers in a document, not counting the document (architecture.md, "Bodies"). */
 const MAX_DEPTH = 512
-/** Maximum of values in a document: one of 8 MB, the default limit, has fewer unless they are as short as `1`. */
+/**
+ * Maximum number of values in a document. A document of 8 MB, the default limit, has fewer unless they are as short as
+ * `1`.
+ */
 export const MAX_VALUES = 2_000_000
-/** Maximum of members in the objects that are open at one place of a document. Their names are kept, in about 60 MB. */
+/**
+ * Maximum number of members in all objects that are open at one position of a document. Their names take about 60 MB of
+ * memory.
+ */
 const MAX_OPEN_MEMBERS = 400_000
-/** Maximum of names in a document that occur more than once in their object. */
+/** Maximum number of names in a document that occur more than once in their object. */
 const MAX_DUPLICATES = 10_000
 /** Up to this number an object's names are compared one by one, which is faster than hashing them. */
 const FEW_MEMBERS = 10
@@ -42,14 +48,14 @@ export interface ScannedDocument {
   readonly cut: ReadonlyMap<string, string>
   /** Other spans to leave out: start, end, start, end... in the order of their starts; spans may be nested. */
   readonly gaps: readonly number[]
-  /** First members of a name that a later one replaces; the later one is among the gaps. */
+  /** The first members of a name, which later members replace; the later members are among the gaps. */
   readonly moves: readonly Edit[]
 }
 
 /** Whether a member of the top level is cut out, by its decoded name. */
 export type IsCut = (name: string) => boolean
 
-/** The members of one object that stay, each at its first place. */
+/** The members of one object that are kept, each at its first position. */
 class Members {
   readonly #list: (Edit & { readonly name: string })[] = []
   #index: Map<string, Edit> | undefined
@@ -87,15 +93,15 @@ interface Frame {
   value: number
   /** The start of the separator from the member before. */
   separator: number
-  /** The index of the first gap from there. */
+  /** The index of the first gap at or after that position. */
   gap: number
-  /** The place of the member; undefined if it is cut out. */
+  /** The position of the member; undefined if it is cut out. */
   edit: Edit | undefined
 }
 
 /**
  * Finds the parts to leave out of the text of a JSON object: chosen members, white space between tokens, and
- * duplicates, at every level. The last member of a name takes the first one's place, as with JSON.parse and
+ * duplicates, at every level. The last member of a name takes the position of the first, as with JSON.parse and
  * JSON.stringify. The scanner cannot be used after an error.
  */
 export class DocumentScanner implements ScannedDocument {
@@ -237,19 +243,19 @@ export class DocumentScanner implements ScannedDocument {
     }
   }
 
-  /** Finds the place of a member, before its end is known. */
+  /** Finds the position of a member before its end is known. */
   #place(frame: Frame, members: Members): void {
     const { name, start, separator, gap } = frame
     frame.edit = undefined
     if (frame.isCut?.(name)) return
-    // The first member that stays has no comma before it, whatever was cut out in front.
+    // The first member that is kept has no comma before it, even if members before it were cut out.
     if (members.isEmpty && this.#text.charCodeAt(separator) === COMMA) {
       this.gaps.splice(gap, 0, separator, separator + 1)
     }
     const first = members.find(name)
     frame.edit = first ?? members.add(name, start)
     if (first === undefined) return
-    // The gaps inside stay listed: they are needed when the member is written in the first one's place.
+    // The gaps inside remain listed: they are needed when the member is written at the position of the first.
     this.gaps.splice(gap, 0, separator, separator)
     if (first.from !== first.start) return
     if (this.moves.push(first) > MAX_DUPLICATES) throw tooManyDuplicates()
@@ -353,13 +359,13 @@ interface StringExpressions {
    * each character.
    */
   readonly string: RegExp
-  /** A member whose value is not a container, the usual one: in a third of the time that its parts take. */
+  /** A member whose value is not a container, as most are. One match takes a third of the time of its parts. */
   readonly member: RegExp
   /** Some parts of a string. Without a maximum of parts the expression's stack would overflow. */
   readonly parts: RegExp
 }
 
-/** A text of up to this length has no string that takes long. */
+/** No string in a text of up to this length takes long. */
 const SHORT_TEXT = 1024 * 1024
 const OF_SHORT_TEXT = expressions('*', '+')
 const OF_LONG_TEXT = expressions('{0,16384}', '{1,16384}')

@@ -1,8 +1,8 @@
 /**
- * `_local` documents: revisions `0-N` without history; they are not in feeds and do not replicate (protocol.md 3.8).
- * As in CouchDB 3 there are no conflicts: each write adds 1 to the revision that it names. Attachments are dropped,
- * as PouchDB's own suite expects of CouchDB. The first checkpoint of a replication with a restored database is
- * refused (docs/decisions/0024).
+ * `_local` documents: revisions `0-N` without history; they are not in feeds and do not replicate (protocol.md 3.8). As
+ * in CouchDB 3 there are no conflicts: each write adds 1 to the revision that it names. Attachments are dropped, as
+ * PouchDB's test suite expects of CouchDB. The first checkpoint of a replication with a restored database is refused
+ * (docs/decisions/0024).
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -21,8 +21,8 @@ export interface LocalEdit {
   readonly mustExist?: boolean
 }
 
-/** A client that gets this reason reads its checkpoints again, and retries. */
-const COMPARE_ANEW =
+/** A client that gets this reason reads its checkpoints again and retries. */
+const RESTORED_REASON =
   'This database was restored to an earlier state, so later changes may be missing: ' +
   'sync again to compare all documents.'
 
@@ -71,7 +71,7 @@ function localUpdate(
       const refusal = localRefusal(user.allowance, stored === null ? null : stored.body.length, doc.body)
       if (refusal !== null) return { result: refusal }
       const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view) : null
-      if (claim === 'unproven') return { result: new CouchError('unavailable', COMPARE_ANEW), met: true }
+      if (claim === 'unproven') return { result: new CouchError('unavailable', RESTORED_REASON), met: true }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
       return {
         result: { rev: `0-${rev}`, deleted: false },

@@ -1,4 +1,7 @@
-/** Reads a document with its attachments after it, as multipart/related; protocol.md 7.2. */
+/**
+ * Reads documents with attachments from multipart bodies: multipart/related (protocol.md 7.2), and CouchDB's upload
+ * form for browsers (protocol.md 3.7).
+ */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { isLocalId } from '../core/ids.ts'
@@ -30,11 +33,11 @@ interface LeadingDocument {
 }
 
 /**
- * Finds the parts of a request's body and reads the first, the document. The others belong to its attachments that
- * say `follows`: by the file names in their headers if these are exactly the attachments' names, otherwise by their
- * order, as in CouchDB.
- * @throws bad_content_type unless the first part is JSON; bad_request for an invalid multipart body, for too few or
- * too many parts, and for a length other than the document's; and as readDocument
+ * Finds the parts of a request's body and reads the first one, the document. The other parts are the contents of its
+ * attachments with `follows`. Parts and attachments are matched by the file names in the parts' headers if these are
+ * exactly the attachments' names, otherwise by order, as in CouchDB.
+ * @throws bad_content_type unless the first part is JSON; bad_request for an invalid multipart body, for too few or too
+ * many parts, and for a part whose length differs from the document's; and as readDocument
  */
 export async function readMultipart(
   body: Body,
@@ -50,7 +53,7 @@ export async function readMultipart(
   const text = bodyText(body, json.start, json.end)
   const { doc, follows, names } = await readLeadingDocument(text, settings, address)
   const places = new Map(names.map((name, place) => [name, place]))
-  // The policy refuses the document for them, so the parts need no check.
+  // The policy refuses the document for its attachments, so the parts need no check.
   if (!settings.rules.policy.attachments && doc.attachments.length > 0) return { doc, follows: [], places }
   const matched = matchParts(inOrder(follows, places), parts)
   for (const { attachment, part } of matched) checkLength(attachment, part)
@@ -117,9 +120,6 @@ function checkLength({ storedLength }: FollowingAttachment, { start, end }: Part
   throw new CouchError('bad_request', `attachment ${isLonger ? 'longer' : 'shorter'} than expected`)
 }
 
-// CouchDB's upload form for browsers, protocol.md 3.7. It has a document as the field `_doc`, or names a stored one
-// by `_rev`. The files of the field `_attachments` replace attachments of the same names.
-
 interface UploadForm {
   /** The document as a client would send it, without the files. */
   readonly doc: IncomingDoc
@@ -127,10 +127,11 @@ interface UploadForm {
 }
 
 /**
- * Reads a form.
- * @param id the document's
- * @throws bad_request for another kind of form; not_found for `_rev` of a document that never existed; conflict for
- * one without a stored body; and as readDocument
+ * Reads CouchDB's upload form. The form has a document in the field `_doc`, or names a stored one by `_rev`. The files
+ * of the field `_attachments` replace attachments of the same names.
+ * @param id the document's id
+ * @throws bad_request for another kind of form; not_found for `_rev` of a document that never existed; conflict for a
+ * revision without a stored body; and as readDocument
  */
 export async function readForm(
   store: DocumentReader,
@@ -179,7 +180,7 @@ function disposition({ headers }: Part, parameter: string): string | undefined {
   return headerParameter(headers.get('content-disposition') ?? '', parameter)
 }
 
-/** Returns no file for a file field that was left empty: browsers send that as a file without a name. */
+/** Returns no file for an empty file field, which browsers send as a file without a name. */
 function readFile(part: Part): UploadForm['files'] {
   const name = disposition(part, 'filename') ?? ''
   if (name === '') return []
@@ -188,7 +189,7 @@ function readFile(part: Part): UploadForm['files'] {
   return [{ name, type: part.headers.get('content-type') || 'application/octet-stream', part }]
 }
 
-/** A stored revision as a client would send it back, its attachments as stubs. */
+/** A stored revision as a client would send it back, with its attachments as stubs. */
 async function storedDocument(store: DocumentReader, id: string, text: string): Promise<IncomingDoc> {
   const named = parseRev(text.trim())
   const rev = formatRev(named.pos, named.id)

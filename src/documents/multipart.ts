@@ -1,19 +1,19 @@
 /**
- * Finds the parts of a multipart body while it streams in (RFC 2046 5.1). Text between and around the parts is left
- * out. Parts are not read, even if they are multipart themselves.
+ * Finds the parts of a multipart body while it streams in (RFC 2046 5.1). Text between and around the parts is skipped.
+ * Parts are not read, even if they are multipart themselves.
  */
 import { Buffer } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
 
 /** A part: its content is the byte range from `start` up to, not including, `end`, counted from the body's start. */
 export interface Part {
-  /** By name in lower case; of repeated headers the last. */
+  /** Header values by lower-case name; the last one of repeated headers. */
   readonly headers: ReadonlyMap<string, string>
   readonly start: number
   readonly end: number
 }
 
-/** Our own bounds: CouchDB has none, but headers are kept in memory until the whole body has come. */
+/** CouchDB has no such limits. settee has them because headers stay in memory until the whole body has arrived. */
 const MAX_HEADER_BYTES = 16 * 1024
 const MAX_PARTS = 10_000
 /** RFC 2046 allows 70. */
@@ -28,17 +28,18 @@ const DASH = 0x2d
 const NONE = Buffer.alloc(0)
 
 /**
- * The place of a byte. `text` is the preamble or a part's content, in which a delimiter is searched. The next three
- * are places in a line that began as a delimiter: after the boundary, after its first dash, and after its return.
+ * What the next byte belongs to. `text` is the preamble or a part's content, in which the scanner searches for a
+ * delimiter. The next three are states in a line that began as a delimiter: after the boundary, after its first dash,
+ * and after its carriage return.
  */
-type Place = 'text' | 'boundary' | 'dash' | 'return' | 'headers' | 'epilogue'
+type State = 'text' | 'boundary' | 'dash' | 'return' | 'headers' | 'epilogue'
 
 /**
  * Finds the parts of one body. Slices may be cut anywhere. Every method throws CouchError `bad_request`; the scanner
  * cannot be used after an error.
  *
- * A line that begins with the boundary and continues with anything but white space is content: so the boundary `x`
- * does not end a part at a line `--xy`. A delimiter may come right after the empty line that ends the headers.
+ * A line that begins with the boundary and continues with anything but white space is content: the boundary `x` does
+ * not end a part at the line `--xy`. A delimiter may directly follow the empty line that ends the headers.
  */
 export class MultipartScanner {
   readonly #delimiter: Buffer
@@ -47,8 +48,11 @@ export class MultipartScanner {
   #headerLength = 0
   /** The part whose content is being read; null in the preamble. */
   #open: Omit<Part, 'end'> | null = null
-  #place: Place = 'text'
-  /** The last bytes of the text so far, which may begin a delimiter. The body's start counts as a line's start. */
+  #state: State = 'text'
+  /**
+   * The last bytes of the text so far, which may begin a delimiter. The start of the body counts as the start of a
+   * line.
+   */
   #tail: Buffer = CRLF
   /** The start of the delimiter that is being read. */
   #delimiterStart = 0
@@ -74,12 +78,12 @@ export class MultipartScanner {
 
   /** Returns the parts in their order, after the whole body has been pushed. */
   end(): readonly Part[] {
-    if (this.#place === 'epilogue') return this.#parts
+    if (this.#state === 'epilogue') return this.#parts
     throw new CouchError('bad_request', 'The multipart body ends before its last boundary.')
   }
 
   #step(bytes: Buffer, at: number): number {
-    switch (this.#place) {
+    switch (this.#state) {
       case 'text':
         return this.#text(bytes, at)
       case 'headers':
@@ -87,11 +91,11 @@ export class MultipartScanner {
       case 'epilogue':
         return bytes.length
       default:
-        return this.#line(bytes[at] as number, at, this.#place)
+        return this.#line(bytes[at] as number, at, this.#state)
     }
   }
 
-  /** Searches the next delimiter. @returns where to continue: after it, or at the slice's end */
+  /** Searches for the next delimiter. @returns where to continue: after it, or at the slice's end */
   #text(bytes: Buffer, at: number): number {
     const { length } = this.#delimiter
     const seam = Buffer.concat([this.#tail, bytes.subarray(at, at + length - 1)])
@@ -106,29 +110,29 @@ export class MultipartScanner {
 
   #foundDelimiter(at: number): number {
     this.#delimiterStart = this.#before + at
-    this.#place = 'boundary'
+    this.#state = 'boundary'
     this.#tail = NONE
     return at + this.#delimiter.length
   }
 
   /** Reads one byte of a line that began as a delimiter. */
-  #line(byte: number, at: number, place: 'boundary' | 'dash' | 'return'): number {
-    if (place === 'boundary') {
-      if (byte === RETURN) this.#place = 'return'
+  #line(byte: number, at: number, state: 'boundary' | 'dash' | 'return'): number {
+    if (state === 'boundary') {
+      if (byte === RETURN) this.#state = 'return'
       else if (byte === DASH && this.#before + at === this.#delimiterStart + this.#delimiter.length) {
-        this.#place = 'dash'
+        this.#state = 'dash'
       } else if (byte !== SPACE && byte !== TAB) return this.#backToText(at)
       return at + 1
     }
-    if (byte !== (place === 'dash' ? DASH : LINE_FEED)) return this.#backToText(at)
+    if (byte !== (state === 'dash' ? DASH : LINE_FEED)) return this.#backToText(at)
     this.#closePart()
-    this.#place = place === 'dash' ? 'epilogue' : 'headers'
+    this.#state = state === 'dash' ? 'epilogue' : 'headers'
     return at + 1
   }
 
   /** The line is not a delimiter, and none of its bytes can begin another. */
   #backToText(at: number): number {
-    this.#place = 'text'
+    this.#state = 'text'
     return at
   }
 
@@ -142,7 +146,7 @@ export class MultipartScanner {
     this.#open = null
   }
 
-  /** Reads header lines up to the empty one. */
+  /** Reads header lines up to the empty line. */
   #headers(bytes: Buffer, start: number): number {
     let at = start
     while (at < bytes.length) {
@@ -157,7 +161,7 @@ export class MultipartScanner {
           start: this.#before + at,
         }
         this.#headerLength = 0
-        this.#place = 'text'
+        this.#state = 'text'
         this.#tail = CRLF
         return at
       }

@@ -41,11 +41,11 @@ export interface RevisionsRequest {
 /** A revision, or the id of one that does not exist. */
 export type RevisionRow = RenderedDocument | { readonly missing: string }
 
-/** A page of rows, and how far the request is read. */
+/** A page of rows, and the progress of the request. */
 export interface RevisionsProgress {
   readonly plan: RevisionsPlan
   readonly rows: readonly RevisionRow[]
-  /** How many rows of the plan are read. */
+  /** How many rows of the plan have been read. */
   readonly done: number
 }
 
@@ -57,8 +57,8 @@ export function isComplete({ plan, done }: RevisionsProgress): boolean {
 type PlannedRow = { readonly rev: string } | { readonly missing: string }
 
 /**
- * Decides which revisions come, and reads the first page of them. Their order is that of the leaves or of the
- * request; each leaf comes once.
+ * Decides which revisions are returned, and reads the first page of them. They are in the order of the leaves or of the
+ * request; each leaf is returned once.
  * @throws invalid_rev; not_found for `all` of an unknown document
  */
 export async function readFirstPage(
@@ -71,7 +71,7 @@ export async function readFirstPage(
 
 /**
  * Reads the first pages of several documents in one turn, up to the length of a page.
- * @returns for each document the result or the error of {@link readFirstPage}; null for one to be read by itself
+ * @returns for each document, the result or the error of {@link readFirstPage}; null if it must be read separately
  */
 export async function readFirstPages(
   store: DocumentReader,
@@ -130,7 +130,7 @@ function charsOf(row: RevisionRow): number {
 /**
  * All pages of rows. The contents of a page's attachments are pinned until the next page is requested.
  * @param progress the result of {@link readFirstPage} for the same request
- * @throws no_attachment if a content is gone
+ * @throws no_attachment if a content no longer exists
  */
 export async function* revisionPages(
   store: DocumentReader,
@@ -148,7 +148,7 @@ export async function* revisionPages(
       for (const pin of pins) pin.release()
     }
     if (isComplete(page)) return
-    // The page ended because it was long.
+    // The page ended because it took long.
     await yielder.yieldNow()
   }
 }
@@ -172,7 +172,8 @@ async function readPage(
 }
 
 /**
- * The rows of a request, decided in as many turns as it takes: existing revisions first, in the order of the request.
+ * The rows of a request, decided in as many turns as necessary. Existing revisions are first, in the order of the
+ * request.
  */
 class RevisionsPlan {
   readonly rows: PlannedRow[] = []
@@ -191,7 +192,7 @@ class RevisionsPlan {
     this.#revs = request.revs === 'all' ? null : request.revs.map(parseRev)
   }
 
-  /** Continues while there is time. @throws not_found for `all` of an unknown document */
+  /** Continues until the turn has lasted long enough. @throws not_found for `all` of an unknown document */
   extend(doc: DocState | null, yielder: Yielder): void {
     if (this.isWhole) return
     if (this.#revs === null) {
@@ -203,7 +204,7 @@ class RevisionsPlan {
     for (let looked = 0; this.#next < this.#revs.length; looked++) {
       if (looked > 0 && yielder.isDue) return
       this.#find(doc, this.#revs[this.#next++] as Rev, listed)
-      // The first look-up loads what all others use. Its time would leave none for them, in each turn again.
+      // The first look-up loads the data that the others use. If its time counted, each turn could end after it.
       if (looked === 0) yielder.restart()
     }
     for (const missing of this.#missing) this.rows.push({ missing })
@@ -213,7 +214,7 @@ class RevisionsPlan {
   /** @param listed the leaves that are in the plan */
   #find(doc: DocState | null, named: Rev, listed: Set<Branch>): void {
     const rev = formatRev(named.pos, named.id)
-    // The usual request; no other revision follows the winner.
+    // The usual request: no other revision follows the winner.
     if (rev === doc?.rev) this.#list(rev)
     else if (doc === null || !isKnown(doc.branches, named)) this.#missing.push(rev)
     else if (!this.#request.latest) this.#list(rev)

@@ -29,7 +29,7 @@ import { type ReadContent, readContent } from './stored-content.ts'
 
 const NO_OPTIONS: OpenOptions = {}
 
-/** Maximum of contents that `open` puts into one JSON text, in bytes; `openParts` has no maximum. */
+/** Maximum number of content bytes that `open` puts into one JSON text; `openParts` has no maximum. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
 /**
@@ -80,13 +80,13 @@ export async function openParts(
 }
 
 function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
-  // With `rev` CouchDB ignores these options, and clients see that (protocol.md 3.1).
+  // With `rev`, CouchDB ignores these options, and clients can tell (protocol.md 3.1).
   const { revsInfo, localSeq, conflicts, deletedConflicts } = options.rev === undefined ? options : NO_OPTIONS
   return {
     revs: options.revs,
     attachments: options.attachments,
     attsSince: options.attsSince?.map(parseRev),
-    // A reader of parts needs their encodings, requested or not; CouchDB sends them, too.
+    // A reader of parts needs their encodings even if it did not request them. CouchDB sends them, too.
     attEncodingInfo: form === 'follows' || options.attEncodingInfo,
     revsInfo,
     localSeq,
@@ -95,7 +95,7 @@ function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
   }
 }
 
-/** A rendered document in bytes. @param etag null for none */
+/** A rendered document in bytes. @param etag null without an ETag */
 export function inBytes(etag: string | null, { texts, contents }: RenderedDocument): OpenedParts {
   const json = encodeTexts([...texts, '\n'])
   if (contents.length === 0) return { etag, json, holes: [], parts: [] }
@@ -112,19 +112,19 @@ export function inBytes(etag: string | null, { texts, contents }: RenderedDocume
 }
 
 function chooseRevision(doc: DocState | null, options: OpenOptions): string {
-  const asked = options.rev === undefined ? null : parseRev(options.rev)
+  const requested = options.rev === undefined ? null : parseRev(options.rev)
   if (doc === null) throw new CouchError('not_found')
-  if (asked === null) {
+  if (requested === null) {
     if (doc.deleted && !options.deleted) throw new CouchError('deleted')
     return doc.rev
   }
-  const rev = formatRev(asked.pos, asked.id)
+  const rev = formatRev(requested.pos, requested.id)
   if (options.latest) {
-    const [best] = sortLeaves(leavesBelow(doc.branches, asked))
+    const [best] = sortLeaves(leavesBelow(doc.branches, requested))
     if (best === undefined) throw new CouchError('not_found')
     return leafRev(best)
   }
-  if (rev !== doc.rev && !isKnown(doc.branches, asked)) throw new CouchError('not_found')
+  if (rev !== doc.rev && !isKnown(doc.branches, requested)) throw new CouchError('not_found')
   return rev
 }
 

@@ -1,6 +1,6 @@
 /**
- * Hashes new passwords in documents of `_users`, protocol.md 11.7. The hash replaces a member `password` before
- * anything else sees the document: validate functions, the log or the disk.
+ * Hashes new passwords in documents of `_users` with PBKDF2 (RFC 8018 5.2), protocol.md 11.7. The hash replaces the
+ * member `password` before the document reaches validate functions, the log or the disk.
  */
 import { pbkdf2, randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
@@ -10,12 +10,12 @@ import type { PasswordRule, Rules } from '../core/types.ts'
 import { memberValue, splitMembers } from './body.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 
-/** Hashes computed at once: libuv has four threads; logins may use two, and files need some. */
-const AT_ONCE = 1
-/** Documents that may wait for their hashes; each request has at most one. */
-const MAY_WAIT = 64
+/** Maximum number of concurrent hashes. libuv has four threads; logins may use two, and file access needs some. */
+const MAX_CONCURRENT = 1
+/** Maximum number of documents that wait for their hashes. Each request has at most one. */
+const MAX_WAITING = 64
 
-/** Members that describe a password; those beside a new one are ignored. */
+/** Members that describe a password. They are ignored in a document with a new password. */
 const MEMBERS = new Set([
   'password',
   'password_scheme',
@@ -26,13 +26,13 @@ const MEMBERS = new Set([
   'derived_key',
 ])
 
-/** Compiles a pattern to a test. @throws invalid_selector for an invalid pattern, or if a test is too much work */
+/** Compiles a pattern to a test. @throws invalid_selector for an invalid pattern, or if a test takes too much work */
 export type CompilePattern = (pattern: string) => (text: string) => boolean
 
 export class PasswordHashing {
   readonly #rules: () => Rules
   readonly #compile: CompilePattern
-  readonly #limiter = new Limiter(AT_ONCE, MAY_WAIT)
+  readonly #limiter = new Limiter(MAX_CONCURRENT, MAX_WAITING)
 
   constructor(rules: () => Rules, compile: CompilePattern) {
     this.#rules = rules
@@ -54,10 +54,10 @@ export class PasswordHashing {
   #checkRule(password: string, { pattern, reason }: PasswordRule): void {
     const test = attempt(() => this.#compile(pattern))
     if (test === null) throw noPasswords()
-    // A password that is too much work to test is refused.
+    // A password that takes too much work to test is refused.
     if (attempt(() => test(password)) === true) return
-    const said = 'Password does not conform to requirements.'
-    throw new CouchError('bad_request', reason === '' ? said : `${said} ${reason}`)
+    const defaultReason = 'Password does not conform to requirements.'
+    throw new CouchError('bad_request', reason === '' ? defaultReason : `${defaultReason} ${reason}`)
   }
 
   /** @returns the document with the hash of its password, if it has one. @throws unavailable */
@@ -102,7 +102,7 @@ function attempt<T>(work: () => T): T | null {
   }
 }
 
-/** The new password of a document; undefined for none, and for `null`, which is stored as it is. */
+/** The new password of a document; undefined without one, and for `null`, which is stored unchanged. */
 function plainPassword(body: string): string | undefined {
   // The text contains the member's name unchanged unless it is escaped.
   if (!body.includes('"password"') && !body.includes('\\u')) return undefined
@@ -113,9 +113,7 @@ function plainPassword(body: string): string | undefined {
   return password
 }
 
-// PBKDF2 (RFC 8018 5.2) as CouchDB uses it for passwords; protocol.md 11.7.
-
-// On libuv's threads: hundreds of thousands of iterations would hold the calling thread for 0.25 s.
+// Runs on libuv's threads: hundreds of thousands of iterations would block the calling thread for 0.25 s.
 const derive = promisify(pbkdf2)
 
 /** The digests that CouchDB offers, by its names (`sha` is SHA-1), and the bytes of their output. */

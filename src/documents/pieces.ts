@@ -1,4 +1,7 @@
-/** Answers that consist of texts and stored contents, put together while they are sent. */
+/**
+ * Assembles answers from texts and stored contents while they are sent, also as multipart/related (protocol.md 7.3) and
+ * multipart/mixed (3.2, 4.2).
+ */
 import { randomBytes } from 'node:crypto'
 import { encodeTexts, scanBytes } from '../core/bytes.ts'
 import type { AttachmentAnswer, AttachmentPart, OpenedParts } from './database.ts'
@@ -17,7 +20,8 @@ interface ContentPiece {
 }
 
 /**
- * Short pieces are joined to chunks of about this size; smaller ones while many unsent bytes wait (core/bytes.ts).
+ * Short pieces are joined to chunks of about this size; chunks are smaller while many unsent bytes wait
+ * (core/bytes.ts).
  */
 const CHUNK_BYTES = 256 * 1024
 
@@ -38,7 +42,7 @@ function pieceLength(piece: Piece): number {
 }
 
 /**
- * The bytes of pieces, in chunks that are neither tiny nor larger than a piece or a step of a content.
+ * Encodes pieces in chunks that are neither tiny nor larger than a piece or a step of a content.
  * @throws the errors of `read`, such as no_attachment
  */
 export async function* pieceChunks(
@@ -72,11 +76,11 @@ function contentBytes({ content, form, range }: ContentPiece, read: ReadContent)
 /** Joins short pieces to a chunk. */
 export class ChunkBuffer {
   #parts: Uint8Array[] = []
-  /** They come after the parts. */
+  /** Texts not yet encoded; they follow the parts. */
   #texts: string[] = []
   #length = 0
 
-  /** Whether there is enough for a chunk. */
+  /** Whether there are enough bytes for a chunk. */
   get isLarge(): boolean {
     return this.#length >= scanBytes(CHUNK_BYTES)
   }
@@ -105,10 +109,7 @@ export class ChunkBuffer {
   }
 }
 
-// Multipart answers: a document with its attachments as multipart/related (protocol.md 7.3), and documents as parts
-// of multipart/mixed (3.2, 4.2).
-
-/** Contents always come with multipart answers, and so do their encodings, as in CouchDB. */
+/** Multipart answers always contain contents and their encodings, as in CouchDB. */
 export const MULTIPART_OPTIONS = { attachments: true, attEncodingInfo: true }
 
 /** A boundary of 32 random hex digits, so that contents cannot contain it. */
@@ -164,8 +165,8 @@ function partHeader({ name, type, storedLength, encoding }: AttachmentPart): str
 const CONTROL = /[\0-\x1f\x7f]/g
 
 /**
- * Escapes a text for the header of a part: control characters become like `%0D`, as in HTML's multipart/form-data
- * (which also escapes quotes). Characters outside ASCII stay, as in CouchDB.
+ * Escapes a text for the header of a part. Control characters are percent-encoded (`%0D`), as in HTML's
+ * multipart/form-data, which also escapes quotes. Characters outside ASCII are unchanged, as in CouchDB.
  */
 export function headerSafe(text: string): string {
   return text.replace(
@@ -179,7 +180,7 @@ function headerType(type: string): string {
   return type === '' || headerSafe(type) !== type ? 'application/octet-stream' : type
 }
 
-/** A document's JSON with its attachments' contents as base64. */
+/** Joins a document's JSON with its attachments' contents as base64. */
 export function inlinePieces({ texts, contents }: RenderedDocument): Piece[] {
   return texts.flatMap((text, at): Piece[] => {
     const content = contents[at]
@@ -187,7 +188,7 @@ export function inlinePieces({ texts, contents }: RenderedDocument): Piece[] {
   })
 }
 
-/** The same for a document whose JSON is in bytes, with holes for the contents. */
+/** As {@link inlinePieces}, for a document whose JSON is in bytes, with holes for the contents. */
 export function filledPieces({ json, holes, parts }: OpenedParts): Piece[] {
   return [...holes, json.length].flatMap((end, at): Piece[] => {
     const text = json.subarray(at === 0 ? 0 : holes[at - 1], end)

@@ -1,6 +1,6 @@
 /**
- * `_purge`, protocol.md 4.7: removes leaves, and ancestors that no other leaf has. Also compaction, sizes and the
- * settings of purges; protocol.md 4.6.
+ * `_purge` (protocol.md 4.7) removes leaves, and ancestors that no other leaf has. This file also has the compaction,
+ * sizes and purge settings of a database (protocol.md 4.6).
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
@@ -19,7 +19,6 @@ import { requireDatabaseAdmin, requireMaintainer, requireMember, requireServerAd
  * @param doc the document as stored; null if it never existed
  * @param revs the revisions of the request, in any order
  * @returns the purged leaves, in the order of the request, and the write
- *
  */
 export function decidePurge(
   doc: DocState | null,
@@ -44,19 +43,19 @@ export function decidePurge(
 /**
  * Carries out `_purge`.
  * @param body `{id: [rev, ...], ...}`
- * @returns the answer's JSON; a document that the store failed to purge has the error in its place
- * @throws not_server_admin; bad_request for too many ids or revisions, body_not_object, invalid_revs_list,
- * invalid_rev; the store's error if it failed for every document
+ * @returns the answer's JSON; for a document that the store failed to purge, the error
+ * @throws not_server_admin; bad_request for too many ids or revisions, body_not_object, invalid_revs_list, invalid_rev;
+ * the store's error if it failed for every document
  */
 async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Limits): Promise<Uint8Array> {
   requireServerAdmin(user)
-  const asked = readAsked(await bodyObject(body, schemaOf(limits)), limits)
-  const stored = asked.filter(([id]) => mayBeStored(id))
+  const requested = readRequest(await bodyObject(body, schemaOf(limits)), limits)
+  const stored = requested.filter(([id]) => mayBeStored(id))
   const outcomes = await store.purgeDocs(stored.map(([id, revs]) => purgeUpdate(id, revs)))
   const failures = outcomes.flatMap((outcome) => ('error' in outcome ? [outcome.error] : []))
-  if (failures.length > 0 && failures.length === asked.length) throw asCouchError(failures[0])
+  if (failures.length > 0 && failures.length === requested.length) throw asCouchError(failures[0])
   const results = new Map(stored.map(([id], at) => [id, outcomes[at]]))
-  const rows = asked.map(([id]) => `${JSON.stringify(id)}:${JSON.stringify(resultOf(results.get(id)))}`)
+  const rows = requested.map(([id]) => `${JSON.stringify(id)}:${JSON.stringify(resultOf(results.get(id)))}`)
   return Buffer.from(`{"purge_seq":null,"purged":{${rows.join(',')}}}\n`)
 }
 
@@ -76,7 +75,7 @@ function mayBeStored(id: string): boolean {
   return !isLocalId(id) && id.isWellFormed()
 }
 
-/** Too many revisions are reported before an invalid one. */
+/** Too many revisions are reported before an invalid revision. */
 function schemaOf({ maxPurgedDocuments, maxPurgedRevisions }: Limits): Schema {
   return {
     maxCount: maxPurgedDocuments,
@@ -95,13 +94,13 @@ function tooManyRevisions(): CouchError {
   return new CouchError('bad_request', 'Exceeded maximum number of revisions.')
 }
 
-function readAsked(
+function readRequest(
   request: Record<string, unknown>,
   { maxPurgedRevisions }: Limits,
 ): [id: string, revs: string[]][] {
-  const asked = Object.entries(request) as [string, unknown[]][]
-  if (asked.reduce((sum, [, revs]) => sum + revs.length, 0) > maxPurgedRevisions) throw tooManyRevisions()
-  return asked.map(([id, revs]) => [id, revs.map(revOf)])
+  const requested = Object.entries(request) as [string, unknown[]][]
+  if (requested.reduce((sum, [, revs]) => sum + revs.length, 0) > maxPurgedRevisions) throw tooManyRevisions()
+  return requested.map(([id, revs]) => [id, revs.map(revOf)])
 }
 
 function revOf(value: unknown): string {
@@ -130,8 +129,6 @@ async function setPurgedInfosLimit(store: DatabaseStore, user: UserCtx, limit: u
   }
   await store.updateSettings(() => ({ result: undefined, write: { purgedInfosLimit: limit as number } }))
 }
-
-// Compaction, sizes and purges as methods of a database; protocol.md 4.6, 4.7.
 
 type Maintenance = Pick<
   Database,

@@ -10,7 +10,7 @@ import { spliceDocument } from './body.ts'
 /** Members to add to the document's own; false by default. */
 export interface RenderOptions {
   readonly revs?: boolean | undefined
-  /** Maximum of ids in `_revisions`, since CouchDB applies `_revs_limit` when it reads, too. All ids by default. */
+  /** Maximum number of ids in `_revisions`, since CouchDB applies `_revs_limit` also to reads. All ids by default. */
   readonly revsLimit?: number | undefined
   readonly revsInfo?: boolean | undefined
   readonly localSeq?: boolean | undefined
@@ -18,24 +18,24 @@ export interface RenderOptions {
   readonly deletedConflicts?: boolean | undefined
   /** Attachments as base64 instead of stubs. */
   readonly attachments?: boolean | undefined
-  /** Attachments newer than the revision's newest ancestor among these come as base64. */
+  /** Attachments newer than the revision's newest ancestor among these revisions are base64. */
   readonly attsSince?: readonly Rev[] | undefined
   /** Adds `encoding` and `encoded_length` to attachments that are stored compressed. */
   readonly attEncodingInfo?: boolean | undefined
 }
 
-/** The form of attachments with their content: as base64 in the JSON, or after it. */
+/** The form of attachment contents: as base64 in the JSON, or after it. */
 export type ContentForm = 'data' | 'follows'
 
 export interface RenderedDocument {
   readonly rev: string
-  /** The JSON, cut at the base64 of each content: one text more than such contents. */
+  /** The JSON, cut at the base64 of each content. There is one more text than there are contents. */
   readonly texts: readonly string[]
-  /** Attachments with their content, in the JSON's order; with the form `follows` they do not cut the text. */
+  /** Attachments with their content, in the JSON's order. With the form `follows`, they do not cut the text. */
   readonly contents: readonly StoredAttachment[]
 }
 
-/** Base64 of more bytes does not fit into the longest string together with a document. */
+/** The base64 of more bytes and a document together exceed the longest string. */
 const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
 const NO_CONTENTS: readonly StoredAttachment[] = []
@@ -43,10 +43,10 @@ const NO_CONTENTS: readonly StoredAttachment[] = []
 /**
  * The whole JSON text of a revision.
  * @param rev a revision with a stored body
- * @throws not_found without a stored body, attachment_too_large for an attachment too large for base64
+ * @throws not_found without a stored body, attachment_too_large for an attachment that is too large for base64
  */
 export function renderDocument(doc: DocState, rev: string, options: RenderOptions = {}): string {
-  const body = keptBody(doc, rev)
+  const body = storedBody(doc, rev)
   if (doc.attachments(rev).length === 0) return wholeText(doc, rev, body, options)
   const { texts, contents } = renderInTexts(doc, rev, 'data', options)
   return texts.map((text, at) => text + inlineData(doc, contents[at])).join('')
@@ -72,7 +72,7 @@ export function renderInTexts(
   form: ContentForm,
   options: RenderOptions = {},
 ): RenderedDocument {
-  const body = keptBody(doc, rev)
+  const body = storedBody(doc, rev)
   const attachments = doc.attachments(rev)
   if (attachments.length === 0) {
     return { rev, texts: [wholeText(doc, rev, body, options)], contents: NO_CONTENTS }
@@ -84,7 +84,7 @@ export function renderInTexts(
   return { rev, texts: all.with(-1, `${all.at(-1)}}`), contents }
 }
 
-function keptBody(doc: DocState, rev: string): string {
+function storedBody(doc: DocState, rev: string): string {
   const body = doc.body(rev)
   if (body === null) throw new CouchError('not_found')
   return body
@@ -169,7 +169,7 @@ function revsInfo(doc: DocState, { pos, ids }: Path): unknown[] {
   })
 }
 
-/** The `revpos` from which attachments come with their bytes. */
+/** The lowest `revpos` of attachments that are sent with their content. */
 function inlineFrom(doc: DocState, rev: string, { attachments, attsSince }: RenderOptions): number {
   if (attsSince === undefined) return attachments ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY
   const { pos, ids } = pathTo(doc, rev)
@@ -211,7 +211,7 @@ function encodingMembers({ encoding, storedLength }: StoredAttachment): string {
   return encoding === null ? '' : `,"encoding":"${encoding}","encoded_length":${storedLength}`
 }
 
-/** Whether a document rendered with these options depends on its revision alone, and so has an ETag. */
+/** Whether a document rendered with these options depends only on its revision, and so has an ETag. */
 export function hasEtag(doc: DocState, options: RenderOptions): boolean {
   if (options.revsInfo || options.localSeq) return false
   if (options.conflicts && losersOf(doc, conflicts).length > 0) return false

@@ -17,14 +17,14 @@ import type { Body } from './database.ts'
 import { checkObject, checkSchema, JsonParser, type Schema } from './json-parser.ts'
 import { SpanScanner, type Spans } from './spans.ts'
 
-/** The longest JSON that is read as one text: V8's maximum is 512 MB, and the answer needs space, too. */
+/** The longest JSON that is read as one text: V8's maximum is 512 MB, and the answer also needs space. */
 const MAX_TEXT_BYTES = 400_000_000
 
 export function bodyLength(body: Body): number {
   return 'bytes' in body ? body.bytes.length : body.length
 }
 
-/** A range of the body; not copied for a body in memory. */
+/** A range of the body; it is not copied if the body is in memory. */
 export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
   if ('bytes' in body) return body.bytes.subarray(start, end)
   return readFully(body.file, Buffer.allocUnsafe(end - start), start)
@@ -32,26 +32,26 @@ export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
 
 /**
  * A range of the body in steps. Each step is valid until the next is requested.
- * @param step bytes of a step, except the last
+ * @param step the length of each step except the last, in bytes
  */
 export function* bodySteps(body: Body, start: number, end: number, step: number): Generator<Uint8Array> {
   const memory = memoryFor(body, Math.min(step, end - start))
-  for (let at = start; at < end; at += step) yield stretch(body, at, Math.min(at + step, end), memory)
+  for (let at = start; at < end; at += step) yield rangeBytes(body, at, Math.min(at + step, end), memory)
 }
 
-/** A body in memory needs none. */
+/** A body in memory needs no memory for its steps. */
 function memoryFor(body: Body, bytes: number): Buffer {
   return Buffer.allocUnsafeSlow('bytes' in body ? 0 : bytes)
 }
 
-/** @param memory to read a body in a file into */
-function stretch(body: Body, start: number, end: number, memory: Buffer): Uint8Array {
+/** @param memory the buffer for a body in a file */
+function rangeBytes(body: Body, start: number, end: number, memory: Buffer): Uint8Array {
   return 'bytes' in body ? body.bytes.subarray(start, end) : readInto(memory, body, start, end)
 }
 
 /**
- * A range of a body in a file, read into memory that is used again: otherwise a large upload would leave hundreds of
- * megabytes to be collected.
+ * Reads a range of a body in a file into reusable memory. Otherwise a large upload would leave hundreds of megabytes
+ * for the garbage collector.
  */
 export function readInto(
   memory: Buffer,
@@ -82,16 +82,16 @@ export function bodyText(body: Body, start = 0, end = bodyLength(body)): string 
  * busy machine.
  */
 const MAX_AT_ONCE = 32 * 1024
-/** The longest body of a request without documents: 100,000 ids of 160 bytes, for instance. */
+/** The longest body of a request without documents, for instance 100,000 ids of 160 bytes. */
 const MAX_OBJECT_BYTES = 16 * 1024 * 1024
-/** Maximum of JSON values in it, counting each list, object, string and number. */
+/** Maximum number of JSON values in such a body, counting each list, object, string and number. */
 const MAX_VALUES = 200_000
 /** Bytes decoded in one step. */
-const DECODED = 512 * 1024
+const DECODE_STEP = 512 * 1024
 
 /**
  * The whole body as a JSON object. A long body is parsed in slices of a few milliseconds.
- * @param schema of the body
+ * @param schema the schema of the body
  * @param maxBytes maximum length of the body
  * @throws invalid_json, body_not_object, too_deep, too_large; and the errors of the schema
  */
@@ -121,10 +121,10 @@ async function parseInSlices(body: Body, schema: Schema): Promise<unknown> {
 
 async function decodeInSteps(body: Body, yielder: Yielder): Promise<string> {
   const length = bodyLength(body)
-  const memory = memoryFor(body, Math.min(DECODED, length))
+  const memory = memoryFor(body, Math.min(DECODE_STEP, length))
   let text = ''
   for (let at = 0; at < length; ) {
-    const bytes = stretch(body, at, Math.min(at + DECODED, length), memory)
+    const bytes = rangeBytes(body, at, Math.min(at + DECODE_STEP, length), memory)
     const end = at + bytes.length === length ? bytes.length : characterStart(bytes)
     text += decodeUtf8(bytes.subarray(0, end))
     at += end
@@ -140,16 +140,14 @@ function characterStart(bytes: Uint8Array): number {
   return at
 }
 
-// The documents in the body of `_bulk_docs`, protocol.md 4.1.
-
 /** Bytes scanned in one step. */
 const SLICE = 256 * 1024
-/** Maximum of bytes of all members besides the documents, since each is parsed in one turn. */
+/** Maximum bytes of all members other than the documents, since each is parsed in one turn. */
 const MAX_OTHER_BYTES = 64 * 1024
 
 export interface BulkBody {
   readonly newEdits: boolean
-  /** Asks for a mode that CouchDB 2 and later do not have. */
+  /** The request asks for a mode that CouchDB removed in version 2. */
   readonly allOrNothing: boolean
   /** The number of documents. */
   readonly count: number
@@ -157,21 +155,21 @@ export interface BulkBody {
   readonly isInMemory: boolean
   /** The approximate bytes of a document. */
   size(at: number): number
-  /** At once, unless the document is long. @throws as splitDocument */
+  /** Synchronous unless the document is long. @throws as splitDocument */
   split(at: number): SplitDocument | Promise<SplitDocument>
 }
 
 /**
- * Finds the documents of a body.
+ * Finds the documents in the body of `_bulk_docs`, protocol.md 4.1.
  * @param maxDocs maximum of documents
  * @throws bulk_docs_count; bad_request, invalid_json, body_not_object, document_too_large, too_large, too_deep for
- * members besides the documents
+ * members other than the documents
  */
 export async function readBulkBody(body: Body, maxDocs: number): Promise<BulkBody> {
   return (await readPlainBulk(body, maxDocs)) ?? readAnyBulk(body, maxDocs)
 }
 
-/** The longest body that is read in one pass: its text is made at once and kept beside its bytes. */
+/** The longest body that is read in one pass. Its whole text is decoded and kept in addition to its bytes. */
 const MAX_PLAIN_BYTES = 1024 * 1024
 
 const SPACE = '[ \\t\\n\\r]*'
@@ -185,9 +183,9 @@ const NEXT = new RegExp(`${SPACE},${SPACE}`, 'y')
 const END = new RegExp(`${token('\\]')}(?:${token(',')}${NEW_EDITS})?${token('\\}')}${SPACE}$`, 'y')
 
 /**
- * A body as replicators send it, `{"docs":[{...},{...}],"new_edits":false}`: its documents are found and split in one
- * pass, which saves 2 us for each. Null for any other body, and for one with an error, which {@link readAnyBulk}
- * reports.
+ * Reads a body as replicators send it, `{"docs":[{...},{...}],"new_edits":false}`. Finding and splitting its documents
+ * in one pass saves 2 us per document. Returns null for any other body, and for a body with an error, which {@link
+ * readAnyBulk} reports.
  */
 export async function readPlainBulk(
   body: Body,
@@ -235,7 +233,7 @@ async function splitElements(text: string, start: number, maxDocs: number): Prom
   }
 }
 
-/** Any body: finds the documents' spans first, and splits each document when it is requested. */
+/** Reads any body: finds the documents' spans first, and splits each document when it is requested. */
 export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_INFINITY): Promise<BulkBody> {
   const spans = await findSpans(body, maxDocs)
   const others = new Map([...spans.others].map(([name, text]) => [name, parseJson(text)]))
@@ -274,7 +272,7 @@ async function findSpans(body: Body, maxSpans: number): Promise<Spans> {
   return scanner.end()
 }
 
-/** A `docs` replaced by a later one of the same name must still be JSON. */
+/** A `docs` that a later member of the same name replaced must still be JSON. */
 async function checkReplaced(body: Body, { replaced }: Spans): Promise<void> {
   const yielder = new Yielder()
   for (let at = 0; at < replaced.count; at++) {

@@ -12,17 +12,17 @@ import type { Schema } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 
-/** Documents in one call of the store. */
+/** Documents per call of the store. */
 const STEP = 100
-/** Revisions in one call of the store, except those of its first document. */
+/** Revisions per call of the store, except those of its first document. */
 const STEP_REVS = 1000
-/** Maximum of revisions of one document. A replicator asks only for leaves. */
+/** Maximum number of revisions of one document. A replicator asks only for leaves. */
 const MAX_REVS = 10_000
-/** Maximum of characters in an answer, which may be longer than the request because of possible ancestors. */
+/** Maximum number of characters in an answer. Possible ancestors can make it longer than the request. */
 const MAX_ANSWER = 32 * 1024 * 1024
 /** Characters of an answer that are encoded at once. */
 const ENCODED = 64 * 1024
-/** If a document has more revisions than this, they are parsed and looked up in turns of their own. */
+/** If a document has more revisions than this, they are parsed and looked up in separate turns. */
 const FEW_REVS = 100
 
 const REVS: Schema = {
@@ -41,25 +41,25 @@ async function findMissing(
   take: (id: string, found: MissingRevs) => void,
 ): Promise<void> {
   requireMember(user, (await store.view()).security)
-  const asked = (await bodyObject(body, { others: REVS })) as Record<string, readonly string[]>
-  const ids = Object.keys(asked)
+  const requested = (await bodyObject(body, { others: REVS })) as Record<string, readonly string[]>
+  const ids = Object.keys(requested)
   const yielder = new Yielder()
   const stride = new BatchSize(STEP, STEP)
   for (let at = 0; at < ids.length; ) {
     if (yielder.isDue) await yielder.yieldIfDue()
     const since = performance.now()
-    const step = nextStep(ids, at, asked, stride.size)
+    const step = nextStep(ids, at, requested, stride.size)
     at += step.length
     const answers = await store.readDocs(
       step,
       (doc, id, view) => {
         requireMember(user, view.security)
-        return missingOf(hasRevisions(id) ? doc : null, asked[id] as readonly string[], yielder)
+        return missingOf(hasRevisions(id) ? doc : null, requested[id] as readonly string[], yielder)
       },
       { branches: true },
     )
     for (const [index, id] of step.entries()) {
-      const revs = asked[id] as readonly string[]
+      const revs = requested[id] as readonly string[]
       const answer = answers[index] ?? (await missingInTurns(store, user, id, revs, yielder))
       if (answer.missing.length > 0) take(id, answer)
     }
@@ -70,12 +70,12 @@ async function findMissing(
 function nextStep(
   ids: readonly string[],
   start: number,
-  asked: Readonly<Record<string, readonly string[]>>,
-  most: number,
+  requested: Readonly<Record<string, readonly string[]>>,
+  maxIds: number,
 ): string[] {
   let end = start
-  for (let revs = 0; end < ids.length && end < start + most && revs < STEP_REVS; end++) {
-    revs += asked[ids[end] as string]?.length ?? 0
+  for (let revs = 0; end < ids.length && end < start + maxIds && revs < STEP_REVS; end++) {
+    revs += requested[ids[end] as string]?.length ?? 0
   }
   return ids.slice(start, end)
 }
@@ -87,27 +87,27 @@ function hasRevisions(id: string): boolean {
 
 const NOTHING: MissingRevs = { missing: [], possibleAncestors: [] }
 
-/** @returns null if {@link missingInTurns} must find it out */
-function missingOf(doc: DocState | null, asked: readonly string[], yielder: Yielder): MissingRevs | null {
-  // Usually a device asks about the winner, which needs no branches.
-  if (doc !== null && asked.every((rev) => rev === doc.rev)) return NOTHING
-  if (asked.length > FEW_REVS || yielder.isDue) return null
-  return missingRevs(doc?.branches ?? null, asked.map(parseRev))
+/** @returns null if {@link missingInTurns} must find the answer */
+function missingOf(doc: DocState | null, requested: readonly string[], yielder: Yielder): MissingRevs | null {
+  // Usually a device asks about the winner, for which no branches are needed.
+  if (doc !== null && requested.every((rev) => rev === doc.rev)) return NOTHING
+  if (requested.length > FEW_REVS || yielder.isDue) return null
+  return missingRevs(doc?.branches ?? null, requested.map(parseRev))
 }
 
-/** For many revisions, or for a document after others that took long. */
+/** Used for many revisions, or for a document after others that took long. */
 async function missingInTurns(
   store: DatabaseStore,
   user: UserCtx,
   id: string,
-  asked: readonly string[],
+  requested: readonly string[],
   yielder: Yielder,
 ): Promise<MissingRevs> {
   const search = new MissingSearch()
-  for (const rev of asked) search.add(parseRev(rev))
+  for (const rev of requested) search.add(parseRev(rev))
   for (;;) {
     await yielder.yieldIfDue()
-    // Measured after the first look-up, which loads what all others use.
+    // The time is measured after the first look-up, which loads the data that the others use.
     let turn: Yielder | undefined
     const enough = () => {
       turn ??= new Yielder()
@@ -133,7 +133,7 @@ class Members {
   #comma = ''
   #length = 0
 
-  /** @param start the text before them */
+  /** @param start the text before the members */
   constructor(start: string) {
     this.#text = start
   }

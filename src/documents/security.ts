@@ -1,4 +1,4 @@
-/** Rights in a database by its security object, protocol.md 4.8, 11.4, 11.6. Pure. */
+/** Checks a user's rights in a database by its security object, protocol.md 4.8, 11.4, 11.6. Pure. */
 import { CouchError } from '../core/errors.ts'
 import type { SecurityList, SecurityObject, UserCtx } from '../core/types.ts'
 
@@ -9,8 +9,8 @@ type DatabaseRole = 'admin' | 'member' | 'none'
 
 /**
  * A user's role in a database. Without a security object, and without `members` in it, only the listed admins and
- * server admins have one: our own ruling, safer than CouchDB's (docs/compatibility.md). `members` with empty lists
- * make a public database.
+ * server admins have a role. This rule is stricter than CouchDB's (docs/compatibility.md). A database whose `members`
+ * has empty lists is public.
  */
 export function databaseRole(user: UserCtx, security: SecurityObject | null): DatabaseRole {
   if (user.roles.includes('_admin')) return 'admin'
@@ -27,8 +27,8 @@ interface Listed {
 }
 
 /**
- * Cached sets, since each request searches the lists, which may have thousands of names. The object stays the same
- * until another is set.
+ * Caches the lists as sets, since each request searches them and they may have thousands of names. The security object
+ * stays the same until another one is set.
  */
 const sets = new WeakMap<SecurityList, Listed>()
 

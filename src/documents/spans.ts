@@ -1,8 +1,8 @@
 /**
- * Finds the documents in the body of a bulk request while it streams in: no string is made of more than one of them
- * (architecture.md, "Bodies"). Inside a value only strings and brackets are followed, since each value is parsed by
- * itself later; everything between values is checked here. So a body is JSON if and only if it is accepted here and
- * each of its elements is JSON.
+ * Finds the documents in the body of a bulk request while it streams in, so that no string ever holds more than one
+ * document (architecture.md, "Bodies"). Inside a value, only strings and the depth of brackets are followed, since each
+ * value is parsed separately later; everything between values is checked here. So a body is JSON if and only if it is
+ * accepted here and each of its elements is JSON.
  */
 import { Buffer } from 'node:buffer'
 import { CouchError } from '../core/errors.ts'
@@ -15,11 +15,11 @@ const OPEN_BRACKET = 0x5b
 export interface SpanOptions {
   /** Name of the top-level array whose elements are wanted, such as `docs`. */
   member: string
-  /** The longest element, in bytes. */
+  /** The maximum length of an element, in bytes. */
   maxSpan: number
-  /** Maximum length of all other members together, names and values, in bytes. */
+  /** Maximum total length of all other members, with names and values, in bytes. */
   maxOther: number
-  /** Maximum of elements; unbounded by default. */
+  /** Maximum number of elements; unbounded by default. */
   maxSpans?: number
 }
 
@@ -44,31 +44,31 @@ export interface Spans extends SpanList {
 
 /** The role of a value. */
 type Role = 'top' | 'name' | 'other' | 'element'
-/** The places between values. */
-type PlaceName =
+/** The positions between values. */
+type PositionName =
   | ('top' | 'firstName' | 'name' | 'colon' | 'value' | 'afterMember' | 'end')
   | ('firstElement' | 'element' | 'afterElement')
 
-interface Place {
-  /** The place after each byte. */
-  readonly next: ReadonlyMap<number, PlaceName>
+interface Position {
+  /** The position after each byte. */
+  readonly next: ReadonlyMap<number, PositionName>
   /** The role of a value that begins here, if one may. */
   readonly role: Role | undefined
 }
 
-const PLACES: Readonly<Record<PlaceName, Place>> = {
-  top: place('top', { '{': 'firstName' }),
-  firstName: place('name', { '}': 'end' }),
-  name: place('name'),
-  colon: place(undefined, { ':': 'value' }),
-  value: place('other'),
-  afterMember: place(undefined, { ',': 'name', '}': 'end' }),
-  firstElement: place('element', { ']': 'afterMember' }),
-  element: place('element'),
-  afterElement: place(undefined, { ',': 'element', ']': 'afterMember' }),
-  end: place(undefined),
+const POSITIONS: Readonly<Record<PositionName, Position>> = {
+  top: position('top', { '{': 'firstName' }),
+  firstName: position('name', { '}': 'end' }),
+  name: position('name'),
+  colon: position(undefined, { ':': 'value' }),
+  value: position('other'),
+  afterMember: position(undefined, { ',': 'name', '}': 'end' }),
+  firstElement: position('element', { ']': 'afterMember' }),
+  element: position('element'),
+  afterElement: position(undefined, { ',': 'element', ']': 'afterMember' }),
+  end: position(undefined),
 }
-const AFTER: Readonly<Record<Role, PlaceName>> = {
+const AFTER: Readonly<Record<Role, PositionName>> = {
   top: 'end',
   name: 'colon',
   other: 'afterMember',
@@ -86,7 +86,7 @@ export class SpanScanner {
   readonly #others = new Map<string, string>()
   readonly #replaced = new GrowingSpans()
   #spans = new GrowingSpans()
-  #place: PlaceName = 'top'
+  #position: PositionName = 'top'
   /** The role of the value being read, if any. */
   #role: Role | undefined
   #name = ''
@@ -120,7 +120,7 @@ export class SpanScanner {
   /** Returns the result, after the whole body has been pushed. */
   end(): Spans {
     if (this.#role === 'top') this.#finish('top', this.#before)
-    if (this.#place !== 'end') throw new CouchError('invalid_json')
+    if (this.#position !== 'end') throw new CouchError('invalid_json')
     if (!this.#isObject) throw new CouchError('body_not_object')
     const { starts, ends, count } = this.#spans
     const [arrayFound, memberOther] = [this.#arrayFound, this.#memberOther]
@@ -137,12 +137,12 @@ export class SpanScanner {
   }
 
   #punctuation(c: number, at: number): number {
-    const { next, role } = PLACES[this.#place]
+    const { next, role } = POSITIONS[this.#position]
     const isWantedArray = role === 'other' && c === OPEN_BRACKET && this.#name === this.#options.member
-    const nextPlace = isWantedArray ? 'firstElement' : next.get(c)
+    const nextPosition = isWantedArray ? 'firstElement' : next.get(c)
     if (isWantedArray) this.#replaceSpans(true, undefined)
-    if (nextPlace === undefined) return this.#begin(role, c, at)
-    this.#place = nextPlace
+    if (nextPosition === undefined) return this.#begin(role, c, at)
+    this.#position = nextPosition
     return at + 1
   }
 
@@ -183,7 +183,7 @@ export class SpanScanner {
 
   #finish(role: Role, end: number): void {
     this.#role = undefined
-    this.#place = AFTER[role]
+    this.#position = AFTER[role]
     if (role === 'element') {
       this.#spans.push(this.#start, end)
       return
@@ -230,16 +230,13 @@ function grown(array: Float64Array): Float64Array {
   return larger
 }
 
-function place(role: Role | undefined, next: Record<string, PlaceName> = {}): Place {
+function position(role: Role | undefined, next: Record<string, PositionName> = {}): Position {
   return { role, next: new Map(Object.entries(next).map(([byte, name]) => [byte.charCodeAt(0), name])) }
 }
 
-// Finds the end of a JSON value in bytes that come in chunks. Only strings and the depth of brackets are followed: a
-// text that is not JSON may get any end, valid JSON gets the right one.
-
-/** No document with deeper nesting is accepted (json-scanner.ts), so reading on is useless. */
+/** json-scanner.ts refuses any document with deeper nesting, so reading on is useless. */
 const MAX_DEPTH = 2000
-/** A string is read byte by byte up to here; then a native search, slow to start, takes over. */
+/** A string is read byte by byte up to this length. Then a native search, which is slow to start, takes over. */
 const NEAR = 32
 
 const COMMA = 0x2c
@@ -249,7 +246,10 @@ const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
-/** Follows one JSON value to its end, over chunks that may be cut anywhere. */
+/**
+ * Follows one JSON value to its end, over chunks that may be cut anywhere. For text that is not JSON the end is
+ * arbitrary.
+ */
 class ValueWalker {
   isDone: boolean = false
   #isScalar: boolean = false

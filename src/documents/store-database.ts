@@ -43,14 +43,14 @@ import { WriteChecks } from './write-checks.ts'
 /** The number of CouchDB 3.5's file format; clients read it but do not use it. */
 const DISK_FORMAT_VERSION = 8
 
-/** Everything that a database needs besides its store. */
+/** The dependencies of a database other than its store. */
 export interface StoreDatabaseOptions {
   /** The database's name. */
   readonly name: string
   /** Called for each request, since limits can change while the server runs. */
   limits(): Limits
   rules(): Rules
-  /** The free disk space; ample by default. */
+  /** The free disk space; unlimited by default. */
   space?(): Space
   /** Called after a new security object is durable. */
   onSecured(security: SecurityObject): void
@@ -61,11 +61,11 @@ export interface StoreDatabaseOptions {
   startCompaction(): void
   /** The memory that the rows of the database's views take, in bytes; 0 by default. */
   viewBytes?(): number
-  /** The database's own rules, where not every member may read and write every document. */
+  /** The database's own rules, if not every member may read and write every document. */
   readonly documentRules?: DocumentRules
-  /** Called when most of the database was deleted within a minute. */
+  /** Called when most of the database is deleted within a minute. */
   onMassDeletion?(found: MassDeletion): void
-  /** The time in ms since 1970; the clock's by default. */
+  /** The time in ms since 1970; the system clock by default. */
   now?(): number
 }
 
@@ -84,13 +84,13 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     requireMember(user, security)
     documentRules?.checkWriter(user, id, security, false)
   }
-  const write = async (user: UserCtx, asked: AnyEdit): Promise<SavedDocument> => {
-    checkDocId(asked.id, limits().maxDocumentIdLength)
-    let edit = asked
+  const write = async (user: UserCtx, requested: AnyEdit): Promise<SavedDocument> => {
+    checkDocId(requested.id, limits().maxDocumentIdLength)
+    let edit = requested
     if (documentRules !== undefined) {
-      await requireWriter(user, asked.id)
-      documentRules.checkDocument(asked.doc)
-      edit = { ...asked, doc: await documentRules.prepare(asked.doc) }
+      await requireWriter(user, requested.id)
+      documentRules.checkDocument(requested.doc)
+      edit = { ...requested, doc: await documentRules.prepare(requested.doc) }
     }
     const [result] = await writeEdits(store, user, [edit], checks)
     return saved(edit.id, result)
@@ -272,8 +272,8 @@ function attachmentEdit(id: string, name: string, rev: string | undefined): Inco
 }
 
 /**
- * Parses the revision that a DELETE names, protocol.md 3.4; null without one. That the document does not exist is
- * reported before a malformed revision.
+ * Parses the revision that a DELETE names, protocol.md 3.4; null without one. A missing document is reported before a
+ * malformed revision.
  * @throws invalid_rev; not_found, deleted; unauthorized, forbidden
  */
 async function revisionToDelete(

@@ -7,7 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import type { BlobReference } from '../storage/engine.ts'
 import type { AttachmentAnswer, DocumentReader } from './database.ts'
 
-/** Identifies a stored content: the digest shows whether the blob is still the same. */
+/** Identifies a stored content. The digest shows whether the blob is still the same. */
 type ContentName = Pick<AttachmentAnswer, 'blob' | 'digest'>
 
 /** Reads stored bytes from `start` up to, not including, `end`: {@link readContent}, here or on another thread. */
@@ -17,9 +17,10 @@ export type ReadContent = (content: ContentName, start: number, end: number) => 
 const STEP_BYTES = 256 * 1024
 
 /**
- * A stored content's bytes in steps; compaction keeps it from the first step until the reader is done.
+ * Yields a stored content in steps. Compaction does not remove the content from the first step until the reader is
+ * done.
  * @param start,end offsets in the stored bytes; `end` is not included
- * @throws no_attachment if the blob is gone, or is another one now
+ * @throws no_attachment if the blob no longer exists or has been replaced
  */
 export async function* readContent(
   store: DocumentReader,
@@ -30,11 +31,11 @@ export async function* readContent(
   const pin = await pinContent(store, content)
   try {
     for (let at = start; at < end; ) {
-      // To the next multiple: a step across two of the engine's chunks must be copied from both.
-      const most = pieceBytes(STEP_BYTES)
-      const step = await store.readBlob(content.blob, at, Math.min(most - (at % most), end - at))
+      // Steps end at multiples of the step size: a step across two of the engine's chunks would be copied from both.
+      const max = pieceBytes(STEP_BYTES)
+      const step = await store.readBlob(content.blob, at, Math.min(max - (at % max), end - at))
       if (step === null || step.length === 0) throw new CouchError('no_attachment')
-      // Before it is passed on, since the receiver may empty it (core/bytes.ts).
+      // Counted before the step is passed on, since the receiver may empty it (core/bytes.ts).
       at += step.length
       yield step
     }
@@ -44,8 +45,8 @@ export async function* readContent(
 }
 
 /**
- * Pins contents against compaction, all or none.
- * @throws no_attachment if one is gone, or is another one now
+ * Pins contents against compaction: all of them, or none.
+ * @throws no_attachment if a blob no longer exists or has been replaced
  */
 export async function pinContents(
   store: DocumentReader,
@@ -70,7 +71,7 @@ async function pinContent(store: DocumentReader, { blob, digest }: ContentName):
 
 /**
  * Inflates gzip as the reader takes it.
- * @param length bytes that must come out, since the answer has promised them
+ * @param length the number of inflated bytes that the answer has announced
  * @throws RangeError for another number of bytes; zlib's errors if the bytes are not gzip
  */
 export async function* inflated(
@@ -112,7 +113,7 @@ function toBase64(bytes: Uint8Array): Uint8Array {
   return Buffer.from(text, 'latin1')
 }
 
-/** The length of so many bytes as base64, padding included. */
+/** The length of this many bytes as base64, including padding. */
 export function base64Length(bytes: number): number {
   return Math.ceil(bytes / 3) * 4
 }

@@ -23,11 +23,11 @@ interface UsersDatabaseOptions extends StoreDatabaseOptions {
 
 /**
  * Opens `_users` over its store. Methods about more than single documents are not checked here: threads/served.ts
- * allows them only to admins.
+ * restricts them to admins.
  */
 export async function usersDatabase(store: VersionedStore, options: UsersDatabaseOptions): Promise<Database> {
   const authDesign = new AuthDesign(store)
-  // A full disk must not keep users from logging in; then the first write tries again.
+  // A full disk must not keep users from logging in. If this fails, the first write tries again.
   await authDesign.ensure().catch(() => undefined)
   const database = storeDatabase(store, { ...options, documentRules: usersRules(store, options, authDesign) })
   return {
@@ -80,7 +80,7 @@ function usersReader(store: DatabaseStore, user: UserCtx, rules: () => Rules): D
   }
 }
 
-/** Creates `_design/_auth`; nothing is written before it exists, since it holds the rules. */
+/** Creates `_design/_auth`. Nothing is written before it exists, since it holds the rules. */
 class AuthDesign {
   readonly #store: DatabaseStore
   #isThere = false
@@ -89,7 +89,7 @@ class AuthDesign {
     this.#store = store
   }
 
-  /** Creates the design document unless one exists, whatever its content. @throws as the store */
+  /** Creates the design document unless one exists with any content. @throws as the store */
   async ensure(): Promise<void> {
     if (this.#isThere) return
     const doc = { id: undefined, path: null, deleted: false, body: AUTH_DESIGN_BODY, attachments: [] }
@@ -109,9 +109,7 @@ class AuthDesign {
   }
 }
 
-// Rights to read and write documents of `_users`, protocol.md 11.7. Pure.
-
-/** Maximum of characters in a document, since every login reads one at once. */
+/** Maximum number of characters in a document, since every login reads one in one step. */
 const MAX_USER_DOCUMENT = 128 * 1024
 
 /** @throws document_too_large */
@@ -132,14 +130,14 @@ function isOwn(user: UserCtx, id: string): boolean {
 }
 
 /**
- * Checks the right to write a document, as far as it does not depend on the content, which `_design/_auth` checks.
- * Anonymous callers may create an account if the security object lets them in, but not change one: as a replicator
- * they could otherwise add a conflicting revision to another user's document, and that account would be unusable.
+ * Checks the right to write a document; `_design/_auth` checks its content. Anonymous callers may create an account if
+ * the security object admits them, but not change one: as a replicator, they could otherwise add a conflicting revision
+ * to another user's document, and that account would be unusable.
  * @throws not_found; conflict
  */
 function checkUsersWriter(user: UserCtx, id: string, security: SecurityObject | null, isLive: boolean): void {
   if (isUsersAdmin(user, security) || isOwn(user, id)) return
-  // Other documents, `_local` ones too, are for admins.
+  // Other documents, including `_local` ones, are for admins.
   if (user.name === null && userNameOf(id) !== null) {
     if (isLive) throw new CouchError('conflict')
     return
@@ -170,7 +168,7 @@ function visibleDocument(
   return publicFields.length === 0 || userNameOf(id) === null ? null : new PublicDocument(doc, publicFields)
 }
 
-/** A document that shows only some members. A revision with none of them seems to have no body. */
+/** A document that shows only some members. A revision without any of them appears to have no body. */
 class PublicDocument implements DocState {
   readonly #doc: DocState
   readonly #fields: ReadonlySet<string>

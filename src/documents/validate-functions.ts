@@ -12,12 +12,14 @@ import { spliceDocument } from './body.ts'
 import { languageOf } from './design-docs.ts'
 import { type NewRevision, namedRev, type OldRevision } from './incoming-document.ts'
 
-/** Documents that a function checks in one call. If the call fails, each document is tried alone. */
+/** Maximum documents that a function checks in one call. If the call fails, each document is tried alone. */
 const BATCH_CALLS = 100
 const BATCH_CHARS = 4 * 1024 * 1024
-/** Documents of one batch on which a function may exceed its time or memory. Then the rest of the batch fails, too. */
+/** How many documents of one batch may make a function exceed its time or memory before the rest of the batch fails. */
 const MAX_RUNAWAYS = 3
-/** Ancestors of the old document that a function gets, as in CouchDB (`query_server_config/revs_limit`). */
+/**
+ * The number of ancestors of the old document that a function gets, as in CouchDB (`query_server_config/revs_limit`).
+ */
 const OLD_REVISIONS = 20
 
 type Stub = Pick<AttachmentWrite | StoredAttachment, 'name' | 'type' | 'revpos' | 'digest' | 'length'>
@@ -37,8 +39,8 @@ export function callContext(database: string, user: UserCtx, security: SecurityO
 }
 
 /**
- * The arguments of a validate function for a new revision. The document is as it was sent, so `_rev` is the parent of
- * an edit made here, and the revision itself of a replicated one.
+ * The arguments of a validate function for a new revision. The document is as sent, so `_rev` is the parent of an
+ * interactive edit, and the revision itself of a replicated edit.
  */
 export function validateCall(id: string, candidate: NewRevision, context: CallContext): ValidateCall {
   const { doc, attachments, old } = candidate
@@ -159,8 +161,8 @@ function refusalOf(verdict: Verdict): CouchError | null {
 }
 
 /**
- * The refusal of a document whose function failed. A missing function is an error of its design document, not of the
- * address that the client writes to: so it is not `not_found`.
+ * The refusal of a document whose function failed. A missing function is an error in its design document, not in the
+ * address that the client writes to, so it is not reported as `not_found`.
  */
 export function functionFailure(error: unknown): CouchError {
   const failure = asCouchError(error)

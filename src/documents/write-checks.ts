@@ -27,7 +27,10 @@ import {
   validateCall,
 } from './validate-functions.ts'
 
-/** Characters of documents that one attempt gives to validate functions; other documents wait for the next. */
+/**
+ * Maximum number of characters of documents that one attempt gives to validate functions. Other documents wait for the
+ * next attempt.
+ */
 const ATTEMPT_CHARS = 16 * 1024 * 1024
 
 interface WriteChecksOptions {
@@ -36,11 +39,11 @@ interface WriteChecksOptions {
   readonly incarnation: number
   readonly sandbox: Sandbox
   rules(): Pick<Rules, 'policy' | 'massDeletion' | 'maxLeaves' | 'maxAttachments'>
-  /** The free disk space now; ample by default. */
+  /** The free disk space now; unlimited by default. */
   space?(): Space
-  /** The database's own rules for its documents, as `_users` has them. */
+  /** The database's own rules for its documents; `_users` has such rules. */
   readonly documentRules?: DocumentRules | undefined
-  /** Called when most of the database was deleted within a minute. */
+  /** Called when most of the database is deleted within a minute. */
   readonly onMassDeletion?: ((found: MassDeletion) => void) | undefined
 }
 
@@ -76,12 +79,12 @@ export class WriteChecks {
     return this.#rules().policy
   }
 
-  /** How many leaves, deleted ones too, and attachments a document may have. */
+  /** The maximum number of leaves, including deleted ones, and of attachments of a document. */
   get documentBounds(): Pick<Rules, 'maxLeaves' | 'maxAttachments'> {
     return this.#rules()
   }
 
-  /** The refusal of a user's write that needs space; null while there is enough. */
+  /** The error for a user's write that needs space; null while there is enough. */
   shortage(user: UserCtx): CouchError | null {
     return shortage(this.#space(), user)
   }
@@ -110,7 +113,7 @@ export type MissingFact =
 type Validation = Extract<MissingFact, { kind: 'validation' }>
 type EditFact = Exclude<MissingFact, { kind: 'functions' }>
 
-/** The facts known so far about the edits of one document: a refusal, or null for a good result. */
+/** The facts known so far about the edits of one document. Each is a refusal, or null if there is none. */
 export class KnownFacts {
   readonly #byEdit = new Map<number, { readonly fact: EditFact; readonly refusal: CouchError | null }[]>()
 
@@ -148,7 +151,7 @@ export class RequestChecks {
   }
 
   /**
-   * Looks up missing facts, with nothing locked.
+   * Looks up missing facts without holding a lock.
    * @returns a refusal or null for each fact, in their order
    * @throws contended, or an error of the store, if the list of validate functions cannot be read
    */
@@ -201,8 +204,8 @@ export class Attempt {
 
   /**
    * Decides the edits of a document, or returns the facts that it needs first; an empty list of them postpones the
-   * document to the next attempt. An edit with a missing fact is decided as if it were allowed, so that the facts for
-   * later edits are asked for at once.
+   * document to the next attempt. An edit with a missing fact is decided as if it were allowed, so that one attempt
+   * also finds the facts for later edits.
    * @param apply decides the edits, with a check of each new revision
    */
   decide(
@@ -238,7 +241,7 @@ export class Attempt {
     }
   }
 
-  /** Checks an ordinary document. A result holds only for the functions and the very texts that they were called with. */
+  /** Checks an ordinary document. A result holds only for the same functions and exactly the same texts. */
   #validation(
     id: string,
     list: FunctionList,

@@ -1,12 +1,12 @@
 /**
- * Writes the documents of a request: the one way in for all documents, however they came.
+ * Writes the documents of a request. All documents from all requests are written here.
  *
  * The decision about an edit is made in the turn that writes, but a function of a design document runs on another
  * thread. So a document that such functions must check takes several attempts (architecture.md, "Five ideas", 4):
  *
- * 1. {@link documentUpdate} decides on what is stored now and on the facts known so far.
- * 2. If facts are missing, the attempt writes nothing and returns which facts it needs.
- * 3. {@link lookUpFacts} looks them up, with no lock held. Then the next attempt begins at 1.
+ * 1. {@link documentUpdate} decides from the stored state and the facts known so far. 2. If facts are missing, the
+ * attempt writes nothing and returns the facts that it needs. 3. {@link lookUpFacts} looks them up, with no lock held.
+ * Then the next attempt begins at 1.
  *
  * A document that needs no facts is written by the first attempt.
  */
@@ -97,7 +97,7 @@ async function writeSubset(
   for (const [index, at] of places.entries()) results[at] = found[index] as EditResult
 }
 
-/** Callers without the right to write get that reason, and not the policy's. */
+/** Callers without the right to write get that reason, not the policy's reason. */
 async function refuseStrangers(
   store: DatabaseStore,
   user: UserCtx,
@@ -114,7 +114,7 @@ async function refuseStrangers(
   }
 }
 
-/** Attempts at a document beyond one for each of its edits, each of which can depend on the one before. */
+/** Attempts per document in addition to one for each edit, since each edit can depend on the one before. */
 const SPARE_ATTEMPTS = 5
 
 /** The edits of one document in their order, and their indexes in the request. */
@@ -170,7 +170,7 @@ async function updateDocuments(
   await attemptUpdates(store, writer, designs, checks, { results, deletions })
   if (deletions.since !== NO_TOMBSTONES) {
     const { docCount } = await store.view()
-    // The document existed a millisecond before, whatever the clock shows when the deletion is stored.
+    // The document existed one millisecond earlier, whatever the clock shows when the deletion is stored.
     const since = deletions.since - 1
     const { count } = deletions
     checks.deletions.note({ count, since, account: user.name, left: docCount }, Date.now())
@@ -196,7 +196,7 @@ function editsOf(id: string, edits: NamedEdit[], places: number[]): DocumentEdit
   return { id, edits, places, known: new KnownFacts(), attempts: 0, tombstonesAt: 0, deletes: false }
 }
 
-/** Attempts to update documents until each has its results, and puts these in their places. */
+/** Attempts to update documents until each has its results, and puts the results at the indexes of their edits. */
 async function attemptUpdates(
   store: DatabaseStore,
   user: UserCtx,
@@ -253,7 +253,7 @@ function resultOf(outcome: Outcome<Results, MissingFact>, index: number): EditRe
   return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
 }
 
-/** Looks up what the last attempt missed. @returns the documents for the next attempt */
+/** Looks up the facts that the last attempt lacked. @returns the documents for the next attempt */
 async function lookUpFacts(
   undecided: readonly Undecided[],
   results: Results,
@@ -316,7 +316,7 @@ function documentUpdate(
   }
 }
 
-/** Whether an edit counts as a deletion; an admin has asked for those of a rewind. */
+/** Whether an edit counts as a deletion. Deletions by a rewind do not count, since an admin requested it. */
 function isTombstone({ doc, isOfRewind }: NamedEdit): boolean {
   return doc.deleted && !isOfRewind
 }

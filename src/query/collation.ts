@@ -10,8 +10,8 @@ import { compareUtf8 } from '../core/bytes.ts'
 export type Compare = (a: unknown, b: unknown) => number
 
 /**
- * English has no rules of its own in CLDR, so this is the root collation. Node takes `und` for the language of the
- * machine, but English is the same on every machine, even with a small ICU.
+ * CLDR has no special rules for English, so this is the root collation. Node resolves `und` to the machine's language,
+ * but English sorts the same on every machine, even with a small ICU.
  */
 const collator = new Intl.Collator('en', {
   usage: 'sort',

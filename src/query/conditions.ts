@@ -39,8 +39,8 @@ const CONDITIONS: Readonly<Record<string, Condition>> = {
   $in: (arg, compare, spend) => isAmong(listOf('$in', arg), compare, spend),
   $nin: (arg, compare, spend) => not(isAmong(listOf('$nin', arg), compare, spend)),
   $type: (arg) => {
-    const wanted = textOf('$type', arg)
-    return (value) => typeName(value) === wanted
+    const expected = textOf('$type', arg)
+    return (value) => typeName(value) === expected
   },
   $size: (arg) => {
     if (!Number.isInteger(arg) || (arg as number) < 0) throw badArgument('$size', arg)
@@ -81,10 +81,10 @@ export function compileCondition(
   return isNegated ? not(make(arg, compare, spend)) : make(arg, compare, spend)
 }
 
-function comparing(isWanted: (order: number) => boolean): Condition {
+function comparing(isExpected: (order: number) => boolean): Condition {
   return (arg, compare, spend) => (value) => {
     spend(stepsToCompare(value, arg))
-    return isWanted(compare(value, arg))
+    return isExpected(compare(value, arg))
   }
 }
 
@@ -192,14 +192,14 @@ function isIn(sorted: readonly unknown[], value: unknown, compare: Compare, spen
  * matches that array itself.
  */
 function hasAll(list: readonly unknown[], spend: Spend): Predicate {
-  const wanted = list.map((value) => JSON.stringify(value))
-  const only = list.length === 1 && Array.isArray(list[0]) ? wanted[0] : undefined
+  const expected = list.map((value) => JSON.stringify(value))
+  const only = list.length === 1 && Array.isArray(list[0]) ? expected[0] : undefined
   return (value) => {
-    if (!Array.isArray(value) || wanted.length === 0) return false
+    if (!Array.isArray(value) || expected.length === 0) return false
     spend(SERIALIZATION_FACTOR * stepsThrough(value))
     const elements = new Set(value.map((element) => JSON.stringify(element)))
     return (
-      wanted.every((text) => elements.has(text)) || (only !== undefined && JSON.stringify(value) === only)
+      expected.every((text) => elements.has(text)) || (only !== undefined && JSON.stringify(value) === only)
     )
   }
 }

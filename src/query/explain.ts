@@ -86,7 +86,7 @@ function range({ sort, stable, update, conflicts, r }: FindRequest, normal: Norm
   }
 }
 
-/** The index of all ids, the only one there is, as `_index` and `_explain` show it. */
+/** The index of all ids, the only index, as `_index` and `_explain` show it. */
 export const ALL_DOCS_INDEX = {
   ddoc: null,
   name: '_all_docs',

@@ -21,7 +21,7 @@ import { idBounds, type NormalSelector, normalSelector } from './normal-selector
 import { trimFields } from './projection.ts'
 import { compileSelector, type Selector } from './selector.ts'
 
-/** One caller may have this many scans under way at once; further ones wait. */
+/** The maximum number of concurrent scans of one caller; further scans wait. */
 const SCANS_PER_CALLER = 8
 
 /**
@@ -99,14 +99,14 @@ export interface FindSource {
 /** The maximum size of a body in bytes. Its selector is compiled in a single turn of the event loop. */
 export const MAX_FIND_BYTES = 1024 * 1024
 
-/** The most documents in one step; a step usually ends earlier because its time is up. */
+/** The maximum number of documents in one step. Usually the time limit ends a step earlier. */
 const PAGE_DOCS = 1000
 /** After this many milliseconds of silence a byte is sent, since some proxies cut silent connections after a minute. */
 const SILENCE_MS = 20_000
 
 const EMPTY_CHUNK = new Uint8Array(0)
 
-/** One instance for each thread, since each thread loads modules of its own. */
+/** There is one instance per thread, since each thread loads its own modules. */
 const turns = new ScanTurns()
 
 /** A request and its compiled selector. */

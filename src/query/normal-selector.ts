@@ -18,7 +18,7 @@ interface IdBounds {
   readonly high: Bound | undefined
 }
 
-/** Operators whose arguments are selectors. Negations stay where they are within the element operators. */
+/** Operators whose arguments are selectors. Negations within the element operators are not moved. */
 const JUNCTIONS: ReadonlySet<string> = new Set(['$and', '$or', '$nor'])
 const ELEMENT_OPERATORS: ReadonlySet<string> = new Set(['$elemMatch', '$allMatch', '$keyMapMatch'])
 /** Comparisons that an index can answer. */
@@ -34,7 +34,7 @@ export function normalSelector(selector: Readonly<Record<string, unknown>>): Nor
     : pushNegations(withFields(withOperators(selector), ''), false)
 }
 
-/** Several members become `$and`, and a value without an operator `$eq`. */
+/** Turns several members into `$and`, and a value without an operator into `$eq`. */
 function withOperators(selector: unknown): NormalSelector {
   const members = isJsonObject(selector) ? Object.entries(selector) : []
   const [first] = members

@@ -5,7 +5,7 @@
  */
 import { CouchError } from '../core/errors.ts'
 
-/** The most names in a list of fields, since each is looked for in each document. */
+/** The maximum number of names in a list of fields, since each document is searched for each of them. */
 export const MAX_FIELDS = 1000
 
 /** The position of a value in a text. */
@@ -25,7 +25,7 @@ interface FieldNode {
 type Parts = Map<string, string | Parts>
 
 /**
- * Keeps the named fields of a document, in the order of the names. Fields that the document lacks are left out. As in
+ * Keeps the named fields of a document, in the order of the names. Fields that the document lacks are omitted. As in
  * CouchDB, a field of an array element is sent within an object, under the index of the element. The text is scanned
  * once, however many fields there are.
  * @param text JSON of an object, without white space between tokens and without duplicate names

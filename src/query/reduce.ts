@@ -10,7 +10,7 @@ interface Reducer {
   result(): string
 }
 
-/** For example `_top_5`. As in CouchDB, anything after the name is ignored. */
+/** Matches a name such as `_top_5`. As in CouchDB, anything after the name is ignored. */
 const NAME = /^(_[a-z]+(?:_[a-z]+)*)(?:_(\d+))?/
 
 /**
@@ -75,15 +75,15 @@ function edgeValue(isLast: boolean): Reducer {
   }
 }
 
-/** Keeps the first `most` values of an order. */
-function ranker(most: number, order: Compare): Reducer {
+/** Keeps the first `count` values of an order. */
+function ranker(count: number, order: Compare): Reducer {
   const best: unknown[] = []
   return {
     add: ({ valueText }) => {
       const value: unknown = JSON.parse(valueText)
       const at = best.findIndex((other) => order(value, other) < 0)
       best.splice(at === -1 ? best.length : at, 0, value)
-      if (best.length > most) best.pop()
+      if (best.length > count) best.pop()
     },
     result: () => JSON.stringify(best),
   }

@@ -1,6 +1,6 @@
 /**
  * `$regex` of selectors, and the limit on the work of a selector for one document. Patterns run on RE2's automata
- * instead of JavaScript's backtracking, in which 28 characters can hold a thread for seconds. RE2's time is linear in
+ * instead of JavaScript's backtracking, in which 28 characters can block a thread for seconds. RE2's time is linear in
  * the text.
  */
 import { createRequire } from 'node:module'
@@ -11,7 +11,7 @@ const require = createRequire(import.meta.url)
 
 /** The longest pattern, in characters. */
 const MAX_PATTERN = 2000
-/** The most instructions of a compiled pattern; most patterns have fewer than 50. */
+/** The maximum number of instructions in a compiled pattern; most patterns have fewer than 50. */
 const MAX_PROGRAM = 3000
 /** The cost of compiling one instruction, in steps. It limits a selector to 4000 instructions. */
 const COMPILE_STEPS = 2000
@@ -50,7 +50,7 @@ function refusal(why: string, cause?: unknown): CouchError {
   return new CouchError('bad_arg', `Bad argument for operator $regex: ${why}`, { cause })
 }
 
-/** About 80 ms, at about 10 ns a step. Two patterns on a text of 1 MB need as many. */
+/** About 80 ms, at about 10 ns per step. Two patterns on a text of 1 MB need this many steps. */
 const MAX_STEPS = 8_000_000
 /** The cost of testing a condition or reading an array element, in steps. */
 export const LOOKUP = 10
@@ -60,7 +60,7 @@ const MEMBER = 100
 /** Takes steps from the budget. */
 export type Spend = (steps: number) => void
 
-/** The work that a selector may do for one document, so no selector holds a thread for long. */
+/** Limits the work of a selector for one document, so that no selector blocks a thread for long. */
 export class Budget {
   #left = MAX_STEPS
 

@@ -1,9 +1,10 @@
 /**
  * Mango selectors with CouchDB's semantics (protocol.md 10.2, mango_selector). Pure.
  *
- * CouchDB pushes `$not` and `$nor` down to single conditions and then applies these only to existing fields. A document
- * without the field therefore fails every condition, even `{"$not": {"a": 1}}`, except `$exists: false`. CouchDB does
- * not push negations into `$elemMatch`, `$allMatch` and `$keyMapMatch`, so a `$not` there matches a missing field.
+ * CouchDB pushes `$not` and `$nor` down to single conditions and then applies these conditions only to existing fields.
+ * A document without the field therefore fails every condition, even `{"$not": {"a": 1}}`, except `$exists: false`.
+ * CouchDB does not push negations into `$elemMatch`, `$allMatch` and `$keyMapMatch`, so a `$not` there matches a
+ * missing field.
  */
 
 import { CouchError } from '../core/errors.ts'
@@ -20,9 +21,12 @@ export interface Selector {
   mentions(name: string): boolean
 }
 
-/** The most levels of a selector. */
+/** The maximum depth of a selector, in levels. */
 const MAX_DEPTH = 64
-/** The most fields, operators and junctions of a selector. The values of lists such as those of `$in` do not count. */
+/**
+ * The maximum number of fields, operators and junctions in a selector. The values of lists, such as those of `$in`, do
+ * not count.
+ */
 const MAX_CONDITIONS = 5000
 
 /**
@@ -47,12 +51,12 @@ export function compileSelector(selector: unknown): Selector {
 }
 
 /** The position of a part within a selector. */
-interface Place {
+interface Position {
   /** The name of the field so far; '' for the value itself. */
   readonly field: string
   /** Whether the part is below an odd number of negations. */
   readonly isNegated: boolean
-  /** Within `$elemMatch`, `$allMatch` or `$keyMapMatch`, where negations stay where they are. */
+  /** Whether the part is within `$elemMatch`, `$allMatch` or `$keyMapMatch`, where negations are not moved. */
   readonly isElement: boolean
   /** Whether only fields and negations are above the part. */
   readonly isRoot: boolean
@@ -65,7 +69,7 @@ class Compiler {
   readonly budget = new Budget()
   /** The first steps of all field names. */
   readonly names = new Set<string>()
-  readonly root: Place = {
+  readonly root: Position = {
     field: '',
     isNegated: false,
     isElement: false,
@@ -75,64 +79,64 @@ class Compiler {
   }
   #conditions = 0
 
-  compile(selector: unknown, place: Place): Predicate {
-    if (place.depth > MAX_DEPTH) throw tooLarge(`it is nested deeper than ${MAX_DEPTH} levels`)
+  compile(selector: unknown, position: Position): Predicate {
+    if (position.depth > MAX_DEPTH) throw tooLarge(`it is nested deeper than ${MAX_DEPTH} levels`)
     const members = isJsonObject(selector) ? Object.entries(selector) : []
     const [first] = members
-    // In CouchDB an empty object, too, is a value that the field must equal.
-    if (first === undefined) return this.#condition('$eq', selector, place)
-    if (members.length === 1) return this.#member(...first, place)
+    // As in CouchDB, an empty object is also a value that the field must equal.
+    if (first === undefined) return this.#condition('$eq', selector, position)
+    if (members.length === 1) return this.#member(...first, position)
     const parts = members.map(([name, value]) => ({ [name]: value }))
-    return this.#junction('$and', parts, place)
+    return this.#junction('$and', parts, position)
   }
 
-  #member(name: string, arg: unknown, place: Place): Predicate {
+  #member(name: string, arg: unknown, position: Position): Predicate {
     switch (name) {
       case '$and':
       case '$or':
-        return this.#junction(name, listOf(name, arg), place)
+        return this.#junction(name, listOf(name, arg), position)
       case '$nor':
-        return this.#negate({ $or: listOf(name, arg) }, place)
+        return this.#negate({ $or: listOf(name, arg) }, position)
       case '$not':
         if (!isJsonObject(arg)) throw badArgument(name, arg)
-        return this.#negate(arg, place)
+        return this.#negate(arg, position)
       case '$elemMatch':
       case '$allMatch':
       case '$keyMapMatch':
         if (!isJsonObject(arg)) throw badArgument(name, arg)
-        return this.#ofField(this.#nested(name, arg, place), place)
+        return this.#ofField(this.#nested(name, arg, position), position)
       default:
-        if (name.startsWith('$')) return this.#condition(name, arg, place)
-        return this.compile(arg, this.#below(place, name))
+        if (name.startsWith('$')) return this.#condition(name, arg, position)
+        return this.compile(arg, this.#below(position, name))
     }
   }
 
-  #below(place: Place, name: string): Place {
-    const field = place.field === '' ? name : `${place.field}.${name}`
-    return { ...place, field, depth: place.depth + 1 }
+  #below(position: Position, name: string): Position {
+    const field = position.field === '' ? name : `${position.field}.${name}`
+    return { ...position, field, depth: position.depth + 1 }
   }
 
   /** Matches all or any of the selectors. An empty list matches everything, even if it is negated. */
-  #junction(operator: '$and' | '$or', selectors: readonly unknown[], place: Place): Predicate {
-    const below = { ...place, isRoot: false, depth: place.depth + 1 }
+  #junction(operator: '$and' | '$or', selectors: readonly unknown[], position: Position): Predicate {
+    const below = { ...position, isRoot: false, depth: position.depth + 1 }
     const parts = selectors.map((selector) => this.compile(selector, below))
     this.#count()
     if (parts.length === 0) return this.#counted(() => true)
-    const isAll = (operator === '$and') !== place.isNegated
+    const isAll = (operator === '$and') !== position.isNegated
     return isAll
       ? (value) => parts.every((matches) => matches(value))
       : (value) => parts.some((matches) => matches(value))
   }
 
-  #negate(selector: object, place: Place): Predicate {
-    const below = { ...place, depth: place.depth + 1 }
-    if (place.isElement) return not(this.compile(selector, below))
-    return this.compile(selector, { ...below, isNegated: !place.isNegated })
+  #negate(selector: object, position: Position): Predicate {
+    const below = { ...position, depth: position.depth + 1 }
+    if (position.isElement) return not(this.compile(selector, below))
+    return this.compile(selector, { ...below, isNegated: !position.isNegated })
   }
 
-  #nested(operator: '$elemMatch' | '$allMatch' | '$keyMapMatch', arg: object, place: Place): Predicate {
-    const { compare } = valuePlace(place)
-    const below = { ...this.root, isElement: true, isRoot: false, depth: place.depth + 1, compare }
+  #nested(operator: '$elemMatch' | '$allMatch' | '$keyMapMatch', arg: object, position: Position): Predicate {
+    const { compare } = valuePosition(position)
+    const below = { ...this.root, isElement: true, isRoot: false, depth: position.depth + 1, compare }
     const inner = this.compile(arg, below)
     const matches = this.#counted(inner)
     const found: Predicate = {
@@ -140,7 +144,7 @@ class Compiler {
       $allMatch: (value: unknown) => Array.isArray(value) && value.length > 0 && value.every(matches),
       $keyMapMatch: (value: unknown) => isJsonObject(value) && this.#keysOf(value).some(matches),
     }[operator]
-    return place.isNegated ? not(found) : found
+    return position.isNegated ? not(found) : found
   }
 
   #keysOf(value: object): readonly string[] {
@@ -156,23 +160,26 @@ class Compiler {
     }
   }
 
-  #condition(operator: string, arg: unknown, place: Place): Predicate {
-    if (operator === '$exists') return this.#exists(arg, place)
-    const { compare } = valuePlace(place)
-    return this.#ofField(compileCondition(operator, arg, compare, place.isNegated, this.budget.spend), place)
+  #condition(operator: string, arg: unknown, position: Position): Predicate {
+    if (operator === '$exists') return this.#exists(arg, position)
+    const { compare } = valuePosition(position)
+    return this.#ofField(
+      compileCondition(operator, arg, compare, position.isNegated, this.budget.spend),
+      position,
+    )
   }
 
-  #exists(arg: unknown, place: Place): Predicate {
+  #exists(arg: unknown, position: Position): Predicate {
     if (typeof arg !== 'boolean') throw badArgument('$exists', arg)
-    const mustExist = arg !== place.isNegated
-    if (mustExist) return this.#ofField(() => true, place)
-    const path = this.#pathOf(place)
+    const mustExist = arg !== position.isNegated
+    if (mustExist) return this.#ofField(() => true, position)
+    const path = this.#pathOf(position)
     return this.#counted((value) => valueAt(value, path) === ABSENT, path.length)
   }
 
   /** Applies the condition to the field at this position, if the document has it. */
-  #ofField(condition: Predicate, place: Place): Predicate {
-    const path = this.#pathOf(place)
+  #ofField(condition: Predicate, position: Position): Predicate {
+    const path = this.#pathOf(position)
     if (path.length === 0) return this.#counted(condition)
     const matches: Predicate = (value) => {
       const found = valueAt(value, path)
@@ -181,7 +188,7 @@ class Compiler {
     return this.#counted(matches, path.length)
   }
 
-  #pathOf({ field, isRoot }: Place): readonly string[] {
+  #pathOf({ field, isRoot }: Position): readonly string[] {
     this.#count()
     if (field === '') {
       if (!isRoot) return []
@@ -198,8 +205,8 @@ class Compiler {
 }
 
 /** Ids are compared by their bytes. */
-function valuePlace(place: Place): Place {
-  return place.field === '_id' ? { ...place, compare: compareRaw } : place
+function valuePosition(position: Position): Position {
+  return position.field === '_id' ? { ...position, compare: compareRaw } : position
 }
 
 function tooLarge(why: string): CouchError {

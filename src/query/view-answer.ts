@@ -15,12 +15,12 @@ export interface Selection {
   readonly order: Compare
 }
 
-/** The most rows in one batch. */
+/** The maximum number of rows in one batch. */
 const STEP = 100
 /** A batch ends after this many characters. */
 const STEP_CHARS = 256 * 1024
 
-/** Selects the rows that a query asks for. */
+/** Selects the rows of a query. */
 export async function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Promise<Selection> {
   const { keys, inclusiveEnd, descending } = query
   if (keys === undefined) return { rows, stretches: [stretchOf(rows, query, order)], query, order }
@@ -67,7 +67,7 @@ function isSameEntry(a: ViewRow, b: ViewRow): boolean {
 
 /**
  * The map rows, in batches.
- * @param docOf gives the JSON of the document of a row, or `null` for a missing one; undefined without `include_docs`
+ * @param docOf returns the JSON of a row's document, or `null` if it is missing; undefined without `include_docs`
  */
 export async function* mapRows(
   selection: Selection,
@@ -182,7 +182,7 @@ export async function reduceBuiltin(
   return results
 }
 
-/** CouchDB refuses a result that is longer than this and longer than half of its input. In characters. */
+/** In characters. CouchDB refuses a result that is longer than this and longer than half of its input. */
 const MAX_RESULT = 5000
 
 /** Reduces groups with a function of a design document: first in pieces, then the results of the pieces. */

@@ -1,6 +1,6 @@
 /**
- * The sorted rows of the views of one design document. They are kept in memory and updated from the feed with each
- * query. CouchDB orders strings by ICU's collation, which no index of the store can provide (docs/decisions/0003).
+ * The sorted rows of the views of one design document. They are kept in memory and updated from the feed by each query.
+ * CouchDB orders strings by ICU's collation, which no index of the store can provide (docs/decisions/0003).
  */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
@@ -11,10 +11,10 @@ import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import { type Compare, compareRaw } from './collation.ts'
 import { mergeSorted, Runs, rowOrder, sortInSteps, type ViewRow } from './view-rows.ts'
 
-/** The most documents, and characters of documents, that one call passes to the map functions. */
+/** The maximum number of documents, and of their characters, that one call passes to the map functions. */
 const PAGE_DOCS = 250
 const PAGE_CHARS = 1024 * 1024
-/** The memory that a row takes beside its texts, in bytes. */
+/** The memory that a row takes in addition to its texts, in bytes. */
 const ROW_BYTES = 200
 
 export interface ViewDefinition {
@@ -23,14 +23,14 @@ export interface ViewDefinition {
 }
 
 interface ViewOptions {
-  /** Whether design documents are mapped, too. */
+  /** Whether design documents are also mapped. */
   readonly includeDesign: boolean
   /** Whether documents have `_local_seq`. */
   readonly localSeq: boolean
   readonly order: Compare
 }
 
-/** A document from the feed. `text` is null if it is deleted or not to be mapped. */
+/** A document from the feed. `text` is null if the document is deleted or is not mapped. */
 interface Candidate {
   readonly id: string
   readonly seq: number
@@ -76,7 +76,7 @@ export class ViewIndex {
     return this.#bytes
   }
 
-  /** The update of the database that the rows include last. */
+  /** The sequence number of the last update that the rows include. */
   get seq(): number {
     return this.#seq
   }
@@ -238,7 +238,10 @@ interface CachedIndex {
   readonly index: ViewIndex
 }
 
-/** A cache of the view indexes of a thread, limited by their total memory. The least recently used index goes first. */
+/**
+ * A cache of the view indexes of a thread, limited by their total memory. It evicts the least recently used index
+ * first.
+ */
 export class ViewMemory {
   readonly #maxBytes: () => number
   /** Least recently used first. */

@@ -1,4 +1,4 @@
-/** The parameters of a view query, protocol.md 9.3. They come from the address or from the members of a body. */
+/** The parameters of a view query, protocol.md 9.3. They are in the query string or in the members of a body. */
 import { CouchError } from '../core/errors.ts'
 import { parseJson } from '../documents/body.ts'
 
@@ -23,14 +23,14 @@ export interface ViewQuery {
   /** Infinity means no limit. */
   readonly limit: number
   readonly skip: number
-  /** undefined to reduce if the view has a reduce function. */
+  /** If undefined, the rows are reduced if the view has a reduce function. */
   readonly reduce: boolean | undefined
   readonly grouping: Grouping
   readonly includeDocs: boolean
   readonly conflicts: boolean
   readonly attachments: boolean
   readonly attEncodingInfo: boolean
-  /** Whether the index is brought up to date before the answer, after it, or not at all. */
+  /** When the index is updated. */
   readonly update: 'before' | 'after' | 'never'
   readonly sorted: boolean
   readonly updateSeq: boolean

@@ -21,7 +21,7 @@ export interface Stretch {
   readonly to: number
 }
 
-/** How many items are sorted at once, or merged before the clock is checked. */
+/** How many items are sorted in one step, or merged between two checks of the clock. */
 const STEP = 256
 
 /** Returns a number below 0 if `a` comes first, above 0 if `b` comes first, and 0 to keep their order. */

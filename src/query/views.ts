@@ -244,7 +244,7 @@ async function bringUpToDate(
 ): Promise<void> {
   if (update === 'never') return
   const refresh = index.refresh().finally(() => memory.trim())
-  // Nobody waits for this refresh. If it fails, the next query reports the error.
+  // No query waits for this refresh. If it fails, the next query reports the error.
   if (update === 'after') refresh.catch(() => undefined)
   else await refresh
 }
@@ -272,7 +272,8 @@ function reducerOf(
 }
 
 /**
- * Reads the document of a row: the one it was emitted for, or the one that its value links to with `_id` and `_rev`.
+ * Reads the document of a row: the document that emitted it, or the document that its value links to with `_id` and
+ * `_rev`.
  */
 function documentOf(
   { store }: ViewContext,

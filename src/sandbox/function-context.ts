@@ -43,7 +43,7 @@ export class FunctionContext {
 
   /**
    * Compiles a function.
-   * @param stack bytes that its calls may nest
+   * @param stack the size of the QuickJS stack, in bytes
    * @throws not_found, compilation_error, function_timeout, function_memory
    */
   static async make(fn: UserFunction, limits: FunctionLimits, stack: number): Promise<FunctionContext> {
@@ -58,17 +58,17 @@ export class FunctionContext {
     throw new CouchError(code, code === 'not_found' ? reason : compilationReason(fn.path, reason))
   }
 
-  /** Bytes of its memory. */
+  /** The size of its memory, in bytes. */
   get bytes(): number {
     return this.#instance.memory.buffer.byteLength
   }
 
-  /** Whether the function was called before. */
+  /** Whether the function has been called. */
   get isUsed(): boolean {
     return this.#calls > 0
   }
 
-  /** Whether a call has exceeded its limits or left pending work, so that nothing more may run here. */
+  /** Whether a call has exceeded its limits or left pending work, so that no further call may run here. */
   get isSpent(): boolean {
     return this.#isSpent || this.#context.runtime.hasPendingJob()
   }
@@ -89,7 +89,7 @@ export class FunctionContext {
   call(kind: Exclude<CallKind, 'compile'>, call: Call): string {
     this.#calls += 1
     const texts = typeof call === 'string' ? [call] : call
-    // One by one, so that only one text is in memory at a time.
+    // Texts are passed one by one, so that only one is in memory at a time.
     for (const text of texts) this.#enter('give', text)
     const result = this.#enter(kind)
     if (!result.startsWith(THREW)) return result
@@ -127,7 +127,7 @@ export class FunctionContext {
     return error
   }
 
-  /** For errors that the environment did not catch, and for those of WebAssembly itself. */
+  /** Converts errors that the environment did not catch, and errors of WebAssembly itself. */
   #errorOf(thrown: unknown): CouchError {
     if (this.#clock.hasStopped) return new CouchError('function_timeout')
     if (thrown instanceof OutOfMemory || this.#instance.memory.isExhausted)
@@ -174,7 +174,7 @@ class Clock {
   }
 }
 
-/** As CouchDB words it for views; protocol.md 1.2. */
+/** Uses CouchDB's wording for views; protocol.md 1.2. */
 function compilationReason(path: readonly string[], detail: string): string {
   const [kind, name, part] = path
   if (kind === 'views' && part !== undefined) {
@@ -183,12 +183,11 @@ function compilationReason(path: readonly string[], detail: string): string {
   return `Compilation of the function ${path.join('.')} failed: ${detail}`
 }
 
-// Each function has an instance of QuickJS. Its `setMemoryLimit` counts allocations, not their sizes, in WebAssembly
-// (the C library there does not report them), so the limit is set on the WebAssembly memory, which cannot grow beyond
-// it. An instance costs about 0.3 MB and 3 ms, shares nothing, and is freed with its memory, whatever state it is in.
-
+// In WebAssembly, QuickJS's `setMemoryLimit` counts allocations, not their sizes, since the C library there does not
+// report sizes. So the limit is set on the WebAssembly memory, which cannot grow beyond it. An instance costs about 0.3
+// MB and 3 ms, shares nothing, and is freed with its memory in any state.
 const PAGE = 65_536
-/** The pages that an instance needs at the start. */
+/** The number of pages that an instance needs at the start. */
 const INITIAL_PAGES = 256
 
 /** Thrown when memory is exhausted where QuickJS cannot throw an error itself. */
@@ -199,9 +198,9 @@ interface Instance {
   readonly memory: BoundedMemory
 }
 
-/** A memory that notes when it could not grow. */
+/** A memory that records when it could not grow. */
 class BoundedMemory extends WebAssembly.Memory {
-  /** Whether the last attempt to grow has failed, since this was set to false. */
+  /** Whether an attempt to grow has failed since this was last set to false. */
   isExhausted = false
 
   override grow(pages: number): number {
@@ -230,9 +229,9 @@ async function readQuickJS(): Promise<WebAssembly.Module> {
 }
 
 /**
- * @param maximum bytes of memory, at least those it starts with (16 MiB)
- * @param stack bytes that its calls may nest
- * @param shouldStop called now and then while a function runs
+ * @param maximum the maximum memory in bytes, at least its initial size (16 MiB)
+ * @param stack the size of the QuickJS stack, in bytes
+ * @param shouldStop called at intervals while a function runs
  */
 export async function newInstance(
   maximum: number,
@@ -249,8 +248,8 @@ export async function newInstance(
 }
 
 /**
- * quickjs-emscripten writes to the address that `malloc` returns, even when it is 0; and Emscripten's loops that write a
- * text into the memory take a fifth of a call's time.
+ * Works around two properties of quickjs-emscripten. It writes to the address that `malloc` returns, even if that is 0.
+ * And its loops that write a text into the memory take a fifth of a call's time.
  */
 function adapted(variant: QuickJSSyncVariant, memory: BoundedMemory): QuickJSSyncVariant {
   const importModuleLoader: QuickJSSyncVariant['importModuleLoader'] = async () => {
@@ -273,7 +272,10 @@ function adapted(variant: QuickJSSyncVariant, memory: BoundedMemory): QuickJSSyn
 
 const encoder = new TextEncoder()
 
-/** Writes a text with its final 0. It gets the memory's bytes again, because growing replaces them. */
+/**
+ * Writes a text with its final 0. The view of the memory is created anew each time, because growing replaces the
+ * buffer.
+ */
 function writeText(memory: BoundedMemory, text: string, pointer: number, size: number): void {
   const room = new Uint8Array(memory.buffer, pointer, size)
   const { written } = encoder.encodeInto(text, room.subarray(0, -1))
@@ -282,7 +284,7 @@ function writeText(memory: BoundedMemory, text: string, pointer: number, size: n
 
 type Imported = Awaited<ReturnType<QuickJSSyncVariant['importModuleLoader']>>
 
-/** Packages of different kinds wrap what they export once or twice. */
+/** CommonJS and ES packages wrap their export once or twice. */
 function loaderIn(imported: Imported): Extract<Imported, (...given: never) => unknown> {
   if (typeof imported === 'function') return imported
   return loaderIn(imported.default)

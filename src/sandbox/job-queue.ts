@@ -1,12 +1,12 @@
-/** The work that waits for a sandbox thread: a queue per database, and the queues take turns. */
+/** Queues the work that waits for a sandbox thread. Each database has a queue, and the queues take turns. */
 import { CouchError } from '../core/errors.ts'
 import { keyOf, lengthOf, type Work } from './messages.ts'
 
-/** The largest numbers of calls and characters that may wait; a single job may be larger. */
+/** The maximum number of calls and of characters that may wait. A single job may be larger. */
 const MAX_CALLS = 20_000
 const MAX_TEXT = 67_108_864
-/** How many threads one database may use at once, so that its hanging functions leave threads to others. */
-const MAX_AT_WORK = 2
+/** How many threads one database may use at once, so that hanging functions leave threads to other databases. */
+const MAX_RUNNING = 2
 
 /** Requested work and its progress. */
 export interface Job {
@@ -18,9 +18,9 @@ export interface Job {
   readonly results: string[]
   /** Characters of the results. */
   resultText: number
-  /** Since when it waits for its next piece, on this thread's clock. */
+  /** When it began to wait for its next piece, on this thread's clock. */
   since: number
-  isAtWork: boolean
+  isRunning: boolean
   /** Whether the sandbox thread needs the design document with the next piece. */
   needsSource: boolean
   /** Whether a thread has died while running a piece of it. */
@@ -39,14 +39,14 @@ interface Size {
 /** A database's waiting jobs, the number of running ones, and the size of both. */
 interface DatabaseQueue {
   readonly jobs: Job[]
-  atWork: number
+  running: number
   size: Size
 }
 
 const NOTHING: Size = { calls: 0, text: 0 }
 
 export class JobQueue {
-  /** In the order of service: a database that was served goes to the end. */
+  /** In the order of service: a database that was just served is last. */
   readonly #databases = new Map<number, DatabaseQueue>()
   readonly #jobs = new Set<Job>()
   #size = NOTHING
@@ -61,7 +61,7 @@ export class JobQueue {
     return this.#size.calls
   }
 
-  /** @returns the results. @throws unavailable when too much waits; the error that the job fails with */
+  /** @returns the results. @throws unavailable if too much work waits; the error with which the job fails */
   async add(work: Work): Promise<readonly string[]> {
     const size = sizeOf(work)
     if (!this.#makeRoom(work.fn.database, size)) throw new CouchError('unavailable')
@@ -74,7 +74,7 @@ export class JobQueue {
         results: [],
         resultText: 0,
         since: performance.now(),
-        isAtWork: false,
+        isRunning: false,
         needsSource: false,
         wasLost: false,
         size,
@@ -90,9 +90,9 @@ export class JobQueue {
   #of({ work }: Job): DatabaseQueue {
     const known = this.#databases.get(work.fn.database)
     if (known !== undefined) return known
-    const made: DatabaseQueue = { jobs: [], atWork: 0, size: NOTHING }
-    this.#databases.set(work.fn.database, made)
-    return made
+    const queue: DatabaseQueue = { jobs: [], running: 0, size: NOTHING }
+    this.#databases.set(work.fn.database, queue)
+    return queue
   }
 
   #resize(queue: DatabaseQueue, size: Size, sign: 1 | -1): void {
@@ -101,8 +101,8 @@ export class JobQueue {
   }
 
   /**
-   * Makes room when too much waits, so that one database cannot block the others: the database with the most waiting
-   * work loses its newest job that has not started. @returns false when that is the database of the new job
+   * Makes room if too much work waits, so that one database cannot block the others. The database with the most waiting
+   * work loses its newest job that has not started. @returns false if that is the database of the new job
    */
   #makeRoom(database: number, size: Size): boolean {
     while (!this.isEmpty && shareOf(sum(this.#size, size, 1)) > 1) {
@@ -111,20 +111,20 @@ export class JobQueue {
       if (largest === undefined || shareOf(sum(own, size, 1)) >= shareOf(largest.size)) return false
       const newest = largest.jobs.findLast(({ results }) => results.length === 0)
       // A single job may exceed the limits.
-      if (newest === undefined || largest.jobs.length + largest.atWork === 1) return false
+      if (newest === undefined || largest.jobs.length + largest.running === 1) return false
       this.fail(newest, new CouchError('unavailable'))
     }
     return true
   }
 
-  /** The next job to run, if there is one; it counts as running until it is put back or done. */
+  /** The next job to run, if any. It counts as running until it is put back or done. */
   next(): Job | undefined {
     for (const [database, queue] of this.#databases) {
-      if (queue.atWork >= MAX_AT_WORK) continue
+      if (queue.running >= MAX_RUNNING) continue
       const job = queue.jobs.shift()
       if (job === undefined) continue
-      job.isAtWork = true
-      queue.atWork += 1
+      job.isRunning = true
+      queue.running += 1
       this.#databases.delete(database)
       this.#databases.set(database, queue)
       return job
@@ -136,24 +136,24 @@ export class JobQueue {
   putBack(job: Job): void {
     if (!this.#jobs.has(job)) return
     job.since = performance.now()
-    this.#rest(job).jobs.push(job)
+    this.#markStopped(job).jobs.push(job)
   }
 
   /** Puts a job that could not start before all others. */
   putFirst(job: Job): void {
     if (!this.#jobs.has(job)) return
     const { database } = job.work.fn
-    const queue = this.#rest(job)
+    const queue = this.#markStopped(job)
     queue.jobs.unshift(job)
     const others = [...this.#databases].filter(([other]) => other !== database)
     this.#databases.clear()
     for (const [other, its] of [[database, queue] as const, ...others]) this.#databases.set(other, its)
   }
 
-  #rest(job: Job): DatabaseQueue {
+  #markStopped(job: Job): DatabaseQueue {
     const queue = this.#of(job)
-    job.isAtWork = false
-    queue.atWork -= 1
+    job.isRunning = false
+    queue.running -= 1
     return queue
   }
 
@@ -177,7 +177,7 @@ export class JobQueue {
 
   /** Fails the jobs that have waited for their next piece since before a time on this thread's clock. */
   failWaiting(before: number, error: unknown): void {
-    for (const job of this.#jobs) if (!job.isAtWork && job.since < before) this.fail(job, error)
+    for (const job of this.#jobs) if (!job.isRunning && job.since < before) this.fail(job, error)
   }
 
   /** Removes a job that has ended. */
@@ -185,9 +185,9 @@ export class JobQueue {
     if (!this.#jobs.delete(job)) return false
     const queue = this.#of(job)
     this.#resize(queue, job.size, -1)
-    if (job.isAtWork) queue.atWork -= 1
+    if (job.isRunning) queue.running -= 1
     else queue.jobs.splice(queue.jobs.indexOf(job), 1)
-    if (queue.atWork === 0 && queue.jobs.length === 0) this.#databases.delete(job.work.fn.database)
+    if (queue.running === 0 && queue.jobs.length === 0) this.#databases.delete(job.work.fn.database)
     return true
   }
 }
@@ -200,7 +200,7 @@ function sum(a: Size, b: Size, sign: 1 | -1): Size {
   return { calls: a.calls + sign * b.calls, text: a.text + sign * b.text }
 }
 
-/** The share of the limits that a size takes; more than 1 is too much. */
+/** The fraction of the limits that a size takes; more than 1 is too much. */
 function shareOf({ calls, text }: Size): number {
   return Math.max(calls / MAX_CALLS, text / MAX_TEXT)
 }

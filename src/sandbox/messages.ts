@@ -1,12 +1,12 @@
 /**
- * The sandbox's messages and its interface. The messages do not go over threads/rpc.ts, which would cost 20 % more for
- * each piece of work (docs/decisions/0041).
+ * The messages of the sandbox, and its interface for documents/, query/ and changes/. The messages bypass
+ * threads/rpc.ts, which would add 20 % to the cost of each piece of work (docs/decisions/0041).
  */
 import type { MessagePort } from 'node:worker_threads'
 import type { PackedError } from '../core/errors.ts'
 import type { Slot } from './slot-table.ts'
 
-/** What a sandbox thread starts with. */
+/** The data with which a sandbox thread starts. */
 export interface SandboxThreadOptions {
   readonly slotTable: SharedArrayBuffer
   readonly slot: Slot
@@ -32,7 +32,7 @@ export interface RunReply {
   readonly outcome: Outcome
 }
 
-/** What a database thread starts with. */
+/** The data with which a database thread starts. */
 export interface SandboxAccess {
   readonly slotTable: SharedArrayBuffer
   /** The database thread's number among those that run functions, from 1. */
@@ -42,7 +42,7 @@ export interface SandboxAccess {
 /** From the main thread to a database thread. */
 export type SandboxNotice =
   | { readonly type: 'thread'; readonly slot: Slot; readonly port: MessagePort }
-  /** A thread has ended: a call could not be stopped in time, the thread died, or it was not needed. */
+  /** A thread has ended because a call could not be stopped in time, because it died, or because it was not needed. */
   | { readonly type: 'lost'; readonly slot: Slot; readonly reason: 'timeout' | 'died' | 'ended' }
   /** No thread could be started. */
   | { readonly type: 'failed'; readonly cause: string }
@@ -118,18 +118,15 @@ export function keyOf({ database, ddoc, rev, path }: FunctionName): string {
   return JSON.stringify([database, ddoc, rev, path])
 }
 
-// The interface for documents/, query/ and changes/: runs functions that users have written into design documents, where
-// they can harm nobody. Documents are JSON texts, many per call.
-
 /** A function of a design document. */
 export interface UserFunction {
-  /** The incarnation of its database: nothing is shared between databases. */
+  /** The incarnation of its database. Databases share nothing. */
   readonly database: number
   /** `_design/name`. */
   readonly ddoc: string
-  /** The design document's revision; each revision has functions of its own. */
+  /** The design document's revision; each revision has its own functions. */
   readonly rev: string
-  /** The members that lead to its text, like `['filters', 'sync']`. */
+  /** The path of members to its text, such as `['filters', 'sync']`. */
   readonly path: readonly string[]
   /** The design document's JSON text, for `require`; read when the function is first run. */
   readonly source: string
@@ -143,27 +140,28 @@ export interface ValidateCall {
   readonly security: string
 }
 
-/** null: the document may be written. `reason` is the thrown value, any JSON value. */
+/** null if the document may be written. `reason` is the thrown value, any JSON value. */
 export type Verdict = null | {
   readonly error: 'forbidden' | 'unauthorized' | 'unknown_error'
   readonly reason: unknown
 }
 
 /**
- * Every method rejects with a CouchError when the function is absent (not_found `missing json key: <name>`), does
- * not compile (compilation_error), exceeds its time (function_timeout) or memory, or returns too much in all
- * (function_memory), when too many calls wait or it has waited too long (unavailable), or when its database was deleted
- * (no_database).
+ * Runs functions that users have written into design documents, isolated from the server. Documents are JSON texts,
+ * many per call. Every method rejects with a CouchError if the function is absent (not_found `missing json key:
+ * <name>`), does not compile (compilation_error), exceeds its time (function_timeout) or memory, or returns too much in
+ * total (function_memory), if too many calls wait or it has waited too long (unavailable), or if its database was
+ * deleted (no_database).
  */
 export interface Sandbox {
   /** Compiles a function without running it. */
   compile(fn: UserFunction): Promise<void>
-  /** Whether each document passes. @throws function_error when it throws for one of them */
+  /** Whether each document passes. @throws function_error if the function throws for one of them */
   filter(fn: UserFunction, docs: readonly string[], req: string): Promise<boolean[]>
-  /** For each document the JSON text of the list of `[key, value]` that it emits; `[]` when it throws. */
+  /** For each document, the JSON text of the list of emitted `[key, value]`; `[]` if the function throws. */
   map(fn: UserFunction, docs: readonly string[]): Promise<string[]>
   /**
-   * The JSON text of each result; null when it throws.
+   * The JSON text of each result; null if the function throws.
    * @param calls JSON texts of `keys` (`[[key, id], ...]` or null) and `values`
    */
   reduce(

@@ -1,6 +1,6 @@
 /**
- * The sandbox on a database thread. Work waits here, in a queue per database, and goes to a sandbox thread piece by piece,
- * when this thread can claim one. So no work waits behind a function that blocks its thread.
+ * The sandbox on a database thread. Work waits here in a queue per database. It is sent piece by piece when this thread
+ * can claim a sandbox thread, so no work waits behind a function that blocks its thread.
  */
 import type { MessagePort } from 'node:worker_threads'
 import { CouchError, unpackError } from '../core/errors.ts'
@@ -20,26 +20,26 @@ import {
 } from './messages.ts'
 import { type Slot, SlotTable } from './slot-table.ts'
 
-/** When the first job has waited so long, in ms, another thread is requested. */
+/** How long the first job waits before another thread is requested, in ms. */
 const LONG_WAIT_MS = 20
-/** How long a free thread is left to a database thread that has waited longer, in ms. */
+/** How long a free thread is reserved for a database thread that has waited longer, in ms. */
 const YIELD_MS = 5
 const MAX_PIECE_CALLS = 256
-/** Characters of a piece's calls, unless a single one is longer. */
+/** The maximum number of characters in a piece's calls; a single call may be longer. */
 const MAX_PIECE_TEXT = 1_048_576
-/** The most characters of one job's results; a function that returns more counts as out of memory. */
+/** The maximum number of characters in one job's results. A function that returns more counts as out of memory. */
 const MAX_RESULT_TEXT = 134_217_728
 /** How long a job may wait for its next piece, in ms, in addition to the time limit of a call. */
 const MAX_WAIT_MS = 60_000
 /** How often the queue is checked for jobs that have waited too long, in ms. */
-const LOOK_MS = 1000
-/** For how many functions the last thread is remembered. */
+const CHECK_MS = 1000
+/** The number of functions whose last thread is remembered. */
 const MAX_REMEMBERED = 256
 
 interface SandboxThread {
   readonly slot: Slot
   readonly port: MessagePort
-  /** The job that it runs a piece of. */
+  /** The job of the piece that it runs. */
   job: Job | undefined
 }
 
@@ -56,29 +56,29 @@ export class SandboxClient {
   readonly sandbox: Sandbox
   readonly #slotTable: SlotTable
   readonly #number: number
-  readonly #askForThread: () => void
+  readonly #requestThread: () => void
   readonly #queue = new JobQueue()
-  /** By the index of the slot; the lowest is used first, so that surplus threads become idle. */
+  /** Threads by the index of their slot. The lowest index is used first, so that surplus threads become idle. */
   readonly #threads = new Map<number, SandboxThread>()
   /** The slot where a function is ready, by function; least recently used first. */
   readonly #lastSlots = new Map<string, number>()
   readonly #maxWaitMs: number
   #look: NodeJS.Timeout | undefined
   #isWaiting = false
-  /** Whether a free thread was left to another database thread, which did not claim it. */
+  /** Whether a free thread was reserved for another database thread, which did not claim it. */
   #mayOvertake = false
   #done = 0
   #failed = 0
   #isClosed = false
 
   /**
-   * @param askForThread notifies the main thread that work is waiting for a sandbox thread
+   * @param requestThread notifies the main thread that work is waiting for a sandbox thread
    * @param maxWaitMs for tests
    */
-  constructor({ slotTable, client }: SandboxAccess, askForThread: () => void, maxWaitMs = MAX_WAIT_MS) {
+  constructor({ slotTable, client }: SandboxAccess, requestThread: () => void, maxWaitMs = MAX_WAIT_MS) {
     this.#slotTable = new SlotTable(slotTable)
     this.#number = client
-    this.#askForThread = askForThread
+    this.#requestThread = requestThread
     this.#maxWaitMs = maxWaitMs
     this.sandbox = sandboxOver((work) => this.#run(work))
   }
@@ -96,20 +96,20 @@ export class SandboxClient {
     if (this.#isClosed) return Promise.reject(new CouchError('unavailable'))
     if (work.calls.length === 0) return Promise.resolve([])
     const done = this.#queue.add(work)
-    this.#lookLater()
+    this.#checkLater()
     // While others wait, no thread is free.
     if (!this.#isWaiting) this.#pump()
     return done
   }
 
-  /** While there is work, checks now and then for jobs that have waited too long. */
-  #lookLater(): void {
+  /** While there is work, checks at intervals for jobs that have waited too long. */
+  #checkLater(): void {
     this.#look ??= setTimeout(() => {
       this.#look = undefined
       const longest = this.#maxWaitMs + this.#slotTable.limits.timeoutMs
       this.#queue.failWaiting(performance.now() - longest, new CouchError('unavailable'))
-      if (!this.#queue.isEmpty) this.#lookLater()
-    }, LOOK_MS).unref()
+      if (!this.#queue.isEmpty) this.#checkLater()
+    }, CHECK_MS).unref()
   }
 
   /** Fails the jobs of a database that was closed, without waiting for running ones. */
@@ -129,7 +129,7 @@ export class SandboxClient {
 
   #join(slot: Slot, port: MessagePort): void {
     const thread: SandboxThread = { slot, port, job: undefined }
-    port.on('message', (reply: RunReply) => this.#take(thread, reply))
+    port.on('message', (reply: RunReply) => this.#receive(thread, reply))
     this.#threads.set(slot.index, thread)
   }
 
@@ -187,10 +187,10 @@ export class SandboxClient {
     return thread.job === undefined && this.#slotTable.claim(thread.slot, this.#number)
   }
 
-  /** Tries again when a thread becomes free, and requests another when that takes long. */
+  /** Tries again when a thread becomes free, and requests another thread if that takes long. */
   #wait(freed: number, job: Job, yields: boolean): void {
     this.#slotTable.wait(this.#number)
-    if (this.#threads.size === 0 || performance.now() - job.since > LONG_WAIT_MS) this.#askForThread()
+    if (this.#threads.size === 0 || performance.now() - job.since > LONG_WAIT_MS) this.#requestThread()
     if (this.#isWaiting) return
     this.#isWaiting = true
     this.#slotTable.whenFreed(freed, yields ? YIELD_MS : LONG_WAIT_MS).then(
@@ -225,15 +225,15 @@ export class SandboxClient {
     }
   }
 
-  #take(thread: SandboxThread, { job: number, outcome }: RunReply): void {
+  #receive(thread: SandboxThread, { job: number, outcome }: RunReply): void {
     const { job } = thread
     if (job?.number !== number) return
     thread.job = undefined
-    this.#settle(job, outcome)
+    this.#complete(job, outcome)
     this.#pump()
   }
 
-  #settle(job: Job, outcome: Outcome): void {
+  #complete(job: Job, outcome: Outcome): void {
     job.needsSource = outcome.type === 'unknown'
     if (outcome.type === 'failed') {
       this.#failed += 1
@@ -249,7 +249,7 @@ export class SandboxClient {
     }
   }
 
-  /** Takes no more work, and fails what is not done. Idempotent. */
+  /** Refuses new work, and fails all unfinished work. Idempotent. */
   close(): void {
     this.#isClosed = true
     clearTimeout(this.#look)
@@ -260,7 +260,7 @@ export class SandboxClient {
   }
 }
 
-/** The next calls of a job, as many as may be sent at once. */
+/** The next calls of a job, up to the maximum size of a piece. */
 function nextCalls({ work: { calls }, results }: Job): readonly Call[] {
   const start = results.length
   let end = start

@@ -1,6 +1,6 @@
 /**
- * The sandbox threads on the main thread, which starts them when functions wait, watches them, and ends them when they
- * were idle for long. Database threads call them over ports of their own.
+ * Manages the sandbox threads on the main thread: starts them when functions wait, watches them, and ends them after a
+ * long idle time. Database threads call them over their own ports.
  */
 
 import { availableParallelism } from 'node:os'
@@ -9,40 +9,40 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import type { Introduction, SandboxAccess, SandboxNotice, SandboxThreadOptions } from './messages.ts'
 import { type FunctionLimits, MAX_SLOTS, type Slot, SlotTable } from './slot-table.ts'
 
-/** The largest number of threads that are not in a long call. */
+/** The maximum number of threads that are not in a long call. */
 const MAX_THREADS = Math.max(2, Math.min(4, availableParallelism()))
-/** A call that takes longer than this, in ms, is long: another thread may start beyond {@link MAX_THREADS}. */
-const HELD_MS = 100
-/** How long after the time limit of a call its thread is ended, in ms. */
+/** A call that takes longer than this, in ms, is long: another thread may then start beyond {@link MAX_THREADS}. */
+const LONG_CALL_MS = 100
+/** How long after the time limit of a call its thread is terminated, in ms. */
 const GRACE_MS = 2000
 const IDLE_MS = 5 * 60_000
 const WATCH_MS = 100
 /** How long a new thread may work before another one starts, in ms. */
 const SETTLE_MS = 50
-/** How long after a failed start the next one is tried, in ms. */
+/** How long to wait after a failed start before the next attempt, in ms. */
 const RETRY_MS = 1000
-/** Stack of a thread in MB; WebAssembly's frames are larger than QuickJS counts them. */
+/** The stack of a thread in MB. WebAssembly's frames are larger than QuickJS assumes. */
 const STACK_MB = 32
 
 export interface SandboxPoolOptions {
-  /** The file that a thread runs; by default sandbox-worker.ts beside this file. */
+  /** The file that a thread runs; by default sandbox-worker.ts in this folder. */
   readonly entry?: URL | undefined
   /** Node's flags for the threads. */
   readonly execArgv: readonly string[]
   readonly limits: FunctionLimits
   /** How long a thread may be idle before it ends, in ms; by default five minutes. */
   readonly idleMs?: number
-  /** A thread has died by itself. */
+  /** Called when a thread has died unexpectedly. */
   onFault(fault: unknown): void
 }
 
 /** Sends a notice to a database thread, with the port in it. */
-type Tell = (notice: SandboxNotice, ...ports: MessagePort[]) => void
+type Notify = (notice: SandboxNotice, ...ports: MessagePort[]) => void
 
 /** A database thread as a client of the pool. */
 interface SandboxMember {
   readonly access: SandboxAccess
-  /** Called when work waits there for a thread. */
+  /** Called when work on the database thread waits for a sandbox thread. */
   need(): void
   /** Called when the database thread has ended. */
   leave(): void
@@ -50,8 +50,8 @@ interface SandboxMember {
 
 interface Client {
   readonly number: number
-  readonly tell: Tell
-  /** Threads that it has a port to. */
+  readonly notify: Notify
+  /** The threads to which it has a port. */
   readonly known: Set<number>
 }
 
@@ -59,10 +59,10 @@ interface SandboxThread {
   readonly slot: Slot
   readonly worker: Worker
   isReady: boolean
-  /** The mark of the last call that was seen there, and when that call was first seen. */
+  /** The mark of the last call that was seen on the thread, and when that call was first seen. */
   call: number | undefined
   callSeen: number
-  /** Why the pool has ended it; undefined if it has not. */
+  /** Why the pool has ended the thread; undefined if it has not. */
   ending: 'timeout' | 'ended' | undefined
 }
 
@@ -70,7 +70,7 @@ export class SandboxPool {
   readonly #options: SandboxPoolOptions
   readonly #slotTable = new SlotTable()
   readonly #threads = new Map<number, SandboxThread>()
-  /** Database threads that have asked for a thread. */
+  /** Database threads that have requested a sandbox thread. */
   readonly #clients = new Map<number, Client>()
   #clientCount = 0
   #threadCount = 0
@@ -97,9 +97,9 @@ export class SandboxPool {
   }
 
   /** Adds a database thread as a client. */
-  join(tell: Tell): SandboxMember {
+  join(notify: Notify): SandboxMember {
     this.#clientCount += 1
-    const client: Client = { number: this.#clientCount, tell, known: new Set() }
+    const client: Client = { number: this.#clientCount, notify, known: new Set() }
     return {
       access: { slotTable: this.#slotTable.memory, client: client.number },
       need: () => this.#need(client),
@@ -125,27 +125,27 @@ export class SandboxPool {
     const { port1, port2 } = new MessageChannel()
     const introduction: Introduction = { client: client.number, port: port1 }
     worker.postMessage(introduction, [port1])
-    client.tell({ type: 'thread', slot, port: port2 }, port2)
+    client.notify({ type: 'thread', slot, port: port2 }, port2)
   }
 
   #mayStart(): boolean {
     const threads = [...this.#threads.values()]
-    // One at a time; the clients try again when it is ready.
+    // Threads start one at a time; the clients try again when a new thread is ready.
     if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
     if (threads.some(({ slot }) => this.#slotTable.isFree(slot))) return false
     if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
     if (performance.now() - this.#lastFailed < RETRY_MS) return false
-    const held = threads.filter(({ slot }) => this.#isHeld(slot))
-    return threads.length - held.length < MAX_THREADS
+    const inLongCall = threads.filter(({ slot }) => this.#isInLongCall(slot))
+    return threads.length - inLongCall.length < MAX_THREADS
   }
 
-  #isHeld(slot: Slot): boolean {
-    return this.#slotTable.busyMs(slot) > HELD_MS
+  #isInLongCall(slot: Slot): boolean {
+    return this.#slotTable.busyMs(slot) > LONG_CALL_MS
   }
 
   /**
-   * How long the current call of a thread has been seen, in ms. The slot table alone is not reason enough to end a
-   * thread: between a claim and its mark, the idle time counts as the claim's.
+   * How long the current call of a thread has been seen, in ms. The slot table alone does not justify ending a thread:
+   * between a claim and its mark, the table counts the idle time as the call's.
    */
   #callMs(thread: SandboxThread): number {
     const call = this.#slotTable.callOf(thread.slot)
@@ -164,7 +164,7 @@ export class SandboxPool {
     const thread = { slot, worker, isReady: false, call: undefined, callSeen: 0, ending: undefined }
     this.#threads.set(index, thread)
     this.#follow(thread)
-    this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref()
+    this.#watch ??= setInterval(() => this.#check(), WATCH_MS).unref()
   }
 
   /** Undefined when the system has no more threads. */
@@ -181,11 +181,11 @@ export class SandboxPool {
     }
   }
 
-  /** Reports that no thread could be started, so that clients without one do not wait in vain. */
+  /** Reports that no thread could be started, so that clients without a thread do not wait in vain. */
   #failed(fault: unknown): void {
     this.#lastFailed = performance.now()
     this.#options.onFault(fault)
-    for (const { tell } of this.#clients.values()) tell({ type: 'failed', cause: String(fault) })
+    for (const { notify } of this.#clients.values()) notify({ type: 'failed', cause: String(fault) })
   }
 
   get #entry(): URL {
@@ -221,13 +221,13 @@ export class SandboxPool {
       return
     }
     if (ending === undefined) this.#options.onFault(cause)
-    for (const { known, tell } of this.#clients.values()) {
-      if (known.delete(slot.thread)) tell({ type: 'lost', slot, reason: ending ?? 'died' })
+    for (const { known, notify } of this.#clients.values()) {
+      if (known.delete(slot.thread)) notify({ type: 'lost', slot, reason: ending ?? 'died' })
     }
   }
 
-  /** Ends threads whose call should have been stopped long ago, and idle ones; keeps one thread free. */
-  #look(): void {
+  /** Ends threads whose call should have been stopped long ago, and idle threads. Keeps one thread free. */
+  #check(): void {
     const tooLong = this.#slotTable.limits.timeoutMs + GRACE_MS
     for (const thread of this.#threads.values()) {
       if (!thread.isReady || thread.ending !== undefined) continue
@@ -242,10 +242,10 @@ export class SandboxPool {
       }
     }
     const threads = [...this.#threads.values()]
-    if (threads.every(({ slot }) => this.#isHeld(slot)) && this.#mayStart()) this.#start()
+    if (threads.every(({ slot }) => this.#isInLongCall(slot)) && this.#mayStart()) this.#start()
   }
 
-  /** Whether a thread had started another call just before it was closed; that call has not timed out. */
+  /** Whether a thread started another call just before it was closed. That call has not timed out. */
   #hasMovedOn({ slot, call }: SandboxThread): boolean {
     return this.#slotTable.markOf(slot) !== call
   }

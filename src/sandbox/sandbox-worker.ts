@@ -15,13 +15,16 @@ import {
 } from './messages.ts'
 import { type FunctionLimits, SlotTable } from './slot-table.ts'
 
-/** After so long a piece lets others go first, in ms. */
+/** How long a piece may run before other pieces have their turn, in ms. */
 const SLICE_MS = 25
-/** After so many characters of results a piece lets others go first. */
+/** How many characters of results a piece may return before other pieces have their turn. */
 const MAX_RESULTS = 1_048_576
-/** Functions that are kept ready. Each reserves some GB of address space, of which small machines have 512. */
+/**
+ * The maximum number of functions that are kept ready. Each reserves some GB of address space, of which small machines
+ * have 512 GB.
+ */
 const MAX_CONTEXTS = 24
-/** Bytes of memory of all functions that are kept ready; a single one may take more. */
+/** The maximum memory of all functions that are kept ready, in bytes. A single function may take more. */
 const MAX_BYTES = 512 * 1_048_576
 
 interface RunnerOptions {
@@ -31,7 +34,7 @@ interface RunnerOptions {
   readonly stack: number
   /** Called before each call. */
   onCall?(): void
-  /** Bytes of all functions that are kept ready; by default 512 MiB. */
+  /** The maximum memory of all functions that are kept ready, in bytes; by default 512 MiB. */
   readonly maxBytes?: number
 }
 
@@ -61,7 +64,7 @@ export class Runner {
     }
   }
 
-  /** A function that is ready, if it was made under the current limits. */
+  /** The ready function with this key, if it was made under the current limits. */
   #known(key: string): FunctionContext | undefined {
     const context = this.#contexts.get(key)
     this.#contexts.delete(key)
@@ -81,7 +84,7 @@ export class Runner {
     return context
   }
 
-  /** When no address space is left, drops the functions that are ready, and tries again. */
+  /** If no address space is left, drops the ready functions and tries again. */
   async #tryTwice(make: () => Promise<FunctionContext>): Promise<FunctionContext> {
     try {
       return await make()
@@ -118,7 +121,7 @@ export class Runner {
         length += result.length
       } catch (error) {
         if (!isOutOfMemory(error)) throw error
-        // Earlier calls may have left the memory full, so the function is tried again in a fresh one.
+        // Earlier calls may have filled the memory, so the function is tried again in a fresh instance.
         if (results.length > 0) break
         if (wasUsed) return { type: 'unknown' }
         throw error
@@ -139,7 +142,7 @@ function isOutOfMemory(error: unknown): boolean {
 
 /** Bytes of stack for QuickJS; the thread's own stack (sandbox-pool.ts) is large enough for that. */
 const STACK = 512 * 1024
-/** Keeps endless functions from slowing down the threads that serve. */
+/** Keeps endless functions from slowing down the HTTP and database threads. */
 const NICENESS = 5
 
 if (parentPort !== null) {
@@ -163,7 +166,7 @@ if (parentPort !== null) {
   parentPort.postMessage('ready')
 }
 
-/** Makes a first instance, which takes far longer than the next ones, so that no function's time includes it. */
+/** Makes a first instance, which takes far longer than later ones, so that no function's time includes this. */
 async function compile(): Promise<void> {
   const { context } = await newInstance(0, STACK, () => false)
   context.unwrapResult(context.evalCode(ENVIRONMENT)).dispose()

@@ -1,23 +1,23 @@
 /**
- * The numbers that the main thread, the sandbox threads and the database threads share: which sandbox thread is free,
- * which database thread has it, since when its current call runs, who waits, and the limits of a call. They are in
- * shared memory, because a thread that runs a function cannot answer messages.
+ * Numbers that the main thread, the sandbox threads and the database threads share: which sandbox threads are free,
+ * which database thread has each of them, when their current calls began, which database threads wait, and the limits
+ * of a call. They are in shared memory, because a thread that runs a function cannot answer messages.
  */
 
-/** The largest number of sandbox threads, including those in a long call. */
+/** The maximum number of sandbox threads, including those in a long call. */
 export const MAX_SLOTS = 8
 
 /** The limits of one call of a function. */
 export interface FunctionLimits {
   readonly timeoutMs: number
-  /** Bytes, QuickJS itself included; counted in pages of 64 KiB. */
+  /** In bytes, including QuickJS itself; counted in pages of 64 KiB. */
   readonly memory: number
 }
 
-/** A thread in its place in the table. */
+/** A slot of the table with its thread. */
 export interface Slot {
   readonly index: number
-  /** The number of the thread, never used twice: a later thread in the same place has another one. */
+  /** The number of the thread, which is never reused: a later thread in the same slot has another number. */
   readonly thread: number
 }
 
@@ -33,13 +33,13 @@ const OWNER = 0
 const SINCE = 1
 const THREAD = 2
 const CELLS = 3
-/** A cell per waiting database thread: since when it waits, or 0. Two threads with one cell share their turn. */
+/** A cell per waiting database thread: when it began to wait, or 0. Two threads with the same cell share their turn. */
 const WAITERS = FIRST + CELLS * MAX_SLOTS
 const MAX_WAITERS = 64
-/** A thread that has waited so much longer goes first, in ms. */
+/** How much longer a thread must have waited to be served first, in ms. */
 const AHEAD_MS = 10
 
-/** Owners beside database threads, which have numbers from 1. */
+/** Owners other than database threads, whose numbers begin at 1. */
 const FREE = 0
 const ABSENT = -1
 
@@ -47,7 +47,7 @@ export class SlotTable {
   readonly memory: SharedArrayBuffer
   readonly #cells: Int32Array
 
-  /** @param memory of another thread's table; without it the table is new and empty */
+  /** @param memory the memory of another thread's table; without it, the table is new and empty */
   constructor(memory?: SharedArrayBuffer) {
     this.memory = memory ?? new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT * (WAITERS + MAX_WAITERS))
     this.#cells = new Int32Array(this.memory)
@@ -67,15 +67,15 @@ export class SlotTable {
     Atomics.store(this.#cells, PAGES, Math.floor(memory / PAGE))
   }
 
-  /** Enters a thread, which is free. */
+  /** Adds a free thread. */
   open({ index, thread }: Slot): void {
     this.#store(index, THREAD, thread)
     this.#store(index, SINCE, now())
     this.#store(index, OWNER, FREE)
-    this.#tellFreed()
+    this.#signalFreed()
   }
 
-  /** Removes a thread; it cannot be claimed any more. */
+  /** Removes a thread, so that it can no longer be claimed. */
   close({ index }: Slot): void {
     this.#store(index, OWNER, ABSENT)
   }
@@ -102,7 +102,7 @@ export class SlotTable {
   /** Called by the thread when the piece of work is done. Does nothing if the thread was closed in the meantime. */
   release({ index }: Slot, owner: number): void {
     this.#store(index, SINCE, now())
-    if (this.#change(index, owner, FREE)) this.#tellFreed()
+    if (this.#change(index, owner, FREE)) this.#signalFreed()
   }
 
   isFree({ index }: Slot): boolean {
@@ -116,7 +116,7 @@ export class SlotTable {
 
   /**
    * A mark of the current call of a claimed thread. Two calls have the same mark only if they begin in the same
-   * millisecond. Undefined for a thread that is free or gone.
+   * millisecond. Undefined for a thread that is free or has ended.
    */
   callOf(slot: Slot): number | undefined {
     return this.#load(slot.index, OWNER) > FREE ? this.markOf(slot) : undefined
@@ -134,7 +134,7 @@ export class SlotTable {
 
   /** Notes that a database thread waits, unless it does already. */
   wait(client: number): void {
-    // 0 means that nobody waits.
+    // 0 means that no thread waits.
     Atomics.compareExchange(this.#cells, waiterOf(client), 0, now() | 1)
   }
 
@@ -160,14 +160,14 @@ export class SlotTable {
 
   /**
    * Resolves when {@link freed} has changed, or after a time.
-   * @param ms the longest wait
-   * @returns false when the time ran out
+   * @param ms the maximum wait
+   * @returns false if the time ran out
    */
   async whenFreed(seen: number, ms: number): Promise<boolean> {
     return (await Atomics.waitAsync(this.#cells, FREED, seen, ms).value) !== 'timed-out'
   }
 
-  #tellFreed(): void {
+  #signalFreed(): void {
     Atomics.add(this.#cells, FREED, 1)
     Atomics.notify(this.#cells, FREED)
   }

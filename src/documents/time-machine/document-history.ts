@@ -12,7 +12,7 @@ import { readContent } from '../stored-content.ts'
 import { winnerAsOf } from './rewind-plan.ts'
 import type { HistoryPage, OverwrittenQuery, VersionChoice } from './time-machine-calls.ts'
 
-/** Maximum of documents that one request examines; then it answers with its results so far and a bookmark. */
+/** Maximum number of documents that one request examines. Then it answers with its results so far and a bookmark. */
 const MAX_EXAMINED = 20_000
 const PAGE_DOCS = 200
 /** Versions examined of one document of the list, and versions shown with it. */

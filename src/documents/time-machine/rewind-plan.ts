@@ -1,9 +1,9 @@
 /**
- * Plans the writes that make a document what it was at a time. Pure.
+ * Plans the writes that restore a document to its state at a time. Pure.
  *
- * The content of the earlier winner becomes a new revision on the current winner: an ordinary edit, which every
- * device replicates. Leaves in conflict stay: a newer conflicting leaf may have content that a person must not lose
- * unseen, and resolved conflicts stay resolved. But if the document was deleted or did not exist, every live leaf is
+ * The content of the earlier winner becomes a new revision on the current winner: an ordinary edit, which every device
+ * replicates. Leaves in conflict are kept: a newer conflicting leaf may have content that the user must not lose
+ * unseen. Resolved conflicts stay resolved. But if the document was deleted or did not exist, every live leaf is
  * deleted: otherwise one of them would become the winner.
  */
 import { type AsOf, asOf } from '../../revisions/as-of.ts'
@@ -46,12 +46,12 @@ export function planWithoutDocument(id: string): RewindPlan {
  * @param at ms since 1970; not in the future
  */
 export function winnerAsOf(doc: DocHistory, at: number, horizon: StoreHorizon): AsOf<StoredVersion> {
-  // Without missing versions, later versions do not matter; a document that is saved every minute has many.
+  // If no versions are missing, later versions do not matter. A document that is saved every minute has many.
   const range = { leavesAfter: at, ...(at >= horizon.whole && { storedBy: at }) }
   return asOf(doc.versions(range), () => doc.branches, at, horizon)
 }
 
-/** Decides what a rewind writes to a document. */
+/** Plans what a rewind writes to a document. */
 export function planRewind(doc: DocHistory, { at, horizon, lastSeq, isWhole }: RewindTarget): RewindPlan {
   const { id, rev: from } = doc
   const left = (outcome: RewindOutcome, to: string | null = null) => ({ id, outcome, from, to, docs: [] })
@@ -75,7 +75,7 @@ function isAsItWas(doc: DocHistory, rev: string): boolean {
   return doc.body(rev) === doc.body(doc.rev) && haveSame(doc.attachments(rev), doc.attachments(doc.rev))
 }
 
-/** Both are ordered by name. */
+/** Both lists are ordered by name. */
 function haveSame(some: readonly StoredAttachment[], others: readonly StoredAttachment[]): boolean {
   return (
     some.length === others.length &&

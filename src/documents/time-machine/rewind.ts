@@ -21,7 +21,7 @@ import type { RewindCounts, RewindOutcome, RewindRequest, TimeMachine } from './
 /** The interval of progress lines of a rewind that changes nothing, in ms. */
 const PROGRESS_INTERVAL_MS = 1000
 
-/** Errors of the store itself: later writes would fail, too. */
+/** Errors of the store itself: later writes would also fail. */
 const BROKEN: ReadonlySet<ErrorName> = new Set([
   'damaged_file',
   'disk_fault',
@@ -75,7 +75,7 @@ function line(value: object): Uint8Array {
   return Buffer.from(`${JSON.stringify(value)}\n`)
 }
 
-/** Design documents come last, so that they do not validate the documents restored with them. */
+/** Design documents are last, so that they do not validate the documents that are restored with them. */
 const RANGES: readonly IdRange[] = [
   { end: { id: DESIGN_PREFIX, inclusive: false } },
   { start: { id: DESIGN_PREFIX.replace('/', '0'), inclusive: true } },
@@ -138,7 +138,7 @@ class Rewind {
       return plan
     })
     await page.add(rows)
-    // A group of writes may take as long as the reading.
+    // A group of writes may take as long as the read.
     await (rows.some(({ docs }) => docs.length > 0) ? yielder.yieldNow() : yielder.yieldIfDue())
     return more
   }
@@ -212,7 +212,7 @@ class Rewind {
 
 function doneOf(plan: RewindPlan, results: readonly EditResult[]): Done {
   const refusal = results.find((result) => result instanceof CouchError)
-  // It was changed by another write since it was read.
+  // Another write has changed the document since it was read.
   if (refusal?.code === 'conflict') return { plan, outcome: 'newer' }
   if (refusal !== undefined) return { plan, outcome: 'refused', refusal }
   const [made] = results
@@ -226,13 +226,13 @@ function shown({ plan, outcome, rev, refusal }: Done): object {
   return { id, outcome, from, to, ...(rev && { rev }), ...refusal?.toBody() }
 }
 
-/** Documents of one page, and their approximate bytes: the size of one group of writes. */
+/** The maximum number of documents of one page, and of their approximate bytes: the size of one group of writes. */
 const PAGE_DOCS = 256
 const PAGE_BYTES = 1024 * 1024
 
 /**
- * Plans that are written together. Their contents are pinned: no leaf may name them any more, so a compaction between
- * the plan and the write could remove them.
+ * Plans that are written together. Their contents are pinned: if no leaf names them any more, a compaction between the
+ * plan and the write could remove them.
  */
 class RewindPage {
   readonly #store: Pick<DatabaseStore, 'referenceBlob'>
@@ -244,7 +244,7 @@ class RewindPage {
     this.#store = store
   }
 
-  /** In the order added; plans whose contents were gone already are `expired`. */
+  /** In the order added. Plans whose contents no longer existed are `expired`. */
   get plans(): readonly RewindPlan[] {
     return this.#plans
   }
@@ -257,10 +257,10 @@ class RewindPage {
   async add(plans: readonly RewindPlan[]): Promise<void> {
     const blobs = [...new Set(plans.flatMap(blobsOf))]
     const pins = await Promise.all(blobs.map((blob) => this.#pin(blob)))
-    const gone = new Set(blobs.filter((_, at) => pins[at] === null))
+    const missing = new Set(blobs.filter((_, at) => pins[at] === null))
     for (const plan of plans) {
       this.#bytes += bytesOf(plan)
-      const isWhole = !blobsOf(plan).some((blob) => gone.has(blob))
+      const isWhole = !blobsOf(plan).some((blob) => missing.has(blob))
       this.#plans.push(isWhole ? plan : { ...plan, outcome: 'expired', docs: [] })
     }
   }
@@ -271,7 +271,7 @@ class RewindPage {
     return pin
   }
 
-  /** Releases the pins, after the write or without it. Idempotent. */
+  /** Releases the pins, whether or not the plans were written. Idempotent. */
   release(): void {
     for (const pin of this.#pins) pin.release()
   }
@@ -282,7 +282,7 @@ function bytesOf({ docs }: RewindPlan): number {
   return docs.reduce((sum, { body }) => sum + body.length, 0)
 }
 
-/** Whether documents of so many bytes fill a page. */
+/** Whether documents with this many bytes fill a page. */
 function isEnough(bytes: number): boolean {
   return bytes > PAGE_BYTES
 }
@@ -292,9 +292,7 @@ function blobsOf({ docs }: RewindPlan): number[] {
   return contents.flatMap((content) => (content !== undefined && 'blob' in content ? content.blob : []))
 }
 
-// The time machine's methods of a database.
-
-/** @param store the database's documents @param now the time, in ms since 1970 */
+/** The time machine's methods of a database. @param now the time, in ms since 1970 */
 export function timeMachine(store: VersionedStore, checks: WriteChecks, now: () => number): TimeMachine {
   return {
     history: (user, id, page) => documentHistory(store, user, id, page),

@@ -9,9 +9,9 @@ export type VersionChoice = { readonly rev: string } | { readonly at: number }
 
 /** A page of a list, newest first. */
 export interface HistoryPage {
-  /** Rows at most. */
+  /** The maximum number of rows. */
   readonly limit: number
-  /** The bookmark of the page before; absent for the newest. */
+  /** The bookmark of the previous page; absent for the newest page. */
   readonly bookmark?: string
 }
 
@@ -32,18 +32,18 @@ export interface RewindRequest {
 
 /** The results of a rewind, in documents. */
 export interface RewindCounts {
-  /** Have the earlier content again, as a new revision. */
+  /** Documents that have the earlier content again, as a new revision. */
   readonly restored: number
-  /** Were deleted, and exist again. */
+  /** Documents that were deleted and exist again. */
   readonly recreated: number
-  /** Were deleted or did not exist at that time, and are deleted. */
+  /** Documents that were deleted or did not exist at that time, and are now deleted. */
   readonly deleted: number
   readonly unchanged: number
-  /** Left alone: the earlier version is no longer stored. */
+  /** Unchanged documents whose earlier version is no longer stored. */
   readonly expired: number
-  /** Left alone: they were changed after the rewind began. */
+  /** Unchanged documents that were written after the rewind began. */
   readonly newer: number
-  /** Requested by id, but did not exist at that time, or ever. */
+  /** Documents that were requested by id, but did not exist at that time. */
   readonly absent: number
   readonly refused: number
 }
@@ -54,14 +54,14 @@ export type RewindOutcome = keyof RewindCounts
 export interface TimeMachine {
   /**
    * The stored versions of a document, newest first, as JSON.
-   * @throws not_found for one that never existed; bad_request for an invalid bookmark
+   * @throws not_found for a document that never existed; bad_request for an invalid bookmark
    */
   history(user: UserCtx, id: string, page: HistoryPage): Promise<Uint8Array>
   /** Documents with overwritten or deleted versions, newest first, as JSON. @throws bad_request */
   overwritten(user: UserCtx, query: OverwrittenQuery): Promise<Uint8Array>
   /**
    * The JSON of a version.
-   * @param attachments with their contents as base64 instead of stubs
+   * @param attachments whether attachments are base64 instead of stubs
    * @throws not_found if it is not stored or the document did not exist; bad_request for a time in the future
    */
   version(user: UserCtx, id: string, choice: VersionChoice, attachments: boolean): AsyncIterable<Uint8Array>
@@ -73,18 +73,16 @@ export interface TimeMachine {
   rewind(user: UserCtx, request: RewindRequest): AsyncIterable<Uint8Array>
 }
 
-// Times as people and programs write them. Pure.
-
 const MILLISECONDS = /^\d{1,15}$/
 /**
- * ISO 8601, with a date and an optional time, also with a space for the T; a `+` of an address may have become a
+ * ISO 8601, with a date and an optional time, also with a space for the T. A `+` in a URL may have been decoded as a
  * space.
  */
 const ISO = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(\.\d{1,3})?)?)?(Z|[+ -]\d\d:?\d\d)?$/
 
 /**
  * @param text ISO 8601, `2025-03-01T14:05Z`, to the minute, the second or the millisecond; or milliseconds since 1970
- * @param zone of a time without one
+ * @param zone the time zone of a time without an offset
  * @returns ms since 1970; null for anything else
  */
 export function parseTime(text: string, zone: 'utc' | 'local'): number | null {
@@ -97,7 +95,7 @@ export function parseTime(text: string, zone: 'utc' | 'local'): number | null {
   return Number.isNaN(time) || !isDay(date) ? null : time
 }
 
-/** Rejects the 31st of February, which Date reads as the 3rd of March. */
+/** Rejects February 31, which Date reads as March 3. */
 function isDay(date: string): boolean {
   const midnight = Date.parse(`${date}T00:00:00Z`)
   return !Number.isNaN(midnight) && new Date(midnight).toISOString().startsWith(date)
