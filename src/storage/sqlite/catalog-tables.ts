@@ -1,7 +1,7 @@
 /**
- * What happened to databases, for `_db_updates`: the part of server.sqlite that has numbers and epochs of its own.
- * Of each pair of name and type it keeps the latest, as CouchDB's database `_global_changes` does, so that it grows
- * with the names there were and not with time.
+ * Tables of server.sqlite: the log of database events for `_db_updates`, with its own sequence and epochs; last known
+ * sequences; and records. The log keeps the latest row for each name and type, as CouchDB's database `_global_changes`
+ * does, so that it grows with the number of names and not with time.
  */
 import { randomBytes } from 'node:crypto'
 import type {
@@ -15,7 +15,7 @@ import type {
 import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 
-/** The table; databases that were there before it count as made when it was. */
+/** Databases older than this table count as created with it. */
 export const UPDATE_LOG_SCHEMA = `
 CREATE TABLE database_update (
   seq INTEGER PRIMARY KEY,
@@ -29,23 +29,23 @@ INSERT INTO server (key, value) SELECT 'update_seq', count(*) FROM database;
 `
 
 const ROWS_OF_NAMES = `
-SELECT told.seq, told.name, told.type FROM json_each(?) AS asked
-  JOIN database_update AS made ON made.name = asked.value AND made.type = 'created'
-  JOIN database_update AS told ON told.name = asked.value AND told.seq >= made.seq
-  WHERE told.seq > ? AND told.seq < ?`
+SELECT event.seq, event.name, event.type FROM json_each(?) AS wanted
+  JOIN database_update AS creation ON creation.name = wanted.value AND creation.type = 'created'
+  JOIN database_update AS event ON event.name = wanted.value AND event.seq >= creation.seq
+  WHERE event.seq > ? AND event.seq < ?`
 
 export class UpdateLog {
   readonly #connection: Connection
-  /** Of this opening; it begins with the first row (architecture.md, "Sequence tokens"). */
+  /** The epoch of this opening; it begins with the first row (architecture.md, "Sequence tokens"). */
   readonly #epoch = epochId(randomBytes(9))
 
-  /** The very first opening's epoch owns every number from 0 on, also of what the schema has noted. */
+  /** The epoch of the first opening owns every number from 0, including the rows that the migration inserted. */
   constructor(connection: Connection) {
     this.#connection = connection
     if (this.#get('update_epochs') === undefined) this.#putEpochs([{ id: this.#epoch, firstSeq: 0 }])
   }
 
-  /** Notes the same of several databases, with the next numbers. Part of the caller's transaction. */
+  /** Notes an event of several databases, with the next sequence numbers. Part of the caller's transaction. */
   note(names: readonly string[], type: CatalogUpdate['type']): void {
     if (names.length === 0) return
     let seq = this.#lastSeq()
@@ -69,17 +69,17 @@ export class UpdateLog {
     limit: number,
   ): CatalogUpdates {
     const order = descending ? 'DESC' : 'ASC'
-    const most = Math.min(limit, Number.MAX_SAFE_INTEGER)
+    const maxRows = Math.min(limit, Number.MAX_SAFE_INTEGER)
     const rows =
       names === undefined
         ? this.#connection
             .prepare<CatalogUpdate>(
               `SELECT seq, name, type FROM database_update WHERE seq > ? AND seq < ? ORDER BY seq ${order} LIMIT ?`,
             )
-            .all(since, before, most)
+            .all(since, before, maxRows)
         : this.#connection
-            .prepare<CatalogUpdate>(`${ROWS_OF_NAMES} ORDER BY told.seq ${order} LIMIT ?`)
-            .all(JSON.stringify(names), since, before, most)
+            .prepare<CatalogUpdate>(`${ROWS_OF_NAMES} ORDER BY event.seq ${order} LIMIT ?`)
+            .all(JSON.stringify(names), since, before, maxRows)
     return { rows, lastSeq: this.#lastSeq(), epochs: this.#epochs() }
   }
 
@@ -113,7 +113,7 @@ const KIND = 'mark'
 
 /**
  * Reads the last known sequences of databases from server.sqlite. They are about a second old and never ahead of the
- * database, so a file that is behind its sequence was replaced by hand.
+ * database, so a file that is behind its last known sequence was replaced by hand.
  * @returns sequences by the databases' names
  */
 export function readLastKnown(connection: Connection): ReadonlyMap<string, LastKnownSequence> {

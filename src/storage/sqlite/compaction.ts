@@ -1,10 +1,10 @@
 /**
  * Compaction. It removes superseded bodies or retains them for the time machine, cuts ancestries to the limit, removes
- * blobs that nothing names, and returns the free pages to the file system. It works in steps of a few milliseconds,
- * each a write in the group commit, and pauses between two for as long as a step took, so that other reads and writes
- * wait for one step at most.
+ * blobs that no revision names, and returns the free pages to the file system. It works in steps of a few milliseconds,
+ * each a write in the group commit. After each step it pauses for as long as the step took, so that other reads and
+ * writes wait for at most one step.
  */
-import { setImmediate as nextTurn, setTimeout as rest } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { hasForegroundWrite } from '../../core/event-loop.ts'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Blobs } from './blobs.ts'
@@ -15,15 +15,15 @@ import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
 import type { References } from './uploads.ts'
 
-/** How long one step works, in ms: less than a group commit may take, and shorter during foreground writes. */
+/** The maximum duration of a step, in ms: less than a group commit may take, and shorter during foreground writes. */
 const STEP_MS = 3
 const SHORT_STEP_MS = 1
 /** The pause during foreground writes, as a multiple of the step. */
-const LONG_REST = 2
-/** About the bytes a step writes: few enough for the writes that have arrived to share its commit. */
+const FOREGROUND_PAUSE_FACTOR = 2
+/** The approximate size of a step's writes, small enough for waiting writes to share its commit. */
 const STEP_BYTES = 64 * 1024
-const LONGEST_REST_MS = 10
-/** Rows looked at in one query. */
+const MAX_PAUSE_MS = 10
+/** Rows that one query reads. */
 const ROWS = 64
 /** The same for rows that are mostly skipped. */
 const LONG_ROWS = 500
@@ -56,15 +56,15 @@ interface Dependencies {
   now(): number
 }
 
-/** The position of a walk over a table. */
-interface Place {
-  /** The last row that is done with. */
+/** The position of a scan of a table. */
+interface Position {
+  /** The key of the last row that was processed. */
   readonly at: number
   /** A blob that is marked for removal and still has chunks. */
-  readonly left?: number
+  readonly unfinishedBlob?: number
 }
 
-/** The tables that are walked over, by their keys. */
+/** The tables that a compaction scans, and their keys. */
 const TABLES = { superseded: 'revision', revision: 'num', blob: 'num' } as const
 
 function stepMs(): number {
@@ -76,7 +76,7 @@ export class Compaction {
   readonly #deps: Dependencies
   readonly #blobs: Statement<{ num: number; state: string }>
   readonly #named: Statement
-  readonly #condemn: Statement
+  readonly #markUnfinished: Statement
   readonly #freePages: Statement<{ freelist_count: number }>
   readonly #listeners = new Set<Listener>()
   #done = 0
@@ -87,8 +87,10 @@ export class Compaction {
     this.#deps = deps
     this.#blobs = connection.prepare(`SELECT num, state FROM blob WHERE num > ? ORDER BY num LIMIT ${ROWS}`)
     this.#named = connection.prepare('SELECT 1 FROM attachment WHERE blob = ? LIMIT 1')
-    // As an unfinished upload: nothing finds it, and the next opening removes what a crash leaves of it.
-    this.#condemn = connection.prepare("UPDATE blob SET sha256 = NULL, state = 'staging' WHERE num = ?")
+    // An unfinished upload: no query finds it, and after a crash the next opening removes its remaining chunks.
+    this.#markUnfinished = connection.prepare(
+      "UPDATE blob SET sha256 = NULL, state = 'staging' WHERE num = ?",
+    )
     this.#freePages = connection.prepare('PRAGMA freelist_count')
   }
 
@@ -98,7 +100,7 @@ export class Compaction {
 
   /**
    * Compacts, or joins the running compaction, which keeps its own options.
-   * @throws unavailable when the store is closed meanwhile, insufficient_storage, internal_server_error
+   * @throws unavailable when the store is closed during the compaction, insufficient_storage, internal_server_error
    */
   run({ onProgress, ...options }: CompactOptions): Promise<void> {
     if (onProgress !== undefined) this.#listeners.add(onProgress)
@@ -116,14 +118,14 @@ export class Compaction {
 
   async #all({ keepSince = Infinity, keepBytes = Infinity }: CompactOptions): Promise<void> {
     this.#done = -1
-    this.#tell(0)
+    this.#reportProgress(0)
     const { access, state, garbage } = this.#deps
     const { looseBytes, longestAncestry } = access.read(() => garbage.counts)
     const { purgeSeq } = state
     const { revsLimit } = state.view
     let kept = await this.#clearSuperseded(keepSince)
     if (access.read(() => garbage.counts.retainedBytes) > keepBytes) {
-      kept = await this.#clearSuperseded(await this.#sinceWhen(keepBytes))
+      kept = await this.#clearSuperseded(await this.#keepSinceFor(keepBytes))
     }
     if (longestAncestry > revsLimit) await this.#cutAncestries(revsLimit)
     await this.#scan('blob', 'blobs', (above, last) => this.#removeUnnamed(above, last))
@@ -138,7 +140,7 @@ export class Compaction {
     )
     await this.#returnPages()
     access.read(() => this.#connection.checkpoint())
-    this.#tell(TOTAL)
+    this.#reportProgress(TOTAL)
   }
 
   /** @returns when the oldest retained revision was superseded, in ms since 1970; 0 if none is retained */
@@ -160,8 +162,8 @@ export class Compaction {
     return kept
   }
 
-  /** @returns the time after which the retained bodies were superseded that fit into so many bytes; in ms since 1970 */
-  async #sinceWhen(bytes: number): Promise<number> {
+  /** @returns the time, in ms since 1970, such that all bodies superseded after it fit into `bytes` together */
+  async #keepSinceFor(bytes: number): Promise<number> {
     const { access, superseded } = this.#deps
     const byMinute = new Map<number, number>()
     for (let at: number | null = 0; at !== null; await nextTurn()) {
@@ -174,8 +176,8 @@ export class Compaction {
       at = rows.at(-1)?.revision ?? null
     }
     let left = bytes
-    for (const [minute, these] of [...byMinute].sort(([a], [b]) => b - a)) {
-      left -= these
+    for (const [minute, minuteBytes] of [...byMinute].sort(([a], [b]) => b - a)) {
+      left -= minuteBytes
       if (left < 0) return (minute + 1) * MINUTE_MS - 1
     }
     return 0
@@ -198,27 +200,27 @@ export class Compaction {
     )
   }
 
-  /** Walks over the rows that a table has now, in steps. */
+  /** Processes the current rows of a table, in steps. */
   async #scan(
     table: keyof typeof TABLES,
     part: keyof typeof PARTS,
-    step: (above: number, last: number) => Place,
+    step: (above: number, last: number) => Position,
   ): Promise<void> {
     const last = this.#deps.access.read(() => this.#lastOf(table))
     for (let at = 0; at < last; ) {
-      const place = await this.#step(() => step(at, last))
-      if (place.left !== undefined) await this.#removeRest(place.left)
-      at = place.at
-      this.#tell(BEFORE[part] + Math.floor((PARTS[part] * Math.min(at, last)) / last))
+      const position = await this.#step(() => step(at, last))
+      if (position.unfinishedBlob !== undefined) await this.#removeRest(position.unfinishedBlob)
+      at = position.at
+      this.#reportProgress(BEFORE[part] + Math.floor((PARTS[part] * Math.min(at, last)) / last))
     }
   }
 
-  /** As many rows as a step has time for, one page at least. */
+  /** Processes as many rows as a step has time for, and at least one page. */
   #walk<Row extends { readonly revision: number }>(
     page: (above: number) => readonly Row[],
     { above, last }: { readonly above: number; readonly last: number },
     each: (row: Row) => void,
-  ): Place {
+  ): Position {
     const until = performance.now() + stepMs()
     for (let at = above; ; ) {
       const rows = page(at)
@@ -240,19 +242,19 @@ export class Compaction {
     const began = performance.now()
     const result = await this.#deps.access.writeOne(STEP_BYTES, work)
     const worked = performance.now() - began
-    await rest(Math.min(hasForegroundWrite() ? LONG_REST * worked : worked, LONGEST_REST_MS))
+    await sleep(Math.min(hasForegroundWrite() ? FOREGROUND_PAUSE_FACTOR * worked : worked, MAX_PAUSE_MS))
     return result
   }
 
-  #removeUnnamed(above: number, last: number): Place {
+  #removeUnnamed(above: number, last: number): Position {
     const until = performance.now() + stepMs()
     for (let at = above; ; ) {
       const rows = this.#blobs.all(at)
       for (const { num, state } of rows) {
         at = num
         if (this.#isWanted(num, state)) continue
-        this.#condemn.run(num)
-        if (!this.#deps.blobs.removeSome(num, CHUNKS)) return { at, left: num }
+        this.#markUnfinished.run(num)
+        if (!this.#deps.blobs.removeSome(num, CHUNKS)) return { at, unfinishedBlob: num }
         if (performance.now() > until) return { at }
       }
       if (rows.length < ROWS) return { at: last }
@@ -267,28 +269,28 @@ export class Compaction {
   }
 
   async #removeRest(blob: number): Promise<void> {
-    for (let isGone = false; !isGone; ) isGone = await this.#step(() => this.#removeChunks(blob))
+    for (let isRemoved = false; !isRemoved; ) isRemoved = await this.#step(() => this.#removeChunks(blob))
   }
 
-  /** @returns whether the blob is gone */
+  /** @returns whether the whole blob is removed */
   #removeChunks(blob: number): boolean {
     const until = performance.now() + stepMs()
     while (performance.now() < until) if (this.#deps.blobs.removeSome(blob, CHUNKS)) return true
     return false
   }
 
-  /** As many pages as are free now, so that writers that free others cannot make this endless. */
+  /** Returns only the pages that are free now. Otherwise writers that free more pages could make this endless. */
   async #returnPages(): Promise<void> {
     const all = this.#deps.access.read(() => this.#free())
     for (let left = all; left > 0; ) {
       const returned = await this.#step(() => this.#returnSome())
       if (returned === 0) return
       left -= returned
-      this.#tell(BEFORE.pages + Math.floor((PARTS.pages * Math.min(all - left, all)) / all))
+      this.#reportProgress(BEFORE.pages + Math.floor((PARTS.pages * Math.min(all - left, all)) / all))
     }
   }
 
-  /** @returns how many pages there are less */
+  /** @returns the number of pages returned to the file system */
   #returnSome(): number {
     const until = performance.now() + stepMs()
     const before = this.#free()
@@ -306,7 +308,7 @@ export class Compaction {
     return this.#freePages.get()?.freelist_count ?? 0
   }
 
-  #tell(done: number): void {
+  #reportProgress(done: number): void {
     if (done <= this.#done) return
     this.#done = done
     for (const listener of this.#listeners) listener({ done, total: TOTAL })

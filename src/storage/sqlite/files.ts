@@ -1,4 +1,4 @@
-/** Where a data folder keeps its files, and the folder's own durability. */
+/** The paths of the files in a data folder, and durable changes to them. */
 import {
   constants,
   copyFileSync,
@@ -16,14 +16,14 @@ import { COPIES_FOLDER } from '../storage-engine.ts'
 import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
 
 const SUFFIX = '.sqlite'
-/** A file that is being made, or is to be removed: left behind by a crash, it goes at the next start. */
+/** The suffix of files that are unfinished or about to be deleted. The next start deletes those that a crash left behind. */
 const UNFINISHED = '.unfinished'
-/** What SQLite keeps beside a file. */
+/** The suffixes of the files that SQLite keeps beside a database. */
 const COMPANIONS = ['-wal', '-shm', '-journal']
 
 export class Files {
   readonly server: string
-  /** Held by the settee that works on the folder; without the suffix, since it holds nothing. */
+  /** The lock file of the folder. It has no suffix, since it is not a database. */
   readonly lock: string
   readonly #folder: string
   readonly #copies: string
@@ -37,7 +37,7 @@ export class Files {
     this.#kept = join(dataDir, 'replaced')
   }
 
-  /** Makes the folder for databases, readable by its owner alone. @throws the file system's error */
+  /** Makes the folder for databases, readable only by its owner. @throws the file system's error */
   makeFolder(): void {
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 })
   }
@@ -46,19 +46,19 @@ export class Files {
     return join(this.#folder, databaseFileName(database) + SUFFIX)
   }
 
-  /** Where a database's file is kept as it was before its schema changed. @param schema the one it has */
+  /** The path of the copy of a database's file from before an upgrade. @param schema the version of the copy */
   copyPath(database: string, schema: number): string {
     return join(this.#copies, `databases-${schema}`, databaseFileName(database) + SUFFIX)
   }
 
-  /** As {@link copyPath}, of `server.sqlite`. */
+  /** As {@link copyPath}, for `server.sqlite`. */
   serverCopyPath(schema: number): string {
     return join(this.#copies, `server-${schema}`, `server${SUFFIX}`)
   }
 
   /**
-   * Where a new file is made. What an attempt before has left there goes, and so does what an earlier file of this
-   * name has left beside itself: SQLite would take its log for the new one's.
+   * The path for a new file. Deletes the file of an earlier attempt, and the log of an earlier file of this name, which
+   * SQLite would apply to the new file.
    */
   makeUnfinished(database: string): string {
     const path = this.#unfinished(database)
@@ -85,40 +85,40 @@ export class Files {
   }
 
   /**
-   * A text that every write to a database changes; null while its log holds something, since what is written there
-   * cannot be told from what has come into the file already.
+   * A text that every write to a database changes; null while its log is not empty, since writes in the log cannot be
+   * distinguished from writes already in the file.
    */
   fingerprint(database: string): string | null {
     const found = statSync(this.path(database), { throwIfNoEntry: false, bigint: true })
     if (found === undefined || this.isLeftOpen(database)) return null
-    // The last of them changes with whatever is done to the file, and nobody can set it.
+    // ctime changes with every change to the file, and no program can set it.
     return [found.ino, found.size, found.mtimeNs, found.ctimeNs].join('-')
   }
 
-  /** Gives a finished file its database's name; it and what it holds are durable when this returns. */
+  /** Gives a finished file its database's name. The name and the content are durable when this returns. */
   publish(database: string): void {
     syncPathNow(this.#unfinished(database))
     renameSync(this.#unfinished(database), this.path(database))
     this.#sync()
   }
 
-  /** Takes back a file that was just published and that nobody has seen. Never throws. */
+  /** Removes a file that was just published and is not yet in use. Never throws. */
   withdraw(database: string): void {
     try {
       this.#removeWithCompanions(this.path(database))
       this.#sync()
     } catch {
-      // It is empty, and the next start enters it.
+      // The file is empty, and the next start adds it.
     }
   }
 
   /**
-   * Removes a database's file, which loses its name before anything of it is gone.
-   * @param gone called when that is durable
+   * Removes a database's file. It is renamed first, so that a crash leaves no part of it under the database's name.
+   * @param onRenamed called when the rename is durable
    */
-  remove(database: string, gone: () => void): void {
+  remove(database: string, onRenamed: () => void): void {
     this.#takeName(database)
-    gone()
+    onRenamed()
     this.#removeWithCompanions(this.path(database))
     this.#removeWithCompanions(this.#unfinished(database))
     this.#sync()
@@ -129,38 +129,38 @@ export class Files {
     try {
       this.#sync()
     } catch (error) {
-      // It stays, and so must its file; the next start would remove it under the other name.
+      // The database remains, so its file gets its name back; the next start would remove an unfinished file.
       renameSync(this.#unfinished(database), this.path(database))
       throw error
     }
   }
 
-  /** Where a copy is prepared to take a database's place. @param draft names it */
+  /** The path of a copy that is prepared to replace a database. @param draft names the copy */
   draft(database: string, draft: string): string {
     return `${this.path(database)}.${draft}${UNFINISHED}`
   }
 
-  /** Removes what was prepared. Never throws. */
+  /** Removes a prepared copy. Never throws. */
   discard(database: string, draft: string): void {
     try {
       this.#removeWithCompanions(this.draft(database, draft))
     } catch {
-      // The next start sweeps it.
+      // The next start removes it.
     }
   }
 
   /**
-   * Gives what was prepared a database's name; durable when this returns. What has the name keeps another, so that no
-   * crash leaves the name without a whole file.
+   * Gives a prepared copy a database's name; durable when this returns. The old file is linked under another name first,
+   * so that after a crash there is always a whole file under the database's name.
    * @param time ms since 1970
-   * @returns where it is kept what was there; null: nothing was
+   * @returns the path at which the old file is kept; null if there was no file
    */
   replace(database: string, draft: string, time: number): string | null {
     const path = this.path(database)
     const kept = existsSync(path) ? this.#keep(path, databaseFileName(database), time) : null
-    // Beside another file a log of the old one would be read as its own. It is there only when it could not be brought
-    // into the old file: that is damaged, or somebody reads it. It is kept, and a crash before the new file has the
-    // name gives it back (sweep).
+    // SQLite would apply the log of the old file to the new one. A log remains only when it could not be checkpointed,
+    // because the old file is damaged or being read. A copy of the log is kept; after a crash before the rename, sweep
+    // puts it back.
     for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
     if (kept !== null) this.#sync()
     renameSync(this.draft(database, draft), path)
@@ -168,7 +168,7 @@ export class Files {
     return kept
   }
 
-  /** As {@link replace}, of the server's own file, whose log must be empty. @param draft the path of a whole file */
+  /** As {@link replace}, for `server.sqlite`, whose log must be empty. @param draft the path of a whole file */
   replaceServer(draft: string, time: number): void {
     syncPathNow(draft)
     if (existsSync(this.server)) this.#keep(this.server, 'server', time)
@@ -198,7 +198,7 @@ export class Files {
     return base + ordinal(nth) + SUFFIX
   }
 
-  /** Removes what a crash has left: unfinished files, and companions of files that are no more. */
+  /** Removes what a crash left behind: unfinished files, and companions of deleted files. */
   sweep(): void {
     const files = readdirSync(this.#folder)
     for (const file of files) {
@@ -214,8 +214,8 @@ export class Files {
   }
 
   /**
-   * A crash between keeping a file and replacing it leaves one with two names, of which the database's is the right one;
-   * its log may have had to go first.
+   * A crash between keeping a file and replacing it leaves the file with two names. The database's name is the right one.
+   * Its log may have been deleted already, and is then put back.
    */
   #sweepKept(): void {
     if (!existsSync(this.#kept)) return
@@ -257,7 +257,7 @@ function ordinal(nth: number): string {
   return nth === 1 ? '' : `-${nth}`
 }
 
-/** Some file systems have no links. */
+/** Copies the file where the file system has no links. */
 function linkOrCopy(from: string, to: string): void {
   try {
     linkSync(from, to)

@@ -1,4 +1,4 @@
-/** What documents were, from the rows of revision and superseded: storage/history-store.ts over SQLite. */
+/** Implements storage/history-store.ts for SQLite, from the tables `revision` and `superseded`. */
 import type { IdRange, Page, Paging, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
 import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRange } from '../history-store.ts'
 import type { Attachments } from './blobs.ts'
@@ -34,7 +34,7 @@ type VersionRow = readonly [
   attachments: number,
 ]
 
-/** The rows are chosen by the index on (doc, rev) and the small table alone: those of `revision` hold the bodies. */
+/** Selects rows with only the index on (doc, rev) and the small table, since the rows of `revision` hold the bodies. */
 const VERSIONS = `
 SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, p.kept, r.size, r.attachments
   FROM (
@@ -146,7 +146,7 @@ class StoredHistory extends StoredDocument implements DocHistory {
   }
 }
 
-/** The rows of documents with those that are kept for the time machine alone. */
+/** The rows of documents, including those that are retained only for the time machine. */
 class HistoryRows implements DocumentRows {
   readonly #deps: Dependencies
   readonly #versions: Statement<VersionRow>
@@ -161,8 +161,8 @@ class HistoryRows implements DocumentRows {
   }
 
   versionsOf(doc: number, range: VersionRange): StoredVersion[] {
-    const most = Number.MAX_SAFE_INTEGER
-    const { leavesAfter = -1, before = most, limit = most, storedBy = most } = range
+    const max = Number.MAX_SAFE_INTEGER
+    const { leavesAfter = -1, before = max, limit = max, storedBy = max } = range
     return this.#versions
       .all(doc, before, leavesAfter, limit, storedBy)
       .map(([place, rev, deleted, storedAt, leaf, supersededAt, kept, size, attachments]) => ({

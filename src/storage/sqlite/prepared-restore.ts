@@ -1,4 +1,4 @@
-/** Prepares a copy of a database's file to take a database's place (StorageEngine.prepare), and marks files as restored. */
+/** Prepares a copy of a file to replace a database (StorageEngine.prepare), and marks files as restored. */
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { chmod, constants, copyFile, realpath } from 'node:fs/promises'
@@ -26,7 +26,7 @@ export async function prepareCopy(
   const path = files.draft(name, draft)
   try {
     await copyWithLog(copy, path)
-    const counts = examined(copy, path, onOperation, now())
+    const counts = prepareDraft(copy, path, onOperation, now())
     await syncPath(path)
     return { draft, ...counts }
   } catch (error) {
@@ -58,13 +58,13 @@ async function copyWithLog(from: string, to: string): Promise<void> {
   }
 }
 
-function examined(
+function prepareDraft(
   copy: string,
   path: string,
   onOperation: ConnectionOptions['onOperation'],
   now: number,
 ): Omit<Prepared, 'draft'> {
-  const connection = opened(copy, path, onOperation)
+  const connection = openIntact(copy, path, onOperation)
   try {
     checkKind(connection, copy)
     migrate(connection, copy)
@@ -77,7 +77,7 @@ function examined(
 }
 
 /** @throws bad_request when SQLite cannot read the file, or finds it damaged */
-function opened(copy: string, path: string, onOperation: ConnectionOptions['onOperation']): Connection {
+function openIntact(copy: string, path: string, onOperation: ConnectionOptions['onOperation']): Connection {
   try {
     const connection = new Connection(path, { onOperation, mustExist: true, isDraft: true })
     const found = connection.pragma('integrity_check')
@@ -87,7 +87,7 @@ function opened(copy: string, path: string, onOperation: ConnectionOptions['onOp
   } catch (cause) {
     const error = storageError(cause)
     if (error instanceof CouchError && error.code === 'insufficient_storage') throw error
-    throw new CouchError('bad_request', `${copy} is damaged, or is not a database of settee.`, { cause })
+    throw new CouchError('bad_request', `${copy} is damaged, or is not a settee database.`, { cause })
   }
 }
 
@@ -96,7 +96,7 @@ function checkKind(connection: Connection, copy: string): void {
   const version = connection.pragma('user_version') as number
   const tables = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'revision'").get()
   if (connection.pragma('application_id') !== APPLICATION_ID || version === 0 || tables === undefined) {
-    throw new CouchError('bad_request', `${copy} is not a database of settee.`)
+    throw new CouchError('bad_request', `${copy} is not a settee database.`)
   }
   if (version > MIGRATIONS.length) {
     const reason = `${copy} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}.`
@@ -108,8 +108,8 @@ const PAGE = 500
 
 /**
  * Marks a database as restored (docs/decisions/0024), in one transaction. The numbers continue in a new epoch, so that
- * tokens of lost updates read as the end of what is here. Its creation time becomes later than it and `others` were.
- * No replication checkpoint is left, and the first one of each replication will be refused.
+ * tokens of lost updates are read as the end of this database. Its creation time becomes later than before and than
+ * `others`. All replication checkpoints are removed, and the first one of each replication will be refused.
  * @param now ms since 1970
  * @param others creation times, in seconds since 1970, of databases that it must not be confused with
  */
@@ -153,7 +153,7 @@ export function markRestoredIfRolledBack(
   return true
 }
 
-/** PouchDB would trust its own checkpoint if one of the same session stayed here. */
+/** PouchDB would trust its own checkpoint if this database kept one of the same session. */
 function dropCheckpoints(connection: Connection): void {
   const page = connection.prepare<{ id: string; body: string }>(
     'SELECT id, body FROM local WHERE id > ? ORDER BY id LIMIT ?',

@@ -9,10 +9,10 @@ import type { Files } from './files.ts'
 import { createdAtOf, markRestored } from './prepared-restore.ts'
 
 /**
- * Puts a copy in the place of what belongs to the server, which is kept; databases stay as they are. The folder's lock
- * is held by the caller.
+ * Replaces `server.sqlite` with a copy, and keeps the old file. Databases are not changed. The caller holds the folder's
+ * lock.
  * @param now ms since 1970
- * @throws bad_request when the copy is not good; Error when an older settee holds it
+ * @throws bad_request when the copy is unusable; Error when an older settee has the file open
  */
 export function replaceServerFile(dataDir: string, files: Files, copy: string, now: number): void {
   files.makeFolder()
@@ -21,8 +21,8 @@ export function replaceServerFile(dataDir: string, files: Files, copy: string, n
   try {
     copyFileSync(copy, draft)
     chmodSync(draft, 0o600)
-    examine(copy, draft)
-    settle(dataDir, files.server)
+    checkServerCopy(copy, draft)
+    emptyLog(dataDir, files.server)
     files.replaceServer(draft, now)
   } finally {
     rmSync(draft, { force: true })
@@ -30,14 +30,14 @@ export function replaceServerFile(dataDir: string, files: Files, copy: string, n
 }
 
 /** @throws bad_request */
-function examine(copy: string, draft: string): void {
+function checkServerCopy(copy: string, draft: string): void {
   let connection: Connection | undefined
   try {
     const opened = new Connection(draft, { mustExist: true, isDraft: true })
     connection = opened
     const table = opened.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'server'").get()
     const isOurs = opened.pragma('application_id') === APPLICATION_ID && table !== undefined
-    if (!isOurs || longCall(() => opened.pragma('integrity_check')) !== 'ok') throw new Error('not whole')
+    if (!isOurs || longCall(() => opened.pragma('integrity_check')) !== 'ok') throw new Error('damaged')
   } catch (cause) {
     throw new CouchError('bad_request', `${copy} is damaged, or is not a server.sqlite file.`, { cause })
   } finally {
@@ -45,8 +45,8 @@ function examine(copy: string, draft: string): void {
   }
 }
 
-/** Brings the log into the file; of one that is damaged the log goes. */
-function settle(dataDir: string, path: string): void {
+/** Checkpoints the log into the file. The log of a damaged file is deleted. */
+function emptyLog(dataDir: string, path: string): void {
   if (!existsSync(path)) return
   let connection: Connection | undefined
   try {
@@ -67,11 +67,11 @@ function settle(dataDir: string, path: string): void {
 export class FolderLock {
   readonly #db: Sqlite.Database
 
-  /** @throws Error with one clear line when another settee holds it */
+  /** @throws Error with one clear line when another process holds the lock */
   constructor(dataDir: string, path: string) {
     this.#db = new Sqlite(path, { timeout: 0 })
     try {
-      // Nothing is written, not even a journal, since a full disk has no space for one.
+      // A journal in memory, since a full disk has no space for a file.
       this.#db.pragma('journal_mode = MEMORY')
       this.#db.exec('BEGIN EXCLUSIVE')
     } catch (error) {
@@ -85,19 +85,19 @@ export class FolderLock {
   }
 }
 
-/** The error when another settee uses the folder. */
+/** The error when another process uses the folder. */
 export function inUse(dataDir: string, cause: unknown): Error {
-  return new Error(`the data folder ${dataDir} is in use by another settee`, { cause })
+  return new Error(`the data folder ${dataDir} is in use by another settee process`, { cause })
 }
 
 type OnOperation = ConnectionOptions['onOperation']
 
 /**
- * Moves the writes that a crash left in a database's log into its file.
+ * Checkpoints the log that a crash left beside a database's file.
  * @returns when the database was created, in seconds since 1970; null if it is damaged
  * @throws insufficient_storage
  */
-export function settled(path: string, onOperation: OnOperation): number | null {
+export function checkpointLog(path: string, onOperation: OnOperation): number | null {
   try {
     return withFile(path, onOperation, createdAtOf)
   } catch (error) {
@@ -108,18 +108,21 @@ export function settled(path: string, onOperation: OnOperation): number | null {
   }
 }
 
-interface Before {
-  /** When what had the name was made, in seconds since 1970; null: nobody knows, or nothing had it. */
+interface NameHistory {
+  /** When the previous database of this name was created, in seconds since 1970; null if unknown or if there was none. */
   readonly createdAt: number | null
-  /** The file is what had the name, and is to begin anew. */
+  /** Whether the file stays the same and only becomes a new incarnation. */
   readonly isStillInPlace: boolean
   /** ms since 1970. */
   readonly now: number
   readonly onOperation: OnOperation
 }
 
-/** What begins under a name must not be taken for what had it before, not even within a second. */
-export function setApart(path: string, { createdAt, isStillInPlace, now, onOperation }: Before): void {
+/** Makes a database distinguishable from the previous one of the same name, even within the same second. */
+export function distinguish(
+  path: string,
+  { createdAt, isStillInPlace, now, onOperation }: NameHistory,
+): void {
   withFile(path, onOperation, (connection) => {
     const isLater = createdAt === null || createdAtOf(connection) > createdAt
     if (isStillInPlace || !isLater) markRestored(connection, now, [createdAt ?? 0])

@@ -1,4 +1,4 @@
-/** How large a file is, and what its bytes are: as far as that is counted anyway, and as far as it takes a walk. */
+/** The sizes of a database: of its file, from counters, and of its parts, from a scan. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { GarbageCounts, SizePart, StoreSizes } from '../upkeep.ts'
 import type { Connection, Statement } from './connection.ts'
@@ -7,11 +7,11 @@ import type { GarbageCounters } from './garbage.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 import type { State } from './state.ts'
 
-/** How long a walk works before others are served, in ms. */
+/** How long a scan works before it yields, in ms. */
 const TURN_MS = 3
-/** What a superseded revision takes beside its body, about: its names in a table and two indexes. */
+/** The approximate size of a superseded revision besides its body: its rows in a table and two indexes. */
 const ROW_BYTES = 200
-/** Rows looked at in one query. */
+/** Rows that one query reads. */
 const ROWS = 200
 
 interface Dependencies {
@@ -23,7 +23,7 @@ interface Dependencies {
 /** A row's key, which of the counts it belongs to, and its bytes. */
 type Counted = readonly [key: number | string, kind: number, bytes: number]
 
-/** What is walked over: bodies by whether they are live (0), tombstones (1) or neither (2); the others are all 0. */
+/** The queries of the scans. Bodies are live (0), tombstones (1) or neither (2); all other rows are 0. */
 const WALKS = {
   bodies:
     'SELECT num, CASE WHEN leaf THEN deleted ELSE 2 END, octet_length(body) FROM revision ' +
@@ -62,7 +62,7 @@ export class Sizes {
     }
   }
 
-  /** Asked every now and then: of a file that rests nothing is read. */
+  /** Called regularly: reads nothing unless the database was written to. */
   garbage(): GarbageCounts {
     if (this.#garbage?.writes !== this.#deps.garbage.writes) this.#garbage = this.#readGarbage()
     return this.#garbage
@@ -84,7 +84,7 @@ export class Sizes {
     }
   }
 
-  /** Walks over bodies, contents and `_local` documents, in short turns. @throws unavailable when the store is closed */
+  /** Scans bodies, contents and `_local` documents in short turns. @throws unavailable when the store is closed */
   async count(): Promise<StoreSizes> {
     const [live, tombstones] = await this.#walk('bodies', 0)
     const [attachments] = await this.#walk('blobs', 0)
@@ -102,7 +102,7 @@ export class Sizes {
     const pages = this.#pages() * this.#pageSize
     const indexes = { bytes: Math.max(0, pages - parts.reduce((sum, { bytes }) => sum + bytes, 0)) }
     const file = this.#file()
-    // A page stands in the file, in the log, or in both.
+    // A page is in the file, in the log, or in both.
     return { file, ...walked, old, kept, indexes, free, log: { bytes: file - pages } }
   }
 
@@ -126,7 +126,7 @@ export class Sizes {
     return this.#freeCount.get()?.freelist_count ?? 0
   }
 
-  /** What the file and its log take. */
+  /** The size of the file and its log, in bytes. */
   #file(): number {
     return fileBytes(this.#path) + fileBytes(logOf(this.#path))
   }
@@ -137,7 +137,7 @@ class Sum {
   bytes = 0
 }
 
-/** Counts as much as a turn has time for. @returns the last key; null at the end */
+/** Counts as many rows as a turn has time for. @returns the last key; null at the end */
 function stretch(
   page: Statement<Counted>,
   first: number | string,

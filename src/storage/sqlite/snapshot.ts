@@ -1,7 +1,7 @@
 /**
- * A database at one moment: a connection of its own that only reads, and keeps one read transaction open. In WAL mode
- * that holds up nobody; only the log cannot be emptied before it ends. It neither writes nor checkpoints, and SQLite
- * leaves the log of a file that was moved or removed alone (docs/decisions/0023).
+ * A snapshot of a database: a separate read-only connection with one open read transaction. In WAL mode it blocks no
+ * other connection; only the log cannot be emptied before it ends. It neither writes nor checkpoints, and SQLite does not
+ * touch the log of a file that was moved or removed (docs/decisions/0023).
  */
 import { createHash, type Hash } from 'node:crypto'
 import { statSync } from 'node:fs'
@@ -12,14 +12,14 @@ import { APPLICATION_ID } from './connection.ts'
 import { storageError } from './database-access.ts'
 import { copyFile } from './page-copy.ts'
 
-/** How long to wait for one that opens or closes the file, in ms. */
+/** How long to wait while another connection opens or closes the file, in ms. */
 const BUSY_MS = 5000
-/** Rows between two words of how far it is. */
-const TELL_ROWS = 4096
+/** Rows between two progress reports. */
+const PROGRESS_ROWS = 4096
 
 type Listener = (progress: CopyProgress) => void
 
-/** Opens a file for reading alone. @throws SqliteError */
+/** Opens a file read-only. @throws SqliteError */
 export function openForReading(path: string): Sqlite.Database {
   return new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_MS })
 }
@@ -33,7 +33,7 @@ export class SqliteSnapshot implements DatabaseSnapshot {
     this.#db = openForReading(path)
     try {
       this.#db.exec('BEGIN')
-      // The first reading is the moment.
+      // The first read fixes the snapshot.
       const pages = this.#pragma('page_count')
       this.bytes = pages * this.#pragma('page_size')
     } catch (error) {
@@ -67,14 +67,14 @@ export class SqliteSnapshot implements DatabaseSnapshot {
   }
 }
 
-/** Reads all that a database holds. */
+/** Reads the whole database. */
 function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
   const throttle = new Throttle()
   const total = onProgress === undefined ? 0 : rowsOf(db)
   let done = 0
   const digest = digestOf(db, () => {
     done += 1
-    if (done % TELL_ROWS === 0) onProgress?.({ done: Math.min(done, total), total })
+    if (done % PROGRESS_ROWS === 0) onProgress?.({ done: Math.min(done, total), total })
     if (done % 16 === 0) throttle.pause()
   })
   const meta = new Map(db.prepare('SELECT key, value FROM meta').raw().all() as [string, unknown][])
@@ -93,14 +93,14 @@ function factsOf(db: Sqlite.Database, onProgress?: Listener): CopyFacts {
   }
 }
 
-/** Longer bytes are hashed separately; shorter ones together with the text around them. */
+/** Longer values are hashed separately; shorter values together with the text around them. */
 const SHORT_BYTES = 4096
 /** Characters that are collected before they are hashed. */
 const TEXT = 64 * 1024
 
 interface Table {
   readonly name: string
-  /** Whether its key is its primary key, and not a number of SQLite's. */
+  /** 1 for a table WITHOUT ROWID, whose key is its primary key. */
   readonly wr: number
 }
 
@@ -128,7 +128,7 @@ function digestOf(db: Sqlite.Database, onRow: () => void): string {
   return digest.end()
 }
 
-/** How many rows {@link digestOf} goes through. */
+/** How many rows {@link digestOf} reads. */
 function rowsOf(db: Sqlite.Database): number {
   let rows = 0
   for (const { name } of tablesOf(db)) {
@@ -167,30 +167,30 @@ class Digest {
       else if (value instanceof Uint8Array) text = this.#withBytes(text, value)
       else text += `${typeof value}${String(value)};`
     }
-    this.#text = text.length > TEXT ? this.#taken(text) : text
+    this.#text = text.length > TEXT ? this.#flush(text) : text
   }
 
   #withBytes(text: string, bytes: Uint8Array): string {
     const head = `${text}b${bytes.length}:`
     if (bytes.length <= SHORT_BYTES)
       return head + Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1')
-    this.#taken(head)
+    this.#flush(head)
     this.#hash.update(bytes)
     return ''
   }
 
-  #taken(text: string): '' {
+  #flush(text: string): '' {
     this.#hash.update(text)
     return ''
   }
 
   end(): string {
-    this.#taken(this.#text)
+    this.#flush(this.#text)
     return this.#hash.digest('hex')
   }
 }
 
-/** How many faults SQLite reports at most. */
+/** The maximum number of faults that SQLite reports. */
 const FAULTS = 5
 
 /**
@@ -219,7 +219,7 @@ export function checkCatalogCopy(path: string): string {
 
 function checked<R>(path: string, read: (db: Sqlite.Database) => R): R {
   if (!statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('the copy is missing')
-  const db = opened(path)
+  const db = openCopy(path)
   try {
     checkKind(db)
     checkPages(db)
@@ -236,7 +236,7 @@ function damaged(error: InstanceType<typeof Sqlite.SqliteError>): Error {
   return new Error(`SQLite cannot read it: ${error.message} (${error.code})`, { cause: error })
 }
 
-function opened(path: string): Sqlite.Database {
+function openCopy(path: string): Sqlite.Database {
   try {
     return openForReading(path)
   } catch (error) {
@@ -246,7 +246,7 @@ function opened(path: string): Sqlite.Database {
 
 function checkKind(db: Sqlite.Database): void {
   if (db.pragma('application_id', { simple: true }) !== APPLICATION_ID) {
-    throw new Error('it is not a database of settee')
+    throw new Error('it is not a settee database')
   }
 }
 
@@ -256,7 +256,7 @@ function checkPages(db: Sqlite.Database): void {
     throw new Error(`its pages are damaged: ${faults.join('; ')}`)
 }
 
-/** What the database counts as it goes, and the rows that were counted. */
+/** The counters of a database, and the queries that verify them. */
 const COUNTERS: readonly { readonly key: string; readonly rows: string }[] = [
   { key: 'doc_count', rows: 'SELECT count(*) FROM doc WHERE NOT deleted' },
   { key: 'deleted_count', rows: 'SELECT count(*) FROM doc WHERE deleted' },

@@ -1,7 +1,7 @@
 /**
- * `server.sqlite`: what belongs to the server and to no database. Which databases there are is what files there
- * are, so that a file copied into the folder while the server is stopped is served; this file gives each its
- * incarnation. It is open in one settee only, which locks the whole data folder.
+ * `server.sqlite`: the data of the server itself, and the incarnation of each database. The files in the folder decide
+ * which databases exist, so a file that was copied into the folder while the server was stopped is served. Only one
+ * process opens `server.sqlite`; it locks the whole data folder.
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
@@ -30,24 +30,24 @@ import { type DiskWatch, FileErrors, isFull, storageError } from './database-acc
 import type { Files } from './files.ts'
 import { syncPathNow } from './page-copy.ts'
 import { type Migration, migrate } from './schema.ts'
-import { FolderLock, inUse, replaceServerFile, setApart, settled } from './server-file.ts'
+import { checkpointLog, distinguish, FolderLock, inUse, replaceServerFile } from './server-file.ts'
 import { State } from './state.ts'
 import type { Upgrades } from './upgrade.ts'
 
-/** The first release's file has its tables and no version: hence IF NOT EXISTS. */
+/** IF NOT EXISTS, since the first release's file has these tables but no version. */
 const VERSION_1 = `
 CREATE TABLE IF NOT EXISTS server (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-/** As with a database's file: what has been released never changes, the next step is appended. */
+/** A released migration never changes; new ones are appended. */
 export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
 interface CatalogOptions extends ConnectionOptions {
   readonly dataDir: string
   readonly files: Files
   readonly upgrades: Upgrades
-  /** A file that replaces `server.sqlite` first. */
+  /** A file that replaces `server.sqlite` before it is opened. */
   readonly copy: string | undefined
   readonly watch?: DiskWatch | undefined
   /** The time, in ms since 1970. */
@@ -62,15 +62,15 @@ export class SqliteCatalog implements Catalog {
   readonly #options: CatalogOptions
   readonly #errors: FileErrors
   readonly #updates: UpdateLog
-  /** Written to before the start, which a full disk kept from being noted. */
-  readonly #owed = new Set<string>()
-  /** What is listed: the rows that have a file. */
+  /** Databases written to before the start whose update a full disk kept from being noted. */
+  readonly #unnotedUpdates = new Set<string>()
+  /** The listed databases: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
   /**
-   * Takes the data folder.
-   * @throws Error with one clear line when it cannot be used or another settee holds it; bad_request when the copy is
-   * not good
+   * Locks the data folder and opens its catalog.
+   * @throws Error with one clear line when the folder is unusable or locked by another process; bad_request when the
+   * copy is unusable
    */
   static async open(options: CatalogOptions): Promise<SqliteCatalog> {
     const { dataDir, files, copy } = options
@@ -94,16 +94,16 @@ export class SqliteCatalog implements Catalog {
     this.#connection = connection
     try {
       files.sweep()
-      this.serverUuid = this.#value('uuid', () => randomBytes(16).toString('hex'))
+      this.serverUuid = this.#serverValue('uuid', () => randomBytes(16).toString('hex'))
       this.#updates = new UpdateLog(this.#connection)
-      this.#adopt()
+      this.#syncWithFiles()
     } catch (error) {
       this.#connection.close()
       throw error
     }
   }
 
-  #value(key: string, make: () => string): string {
+  #serverValue(key: string, make: () => string): string {
     const stored = this.#connection
       .prepare<{ value: string }>('SELECT value FROM server WHERE key = ?')
       .get(key)
@@ -114,37 +114,37 @@ export class SqliteCatalog implements Catalog {
   }
 
   /**
-   * Enters files that are new here, and forgets those that are gone. Databases that nobody closed count as written
-   * to: what was to be noted of them was lost when the server ended. On a disk where nothing can be entered, those that
-   * are known are served: whoever starts the server to make room must be able to.
+   * Adds files that the catalog lacks, and drops rows whose file is missing. Databases that were not closed count as
+   * written to, since their last updates may not have been noted. On a full disk the known databases are served, so that
+   * the operator can start the server to free space.
    */
-  #adopt(): void {
+  #syncWithFiles(): void {
     const found = new Set(this.#files.databases())
     const sequences = readLastKnown(this.#connection)
     const rows = this.#rows()
     for (const { name, incarnation } of rows.filter(({ name }) => found.has(name))) {
       const lastKnown = sequences.get(name)
       this.#entries.set(name, { name, incarnation, ...(lastKnown && { lastKnown }) })
-      if (this.#files.isLeftOpen(name)) this.#owed.add(name)
+      if (this.#files.isLeftOpen(name)) this.#unnotedUpdates.add(name)
     }
     try {
       for (const entry of this.#transaction(() => this.#enterAll(rows, found))) {
         this.#entries.set(entry.name, entry)
       }
-      this.#owed.clear()
+      this.#unnotedUpdates.clear()
     } catch (error) {
       if (!isFull(error)) throw error
     }
   }
 
-  /** @param found the databases that have a file @returns those that are new here */
+  /** @param found the databases that have a file @returns the databases that the catalog lacked */
   #enterAll(rows: readonly DatabaseEntry[], found: ReadonlySet<string>): DatabaseEntry[] {
     for (const { name } of rows) if (!found.has(name)) this.#forget(name)
-    this.#updates.note([...this.#owed], 'updated')
+    this.#updates.note([...this.#unnotedUpdates], 'updated')
     return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
   }
 
-  /** As {@link #attempt}; on a full disk again, if room was made. Not for what grows. */
+  /** As {@link #attempt}, but retries on a full disk after freeing the reserved space. Not for work that grows the file. */
   #transaction<R>(work: () => R): R {
     return this.#errors.retrying(() => this.#attempt(work))
   }
@@ -165,7 +165,7 @@ export class SqliteCatalog implements Catalog {
     return this.#connection.prepare<DatabaseEntry>('SELECT name, incarnation FROM database').all()
   }
 
-  /** Gives a database a number that none has had. */
+  /** Gives a database an incarnation that was never used. */
   #enter(name: string): DatabaseEntry {
     const next = this.#connection.prepare<{ value: number }>(
       "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
@@ -198,7 +198,7 @@ export class SqliteCatalog implements Catalog {
       const entry = this.#attempt(() => {
         const entered = this.#enter(name)
         mayHaveName = true
-        // A crash before the commit leaves a file that the next start enters.
+        // After a crash before the commit, the next start adds the file.
         this.#files.publish(name)
         return entered
       })
@@ -210,14 +210,14 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  /** A whole, empty file under its unfinished name. */
+  /** Makes an empty database under its unfinished name. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
     const connection = new Connection(path, { onOperation: this.#options.onOperation, isDraft: true })
     try {
       migrate(connection, path)
       State.create(connection, Math.floor(this.#options.now() / 1000))
-      // Closing it would do that as well, but would not tell of a fault.
+      // Closing the connection would checkpoint as well, but would not report an error.
       connection.checkpoint()
     } finally {
       connection.close()
@@ -230,26 +230,26 @@ export class SqliteCatalog implements Catalog {
       this.#files.remove(name, () => this.#entries.delete(name))
       this.#transaction(() => this.#forget(name))
     } catch (error) {
-      // Once the file has lost its name the database is gone; what is left of it goes at the next start.
+      // Once the file is renamed, the database is deleted; the next start removes the remaining files.
       if (this.#entries.has(name)) throw storageError(error)
     }
   }
 
   async replace(name: string, draft: string | null): Promise<Replaced> {
-    const wasThere = this.#entries.has(name)
-    if (draft === null && !wasThere) throw new CouchError('no_database')
+    const existed = this.#entries.has(name)
+    if (draft === null && !existed) throw new CouchError('no_database')
     try {
       const { onOperation, now } = this.#options
-      const createdAt = wasThere ? settled(this.#files.path(name), onOperation) : null
-      const beginning = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
-      setApart(beginning, { createdAt, isStillInPlace: draft === null, now: now(), onOperation })
-      // What its name was known by is over whether the file then gets it or not.
+      const createdAt = existed ? checkpointLog(this.#files.path(name), onOperation) : null
+      const path = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
+      distinguish(path, { createdAt, isStillInPlace: draft === null, now: now(), onOperation })
+      // The old incarnation ends even if the file cannot be replaced.
       const entry = this.#attempt(() => this.#enter(name))
       this.#entries.set(name, entry)
       const kept = draft === null ? null : this.#files.replace(name, draft, now())
       return { ...entry, kept }
     } catch (error) {
-      if (!wasThere && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
+      if (!existed && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
       throw storageError(error)
     }
   }
@@ -259,7 +259,7 @@ export class SqliteCatalog implements Catalog {
   }
 
   async noteUpdated(names: readonly string[], sequences: readonly DatabaseSequence[] = []): Promise<void> {
-    const listed = [...new Set([...this.#owed, ...names])].filter((name) => this.#entries.has(name))
+    const listed = [...new Set([...this.#unnotedUpdates, ...names])].filter((name) => this.#entries.has(name))
     const known = sequences.filter(({ name }) => this.#entries.has(name))
     try {
       if (listed.length === 0 && known.length === 0) return
@@ -267,7 +267,7 @@ export class SqliteCatalog implements Catalog {
         this.#updates.note(listed, 'updated')
         writeLastKnown(this.#connection, known)
       })
-      this.#owed.clear()
+      this.#unnotedUpdates.clear()
       for (const { name, epoch, updateSeq } of known) {
         const entry = this.#entries.get(name) as DatabaseEntry
         this.#entries.set(name, { ...entry, lastKnown: { epoch, updateSeq } })
@@ -315,7 +315,7 @@ export class SqliteCatalog implements Catalog {
   }
 }
 
-/** A settee of before there was the lock holds `server.sqlite` itself, and is kept out as long as it is open here. */
+/** A settee version without the folder lock locks `server.sqlite` itself, so the open file keeps it out. */
 async function openServerFile(options: CatalogOptions): Promise<Connection> {
   const { dataDir, files, upgrades } = options
   try {

@@ -1,6 +1,6 @@
 /**
- * What a database's file knows of itself, kept in memory while the file is open (this connection is its only
- * writer) and written with each transaction that changes it.
+ * The counters and settings of a database. They are in memory while the file is open, since this connection is its only
+ * writer, and are written with each transaction that changes them.
  */
 import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
@@ -10,24 +10,24 @@ import type { Connection, Statement } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT } from './garbage.ts'
 
-/** What is kept beside the view. */
+/** The view and the counters that only the engine uses. */
 interface Counters extends StoreView {
   readonly purgeSeq: number
-  /** Bytes that the leaves' bodies and attachments hold. */
+  /** The size of the leaves' bodies and attachments, in bytes. */
   readonly externalBytes: number
 }
 
-/** When the database was last put back to an earlier state, in ms since 1970. */
+/** The key of the time of the last restore, in ms since 1970. */
 export const RESTORED_KEY = 'restored_at'
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
 export class State {
   readonly createdAt: number
-  /** Changed in place: a copy for each document of a group cost 3 us of the 75 that it took. */
+  /** Changed in place: a copy cost 3 us of the 75 us that each document of a group took. */
   readonly #now: { -readonly [Name in keyof Counters]: Counters[Name] }
   /** As it was last committed. */
   #written: Counters
-  /** A copy of what {@link view} shows, made when it is asked for; undefined when something has changed since. */
+  /** The value of {@link view}, made on demand; undefined after a change. */
   #view: StoreView | undefined
   #epochBegun = false
   readonly #put: Statement
@@ -72,7 +72,7 @@ export class State {
     put.run('epochs', JSON.stringify([{ id: epochId(randomBytes(9)), firstSeq: 0 }]))
   }
 
-  /** How the database stands now; stays as it is whatever comes after. */
+  /** The current state. The object never changes. */
   get view(): StoreView {
     this.#view ??= viewOf(this.#now)
     return this.#view
@@ -82,12 +82,12 @@ export class State {
     return this.#now.purgeSeq
   }
 
-  /** Bytes that the leaves' bodies and attachments hold. */
+  /** The size of the leaves' bodies and attachments, in bytes. */
   get externalBytes(): number {
     return this.#now.externalBytes
   }
 
-  /** Goes back to what was last committed, after a rollback. */
+  /** Returns to the last committed state, after a rollback. */
   restore(): void {
     Object.assign(this.#change(), this.#written)
   }
@@ -119,7 +119,7 @@ export class State {
     now.externalBytes += effect.externalBytes
   }
 
-  /** Counts a document that was forgotten whole. @param externalBytes what its leaves held */
+  /** Subtracts a document that was purged completely. @param externalBytes the bytes of its leaves */
   uncount(deleted: boolean, externalBytes: number): void {
     const now = this.#change()
     if (deleted) now.deletedCount -= 1
@@ -143,7 +143,7 @@ export class State {
     Object.assign(this.#change(), change)
   }
 
-  /** Writes what differs from the file; part of the transaction that changed it. */
+  /** Writes the changed values, as part of the transaction that changed them. */
   flush(): void {
     const was = this.#written
     const now = this.#now
@@ -162,7 +162,7 @@ export class State {
     if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))
   }
 
-  /** The transaction is durable. @returns how many sequence numbers it gave out */
+  /** Called when the transaction is durable. @returns how many sequence numbers it used */
   committed(): number {
     const updates = this.#now.updateSeq - this.#written.updateSeq
     this.#epochBegun ||= updates > 0

@@ -14,7 +14,7 @@ import { type Migration, migrate, migrateInSteps, schemaOf } from './schema.ts'
 
 /** Files that a thread upgrades at once, so that a small one need not wait for a large one. */
 const AT_ONCE = 4
-/** More than most threads have databases; further requests are refused. */
+/** More than the databases of most threads; further requests are refused. */
 const MAY_WAIT = 10_000
 
 /** The file that is opened. */
@@ -27,7 +27,7 @@ interface UpgradedFile {
   readonly mayBeNew?: boolean
   /** The path of its copy. @param schema its current version */
   copyPath(schema: number): string
-  /** Called when it was opened exclusively, for lack of disk space. */
+  /** Called when the file was opened exclusively, for lack of disk space. */
   onExclusive?(): void
 }
 
@@ -49,7 +49,7 @@ export class Upgrades {
 
   /**
    * Opens a file, and upgrades it first where that is needed.
-   * @throws RefusedFile, insufficient_storage, unavailable when the thread stops meanwhile; SQLite's and the file
+   * @throws RefusedFile, insufficient_storage, unavailable when the thread stops during the upgrade; SQLite's and the file
    *   system's errors
    */
   async open(file: UpgradedFile): Promise<Connection> {
@@ -60,18 +60,18 @@ export class Upgrades {
   }
 
   #connect({ path, mayBeNew = false, onExclusive }: UpgradedFile): Connection {
-    // A file gets its name when it is complete, so an empty one has lost its content.
+    // A file gets its name when it is complete, so an empty file has lost its content.
     if (!mayBeNew && statSync(path).size === 0) throw new CouchError('damaged_file')
     const options = { onOperation: this.#options.onOperation, mustExist: !mayBeNew }
     try {
       return readable(new Connection(path, options), mayBeNew)
     } catch (error) {
       if (!isFull(error)) throw error
-      // The index of the log is a file that all who have opened it share. On a disk without room for that it is in
-      // memory, and nobody else can open the file.
-      const alone = readable(new Connection(path, { ...options, exclusive: true }), mayBeNew)
+      // All connections share the index of the log, which is a file. On a full disk the index is in memory, and no
+      // other connection can open the database.
+      const exclusive = readable(new Connection(path, { ...options, exclusive: true }), mayBeNew)
       onExclusive?.()
-      return alone
+      return exclusive
     }
   }
 
@@ -88,7 +88,7 @@ export class Upgrades {
     }
   }
 
-  /** Closing the last connection brings the whole log into the file. */
+  /** Closing the last connection checkpoints the whole log into the file. */
   async #copy(file: UpgradedFile): Promise<void> {
     const connection = this.#connect(file)
     const schema = closingOnError(connection, () => {
@@ -116,7 +116,7 @@ export class Upgrades {
   }
 }
 
-/** @throws damaged_file for one that has no schema and should */
+/** @throws damaged_file when the schema is missing */
 function readable(connection: Connection, mayBeNew: boolean): Connection {
   closingOnError(connection, () => {
     if (connection.pragma('user_version') === 0 && !mayBeNew) throw new CouchError('damaged_file')
@@ -124,7 +124,7 @@ function readable(connection: Connection, mayBeNew: boolean): Connection {
   return connection
 }
 
-/** Whether the file has the newest schema; one that has nothing yet is given it. */
+/** Whether the file has the newest schema. An empty file is given it. */
 function isReady(connection: Connection, { label, migrations }: UpgradedFile): boolean {
   const schema = schemaOf(connection, label, migrations)
   if (schema === migrations.length) return true
@@ -150,20 +150,20 @@ const SPARE_BYTES = 8 * 1024 * 1024
 const SPARE_SHARE = 0.25
 
 interface CopyOptions {
-  /** What the file is called in a refusal. */
+  /** The name of the file in error messages. */
   readonly label: string
-  /** Called now and then; what it throws ends the copy. */
+  /** Called regularly; an error that it throws ends the copy. */
   refuseIfEnding(): void
-  /** Bytes that may still be written to a folder; by default what the file system says. */
+  /** The free bytes of a folder; by default as the file system reports them. */
   readonly freeBytes?: (folder: string) => Promise<number>
-  /** Copies what cannot be copied as a file, since others have it open. */
+  /** Copies a database that other connections have open, which cannot be copied as a file. */
   throughSqlite(target: string): Promise<void>
 }
 
 /**
- * Copies a file to a path of its own, whose folders are made; what stands there is replaced, unless it is the copy of
- * the same. A copy shares its blocks with the file where the file system can do that, and takes no room then.
- * @throws insufficient_storage, the file system's errors, and what `refuseIfEnding` throws
+ * Copies a file to `target` and makes its folders. An existing copy is replaced unless it is up to date. Where the file
+ * system supports it, the copy shares its blocks with the file and takes no space.
+ * @throws insufficient_storage, the file system's errors, and errors of `refuseIfEnding`
  */
 export async function keepCopy(path: string, target: string, options: CopyOptions): Promise<void> {
   if (await isCopied(path, target)) return
@@ -183,7 +183,7 @@ export async function keepCopy(path: string, target: string, options: CopyOption
   for (const folder of foldersOf(target, 3)) await syncPath(folder)
 }
 
-/** An upgrade that fails is tried again with each request for the database: that must not copy it each time. */
+/** Each request retries a failed upgrade, which must not copy the file each time. */
 async function isCopied(path: string, target: string): Promise<boolean> {
   const [file, copy] = await Promise.all([stat(path), stat(target).catch(() => null)])
   return copy !== null && copy.size === file.size && copy.mtimeMs >= file.mtimeMs && !(await isShared(path))
@@ -194,7 +194,7 @@ function foldersOf(path: string, depth: number): string[] {
   return depth === 1 ? [folder] : [folder, ...foldersOf(folder, depth - 1)]
 }
 
-/** Whether others have the file open, by which it is no whole without its log. */
+/** Whether the file has a log, without which it is incomplete. */
 async function isShared(path: string): Promise<boolean> {
   return stat(`${path}-wal`).then(
     () => true,
@@ -242,7 +242,7 @@ async function copied(path: string, target: string, options: CopyOptions): Promi
   await options.throughSqlite(target)
 }
 
-/** @returns whether nobody has written to the file meanwhile */
+/** @returns whether the file was unchanged during the copy */
 async function copiedAsFile(path: string, target: string, options: CopyOptions): Promise<boolean> {
   const source = await open(path, 'r')
   try {

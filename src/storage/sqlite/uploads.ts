@@ -1,7 +1,7 @@
 /**
- * Uploads of attachment contents. The chunks of an upload are written as they come, under a blob that no revision names
- * (state `staging`). The write of a revision that names the blob makes it `stored`. What was never named is removed when
- * its upload is released, or, after a crash, when the file is opened next.
+ * Uploads of attachment contents. The chunks of an upload are written as they arrive, under a blob that no revision names
+ * (state `staging`). The write of a revision that names the blob makes it `stored`. A blob that no
+ * revision named is removed when its upload is released, or, after a crash, when the file is next opened.
  */
 import { createHash } from 'node:crypto'
 import { Yielder } from '../../core/event-loop.ts'
@@ -9,8 +9,8 @@ import type { BlobReference, BlobUpload, UploadedBlob } from '../engine.ts'
 import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
 import type { DatabaseAccess } from './database-access.ts'
 
-/** Chunks removed by one write: 4 MB, about 2 ms of work. */
-const REMOVED_AT_ONCE = 16
+/** The chunks that one write removes: 4 MB, about 2 ms of work. */
+const REMOVED_PER_WRITE = 16
 
 export class Uploads {
   readonly #access: DatabaseAccess
@@ -30,22 +30,22 @@ export class Uploads {
     )
   }
 
-  /** Takes a reference to a complete blob; null if there is none of this number. @throws unavailable when the store is closed */
+  /** Takes a reference to a complete blob; null if it does not exist. @throws unavailable when the store is closed */
   reference(blob: number): BlobReference | null {
     const row = this.#access.read(() => this.#blobs.find(blob))
     if (row === undefined) return null
-    const hold = this.#references.add(blob)
+    const reference = this.#references.add(blob)
     return {
       digest: digestOf(row.md5),
       length: row.length,
       release: () => {
-        if (hold.release()) void this.removeUnnamed(blob)
+        if (reference.release()) void this.removeUnnamed(blob)
       },
     }
   }
 
   /**
-   * Removes the blobs that no revision named when the file was opened, one after the other, between other work.
+   * Removes, one after the other, the blobs that no revision named when the file was opened.
    * Never throws, like {@link removeUnnamed}.
    */
   sweep(): void {
@@ -56,36 +56,36 @@ export class Uploads {
     try {
       for (const blob of this.#access.read(() => this.#blobs.uploads())) await this.removeUnnamed(blob)
     } catch {
-      // The next opening looks for them again.
+      // The next opening tries again.
     }
   }
 
   /**
-   * Removes a blob without references that no revision has named, some chunks a write. Never rejects: what an error
-   * or the store's closing leaves of it is removed at the next opening.
+   * Removes a blob that has no references and that no revision names, a few chunks per write. Never rejects: after an
+   * error, or when the store is closed, the next opening removes the remaining chunks.
    */
   async removeUnnamed(blob: number): Promise<void> {
     try {
       if (!this.#access.read(() => this.#blobs.isUpload(blob))) return
-      const isDoomed = await this.#access.writeOne(
+      const isAbandoned = await this.#access.writeOne(
         1024,
         () => !this.#references.isReferenced(blob) && this.#blobs.abandon(blob),
       )
-      for (let isGone = !isDoomed; !isGone; ) isGone = await this.#removeSome(blob)
+      for (let isRemoved = !isAbandoned; !isRemoved; ) isRemoved = await this.#removeSome(blob)
     } catch {
       // See above.
     }
   }
 
   #removeSome(blob: number): Promise<boolean> {
-    return this.#access.writeOne(64 * 1024, () => this.#blobs.removeSome(blob, REMOVED_AT_ONCE))
+    return this.#access.writeOne(64 * 1024, () => this.#blobs.removeSome(blob, REMOVED_PER_WRITE))
   }
 }
 
-/** About a megabyte a write, as much as a group of writes may bring. */
-const CHUNKS_A_WRITE = 4
+/** About 1 MB, the maximum size of a group of writes. */
+const CHUNKS_PER_WRITE = 4
 
-/** One upload: hashed and stored a chunk at a time, in constant memory. */
+/** One upload: hashed and stored chunk by chunk, in constant memory. */
 class Upload implements BlobUpload {
   readonly #access: DatabaseAccess
   readonly #blobs: Blobs
@@ -98,9 +98,9 @@ class Upload implements BlobUpload {
   #restLength = 0
   #length = 0
   #chunks = 0
-  /** Its blob, once a chunk is stored. */
+  /** The blob of this upload, once a chunk is stored. */
   #blob: number | undefined
-  /** References to its own blob and to that of equal content. A retried write adds another. */
+  /** References to its own blob and to a blob with equal content. A retried write adds another. */
   readonly #ownReferences = new Map<number, Reference[]>()
   /** The last call; its failure fails all later ones. */
   #last: Promise<unknown> = Promise.resolve()
@@ -108,7 +108,7 @@ class Upload implements BlobUpload {
   #removed: Promise<void> | undefined
   #released: Promise<void> | undefined
 
-  /** @param remove removes a blob that no revision names and that has no references; never rejects */
+  /** @param remove removes a blob that has no references and that no revision names; never rejects */
   constructor(
     access: DatabaseAccess,
     blobs: Blobs,
@@ -123,7 +123,7 @@ class Upload implements BlobUpload {
 
   async append(bytes: Uint8Array): Promise<void> {
     if (this.#finished !== undefined) throw new RangeError('the content was finished')
-    return this.#next(async () => {
+    return this.#enqueue(async () => {
       this.#access.refuseIfClosed()
       await this.#hash(bytes)
       await this.#storeFullChunks(bytes)
@@ -131,7 +131,7 @@ class Upload implements BlobUpload {
   }
 
   finish(): Promise<UploadedBlob> {
-    this.#finished ??= this.#next(() => this.#finish())
+    this.#finished ??= this.#enqueue(() => this.#finish())
     return this.#finished
   }
 
@@ -145,7 +145,7 @@ class Upload implements BlobUpload {
     return this.#released
   }
 
-  async #next<R>(work: () => Promise<R>): Promise<R> {
+  async #enqueue<R>(work: () => Promise<R>): Promise<R> {
     if (this.#released !== undefined) throw new RangeError('the upload was released')
     const done = this.#last.then(work)
     this.#last = done
@@ -172,7 +172,7 @@ class Upload implements BlobUpload {
         at = this.#keep(bytes, CHUNK_BYTES - this.#restLength)
         chunks.push(this.#rest as Buffer)
       }
-      for (; chunks.length < CHUNKS_A_WRITE && bytes.length - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
+      for (; chunks.length < CHUNKS_PER_WRITE && bytes.length - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
         chunks.push(bytes.subarray(at, at + CHUNK_BYTES))
       }
       await this.#store(chunks)
@@ -195,7 +195,7 @@ class Upload implements BlobUpload {
     this.#chunks += chunks.length
   }
 
-  /** Inside a transaction. @returns its blob's number */
+  /** Inside a transaction. @returns the blob's number */
   #addChunks(chunks: readonly Uint8Array[]): number {
     const blob = this.#blob ?? this.#reference(this.#blobs.create())
     chunks.forEach((chunk, at) => {
@@ -232,7 +232,7 @@ class Upload implements BlobUpload {
   }
 
   async #releaseBlob(blob: number): Promise<void> {
-    for (const hold of this.#ownReferences.get(blob) ?? []) hold.release()
+    for (const reference of this.#ownReferences.get(blob) ?? []) reference.release()
     this.#ownReferences.delete(blob)
     if (!this.#references.isReferenced(blob)) await this.#remove(blob)
   }
@@ -243,7 +243,7 @@ interface Reference {
   release(): boolean
 }
 
-/** The uploads and downloads that use each blob now. In memory only. */
+/** Counts the uploads and downloads that use each blob. In memory only. */
 export class References {
   readonly #counts = new Map<number, number>()
 

@@ -108,7 +108,7 @@ t.test('on a stopped server', async (t) => {
   t.match(held, [
     1,
     '',
-    /^settee: .* is in use by another settee\. Its control socket does not answer\. [^\n]+\n$/,
+    /^settee: .* is in use by another settee process\. Its control socket does not answer\. [^\n]+\n$/,
   ])
 })
 

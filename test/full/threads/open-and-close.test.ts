@@ -92,7 +92,7 @@ t.test(
   async (t) => {
     const { databases, dataDir } = await serve(t)
     await t.rejects(serve(t, { dataDir }), {
-      message: `the data folder ${dataDir} is in use by another settee`,
+      message: `the data folder ${dataDir} is in use by another settee process`,
       code: undefined,
     })
     await databases.create('a')
