@@ -1,10 +1,10 @@
 /** The storage contract for the list of databases and the server's own data; see engine.ts. */
 import type { Epochs, LastKnownSequence } from './sequence.ts'
 
-/** A database as the server lists it. */
+/** A database in the list of the server. */
 export interface DatabaseEntry {
   readonly name: string
-  /** Never given twice by one server, so that a message to a deleted database reaches no later one of its name. */
+  /** Never reused by a server, so that a message to a deleted database never reaches a later one of the same name. */
   readonly incarnation: number
   /** Its last known sequence; absent if none was noted. */
   readonly lastKnown?: LastKnownSequence
@@ -34,7 +34,7 @@ export interface Replaced extends DatabaseEntry {
 }
 
 export interface Catalog {
-  /** 32 hex digits, made once for the life of the data. */
+  /** 32 hex digits, generated once per data folder. */
   readonly serverUuid: string
   list(): Promise<DatabaseEntry[]>
   /** Makes an empty database; durable when resolved. @throws file_exists */
@@ -42,8 +42,8 @@ export interface Catalog {
   /** Removes a database, which must be closed. @throws no_database */
   delete(name: string): Promise<void>
   /**
-   * Puts a prepared database ({@link StorageEngine.prepare}) in the place of a closed one, or of none. At every moment,
-   * also after a crash, either the old or the new database is there whole. The old one is kept aside.
+   * Gives a prepared database ({@link StorageEngine.prepare}) the name of a closed database, or a new name. At every
+   * moment, also after a crash, either the old or the new database is complete. The old file is kept.
    * @param draft null marks the existing database as restored, as if it had been prepared from a copy of itself
    * @throws no_database when `draft` is null and there is no database
    */
@@ -58,7 +58,7 @@ export interface Catalog {
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The latest update of each pair of name and type; at most `limit` rows of the range. */
   readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
-  /** Copies what belongs to the server to a new file, which is durable when resolved. */
+  /** Copies the server's own data to a new file, which is durable when resolved. */
   copyTo(path: string): Promise<void>
 }
 
@@ -67,7 +67,9 @@ export interface UpdatesRange {
   readonly since: number
   readonly descending?: boolean
   readonly before?: number
-  /** Only these databases, and nothing from before they were last created: they may have belonged to another account. */
+  /**
+   * Only these databases, and nothing from before they were last created: they may have belonged to another account.
+   */
   readonly names?: readonly string[]
 }
 

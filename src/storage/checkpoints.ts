@@ -45,7 +45,7 @@ export function isCheckpoint(body: string): boolean {
  * What a new checkpoint claims of the database.
  *
  * A token of one of the database's own epochs, within that epoch's numbers, names exactly one state of this database,
- * and everything in that state is still here. So the checkpoints of pulls need not be refused.
+ * and the database still has everything of that state. So the checkpoints of pulls need not be refused.
  * @param body as it would be stored
  * @returns null when it is not a checkpoint
  */

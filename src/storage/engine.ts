@@ -32,7 +32,9 @@ export interface StoreView {
   readonly designVersion: number
   /** null if it was never set. */
   readonly security: SecurityObject | null
-  /** Whether the database was restored to an earlier state: then the first checkpoint of each replication is refused. */
+  /**
+   * Whether the database was restored to an earlier state: then the first checkpoint of each replication is refused.
+   */
   readonly wasRestored: boolean
 }
 
@@ -44,7 +46,7 @@ export interface StoreInfo extends StoreView {
   readonly purgeSeq: number
   /** Whether {@link DatabaseStore.compact} is running. */
   readonly compacting: boolean
-  /** Bytes: on disk; in use there, {@link StoreSizes.kept} aside; of the leaves' contents as they were sent. */
+  /** In bytes: on disk; in use on disk, without {@link StoreSizes.kept}; of the leaves' contents as they were sent. */
   readonly sizes: { readonly file: number; readonly active: number; readonly external: number }
 }
 
@@ -57,11 +59,11 @@ export interface StoredAttachment {
   readonly digest: string
   /** Bytes of the content, decoded. */
   readonly length: number
-  /** How the stored bytes are coded; null: not at all. */
+  /** How the stored bytes are coded; null if they are not coded. */
   readonly encoding: AttachmentEncoding
   /** Bytes as they are stored: `length`, unless they are coded. */
   readonly storedLength: number
-  /** Names the stored bytes in {@link DatabaseStore.readBlob}. */
+  /** Identifies the stored bytes in {@link DatabaseStore.readBlob}. */
   readonly blob: number
 }
 
@@ -81,13 +83,16 @@ export interface DocState {
   readonly branches: readonly Branch[]
   /** Every revision that is stored, leaf or superseded. */
   revisions(): readonly StoredRevision[]
-  /** Superseded revisions that are retained for the time machine alone ({@link CompactOptions}); no other member shows them. */
+  /**
+   * Superseded revisions that are retained only for the time machine ({@link CompactOptions}); no other member shows
+   * them.
+   */
   retained(): readonly string[]
   /** Whether a stored revision is a tombstone; null when it is not stored. */
   isDeleted(rev: string): boolean | null
-  /** JSON text of a stored revision without its `_` members; null when that revision's body is not kept. */
+  /** JSON text of a stored revision without its `_` members; null when that revision's body is not stored. */
   body(rev: string): string | null
-  /** Attachments of a stored revision in their names' order; empty if there are none. */
+  /** Attachments of a stored revision, ordered by name. */
   attachments(rev: string): readonly StoredAttachment[]
   /** The whole content of one of its attachments as it is stored, for answers that carry it as base64. */
   bytes(blob: number): Uint8Array
@@ -114,7 +119,7 @@ export interface Touches {
 /** One document's write: the unit of atomicity. */
 export interface DocUpdate<R, N = never> {
   readonly id: string
-  /** About how many bytes it writes; limits the size of a group commit. */
+  /** The approximate size of the write, in bytes; limits the size of a group commit. */
   readonly bytes: number
   readonly touches?: Touches
   /** Pure. A throw rejects this update alone. */
@@ -138,9 +143,9 @@ export interface DocWrite {
   readonly deleted: boolean
   /** Whether the document takes the next sequence number; true exactly when its set of leaves changed. */
   readonly sequenced: boolean
-  /** The document is a design document, and with it {@link StoreView.designVersion} grows. */
+  /** Whether this is a design document, so that {@link StoreView.designVersion} grows. */
   readonly design?: boolean
-  /** Rows to make, or to change where that revision has one. */
+  /** Rows to create, or to change if the revision has a row. */
   readonly revisions: readonly RevisionWrite[]
 }
 
@@ -149,7 +154,7 @@ export interface RevisionWrite {
   readonly deleted: boolean
   /** The ancestry, newest first, the revision's own id included, for a leaf; null for a superseded revision. */
   readonly ancestry: readonly string[] | null
-  /** Absent: what is stored stays. */
+  /** If absent, the stored content does not change. */
   readonly content?: {
     readonly body: string
     readonly attachments: readonly AttachmentWrite[]
@@ -171,11 +176,11 @@ export interface AttachmentWrite {
     | { readonly sha256: Uint8Array; readonly bytes: Uint8Array }
 }
 
-/** Content that is being stored, a chunk at a time. No document names it yet, and a restart forgets it. */
+/** Content that is being stored, chunk by chunk. No document names it yet, and a restart removes it. */
 export interface BlobUpload {
   /** Adds the next bytes; resolves when they are stored. Calls must not overlap. */
   append(bytes: Uint8Array): Promise<void>
-  /** Completes the content. If equal content is stored already, that is used instead. */
+  /** Completes the content. If equal content is already stored, it is used instead. */
   finish(): Promise<UploadedBlob>
   /**
    * Ends the upload and removes content that no revision names. Call it in the end, also after an error.
@@ -262,10 +267,10 @@ export interface IdRange {
 }
 
 export interface Paging {
-  /** Rows at most. */
+  /** The maximum number of rows. */
   readonly limit: number
   readonly touches?: Touches
-  /** Asked after each row; true ends the page. */
+  /** Called after each row; true ends the page. */
   enough?(): boolean
 }
 
@@ -278,7 +283,7 @@ export interface Page<R> {
 
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore {
-  /** Whether its file was replaced by an older copy, as was found when it was opened. */
+  /** Whether its file was found, when it was opened, to be an older copy. */
   readonly wasRolledBack: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
@@ -307,7 +312,7 @@ export interface DatabaseStore {
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
   /** Takes a reference to a blob while it is read; null when it is not stored. */
   referenceBlob(blob: number): Promise<BlobReference | null>
-  /** Begins to upload a content. */
+  /** Begins an upload. */
   uploadBlob(): Promise<BlobUpload>
 
   /** Writes documents, each atomically, in the order given; the same id may occur again. */
@@ -317,13 +322,14 @@ export interface DatabaseStore {
   /** The newest purges, oldest first, at most `purgedInfosLimit` of them. */
   readPurges(): Promise<PurgeInfo[]>
   /**
-   * Removes or retains superseded bodies, cuts ancestries to `revsLimit`, removes blobs that nothing names, and gives
-   * freed pages back. It works in steps, between which other work is served. A call during a compaction joins it.
+   * Removes or retains superseded bodies, cuts ancestries to `revsLimit`, removes blobs that no revision names, and
+   * returns free pages to the file system. It works in steps, between which other work is served. A call during a
+   * compaction joins it.
    */
   compact(options?: CompactOptions): Promise<void>
-  /** What a compaction would find to do. Cheap: it reads counters alone. */
+  /** What a compaction could remove. Cheap: it reads only counters. */
   garbage(): Promise<GarbageCounts>
-  /** Counts where the bytes are, in short turns. */
+  /** Counts the bytes of each part of the database, in short turns. */
   sizes(): Promise<StoreSizes>
 
   readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]>
@@ -334,7 +340,7 @@ export interface DatabaseStore {
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
 
-  /** Called after each durable commit that gave out sequence numbers, with the newest and its epoch. */
+  /** Called after each durable commit that used sequence numbers, with the newest and its epoch. */
   onCommit(listener: (updateSeq: number, epoch: string) => void): void
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 /** Sizes of a disk, in bytes. */
 export interface DiskSize {
-  /** What this account may still write: some systems reserve a part for root. */
+  /** The space available to this account: some systems reserve a part for root. */
   readonly free: number
   readonly total: number
 }
@@ -15,7 +15,10 @@ export async function diskSize(folder: string): Promise<DiskSize> {
   return sizeOf(await statfs(folder))
 }
 
-/** As {@link diskSize}, synchronously, for the rare moment when nothing else can continue. @throws the file system's error */
+/**
+ * As {@link diskSize}, synchronously, for the rare moment when nothing else can continue.
+ * @throws the file system's error
+ */
 export function diskSizeNow(folder: string): DiskSize {
   return sizeOf(statfsSync(folder))
 }
@@ -24,10 +27,10 @@ function sizeOf({ bavail, blocks, bsize }: StatsFs): DiskSize {
   return { free: bavail * bsize, total: blocks * bsize }
 }
 
-// Reserved space: a file without content that is removed when the disk is completely full, so that deletions,
-// checkpoints and compaction have space to continue.
-
-/** Space for the longest log that SQLite keeps before a checkpoint (1,000 pages), in bytes. */
+/**
+ * The size of the reserved space, in bytes: a file that is removed when the disk is completely full, so that deletions,
+ * checkpoints and compaction have space to continue. Enough for SQLite's longest log before a checkpoint (1,000 pages).
+ */
 export const RESERVED_BYTES = 8 * 1024 * 1024
 
 const STEP = 1024 * 1024
@@ -68,6 +71,6 @@ export function releaseReservedSpace(dataDir: string): void {
   try {
     rmSync(reservedPath(dataDir), { force: true })
   } catch {
-    // Whoever needs the space gets its own error.
+    // The write that needs the space reports its own error.
   }
 }

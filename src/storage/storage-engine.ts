@@ -17,30 +17,31 @@ interface EngineCapabilities {
 export interface StorageEngine {
   readonly capabilities: EngineCapabilities
   /**
-   * The list of databases and what belongs to the server. One holder at a time: a second call, here or in
-   * another process, rejects with a plain Error that says who holds it.
-   * @param copy the path of a copy, as far as engines have files, that takes the place of what belongs to the server
-   * first; databases stay as they are
+   * Opens the list of databases and the server's own data. Only one catalog can be open: a second call, here or in
+   * another process, rejects with a plain Error that names the user of the folder.
+   * @param copy the path of a copy, if the engine has files, that first replaces the server's own data; databases are
+   * not changed
    */
   openCatalog(copy?: string): Promise<Catalog>
   /**
    * Opens a database that exists.
-   * @param lastKnown its last known sequence; a database that has not reached it was rolled back, and is marked as restored
+   * @param lastKnown its last known sequence; a database that has not reached it was rolled back, and is marked as
+   * restored
    * @throws no_database
    */
   openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore>
   /**
-   * What a database has retained as of its last compaction, also if it is closed. Cheap, and changes nothing: a file of
-   * an older schema is not upgraded. @returns null when the file has an older schema
+   * The retained versions of a database as of its last compaction, also if it is closed. Cheap, and changes nothing: a
+   * file of an older schema is not upgraded. @returns null when the file has an older schema
    * @throws no_database
    */
   retainedVersions(name: string): Promise<RetainedVersions | null>
   /**
-   * Makes a database from a copy, to take another's place ({@link Catalog.replace}). It is checked, has the newest
-   * schema and is marked as restored: the next number is of a new epoch, `createdAt` is later, no replication
-   * checkpoint is left, and {@link StoreView.wasRestored} is true. The copy is not changed. This takes as long as
+   * Prepares a database from a copy, to replace another ({@link Catalog.replace}). It is checked, upgraded to the
+   * newest schema and marked as restored: the next number has a new epoch, `createdAt` is later, all replication
+   * checkpoints are removed, and {@link StoreView.wasRestored} is true. The copy is not changed. This takes as long as
    * reading all of it, and blocks the thread.
-   * @param copy the path of a file, as far as engines have files
+   * @param copy the path of a file, if the engine has files
    * @throws bad_request when it is not a database, is damaged, or was written by a newer settee
    */
   prepare(name: string, copy: string): Promise<Prepared>
@@ -50,12 +51,12 @@ export interface StorageEngine {
    */
   openSnapshot(name: string): Promise<DatabaseSnapshot>
   /**
-   * A text that changes with every write to the database; null if only reading the database could tell. Cheap.
+   * A text that changes with every write to the database; null if only reading the database could show a change. Cheap.
    */
   fingerprint(name: string): Promise<string | null>
   /**
    * Reads a copy from its first to its last byte.
-   * @throws Error whose message says what is wrong with it
+   * @throws Error whose message names the fault
    */
   checkCopy(path: string): Promise<CopyFacts>
   /** As {@link checkCopy}, for a copy that {@link Catalog.copyTo} made. @returns the server's uuid */
@@ -64,9 +65,9 @@ export interface StorageEngine {
   close(): Promise<void>
 }
 
-/** A database that was prepared to take another's place. It is not listed yet, and the next start removes it. */
+/** A database that was prepared to replace another. It is not listed yet, and the next start removes it. */
 export interface Prepared {
-  /** Names it in {@link Catalog.replace} and {@link Catalog.discard}. */
+  /** Identifies it in {@link Catalog.replace} and {@link Catalog.discard}. */
   readonly draft: string
   readonly updateSeq: number
   readonly docCount: number
@@ -75,14 +76,14 @@ export interface Prepared {
 /** The content of a database at one moment. Two databases with equal facts have equal contents. */
 export interface CopyFacts {
   readonly schemaVersion: number
-  /** Seconds since 1970 of the database's making. */
+  /** When the database was created, in seconds since 1970. */
   readonly createdAt: number
   readonly updateSeq: number
   readonly purgeSeq: number
   readonly docCount: number
   readonly deletedCount: number
   readonly localCount: number
-  /** Bytes of whole contents of attachments, each content once. */
+  /** The size of complete attachment contents, each counted once, in bytes. */
   readonly attachmentBytes: number
   /** SHA-256 over all rows, as 64 hex digits. */
   readonly digest: string
@@ -108,7 +109,7 @@ export interface DatabaseSnapshot {
 }
 
 /**
- * Below the data folder: the files of it as they were before a newer settee changed their schema. A folder by kind
- * and schema (`databases-4`, `server-2`) holds them under their own names.
+ * The folder, below the data folder, for copies of files from before an upgrade of their schema. It has a subfolder for
+ * each kind and schema (`databases-4`, `server-2`); the copies keep their names.
  */
 export const COPIES_FOLDER = 'before-upgrade'

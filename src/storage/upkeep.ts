@@ -14,12 +14,12 @@ export interface CompactOptions {
    * {@link DocState.retained} and the history show them. If absent, none is retained.
    */
   readonly keepSince?: number
-  /** The most bytes of retained bodies; beyond it those superseded first are removed, minute by minute. */
+  /** The maximum size of retained bodies, in bytes; beyond it the oldest are removed, minute by minute. */
   readonly keepBytes?: number
   onProgress?(progress: CompactionProgress): void
 }
 
-/** What a compaction would find to do, from counters alone. */
+/** What a compaction could remove, from counters alone. */
 export interface GarbageCounts {
   /** Grows with each write of any kind. */
   readonly writes: number
@@ -27,9 +27,9 @@ export interface GarbageCounts {
   readonly fileBytes: number
   /** Bytes in free pages of the file. */
   readonly freeBytes: number
-  /** About the bytes of revisions that were superseded since the last compaction. */
+  /** The approximate bytes of revisions that were superseded since the last compaction. */
   readonly supersededBytes: number
-  /** About the bytes of attachments that a revision names and its successor does not. */
+  /** The approximate bytes of attachments that a revision names and its successor does not. */
   readonly looseBytes: number
   /** When the oldest retained revision was superseded, in ms since 1970; null if none is retained. */
   readonly oldestRetained: number | null
@@ -47,7 +47,7 @@ export interface SizePart {
   readonly bytes: number
 }
 
-/** Where the bytes of a database are. The parts add up to `file`, except for writes during the count. */
+/** The bytes of each part of a database. The parts add up to `file`, except for writes during the count. */
 export interface StoreSizes {
   /** Bytes of the file and its log. */
   readonly file: number

@@ -6,7 +6,7 @@ import type { Connection, Statement } from './connection.ts'
 /** Bytes of a chunk: small enough to be read in a turn, large enough to cost few rows. */
 export const CHUNK_BYTES = 256 * 1024
 
-/** An MD5 as digests of attachments are written, protocol.md 7. */
+/** An MD5 in the format of attachment digests, protocol.md 7. */
 export function digestOf(md5: Uint8Array): string {
   return `md5-${Buffer.from(md5).toString('base64')}`
 }
@@ -14,7 +14,7 @@ export function digestOf(md5: Uint8Array): string {
 /** A complete blob. */
 interface BlobRow {
   readonly md5: Uint8Array
-  /** Bytes as they are stored. */
+  /** The stored size, in bytes. */
   readonly length: number
   /** `uploads`: no revision has named it yet. */
   readonly state: 'staging' | 'stored'
@@ -36,7 +36,7 @@ export class Blobs {
   readonly #abandon: Statement
   readonly #dropChunks: Statement
   readonly #drop: Statement
-  /** A number is not given again while the file is open, so that whoever still has one meets no other content. */
+  /** A number is not reused while the file is open, so that a reader that still has it never gets another content. */
   #lastNum: number
 
   constructor(connection: Connection) {
@@ -61,7 +61,7 @@ export class Blobs {
       connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM blob').get()?.num ?? 0
   }
 
-  /** A complete blob; undefined if there is none with this number. */
+  /** A complete blob; undefined if it does not exist. */
   find(blob: number): BlobRow | undefined {
     return this.#whole.get(blob)
   }
@@ -82,7 +82,7 @@ export class Blobs {
     this.#insertChunk.run(blob, position, data)
   }
 
-  /** The blob has all its chunks. */
+  /** Marks the blob as complete. */
   complete(blob: number, sha256: Uint8Array, md5: Uint8Array, length: number): void {
     this.#complete.run(sha256, md5, length, blob)
   }
@@ -94,7 +94,7 @@ export class Blobs {
     return row !== undefined
   }
 
-  /** The blob of a content that a revision names, stored now unless it is already. */
+  /** The blob of a content that a revision names; stores new content. */
   store(sha256: Uint8Array, md5: Uint8Array, bytes: Uint8Array): number {
     const known = this.byHash(sha256)
     const blob = known ?? this.create()
@@ -108,7 +108,7 @@ export class Blobs {
     return blob
   }
 
-  /** Bytes of a blob from an offset on, not beyond its end; null when there is no such blob. */
+  /** Bytes of a blob from an offset, up to its end; null if the blob does not exist. */
   read(blob: number, offset: number, length: number): Uint8Array | null {
     const row = this.find(blob)
     if (row === undefined) return null
@@ -125,7 +125,7 @@ export class Blobs {
     return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
   }
 
-  /** Of a chunk what is wanted: of more the collector would have to free the rest. */
+  /** The requested part of a chunk, so that the garbage collector need not free the rest. */
   #readChunk(blob: number, position: number, start: number, end: number): Uint8Array | undefined {
     if (start === 0 && end >= CHUNK_BYTES) return this.#chunk.get(blob, position)?.data
     return this.#chunkPart.get(start + 1, end - start, blob, position)?.data
@@ -141,12 +141,18 @@ export class Blobs {
     return this.#uploads.all().map(({ num }) => num)
   }
 
-  /** Takes the hash from a blob that no revision has named, so that it is found no more. @returns whether it was one */
+  /**
+   * Removes the hash of a blob that no revision has named, so that it is no longer found.
+   * @returns whether it was such a blob
+   */
   abandon(blob: number): boolean {
     return this.#abandon.run(blob).changes > 0
   }
 
-  /** Removes some chunks of a blob that is found no more, and the blob with the last. @returns whether it is gone */
+  /**
+   * Removes some chunks of a blob without a hash, and the blob with the last chunk.
+   * @returns whether the blob was removed
+   */
   removeSome(blob: number, chunks: number): boolean {
     const { changes } = this.#dropChunks.run(blob, chunks)
     if (changes === chunks) return false
@@ -188,7 +194,7 @@ export class Attachments {
     this.#count = connection.prepare('SELECT count(*) AS rows FROM (SELECT 1 FROM attachment LIMIT ?)')
   }
 
-  /** How many there are, up to `most`. */
+  /** How many attachments there are, up to `most`. */
   count(most: number): number {
     return this.#count.get(most)?.rows ?? 0
   }
@@ -197,7 +203,7 @@ export class Attachments {
     return this.#of.all(revision).map(({ md5, ...row }) => ({ ...row, digest: digestOf(md5) }))
   }
 
-  /** Bytes of the contents that a revision uses, without some of them. */
+  /** The size of the contents that a revision uses, except those in a set, in bytes. */
   bytesWithout(revision: number, without: ReadonlySet<number>): number {
     const others = this.#of.all(revision).filter(({ blob }) => !without.has(blob))
     return others.reduce((sum, { storedLength }) => sum + storedLength, 0)
@@ -207,7 +213,7 @@ export class Attachments {
     this.#drop.run(revision)
   }
 
-  /** @throws no_attachment for a content that is given as a blob and is not stored (any more) */
+  /** @throws no_attachment for a blob that is not stored */
   write(revision: number, attachments: readonly AttachmentWrite[]): void {
     for (const [place, attachment] of attachments.entries()) {
       const { name, type, revpos, encoding, length } = attachment

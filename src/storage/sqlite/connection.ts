@@ -2,9 +2,9 @@
  * One open SQLite file. All calls of SQLite go through it: pragmas, prepared statements and
  * transactions.
  *
- * A later sync does not make up for a failed one: after a failure, the system assumes that data is on disk that may not be
- * (docs/decisions/0027). So each place where a sync can fail has a repair, and no transaction begins before the repair has
- * succeeded.
+ * A later sync does not make up for a failed one: after a failure, the system assumes that data is on disk that may not
+ * be (docs/decisions/0027). So each place where a sync can fail has a repair, and no transaction begins before the
+ * repair has succeeded.
  */
 import { closeSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -14,32 +14,34 @@ import { copyFile, fileBytes, logOf, rewriteInPlace, syncPathNow } from './page-
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
 export const APPLICATION_ID = 0x73747465
 
-/** How long to wait for another process that holds a lock on the file, in ms. */
+/** How long to wait while another process locks the file, in ms. */
 const BUSY_MS = 1000
 
-/** Copied in one turn: a megabyte, about a millisecond's work. */
+/** Pages copied in one turn: 1 MB, which takes about 1 ms. */
 const COPIED_PAGES = 128
 
-/** With so many pages in the log a commit brings them into the file itself, if nobody has done so before (database-access.ts). */
+/**
+ * With so many pages in the log, SQLite checkpoints within a commit, if the checkpointer has not (database-access.ts).
+ */
 const MAX_LOG_PAGES = 2000
 
 export interface ConnectionOptions {
-  /** Called before everything that reaches SQLite, with what it is; a throw takes its place. For fault tests. */
+  /** Called with each operation before it reaches SQLite; if it throws, the operation does not run. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
-  /** Opens a file that must exist. */
+  /** Whether the file must exist. */
   readonly mustExist?: boolean
-  /** Syncs nothing: for a file that nobody knows of yet, which publishing it then syncs as a whole. */
+  /** Syncs nothing: for an unpublished file, which is synced as a whole when it is published. */
   readonly isDraft?: boolean
-  /** Keeps every other process out for as long as the file is open. */
+  /** Locks out every other process while the file is open. */
   readonly exclusive?: boolean
 }
 
-/** SQLite would make it with whatever mode the umask leaves; its log then gets the mode of the file. */
+/** Creates the file, since SQLite would create it with a mode from the umask. The log gets the mode of the file. */
 function makePrivate(path: string): void {
   try {
     closeSync(openSync(path, 'a', 0o600))
   } catch {
-    // SQLite says what is the matter.
+    // SQLite reports the error.
   }
 }
 
@@ -53,9 +55,9 @@ export class Connection {
   readonly #end: Statement
   #db: Sqlite.Database
   #logState: Sqlite.Statement | null = null
-  /** What must succeed before the next transaction begins. */
+  /** The repair that must succeed before the next transaction begins. */
   #pendingRepair: (() => void) | null = null
-  /** Whether the log's name is durable, and with it what is written there. */
+  /** Whether the log's name is durable, without which its content is not. */
   #isLogNameDurable: boolean
 
   constructor(path: string, options: ConnectionOptions = {}) {
@@ -79,7 +81,7 @@ export class Connection {
     try {
       if (options.exclusive) db.pragma('locking_mode = EXCLUSIVE')
       if (options.isDraft) db.pragma('synchronous = OFF')
-      // For a file that has tables these two say what it has already; but the second writes it anew with each opening.
+      // Files with tables already have these two settings, but the second would write the file at each opening.
       if (db.pragma('page_count', { simple: true }) === 0) {
         db.pragma('page_size = 8192')
         db.pragma('auto_vacuum = INCREMENTAL')
@@ -90,7 +92,7 @@ export class Connection {
       db.pragma('journal_size_limit = 16777216')
       db.pragma(`wal_autocheckpoint = ${MAX_LOG_PAGES}`)
       db.pragma('temp_store = MEMORY')
-      // What is deleted is overwritten where its page stays; pages that get free go back to the file system (compaction.ts).
+      // Deleted content is overwritten in pages that stay; compaction returns free pages to the file system.
       db.pragma('secure_delete = FAST')
       if (isLogLeft) this.#rewriteLeftLog(db)
       return db
@@ -101,12 +103,12 @@ export class Connection {
   }
 
   /**
-   * Takes over a log that another process has left: its last syncs may have failed. Where that cannot be done,
-   * reading goes on.
+   * Makes a log durable that another process left, since its last syncs may have failed. If that fails, the file can
+   * still be read.
    */
   #rewriteLeftLog(db: Sqlite.Database): void {
     const rewrite = () => {
-      // Nobody else writes to the log until this ends.
+      // No other connection writes to the log during this.
       db.exec('BEGIN IMMEDIATE')
       try {
         rewriteInPlace(logOf(this.#path))
@@ -142,8 +144,8 @@ export class Connection {
   }
 
   /**
-   * A statement whose rows are arrays of the columns in their order, which take the driver half the time of objects:
-   * for what is read by the thousand.
+   * A statement whose rows are arrays of the columns in their order, for queries of thousands of rows.
+   * They take the driver half the time of objects.
    */
   prepareTuples<R extends readonly unknown[]>(sql: string): Statement<R> {
     return this.#lazy(
@@ -185,7 +187,10 @@ export class Connection {
     }
   }
 
-  /** Makes the transaction durable. @throws SqliteError or the operating system's error; the caller must then roll back */
+  /**
+   * Makes the transaction durable.
+   * @throws SqliteError or the operating system's error; the caller must then roll back
+   */
   commit(): void {
     if (!this.#isLogNameDurable) this.#syncLogName()
     this.#end.run()
@@ -202,7 +207,9 @@ export class Connection {
     }
   }
 
-  /** Opens the file anew: closing it removes the log, so that the next one has its name from a change of its own. */
+  /**
+   * Reopens the file: closing it removes the log, so the next log is a new entry of the folder, which can be synced.
+   */
   #reopen(): void {
     const cacheSize = this.pragma('cache_size')
     this.#db.close()
@@ -216,14 +223,14 @@ export class Connection {
 
   /**
    * Ends the open transaction, if SQLite has not done so by itself.
-   * @param reason what it failed of
+   * @param reason the error that caused the rollback
    */
   rollback(reason: unknown): void {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
     if (isFailedSync(reason)) this.#discardLogEnd()
   }
 
-  /** The log's end holds what was refused; it may have reached the disk, and whoever opens the file would find it. */
+  /** Discards a refused transaction at the end of the log. It may be on disk, and the next opening would apply it. */
   #discardLogEnd(): void {
     try {
       this.#repair(() => this.#emptyLog())
@@ -232,13 +239,13 @@ export class Connection {
     }
   }
 
-  /** Brings what was committed into the file, from where it came by syncs that succeeded, and begins the log anew. */
+  /** Checkpoints the committed transactions, whose syncs succeeded, and empties the log. */
   #emptyLog(): void {
     const [row] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as [{ log: number; checkpointed: number }]
     if (row.log !== row.checkpointed) throw new Sqlite.SqliteError('the log is in use', 'SQLITE_BUSY')
   }
 
-  /** Puts a transaction that changes nothing in the place of one that was refused. Never throws. */
+  /** Overwrites the refused transaction with one that changes nothing. Never throws. */
   #overwriteEnd(): void {
     try {
       this.#db.exec(`BEGIN IMMEDIATE; PRAGMA user_version = ${this.pragma('user_version')}; COMMIT`)
@@ -247,19 +254,19 @@ export class Connection {
     }
   }
 
-  /** Pages that the log holds and the file does not; asked of the log's index, in microseconds. 0 when there is none. */
+  /** The number of pages in the log that are not checkpointed. Takes microseconds; 0 without a log. */
   logPages(): number {
     this.#logState ??= this.#db.prepare('PRAGMA wal_checkpoint(NOOP)').raw()
     const [, log, carried] = this.#logState.get() as [busy: number, log: number, carried: number]
     return Math.max(0, log - carried)
   }
 
-  /** Brings the log into the file, as far as readers of other processes let that happen; it begins anew with the next commit. */
+  /** Checkpoints the log as far as readers in other processes permit. The next commit restarts the log. */
   checkpointPassively(): void {
     this.exec('PRAGMA wal_checkpoint(PASSIVE)')
   }
 
-  /** Brings the log into the file and empties it, as far as readers of other processes let that happen at once. */
+  /** Checkpoints and empties the log, as far as readers in other processes permit at once. */
   checkpoint(): void {
     this.pragma('busy_timeout = 0')
     try {
@@ -270,8 +277,8 @@ export class Connection {
   }
 
   /**
-   * Copies the file as it is now while others may write to it, some pages a turn.
-   * @param refuseIfEnding called between two turns; what it throws ends the copy
+   * Copies the current state of the file, some pages per turn. Others may write to the file during the copy.
+   * @param refuseIfEnding called between two turns; an error that it throws ends the copy
    */
   async copyTo(path: string, refuseIfEnding: () => void): Promise<void> {
     this.#onOperation?.('copy')
@@ -283,7 +290,7 @@ export class Connection {
     })
   }
 
-  /** Copies the file to a new one, durably; what is written meanwhile is carried over. For small files: see snapshot.ts. */
+  /** Copies the file to a new one, durably. Includes writes during the copy. For small files; see snapshot.ts. */
   copyDurably(path: string): Promise<void> {
     return copyFile(this.#db, path)
   }
@@ -297,7 +304,7 @@ function isFailedSync(thrown: unknown): boolean {
   return thrown instanceof Sqlite.SqliteError && /^SQLITE_IOERR_(?:DIR_)?FSYNC$/.test(thrown.code)
 }
 
-/** Whether SQLite refused because another connection holds the file. */
+/** Whether SQLite failed because another connection locks the file. */
 export function isBusy(thrown: unknown): boolean {
   return thrown instanceof Sqlite.SqliteError && thrown.code.startsWith('SQLITE_BUSY')
 }
@@ -309,7 +316,7 @@ type Row = Record<string, unknown>
 export interface Statement<R extends object = Row> {
   get(...values: Value[]): R | undefined
   all(...values: Value[]): R[]
-  /** Rows, read as they are needed. Until the iteration has ended, nothing can be written. */
+  /** Rows, read on demand. Nothing can be written until the iteration has ended. */
   iterate(...values: Value[]): Iterable<R>
   run(...values: Value[]): { changes: number; lastInsertRowid: number | bigint }
 }
@@ -342,7 +349,7 @@ class LazyStatement<R extends object> implements Statement<R> {
     return this.#use().run(...values)
   }
 
-  /** Prepares it again at the next use, since the file was opened again. */
+  /** Prepares the statement again at its next use, since the file was reopened. */
   reset(): void {
     this.#prepared = undefined
   }
@@ -355,9 +362,10 @@ class LazyStatement<R extends object> implements Statement<R> {
 }
 
 /**
- * The same statement with a plan that SQLite 3.54 keeps. SQLite marks a bare parameter behind `=` or `LIMIT` as one that
- * may change the plan, and the driver clears the parameters after each use, which expires the plan of a statement with
- * such a mark (`sqlite3_clear_bindings`): reading a document by id took 20 us instead of 7. An operand of `+` has no mark.
+ * The same statement with a plan that SQLite 3.54 keeps. SQLite marks a bare parameter behind `=` or `LIMIT` as one
+ * that may change the plan, and the driver clears the parameters after each use, which expires the plan of a statement
+ * with such a mark (`sqlite3_clear_bindings`): reading a document by id took 20 us instead of 7. An operand of `+` has
+ * no mark.
  */
 function withStablePlan(sql: string): string {
   return sql.replace(/(= |LIMIT )\?/g, '$1+?')

@@ -1,4 +1,4 @@
-/** The writes of documents, with what changes beside their rows: the feed and the counters. */
+/** The writes of documents, with the resulting changes of the feed and the counters. */
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection, Statement } from './connection.ts'
@@ -17,15 +17,15 @@ interface Dependencies {
   readonly garbage: GarbageCounters
 }
 
-/** About the bytes that a purge writes. */
+/** The approximate size of a purge, in bytes. */
 const PURGE_BYTES = 1024
 
 export class DocWrites {
   readonly #deps: Dependencies
   readonly #purges: Purges
   /**
-   * Documents that the group of writes at work will look at. Each is handed out once, and whoever changes a document
-   * has taken it, so that a later look finds what an earlier write of the group has made of it.
+   * Documents that the current group of writes will read. Each is used once, and every write takes its document from
+   * here, so that a later read in the group sees the changes of an earlier write.
    */
   readonly #prefetched = new Map<string, StoredDocument | null>()
 
@@ -35,14 +35,14 @@ export class DocWrites {
     this.#purges = new Purges(connection, deps, now)
   }
 
-  /** Reads what a group will look at together: one statement for all takes a fifth of the time that one for each does. */
+  /** Reads the documents of a group with a single statement, which takes a fifth of the time of one for each. */
   prefetch(ids: readonly string[]): void {
     if (ids.length < 2) return
     const found = this.#deps.documents.byIds(ids, undefined)
     for (const [at, doc] of found.entries()) this.#prefetched.set(ids[at] as string, doc)
   }
 
-  /** Drops what was not taken, at the end of the transaction. */
+  /** Drops the unused documents at the end of the transaction. */
   clearPrefetched(): void {
     this.#prefetched.clear()
   }
@@ -91,7 +91,7 @@ export class DocWrites {
     return { id, bytes: PURGE_BYTES, decide }
   }
 
-  /** The purges that are remembered, oldest first. */
+  /** The remembered purges, oldest first. */
   purges(): PurgeInfo[] {
     return this.#purges.newest()
   }
@@ -101,13 +101,13 @@ interface PurgedRow {
   readonly num: number
   readonly leaf: number
   readonly size: number
-  /** Of the body only. */
+  /** The size of the body only. */
   readonly bytes: number
 }
 
 type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
 
-/** Removes revisions as if they had never existed, and lists what was removed; protocol.md 4.7. */
+/** Removes revisions as if they had never existed, and lists the removed ones; protocol.md 4.7. */
 class Purges {
   readonly #deps: Dependencies
   readonly #now: () => number
@@ -131,7 +131,7 @@ class Purges {
     this.#newest = connection.prepare('SELECT seq, id, revs FROM purge WHERE seq > ? ORDER BY seq')
   }
 
-  /** Carries out what was decided of a document, inside the transaction of the caller. */
+  /** Carries out the purge of a document, inside the transaction of the caller. */
   carryOut(doc: PurgedDoc, { purged, removed, rest, design }: PurgeWrite): void {
     const { state } = this.#deps
     if (rest === null) this.#forgetDoc(doc)
@@ -152,19 +152,19 @@ class Purges {
 
   #keep(doc: PurgedDoc, removed: readonly string[], rest: NonNullable<PurgeWrite['rest']>): void {
     const { documents, feed, revisions, state } = this.#deps
-    // Without it a time at which one of these was the document would be one at which there was none.
+    // Otherwise the document would seem not to have existed while one of the removed revisions was its winner.
     revisions.noteLoss(this.#now())
     const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
     const seq = rest.sequenced ? state.takeSeq() : doc.seq
     const { id, num, rev, deleted } = doc
-    // Its leaves are counted anew, and its winner's row is looked up.
+    // The next read counts the leaves and looks up the winner's row.
     const old = { num, seq: doc.seq, rev, deleted, leaves: 0, winner: null }
     const effect = documents.write(id, old, rest, seq)
     if (seq !== doc.seq) feed.move(doc.seq, seq)
     state.count({ ...effect, externalBytes: effect.externalBytes - freed }, rest.deleted)
   }
 
-  /** Removes revisions with their attachments. @returns the bytes that leaves among them held */
+  /** Removes revisions with their attachments. @returns the bytes of the leaves among them */
   #drop(rows: readonly PurgedRow[]): number {
     let freed = 0
     for (const { num, leaf, size, bytes } of rows) {
@@ -175,7 +175,7 @@ class Purges {
     return freed
   }
 
-  /** The purges that are remembered, oldest first. */
+  /** The remembered purges, oldest first. */
   newest(): PurgeInfo[] {
     const { purgeSeq, view } = this.#deps.state
     return this.#newest

@@ -1,4 +1,6 @@
-/** Documents as rows; their revisions are in revisions.ts. No rule of CouchDB's is here: what was decided is written. */
+/**
+ * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
+ */
 import type {
   DocState,
   DocWrite,
@@ -22,22 +24,22 @@ import {
   StoredDocument,
 } from './stored-document.ts'
 
-/** A document as it is before a write. */
+/** A document before a write. */
 type OldDocument = Pick<StoredDocument, 'num' | 'seq' | 'rev' | 'deleted' | 'leaves' | 'winner'>
 
-/** A document's row, and behind its columns where its id stands among those asked for. */
+/** A document's row, followed by the position of its id in the list of requested ids. */
 type PlacedRow = [...DocRow, place: number]
 
-/** What a write changed beside its own rows: the store's counters follow from it. */
+/** The changes of a write that the store's counters need. */
 export interface WriteEffect {
   readonly isNew: boolean
   readonly wasDeleted: boolean
   readonly oldSeq: number | null
-  /** Change of the bytes that leaves hold. */
+  /** The change of the leaves' size, in bytes. */
   readonly externalBytes: number
 }
 
-/** Of a document that was written before its winner's row was noted with it, that row is looked up. */
+/** Looks up the winner's row for documents that older versions wrote, which do not name it. */
 const WINNER =
   'r.num = coalesce(d.winner, (SELECT w.num FROM revision AS w WHERE w.doc = d.num AND w.rev = d.rev))'
 const WITH_BODY = `doc AS d CROSS JOIN revision AS r ON ${WINNER}`
@@ -57,7 +59,9 @@ export class Documents {
   readonly #insertDoc: Statement
   readonly #updateDoc: Statement
   readonly #countLeaves: Statement<{ n: number }>
-  /** Numbers are given here, not by SQLite, so that a document's row can name its winner's before that is made. */
+  /**
+   * Numbers are assigned here, not by SQLite, so that a document's row can name its winner's row before that exists.
+   */
   #lastDoc: number
 
   /** @param now the time, in ms since 1970 */
@@ -91,14 +95,14 @@ export class Documents {
     this.#lastDoc = last?.num ?? 0
   }
 
-  /** A document by id, and its row's number for {@link write}. */
+  /** A document by id, with its row's number for {@link write}. */
   byId(id: string, touches?: Touches): StoredDocument | null {
     const withBody = touches?.ancestry ? this.#byIdWithAncestry : this.#byIdWithBody
     const row = (touches?.body ? withBody : this.#byId).get(id)
     return row === undefined ? null : this.#state(row)
   }
 
-  /** Documents by id, in the order asked; null for one that is not there. */
+  /** Documents by id, in the requested order; null for a missing document. */
   byIds(ids: readonly string[], touches: Touches | undefined): (StoredDocument | null)[] {
     // SQLite's JSON ends a text at its first NUL.
     if (ids.length === 1 || ids.some((id) => id.includes('\0')))
@@ -120,7 +124,7 @@ export class Documents {
     return this.#select(touches, `NOT d.deleted AND ${where} ${order}`, [...values, limit])
   }
 
-  /** Documents of the feed with `above < seq < below`, in the order asked for. */
+  /** Documents of the feed with `above < seq < below`, in the requested order. */
   inFeed(
     above: number,
     below: number,
@@ -139,14 +143,14 @@ export class Documents {
     return rows.map((row) => this.#state(row))
   }
 
-  /** One by one: a page that ends after three of them must not have read a hundred, which may be of a megabyte each. */
+  /** One by one: a page may end after three documents, and a hundred documents may have a megabyte each. */
   *#bodies(where: string, values: Value[]): Generator<DocState> {
     const sql = `SELECT ${DOC_COLUMNS}, ${BODY_COLUMNS} FROM ${WITH_BODY} WHERE ${where}`
     const rows = this.#connection.prepareTuples<DocRow>(sql).iterate(...values)
     for (const row of rows) yield this.#state(row)
   }
 
-  /** How many documents, live ones unless `deletedToo`, stand in a stretch of a range; at most `limit`, and the last id. */
+  /** Counts at most `limit` documents of a range, deleted ones only with `deletedToo`. Also returns the last id. */
   countStretch(range: IdRange, deletedToo: boolean, limit: number): { count: number; last: string | null } {
     const { where, values } = idRange(range, 'id')
     const live = deletedToo ? '' : 'NOT deleted AND '
@@ -158,10 +162,10 @@ export class Documents {
     return { count: row?.n ?? 0, last: row?.last ?? null }
   }
 
-  /** Carries out a write at a place of the feed, inside the transaction of the caller. */
+  /** Carries out a write, inside the transaction of the caller. */
   write(id: string, old: OldDocument | null, write: DocWrite, seq: number): WriteEffect {
     const doc = old === null ? ++this.#lastDoc : old.num
-    // One time for all: what supersedes a version is stored when that ceases to be a leaf.
+    // A single time, since a version stops being a leaf when its successor is stored.
     const at = this.#now()
     let named: ReadonlySet<number> | undefined
     const blobs = () => {
@@ -198,9 +202,9 @@ const FANOUT = 1024
 const LEVELS = [1, 2, 3, 4]
 
 /**
- * Counts of the feed's rows, so that `pending` costs the same for a million documents as for ten thousand. Level L has the
- * number of documents in each range of 1024^L sequence numbers. A count adds complete ranges of each level, and counts rows
- * only in the last, partial range of 1024.
+ * Counts of the feed's rows, so that `pending` costs the same for a million documents as for ten thousand. Level L has
+ * the number of documents in each range of 1024^L sequence numbers. A count adds complete ranges of each level, and
+ * counts rows only in the last, partial range of 1024.
  */
 export class FeedCounts {
   readonly #add: Statement
@@ -220,7 +224,7 @@ export class FeedCounts {
     this.#rows = connection.prepare('SELECT count(*) AS n FROM doc WHERE seq > ? AND seq < ?')
   }
 
-  /** Notes that a document has moved in the feed. @param from null: it is new @param to null: it was removed */
+  /** Notes that a document has moved in the feed. @param from null if it is new @param to null if it was removed */
   move(from: number | null, to: number | null): void {
     if (from !== null) this.#change(from, -1)
     if (to !== null) this.#change(to, 1)
@@ -231,7 +235,7 @@ export class FeedCounts {
     this.#changes.set(bucket, (this.#changes.get(bucket) ?? 0) + rows)
   }
 
-  /** Writes what was noted; part of the transaction that moved the documents. */
+  /** Writes the noted changes, as part of the transaction that moved the documents. */
   flush(): void {
     let changes: ReadonlyMap<number, number> = this.#changes
     for (const level of LEVELS) {
@@ -240,12 +244,12 @@ export class FeedCounts {
     }
   }
 
-  /** What was noted is durable, or was rolled back. */
-  forget(): void {
+  /** Clears the noted changes after a commit or a rollback. */
+  clearChanges(): void {
     this.#changes.clear()
   }
 
-  /** Rows of the feed above `seq`; only what is written counts. */
+  /** The number of rows of the feed above `seq`, without changes that are only noted. */
   above(seq: number): number {
     const nextStretch = (Math.floor(seq / FANOUT) + 1) * FANOUT
     let rows = (this.#rows.get(seq, nextStretch) as { n: number }).n
@@ -268,7 +272,7 @@ function ofNextLevel(changes: ReadonlyMap<number, number>): Map<number, number> 
   return sums
 }
 
-/** About how many bytes a write takes that is not of a document. */
+/** The approximate size of a write other than a document's, in bytes. */
 export const SMALL_WRITE = 1024
 
 export class Locals {
@@ -307,7 +311,7 @@ export class Locals {
     return this.#connection.prepare<{ n: number }>(sql).get(...values)?.n ?? 0
   }
 
-  /** @param view asked when the decision is made */
+  /** @param view called when the decision is made */
   plan<R>({ id, decide }: LocalUpdate<R>, view: () => StoreView): Plan<Outcome<R>> {
     return {
       bytes: SMALL_WRITE,
@@ -324,13 +328,13 @@ export class Locals {
     }
   }
 
-  /** Stores what was decided; null removes. */
+  /** Stores the new body; null removes the document. */
   #write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
     if (doc === null) this.#drop.run(id)
     else this.#put.run(id, doc.rev, doc.body)
   }
 
-  /** Whether a decision on it was to be remembered since the last restore. */
+  /** Whether a decision on this id returned `met` since the last restore. */
   #wasRefused(id: string): boolean {
     return this.#refused.get(id) !== undefined
   }

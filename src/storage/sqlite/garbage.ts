@@ -1,28 +1,28 @@
 /**
- * What a compaction would find to do, counted with each transaction, so that nobody has to look for it. Kept in memory
- * while the file is open, as state.ts does, and written with the transaction that changes it.
+ * Counts, with each transaction, what a compaction could remove. Like state.ts, the counters are in memory while the
+ * file is open, and are written with the transaction that changes them.
  */
 import type { Connection, Statement } from './connection.ts'
 
-/** CouchDB's, protocol.md 2.5. */
+/** CouchDB's default, protocol.md 2.5. */
 export const DEFAULT_REVS_LIMIT = 1000
 
-/** The names in `meta`. */
+/** The keys in `meta`. */
 export const garbageKeys = {
-  /** Superseded revisions that no compaction has come to, and the bytes of their bodies. */
+  /** Superseded revisions that no compaction has processed, and the bytes of their bodies. */
   supersededRows: 'superseded_rows',
   supersededBytes: 'superseded_bytes',
-  /** Those that are kept for the time machine alone. */
+  /** Revisions that are retained only for the time machine. */
   retainedRows: 'kept_rows',
   retainedBytes: 'kept_bytes',
-  /** Contents that a revision has named and its successor does not: others may name them still. */
+  /** Bytes of contents that a revision named and its successor does not. Other revisions may still name them. */
   looseBytes: 'loose_bytes',
-  /** When the oldest of those that are kept was superseded, or sooner, in ms since 1970; 0: none is. */
+  /** A time no later than when the oldest retained revision was superseded, in ms since 1970; 0 if none is retained. */
   oldestRetained: 'oldest_kept',
-  /** Of the last compaction: when it ended, in ms since 1970, and the number of the last purge before it. */
+  /** When the last compaction ended, in ms since 1970, and the number of the last purge before it. */
   compactedAt: 'compacted_at',
   compactedPurge: 'compacted_purge',
-  /** No ancestry is longer. */
+  /** The maximum number of ids in any ancestry. */
   longestAncestry: 'longest_ancestry',
 } as const
 
@@ -34,7 +34,7 @@ const NAMES = Object.keys(garbageKeys) as Name[]
 export class GarbageCounters {
   readonly #put: Statement
   readonly #now: Counts
-  /** As they were last committed. */
+  /** The last committed counters. */
   #written: Readonly<Counts>
   /** Transactions since the file was opened. */
   #writes = 0
@@ -47,7 +47,7 @@ export class GarbageCounters {
     const counts = NAMES.map((name) => [name, read.get(garbageKeys[name])?.value ?? 0])
     this.#written = Object.fromEntries(counts) as Counts
     this.#now = { ...this.#written }
-    // Nobody has noted it yet; where the limit was never changed, it is known all the same.
+    // Older files lack this value. It is the default unless the limit was changed.
     if (this.#now.longestAncestry === 0) {
       const wasSet = read.get('revs_limit') !== undefined
       this.#now.longestAncestry = wasSet ? Number.MAX_SAFE_INTEGER : DEFAULT_REVS_LIMIT
@@ -62,29 +62,29 @@ export class GarbageCounters {
     return this.#writes
   }
 
-  /** Counts superseded revisions in, or out. */
+  /** Adds superseded revisions, or subtracts them. */
   count(kept: boolean, rows: number, bytes: number): void {
     this.#now[kept ? 'retainedRows' : 'supersededRows'] += rows
     this.#now[kept ? 'retainedBytes' : 'supersededBytes'] += bytes
   }
 
-  /** Contents may have lost the last revision that names them. */
+  /** Counts contents that may have lost the last revision that names them. */
   addUnreferenced(bytes: number): void {
     this.#now.looseBytes += bytes
   }
 
-  /** So many ancestors may be stored with a leaf from now on. */
+  /** Notes that leaves may have so many ancestors from now on. */
   allowAncestry(revsLimit: number): void {
     this.#now.longestAncestry = Math.max(this.#now.longestAncestry, revsLimit)
   }
 
-  /** Noted at once, since a compaction that is broken off may be the last for long. @param at in ms since 1970 */
+  /** Notes this at once, since an interrupted compaction may not be repeated soon. @param at in ms since 1970 */
   keepsFrom(at: number): void {
     const { oldestRetained } = this.#now
     this.#now.oldestRetained = oldestRetained === 0 ? at : Math.min(oldestRetained, at)
   }
 
-  /** A compaction ends. @param found what it has dealt with */
+  /** Notes the end of a compaction. @param found what it processed */
   compacted(
     found: Omit<Counts, 'supersededRows' | 'supersededBytes' | 'retainedRows' | 'retainedBytes'>,
   ): void {
@@ -92,20 +92,20 @@ export class GarbageCounters {
     Object.assign(this.#now, found, { looseBytes })
   }
 
-  /** Writes what differs from the file; part of the transaction that changed it. */
+  /** Writes the changed counters, as part of the transaction that changed them. */
   flush(): void {
     for (const name of NAMES) {
       if (this.#now[name] !== this.#written[name]) this.#put.run(garbageKeys[name], this.#now[name])
     }
   }
 
-  /** The transaction is durable. */
+  /** Called when the transaction is durable. */
   committed(): void {
     this.#writes += 1
     this.#written = { ...this.#now }
   }
 
-  /** Goes back to what was last committed, after a rollback. */
+  /** Returns to the last committed counters, after a rollback. */
   restore(): void {
     Object.assign(this.#now, this.#written)
   }
@@ -115,7 +115,7 @@ interface Counted {
   /** ms since 1970 */
   readonly at: number
   readonly kept: number
-  /** Of the body. */
+  /** The size of the body. */
   readonly bytes: number
 }
 
@@ -125,8 +125,8 @@ export interface SupersededRow extends Counted {
 }
 
 /**
- * Revisions that are no longer leaves but still have their bodies, and since when. Compaction removes these bodies, and the
- * time machine reads them. A separate table, so that neither reads bodies to find them.
+ * Revisions that are no longer leaves but still have their bodies, and since when. Compaction removes these bodies, and
+ * the time machine reads them. They have a separate table, so that neither reads bodies to find them.
  */
 export class Superseded {
   readonly #garbage: GarbageCounters
@@ -165,19 +165,19 @@ export class Superseded {
     this.#garbage.count(false, 1, bytes)
   }
 
-  /** Its row is about to go: what documents were before it was superseded is not known whole any more. */
+  /** Notes that a row will be deleted, so the history before it was superseded is no longer complete. */
   noteExpiry(revision: number): void {
     this.#note.run(revision)
   }
 
-  /** Leaves are forgotten beside others: which version ended a document's branch until now is not known any more. */
+  /** Notes that some leaves of a document were purged, so the history until now is no longer complete. */
   noteLoss(at: number): void {
     this.#noteLoss.run(at)
   }
 
   /**
-   * It is a leaf again: it came once more after its ancestry had been cut. A row tells of one time as a leaf, and that
-   * is the last.
+   * Makes a revision a leaf again: it was sent again after its ancestry had been cut. A row records only the last
+   * period as a leaf.
    */
   revive(revision: number, at: number): void {
     this.noteExpiry(revision)
@@ -186,8 +186,8 @@ export class Superseded {
   }
 
   /**
-   * Its row is gone, or new. Of others nothing comes.
-   * @returns since when it was superseded, in ms since 1970; undefined: it was not
+   * Removes a revision whose row was deleted or replaced. Other revisions are ignored.
+   * @returns when it was superseded, in ms since 1970; undefined if it was not superseded
    */
   remove(revision: number): number | undefined {
     const row = this.#remove.get(revision)
@@ -195,7 +195,7 @@ export class Superseded {
     return row?.at
   }
 
-  /** From now on only the time machine knows it. @param at when it was superseded, in ms since 1970 */
+  /** Retains a revision only for the time machine. @param at when it was superseded, in ms since 1970 */
   keep(revision: number, at: number): void {
     const row = this.#keep.get(revision)
     if (row === undefined) return
@@ -204,7 +204,7 @@ export class Superseded {
     this.#garbage.count(true, 1, row.bytes)
   }
 
-  /** The next of them in the order of their rows. */
+  /** The next superseded revisions, in the order of their rows. */
   page(above: number, limit: number): SupersededRow[] {
     return this.#page.all(above, limit)
   }

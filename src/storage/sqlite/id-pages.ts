@@ -5,9 +5,9 @@ import type { IdRange, Paging } from '../engine.ts'
 const FETCH = 100
 
 /**
- * Fills a page by fetches of a bounded number of rows, each from behind the row before it.
- * @param fetch rows behind `last`, null for the first; fewer than `limit` when there are no more
- * @returns the rows as read, and whether others remain
+ * Fills a page by fetching a bounded number of rows at a time.
+ * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end
+ * @returns the rows, and whether more remain
  */
 export function fillPage<Source, R>(
   { limit, enough }: Paging,

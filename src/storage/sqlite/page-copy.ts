@@ -1,22 +1,22 @@
-/** A copy of an open file, page by page, by SQLite's own backup calls. */
+/** Copies an open file page by page, with SQLite's backup API. */
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
 import type { CopyProgress } from '../storage-engine.ts'
 
-/** Pages of 8 KiB that are copied at once: about a millisecond's work. */
+/** Pages of 8 KiB that are copied at once, which takes about 1 ms. */
 const STEP_PAGES = 64
-/** Bytes after which what was written is brought to the disk, so that no fsync of others waits for more. */
+/** Bytes between two syncs, so that the fsync of another file never waits for more. */
 const SYNC_BYTES = 8 * 1024 * 1024
-/** Steps between two words of how far it is. */
-const TELL_STEPS = 16
+/** Steps between two progress reports. */
+const PROGRESS_STEPS = 16
 
 type Listener = (progress: CopyProgress) => void
 
 /**
- * Copies what a connection sees to a new file, which is durable when this resolves.
- * @throws SqliteError, the file system's error; what was written by then is left to the caller
+ * Copies the database of a connection to a new file, which is durable when this resolves.
+ * @throws SqliteError, the file system's error; the caller then removes the incomplete file
  */
 export async function copyFile(db: Sqlite.Database, path: string, onProgress?: Listener): Promise<void> {
   const copy = new Copy(path, Number(db.pragma('page_size', { simple: true })), onProgress)
@@ -28,13 +28,13 @@ export async function copyFile(db: Sqlite.Database, path: string, onProgress?: L
   }
 }
 
-/** A file that is being written by SQLite, and kept in step with the disk. */
+/** A file that SQLite writes and that is synced regularly. */
 class Copy {
   readonly #path: string
   readonly #pageSize: number
   readonly #onProgress: Listener | undefined
   readonly #throttle = new Throttle()
-  /** Closed last: that would let go the locks that SQLite has on the file. */
+  /** Closed last, since closing releases the locks that SQLite has on the file. */
   readonly #file: number
   #steps = 0
   #synced = 0
@@ -46,10 +46,10 @@ class Copy {
     this.#file = openSync(path, 'wx', 0o600)
   }
 
-  /** @returns how many pages are to be copied next */
+  /** @returns how many pages to copy next */
   step({ totalPages, remainingPages }: Sqlite.BackupMetadata): number {
     const done = totalPages - remainingPages
-    if (this.#steps++ % TELL_STEPS === 0) this.#onProgress?.({ done, total: totalPages })
+    if (this.#steps++ % PROGRESS_STEPS === 0) this.#onProgress?.({ done, total: totalPages })
     if ((done - this.#synced) * this.#pageSize >= SYNC_BYTES) {
       this.#synced = done
       fdatasyncSync(this.#file)
@@ -58,7 +58,7 @@ class Copy {
     return STEP_PAGES
   }
 
-  /** Makes it one file that opens from a disk on which nothing can be written, and durable. */
+  /** Makes the copy durable, and a single file that can be opened on a read-only disk. */
   finish(): void {
     const db = new Sqlite(this.#path, { fileMustExist: true })
     try {
@@ -77,7 +77,7 @@ class Copy {
 
 const STRETCH_BYTES = 1024 * 1024
 
-/** Where SQLite keeps a file's log. */
+/** The path of a file's log. */
 export function logOf(path: string): string {
   return `${path}-wal`
 }
@@ -88,10 +88,10 @@ export function fileBytes(path: string): number {
 }
 
 /**
- * Makes the content of a file durable even if an earlier sync of it has failed. After a failure, the system considers the
- * pages written, and another sync does nothing. So all pages are written again unchanged. The caller ensures that nothing
- * else writes to the file meanwhile. Only for files that SQLite does not lock, such as a log: closing one descriptor
- * releases all locks that the process has on the file.
+ * Makes the content of a file durable even if an earlier sync of it has failed. After a failure, the system considers
+ * the pages written, and another sync does nothing. So all pages are written again unchanged. The caller ensures that
+ * nothing else writes to the file during this. Only for files that SQLite does not lock, such as a log: closing one
+ * descriptor releases all locks that the process has on the file.
  * @throws the operating system's error
  */
 export function rewriteInPlace(path: string): void {

@@ -1,4 +1,4 @@
-/** Revisions as rows, and what hangs on them. No rule of CouchDB's is here: rows are read and written as decided. */
+/** Reads and writes the rows of revisions and of their attachments. The rules of CouchDB are decided elsewhere. */
 import { type Branch, decodeAncestry, encodeAncestry } from '../../revisions/branch.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments, Blobs } from './blobs.ts'
@@ -14,30 +14,29 @@ interface RevisionRow {
 }
 
 interface FoundRow extends RevisionRow {
-  /** Of the body and the attachments, and how many these are. */
+  /** The size of the body and the attachments, and the number of attachments. */
   readonly size: number
   readonly attachments: number
-  /** Of the body. */
+  /** The size of the body. */
   readonly bytes: number
-  /** 1: only the time machine knows it. */
+  /** 1 if the revision is retained only for the time machine. */
   readonly kept: number
 }
 
 interface LeafRow extends Omit<RevisionRow, 'leaf'> {
-  /** Of the ancestry as it is stored. */
+  /** The stored size of the ancestry. */
   readonly bytes: number
-  /** null: it is longer than is worth reading for the leaf alone. */
+  /** null if it is too long to be read with the leaf. */
   readonly ancestry: Uint8Array | null
 }
 
 interface AncestryRow {
   /** The number of the revision's row. */
   readonly revision: number
-  /** Bytes; null: it is no leaf. */
+  /** In bytes; null if the revision is not a leaf. */
   readonly length: number | null
 }
 
-/** What a document's rows stand beside. */
 interface Dependencies {
   readonly attachments: Attachments
   readonly blobs: Blobs
@@ -50,16 +49,16 @@ interface WriteContext {
   /** The number of the document's row. */
   readonly doc: number
   readonly docIsNew: boolean
-  /** Its time, in ms since 1970. */
+  /** The time of the write, in ms since 1970. */
   readonly at: number
   /** The stored contents that the write names. */
   blobs(): ReadonlySet<number>
 }
 
-/** Bytes of an ancestry that is read with its leaf, where a document has several: four ids. */
+/** The longest ancestry that is read with its leaf in a document with several leaves: four ids, in bytes. */
 const SHORT_ANCESTRY = 65
 
-/** Whether of a superseded revision, r, only the time machine knows. */
+/** Whether a superseded revision, r, is retained only for the time machine. */
 const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num AND s.kept)'
 
 export class Revisions implements DocumentRows {
@@ -125,14 +124,14 @@ export class Revisions implements DocumentRows {
     this.#lastRevision = last?.num ?? 0
   }
 
-  /** The row of a revision, kept ones too. */
+  /** The row of a revision, also of a retained one. */
   find(doc: number, rev: string): FoundRow | undefined {
     return this.#revision.get(doc, rev)
   }
 
   /**
    * Writes a revision of a document.
-   * @returns the row's number, and by how much it changes the bytes that leaves hold, and their number
+   * @returns the row's number, and the changes of the leaves' bytes and of the number of leaves
    */
   write(write: RevisionWrite, context: WriteContext): { num: number; bytes: number; leaves: number } {
     const { doc, docIsNew, at } = context
@@ -160,19 +159,19 @@ export class Revisions implements DocumentRows {
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
-  /** What was none, and comes once more as none, has been none for as long as before. */
+  /** A superseded revision that is written again as superseded keeps the time at which it was superseded. */
   #addAgain(num: number, wasSuperseded: boolean, at: number, bytes: number): void {
     const since = wasSuperseded ? this.#superseded.remove(num) : undefined
     this.#superseded.add(num, since ?? at, bytes)
   }
 
-  /** A leaf becomes an inner revision. @param context the write that makes it so */
+  /** Makes a leaf an inner revision. @param context the write that supersedes it */
   #supersede({ num, bytes, attachments }: FoundRow, { blobs, at }: WriteContext): void {
     this.#superseded.add(num, at, bytes)
     if (attachments > 0) this.#garbage.addUnreferenced(this.#attachments.bytesWithout(num, blobs()))
   }
 
-  /** Before another content takes its place. */
+  /** Removes the old content before a new one replaces it. */
   #dropContent({ num, size, bytes }: FoundRow): void {
     this.#attachments.drop(num)
     this.#garbage.addUnreferenced(size - bytes)
@@ -188,7 +187,7 @@ export class Revisions implements DocumentRows {
     return stored
   }
 
-  /** As {@link drop}, of a superseded one whose time is over: before it was superseded, not all is known. */
+  /** As {@link drop}, for a superseded revision; notes that the history before it was superseded is incomplete. */
   expire(num: number): void {
     this.#superseded.noteExpiry(num)
     this.drop(num)
@@ -199,25 +198,25 @@ export class Revisions implements DocumentRows {
     this.#superseded.noteLoss(at)
   }
 
-  /** Removes a revision's row, by its number, and what it says of attachments. */
+  /** Removes a revision's row, by its number, and the rows of its attachments. */
   drop(num: number): void {
     this.#attachments.drop(num)
     this.#superseded.remove(num)
     this.#dropRevision.run(num)
   }
 
-  /** The next rows in their order, with the lengths of their ancestries as they are stored; null of superseded ones. */
+  /** The next rows in order, with the stored lengths of their ancestries; null for superseded revisions. */
   ancestries(above: number, limit: number): AncestryRow[] {
     return this.#ancestries.all(above, limit)
   }
 
-  /** Cuts the ancestry of a leaf. @param longest so many ids at the most */
-  cutAncestry({ revision, length }: AncestryRow, longest: number): void {
-    // An id takes two bytes at least.
-    if (length === null || length <= 2 * longest) return
+  /** Cuts the ancestry of a leaf. @param maxIds the maximum number of ids */
+  cutAncestry({ revision, length }: AncestryRow, maxIds: number): void {
+    // An id takes at least two bytes.
+    if (length === null || length <= 2 * maxIds) return
     const stored = this.#ancestry.get(revision)?.[0]
     const ids = stored ? decodeAncestry(stored) : []
-    if (ids.length > longest) this.#setAncestry.run(encodeAncestry(ids.slice(0, longest)), revision)
+    if (ids.length > maxIds) this.#setAncestry.run(encodeAncestry(ids.slice(0, maxIds)), revision)
   }
 
   branchesOf(doc: number): Branch[] {

@@ -23,18 +23,18 @@ export interface SqliteEngineOptions {
   readonly dataDir: string
   /** Called before each operation of SQLite; if it throws, the operation does not run. For fault tests. */
   readonly onOperation?: (operation: string) => void
-  /** Counts the commits of its databases. */
+  /** Counts the commits of the engine's databases. */
   readonly tally?: CommitTally
-  /** The time, in ms since 1970; by default the clock's. */
+  /** The time, in ms since 1970; by default the system clock. */
   readonly now?: () => number
-  /** Whether a file is copied before its schema changes; by default it is. */
+  /** Whether a file is copied before its schema changes; true by default. */
   readonly keepsUpgradeCopies?: () => boolean
-  /** Ends upgrades of files, which may take long, with unavailable. */
+  /** Ends upgrades of files, which may take long, with the error unavailable. */
   readonly ending?: AbortSignal
   readonly watch?: DiskWatch
 }
 
-/** The embedded engine: a SQLite file a database. Each thread has one of its own over the same folder. */
+/** The embedded engine, with a SQLite file for each database. Each thread has its own engine for the same folder. */
 export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   const { dataDir, onOperation, tally, now = Date.now, keepsUpgradeCopies = () => true } = options
   const { ending, watch } = options
@@ -128,9 +128,9 @@ function openFault(name: string, cause: unknown, watch: DiskWatch | undefined): 
 }
 
 /**
- * Reads from a database's file, without opening the database, which bodies are retained in it.
+ * Reads which bodies a database's file retains, without opening the database.
  * @param isLeftOpen whether its log has content
- * @returns null: the file has an earlier schema, which retains none
+ * @returns null if the file has an older schema, which retains no bodies
  * @throws SqliteError
  */
 function retainedVersionsIn(path: string, isLeftOpen: boolean): RetainedVersions | null {

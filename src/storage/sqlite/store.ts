@@ -1,4 +1,4 @@
-/** A database in one SQLite file: the contract of storage/engine.ts over the tables of schema.ts. */
+/** A database in one SQLite file: implements the contract of storage/engine.ts with the tables of schema.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type {
   BlobReference,
@@ -40,22 +40,22 @@ import { Sizes } from './size-counters.ts'
 import { References, Uploads } from './uploads.ts'
 import { type CommitTally, Writer } from './writer.ts'
 
-/** Rows counted in one turn: about a millisecond's work. */
+/** Rows counted in one turn, which takes about 1 ms. */
 const COUNT_STRETCH = 10_000
-/** Documents read by id at once, and those of them whose bodies are read with them. */
+/** Documents that one query reads by id, without and with their bodies. */
 const READ_ROWS = 100
 const READ_BODIES = 20
 interface StoreOptions {
-  /** To the file, which has the newest schema; the store closes it. */
+  /** The connection to the file, which has the newest schema. The store closes it. */
   readonly connection: Connection
   readonly watch?: DiskWatch | undefined
-  /** Those of the thread. */
+  /** The caches of the thread. */
   readonly caches: PageCaches
   /** Counts the commits of the thread's databases. */
   readonly tally?: CommitTally | undefined
   /** The time, in ms since 1970. */
   now(): number
-  /** How far the database was when last heard of. */
+  /** The last known sequence of the database. */
   readonly lastKnown?: LastKnownSequence | undefined
   onClosed(): void
 }
@@ -117,7 +117,7 @@ export class SqliteStore implements VersionedStore {
 
   #committed(writes: number, ms: number): void {
     this.#docWrites.clearPrefetched()
-    this.#tables.feed.forget()
+    this.#tables.feed.clearChanges()
     const updates = this.#tables.state.committed()
     this.#tables.garbage.committed()
     this.#options.tally?.add(writes, updates, ms)
@@ -133,7 +133,7 @@ export class SqliteStore implements VersionedStore {
 
   #rollBack(): void {
     this.#docWrites.clearPrefetched()
-    this.#tables.feed.forget()
+    this.#tables.feed.clearChanges()
     this.#tables.state.restore()
     this.#tables.garbage.restore()
   }
@@ -203,7 +203,7 @@ export class SqliteStore implements VersionedStore {
     )
   }
 
-  /** A page, and the view of the same moment. */
+  /** A page, and the view of the same state. */
   #page<Source, R>(
     paging: Paging,
     fetch: (last: Source | null, limit: number) => Iterable<Source>,

@@ -1,4 +1,4 @@
-/** A document as its rows show it; what is not asked for is not read. */
+/** A document, whose members are read from its rows on demand. */
 import {
   type Ancestry,
   ancestryId,
@@ -8,10 +8,10 @@ import {
 } from '../../revisions/branch.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
-/** The columns of a {@link DocRow}, in its order: of `doc` as d, and where they are asked for of the winner as r. */
+/** The columns of a {@link DocRow}, in its order: of `doc` as d, and optionally of the winner as r. */
 export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner'
 export const BODY_COLUMNS = 'r.body, r.attachments'
-/** Of many documents at once: a long body is read when it is touched, and may never be. */
+/** For many documents at once: a long body is read only when it is used. */
 export const SHORT_BODY_COLUMNS = 'iif(octet_length(r.body) <= 65536, r.body, NULL), r.attachments'
 export const ANCESTRY_COLUMN = 'r.ancestry'
 
@@ -21,11 +21,11 @@ export type DocRow = readonly [
   seq: number,
   rev: string,
   deleted: number,
-  /** 0: not counted yet. */
+  /** 0 if not counted yet. */
   leaves: number,
-  /** The number of the winner's row; null: not noted yet. */
+  /** The number of the winner's row; null if not noted yet. */
   winner: number | null,
-  /** null: not read yet. */
+  /** null if not read yet. */
   body?: string | null,
   attachments?: number,
   ancestry?: Uint8Array,
@@ -34,16 +34,16 @@ export type DocRow = readonly [
 /** The text of a revision, how many attachments it has, and whether it is a tombstone. */
 export type ContentRow = readonly [body: string, attachments: number, deleted: number]
 
-/** Where a revision's row is. */
+/** Identifies a revision's row. */
 export interface RevisionPlace {
   /** The number of the document's row. */
   readonly doc: number
   readonly rev: string
-  /** The number of its own row, where it is known. */
+  /** The number of the revision's row, if known. */
   readonly num: number | null
 }
 
-/** Where the rows of one document are read. */
+/** Reads the rows of a document. */
 export interface DocumentRows {
   branchesOf(doc: number): Branch[]
   revisionsOf(doc: number): StoredRevision[]
@@ -51,7 +51,7 @@ export interface DocumentRows {
   isDeleted(place: RevisionPlace): boolean | null
   contentOf(place: RevisionPlace): ContentRow | undefined
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
-  /** As it is stored. */
+  /** In the stored form. */
   ancestryOf(place: RevisionPlace): Uint8Array
   bytesOf(blob: number): Uint8Array
 }
@@ -62,13 +62,13 @@ export class StoredDocument implements DocState {
   readonly seq: number
   readonly rev: string
   readonly deleted: boolean
-  /** 0: not counted yet. */
+  /** 0 if not counted yet. */
   readonly leaves: number
-  /** The number of the winner's row; null: not noted yet. */
+  /** The number of the winner's row; null if not noted yet. */
   readonly winner: number | null
   readonly #rows: DocumentRows
   #content: ContentRow | undefined
-  /** The revision beside the winner that was read last: its text, attachments and mark are asked for together. */
+  /** The last revision that was read other than the winner, since its members are used together. */
   #other: { readonly rev: string; readonly content: ContentRow | undefined } | undefined
   #branches: readonly Branch[] | undefined
   readonly #ancestry: Uint8Array | undefined
@@ -139,7 +139,7 @@ export class StoredDocument implements DocState {
   }
 }
 
-/** A leaf of a document; its ancestry is read from the file when it is touched, and decoded when all of it is. */
+/** A leaf of a document. Its ancestry is read from the file on demand, and decoded when all of it is used. */
 export class StoredBranch implements Branch, Ancestry {
   readonly pos: number
   readonly leaf: string
@@ -151,8 +151,8 @@ export class StoredBranch implements Branch, Ancestry {
   #ids: readonly string[] | undefined
 
   /**
-   * @param stored the ancestry as it is stored, where it has been read already
-   * @param bytes its length, where that is known
+   * @param stored the stored form of the ancestry, if already read
+   * @param bytes its length, if known
    */
   constructor(
     place: RevisionPlace,
@@ -162,7 +162,7 @@ export class StoredBranch implements Branch, Ancestry {
     bytes?: number,
   ) {
     const { rev } = place
-    // What is stored was checked when it came.
+    // Revisions were checked when they were written.
     const dash = rev.indexOf('-')
     this.pos = Number(rev.slice(0, dash))
     this.leaf = rev.slice(dash + 1)

@@ -1,6 +1,6 @@
 /**
- * Group commit (architecture.md, "Five ideas", 3). The writes that have arrived share one transaction and one fsync, and are
- * answered after it.
+ * Group commit (architecture.md, "Five ideas", 3). The writes that have arrived share one transaction and one fsync,
+ * and are answered after it.
  *
  * Each write is decided first and then carried out. A decision that throws has written nothing, so it is refused alone
  * and the group continues. An error while writing ends the group: all of it is rolled back, nothing is answered, and
@@ -15,11 +15,15 @@ import { FileErrors, type Job, RETRIES, type WriteQueue } from './database-acces
 
 /** In-memory state that follows the commits and rollbacks of the file. */
 export interface InMemoryState {
-  /** A group begins whose jobs will read these documents. */
+  /** Called before a group whose jobs read these documents. */
   prefetch(ids: readonly string[]): void
-  /** Writes what is still only in memory, before the commit. */
+  /** Writes the state that is only in memory, before the commit. */
   flush(): void
-  /** The transaction is durable. @param writes it held, refused ones not counted @param ms that the COMMIT took */
+  /**
+   * Called when the transaction is durable.
+   * @param writes their number without refused ones
+   * @param ms duration of the COMMIT
+   */
   committed(writes: number, ms: number): void
   /** Restores the state after the last commit. */
   rollBack(): void
@@ -28,7 +32,7 @@ export interface InMemoryState {
 interface Entry {
   readonly job: Job
   outcome: unknown
-  /** Why its decision was refused. */
+  /** The error of its decision. */
   refusal: { readonly error: unknown } | undefined
 }
 
@@ -41,7 +45,7 @@ export class Writer implements WriteQueue {
   readonly #memory: InMemoryState
   readonly #errors: FileErrors
   readonly #queue: Job[] = []
-  /** Writes of a group that failed as a whole: each is tried by itself before anything newer. */
+  /** Writes of a group that failed as a whole: each is tried alone, before newer writes. */
   readonly #alone: Job[] = []
   #scheduled = false
   readonly #idle: (() => void)[] = []
@@ -78,7 +82,7 @@ export class Writer implements WriteQueue {
     })
   }
 
-  /** Runs one group, or one write alone, a turn, so that other work of the thread runs in between. */
+  /** Runs one group, or one write alone, per turn, so that other work of the thread runs in between. */
   #turn(): void {
     const job = this.#alone.shift()
     if (job === undefined) this.#commitGroup()
@@ -158,7 +162,7 @@ export class Writer implements WriteQueue {
     job.done(outcome)
   }
 
-  /** @returns how long it took to become durable, in ms */
+  /** @returns the duration of the COMMIT, in ms */
   #commit(): number {
     this.#memory.flush()
     const started = performance.now()
@@ -180,7 +184,7 @@ function writesIn(group: readonly Entry[]): number {
 
 const WRITES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 const UPDATES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-/** From an SSD that ignores flushes to a failing disk. */
+/** The bounds of the histogram: from an SSD that ignores flushes to a failing disk. */
 const SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
 
 /** Counts the commits of a thread's databases. */
