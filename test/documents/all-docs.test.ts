@@ -35,7 +35,7 @@ t.test('a long list is read in pages, without repeated or missing rows', async (
   t.equal(keys.rows.length, 1700)
 })
 
-t.test('large documents make small pages, and every chunk has bytes', async (t) => {
+t.test('large documents make small pages, and no chunk is empty', async (t) => {
   const { bulk, database } = await openDatabase()
   await bulk({ docs: Array.from({ length: 20 }, () => ({ text: 'a'.repeat(100_000) })) })
   const chunks = await chunksOf(database.allDocs(ADMIN, 'all', { includeDocs: true }, null))
@@ -58,7 +58,7 @@ t.test('all queries are read before the first chunk', async (t) => {
 
 // Ranges of ids agree with a plain filter over the sorted ids, for every query of every kind.
 
-/** Ids near each other and near the borders of the kinds; surrogates sort otherwise in UTF-16. */
+/** Ids close to each other and to the borders of the kinds; surrogates sort differently in UTF-16. */
 const ID = fc.constantFrom(
   '_design/',
   '_design/a',
@@ -102,7 +102,7 @@ function ordered(kind: AllDocsKind, query: AllDocsQuery, ids: readonly string[])
   return query.descending ? sorted.reverse() : sorted
 }
 
-/** Where an id stands against a key in the direction of a query: negative before it. */
+/** Compares an id with a key in the direction of a query: negative if the id is first. */
 function place(query: AllDocsQuery, id: string, key: string): number {
   return compareBytes(id, key) * (query.descending ? -1 : 1)
 }
@@ -119,7 +119,7 @@ function idsOf(ids: readonly string[], range: IdRange | null): string[] {
   return range === null ? [] : idsInRange(ids, range)
 }
 
-t.test('a query’s range holds what a filter lets through, in the same order', async () => {
+t.test('a query’s range has the ids that a filter passes, in the same order', async () => {
   fc.assert(
     fc.property(fc.uniqueArray(ID), KIND, QUERY, (ids, kind, query) => {
       const expected = ordered(kind, query, ids).filter((id) => isAsked(query, id))
@@ -129,7 +129,7 @@ t.test('a query’s range holds what a filter lets through, in the same order', 
   )
 })
 
-t.test('the range before a query holds what stands before its first key', async () => {
+t.test('the range before a query has the ids before its first key', async () => {
   fc.assert(
     fc.property(fc.uniqueArray(ID), KIND, QUERY, (ids, kind, query) => {
       const first = query.key ?? query.startKey
@@ -142,7 +142,7 @@ t.test('the range before a query holds what stands before its first key', async 
   )
 })
 
-t.test('a kind’s range holds the ids of the kind', async () => {
+t.test('a kind’s range has the ids of the kind', async () => {
   fc.assert(
     fc.property(fc.uniqueArray(ID), KIND, (ids, kind) => {
       const found = idsOf(ids, kindRange(kind))

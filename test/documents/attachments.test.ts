@@ -40,7 +40,7 @@ t.test('the text of the md5 example has its digest', async (t) => {
   t.match((await get('x'))._attachments.a, { digest: 'md5-aEI7pOYCRBLTRQvvqYrrJQ==', length: 29 })
 })
 
-t.test('without a type it is a stream of octets, and empty data is an attachment', async (t) => {
+t.test('the default type is application/octet-stream, and empty data is an attachment', async (t) => {
   const { put, get, database } = await openDatabase()
   await put('x', { _attachments: { a: { data: '' } } })
   t.match((await get('x'))._attachments.a, { content_type: 'application/octet-stream', length: 0 })
@@ -49,7 +49,7 @@ t.test('without a type it is a stream of octets, and empty data is an attachment
   t.equal(await text(database.readAttachment(found, 0, found.length)), '')
 })
 
-t.test('attachments come in the order in which they were sent; one put by itself comes first', async (t) => {
+t.test('attachments are in the order sent, and a separately written one is first', async (t) => {
   const { put, get, database } = await openDatabase()
   const names = async () => Object.keys((await get('x'))._attachments)
   const rev = await put('x', { _attachments: { b: HELLO, c: HELLO, a: HELLO } })
@@ -65,13 +65,13 @@ t.test('attachments come in the order in which they were sent; one put by itself
   t.same(await names(), ['b', 'a', 'd', 'c'])
 })
 
-t.test('data may be broken into lines', async (t) => {
+t.test('data may contain line breaks', async (t) => {
   const { put, get } = await openDatabase()
   await put('x', { _attachments: { a: { data: 'aGVs\r\nbG8=\n' } } })
   t.match((await get('x', { attachments: true }))._attachments.a, { data: 'aGVsbG8=' })
 })
 
-t.test('what is no attachment refuses the document', async (t) => {
+t.test('an invalid attachment refuses the document', async (t) => {
   const { put, updateSeq } = await openDatabase({ maxAttachmentSize: 10 })
   const cases: [attachments: unknown, code: string, reason?: string][] = [
     [1, 'doc_validation', 'Bad special document member: _attachments'],
@@ -112,7 +112,7 @@ t.test('what is no attachment refuses the document', async (t) => {
   t.equal(await updateSeq(), 1, 'ten bytes are not too many')
 })
 
-t.test('escapes may stand anywhere in data, also where a step of the decoding ends', async (t) => {
+t.test('data may contain escapes anywhere, even at the end of a decoding step', async (t) => {
   const { database, get } = await openDatabase()
   const data = randomBytes(900_000).toString('base64')
   const lines = data.replaceAll(/.{76}/g, '$&\\r\\n')
@@ -124,7 +124,7 @@ t.test('escapes may stand anywhere in data, also where a step of the decoding en
   }
 })
 
-t.test('base64 of any length comes back', async (t) => {
+t.test('base64 of any length is returned unchanged', async (t) => {
   const { put, get } = await openDatabase()
   const _attachments: Json = {}
   for (const length of [1, 2, 3, 4, 1023, 786_431, 786_432, 786_433, 3_000_001]) {
@@ -135,7 +135,7 @@ t.test('base64 of any length comes back', async (t) => {
   for (const [name, { data }] of Object.entries<Json>(_attachments)) t.ok(read[name].data === data, name)
 })
 
-t.test('a stub keeps, what is left out is removed', async (t) => {
+t.test('a stub keeps an attachment, and an omitted attachment is removed', async (t) => {
   const { put, get } = await openDatabase()
   const first = await put('x', { _attachments: { a: HELLO, b: HELLO } })
   const second = await put('x', { _rev: first, _attachments: { a: { stub: true } } })
@@ -147,7 +147,7 @@ t.test('a stub keeps, what is left out is removed', async (t) => {
   t.match((await get('x', { rev: first, attachments: true }))._attachments, { a: HELLO, b: HELLO })
 })
 
-t.test('an edit may send back what it read', async (t) => {
+t.test('an edit may send back the document as read', async (t) => {
   const { put, get } = await openDatabase()
   await put('x', { n: 1, _attachments: { a: HELLO } })
   for (const attachments of [false, true]) {
@@ -158,7 +158,7 @@ t.test('an edit may send back what it read', async (t) => {
   t.match(await get('x'), { n: 3, _attachments: { a: { revpos: 3 } } })
 })
 
-t.test('revpos is the generation that brought the content', async (t) => {
+t.test('revpos is the generation that added the content', async (t) => {
   const { put, get } = await openDatabase()
   const first = await put('x', { _attachments: { a: { ...HELLO, revpos: 17 } } })
   t.equal((await get('x'))._attachments.a.revpos, 1, 'what an interactive write says is ignored')
@@ -168,7 +168,7 @@ t.test('revpos is the generation that brought the content', async (t) => {
   t.match((await get('x'))._attachments, { a: { revpos: 3 }, b: { revpos: 2 } })
 })
 
-t.test('what else a stub says is ignored', async (t) => {
+t.test('all other members of a stub are ignored', async (t) => {
   const { put, get } = await openDatabase()
   const first = await put('x', { _attachments: { a: HELLO } })
   const stub = { stub: true, digest: 'md5-x', length: 99, content_type: 'image/png', revpos: 'x' }
@@ -176,7 +176,7 @@ t.test('what else a stub says is ignored', async (t) => {
   t.match((await get('x'))._attachments.a, { digest: HELLO_DIGEST, length: 5, content_type: 'text/plain' })
 })
 
-t.test('a stub that stands for nothing is 412, alone and in a bulk', async (t) => {
+t.test('a stub without a stored attachment is 412, alone and in a bulk', async (t) => {
   const { put, bulk, get, updateSeq } = await openDatabase()
   const rev = await put('x', { _attachments: { a: HELLO } })
   const cases: Json[] = [
@@ -196,7 +196,7 @@ t.test('a stub that stands for nothing is 412, alone and in a bulk', async (t) =
   await t.rejects(get('other'), { code: 'not_found' })
 })
 
-t.test('a document made anew may keep what its tombstone has', async (t) => {
+t.test('a recreated document may keep the attachments of its tombstone', async (t) => {
   const { put, get, database } = await openDatabase()
   const first = await put('x', { _attachments: { a: HELLO } })
   await put('x', { _rev: first, _deleted: true, _attachments: { a: { stub: true } } })
@@ -206,20 +206,20 @@ t.test('a document made anew may keep what its tombstone has', async (t) => {
   await t.rejects(put('x', { _attachments: { a: { stub: true } } }), { code: 'missing_stub' })
 })
 
-t.test('a conflict is told before a stub that is missing', async (t) => {
+t.test('a conflict is reported before a missing stub', async (t) => {
   const { put } = await openDatabase()
   await put('x', {})
   await t.rejects(put('x', { _attachments: { a: { stub: true } } }), { code: 'conflict' })
 })
 
-t.test('replicated content keeps its revpos, 0 where none came', async (t) => {
+t.test('replicated content keeps its revpos, 0 by default', async (t) => {
   const { replicate, get } = await openDatabase()
   const doc = { _attachments: { a: { ...HELLO, revpos: 2 }, b: HELLO } }
   t.same(await replicate('x', { start: 3, ids: ['c', 'b', 'a'], doc }), [])
   t.match((await get('x'))._attachments, { a: { revpos: 2 }, b: { revpos: 0 } })
 })
 
-t.test('a replicated stub stands for the nearest ancestor that is stored', async (t) => {
+t.test('a replicated stub means the attachment of the nearest stored ancestor', async (t) => {
   const { replicate, get, put } = await openDatabase()
   await replicate('x', { start: 1, ids: ['a'], doc: { _attachments: { a: { ...HELLO, revpos: 1 } } } })
   const stub = { _attachments: { a: { stub: true, revpos: 1 } } }
@@ -241,7 +241,7 @@ t.test('a replicated stub stands for the nearest ancestor that is stored', async
   t.same(await replicate('x', { ...branch, doc: stub }), [], 'the ancestor need not be a leaf')
 })
 
-t.test('conflicting leaves have attachments of their own', async (t) => {
+t.test('conflicting leaves have their own attachments', async (t) => {
   const { replicate, database } = await openDatabase()
   const doc = (data: string) => ({ _attachments: { a: { data } } })
   await replicate('x', { start: 1, ids: ['a'], doc: doc('YQ==') }, { start: 1, ids: ['b'], doc: doc('Yg==') })
@@ -263,7 +263,7 @@ t.test('attachments of different content, type or name are different revisions',
   t.equal(revs.size, sets.length)
 })
 
-t.test('names may hold slashes and any character', async (t) => {
+t.test('names may contain slashes and any character', async (t) => {
   const { put, get } = await openDatabase()
   const names = ['a/b', 'ä\u{1f600}', 'constructor', ' ', '"']
   await put('x', { _attachments: Object.fromEntries(names.map((name) => [name, HELLO])) })
@@ -309,23 +309,20 @@ t.test('a bulk with an attachment that is too large names it', async (t) => {
   })
 })
 
-t.test(
-  'a bulk with a name that is refused stores nothing, and keeps what replication has brought',
-  async (t) => {
-    const { bulk, replicate, get, updateSeq } = await openDatabase()
-    for (const name of ['a\0b', '..', 'a/./b', 'a\r\nb']) {
-      const docs = [{ _id: 'x' }, { _id: 'y', _attachments: { a: HELLO, [name]: HELLO } }, { _id: 'z' }]
-      await t.rejects(bulk({ docs }), { code: 'bad_request' }, JSON.stringify(name))
-      await t.rejects(bulk({ docs: docs.slice(1) }), { code: 'bad_request' }, JSON.stringify(name))
-    }
-    t.equal(await updateSeq(), 0)
-    await replicate('x', { start: 1, ids: ['a'], doc: { _attachments: { '../a': HELLO } } })
-    await bulk({ docs: [{ _id: 'x', _rev: '1-a', _attachments: { '../a': { stub: true } } }] })
-    t.match(await get('x'), { _rev: /^2-/, _attachments: { '../a': { length: 5 } } })
-  },
-)
+t.test('a bulk with a refused name stores nothing and keeps replicated attachments', async (t) => {
+  const { bulk, replicate, get, updateSeq } = await openDatabase()
+  for (const name of ['a\0b', '..', 'a/./b', 'a\r\nb']) {
+    const docs = [{ _id: 'x' }, { _id: 'y', _attachments: { a: HELLO, [name]: HELLO } }, { _id: 'z' }]
+    await t.rejects(bulk({ docs }), { code: 'bad_request' }, JSON.stringify(name))
+    await t.rejects(bulk({ docs: docs.slice(1) }), { code: 'bad_request' }, JSON.stringify(name))
+  }
+  t.equal(await updateSeq(), 0)
+  await replicate('x', { start: 1, ids: ['a'], doc: { _attachments: { '../a': HELLO } } })
+  await bulk({ docs: [{ _id: 'x', _rev: '1-a', _attachments: { '../a': { stub: true } } }] })
+  t.match(await get('x'), { _rev: /^2-/, _attachments: { '../a': { length: 5 } } })
+})
 
-t.test('a document has a bound on its attachments; what it has can be edited and removed', async (t) => {
+t.test('attachments per document are limited, and existing ones can be edited and removed', async (t) => {
   const rules = { maxAttachments: 3 }
   const { put, get, database } = await openOn(memoryEngine({}), {}, undefined, undefined, rules)
   const files = (n: number) => Object.fromEntries(Array.from({ length: n }, (_, i) => [`f${i}`, HELLO]))
@@ -345,7 +342,7 @@ t.test('a document has a bound on its attachments; what it has can be edited and
   await file('f0', smaller)
 })
 
-// Writing one attachment by itself: protocol.md 7.4, 19.6, 3.3.
+// Writing a single attachment: protocol.md 7.4, 19.6, 3.3.
 
 const UNKNOWN = `1-${'0'.repeat(32)}`
 const LARGE = Buffer.alloc(1_500_000, 'settee')
@@ -373,7 +370,7 @@ async function start(limits: Parameters<typeof openDatabase>[0] = {}) {
   return { ...opened, attach, detach, content }
 }
 
-t.test('it makes a document that is not there, and is one more revision of one that is', async (t) => {
+t.test('it creates a missing document, and adds a revision to an existing one', async (t) => {
   const { attach, get, content } = await start()
   const first = await attach('x', 'a', 'one')
   t.match(first, /^1-/)
@@ -392,7 +389,7 @@ t.test('it makes a document that is not there, and is one more revision of one t
   t.equal(await attach('y', 'a', 'one'), first, 'the same edit is the same revision')
 })
 
-t.test('the body and all other attachments stay', async (t) => {
+t.test('the body and all other attachments are kept', async (t) => {
   const { put, attach, detach, get } = await start()
   const _attachments = { a: { data: 'YQ==' }, b: { data: 'Yg==' } }
   const first = await put('x', '{"n":1.0,"_attachments":{"a":{"data":"YQ=="},"b":{"data":"Yg=="}}}')
@@ -404,7 +401,7 @@ t.test('the body and all other attachments stay', async (t) => {
   t.equal((await get('x')).n, 1)
 })
 
-t.test('the parent must be a leaf, and known', async (t) => {
+t.test('the parent must be a known leaf', async (t) => {
   const { put, attach, detach, updateSeq } = await start()
   const first = await attach('x', 'a', 'one')
   const second = await attach('x', 'a', 'two', first)
@@ -426,7 +423,7 @@ t.test('the parent must be a leaf, and known', async (t) => {
   t.match(await put('x', { _rev: second }), /^3-/)
 })
 
-t.test('what is not there cannot be removed', async (t) => {
+t.test('a missing attachment cannot be removed', async (t) => {
   const { put, attach, detach, database } = await start()
   const first = await attach('x', 'a', 'one')
   await t.rejects(detach('x', 'b', first), {
@@ -441,7 +438,7 @@ t.test('what is not there cannot be removed', async (t) => {
   t.match(await put('x', {}), /^3-/)
 })
 
-t.test('without a parent it makes a deleted document anew', async (t) => {
+t.test('without a parent it recreates a deleted document', async (t) => {
   const { put, attach, get, database } = await start()
   const { rev } = await database.remove(ADMIN, 'x', await put('x', { n: 1 }))
   await t.rejects(attach('x', 'a', 'one', rev), { code: 'conflict' })
@@ -449,7 +446,7 @@ t.test('without a parent it makes a deleted document anew', async (t) => {
   t.strictSame(Object.keys(await get('x')), ['_id', '_rev', '_attachments'])
 })
 
-t.test('a conflicting leaf may be written to, also a deleted one, which stays so', async (t) => {
+t.test('a conflicting leaf can be written, and a deleted leaf stays deleted', async (t) => {
   const { replicate, attach, get } = await start()
   await replicate(
     'x',
@@ -467,7 +464,7 @@ t.test('a conflicting leaf may be written to, also a deleted one, which stays so
   })
 })
 
-t.test('of no bytes, and of many', async (t) => {
+t.test('empty and large attachments', async (t) => {
   const { attach, content, database, get } = await start()
   const first = await attach('x', 'none', null)
   t.match((await get('x'))._attachments.none, { length: 0, digest: md5('') })
@@ -482,7 +479,7 @@ t.test('of no bytes, and of many', async (t) => {
   t.equal(await content('x', 'none'), '')
 })
 
-t.test('gzip is stored as it came', async (t) => {
+t.test('gzip is stored as sent', async (t) => {
   const { database, get } = await start({ maxAttachmentSize: 1000 })
   const zipped = gzipSync('settee'.repeat(100))
   const put = (bytes: Uint8Array, rev?: string) =>
@@ -536,7 +533,7 @@ t.test('names', async (t) => {
   }
 })
 
-t.test('names that replication has brought can be kept, and removed', async (t) => {
+t.test('replicated names can be kept and removed', async (t) => {
   const { replicate, put, detach, get } = await start()
   const _attachments = { '../a': { data: '' }, 'b\0': { data: '' } }
   t.same(await replicate('x', { start: 1, ids: ['a'], doc: { _attachments } }), [])
@@ -547,7 +544,7 @@ t.test('names that replication has brought can be kept, and removed', async (t) 
   await t.rejects(put('y', { _attachments }), { code: 'bad_request' })
 })
 
-t.test('who may', async (t) => {
+t.test('rights to write attachments', async (t) => {
   const { database, attach, get } = await start()
   const rev = await attach('x', 'a', 'one')
   await attach('_design/d', 'a', 'one')
@@ -562,14 +559,14 @@ t.test('who may', async (t) => {
   await t.rejects(database.removeAttachment(ANNA, '_design/d', 'a', design.rev), { code: 'forbidden' })
 })
 
-t.test('too large', async (t) => {
+t.test('a too large attachment is refused', async (t) => {
   const { attach, get } = await start({ maxAttachmentSize: 10 })
   await attach('x', 'a', '0123456789')
   await t.rejects(attach('y', 'a/b', '0123456789a'), { code: 'attachment_too_large', reason: 'a/b' })
   await t.rejects(get('y'), { code: 'not_found' })
 })
 
-t.test('COPY names what is stored, of any size', async (t) => {
+t.test('COPY refers to stored contents of any size', async (t) => {
   const { attach, database, get, content } = await start()
   const first = await attach('x', 'large', LARGE)
   await attach('x', 'small', 'one', first)
@@ -585,7 +582,7 @@ t.test('COPY names what is stored, of any size', async (t) => {
   t.equal(await content('y', 'large'), LARGE.toString())
 })
 
-// Attachments that are stored as gzip because `[attachments]` says so; protocol.md 7.1, as couch_att does it.
+// Attachments that `[attachments]` stores as gzip; protocol.md 7.1, as in couch_att.
 
 const COMPRESSION = { level: 1, types: ['text/*', 'application/json'] }
 const SHORT = 'settee '.repeat(100)
@@ -604,7 +601,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
     return { ...opened, stored }
   }
 
-  t.test(`${name}: whichever way a content comes, the same is stored`, async (t) => {
+  t.test(`${name}: every method stores the same content`, async (t) => {
     const { database, put, get, stored } = await start(t)
     const attach = (id: string, content: string, type: string) =>
       database.putAttachment(ADMIN, id, 'a', { bytes: Buffer.from(content) }, { type, encoding: null })
@@ -639,7 +636,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
     t.match(await stored('picture', 'a'), { encoding: null, length: 700, digest: md5(SHORT) }, 'another type')
   })
 
-  t.test(`${name}: what is refused as it was sent, and what is kept`, async (t) => {
+  t.test(`${name}: refused and stored contents`, async (t) => {
     const { database, put, bulk, get } = await start(t, { maxAttachmentSize: 1000 })
     const doc = { _attachments: { a: follows(SHORT, { digest: md5('another') }) } }
     const wrong = { bytes: related('B', doc, [{ content: SHORT }]) }
@@ -659,7 +656,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
   })
 }
 
-t.test('which types are compressed', async (t) => {
+t.test('the types that are compressed', async (t) => {
   const types = ['text/*', ' Application/JSON'.trim(), 'application/*+xml', 'a*b*c']
   const cases: [type: string, level: number, is: boolean][] = [
     ['text/plain', 8, true],

@@ -21,7 +21,7 @@ const bodyOf = (text: string) => splitDocument(text).body
 const valuesOf = (special: ReadonlyMap<string, string>) =>
   [...special.keys()].map((name) => [name, memberValue(special, name)])
 
-t.test('members that begin with _ are taken out', async (t) => {
+t.test('members that begin with _ are cut out', async (t) => {
   const { special, body } = splitDocument('{"_id":"n1","title":"Milk","_rev":"1-a","_deleted":true,"_x":[1]}')
   t.equal(body, '{"title":"Milk"}')
   t.same(valuesOf(special), [
@@ -32,7 +32,7 @@ t.test('members that begin with _ are taken out', async (t) => {
   ])
 })
 
-t.test('what is left stays valid JSON wherever the special members stand', async (t) => {
+t.test('the rest is valid JSON for any position of the special members', async (t) => {
   for (const text of [
     '{"_a":1,"b":2,"c":3}',
     '{"b":2,"_a":1,"c":3}',
@@ -47,7 +47,7 @@ t.test('what is left stays valid JSON wherever the special members stand', async
   t.equal(bodyOf('{ "_id" : "a" , "_rev" : "b" }'), '{}')
 })
 
-t.test('the _ members that CouchDB keeps stay in the body, in their place', async (t) => {
+t.test('the _ members that CouchDB stores stay in the body at their position', async (t) => {
   const kept =
     '{"_access":["a"],"x":1,"_replication_id":"r","_replication_state":"s","_replication_state_time":1,' +
     '"_replication_state_reason":null,"_replication_stats":{}}'
@@ -55,7 +55,7 @@ t.test('the _ members that CouchDB keeps stay in the body, in their place', asyn
   t.equal(splitDocument(kept).special.size, 0)
 })
 
-t.test('a name is recognised however it is written', async (t) => {
+t.test('a name is recognised in every spelling', async (t) => {
   const { special, body } = splitDocument(
     '{"\\u005frev":"1-a","\\u005f\\u0069d":"n","\\u005Faccess":1,"\\u0078":2}',
   )
@@ -71,14 +71,14 @@ t.test('only the top level has special members', async (t) => {
   t.equal(bodyOf(text), text)
 })
 
-t.test('a member named __proto__ is special at the top and nothing else', async (t) => {
+t.test('a member named __proto__ is special at the top level and ordinary elsewhere', async (t) => {
   const { special, body } = splitDocument('{"__proto__":{"polluted":1},"a":1}')
   t.same(memberValue(special, '__proto__'), { polluted: 1 })
   t.equal(body, '{"a":1}')
   t.equal(Reflect.get({}, 'polluted'), undefined)
 })
 
-t.test('text that JSON.parse and JSON.stringify bend is kept', async (t) => {
+t.test('text that JSON.parse and JSON.stringify would change is kept', async (t) => {
   for (const text of [
     '{"a":9007199254740993,"b":123456789012345678901234567890}',
     '{"a":1e400,"b":-1E-400,"c":1e5,"d":1E+2}',
@@ -94,39 +94,42 @@ t.test('text that JSON.parse and JSON.stringify bend is kept', async (t) => {
   }
 })
 
-t.test('white space goes between tokens and stays in strings', async (t) => {
+t.test('white space is removed between tokens and kept in strings', async (t) => {
   t.equal(
     bodyOf('\r\n{ "a b"\t:\n[ 1 , "x  y" , { } , [ ] , true , null ] ,"c":{ "d" : -1.50 } }\n'),
     '{"a b":[1,"x  y",{},[],true,null],"c":{"d":-1.50}}',
   )
 })
 
-t.test('of duplicate names the last member takes the place of the first, at every level', async (t) => {
-  t.equal(bodyOf('{"a":1,"a":2}'), '{"a":2}')
-  t.equal(bodyOf('{"a":1,"b":2,"a":3,"c":4,"a":5}'), '{"a":5,"b":2,"c":4}')
-  t.equal(bodyOf('{"x":[{"a":1,"b":2,"a":{"c":1,"c":2}}]}'), '{"x":[{"a":{"c":2},"b":2}]}')
-  t.equal(bodyOf('{ "a" : [ 1 ] , "b" : 2 , "a" : [ 3 , 4 ] }'), '{"a":[3,4],"b":2}')
-  t.equal(
-    bodyOf('{"_id":1, "a":1, "b":0, "a": {"z":1, "y":2, "z": 3}, "_id":2}'),
-    '{"a":{"z":3,"y":2},"b":0}',
-  )
-  t.equal(bodyOf('{"a":1,"\\u0061":2}'), '{"\\u0061":2}')
-  t.equal(splitDocument('{"_id":1,"_id":2,"\\u005fid":3}').special.get('_id'), '3')
-})
+t.test(
+  'the last of several members with the same name takes the position of the first, at every level',
+  async (t) => {
+    t.equal(bodyOf('{"a":1,"a":2}'), '{"a":2}')
+    t.equal(bodyOf('{"a":1,"b":2,"a":3,"c":4,"a":5}'), '{"a":5,"b":2,"c":4}')
+    t.equal(bodyOf('{"x":[{"a":1,"b":2,"a":{"c":1,"c":2}}]}'), '{"x":[{"a":{"c":2},"b":2}]}')
+    t.equal(bodyOf('{ "a" : [ 1 ] , "b" : 2 , "a" : [ 3 , 4 ] }'), '{"a":[3,4],"b":2}')
+    t.equal(
+      bodyOf('{"_id":1, "a":1, "b":0, "a": {"z":1, "y":2, "z": 3}, "_id":2}'),
+      '{"a":{"z":3,"y":2},"b":0}',
+    )
+    t.equal(bodyOf('{"a":1,"\\u0061":2}'), '{"\\u0061":2}')
+    t.equal(splitDocument('{"_id":1,"_id":2,"\\u005fid":3}').special.get('_id'), '3')
+  },
+)
 
-t.test('a special member may hold anything, duplicates and white space too', async (t) => {
+t.test('a special member may contain anything, including duplicates and white space', async (t) => {
   const { special, body } = splitDocument('{"a":1, "_x" : { "p":1, "p" : [ 1 , 2 ] } , "a":2}')
   t.same(memberValue(special, '_x'), { p: [1, 2] })
   t.equal(body, '{"a":2}')
 })
 
-t.test('JSON that is no object is refused as such', async (t) => {
+t.test('JSON that is not an object is refused with its own error', async (t) => {
   for (const text of ['[]', ' [{}]', '"a"', '1', 'true', 'null', '['.repeat(600) + ']'.repeat(600)]) {
     t.throws(() => splitDocument(text), refused('document_not_object'), text)
   }
 })
 
-t.test('a document is put together in the order of CouchDB', async (t) => {
+t.test('a document is assembled in the order of CouchDB', async (t) => {
   const [id, rev] = ['n1', '2-b']
   t.equal(spliceDocument({ id, rev, body: '{}' }), '{"_id":"n1","_rev":"2-b"}')
   t.equal(spliceDocument({ id, rev, body: '{"a":1.0}' }), '{"_id":"n1","_rev":"2-b","a":1.0}')
@@ -146,7 +149,7 @@ t.test('a document is put together in the order of CouchDB', async (t) => {
   )
 })
 
-t.test('parseJson parses, or refuses as CouchDB does', async (t) => {
+t.test('parseJson parses or refuses a text like CouchDB', async (t) => {
   t.same(parseJson('[1,{"a":null}]'), [1, { a: null }])
   t.throws(() => parseJson('{'), { code: 'invalid_json', status: 400, reason: 'invalid UTF-8 JSON' })
   const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
@@ -160,7 +163,7 @@ t.test('parseJson parses, or refuses as CouchDB does', async (t) => {
   t.ok(parseJson(`[${`${nested(511)},`.repeat(3)}1]`), 'many of them are no depth')
 })
 
-t.test('decodeUtf8 takes UTF-8 and nothing else', async (t) => {
+t.test('decodeUtf8 accepts only UTF-8', async (t) => {
   t.equal(decodeUtf8(Buffer.from('')), '')
   t.equal(decodeUtf8(Buffer.from('plain')), 'plain')
   t.equal(decodeUtf8(Buffer.from('é€\u{1f600}')), 'é€\u{1f600}')
@@ -178,26 +181,26 @@ function scanDocument(text: string, isCut: IsCut): DocumentScanner {
   return scanner
 }
 
-t.test('what is to be left out is told in spans of the text', async (t) => {
+t.test('the omitted parts are spans of the text', async (t) => {
   const scanned = scanDocument('{"x":1, "b":[2 ]}', (name) => name === 'x')
   t.same([...scanned.cut], [['x', '1']])
   t.same(scanned.gaps, [1, 6, 6, 7, 7, 8, 14, 15], 'the member, the comma, and white space')
   t.same(scanned.moves, [])
 })
 
-t.test('a later member of the same name is moved, and its own place left out', async (t) => {
+t.test('a later member of the same name is moved, and its own position is omitted', async (t) => {
   const scanned = scanDocument('{"a":1,"b":2,"a":3}', () => false)
   t.match(scanned.moves, [{ start: 1, end: 6, from: 13, to: 18 }])
   t.same(scanned.gaps, [12, 18])
 })
 
-t.test('only names of the top level are asked about', async (t) => {
+t.test('isCut is called only for names of the top level', async (t) => {
   const asked: string[] = []
   scanDocument('{"a":{"b":1},"\\u0063":[{"d":1}]}', (name) => asked.push(name) < 0)
   t.same(asked, ['a', 'c'])
 })
 
-t.test('every character may stand in names and values that JSON lets stand there', async (t) => {
+t.test('names and values may contain every character that JSON allows', async (t) => {
   const wrong: string[] = []
   for (let point = 0x20; point <= 0x10ffff; point += point < 0x3000 || point > 0xd700 ? 1 : 97) {
     const c = String.fromCodePoint(point)
@@ -209,7 +212,7 @@ t.test('every character may stand in names and values that JSON lets stand there
   t.same(wrong, [])
 })
 
-t.test('a value nests at most 512 levels deep, the document not counted', async (t) => {
+t.test('a value may have at most 512 levels, not counting the document', async (t) => {
   const arrays = (n: number) => '['.repeat(n) + ']'.repeat(n)
   const objects = (n: number) => '{"a":'.repeat(n) + 1 + '}'.repeat(n)
   for (const nest of [arrays, objects]) {
@@ -227,7 +230,7 @@ t.test('a value nests at most 512 levels deep, the document not counted', async 
   t.equal(bodyOf(wide), wide)
 })
 
-t.test('text that is no JSON is refused', async (t) => {
+t.test('text that is not JSON is refused', async (t) => {
   for (const text of [
     '',
     ' ',
@@ -279,7 +282,7 @@ t.test('text that is no JSON is refused', async (t) => {
   }
 })
 
-t.test('a lone surrogate is refused, for it cannot be written as UTF-8', async (t) => {
+t.test('a lone surrogate is refused, since UTF-8 cannot encode it', async (t) => {
   const reason = 'invalid UTF-8 JSON: lone surrogate'
   for (const string of [
     '\\ud800',
@@ -297,7 +300,7 @@ t.test('a lone surrogate is refused, for it cannot be written as UTF-8', async (
   }
 })
 
-t.test('large documents take time in proportion', { timeout: 60_000 }, async (t) => {
+t.test('the time for large documents is linear', { timeout: 60_000 }, async (t) => {
   const list = (n: number, item: (i: number) => string) => Array.from({ length: n }, (_, i) => item(i)).join()
   const long = `{"a":"${'x'.repeat(10e6)}"}`
   t.equal(bodyOf(long), long)
@@ -314,7 +317,7 @@ t.test('large documents take time in proportion', { timeout: 60_000 }, async (t)
   t.equal(bodyOf(`{"a":${nested}}`), `{"a":${nested.replaceAll(' ', '').replaceAll('"a":0,', '')}}`)
 })
 
-t.test('others have their turns while a long document is read', { timeout: 60_000 }, async (t) => {
+t.test('other work has its turns while a long document is read', { timeout: 60_000 }, async (t) => {
   const many = (text: string, bytes = 2e6) => text.repeat(bytes / text.length)
   const names = Array.from({ length: 2e5 }, (_, i) => `"${i}":1`).join()
   for (const text of [
@@ -337,7 +340,7 @@ t.test('others have their turns while a long document is read', { timeout: 60_00
   }
 })
 
-t.test('a document has a bound on values, on members of open objects, and on duplicates', async (t) => {
+t.test('values, members of open objects and duplicates of a document are limited', async (t) => {
   const many = (n: number, item: (i: number) => string) => Array.from({ length: n }, (_, i) => item(i)).join()
   const tooLarge = (reason: RegExp) => ({ code: 'document_too_large', reason })
   t.throws(() => splitDocument(`{"a":[${many(2e6, () => '1')}]}`), tooLarge(/more than 2000000 JSON values/))
@@ -438,7 +441,7 @@ const name = fc.oneof(
     '_replication_id',
   ),
   fc.constantFrom('\\u0061', '\\u005fid', '\\u0031', '_\\u0069d', '01', '-1', '4294967295'),
-  // JSON.parse, which is asked for what is right, mistakes names where one holds a backslash (docs/gotchas.md).
+  // JSON.parse is the oracle, but it confuses names if one contains a backslash (docs/gotchas.md).
   rawString.filter((raw) => !raw.includes('\\\\')),
 )
 const decoded = (raw: string): string => JSON.parse(`"${raw}"`)
@@ -484,7 +487,7 @@ function same(text: string): Written {
   return { sent: text, stored: text }
 }
 
-/** What JSON.parse and JSON.stringify do not give back as it came, to tell where they can serve as the oracle. */
+/** Matches texts that JSON.parse and JSON.stringify change, so that they cannot be the oracle. */
 const BENT = [
   /\\[u/]/,
   /[{,][ \t\n\r]*"\d+"[ \t\n\r]*:/,
@@ -498,7 +501,7 @@ function byParsing(text: string): { special: [string, unknown][]; body: string }
   return { special: all.filter(([name]) => isSpecial(name)), body: JSON.stringify(rest) }
 }
 
-t.test('what is stored is the text that came', async () => {
+t.test('the stored text is the sent text', async () => {
   fc.assert(
     fc.property(document, ({ sent, stored }) => {
       equal(splitDocument(sent).body, stored)
@@ -507,7 +510,7 @@ t.test('what is stored is the text that came', async () => {
   )
 })
 
-t.test('the values are those of JSON.parse, bent or not', async () => {
+t.test('the values are those of JSON.parse', async () => {
   fc.assert(
     fc.property(document, ({ sent }) => {
       const { special, body } = splitDocument(sent)
@@ -524,7 +527,7 @@ t.test('the values are those of JSON.parse, bent or not', async () => {
   )
 })
 
-t.test('a text that is read with stops holds what it holds at once', async () => {
+t.test('a text that is read in steps has the same result as in one pass', async () => {
   const isCut = (name: string) => name.startsWith('_')
   fc.assert(
     fc.property(fc.array(document, { minLength: 10, maxLength: 60 }), (documents) => {
@@ -540,20 +543,23 @@ t.test('a text that is read with stops holds what it holds at once', async () =>
   )
 })
 
-t.test('where JSON.parse and JSON.stringify do not bend the text, they agree letter by letter', async (t) => {
-  let compared = 0
-  fc.assert(
-    fc.property(document, ({ sent }) => {
-      fc.pre(!BENT.some((pattern) => pattern.test(sent)))
-      compared += 1
-      equal(splitDocument(sent).body, byParsing(sent).body)
-    }),
-    { numRuns: 500, maxSkipsPerRun: 1000 },
-  )
-  t.ok(compared >= 500)
-})
+t.test(
+  'the result equals that of JSON.parse and JSON.stringify if they do not change the text',
+  async (t) => {
+    let compared = 0
+    fc.assert(
+      fc.property(document, ({ sent }) => {
+        fc.pre(!BENT.some((pattern) => pattern.test(sent)))
+        compared += 1
+        equal(splitDocument(sent).body, byParsing(sent).body)
+      }),
+      { numRuns: 500, maxSkipsPerRun: 1000 },
+    )
+    t.ok(compared >= 500)
+  },
+)
 
-t.test('a damaged text is accepted if and only if JSON.parse makes an object of it', async (t) => {
+t.test('a damaged text is accepted if and only if JSON.parse returns an object', async (t) => {
   const seen = { accepted: 0, refused: 0 }
   fc.assert(
     fc.property(document, damages('-', '.', 'e', 'u', '\\ud800'), ({ sent }, edits) => {

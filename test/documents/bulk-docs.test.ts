@@ -27,7 +27,7 @@ const BAD_DOCS: [doc: string, code: string][] = [
 ]
 const LIMITS = { maxDocumentSize: 1000, maxAttachmentSize: 1000 }
 
-/** Sends a body both ways it may come, each to an empty database. */
+/** Sends a body from memory and from a file, each to an empty database. */
 async function refused(t: Test, request: string, expected: { code: string; reason?: unknown }, name: string) {
   for (const given of [body(request), await spooled(t, request)]) {
     const { database, store } = await openDatabase(LIMITS)
@@ -38,7 +38,7 @@ async function refused(t: Test, request: string, expected: { code: string; reaso
   }
 }
 
-t.test('a document that is no good refuses the whole request, wherever it stands', async (t) => {
+t.test('an invalid document at any position refuses the whole request', async (t) => {
   const good = ['{"_id":"_local/first"}', '{"_id":"a"}', '{"_id":"b","n":1}']
   for (const [bad, code] of BAD_DOCS) {
     for (const place of [0, 1, 3]) {
@@ -48,7 +48,7 @@ t.test('a document that is no good refuses the whole request, wherever it stands
   }
 })
 
-t.test('a body that is no JSON refuses the whole request, wherever the fault stands', async (t) => {
+t.test('a syntax error at any position refuses the whole request', async (t) => {
   const faults = [
     '',
     '{',
@@ -65,7 +65,7 @@ t.test('a body that is no JSON refuses the whole request, wherever the fault sta
   for (const fault of faults) await refused(t, fault, { code: 'invalid_json' }, fault)
 })
 
-t.test('a request that has another shape', async (t) => {
+t.test('a request of another shape', async (t) => {
   const cases: [request: string, code: string, reason: string][] = [
     ['[]', 'body_not_object', 'Request body must be a JSON object'],
     ['1', 'body_not_object', 'Request body must be a JSON object'],
@@ -78,7 +78,7 @@ t.test('a request that has another shape', async (t) => {
   for (const [request, code, reason] of cases) await refused(t, request, { code, reason }, request)
 })
 
-t.test('all or nothing is nothing, with a row a document', async (t) => {
+t.test('all_or_nothing stores nothing and returns a row per document', async (t) => {
   const reason = ['a', 'b'].map((id) => ({
     id,
     rev: '0-',
@@ -102,7 +102,7 @@ t.test('new_edits=false without a revision refuses the whole request', async (t)
   )
 })
 
-t.test('generation 0 belongs to _local documents: any other that names it refuses the request', async (t) => {
+t.test('generation 0 in a document that is not _local refuses the request', async (t) => {
   const request = {
     new_edits: false,
     docs: [
@@ -113,7 +113,7 @@ t.test('generation 0 belongs to _local documents: any other that names it refuse
   await refused(t, JSON.stringify(request), { code: 'invalid_rev', reason: 'Invalid rev format' }, '0-1')
 })
 
-t.test('a stub that the first of two edits brings serves the second', async (t) => {
+t.test('a stub of the second edit can name an attachment of the first', async (t) => {
   const { bulk, get } = await openDatabase()
   const file = { 'a.txt': { data: 'aGVsbG8=', revpos: 1 } }
   const docs = [
@@ -131,7 +131,7 @@ t.test('a stub that the first of two edits brings serves the second', async (t) 
   })
 })
 
-t.test('a stub is asked for only where the edit would be stored', async (t) => {
+t.test('a stub is checked only if the edit would be stored', async (t) => {
   const { bulk, put, replicate } = await openDatabase()
   await put('live', {})
   await replicate('known', { start: 2, ids: ['b', 'a'] })
@@ -142,7 +142,7 @@ t.test('a stub is asked for only where the edit would be stored', async (t) => {
   t.same(await bulk({ new_edits: false, docs: [{ ...known, _revisions: { start: 2, ids: ['b'] } }] }), [])
 })
 
-t.test('a fault of one document is its row, and the others are stored', async (t) => {
+t.test('a store error for one document is in its row, and the others are stored', async (t) => {
   const onOperation = (operation: string) => {
     if (operation === 'write revision 1-bad') throw new Error('a damaged page')
   }
@@ -156,7 +156,7 @@ t.test('a fault of one document is its row, and the others are stored', async (t
   t.match(await get('c'), { _rev: '1-c' })
 })
 
-t.test('a fault that hits every document is the answer of the request', async (t) => {
+t.test('a store error for every document fails the request', async (t) => {
   let isFull = false
   const onOperation = (operation: string) => {
     if (isFull && operation === 'write document') throw new Error('no space')
@@ -167,7 +167,7 @@ t.test('a fault that hits every document is the answer of the request', async (t
   t.equal(await updateSeq(), 0)
 })
 
-t.test('a bulk of several groups answers every row, and no chunk is empty', async (t) => {
+t.test('a bulk of several groups returns every row, and no chunk is empty', async (t) => {
   const { database, store } = await openDatabase()
   for (const newEdits of [true, false]) {
     const docs = Array.from({ length: 700 }, (_, n) => ({
@@ -192,11 +192,11 @@ t.test('edits of one document in several groups are applied in order', async (t)
   t.match(await get('x'), { n: 0 })
 })
 
-// Bodies that come in a file: the answers are those of bodies in memory, and what is held at a time is bounded.
+// Bodies in a file have the same answers as bodies in memory, with bounded memory.
 
 const MB = 1024 * 1024
 
-t.test('every call that takes a body answers alike', async (t) => {
+t.test('every call with a body has the same answer', async (t) => {
   const docs = [{ _id: 'x', n: 1 }, { _id: 'y' }, { _id: 'x' }, { _id: '_local/l' }, { _id: 'ä\u{1f600}' }]
   const answers = async (given: (value: unknown) => Promise<Body> | Body) => {
     const { database } = await openDatabase()
@@ -212,14 +212,14 @@ t.test('every call that takes a body answers alike', async (t) => {
   t.same(await answers((value) => spooled(t, JSON.stringify(value))), await answers(body))
 })
 
-t.test('a file that ends before its time is a fault', async (t) => {
+t.test('a file that is too short is an error', async (t) => {
   const { database, updateSeq } = await openDatabase()
   const given = (await spooled(t, '{"docs":[{}]}')) as { file: number; length: number }
   await t.rejects(jsonOf(database.bulkDocs(ADMIN, { ...given, length: 100 })))
   t.equal(await updateSeq(), 0)
 })
 
-/** Measures, while it runs, the longest turn of the event loop and the most memory held. */
+/** Measures the longest turn of the event loop and the peak memory of a function. */
 async function measured<R>(work: () => Promise<R>): Promise<{ result: R; longest: number; held: number }> {
   let isRunning = true
   let longest = 0
@@ -243,7 +243,7 @@ async function measured<R>(work: () => Promise<R>): Promise<{ result: R; longest
   }
 }
 
-t.test('a bulk of 30 MB that the whole request is refused for stores nothing', async (t) => {
+t.test('a refused bulk of 30 MB stores nothing', async (t) => {
   const { database, updateSeq } = await openDatabase()
   const doc = JSON.stringify({ text: 'a'.repeat(10_000) })
   const docs = Array.from({ length: 3000 }, () => doc).join(',')
@@ -276,7 +276,7 @@ t.test('a bulk of 30 MB is written in groups', async (t) => {
   t.comment(`wrote 30 MB: longest turn ${longest.toFixed(1)} ms, ${(held / MB).toFixed(0)} MB more held`)
 })
 
-t.test('an attachment of 20 MB as base64 is taken in steps', async (t) => {
+t.test('a base64 attachment of 20 MB is decoded in steps', async (t) => {
   const { database, put } = await openDatabase()
   const bytes = Buffer.alloc(20 * MB, 'settee')
   const doc = `{"_attachments":{"big":{"data":"${bytes.toString('base64')}"}}}`

@@ -29,7 +29,7 @@ function failure(id: unknown, rev: unknown, error: string, reason: string) {
   return { id, docs: [{ error: { id, rev, error, reason } }] }
 }
 
-t.test('a request that is none', async (t) => {
+t.test('invalid requests', async (t) => {
   const { ask } = await stored()
   const reason = "Missing JSON list of 'docs'."
   await t.rejects(ask({}), { code: 'bad_request', reason })
@@ -39,14 +39,14 @@ t.test('a request that is none', async (t) => {
   t.same(await ask({ docs: [] }), { results: [] })
 })
 
-t.test('a revision that is there', async (t) => {
+t.test('a stored revision', async (t) => {
   const { results } = await stored()
   t.same(await results([{ id: 'x', rev: '2-b' }]), [
     { id: 'x', docs: [{ ok: { _id: 'x', _rev: '2-b', n: 1 } }] },
   ])
 })
 
-t.test('without rev every leaf, deleted ones too', async (t) => {
+t.test('without rev, every leaf is returned, including deleted ones', async (t) => {
   const { results } = await stored()
   t.same(await results([{ id: 'x' }]), [
     {
@@ -56,7 +56,7 @@ t.test('without rev every leaf, deleted ones too', async (t) => {
   ])
 })
 
-t.test('latest gives the leaves below a revision', async (t) => {
+t.test('latest returns the leaves below a revision', async (t) => {
   const { results, replicate } = await stored()
   await replicate('x', { start: 3, ids: ['d', 'b', 'a'] })
   const revsOf = async (rev: string) => {
@@ -76,7 +76,7 @@ t.test('revs adds the ancestry', async (t) => {
   t.same(docs[0].ok._revisions, { start: 2, ids: ['b', 'a'] })
 })
 
-t.test('what is not there, row by row', async (t) => {
+t.test('missing documents and revisions, row by row', async (t) => {
   const { results } = await stored()
   const rows: [asked: unknown, expected: unknown][] = [
     [{ id: 'x', rev: '3-no' }, failure('x', '3-no', 'not_found', 'missing')],
@@ -107,7 +107,7 @@ t.test('what is not there, row by row', async (t) => {
   )
 })
 
-t.test('one result an input in its order, duplicates kept', async (t) => {
+t.test('there is one result per input, in order, with duplicates', async (t) => {
   const { results } = await stored()
   const asked = ['no', 'x', 'x', 'no2', 'x']
   const answered = await results(asked.map((id) => ({ id })))
@@ -117,7 +117,7 @@ t.test('one result an input in its order, duplicates kept', async (t) => {
   )
 })
 
-t.test('attachments are stubs unless asked for', async (t) => {
+t.test('attachments are stubs unless requested', async (t) => {
   const { results, put } = await stored()
   await put('a', { _attachments: { f: { data: 'aGVsbG8=' } } })
   const [{ docs: stubs }] = await results([{ id: 'a' }])
@@ -126,7 +126,7 @@ t.test('attachments are stubs unless asked for', async (t) => {
   t.match(whole[0].ok._attachments.f, { data: 'aGVsbG8=', stub: undefined, length: undefined })
 })
 
-t.test('atts_since brings what is newer than an ancestor that the reader has', async (t) => {
+t.test('atts_since returns attachments that are newer than an ancestor', async (t) => {
   const { results, put } = await stored()
   const first = await put('a', { _attachments: { old: { data: 'b2xk' } } })
   const _attachments = { old: { stub: true }, new: { data: 'bmV3' } }
@@ -143,7 +143,7 @@ t.test('atts_since brings what is newer than an ancestor that the reader has', a
   t.same(await filesOf([]), ['b2xk', 'bmV3'])
 })
 
-t.test('_local documents come too', async (t) => {
+t.test('_local documents are returned', async (t) => {
   const { results, put } = await stored()
   await put('_local/a', { n: 1 })
   t.same(await results([{ id: '_local/a' }, { id: '_local/no' }]), [
@@ -152,7 +152,7 @@ t.test('_local documents come too', async (t) => {
   ])
 })
 
-t.test('a long answer comes in chunks', async (t) => {
+t.test('a long answer has several chunks', async (t) => {
   const { put, database } = await stored()
   await put('big', { text: 'a'.repeat(100_000) })
   let chunks = 0
@@ -196,7 +196,7 @@ async function storedContents() {
 
 const OUTER = 'multipart/mixed; boundary="OUTER"'
 
-t.test('open_revs is framed byte for byte as CouchDB frames it', async (t) => {
+t.test('open_revs has the same bytes as in CouchDB', async (t) => {
   const { revs, held } = await storedContents()
   const answer = await text(revs(['2-d', '2-c', '3-no']))
   const inner = boundaryOf(/Content-Type: (multipart\/related.*)\r\n/.exec(answer)?.[1])
@@ -224,7 +224,7 @@ t.test('open_revs is framed byte for byte as CouchDB frames it', async (t) => {
   t.equal(held(), 0)
 })
 
-t.test('open_revs of all leaves, of none, and of nothing', async (t) => {
+t.test('open_revs of all leaves, of an empty list, and of a missing document', async (t) => {
   const { revs } = await storedContents()
   const parts = partsOf(OUTER, Buffer.concat(await chunksOf(revs('all'))))
   t.match(
@@ -240,7 +240,7 @@ t.test('open_revs of all leaves, of none, and of nothing', async (t) => {
   await t.rejects(text(revs(['bad'])), { code: 'invalid_rev' })
 })
 
-t.test('atts_since leaves out what the reader has', async (t) => {
+t.test('atts_since omits contents that the reader has', async (t) => {
   const { revs } = await storedContents()
   const read = async (attsSince: string[]) => {
     const [part] = partsOf(OUTER, Buffer.concat(await chunksOf(revs(['2-d'], { attsSince }))))
@@ -258,7 +258,7 @@ t.test('atts_since leaves out what the reader has', async (t) => {
   t.match(none?.json._attachments, { a: { stub: true }, b: { stub: true, encoding: 'gzip' } })
 })
 
-t.test('names and types are made safe for a header; the JSON has them as they are', async (t) => {
+t.test('names and types are escaped in headers and unchanged in the JSON', async (t) => {
   const { write, revs } = await storedContents()
   const names = ['a"b', 'ü\u{1f600}.png', 'line\r\nX-Evil: 1', 'nul\0', 'per%cent', 'back\\slash', 'a/b']
   await write('odd', {
@@ -292,7 +292,7 @@ t.test('names and types are made safe for a header; the JSON has them as they ar
   t.equal(headers.get('a/b')?.['content-type'], 't/x;n=a/b')
 })
 
-t.test('_bulk_get is framed as CouchDB frames it', async (t) => {
+t.test('_bulk_get has the same framing as in CouchDB', async (t) => {
   const { bulk, held } = await storedContents()
   const answer = await text(
     bulk([
@@ -320,7 +320,7 @@ t.test('_bulk_get is framed as CouchDB frames it', async (t) => {
   t.equal(held(), 0)
 })
 
-t.test('_bulk_get: what is wrong with one is told in its place', async (t) => {
+t.test('_bulk_get reports the error of an input at its position', async (t) => {
   const { bulk } = await storedContents()
   const docs = [{ id: 'no' }, { id: 'x', rev: 'bad' }, 'x', { id: '_x' }, { id: 'x' }]
   const parts = partsOf(OUTER, Buffer.concat(await chunksOf(bulk(docs, { revs: true }))))
@@ -339,7 +339,7 @@ t.test('_bulk_get: what is wrong with one is told in its place', async (t) => {
   await t.rejects(text(bulk('x' as never)), { code: 'bad_request' })
 })
 
-t.test('_bulk_get: ids that cannot stand in a header, and atts_since', async (t) => {
+t.test('_bulk_get with ids that a header cannot contain, and with atts_since', async (t) => {
   const { bulk, write } = await storedContents()
   const id = 'new\r\nline'
   await write(id, { rev: '1-a', attachments: [{ name: 'a', content: 'x' }] })
@@ -350,7 +350,7 @@ t.test('_bulk_get: ids that cannot stand in a header, and atts_since', async (t)
   t.match(document?.json._attachments, { a: { stub: true }, b: { follows: true } })
 })
 
-t.test('a reader who goes in the middle lets go of all', async (t) => {
+t.test('a reader that stops early releases all pins', async (t) => {
   const { revs, bulk, write, held } = await storedContents()
   const attachments = ['a', 'b'].map((name) => ({ name, content: Buffer.alloc(1_000_000, name) }))
   await write('big', { rev: '1-a', attachments })
@@ -363,7 +363,7 @@ t.test('a reader who goes in the middle lets go of all', async (t) => {
   }
 })
 
-t.test('a content that is gone fails the answer', async (t) => {
+t.test('a missing content fails the answer', async (t) => {
   const { store, revs } = await storedContents()
   const referenceBlob = async () => null
   const forgetful = new Proxy(store, {

@@ -1,8 +1,8 @@
-/** Texts damaged at random, for properties about what is read from them. */
+/** Randomly damaged texts for property tests. */
 import fc from 'fast-check'
 
 export interface Damage {
-  /** Anywhere; taken modulo the length. */
+  /** Any position, modulo the length. */
   readonly at: number
   readonly drop: number
   readonly add: string
@@ -10,7 +10,7 @@ export interface Damage {
 
 const ODD = ['', '"', '\\', '{', '}', '[', ']', ',', ':', '0', ' ', '\u0001']
 
-/** @param also what may be put in beside what JSON is made of */
+/** @param also texts to insert in addition to tokens of JSON */
 export function damages(...also: readonly string[]): fc.Arbitrary<Damage[]> {
   const one = fc.record({ at: fc.nat(), drop: fc.nat({ max: 2 }), add: fc.constantFrom(...ODD, ...also) })
   return fc.array(one, { minLength: 1, maxLength: 3 })

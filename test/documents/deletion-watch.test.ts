@@ -3,7 +3,7 @@ import { DeletionWatch, type MassDeletion } from '../../src/documents/deletion-w
 
 const LIMITS = { percent: 50, documents: 20 }
 
-/** A database of some live documents, and what is told of deletions in it. */
+/** A database with live documents, and its alarms. */
 class Deleting {
   readonly told: MassDeletion[] = []
   readonly #watch: DeletionWatch
@@ -28,7 +28,7 @@ class Deleting {
   }
 }
 
-t.test('half of a database within a minute is too much, be it in one call or in many', async (t) => {
+t.test('deleting half of a database within a minute raises an alarm, in one call or in many', async (t) => {
   const once = new Deleting(100)
   once.delete(50)
   t.strictSame(once.told, [{ since: 999_998, until: 1_000_000, deleted: 50, of: 100, account: 'anna' }])
@@ -39,7 +39,7 @@ t.test('half of a database within a minute is too much, be it in one call or in 
   t.match(many.told, [{ since: 999_998, deleted: 50, of: 100 }])
 })
 
-t.test('fewer, slower, or few at all are not', async (t) => {
+t.test('fewer or slower deletions, or deletions in a small database, raise no alarm', async (t) => {
   const fewer = new Deleting(100)
   fewer.delete(49)
   const few = new Deleting(19)
@@ -52,7 +52,7 @@ t.test('fewer, slower, or few at all are not', async (t) => {
   t.ok((slow.told[0]?.deleted ?? 0) < 60, 'only when what is left is about as much as a minute takes')
 })
 
-t.test('while it goes on it is told again, at each quarter more and at the end', async (t) => {
+t.test('while deletions continue, the alarm repeats after each further quarter and at the end', async (t) => {
   const all = new Deleting(1000)
   for (let n = 0; n < 100; n++, all.at += 100) all.delete(10)
   t.strictSame(all.counts, [500, 630, 790, 990, 1000])
@@ -65,16 +65,19 @@ t.test('while it goes on it is told again, at each quarter more and at the end',
   t.strictSame(again.counts, [20, 20], 'a minute later it is another one')
 })
 
-t.test('it names who deleted most, and begins with the first tombstone', async (t) => {
-  const both = new Deleting(100)
-  both.delete(0, 'ben')
-  both.at += 10
-  both.delete(20, null)
-  both.delete(30, 'ben')
-  t.match(both.told, [{ since: 999_998, account: 'ben', deleted: 50 }])
-})
+t.test(
+  'the alarm names the account with the most deletions, and begins with the first tombstone',
+  async (t) => {
+    const both = new Deleting(100)
+    both.delete(0, 'ben')
+    both.at += 10
+    both.delete(20, null)
+    both.delete(30, 'ben')
+    t.match(both.told, [{ since: 999_998, account: 'ben', deleted: 50 }])
+  },
+)
 
-t.test('a clock that was set back begins anew', async (t) => {
+t.test('a clock that was set back resets the watch', async (t) => {
   const back = new Deleting(100)
   back.delete(49)
   back.at -= 3_600_000

@@ -1,4 +1,4 @@
-/** The policy of hosted mode on a database: settee's own design document passes, and nothing is read, staged or run. */
+/** The policy of hosted mode, quotas and full disks: which writes a database refuses. */
 import t, { type Test } from 'tap'
 import { HOSTED_POLICY } from '../../src/config/settings.ts'
 import {
@@ -84,7 +84,7 @@ t.test('_design/_auth of _users is exempt, exactly as settee has it', (t) => {
   t.end()
 })
 
-t.test('it comes in by every way, and no tombstone of it does', async (t) => {
+t.test('every method accepts it, but no method accepts its tombstone', async (t) => {
   for (const newEdits of [true, false]) {
     const { hosted } = await openHosted('_users')
     const rev = newEdits ? {} : { _rev: '1-abc' }
@@ -100,7 +100,7 @@ t.test('it comes in by every way, and no tombstone of it does', async (t) => {
   t.match(await hosted.put(ADMIN, AUTH_DESIGN_ID, body(AUTH), {}), { rev: /^1-/ })
 })
 
-t.test('no validate function that is stored has a say', async (t) => {
+t.test('stored validate functions do not run', async (t) => {
   const { before, hosted } = await openHosted('_users')
   const no = { validate_doc_update: 'function () { throw { forbidden: "it has run" } }' }
   await before.put(ADMIN, '_design/no', body(no), {})
@@ -115,7 +115,7 @@ t.test('a policy that allows everything has no refusals', (t) => {
   t.end()
 })
 
-t.test('the sandbox refuses what is not settee’s own', async (t) => {
+t.test('the sandbox refuses all functions except settee’s own', async (t) => {
   const calls: string[] = []
   const asked = (name: string) => async () => {
     calls.push(name)
@@ -173,7 +173,7 @@ t.test('contents are neither read nor staged', async (t) => {
   t.equal((await hosted.info(ADMIN)).sizes.external, 0)
 })
 
-t.test('what is wrong with a request as a whole is told before', async (t) => {
+t.test('errors of the whole request are reported first', async (t) => {
   const { hosted } = await openHosted('notes')
   const design = { _id: '_design/x' }
   const bulk = (docs: unknown[]) => jsonOf(hosted.bulkDocs(ADMIN, body({ docs })))
@@ -191,7 +191,7 @@ t.test('what is wrong with a request as a whole is told before', async (t) => {
   t.match(await bulk(twice), [{ error: 'forbidden' }, { ok: true, rev: /^1-/ }], 'as if it had not been sent')
 })
 
-t.test('who may not write here is told that', async (t) => {
+t.test('users without the right to write get that error', async (t) => {
   const { hosted } = await openHosted('notes')
   const refused = { code: 'unauthorized' }
   await t.rejects(hosted.put(NOBODY, '_design/x', body({}), {}), refused)
@@ -201,7 +201,7 @@ t.test('who may not write here is told that', async (t) => {
   await t.rejects(hosted.putAttachment(NOBODY, 'x', 'a', body('a'), put), refused)
 })
 
-t.test('documents from before: a deletion is taken, an edit drops what they had', async (t) => {
+t.test('documents from before the policy: a deletion is accepted, an edit drops attachments', async (t) => {
   const { before, hosted } = await openHosted('notes')
   const a = { data: Buffer.from('a').toString('base64') }
   const [one, two] = [
@@ -214,7 +214,7 @@ t.test('documents from before: a deletion is taken, an edit drops what they had'
   t.notMatch(parse((await hosted.open(ADMIN, 'two', {})).json), { _attachments: {} })
 })
 
-t.test('what came before is counted, settee’s own design document aside', async (t) => {
+t.test('earlier contents are counted, except settee’s own design document', async (t) => {
   const { before, hosted } = await openHosted('_users')
   await before.put(ADMIN, AUTH_DESIGN_ID, body(AUTH), {})
   t.same(await hosted.countDisallowed(), { designDocs: 0, attachments: 0 })
@@ -222,9 +222,9 @@ t.test('what came before is counted, settee’s own design document aside', asyn
   t.same(await hosted.countDisallowed(), { designDocs: 1, attachments: 0 })
 })
 
-// What an account that has used up its quota may still write; docs/hosted.md.
+// The writes of an account that has used up its quota; docs/hosted.md.
 
-/** A user whose databases have so many bytes and documents left, beside what is in this one. */
+/** A user whose databases have this many bytes and documents left, in addition to this database. */
 async function userWith({ store }: Opened, left: Partial<Record<'bytes' | 'documents' | 'size', number>>) {
   const { sizes, docCount } = await store.info()
   const allowance: Allowance = {
@@ -255,7 +255,7 @@ async function seeded(t: Test) {
   return { ...opened, rev }
 }
 
-t.test('over the bytes nothing grows, and deletions pass', async (t) => {
+t.test('over the limit of bytes, only deletions are accepted', async (t) => {
   const opened = await seeded(t)
   const { rev } = opened
   const user = await userWith(opened, { bytes: 0 })
@@ -280,7 +280,7 @@ t.test('over the bytes nothing grows, and deletions pass', async (t) => {
   t.equal((await opened.store.info()).docCount, 0)
 })
 
-t.test('a tombstone of a document that never was, or is gone, stores something new', async (t) => {
+t.test('a tombstone of a missing or deleted document counts as new data', async (t) => {
   const opened = await seeded(t)
   const user = await userWith(opened, { bytes: 0 })
   const never = { _id: 'x1', _deleted: true, x: 'x'.repeat(1000) }
@@ -297,7 +297,7 @@ t.test('a tombstone of a document that never was, or is gone, stores something n
   t.equal((await opened.store.info()).docCount, 1)
 })
 
-t.test('a tombstone is no way to go on storing', async (t) => {
+t.test('tombstones cannot be used to store more data', async (t) => {
   const opened = await seeded(t)
   const { rev } = opened
   const user = await userWith(opened, { bytes: 0 })
@@ -325,7 +325,7 @@ t.test('a tombstone is no way to go on storing', async (t) => {
   t.match(await bulkAs(opened, later, second), [{ error: 'forbidden' }], 'no second one')
 })
 
-t.test('what is known already changes nothing, and is not refused', async (t) => {
+t.test('a known revision changes nothing and is not refused', async (t) => {
   const opened = await seeded(t)
   const user = await userWith(opened, { bytes: 0 })
   const docs = [
@@ -337,7 +337,7 @@ t.test('what is known already changes nothing, and is not refused', async (t) =>
   ])
 })
 
-t.test('over the documents none is new, and others are edited', async (t) => {
+t.test('over the limit of documents, new documents are refused and edits are accepted', async (t) => {
   const opened = await seeded(t)
   const gone = await opened.put('gone', { _deleted: true })
   t.ok(gone)
@@ -357,7 +357,7 @@ t.test('over the documents none is new, and others are edited', async (t) => {
   t.match(rows[4], { ok: true })
 })
 
-t.test('a document that is too large for its owner', async (t) => {
+t.test('a document over the size limit of its owner', async (t) => {
   const opened = await seeded(t)
   const user = await userWith(opened, { size: 1000 })
   const docs = [
@@ -372,7 +372,7 @@ t.test('a document that is too large for its owner', async (t) => {
   await t.rejects(putAs(opened, user, '_local/x', { text: 'x'.repeat(1000) }), { code: 'forbidden' })
 })
 
-t.test('small _local documents pass, new ones up to a point', async (t) => {
+t.test('small _local documents are accepted, new ones up to a limit', async (t) => {
   const opened = await seeded(t)
   await opened.put('_local/old', { n: 1 })
   const full = await userWith(opened, { bytes: 0 })
@@ -385,7 +385,7 @@ t.test('small _local documents pass, new ones up to a point', async (t) => {
   t.match(await opened.database.remove(beyond, '_local/new', '0-1'), { deleted: true })
 })
 
-t.test('the size is looked at anew where it counts', async (t) => {
+t.test('the size is measured again near a limit', async (t) => {
   const opened = await seeded(t)
   const { sizes } = await opened.store.info()
   const stale = await userWith(opened, { bytes: 100_000 })
@@ -403,7 +403,7 @@ t.test('a bulk of many groups ends at the limit', async (t) => {
   t.ok(stored >= 3 && stored <= 8, `${stored} of 20`)
 })
 
-t.test('far from every limit nothing is looked into', async (t) => {
+t.test('far from every limit nothing is measured', async (t) => {
   const opened = await seeded(t)
   const { allowance } = await userWith(opened, { bytes: 1_000_000, documents: 10, size: 100_000 })
   const view = await opened.store.view()
@@ -411,7 +411,7 @@ t.test('far from every limit nothing is looked into', async (t) => {
   t.equal(withinAllowance(undefined, null, view, [], undefined), undefined)
 })
 
-// What a database takes while its disk is short of room.
+// The writes that a database accepts while its disk is full.
 
 const REFUSED = { code: 'insufficient_storage', reason: /MB are free/ }
 const ROW = { error: 'insufficient_storage', reason: /MB are free/ }
@@ -441,7 +441,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
     const withFile = await database.putAttachment(ADMIN, 'd', 'file', body('content'), file)
     disk.floor = 1000
 
-    t.test('what grows is refused', async (t) => {
+    t.test('writes that make the database grow are refused', async (t) => {
       await t.rejects(put('new'), REFUSED)
       await t.rejects(put('a', { _rev: rev }), REFUSED)
       await t.rejects(database.post(ADMIN, body({})), REFUSED)
@@ -459,13 +459,13 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
       await t.rejects(put('a', { _rev: '1-abc' }), { code: 'conflict' }, 'what is wrong anyway is told that')
     })
 
-    t.test('who may not write is told that', async (t) => {
+    t.test('a user without the right to write gets that error', async (t) => {
       await database.setSecurity(ADMIN, { members: { names: ['bob'] } })
       await t.rejects(database.put(ANNA, 'new', body({}), {}), { code: 'forbidden' })
       await database.setSecurity(ADMIN, {})
     })
 
-    t.test('a bulk has a row for each, and a push fails as a whole when one was refused', async (t) => {
+    t.test('a bulk has a row for each refusal, and a push with a refusal fails as a whole', async (t) => {
       const gone = { _id: 'b', _rev: b.rev, _deleted: true }
       t.match(await bulk({ docs: [{ _id: 'new' }, gone] }), [
         { id: 'new', ...ROW },
@@ -479,7 +479,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
       await t.rejects(database.open(ADMIN, 'c', {}), { code: 'deleted' }, 'its deletions are stored')
     })
 
-    t.test('what helps is taken', async (t) => {
+    t.test('writes that free space are accepted', async (t) => {
       await t.resolves(database.removeAttachment(ADMIN, 'd', 'file', withFile.rev))
       await t.resolves(database.put(ADMIN, '_local/checkpoint', body({ last: 1 }), {}))
       await t.resolves(database.setRevsLimit(ADMIN, 10))

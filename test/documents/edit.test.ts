@@ -1,4 +1,4 @@
-/** Replicated writes and what is seen of them: protocol.md 6.4, 19.1, 19.2; through bulk and through PUT. */
+/** Replicated writes by bulk and PUT, and their results: protocol.md 6.4, 19.1, 19.2. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -40,7 +40,7 @@ interface Case {
   readonly written: Path
   readonly winner: string
   readonly conflicts?: readonly string[]
-  /** Whether the document takes a new number. */
+  /** Whether the document gets a new sequence number. */
   readonly moves: boolean
   readonly known: readonly string[]
   readonly unknown?: readonly string[]
@@ -159,7 +159,7 @@ for (const [way, write] of WAYS) {
   })
 }
 
-t.test('what is seen of a history of which only the leaf was stored', async (t) => {
+t.test('a history of which only the leaf was stored', async (t) => {
   const { get, replicate, database } = await openDatabase()
   await replicate('x', { ...ABC, doc: { n: 1 } })
   t.match(await get('x', { revs: true, revsInfo: true }), {
@@ -177,7 +177,7 @@ t.test('what is seen of a history of which only the leaf was stored', async (t) 
   t.same(parse(await database.revsDiff(ADMIN, body({ x: ['1-a', '2-b', '3-c'] }))), {})
 })
 
-t.test('a body that comes with a known revision is ignored', async (t) => {
+t.test('the body of a known revision is ignored', async (t) => {
   const { get, replicate } = await openDatabase()
   await replicate('x', { start: 1, ids: ['a'], doc: { n: 1 } })
   await replicate('x', { start: 1, ids: ['a'], doc: { n: 2 }, deleted: true })
@@ -252,7 +252,7 @@ const LEAVES: [
   ],
 ]
 
-t.test('winner and leaf order are those of 19.1, in whatever order the leaves arrive', async (t) => {
+t.test('winner and leaf order are those of 19.1 for any order of arrival', async (t) => {
   for (const [leaves, winner, conflicts, deletedConflicts, order] of LEAVES) {
     for (const arrival of [leaves, leaves.toReversed()]) {
       const { replicate, get, database } = await openDatabase()
@@ -274,7 +274,7 @@ t.test('winner and leaf order are those of 19.1, in whatever order the leaves ar
   }
 })
 
-t.test('interactive edits stand beside replicated ones', async (t) => {
+t.test('interactive and replicated edits coexist', async (t) => {
   const { put, get, replicate } = await openDatabase()
   const first = await put('x', {})
   const id = first.slice(2)
@@ -283,7 +283,7 @@ t.test('interactive edits stand beside replicated ones', async (t) => {
   t.match(await get('x', { conflicts: true }), { _rev: mine, _conflicts: [`2-${'0'.repeat(32)}`], who: 'me' })
 })
 
-t.test('the same edit made here and elsewhere is one revision', async (t) => {
+t.test('the same edit on two servers is one revision', async (t) => {
   const { put, get, replicate, updateSeq } = await openDatabase()
   const other = await openDatabase()
   const first = await put('x', {})
@@ -295,7 +295,7 @@ t.test('the same edit made here and elsewhere is one revision', async (t) => {
   t.equal((await get('x', { conflicts: true }))._conflicts, undefined)
 })
 
-t.test('an edit that is known already without its history becomes one with it', async (t) => {
+t.test('a known edit without its history merges with the same edit with its history', async (t) => {
   const other = await openDatabase()
   const first = await other.put('x', {})
   const second = await other.put('x', { _rev: first, n: 1 })
@@ -316,10 +316,10 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
   const leaf = (n: number): Path => ({ start: 2, ids: [`x${n}`], doc: { n } })
   const leaves = (count: number) => Array.from({ length: count }, (_, n) => leaf(n))
 
-  t.test(`${engine}: thousands of revisions of one document are stored, and read again`, async (t) => {
+  t.test(`${engine}: thousands of revisions of one document are stored and read`, async (t) => {
     const { replicate, database, get, put } = await openOn(await makeEngine(t))
     const count = 2500
-    // More work than one decision takes on: the rest of a document's edits is decided in others.
+    // More work than one decision may do, so later decisions take the remaining edits.
     t.same(await replicate('x', ...leaves(count)), [])
     t.same(await replicate('x', ...leaves(count)), [], 'what comes again changes nothing')
     const rows = JSON.parse(await text(database.openRevs(ADMIN, 'x', 'all', { revs: true })))
@@ -334,7 +334,7 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
     t.equal(await put('x', { _id: 'x', _rev: '2-x5' }), (await get('x'))._rev, 'a leaf is edited')
   })
 
-  t.test(`${engine}: a document has at most so many leaves`, async (t) => {
+  t.test(`${engine}: the leaves of a document are limited`, async (t) => {
     const { replicate, get, put } = await openOn(await makeEngine(t), {}, localSandbox(), Date.now, {
       maxLeaves: 20,
     })
@@ -355,7 +355,7 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
     t.equal((await replicate('x', leaf(30))).length, 1, 'deleted leaves count')
   })
 
-  t.test(`${engine}: the ancestries of a document's leaves take 16 MiB at most`, async (t) => {
+  t.test(`${engine}: the ancestries of a document's leaves take at most 16 MiB`, async (t) => {
     const { replicate } = await openOn(await makeEngine(t))
     const trunk = Array.from({ length: 999 }, (_, n) => `${n}`.padEnd(500, '-'))
     const deep = (n: number): Path => ({ start: 1000, ids: [`x${n}`, ...trunk] })
@@ -368,7 +368,7 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
 // Random interactive and replicated writes: the store's branches are those of a model over revisions/merge.
 
 interface Interactive {
-  /** Which leaf is the parent, modulo their number and one more for none. */
+  /** The index of the parent leaf, modulo their number plus one; the last means no parent. */
   readonly parent: number
   readonly deleted: boolean
   readonly n: number
@@ -392,7 +392,7 @@ const STEPS = fc
     return steps
   })
 
-/** What the document must be, decided by nothing but revisions/. */
+/** The expected document, computed only with revisions/. */
 class Model {
   branches: Branch[] = []
   seq = 0
@@ -444,7 +444,7 @@ async function edit(opened: Opened, model: Model, { parent, deleted, n }: Intera
   )
 }
 
-/** The document as the store has it. */
+/** The stored document. */
 async function stored({ store }: Opened) {
   const [doc] = await store.readDocs(['x'], (state) =>
     state === null
@@ -480,7 +480,7 @@ async function check(opened: Opened, model: Model): Promise<void> {
 }
 
 for (const revsLimit of [1000, 3]) {
-  t.test(`a document is what its writes make of it, revs_limit ${revsLimit}`, async () => {
+  t.test(`a document is the result of its writes, revs_limit ${revsLimit}`, async () => {
     await fc.assert(
       fc.asyncProperty(worlds(20), STEPS, async (world, steps) => {
         const opened = await openDatabase()
@@ -497,7 +497,7 @@ for (const revsLimit of [1000, 3]) {
   })
 }
 
-t.test('what is written in one bulk is what it makes one by one', async () => {
+t.test('writes in one bulk have the same result as one by one', async () => {
   await fc.assert(
     fc.asyncProperty(worlds(20), arrivals(12), async (world, all) => {
       const paths = all.map((arrival) => {
@@ -517,7 +517,7 @@ t.test('what is written in one bulk is what it makes one by one', async () => {
   )
 })
 
-t.test('numbers of many documents strictly increase, one a change', async () => {
+t.test('sequence numbers strictly increase, one per change', async () => {
   const writes = fc.array(fc.record({ id: fc.constantFrom('a', 'b', 'c'), n: fc.nat(3) }), { maxLength: 30 })
   await fc.assert(
     fc.asyncProperty(writes, async (edits) => {

@@ -1,4 +1,4 @@
-/** Every engine there is, for what must hold over each. */
+/** All engines, for tests that must pass with each. */
 import type { Test } from 'tap'
 import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
@@ -7,7 +7,7 @@ import { temporaryFolder } from '../helpers/server.ts'
 
 type MakeEngine = (t: Pick<Test, 'teardown'>, now?: () => number) => Promise<StorageEngine>
 
-/** By name, how to make one without data; it is closed and removed at the end of the test. */
+/** Makes an empty engine, by name. The engine is closed and removed at the end of the test. */
 export const ENGINES: Readonly<Record<string, MakeEngine>> = {
   memory: async (_t, now) => memoryEngine(now && { now }),
   sqlite: async (t, now) => {

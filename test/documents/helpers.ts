@@ -1,4 +1,4 @@
-/** A database over the engine in memory, and what tests say to it. */
+/** A database over the engine in memory, with helpers for tests. */
 import { openSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -30,13 +30,13 @@ export type Json = any
 export interface Opened {
   readonly database: Database
   readonly store: VersionedStore
-  /** Security objects that the database told of. */
+  /** The security objects that the database reported. */
   readonly secured: SecurityObject[]
   put(id: string, doc: unknown, options?: PutOptions): Promise<string>
-  /** The document with its options; what it is refused with is thrown. */
+  /** Reads a document with these options. @throws the refusal */
   get(id: string, options?: Parameters<Database['open']>[2]): Promise<Json>
   bulk(request: unknown): Promise<Json>
-  /** Stores revisions as they are: `_revisions` from ids newest first. */
+  /** Stores revisions with their ids: `_revisions` from ids, newest first. */
   replicate(id: string, ...paths: Path[]): Promise<Json>
   updateSeq(): Promise<number>
 }
@@ -58,7 +58,7 @@ export async function openDatabase(
   return openOn(memoryEngine(options), limits, sandbox, options.now)
 }
 
-/** An empty database over an engine that has none yet. */
+/** An empty database over an engine without databases. */
 export async function openOn(
   engine: StorageEngine,
   limits: Partial<Limits> = {},
@@ -97,12 +97,12 @@ export function replicated(id: string, { start, ids, deleted, doc }: Path): Reco
   return { _id: id, _revisions: { start, ids }, ...(deleted && { _deleted: true }), ...doc }
 }
 
-/** A request's body in memory: text as it is, anything else as JSON. */
+/** A request's body in memory: text unchanged, anything else as JSON. */
 export function body(value: unknown): Body {
   return { bytes: Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)) }
 }
 
-/** The same body in a file, as a large one comes. */
+/** The same body in a file, like a large body. */
 export async function spooled(t: Pick<Test, 'teardown'>, value: Uint8Array | string): Promise<Body> {
   const folder = await mkdtemp(join(tmpdir(), 'settee-spool-'))
   t.teardown(() => rm(folder, { recursive: true }))

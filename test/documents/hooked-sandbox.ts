@@ -1,4 +1,4 @@
-/** A sandbox that tests look into: what it is asked, and a hook that runs before it answers. */
+/** A sandbox that records its calls, with a hook that runs before it answers. */
 import type { Sandbox, UserFunction, ValidateCall } from '../../src/sandbox/messages.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { type Opened, openDatabase } from './helpers.ts'
@@ -9,11 +9,11 @@ export interface Asked {
 }
 
 export interface HookedSandbox extends Sandbox {
-  /** What `validate` was asked, in order. */
+  /** The calls of `validate`, in order. */
   readonly asked: Asked[]
   /** The paths that were compiled. */
   readonly compiled: string[]
-  /** Awaited before each answer of `validate`; what it throws is the answer. */
+  /** Awaited before each answer of `validate`; if it throws, the error is the answer. */
   beforeAnswer: (asked: Asked) => Promise<void> | void
 }
 
@@ -41,9 +41,9 @@ export function hookedSandbox(): HookedSandbox {
 
 export interface Validating extends Opened {
   readonly sandbox: HookedSandbox
-  /** Stores a design document with this validate function, over the one that is there. */
+  /** Stores a design document with this validate function, replacing the stored one. */
   validate(fn: string, name?: string): Promise<string>
-  /** What the last validate function was called with first, as values. */
+  /** The arguments of the first call of the last validate function, parsed. */
   lastCall(): { newDoc: unknown; oldDoc: unknown; userCtx: unknown; security: unknown }
 }
 

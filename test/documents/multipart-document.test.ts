@@ -1,4 +1,4 @@
-/** A document with its attachments behind it: protocol.md 7.2, 19.6. */
+/** A document followed by its attachments: protocol.md 7.2, 19.6. */
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -46,7 +46,7 @@ t.test('parts without headers, in the order of the document, before an epilogue'
   })
 })
 
-t.test('a foo that is kept, a bar that is replaced, a baz that is left out', async (t) => {
+t.test('foo is kept, bar is replaced, baz is omitted', async (t) => {
   const { put, putRelated, contents, get } = await start()
   const inline = (text: string) => ({ data: Buffer.from(text).toString('base64') })
   const _rev = await put('x', { _attachments: { foo: inline('1'), bar: inline('2'), baz: inline('3') } })
@@ -56,7 +56,7 @@ t.test('a foo that is kept, a bar that is replaced, a baz that is left out', asy
   t.match((await get('x'))._attachments, { foo: { revpos: 1 }, bar: { revpos: 2 }, data: { revpos: 2 } })
 })
 
-t.test('parts that name their attachments may come in any order', async (t) => {
+t.test('parts with file names may be in any order', async (t) => {
   const { putRelated, contents } = await start()
   const _attachments = { 'a/b "c"': follows('1'), b: follows('2'), ä: follows('3') }
   await putRelated({ _attachments }, [
@@ -67,7 +67,7 @@ t.test('parts that name their attachments may come in any order', async (t) => {
   t.strictSame(await contents(), { 'a/b "c"': '1', b: '2', ä: '3' })
 })
 
-t.test("names in the parts that are not all the attachments' are no names", async (t) => {
+t.test("file names are ignored unless all are the attachments' names", async (t) => {
   const { putRelated, contents } = await start()
   const _attachments = { a: follows('1'), b: follows('2') }
   await putRelated({ _attachments }, [
@@ -77,7 +77,7 @@ t.test("names in the parts that are not all the attachments' are no names", asyn
   t.strictSame(await contents(), { a: '1', b: '2' })
 })
 
-t.test("the order is the text's, also where names are numbers", async (t) => {
+t.test('the order is that of the JSON text, even for numeric names', async (t) => {
   const { putRelated, contents } = await start()
   const entries = [10, 9, 'a', 1].map((name) => `"${name}":${JSON.stringify(follows(`of ${name}`))}`)
   await putRelated(
@@ -87,7 +87,7 @@ t.test("the order is the text's, also where names are numbers", async (t) => {
   t.strictSame(await contents(), { 10: 'of 10', 9: 'of 9', a: 'of a', 1: 'of 1' })
 })
 
-t.test('attachments that follow stand among the others as they were sent', async (t) => {
+t.test('attachments that follow keep their position among the others', async (t) => {
   const { putRelated, get } = await start()
   const inline = { data: Buffer.from('in').toString('base64') }
   await putRelated({ _attachments: { b: follows('1'), a: inline, c: follows('2') } }, [
@@ -97,7 +97,7 @@ t.test('attachments that follow stand among the others as they were sent', async
   t.same(Object.keys((await get('x'))._attachments), ['b', 'a', 'c'])
 })
 
-t.test('a revision as it is, as the replicator of CouchDB sends it', async (t) => {
+t.test('a revision as CouchDB’s replicator sends it', async (t) => {
   const { putRelated, contents, get } = await start()
   const zipped = gzipSync('a text that CouchDB has compressed')
   const doc = {
@@ -129,7 +129,7 @@ t.test('a revision as it is, as the replicator of CouchDB sends it', async (t) =
   t.equal((await get('x', { localSeq: true }))._local_seq, seq)
 })
 
-t.test('the length of a coded content is what it inflates to, whatever is said of it', async (t) => {
+t.test('the length of an encoded content is its inflated length, not the stated one', async (t) => {
   const { putRelated, get } = await start()
   const zipped = gzipSync('twelve bytes')
   const entry = follows(zipped, { encoding: 'gzip', encoded_length: zipped.length })
@@ -148,7 +148,7 @@ t.test('a large body that is spooled, with large contents', async (t) => {
   t.ok(found.a === LARGE.toString() && found.b === 'small' && found.c === near.toString())
 })
 
-t.test('the same content, inline or following, is the same revision', async (t) => {
+t.test('inline and following contents make the same revision', async (t) => {
   const { put, putRelated, get, database } = await start()
   const text = LARGE.toString('base64')
   const inline = await put('y', { a: 1, _attachments: { a: { content_type: 'text/plain', data: text } } })
@@ -161,7 +161,7 @@ t.test('the same content, inline or following, is the same revision', async (t) 
   t.match(await get('x'), { _rev: inline })
 })
 
-t.test('lies are refused, and nothing is stored', async (t) => {
+t.test('wrong statements are refused, and nothing is stored', async (t) => {
   const zipped = gzipSync('one')
   const one = { content: 'one' }
   const coded = (more: Record<string, unknown>) => ({ follows: true, encoding: 'gzip', ...more })
@@ -241,7 +241,7 @@ t.test('lies are refused, and nothing is stored', async (t) => {
   }
 })
 
-t.test('bodies that are not what they say', async (t) => {
+t.test('bodies that do not match their header', async (t) => {
   const opened = await start()
   const refuse = (bytes: Buffer, expected: Json, options?: PutOptions) =>
     t.rejects(opened.putBody({ bytes }, options), expected)
@@ -267,7 +267,7 @@ t.test('bodies that are not what they say', async (t) => {
   await t.rejects(opened.bulk({ docs: [{ _attachments: { a: follows('one') } }] }), { code: 'bad_request' })
 })
 
-t.test('a content cut at every byte', async (t) => {
+t.test('a content that is cut at every byte', async (t) => {
   const opened = await start()
   const bytes = related('B', { _attachments: { a: follows('one'), b: follows('two') } }, [
     { content: 'one' },
@@ -279,7 +279,7 @@ t.test('a content cut at every byte', async (t) => {
   await isEmpty(t, opened)
 })
 
-t.test('a conflict, and a stub with another revpos, keep what was there', async (t) => {
+t.test('a conflict, and a stub with another revpos, keep the stored attachment', async (t) => {
   const { put, putRelated, contents, updateSeq } = await start()
   const _rev = await put('x', { _attachments: { a: { data: 'MQ==' } } })
   const part = [{ content: LARGE }]
@@ -293,14 +293,14 @@ t.test('a conflict, and a stub with another revpos, keep what was there', async 
   t.strictSame([await contents(), await updateSeq()], [{ a: '1' }, 1])
 })
 
-t.test('the attachments of a _local document are dropped, as they are from any write of it', async (t) => {
+t.test('the attachments of a _local document are dropped, as in every write', async (t) => {
   const { database, get } = await start()
   const bytes = related('B', { n: 1, _attachments: { a: follows(LARGE) } }, [{ content: LARGE }])
   t.match(await database.put(ADMIN, '_local/l', { bytes }, { boundary: 'B' }), { rev: '0-1' })
   t.strictSame(await get('_local/l'), { _id: '_local/l', _rev: '0-1', n: 1 })
 })
 
-t.test('a damaged body is refused, or stored as what it says', async (t) => {
+t.test('a damaged body is refused, or stored as it parses', async (t) => {
   const { database, updateSeq } = await start()
   const zipped = gzipSync('three')
   const doc = {
@@ -376,7 +376,7 @@ t.test('a document and its files', async (t) => {
   t.equal(Object.keys((await get('x'))._attachments).length, 2, 'a field left empty is no file')
 })
 
-t.test('a revision gets files, and keeps what it has beside them', async (t) => {
+t.test('files are added to a revision, which keeps its other attachments', async (t) => {
   const { put, get, database } = await openDatabase()
   const rev = await put('x', {
     n: 1,
@@ -404,7 +404,7 @@ t.test('a large file', async (t) => {
   t.match(await get('x'), { _attachments: { large: { length: text.length, stub: true } } })
 })
 
-t.test('what is refused stores nothing', async (t) => {
+t.test('a refused form stores nothing', async (t) => {
   const { put, database, store } = await openDatabase({ maxAttachmentSize: 100 })
   await put('there', {})
   const before = await store.view()

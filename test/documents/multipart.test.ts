@@ -1,4 +1,4 @@
-/** Multipart bodies taken apart; RFC 2046 5.1, protocol.md 7.2. */
+/** Finding the parts of multipart bodies; RFC 2046 5.1, protocol.md 7.2. */
 import { deepEqual, equal } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -35,7 +35,7 @@ t.test('parts and their headers', async (t) => {
   ])
 })
 
-t.test('parts without headers, and empty ones', async (t) => {
+t.test('parts without headers, and empty parts', async (t) => {
   t.strictSame(partsOf('--B\r\n\r\none\r\n--B\r\n\r\n\r\n--B--'), [
     { headers: {}, text: 'one' },
     { headers: {}, text: '' },
@@ -44,17 +44,17 @@ t.test('parts without headers, and empty ones', async (t) => {
   t.strictSame(texts('--B--'), [])
 })
 
-t.test('what is before the first boundary and behind the last is left out', async (t) => {
+t.test('the preamble and the epilogue are skipped', async (t) => {
   t.strictSame(texts('preamble\r\n--B\r\n\r\none\r\n--B--epilogue\r\n--B\r\n\r\ntwo\r\n--B--'), ['one'])
   t.strictSame(texts('\r\n--B\r\n\r\none\r\n--B--\r\n'), ['one'])
   t.strictSame(texts('x--B\r\n--B\r\n\r\none\r\n--B--'), ['one'], 'not at the start of a line')
 })
 
-t.test('white space may stand behind a boundary', async (t) => {
+t.test('white space may follow a boundary', async (t) => {
   t.strictSame(texts('--B \t \r\n\r\none\r\n--B\t\r\n\r\ntwo\r\n--B-- \r\n'), ['one', 'two'])
 })
 
-t.test('content that looks like a boundary and is none', async (t) => {
+t.test('content that looks like a boundary is content', async (t) => {
   const contents = [
     '--B',
     'x--B--',
@@ -84,7 +84,7 @@ t.test('a boundary in the content ends it', async (t) => {
   t.strictSame(texts('--B\r\n\r\none\r\n--B--two\r\n--B--'), ['one'])
 })
 
-t.test('what is no multipart body', async (t) => {
+t.test('invalid multipart bodies are refused', async (t) => {
   const refused = (text: string, boundary = 'B') =>
     t.throws(() => partsOf(text, boundary), { code: 'bad_request' }, JSON.stringify(text.slice(0, 40)))
   for (const text of [
@@ -130,7 +130,7 @@ const cuts = fc.oneof(
   fc.array(fc.integer({ min: 1, max: 60 }), { minLength: 1, maxLength: 5 }),
 )
 
-/** Pieces that make delimiters and what nearly is one. */
+/** Pieces that make delimiters and near-delimiters. */
 function looksLikeBoundary(boundary: string): fc.Arbitrary<string> {
   const piece = fc.constantFrom('\r\n', '\r', '\n', '--', '-', boundary, `\r\n--${boundary}`, ' ', 'x', ':')
   return fc.string({ unit: piece, maxLength: 12 })
@@ -162,7 +162,7 @@ const body = boundary.chain((mark) => {
   })
 })
 
-/** Whether a line of a text would be read as a delimiter, as the grammar has it. */
+/** Whether a line of a text is a delimiter according to the grammar. */
 function isDelimited(text: string, boundary: string): boolean {
   const quoted = boundary.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
   return new RegExp(`\r\n--${quoted}(?:--|[ \t]*\r\n)`).test(text)
@@ -187,7 +187,7 @@ function scan(bytes: Buffer, boundary: string, sizes: readonly number[]): readon
   const scanner = new MultipartScanner(boundary)
   for (let at = 0, i = 0; at < bytes.length; i += 1) {
     const size = sizes[i % sizes.length] as number
-    // A copy: nothing of a slice may be looked at later.
+    // A copy, since the scanner must not read a slice later.
     const slice = Buffer.from(bytes.subarray(at, at + size))
     scanner.push(slice)
     slice.fill(0)
@@ -196,7 +196,7 @@ function scan(bytes: Buffer, boundary: string, sizes: readonly number[]): readon
   return scanner.end()
 }
 
-t.test('the parts are what was sent, however the body is cut into slices', async () => {
+t.test('the parts are as sent for every cut into slices', async () => {
   fc.assert(
     fc.property(body, cuts, (sent, sizes) => {
       const bytes = written(sent)
@@ -219,7 +219,7 @@ const edit = fc.record({
   add: fc.constantFrom('', '\r', '\n', '-', 'x', ' ', '\0'),
 })
 
-t.test('a damaged body is refused or read, the same for every cut', async (t) => {
+t.test('a damaged body is refused or read identically for every cut', async (t) => {
   const seen = { refused: 0, read: 0 }
   fc.assert(
     fc.property(body, fc.array(edit, { minLength: 1, maxLength: 4 }), cuts, (sent, edits, sizes) => {
@@ -248,7 +248,7 @@ t.test('a damaged body is refused or read, the same for every cut', async (t) =>
   t.ok(seen.refused > 200 && seen.read > 200, JSON.stringify(seen))
 })
 
-t.test('any bytes at all', async () => {
+t.test('arbitrary bytes', async () => {
   fc.assert(
     fc.property(boundary.chain(looksLikeBoundary), cuts, (text, sizes) => {
       outcome(() => scan(Buffer.from(text), 'B', sizes))
@@ -266,7 +266,7 @@ function outcome(work: () => readonly Part[]): readonly Part[] | string {
   }
 }
 
-t.test('time grows with the body and no faster', async (t) => {
+t.test('the time is linear in the length of the body', async (t) => {
   for (const text of ['\r\n', '\r\n--', `\r\n--${'a'.repeat(69)}`, ' ', '\r\n--a \t']) {
     const bytes = Buffer.alloc(8 * 1024 * 1024, text)
     const scanner = new MultipartScanner('a'.repeat(70))

@@ -34,7 +34,7 @@ async function stored() {
   return { ...opened, etag, openRevs }
 }
 
-t.test('a document that never was is missing, a deleted one deleted', async (t) => {
+t.test('a document that never existed is missing, a deleted document is deleted', async (t) => {
   const { get, put, database } = await openDatabase()
   await t.rejects(get('x'), { code: 'not_found', reason: 'missing' })
   const { rev } = await database.remove(ADMIN, 'x', await put('x', {}))
@@ -43,7 +43,7 @@ t.test('a document that never was is missing, a deleted one deleted', async (t) 
   t.same(await get('x', { rev }), { _id: 'x', _rev: rev, _deleted: true })
 })
 
-t.test('the members of a document come in CouchDB’s order', async (t) => {
+t.test('the members of a document are in CouchDB’s order', async (t) => {
   const { get, put } = await stored()
   await put('x', { _rev: '3-c', n: 4, _attachments: { a: { data: '' } } })
   const options = { revs: true, revsInfo: true, localSeq: true, conflicts: true, deletedConflicts: true }
@@ -60,7 +60,7 @@ t.test('the members of a document come in CouchDB’s order', async (t) => {
   ])
 })
 
-t.test('each option adds its member, and nothing without it', async (t) => {
+t.test('each option adds only its member', async (t) => {
   const { get } = await stored()
   const plain = { _id: 'x', _rev: '3-c', n: 3 }
   const cases: [options: OpenOptions, added: object][] = [
@@ -89,7 +89,7 @@ t.test('members that would be empty are absent', async (t) => {
   t.same(await get('x', { conflicts: true, deletedConflicts: true }), { _id: 'x', _rev: rev })
 })
 
-t.test('revs_info tells deleted revisions and those whose body is kept', async (t) => {
+t.test('revs_info shows deleted revisions and revisions with a stored body', async (t) => {
   const { get, put, database } = await openDatabase()
   const first = await put('x', {})
   const { rev: second } = await database.remove(ADMIN, 'x', first)
@@ -101,7 +101,7 @@ t.test('revs_info tells deleted revisions and those whose body is kept', async (
   ])
 })
 
-t.test('a revision by name', async (t) => {
+t.test('a revision by its id', async (t) => {
   const { get, put } = await stored()
   const fourth = await put('x', { _rev: '3-c', n: 4 })
   t.match(await get('x', { rev: fourth }), { n: 4 })
@@ -120,7 +120,7 @@ t.test('a revision by name', async (t) => {
   t.match(await get('x', { rev: fourth.toUpperCase() }), { _rev: fourth }, 'hex in any case')
 })
 
-t.test('with rev only revs is honoured', async (t) => {
+t.test('with rev, all options but revs are ignored', async (t) => {
   const { get } = await stored()
   const options = { revsInfo: true, conflicts: true, deletedConflicts: true, localSeq: true, revs: true }
   t.same(await get('x', { ...options, rev: '2-d' }), {
@@ -131,7 +131,7 @@ t.test('with rev only revs is honoured', async (t) => {
   })
 })
 
-t.test('latest with rev is the best leaf that the revision leads to', async (t) => {
+t.test('latest with rev returns the best leaf below the revision', async (t) => {
   const { get } = await stored()
   t.match(await get('x', { rev: '1-a', latest: true }), { _rev: '3-c' })
   t.match(await get('x', { rev: '2-b', latest: true }), { _rev: '3-c' })
@@ -140,18 +140,21 @@ t.test('latest with rev is the best leaf that the revision leads to', async (t) 
   await t.rejects(get('x', { rev: '2-no', latest: true }), { code: 'not_found' })
 })
 
-t.test('the ETag is the revision, unless members came out that are not the revision’s own', async (t) => {
-  const { etag, put } = await stored()
-  t.equal(await etag({}), '"3-c"')
-  t.equal(await etag({ revs: true }), '"3-c"')
-  t.equal(await etag({ rev: '2-d' }), '"2-d"')
-  t.equal(await etag({ rev: '2-d', conflicts: true, revsInfo: true }), '"2-d"')
-  for (const option of ['revsInfo', 'localSeq', 'conflicts', 'deletedConflicts']) {
-    t.equal(await etag({ [option]: true }), null, option)
-  }
-  const rev = await put('plain', {})
-  t.equal(await etag({ conflicts: true, deletedConflicts: true }, 'plain'), `"${rev}"`)
-})
+t.test(
+  'the ETag is the revision, unless the answer has members that do not belong to the revision',
+  async (t) => {
+    const { etag, put } = await stored()
+    t.equal(await etag({}), '"3-c"')
+    t.equal(await etag({ revs: true }), '"3-c"')
+    t.equal(await etag({ rev: '2-d' }), '"2-d"')
+    t.equal(await etag({ rev: '2-d', conflicts: true, revsInfo: true }), '"2-d"')
+    for (const option of ['revsInfo', 'localSeq', 'conflicts', 'deletedConflicts']) {
+      t.equal(await etag({ [option]: true }), null, option)
+    }
+    const rev = await put('plain', {})
+    t.equal(await etag({ conflicts: true, deletedConflicts: true }, 'plain'), `"${rev}"`)
+  },
+)
 
 t.test('an answer ends with a newline', async (t) => {
   const { put, database } = await openDatabase()
@@ -160,7 +163,7 @@ t.test('an answer ends with a newline', async (t) => {
   t.equal(Buffer.from(json).toString(), `{"_id":"x","_rev":"${rev}"}\n`)
 })
 
-t.test('open_revs=all gives every leaf, the winner first', async (t) => {
+t.test('open_revs=all returns every leaf, the winner first', async (t) => {
   const { openRevs } = await stored()
   t.same(await openRevs('all'), [
     { ok: { _id: 'x', _rev: '3-c', n: 3 } },
@@ -170,7 +173,7 @@ t.test('open_revs=all gives every leaf, the winner first', async (t) => {
   await t.rejects(openRevs('all', {}, 'no'), { code: 'not_found' })
 })
 
-t.test('open_revs with a list gives what is there and names what is not', async (t) => {
+t.test('open_revs with a list returns existing revisions and names missing ones', async (t) => {
   const { openRevs } = await stored()
   t.match(await openRevs(['2-d', '1-a', '5-no', '2-d']), [
     { ok: { _rev: '2-d' } },
@@ -183,7 +186,7 @@ t.test('open_revs with a list gives what is there and names what is not', async 
   await t.rejects(openRevs([1]), { code: 'invalid_rev' })
 })
 
-t.test('open_revs with latest gives the leaves below, each once', async (t) => {
+t.test('open_revs with latest returns the leaves below, each once', async (t) => {
   const { openRevs } = await stored()
   const revsOf = async (revs: string[]) =>
     (await openRevs(revs, { latest: true })).map(
@@ -205,7 +208,7 @@ t.test('open_revs is one array in chunks', async (t) => {
   t.equal(await text(database.openRevs(ADMIN, 'x', [], {})), '[]\n')
 })
 
-// Documents with the contents of their attachments: protocol.md 3.1, 3.2, 7.1, 7.3.
+// Documents with attachment contents: protocol.md 3.1, 3.2, 7.1, 7.3.
 
 const CODED = 'a text that is stored as gzip'
 const STORED = gzipSync(CODED)
@@ -248,7 +251,7 @@ async function filled(store: DatabaseStore, opened: OpenedParts): Promise<string
 
 const base64 = (content: string) => Buffer.from(content).toString('base64')
 
-t.test('contents in JSON are decoded, whatever they are stored as', async (t) => {
+t.test('contents in JSON are decoded', async (t) => {
   const { get, row, held } = await storedContents()
   for (const read of [get, row]) {
     t.same((await read({ attachments: true }))._attachments, {
@@ -260,7 +263,7 @@ t.test('contents in JSON are decoded, whatever they are stored as', async (t) =>
   t.equal(held(), 0)
 })
 
-t.test('att_encoding_info tells how they are stored, of stubs and of contents', async (t) => {
+t.test('att_encoding_info shows the stored encoding of stubs and contents', async (t) => {
   const { get, row } = await storedContents()
   for (const read of [get, row]) {
     const stub = { content_type: 'text/plain', revpos: 2, digest: digestOf(STORED), length: 29, stub: true }
@@ -272,7 +275,7 @@ t.test('att_encoding_info tells how they are stored, of stubs and of contents', 
   }
 })
 
-t.test('atts_since brings what is newer than an ancestor that the reader has', async (t) => {
+t.test('atts_since returns attachments that are newer than an ancestor', async (t) => {
   const { get, row, parts } = await storedContents()
   const cases: [since: string[], contents: string[]][] = [
     [['1-a'], ['coded', 'empty']],
@@ -304,7 +307,7 @@ t.test('atts_since brings what is newer than an ancestor that the reader has', a
   await t.rejects(row({ attsSince: ['bad'] }), { code: 'invalid_rev' })
 })
 
-t.test('with rev the contents come, too', async (t) => {
+t.test('rev and attachments together return contents', async (t) => {
   const { get } = await storedContents()
   t.match(await get({ rev: '1-a', attachments: true }), { _attachments: { old: { data: 'bw==' } } })
   t.match((await get({ rev: '2-b', attsSince: ['1-a'], attEncodingInfo: true }))._attachments, {
@@ -313,7 +316,7 @@ t.test('with rev the contents come, too', async (t) => {
   })
 })
 
-t.test('parts that follow are told of in the JSON and come in its order', async (t) => {
+t.test('parts that follow are listed in the JSON and are in its order', async (t) => {
   const { parts } = await storedContents()
   const { json, parts: following, etag, holes } = await parts({ attsSince: ['1-a'], revs: true }, 'follows')
   t.equal(etag, '"2-b"')
@@ -343,7 +346,7 @@ t.test('parts that follow are told of in the JSON and come in its order', async 
   ])
 })
 
-t.test('JSON with its holes filled is the document as it is opened whole', async (t) => {
+t.test('JSON with filled holes equals the whole document', async (t) => {
   const { store, parts, held } = await storedContents()
   for (const options of [
     {},
@@ -359,7 +362,7 @@ t.test('JSON with its holes filled is the document as it is opened whole', async
   t.equal(held(), 0)
 })
 
-t.test('what openParts refuses', async (t) => {
+t.test('openParts refuses invalid requests', async (t) => {
   const { store } = await storedContents()
   const open = (id: string, options: OpenOptions) => openParts(store, ADMIN, id, options, 'follows')
   await t.rejects(open('no', {}), { code: 'not_found' })
@@ -368,7 +371,7 @@ t.test('what openParts refuses', async (t) => {
   await t.rejects(open('_local/no', {}), { code: 'not_found' })
 })
 
-t.test('a length that is a lie breaks the reading, and no answer is longer than was said', async (t) => {
+t.test('a wrong length fails the read, and no answer exceeds its announced length', async (t) => {
   const { store, held } = await storedContents()
   for (const length of [1, 1000]) {
     const lie = { name: 'lie', content: CODED, gzip: true, length }
@@ -378,7 +381,7 @@ t.test('a length that is a lie breaks the reading, and no answer is longer than 
   t.equal(held(), 0)
 })
 
-t.test('many leaves come page by page; one that is cleaned away meanwhile is missing', async (t) => {
+t.test('many leaves are read page by page, and a leaf that is compacted meanwhile is missing', async (t) => {
   const { store, held } = await storedContents()
   const leaves = Array.from({ length: 20 }, (_, at) => ({
     rev: `1-${at + 10}`,
@@ -445,7 +448,7 @@ async function* cutAt(bytes: Uint8Array, sizes: readonly number[]): AsyncGenerat
   yield bytes.subarray(at)
 }
 
-t.test('a content comes in steps, and is held from the first to the last', async (t) => {
+t.test('a content is read in steps, and is pinned from the first to the last', async (t) => {
   const { store, held, attach } = await openStore()
   const content = await attach({ name: 'a', content: BIG })
   const reading = readContent(store, content, 10, BIG.length)
@@ -460,7 +463,7 @@ t.test('a content comes in steps, and is held from the first to the last', async
   t.ok(Buffer.concat(chunks).equals(BIG.subarray(10)))
 })
 
-t.test('a reader who goes in the middle lets go', async (t) => {
+t.test('a reader that stops early releases the pin', async (t) => {
   const { store, held, attach } = await openStore()
   const content = await attach({ name: 'a', content: BIG })
   for await (const _ of readContent(store, content, 0, BIG.length)) break
@@ -470,7 +473,7 @@ t.test('a reader who goes in the middle lets go', async (t) => {
   t.equal(held(), 0, 'through the inflater, too')
 })
 
-t.test('a content that is gone, or another one by now, is no attachment', async (t) => {
+t.test('a content that is missing or was replaced is no_attachment', async (t) => {
   const { store, held, attach } = await openStore()
   const content = await attach({ name: 'a', content: 'a' })
   const gone = { code: 'no_attachment' }
@@ -484,7 +487,7 @@ t.test('a content that is gone, or another one by now, is no attachment', async 
   t.equal(held(), 0)
 })
 
-t.test('base64 of any bytes cut anywhere is their base64', async () => {
+t.test('base64 is the same for any cut of the bytes', async () => {
   const sizes = fc.array(fc.nat(40), { maxLength: 20 })
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), sizes, async (bytes, cuts) => {
@@ -494,7 +497,7 @@ t.test('base64 of any bytes cut anywhere is their base64', async () => {
   )
 })
 
-t.test('gzip cut anywhere is undone', async () => {
+t.test('gzip is inflated for any cut of the bytes', async () => {
   const sizes = fc.array(fc.nat(2000), { maxLength: 20 })
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 5000 }), sizes, async (bytes, cuts) => {
@@ -505,7 +508,7 @@ t.test('gzip cut anywhere is undone', async () => {
   )
 })
 
-t.test('what is not the gzip it was said to be fails, and gives not a byte more than was said', async (t) => {
+t.test('wrong gzip data fails, and never yields more bytes than announced', async (t) => {
   const stored = gzipSync(BIG)
   await t.rejects(chunksOf(inflated(cutAt(stored, [5]), BIG.length + 1)), RangeError)
   let given = 0
@@ -518,7 +521,7 @@ t.test('what is not the gzip it was said to be fails, and gives not a byte more 
   await t.rejects(chunksOf(inflated(cutAt(stored.subarray(0, 500), []), BIG.length)), { code: 'Z_BUF_ERROR' })
 })
 
-t.test('a source that fails fails the inflating, and is told when nobody reads on', async (t) => {
+t.test('an error of the source fails the inflation, and the source ends when the reader stops', async (t) => {
   let isOver = false
   async function* failing(): AsyncGenerator<Uint8Array> {
     try {
@@ -532,7 +535,7 @@ t.test('a source that fails fails the inflating, and is told when nobody reads o
   t.equal(isOver, true)
 })
 
-t.test('pieces are texts, bytes and contents in each form', async (t) => {
+t.test('pieces can be texts, bytes and contents in each form', async (t) => {
   const { store, attach, held } = await openStore()
   const content = { ...(await attach({ name: 'a', content: BIG, gzip: true })) }
   const read = (named: typeof content, start: number, end: number) => readContent(store, named, start, end)

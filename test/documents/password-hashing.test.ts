@@ -1,4 +1,4 @@
-/** What becomes of passwords in documents of `_users`; protocol.md 11.7. */
+/** Hashing passwords in documents of `_users`; protocol.md 11.7. */
 import { pbkdf2Sync } from 'node:crypto'
 import { inspect } from 'node:util'
 import t from 'tap'
@@ -17,7 +17,7 @@ function derived(password: string, salt: string, iterations: number, length: num
   return pbkdf2Sync(password, salt, iterations, length, digest).toString('hex')
 }
 
-t.test('a password becomes its hash, by every way in', async (t) => {
+t.test('every method replaces a password by its hash', async (t) => {
   const ways: Record<string, (db: Database, doc: object) => Promise<unknown>> = {
     put: (db, doc) => db.put(ADMIN, ID, body(doc), {}),
     'put, replicated': (db, doc) => db.put(ADMIN, ID, body({ ...doc, _rev: '1-abc' }), { newEdits: false }),
@@ -53,7 +53,7 @@ t.test('a password becomes its hash, by every way in', async (t) => {
   }
 })
 
-t.test('the digests and rounds of the configuration', async (t) => {
+t.test('the digests and iterations of the configuration', async (t) => {
   const { rules, putUser, getUser } = await openUsers()
   for (const [prf, digest, length] of [
     ['sha', 'sha1', 20],
@@ -69,7 +69,7 @@ t.test('the digests and rounds of the configuration', async (t) => {
   }
 })
 
-t.test('a document without a password, as those that replicate, is stored as it is', async (t) => {
+t.test('a document without a password, such as a replicated one, is stored unchanged', async (t) => {
   const { database, getUser } = await openUsers()
   const hash = { password_scheme: 'pbkdf2', iterations: 7, derived_key: 'ab', salt: 's' }
   await database.put(ADMIN, ID, body({ ...GOOD, ...hash }), {})
@@ -84,7 +84,7 @@ t.test('a document without a password, as those that replicate, is stored as it 
   t.match(Buffer.from(json).toString(), /"password":null,"n":1\.0\}/)
 })
 
-t.test('what else the document holds comes back as it was sent', async (t) => {
+t.test('all other members are returned as sent', async (t) => {
   const { database } = await openUsers()
   const doc =
     '{"name":"anna","n":9007199254740993,"type":"user", "a":{"password":"inner","n":-0},"2":1e400,"pass\\u0077ord":"x","roles":[]}'
@@ -98,7 +98,7 @@ t.test('what else the document holds comes back as it was sent', async (t) => {
   )
 })
 
-t.test('of two passwords the last counts, and neither is kept', async (t) => {
+t.test('the last of two passwords counts, and neither is stored', async (t) => {
   const { database, store, getUser } = await openUsers()
   await database.put(
     ADMIN,
@@ -129,7 +129,7 @@ t.test('deleted and odd documents', async (t) => {
   }
 })
 
-t.test('no function sees a password, and no refusal tells it', async (t) => {
+t.test('no function sees a password, and no error contains it', async (t) => {
   const sandbox = hookedSandbox()
   const { database, putUser } = await openUsers(true, memoryEngine(), sandbox)
   await putUser('anna', { password: 'sesame' })
@@ -190,7 +190,7 @@ t.test('patterns that a password must match', async (t) => {
   )
 })
 
-t.test('a bounded number waits to be hashed; the rest is refused', async (t) => {
+t.test('a limited number of documents waits for hashing; more are refused', async (t) => {
   const { database, rules } = await openUsers()
   rules.hashing = { iterations: 20_000, prf: 'sha256' }
   const names = Array.from({ length: 80 }, (_, at) => `u${at}`)

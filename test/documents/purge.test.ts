@@ -1,4 +1,4 @@
-/** `_purge` and what is remembered of it: protocol.md 4.7, 18 (39), 19.8. */
+/** `_purge` and the recorded purges: protocol.md 4.7, 18 (39), 19.8. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -172,7 +172,7 @@ t.test('protocol.md 19.8', async (t) => {
   })
 })
 
-t.test('a request that is not understood purges nothing', async (t) => {
+t.test('an invalid request purges nothing', async (t) => {
   const opened = await openDatabase({ maxPurgedDocuments: 3, maxPurgedRevisions: 4 })
   const rev = await opened.put('x', {})
   const cases: [request: unknown, code: string, reason: string][] = [
@@ -197,7 +197,7 @@ t.test('a request that is not understood purges nothing', async (t) => {
   t.same(await purge(opened, { x: [rev, rev, rev], y: [], z: ['1-a'] }), { x: [rev], y: [], z: [] })
 })
 
-t.test('the limits are CouchDB’s unless others are set', async (t) => {
+t.test('the default limits are those of CouchDB', async (t) => {
   const { database } = await openDatabase()
   const named = (count: number, revs: string[]) =>
     body(Object.fromEntries(Array.from({ length: count }, (_, n) => [`d${n}`, revs])))
@@ -212,7 +212,7 @@ t.test('the limits are CouchDB’s unless others are set', async (t) => {
   })
 })
 
-t.test('names that are special to JavaScript, or no UTF-8, are ids like others', async (t) => {
+t.test('names that are special in JavaScript or are not UTF-8 are ordinary ids', async (t) => {
   const opened = await openDatabase()
   const revs = [await opened.put('constructor', {}), await opened.put('1', {})]
   const request = `{"__proto__":["1-a"],"constructor":["${revs[0]}"],"1":["${revs[1]}"],"\\ud800":["1-a"]}`
@@ -230,7 +230,7 @@ t.test('names that are special to JavaScript, or no UTF-8, are ids like others',
   )
 })
 
-t.test('a fault of the disk is told: of one document in its row, of all as the answer', async (t) => {
+t.test('a disk error is in the row of one document, and fails the request if it affects all', async (t) => {
   let isBroken = false
   let purges = 0
   const onOperation = (operation: string) => {
@@ -279,9 +279,9 @@ t.test('purges are listed to members; the limit is set by server admins', async 
   }
 })
 
-// What is seen of a document before and after compaction: protocol.md 4.6, 6.2.
+// A document before and after compaction: protocol.md 4.6, 6.2.
 
-/** Begins as a client does, and waits until it is done. */
+/** Starts a compaction like a client, and waits until it ends. */
 async function compact({ database, store }: Opened): Promise<void> {
   await database.compact(ADMIN)
   await store.compact()
@@ -332,7 +332,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
     )
   })
 
-  t.test(`what is written after it is as if there had been none (${name})`, async (t) => {
+  t.test(`later writes have the same results as without a compaction (${name})`, async (t) => {
     const opened = await openOn(await make(t))
     const { put, get, replicate, database } = opened
     const [, second = ''] = await edited(opened, 'x', 2)
@@ -352,7 +352,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
     await t.rejects(get('x', { rev: second }), { code: 'not_found' }, 'an inner revision gets no body again')
   })
 
-  t.test(`a download that is under way is not cut off (${name})`, async (t) => {
+  t.test(`a download under way continues (${name})`, async (t) => {
     const opened = await openOn(await make(t))
     const { database, put } = opened
     const bytes = Buffer.alloc(700_000, 'settee')
@@ -368,7 +368,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
     await t.rejects(text(database.readAttachment(found, 0, 1)), { code: 'no_attachment' })
   })
 
-  t.test(`the information object tells when it is at work (${name})`, async (t) => {
+  t.test(`the information object shows a running compaction (${name})`, async (t) => {
     const opened = await openOn(await make(t))
     const { database, store } = opened
     await edited(opened, 'x', 3)
@@ -379,7 +379,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
   })
 }
 
-t.test('it is for admins of the database, and begins for nobody else', async (t) => {
+t.test('only admins of the database can start a compaction', async (t) => {
   const opened = await openDatabase()
   const { database, store } = opened
   const refusal = 'You are not a server or db admin.'
@@ -396,13 +396,13 @@ t.test('it is for admins of the database, and begins for nobody else', async (t)
   await store.compact()
 })
 
-// Random histories of which random leaves are purged: what is left is what merging the rest alone makes.
+// Purging random leaves of random histories has the same result as merging only the other branches.
 
 const IDS = ['a', 'b', '_design/c'] as const
 
 type Step =
   | { readonly kind: 'arrival'; readonly id: string; readonly arrival: Arrival }
-  /** Leaves by their index, modulo their number; one too many names a revision that is no leaf. */
+  /** Leaves by their index, modulo their number plus one. The last index names a revision that is not a leaf. */
   | { readonly kind: 'purge'; readonly picks: readonly { readonly id: string; readonly leaf: number }[] }
   | { readonly kind: 'compact' }
 
@@ -441,7 +441,7 @@ class Model {
     this.docs.set(of, { branches, seq: moves || before === undefined ? this.updateSeq : before.seq })
   }
 
-  /** @returns the leaves that go */
+  /** @returns the leaves to purge */
   purgeRevs(of: string, revs: readonly string[]): string[] {
     const all = this.docs.get(of)?.branches ?? []
     const purged = [...new Set(revs)].filter((rev) => all.some((branch) => leafRev(branch) === rev))
@@ -463,7 +463,7 @@ function leaves(branches: readonly Branch[]): string {
   return branches.map(leafRev).sort().join()
 }
 
-/** As if nothing but these branches had ever come. */
+/** The document as if only these branches had been written. */
 function remerged(branches: readonly Branch[]): Branch[] {
   return branches.reduce<Branch[]>((merged, branch) => merge(merged, branch, 1000).branches, [])
 }
@@ -561,7 +561,7 @@ function parsedRev(rev: string): { pos: number; id: string } {
 }
 
 for (const [name, make] of Object.entries(ENGINES)) {
-  t.test(`what purging leaves is what the remaining branches make (${name})`, async (t) => {
+  t.test(`purging has the same result as merging only the remaining branches (${name})`, async (t) => {
     const numRuns = name === 'memory' ? 200 : 60
     await fc.assert(
       fc.asyncProperty(worlds(15), fc.array(STEP, { minLength: 1, maxLength: 20 }), async (world, steps) => {

@@ -1,4 +1,4 @@
-/** The parser of long bodies: as JSON.parse, whatever the text, and refusing early what may not stand in it. */
+/** The parser of long bodies equals JSON.parse for every text, and refuses invalid values early. */
 import { deepEqual, equal } from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
@@ -24,7 +24,7 @@ function outcome(read: () => unknown): unknown {
 
 const spaces = fc.string({ unit: fc.constantFrom(' ', '\n', '\t', '\r'), maxLength: 2 })
 const text = fc
-  // JSON.parse mistakes names where one holds a backslash (docs/gotchas.md).
+  // JSON.parse confuses names if one contains a backslash (docs/gotchas.md).
   .tuple(
     fc.json({ noUnicodeString: false, maxDepth: 5 }).filter((json) => !json.includes('\\\\')),
     spaces,
@@ -66,7 +66,7 @@ const cut = fc.tuple(text, fc.nat(), fc.nat()).map(([json, from, length]) => {
   return json.slice(0, start) + json.slice(start + (length % 3))
 })
 
-t.test('every text gives what JSON.parse gives, or is refused by both', async () => {
+t.test('every text has the result of JSON.parse, or both refuse it', async () => {
   fc.assert(
     fc.property(fc.oneof(text, twins, tokens, cut), (json) => {
       deepEqual(
@@ -78,7 +78,7 @@ t.test('every text gives what JSON.parse gives, or is refused by both', async ()
   )
 })
 
-t.test('a shape refuses the same in a text and in its value', async () => {
+t.test('a schema refuses the same in a text and in its value', async () => {
   const refuse = (kind: string) => (value: unknown) => {
     if (typeof value === kind) throw new CouchError('bad_request', kind)
   }
@@ -130,7 +130,7 @@ t.test('values, entries, lengths and levels are bounded', async (t) => {
   t.throws(() => parse(`["${'\\n'.repeat(2 ** 18)}`), { code: 'invalid_json' })
 })
 
-t.test('a long body is read in slices, others have their turns, and it is the same value', async (t) => {
+t.test('a long body is read in slices, other work has its turns, and the value is the same', async (t) => {
   const value = Object.fromEntries(Array.from({ length: 40_000 }, (_, n) => [`né-${n}€`, [`1-${n}`]]))
   const bytes = Buffer.from(JSON.stringify(value))
   let turns = 0
@@ -153,7 +153,7 @@ t.test('a long body is read in slices, others have their turns, and it is the sa
   await t.rejects(bodyObject({ bytes: Buffer.alloc(2 ** 24 + 1) }), { code: 'too_large' })
 })
 
-// Bodies of `_bulk_docs` that are read in one pass are read as those whose documents' spans are found first.
+// Bodies of `_bulk_docs` have the same result in one pass as when the spans of documents are found first.
 
 const space = fc.oneof(
   { weight: 4, arbitrary: fc.constant('') },
@@ -189,7 +189,7 @@ async function contents(bulk: BulkBody): Promise<unknown> {
   return { docs, newEdits: bulk.newEdits, allOrNothing: bulk.allOrNothing, isInMemory: bulk.isInMemory }
 }
 
-t.test('a body that is read in one pass holds what its spans hold', async (t) => {
+t.test('a body that is read in one pass has the documents of its spans', async (t) => {
   let compared = 0
   await fc.assert(
     fc.asyncProperty(body, async (text) => {
@@ -204,7 +204,7 @@ t.test('a body that is read in one pass holds what its spans hold', async (t) =>
   t.ok(compared > 1500, String(compared))
 })
 
-t.test('a damaged body is read in one pass only where it is read by its spans too', async (t) => {
+t.test('a damaged body is read in one pass only if it can be read by its spans', async (t) => {
   const seen = { plain: 0, other: 0 }
   await fc.assert(
     fc.asyncProperty(body, damages('\ufeff', '"docs":[],'), async (text, edits) => {
@@ -220,7 +220,7 @@ t.test('a damaged body is read in one pass only where it is read by its spans to
   t.ok(seen.plain > 100 && seen.other > 1000, JSON.stringify(seen))
 })
 
-t.test('what is read in one pass', async (t) => {
+t.test('bodies that are read in one pass', async (t) => {
   const read = (text: string | Uint8Array) => readPlainBulk({ bytes: Buffer.from(text) })
   t.match(await read('{"docs":[{"_id":"a"},{}],"new_edits":false}'), { newEdits: false, count: 2 })
   t.match(await read(' { "new_edits" : false , "docs" : [ { } ] } '), { newEdits: false, count: 1 })
@@ -233,7 +233,7 @@ t.test('what is read in one pass', async (t) => {
   t.equal((await read('{"docs":[{},{"a":"b"}]}'))?.size(1), 9)
 })
 
-t.test('others have their turns while a body of many documents is read', async (t) => {
+t.test('other work has its turns while a body of many documents is read', async (t) => {
   const bytes = Buffer.from(`{"docs":[{}${',{}'.repeat(340_000)}]}`)
   let turns = 0
   let isRead = false
@@ -246,7 +246,7 @@ t.test('others have their turns while a body of many documents is read', async (
   t.ok(turns > 3, `${turns} turns`)
 })
 
-t.test('what is not read in one pass', async (t) => {
+t.test('bodies that are not read in one pass', async (t) => {
   for (const text of [
     '',
     '[]',

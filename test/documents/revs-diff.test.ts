@@ -10,7 +10,7 @@ async function stored() {
   return { ...opened, diff, missing }
 }
 
-t.test('the first error of a request is reported, wherever it is', async (t) => {
+t.test('the first error of a request is reported at any position', async (t) => {
   const { diff, missing } = await stored()
   const many = Object.fromEntries(Array.from({ length: 250 }, (_, n) => [`m${n}`, ['1-a']]))
   const cases: [request: unknown, code: string][] = [
@@ -25,14 +25,14 @@ t.test('the first error of a request is reported, wherever it is', async (t) => 
   }
 })
 
-t.test('a revision is known in each of its spellings', async (t) => {
+t.test('a revision is known in every spelling', async (t) => {
   const { diff, missing } = await stored()
   const request = { d: ['2-c', '+2-c', '02-b', '1-a'] }
   t.same(await diff(request), {})
   t.same(await missing(request), { missing_revs: {} })
 })
 
-t.test('hex is compared without case', async (t) => {
+t.test('hexadecimal ids are case-insensitive', async (t) => {
   const { diff, put } = await stored()
   t.same(await diff({ x: [(await put('x', {})).toUpperCase()] }), {})
 })
@@ -45,7 +45,7 @@ t.test('_local documents and invalid ids are always missing', async (t) => {
   t.same(await diff('{"\\ud800":["1-a"]}'), { '\ud800': { missing: ['1-a'] } })
 })
 
-t.test('__proto__ is a name like any other', async (t) => {
+t.test('__proto__ is an ordinary name', async (t) => {
   const { diff, put } = await stored()
   const request = '{"__proto__":["1-a"],"constructor":["1-a"]}'
   t.same(Object.keys(await diff(request)), ['__proto__', 'constructor'])

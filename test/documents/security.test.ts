@@ -1,4 +1,4 @@
-/** Who may do what: protocol.md 4.8, 11.4, 11.6, 19.7, and the ruling of ours on absent `members`. */
+/** Rights in a database: protocol.md 4.8, 11.4, 11.6, 19.7, and settee's own rule for absent `members`. */
 import t from 'tap'
 import type { SecurityObject, UserCtx } from '../../src/core/types.ts'
 import { databaseRole } from '../../src/documents/security.ts'
@@ -53,7 +53,7 @@ const ROLES: [
   ],
 ]
 
-t.test('what a user is in a database', async (t) => {
+t.test('the role of a user in a database', async (t) => {
   for (const [name, security, anna, staff, anonymous] of ROLES) {
     t.same(
       [ANNA, OTHER, NOBODY].map((user) => databaseRole(user, security)),
@@ -124,7 +124,7 @@ const REFUSALS: [who: string, user: UserCtx, expected: { code: string; reason: s
   ['logged in', OTHER, { code: 'forbidden', reason: 'You are not allowed to access this db.' }],
 ]
 
-t.test('every call for members is refused to others and stores nothing for them', async (t) => {
+t.test('every call for members is refused to other users and stores nothing', async (t) => {
   for (const [name, call] of Object.entries(MEMBER_CALLS)) {
     const opened = await secured()
     const before = await opened.store.view()
@@ -137,7 +137,7 @@ t.test('every call for members is refused to others and stores nothing for them'
   }
 })
 
-t.test('every call for admins of the database is refused to members', async (t) => {
+t.test('every call for database admins is refused to members', async (t) => {
   for (const [name, call] of Object.entries(ADMIN_CALLS)) {
     const opened = await secured()
     for (const [who, user, expected] of REFUSALS)
@@ -150,7 +150,7 @@ t.test('every call for admins of the database is refused to members', async (t) 
   }
 })
 
-t.test('an anonymous member is told to log in for what an admin may do', async (t) => {
+t.test('an anonymous member gets unauthorized for calls of admins', async (t) => {
   const { database } = await openDatabase()
   await database.setSecurity(ADMIN, { members: {} })
   const expected = { code: 'unauthorized', reason: 'You are not a db or server admin.' }
@@ -178,7 +178,7 @@ t.test('members may read design documents', async (t) => {
   await t.resolves(database.open(ANNA, '_design/d', {}))
 })
 
-t.test('rights are those of the moment of the write', async (t) => {
+t.test('rights are checked at the time of the write', async (t) => {
   const { database, store } = await secured()
   const docs = Array.from({ length: 600 }, (_, n) => ({ _id: `d${String(n).padStart(3, '0')}` }))
   const answer = database.bulkDocs(ANNA, body({ docs }))[Symbol.asyncIterator]()
@@ -192,7 +192,7 @@ t.test('rights are those of the moment of the write', async (t) => {
   t.equal((await store.view()).docCount, written + 3, 'each row says what was done')
 })
 
-t.test('a write that was queued behind a withdrawal is refused', async (t) => {
+t.test('a write that is queued after a revocation is refused', async (t) => {
   const { database, store } = await secured()
   const withdrawn = database.setSecurity(ADMIN, { members: { names: ['somebody else'] } })
   const write = database.put(ANNA, 'late', body({}), {})
@@ -203,7 +203,7 @@ t.test('a write that was queued behind a withdrawal is refused', async (t) => {
 
 // Facts and settings of a database: its information, `_revs_limit`, `_security`.
 
-t.test('the information object has its members in CouchDB’s names', async (t) => {
+t.test('the information object has CouchDB’s member names', async (t) => {
   const { database, put } = await openDatabase()
   await put('a', {})
   await database.remove(ADMIN, 'b', await put('b', {}))
@@ -232,7 +232,7 @@ t.test('_revs_limit takes positive integers', async (t) => {
   t.equal(await database.revsLimit(ADMIN), 7)
 })
 
-t.test('branches are cut to the limit, and what is cut is unknown again', async (t) => {
+t.test('branches are cut to the limit, and removed ancestors are unknown', async (t) => {
   const { database, put, get } = await openDatabase()
   await database.setRevsLimit(ADMIN, 3)
   const revs = [await put('x', {})]
@@ -251,7 +251,7 @@ t.test('branches are cut to the limit, and what is cut is unknown again', async 
   t.equal((await get('x', { revsInfo: true }))._revs_info.length, 3)
 })
 
-t.test('replicated branches are cut as well', async (t) => {
+t.test('replicated branches are cut to the limit', async (t) => {
   const { database, replicate, get } = await openDatabase()
   await database.setRevsLimit(ADMIN, 2)
   await replicate('x', { start: 5, ids: ['e', 'd', 'c', 'b', 'a'] })
@@ -264,7 +264,7 @@ t.test('replicated branches are cut as well', async (t) => {
   )
 })
 
-t.test('a limit of one leaves the leaf alone', async (t) => {
+t.test('a limit of one keeps only the leaf', async (t) => {
   const { database, put, get } = await openDatabase()
   await database.setRevsLimit(ADMIN, 1)
   const first = await put('x', {})
@@ -273,7 +273,7 @@ t.test('a limit of one leaves the leaf alone', async (t) => {
   await t.rejects(put('x', { _rev: first }), { code: 'conflict' })
 })
 
-t.test('a security object is stored whole and told of', async (t) => {
+t.test('a security object is stored unchanged and reported', async (t) => {
   const { database, secured, updateSeq } = await openDatabase()
   t.equal(await database.security(), null)
   const security = { admins: { names: ['anna'], roles: [] }, cloudant: { x: ['_reader'] } }

@@ -24,7 +24,7 @@ function elements(body: string, list: { starts: Float64Array; ends: Float64Array
   return Array.from({ length: list.count }, (_, i) => bytes.toString('utf8', list.starts[i], list.ends[i]))
 }
 
-t.test('the documents of a bulk request are found, whatever stands around them', async (t) => {
+t.test('the documents of a bulk request are found among any other members', async (t) => {
   const cases: [body: string, docs: string[], others: Record<string, string>][] = [
     ['{"docs":[]}', [], {}],
     [
@@ -48,14 +48,14 @@ t.test('the documents of a bulk request are found, whatever stands around them',
   }
 })
 
-t.test('a member that is missing or no array is told', async (t) => {
+t.test('a member that is missing or is not an array is reported', async (t) => {
   t.match(spansOf('{}'), { arrayFound: false, memberOther: undefined, count: 0 })
   t.match(spansOf('{"docs":{"a":1}}'), { arrayFound: false, memberOther: '{"a":1}', count: 0 })
   t.match(spansOf('{"docs": "[]" }'), { arrayFound: false, memberOther: '"[]"', count: 0 })
   t.match(spansOf('{"keys":[1]}', { member: 'keys' }), { arrayFound: true, count: 1 })
 })
 
-t.test('of duplicate members the last counts, and the elements of the others are told apart', async (t) => {
+t.test('the last of duplicate members counts, and the elements of the others are separate', async (t) => {
   const twice = '{"docs":[1,2],"a":1,"docs":[3],"a":2}'
   t.same(elements(twice, spansOf(twice)), ['3'])
   t.same(elements(twice, spansOf(twice).replaced), ['1', '2'])
@@ -75,7 +75,7 @@ t.test('of duplicate members the last counts, and the elements of the others are
   t.throws(() => spansOf('{"a":01,"a":1}'), { code: 'invalid_json' })
 })
 
-t.test('a body whose structure is no JSON is refused', async (t) => {
+t.test('a body whose structure is not JSON is refused', async (t) => {
   for (const body of [
     '',
     ' ',
@@ -131,14 +131,14 @@ t.test('a body whose structure is no JSON is refused', async (t) => {
   )
 })
 
-t.test('JSON that is no object is refused as such', async (t) => {
+t.test('JSON that is not an object is refused with its own error', async (t) => {
   for (const body of ['[]', ' [{"docs":[]}] ', '"a"', '-1.5', 'true', 'null\n', `[${'1,'.repeat(1000)}`]) {
     t.throws(() => spansOf(body), { code: 'body_not_object' }, body.slice(0, 20))
     t.throws(() => spansOf(body, {}, 1), { code: 'body_not_object' }, body.slice(0, 20))
   }
 })
 
-t.test('an element may be as long as maxSpan', async (t) => {
+t.test('an element may have up to maxSpan bytes', async (t) => {
   const body = (n: number) => `{"docs":[1,"${'x'.repeat(n - 2)}"]}`
   for (const chunkSize of [1, 100, 5000]) {
     t.equal(spansOf(body(1000), {}, chunkSize).count, 2)
@@ -157,7 +157,7 @@ t.test('an element may be as long as maxSpan', async (t) => {
   )
 })
 
-t.test('all other members together, names included, may be as long as maxOther', async (t) => {
+t.test('all other members together, including names, may have up to maxOther bytes', async (t) => {
   const body = (n: number) => `{"docs":[],"aa":"${'x'.repeat(n - 16)}","b":1}`
   t.equal(spansOf(body(1000)).others.size, 2)
   t.throws(() => spansOf(body(1001)), { code: 'too_large', status: 413 })
@@ -166,13 +166,13 @@ t.test('all other members together, names included, may be as long as maxOther',
   t.throws(() => spansOf(`{${'"a":1,'.repeat(251)}"b":1}`), { code: 'too_large' }, 'duplicates count')
 })
 
-t.test('there may be maxSpans elements', async (t) => {
+t.test('there may be up to maxSpans elements', async (t) => {
   t.equal(spansOf('{"docs":[1,2,3]}', { maxSpans: 3 }).count, 3)
   t.throws(() => spansOf('{"docs":[1,2,3,4]}', { maxSpans: 3 }), { code: 'bulk_docs_count' })
   t.throws(() => spansOf('{"docs":[1,2],"docs":[3,4]}', { maxSpans: 3 }), { code: 'bulk_docs_count' })
 })
 
-t.test('nesting without end is refused', async (t) => {
+t.test('endless nesting is refused', async (t) => {
   const options = { maxSpan: 1e7 }
   const body = (n: number) => `{"docs":[${'['.repeat(n)}${']'.repeat(n)}]}`
   t.equal(spansOf(body(2000), options).count, 1)
@@ -180,7 +180,7 @@ t.test('nesting without end is refused', async (t) => {
   t.throws(() => spansOf('{"a":['.repeat(2002), { maxOther: 1e7 }), { code: 'too_deep' })
 })
 
-t.test('positions beyond 4 GiB are counted right', { timeout: 60_000 }, async (t) => {
+t.test('positions beyond 4 GiB are correct', { timeout: 60_000 }, async (t) => {
   const scanner = new SpanScanner({ member: 'docs', maxSpan: 1e10, maxOther: 100 })
   scanner.push(Buffer.from('{"docs":["'))
   const filler = Buffer.alloc(1 << 20, 'x')
@@ -267,7 +267,7 @@ function texts(bytes: Buffer, { starts, ends, count }: SpanList): string[] {
   return Array.from({ length: count }, (_, i) => decodeUtf8(bytes.subarray(starts[i], ends[i])))
 }
 
-t.test('the spans are those of the elements, however the body is cut into chunks', async () => {
+t.test('the spans are those of the elements for every cut into chunks', async () => {
   fc.assert(
     fc.property(body, cuts, ({ members, text }, sizes) => {
       const bytes = Buffer.from(text)
@@ -300,7 +300,7 @@ const edit = fc.record({
   ),
 })
 
-t.test('a damaged body is accepted with all its elements if and only if it is JSON as a whole', async (t) => {
+t.test('a damaged body and all its elements are accepted if and only if the body is JSON', async (t) => {
   const seen = new Map<string, number>()
   fc.assert(
     fc.property(body, fc.array(edit, { minLength: 1, maxLength: 3 }), cuts, ({ text }, edits, sizes) => {

@@ -1,4 +1,4 @@
-/** Revisions with attachments written straight into a store: their coding and revpos are the test's to choose. */
+/** Writes revisions with attachments directly into a store, with any encoding and revpos. */
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import type { BlobReference, DatabaseStore } from '../../src/storage/engine.ts'
@@ -10,15 +10,15 @@ export interface TestAttachment {
   readonly type?: string
   readonly revpos?: number
   readonly gzip?: boolean
-  /** The length that is claimed, when it is not the content's. */
+  /** The claimed length, if it differs from the length of the content. */
   readonly length?: number
 }
 
 export interface TestRevision {
   readonly rev: string
-  /** Newest first, without the revision's own. */
+  /** The ids of the ancestors, newest first. */
   readonly ancestors?: readonly string[]
-  /** Whether another revision has taken its place. */
+  /** Whether another revision has superseded it. */
   readonly superseded?: boolean
   readonly deleted?: boolean
   readonly body?: string
@@ -73,7 +73,7 @@ export function digestOf(bytes: string | Uint8Array): string {
   return `md5-${createHash('md5').update(bytes).digest('base64')}`
 }
 
-/** The store, and how many of its pins are held. */
+/** The store, and the number of its pins. */
 export function countingPins(store: VersionedStore): { store: VersionedStore; held(): number } {
   let count = 0
   const counted = (pin: BlobReference): BlobReference => {

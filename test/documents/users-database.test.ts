@@ -1,4 +1,4 @@
-/** Who reads what of `_users`, by every method that reads; protocol.md 11.4, 11.7. */
+/** Rights to read and write documents of `_users`, by every method; protocol.md 11.4, 11.7. */
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import type { UserCtx } from '../../src/core/types.ts'
@@ -12,7 +12,7 @@ const BERT: UserCtx = { name: 'bert', roles: ['_metrics'] }
 const ID = 'org.couchdb.user:anna'
 const DESIGN = '_design/_auth'
 
-/** By name, how a user reads what; what comes is text. */
+/** The methods that read a document, by name; each returns text. */
 const READS: Readonly<Record<string, (db: Database, user: UserCtx, id: string) => Promise<string>>> = {
   open: async (db, user, id) => bytes((await db.open(user, id, {})).json),
   'open, with its history': async (db, user, id) => bytes((await db.open(user, id, { revs: true })).json),
@@ -40,7 +40,7 @@ async function vault(): Promise<Users> {
   return users
 }
 
-/** What a reader makes of a document: how it is refused, or what of it is seen. */
+/** The error of a read, or the visible part of the document. */
 async function seen(read: Promise<string>): Promise<string> {
   const got = await read.catch((error) => `${error.status} ${error.reason}`)
   if (/"missing"/.test(got)) return '404 missing'
@@ -70,7 +70,7 @@ t.test('an account', async (t) => {
   }
 })
 
-t.test('public fields are cut out of the text, not made anew', async (t) => {
+t.test('public fields are cut out of the text, not serialized again', async (t) => {
   const { database, rules, putUser } = await openUsers()
   rules.users = { ...rules.users, publicFields: ['n', 'city'] }
   const id = 'org.couchdb.user:bert'
@@ -88,7 +88,7 @@ t.test('public fields are cut out of the text, not made anew', async (t) => {
   ])
 })
 
-t.test('what is no account', async (t) => {
+t.test('documents that are not accounts', async (t) => {
   const { database, rules } = await vault()
   rules.users = { ...rules.users, publicFields: ['language', 'city'] }
   await database.put(ADMIN, '_local/x', body({ city: 'Graz' }), {})
@@ -106,26 +106,19 @@ t.test('what is no account', async (t) => {
   t.match(parse((await database.open(KEEPER, '_local/x', {})).json), { city: 'Graz' })
 })
 
-t.test(
-  'as a new server has it, nobody but server admins gets in, not even to his own document',
-  async (t) => {
-    const { database, putUser } = await openUsers(false)
-    await putUser('anna', { city: 'Graz' })
-    for (const [name, read] of Object.entries(READS)) {
-      if (name === 'openAttachment') continue
-      t.equal(await seen(read(database, ANNA, ID)), '403 You are not allowed to access this db.', name)
-      t.equal(await seen(read(database, NOBODY, ID)), '401 You are not authorized to access this db.', name)
-      t.equal(
-        await seen(read(database, NOBODY, DESIGN)),
-        '401 You are not authorized to access this db.',
-        name,
-      )
-      t.equal(await seen(read(database, ADMIN, ID)), 'city', name)
-    }
-  },
-)
+t.test('with the security object of a new server, users cannot read even their own document', async (t) => {
+  const { database, putUser } = await openUsers(false)
+  await putUser('anna', { city: 'Graz' })
+  for (const [name, read] of Object.entries(READS)) {
+    if (name === 'openAttachment') continue
+    t.equal(await seen(read(database, ANNA, ID)), '403 You are not allowed to access this db.', name)
+    t.equal(await seen(read(database, NOBODY, ID)), '401 You are not authorized to access this db.', name)
+    t.equal(await seen(read(database, NOBODY, DESIGN)), '401 You are not authorized to access this db.', name)
+    t.equal(await seen(read(database, ADMIN, ID)), 'city', name)
+  }
+})
 
-t.test('what is about more than single documents is for admins', async (t) => {
+t.test('methods about more than single documents are for admins', async (t) => {
   const { database } = await vault()
   const NO_SERVER_ADMIN = { code: 'not_server_admin' }
   const server: Record<string, (user: UserCtx) => Promise<unknown>> = {
@@ -156,14 +149,14 @@ t.test('what is about more than single documents is for admins', async (t) => {
   }
 })
 
-// Who writes what of `_users`, by every method that writes; protocol.md 11.7.
+// Rights to write documents of `_users`, by every method that writes; protocol.md 11.7.
 
 const BERT_WITHOUT_ROLES: UserCtx = { name: 'bert', roles: [] }
 const BOUNDARY = 'edge'
 
 interface Target {
   readonly id: string
-  /** The revision that stands; undefined for an account that is not there. */
+  /** The stored revision; undefined for a missing account. */
   readonly rev: string | undefined
   readonly doc: Record<string, unknown>
 }
@@ -217,7 +210,7 @@ async function anna({ putUser, getUser }: Users): Promise<Target> {
   return { id: 'org.couchdb.user:anna', rev, doc }
 }
 
-/** `checkDatabase`, or how it was refused, as a whole or in its row. */
+/** The result of a write, or its error for the whole request or in its row. */
 async function outcome(written: Promise<unknown>): Promise<string> {
   try {
     const answer = await written
@@ -229,7 +222,7 @@ async function outcome(written: Promise<unknown>): Promise<string> {
   }
 }
 
-t.test('an account that is there', async (t) => {
+t.test('an existing account', async (t) => {
   for (const [name, write] of Object.entries({ ...EDITS, ...CHANGES })) {
     for (const user of [ADMIN, KEEPER, ANNA]) {
       const users = await openUsers()
@@ -259,7 +252,7 @@ t.test('a long document is refused by every method', async (t) => {
   }
 })
 
-t.test('an account that is not there', async (t) => {
+t.test('a missing account', async (t) => {
   const id = 'org.couchdb.user:anna'
   for (const [name, write] of Object.entries(EDITS)) {
     const doc = { name: 'anna', type: 'user', roles: [] }
@@ -283,7 +276,7 @@ t.test('an account that is not there', async (t) => {
   }
 })
 
-t.test('as a new server has it, nobody but server admins writes', async (t) => {
+t.test('with the security object of a new server, only server admins may write', async (t) => {
   for (const [name, write] of Object.entries({ ...EDITS, ...CHANGES })) {
     const users = await openUsers(false)
     const target = await anna(users)
@@ -293,7 +286,7 @@ t.test('as a new server has it, nobody but server admins writes', async (t) => {
   }
 })
 
-t.test('a copy: of what one may see, to what one may write', async (t) => {
+t.test('a copy needs the right to read the source and to write the target', async (t) => {
   const users = await openUsers()
   const { database, rules } = users
   const { id, rev } = await anna(users)
@@ -317,7 +310,7 @@ t.test('a copy: of what one may see, to what one may write', async (t) => {
   t.equal(await outcome(database.copy(ANNA, { id }, { id, rev: rev as string })), 'stored')
 })
 
-t.test('what is no account is for admins', async (t) => {
+t.test('documents that are not accounts are for admins', async (t) => {
   const { database } = await openUsers()
   for (const user of [ANNA, NOBODY]) {
     t.equal(await outcome(database.put(user, '_local/x', body({}), {})), '404 missing')
@@ -332,7 +325,7 @@ t.test('what is no account is for admins', async (t) => {
   t.equal(await outcome(database.put(KEEPER, '_local/x', body({}), {})), 'stored')
 })
 
-t.test('a bulk is refused as a whole for a document of another user, not for a bad one', async (t) => {
+t.test('a document of another user refuses the whole bulk, an invalid document does not', async (t) => {
   const { database, bulk, putUser, getUser } = await openUsers()
   await putUser('anna')
   const mine = { ...(await getUser('anna')), city: 'Graz' }
@@ -357,7 +350,7 @@ t.test('the security object', async (t) => {
   await t.resolves(database.setSecurity(ADMIN, {}))
 })
 
-t.test('rights count as they are in the turn of the write', async (t) => {
+t.test('rights are checked in the turn of the write', async (t) => {
   const { database, putUser, getUser } = await openUsers()
   await putUser('bert')
   const doc = { ...(await getUser('bert')), city: 'Graz' }
@@ -372,11 +365,11 @@ t.test('rights count as they are in the turn of the write', async (t) => {
   )
 })
 
-// The rules of `_design/_auth`, protocol.md 11.7, as the sandbox runs them.
+// The rules of `_design/_auth`, protocol.md 11.7, run in the sandbox.
 
 const GOOD = { name: 'anna', type: 'user', roles: [] }
 
-t.test('the design document is there, once, with just the text of ours', async (t) => {
+t.test('the design document exists once, with exactly our text', async (t) => {
   const { database } = await openUsers()
   const doc = parse((await database.open(ADMIN, AUTH_DESIGN_ID, {})).json)
   t.match(doc._rev, /^1-/)
@@ -384,7 +377,7 @@ t.test('the design document is there, once, with just the text of ours', async (
   t.equal(JSON.stringify(members), AUTH_DESIGN_BODY)
 })
 
-t.test('what is wrong with a document, in the order in which it is looked at', async (t) => {
+t.test('the errors of a document, in the order of the checks', async (t) => {
   const { database } = await openUsers()
   const rows: [user: UserCtx, id: string, doc: Record<string, unknown>, reason: string][] = [
     [ADMIN, 'anna', { ...GOOD, type: 'x' }, 'doc.type must be user'],
@@ -462,7 +455,7 @@ t.test('an operator may replace the rules', async (t) => {
   await t.resolves(database.put(ADMIN, 'x', body({ type: 'other' }), {}))
 })
 
-t.test('deleted rules come back when the database is opened again, replaced ones stay', async (t) => {
+t.test('deleted rules are restored when the database is opened again, replaced rules are kept', async (t) => {
   for (const [change, comesBack] of [
     [{ _deleted: true }, true],
     [{ validate_doc_update: 'function () {}' }, false],
@@ -477,7 +470,7 @@ t.test('deleted rules come back when the database is opened again, replaced ones
   }
 })
 
-t.test('where they cannot be written the database opens, and takes nothing before they are', async (t) => {
+t.test('if the rules cannot be written, the database opens but accepts no writes', async (t) => {
   let isFull = true
   const engine = memoryEngine({
     onOperation: (operation) => {

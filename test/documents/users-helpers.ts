@@ -18,10 +18,10 @@ import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { ADMIN, body, type Json, parse, text } from './helpers.ts'
 
-/** Everybody is a member, as on a server where people may sign up. */
+/** Everybody is a member, as on a server with open registration. */
 export const OPEN = { members: { names: [], roles: [] }, admins: { names: [], roles: ['keepers'] } }
 
-/** An admin of `_users` who is none of the server. */
+/** An admin of `_users` who is not a server admin. */
 export const KEEPER: UserCtx = { name: 'kim', roles: ['keepers'] }
 
 export interface Users {
@@ -34,7 +34,7 @@ export interface Users {
   bulk(user: UserCtx, request: unknown): Promise<Json>
 }
 
-/** @param isOpen whether everybody is a member; else as a new server has it */
+/** @param isOpen whether everybody is a member; otherwise the security object of a new server */
 export async function openUsers(
   isOpen = true,
   engine: StorageEngine = memoryEngine(),
@@ -46,7 +46,7 @@ export async function openUsers(
   return users
 }
 
-/** The same database opened once more. */
+/** The same database, opened again. */
 export async function reopenUsers(engine: StorageEngine): Promise<Users> {
   return serve(engine, 1, localSandbox())
 }

@@ -1,4 +1,4 @@
-/** The list of a database's validate functions, read and kept. */
+/** Reading and caching the list of a database's validate functions. */
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
@@ -28,39 +28,36 @@ function watched(store: DatabaseStore) {
   return { proxy, watch }
 }
 
-t.test(
-  'functions of live design documents, in the order of their ids, with the version they are of',
-  async (t) => {
-    const { store, put } = await openDatabase()
-    const validators = new ValidateFunctions(store, 7)
-    t.equal(validators.known, null)
-    t.match(await validators.read(), { functions: [], key: '[]' })
-    const rev = await put('_design/b', { validate_doc_update: FN })
-    await put('_design/a', { language: 'javascript', validate_doc_update: FN, lib: { x: 1 } })
-    await put('_design/none', { views: {} })
-    await put('other', { validate_doc_update: FN })
-    const list = await validators.read()
-    t.equal(validators.known, list)
-    t.equal(list.designVersion, (await store.view()).designVersion)
-    t.equal(list.database, 'notes')
-    t.match(list.functions, [
-      { ddoc: '_design/a' },
-      { database: 7, ddoc: '_design/b', rev, path: ['validate_doc_update'] },
-    ])
-    t.match(JSON.parse(list.functions[0]?.source ?? ''), {
-      _id: '_design/a',
-      validate_doc_update: FN,
-      lib: { x: 1 },
-    })
-    await put('_design/b', { _rev: rev, _deleted: true, validate_doc_update: FN })
-    const next = await validators.read()
-    t.equal(next.functions.length, 1)
-    t.not(next.key, list.key)
-    t.equal(next.designVersion, list.designVersion + 1)
-  },
-)
+t.test('functions of live design documents, in the order of their ids, with their version', async (t) => {
+  const { store, put } = await openDatabase()
+  const validators = new ValidateFunctions(store, 7)
+  t.equal(validators.known, null)
+  t.match(await validators.read(), { functions: [], key: '[]' })
+  const rev = await put('_design/b', { validate_doc_update: FN })
+  await put('_design/a', { language: 'javascript', validate_doc_update: FN, lib: { x: 1 } })
+  await put('_design/none', { views: {} })
+  await put('other', { validate_doc_update: FN })
+  const list = await validators.read()
+  t.equal(validators.known, list)
+  t.equal(list.designVersion, (await store.view()).designVersion)
+  t.equal(list.database, 'notes')
+  t.match(list.functions, [
+    { ddoc: '_design/a' },
+    { database: 7, ddoc: '_design/b', rev, path: ['validate_doc_update'] },
+  ])
+  t.match(JSON.parse(list.functions[0]?.source ?? ''), {
+    _id: '_design/a',
+    validate_doc_update: FN,
+    lib: { x: 1 },
+  })
+  await put('_design/b', { _rev: rev, _deleted: true, validate_doc_update: FN })
+  const next = await validators.read()
+  t.equal(next.functions.length, 1)
+  t.not(next.key, list.key)
+  t.equal(next.designVersion, list.designVersion + 1)
+})
 
-t.test('more design documents than a page holds', async (t) => {
+t.test('a list of more than one page of design documents', async (t) => {
   const { store, bulk } = await openDatabase()
   const docs = Array.from({ length: 250 }, (_, n) => ({
     _id: `_design/${1000 + n}`,
@@ -74,7 +71,7 @@ t.test('more design documents than a page holds', async (t) => {
   )
 })
 
-t.test('one reading serves all who ask meanwhile', async (t) => {
+t.test('concurrent calls share one read', async (t) => {
   const { store, put } = await openDatabase()
   await put('_design/a', { validate_doc_update: FN })
   const { proxy, watch } = watched(store)
@@ -84,28 +81,25 @@ t.test('one reading serves all who ask meanwhile', async (t) => {
   t.equal(watch.reads, 1)
 })
 
-t.test(
-  'design documents that change between two pages are read again, and given up in the end',
-  async (t) => {
-    const { store, put, bulk } = await openDatabase()
-    await bulk({ docs: Array.from({ length: 150 }, (_, n) => ({ _id: `_design/${1000 + n}` })) })
-    const { proxy, watch } = watched(store)
-    const validators = new ValidateFunctions(proxy, 1)
-    watch.before = async () => {
-      if (watch.reads === 2) await put('_design/0', { validate_doc_update: FN })
-    }
-    const { functions, designVersion } = await validators.read()
-    t.match(functions, [{ ddoc: '_design/0' }], 'what came behind the reader is not missed')
-    t.equal(designVersion, (await store.view()).designVersion)
-    watch.before = async () => {
-      await put(`_design/more-${watch.reads}`, {})
-    }
-    await t.rejects(validators.read(), { code: 'contended' })
-    t.ok(watch.reads < 20)
-  },
-)
+t.test('design documents that change between two pages are read again, up to a limit', async (t) => {
+  const { store, put, bulk } = await openDatabase()
+  await bulk({ docs: Array.from({ length: 150 }, (_, n) => ({ _id: `_design/${1000 + n}` })) })
+  const { proxy, watch } = watched(store)
+  const validators = new ValidateFunctions(proxy, 1)
+  watch.before = async () => {
+    if (watch.reads === 2) await put('_design/0', { validate_doc_update: FN })
+  }
+  const { functions, designVersion } = await validators.read()
+  t.match(functions, [{ ddoc: '_design/0' }], 'a document that was written behind the reader is not missed')
+  t.equal(designVersion, (await store.view()).designVersion)
+  watch.before = async () => {
+    await put(`_design/more-${watch.reads}`, {})
+  }
+  await t.rejects(validators.read(), { code: 'contended' })
+  t.ok(watch.reads < 20)
+})
 
-t.test('a fault while it is read is told to those who wait, and the next reads again', async (t) => {
+t.test('an error during a read rejects all waiting calls, and the next call reads again', async (t) => {
   const { store, put } = await openDatabase()
   await put('_design/a', { validate_doc_update: FN })
   const { proxy, watch } = watched(store)
@@ -118,7 +112,7 @@ t.test('a fault while it is read is told to those who wait, and the next reads a
   t.equal((await validators.read()).functions.length, 1)
 })
 
-t.test('a list that is too long to be kept is read for each request', async (t) => {
+t.test('a list that is too long for the cache is read for each request', async (t) => {
   const { store, put } = await openDatabase()
   const padding = 'x'.repeat(1_500_000)
   await put('_design/a', { validate_doc_update: FN, padding })
@@ -131,9 +125,9 @@ t.test('a list that is too long to be kept is read for each request', async (t) 
   t.match(await put('x', {}), /^1-/, 'and a document passes them')
 })
 
-// Random edits under a validate function: what comes of them is what a simple model says.
+// Random edits under a validate function have the results of a simple model.
 
-/** Looks at both documents, so that a verdict depends on what is stored. */
+/** Uses both documents, so that a verdict depends on the stored document. */
 const RULES = `function (newDoc, oldDoc) {
   if (newDoc.value === 3) throw { forbidden: 'three' }
   if (oldDoc && oldDoc.value === 2 && newDoc.value === 1) throw { unauthorized: 'down' }
@@ -163,7 +157,7 @@ const BULKS = fc.array(
   { minLength: 1, maxLength: 5 },
 )
 
-/** What a bulk of edits sends, from what its client has seen before. */
+/** The documents that a bulk of edits sends, given what its client has seen before. */
 function request(
   edits: readonly (typeof EDIT extends fc.Arbitrary<infer E> ? E : never)[],
   seen: Map<string, string[]>,
@@ -213,14 +207,14 @@ t.test('interactive edits', async () => {
   )
 })
 
-/** What is stored of a document: its leaves with their bodies. */
+/** The stored leaves of a document with their bodies. */
 async function leaves({ get }: Validating): Promise<Json> {
   const doc = await get('x', { conflicts: true, deletedConflicts: true, deleted: true }).catch(() => null)
   return doc
 }
 
-t.test('replicated revisions: in one bulk as one by one', async () => {
-  // What stands on a revision of an even number must not be even itself.
+t.test('replicated revisions have the same result in one bulk as one by one', async () => {
+  // A successor of a revision with an even number must not be even.
   const even = (doc: string) => `${doc} && ${doc}.number % 2 === 0`
   const rules = `function (newDoc, oldDoc) {
     if (${even('newDoc')} && ${even('oldDoc')}) throw { forbidden: 'two in a row' }

@@ -1,4 +1,4 @@
-/** validate_doc_update: what it is called with, and what comes of its answer; protocol.md 9.2, 6.4. */
+/** The arguments of validate_doc_update, and the effects of its result; protocol.md 9.2, 6.4. */
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { ADMIN, ANNA, body, type Json, NOBODY } from './helpers.ts'
@@ -52,7 +52,7 @@ t.test('an edit: _rev is the parent, and the old document is as stored', async (
   })
 })
 
-t.test('deletion, and a document that is made anew, which has no old one', async (t) => {
+t.test('a deletion, and a recreated document, which has no old document', async (t) => {
   const { validate, put, database, lastCall } = await openValidating()
   await validate(NO_BAD)
   const first = await put('x', { n: 1 })
@@ -80,7 +80,7 @@ t.test('a tombstone that is extended while the document lives is the old documen
 })
 
 t.test(
-  'a replicated revision: _rev is its own, the old document its nearest ancestor that is kept',
+  'a replicated revision: _rev is its own id, the old document is its nearest stored ancestor',
   async (t) => {
     const { validate, replicate, lastCall } = await openValidating()
     await validate(NO_BAD)
@@ -106,7 +106,7 @@ t.test(
   },
 )
 
-t.test('revisions that are known or do not become leaves are not validated', async (t) => {
+t.test('known revisions and revisions that do not become leaves are not validated', async (t) => {
   const { validate, replicate, sandbox, updateSeq } = await openValidating()
   await replicate('x', { start: 3, ids: ['c', 'b', 'a'], doc: { bad: true } })
   await validate(NO_BAD)
@@ -118,7 +118,7 @@ t.test('revisions that are known or do not become leaves are not validated', asy
   t.equal(await updateSeq(), seq)
 })
 
-t.test('what is decided before a function is asked: conflicts, stubs, rights', async (t) => {
+t.test('conflicts, stubs and rights are checked before a function is called', async (t) => {
   const { validate, put, bulk, database, sandbox } = await openValidating()
   await validate(NO_BAD)
   await put('x', {})
@@ -151,7 +151,7 @@ t.test('the user and the security object', async (t) => {
   await t.rejects(put('y', { owner: 'root' }), { code: 'forbidden', reason: 'frozen' })
 })
 
-t.test('every validate function must be passed; the first that refuses is heard', async (t) => {
+t.test('every validate function must pass; the first refusal is reported', async (t) => {
   const { validate, put, get, sandbox } = await openValidating()
   await validate(`function (doc) { if (doc.a) throw { forbidden: 'a' } }`, 'first')
   await validate(`function (doc) { if (doc.b) throw { forbidden: 'b' } }`, 'second')
@@ -176,7 +176,7 @@ t.test('every validate function must be passed; the first that refuses is heard'
   await put('z', { a: 1, b: 1 })
 })
 
-t.test('a member whose name is escaped is that member', async (t) => {
+t.test('a member may have an escaped name', async (t) => {
   const { put } = await openValidating()
   const text = String.raw`{"validate_doc\u005fupdate":"function () { throw { forbidden: 'no' } }"}`
   await put('_design/x', text)
@@ -208,7 +208,7 @@ t.test(
   },
 )
 
-t.test('what a function throws', async (t) => {
+t.test('the values that a function throws', async (t) => {
   const { validate, put, bulk } = await openValidating()
   await validate('function (doc) { throw doc.thrown }')
   const cases: [thrown: unknown, code: string, reason: unknown, status: number][] = [
@@ -246,7 +246,7 @@ t.test('every way to write a document', async (t) => {
   t.match(await replicate('x', { start: 2, ids: ['b', rev.slice(2)], deleted: true }), [{ reason: 'kept' }])
 })
 
-t.test('edits of an attachment are edits of its document', async (t) => {
+t.test('an edit of an attachment is validated as an edit of its document', async (t) => {
   const { validate, put, get, database, lastCall } = await openValidating()
   await validate(`function (newDoc) { if ((newDoc._attachments || {}).bad) throw { forbidden: 'bad name' } }`)
   const rev = await put('x', { n: 1 })
@@ -266,7 +266,7 @@ t.test('edits of an attachment are edits of its document', async (t) => {
   t.match(await get('x'), { _rev: /^3-/ })
 })
 
-t.test('a design document that is purged validates no more', async (t) => {
+t.test('a purged design document no longer validates', async (t) => {
   const { validate, put, database } = await openValidating()
   const rev = await validate(NO_BAD)
   await t.rejects(put('x', { bad: true }), { code: 'forbidden' })
@@ -274,13 +274,13 @@ t.test('a design document that is purged validates no more', async (t) => {
   t.match(await put('x', { bad: true }), /^1-/)
 })
 
-t.test('a copy that becomes a design document is checked as one', async (t) => {
+t.test('a copy to a design document is checked like a design document', async (t) => {
   const { put, database } = await openValidating()
   await put('x', { views: { a: {} } })
   await t.rejects(database.copy(ADMIN, { id: 'x' }, { id: '_design/x' }), { code: 'invalid_design_doc' })
 })
 
-// Verdicts and what changes while they are awaited: architecture.md, "The path of a save", 3.
+// Changes while verdicts are awaited: architecture.md, "The path of a save", 3.
 
 const NO_WORSE = `function (newDoc) { if (newDoc.worse) throw { forbidden: 'worse' } }`
 
@@ -293,7 +293,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
   return { opened, open }
 }
 
-t.test('a design document that changes between verdict and commit: the new function decides', async (t) => {
+t.test('the new function decides if a design document changes between verdict and commit', async (t) => {
   const { validate, put, get, sandbox } = await openValidating()
   await validate(NO_BAD)
   let times = 0
@@ -318,7 +318,7 @@ t.test('a design document that changes between verdict and commit: the new funct
   t.match(await put('x', { bad: true }), /^1-/, 'nor does the refusal of the old one count')
 })
 
-t.test('a function that comes or goes in between', async (t) => {
+t.test('a function that is added or removed between verdict and commit', async (t) => {
   const { validate, put, database, sandbox } = await openValidating()
   const rev = await validate(NO_BAD)
   sandbox.beforeAnswer = async () => {
@@ -333,7 +333,7 @@ t.test('a function that comes or goes in between', async (t) => {
   t.match(await put('x', { bad: true }), /^1-/)
 })
 
-t.test('design documents without a validate function do not spend verdicts', async (t) => {
+t.test('design documents without a validate function do not invalidate verdicts', async (t) => {
   const { validate, put, sandbox } = await openValidating()
   await validate(NO_BAD)
   sandbox.beforeAnswer = async () => {
@@ -343,7 +343,7 @@ t.test('design documents without a validate function do not spend verdicts', asy
   t.equal(sandbox.asked.length, 1)
 })
 
-t.test('the document changes in between: a conflict, or another old document', async (t) => {
+t.test('a document that changes in the meantime: a conflict, or another old document', async (t) => {
   const { validate, put, replicate, sandbox, lastCall } = await openValidating()
   await validate(NO_BAD)
   const rev = await put('x', { n: 1 })
@@ -366,7 +366,7 @@ t.test('the document changes in between: a conflict, or another old document', a
   t.match(lastCall().oldDoc, { of: 'b' }, 'asked again')
 })
 
-t.test('the security object changes in between', async (t) => {
+t.test('the security object changes in the meantime', async (t) => {
   const { validate, put, database, sandbox } = await openValidating()
   await validate(`function (doc, old, userCtx, secObj) { if (secObj.frozen) throw { forbidden: 'frozen' } }`)
   sandbox.beforeAnswer = async () => {
@@ -376,7 +376,7 @@ t.test('the security object changes in between', async (t) => {
   await t.rejects(put('x', {}), { code: 'forbidden', reason: 'frozen' })
 })
 
-t.test('where it never stands still, the write is given up', async (t) => {
+t.test('a write fails if the functions keep changing', async (t) => {
   const { validate, put, bulk, get, sandbox } = await openValidating()
   await validate(NO_BAD)
   sandbox.beforeAnswer = async () => {
@@ -439,7 +439,7 @@ t.test('the same document several times in a bulk, with different verdicts', asy
   await put('w', { n: 1 })
 })
 
-t.test('an edit sees what the one before it in the request has made', async (t) => {
+t.test('an edit sees the result of the previous edit in the request', async (t) => {
   const { validate, replicate, sandbox } = await openValidating()
   await validate(`function (doc, old) { if (old && old.closed) throw { forbidden: 'closed' } }`)
   const failures = await replicate(
@@ -456,7 +456,7 @@ t.test('an edit sees what the one before it in the request has made', async (t) 
   t.equal(sandbox.asked.length, 2, 'the third is asked about again with another old document')
 })
 
-t.test('a bulk is asked about at once, one call a function', async (t) => {
+t.test('a bulk is validated with one call per function', async (t) => {
   const { validate, bulk, sandbox } = await openValidating()
   await validate(NO_BAD, 'a')
   await validate(NO_WORSE, 'b')
@@ -475,7 +475,7 @@ t.test('a bulk is asked about at once, one call a function', async (t) => {
   )
 })
 
-t.test('a function that runs away fails that document alone', async (t) => {
+t.test('a function that exceeds its limits fails only that document', async (t) => {
   for (const code of ['function_timeout', 'function_memory'] as const) {
     const { validate, put, bulk, sandbox } = await openValidating()
     await validate(NO_BAD)
@@ -496,7 +496,7 @@ t.test('a function that runs away fails that document alone', async (t) => {
   }
 })
 
-t.test('one that runs away on every document is not tried on all', async (t) => {
+t.test('a function that exceeds its limits on every document is not tried on all documents', async (t) => {
   const { validate, bulk, sandbox } = await openValidating()
   await validate(NO_BAD)
   sandbox.beforeAnswer = () => {
@@ -507,7 +507,7 @@ t.test('one that runs away on every document is not tried on all', async (t) => 
   t.equal(sandbox.asked.length, 4)
 })
 
-t.test('a sandbox that is overrun is the answer to the request', async (t) => {
+t.test('an overloaded sandbox fails the request', async (t) => {
   const { validate, put, bulk, sandbox } = await openValidating()
   await validate(NO_BAD)
   sandbox.beforeAnswer = () => {
@@ -521,7 +521,7 @@ t.test('a sandbox that is overrun is the answer to the request', async (t) => {
   await t.rejects(put('x', {}), { code: 'function_error', reason: 'missing json key: validate_doc_update' })
 })
 
-t.test('while a function runs, only the request that waits for it waits', { timeout: 20_000 }, async (t) => {
+t.test('a running function delays only the request that needs it', { timeout: 20_000 }, async (t) => {
   const { validate, put, bulk, get, replicate, sandbox } = await openValidating()
   const other = await openValidating()
   await replicate('known', { start: 2, ids: ['b'] })
@@ -558,7 +558,7 @@ t.test('while a function runs, only the request that waits for it waits', { time
   t.same(await waiting, [])
 })
 
-t.test('large documents are asked about in parts, so that they are not all held at once', async (t) => {
+t.test('large documents are validated in parts, so that they are not all in memory at once', async (t) => {
   const { validate, bulk, sandbox } = await openValidating()
   const large = 'x'.repeat(1_500_000)
   const ids = Array.from({ length: 16 }, (_, n) => `x${n}`)
@@ -575,7 +575,7 @@ t.test('large documents are asked about in parts, so that they are not all held 
   t.ok(Math.max(...asked) <= 4 * 1024 * 1024)
 })
 
-t.test('what a request brings is not validated by the design documents that it brings', async (t) => {
+t.test('the design documents of a request do not validate its other documents', async (t) => {
   const { bulk, put } = await openValidating()
   const design = { _id: '_design/check', validate_doc_update: NO_BAD }
   const docs = [{ _id: 'a', bad: true }, design, { _id: 'b', bad: true }]
@@ -587,7 +587,7 @@ t.test('what a request brings is not validated by the design documents that it b
   await t.rejects(put('c', { bad: true }), { code: 'forbidden' })
 })
 
-// What is checked when a design document is written: protocol.md 9.1.
+// Checks of a design document as it is written: protocol.md 9.1.
 
 const MAP = 'function (doc) { emit(doc._id) }'
 
@@ -637,7 +637,7 @@ t.test('members of the wrong type', async (t) => {
   for (const [doc, path, type] of cases) await refused(t, doc, `\`${path}\` field must have ${type} type`)
 })
 
-t.test('a view without a map function, and a built-in reduce function that there is not', async (t) => {
+t.test('a view without a map function, and an unknown built-in reduce function', async (t) => {
   await refused(t, { views: { a: {} } }, 'View `a` must contain map function')
   await refused(t, { views: { a: { reduce: '_count' } } }, 'View `a` must contain map function')
   for (const reduce of ['_nope', '_', '_top_0', '_top_101', '_bottom_x']) {
@@ -649,7 +649,7 @@ t.test('a view without a map function, and a built-in reduce function that there
   }
 })
 
-t.test('functions of views that do not compile', async (t) => {
+t.test('view functions that do not compile', async (t) => {
   const failed = (member: string) =>
     new RegExp(`^Compilation of the ${member} function in the 'a' view failed: (?!Compilation).+`)
   await refused(t, { views: { a: { map: 'function (' } } }, failed('map'), 'compilation_error')
@@ -658,7 +658,7 @@ t.test('functions of views that do not compile', async (t) => {
   await refused(t, { views: { a: { map: MAP, reduce } } }, failed('reduce'), 'compilation_error')
 })
 
-t.test('what may stand in a design document', async (t) => {
+t.test('the contents that a design document may have', async (t) => {
   const good: Json[] = [
     {},
     { language: 'javascript', autoupdate: 'false', anything: [1] },
@@ -682,7 +682,7 @@ t.test('what may stand in a design document', async (t) => {
   }
 })
 
-t.test('only functions of views are compiled, and nothing is run for a document without', async (t) => {
+t.test('only view functions are compiled, and nothing runs for a document without them', async (t) => {
   const { put, sandbox } = await openValidating()
   await put('_design/plain', { filters: { a: 'function () {}' }, validate_doc_update: 'function () {}' })
   await put('_design/mango', { language: 'query', views: { a: { map: {} } } })
@@ -694,7 +694,7 @@ t.test('only functions of views are compiled, and nothing is run for a document 
   t.same(sandbox.compiled, ['views.a.map', 'views.b.map', 'views.b.reduce'])
 })
 
-t.test('a deleted design document is not checked, nor one that would be a conflict', async (t) => {
+t.test('neither a deleted nor a conflicting design document is checked', async (t) => {
   const { put, bulk, sandbox } = await openValidating()
   const rev = await put('_design/x', {})
   t.match(await put('_design/x', { _rev: rev, _deleted: true, views: 1 }), /^2-/)
@@ -707,7 +707,7 @@ t.test('a deleted design document is not checked, nor one that would be a confli
   t.same(sandbox.compiled, [])
 })
 
-t.test('who may not write design documents learns nothing, and nothing is compiled', async (t) => {
+t.test('users who may not write design documents are refused before anything is compiled', async (t) => {
   const { database, sandbox } = await openValidating()
   await database.setSecurity(ADMIN, { members: { names: ['anna'], roles: [] } })
   const doc = body({ views: { a: { map: 'function (' } } })

@@ -16,7 +16,7 @@ t.test('the parent of an interactive write, row by row', async (t) => {
     await t.rejects(get('x'), { code: 'not_found' })
   })
 
-  t.test('never existed, no rev, deleted: a tombstone is made', async (t) => {
+  t.test('never existed, no rev, deleted: a tombstone is created', async (t) => {
     const { put, get } = await openDatabase()
     t.match(await put('x', { _deleted: true }), /^1-/)
     await t.rejects(get('x'), { code: 'deleted' })
@@ -41,7 +41,7 @@ t.test('the parent of an interactive write, row by row', async (t) => {
     t.match(await put('x', { _rev: '1-b', n: 2 }), /^2-/)
   })
 
-  t.test('live, a rev that is no leaf or unknown: conflict', async (t) => {
+  t.test('live, a rev that is unknown or not a leaf: conflict', async (t) => {
     const { put } = await openDatabase()
     const first = await put('x', {})
     await put('x', { _rev: first })
@@ -58,7 +58,7 @@ t.test('the parent of an interactive write, row by row', async (t) => {
     t.match(await get('x', { conflicts: true }), { _rev: revived, _conflicts: ['1-b'] })
   })
 
-  t.test('winner deleted, no rev: made anew upon the winning tombstone', async (t) => {
+  t.test('winner deleted, no rev: recreated on the winning tombstone', async (t) => {
     const { put, get, replicate } = await openDatabase()
     await replicate(
       'x',
@@ -76,7 +76,7 @@ t.test('the parent of an interactive write, row by row', async (t) => {
     await t.rejects(put('x', { _deleted: true }), { code: 'conflict' })
   })
 
-  t.test('winner deleted, any rev, also its own: conflict', async (t) => {
+  t.test('winner deleted, any rev, even its own: conflict', async (t) => {
     const { put, replicate } = await openDatabase()
     await replicate('x', { start: 2, ids: ['d', 'a'], deleted: true })
     for (const _rev of ['2-d', '1-a', UNKNOWN]) await t.rejects(put('x', { _rev }), { code: 'conflict' })
@@ -101,7 +101,7 @@ t.test('the vectors of 19.4', async (t) => {
   t.match(await get('x', { revs: true }), { _revisions: { start: 4, ids: { length: 4 } } })
 })
 
-t.test('a new revision follows from parent, body, attachments and the deleted flag alone', async (t) => {
+t.test('a new revision id depends only on parent, body, attachments and the deleted flag', async (t) => {
   const { put } = await openDatabase()
   const rev = await put('a', '{"n":1}')
   t.equal(await put('b', ' { "n" : 1 , "_id": "other", "_conflicts": ["1-x"], "_local_seq": 7 } '), rev)
@@ -111,7 +111,7 @@ t.test('a new revision follows from parent, body, attachments and the deleted fl
   t.not(await put('f', { n: 1, _attachments: { a: { data: '' } } }), rev)
 })
 
-t.test('the parent may stand in the body, the query or the header, and they must agree', async (t) => {
+t.test('the parent may be in the body, the query or the header, which must agree', async (t) => {
   const { put } = await openDatabase()
   const rev = await put('x', {})
   await t.rejects(put('x', { _rev: rev }, { rev: UNKNOWN, revFrom: 'query' }), {
@@ -123,7 +123,7 @@ t.test('the parent may stand in the body, the query or the header, and they must
     reason: 'Document rev and etag have different values',
   })
   await t.rejects(put('x', {}, { rev: 'nonsense' }), { code: 'invalid_rev' })
-  t.match(await put('x', { _rev: rev.toUpperCase() }, { rev }), /^2-/, 'hex is compared without case')
+  t.match(await put('x', { _rev: rev.toUpperCase() }, { rev }), /^2-/, 'hexadecimal ids are case-insensitive')
 })
 
 t.test('_revisions overrides _rev as the parent', async (t) => {
@@ -133,14 +133,14 @@ t.test('_revisions overrides _rev as the parent', async (t) => {
   t.match(await put('x', { _rev: UNKNOWN, _revisions }), /^2-/)
 })
 
-t.test('an _id in the body gives way to the address', async (t) => {
+t.test('the address overrides an _id in the body', async (t) => {
   const { put, get } = await openDatabase()
   await put('x', { _id: 'y' })
   t.match(await get('x'), { _id: 'x' })
   await t.rejects(get('y'), { code: 'not_found' })
 })
 
-t.test('an _id in the body must be an id, though the address counts', async (t) => {
+t.test('an _id in the body must be valid, although the address overrides it', async (t) => {
   const { put, get } = await openDatabase({ maxDocumentIdLength: 20 })
   for (const _id of [5, null, '', '_y', '_design/', 'y'.repeat(21)]) {
     await t.rejects(put('x', { _id }), { code: 'illegal_docid' }, JSON.stringify(_id))
@@ -198,14 +198,14 @@ t.test('members that a server adds may be sent back', async (t) => {
   t.same(await get('x'), { _id: 'x', _rev: rev, a: 1 })
 })
 
-t.test('members of the replicator are kept in any document', async (t) => {
+t.test('members of the replicator are stored in any document', async (t) => {
   const { put, get } = await openDatabase()
   const kept = { _access: ['x'], _replication_id: 'i', _replication_state: 's', _replication_stats: { n: 1 } }
   const rev = await put('x', kept)
   t.same(await get('x'), { _id: 'x', _rev: rev, ...kept })
 })
 
-t.test('a tombstone keeps the body it came with', async (t) => {
+t.test('a tombstone keeps its body', async (t) => {
   const { put, get } = await openDatabase()
   const first = await put('x', { a: 1 })
   const rev = await put('x', { _rev: first, _deleted: true, why: 'old' })
@@ -213,7 +213,7 @@ t.test('a tombstone keeps the body it came with', async (t) => {
   t.same(await get('x', { rev }), { _id: 'x', _rev: rev, why: 'old', _deleted: true })
 })
 
-t.test('new_edits=false stores the revision as it is named', async (t) => {
+t.test('new_edits=false stores the revision with its id', async (t) => {
   const { put, get } = await openDatabase()
   const options = { newEdits: false }
   t.equal(await put('x', { _rev: '3-c', n: 1 }, options), '3-c')
@@ -231,7 +231,7 @@ t.test('new_edits=false stores the revision as it is named', async (t) => {
   })
 })
 
-t.test('POST makes an id, or takes the one in the body', async (t) => {
+t.test('POST creates an id, or uses the id in the body', async (t) => {
   const { database, get } = await openDatabase()
   const made = await database.post(ADMIN, body({ n: 1 }))
   t.match(made, { id: /^[0-9a-f]{32}$/, rev: /^1-/ })
@@ -247,7 +247,7 @@ t.test('POST makes an id, or takes the one in the body', async (t) => {
   t.match(await database.post(ADMIN, body({ _id: '_local/x' })), { id: '_local/x', rev: '0-1' })
 })
 
-t.test('a fault of the store is the answer, and leaves no trace', async (t) => {
+t.test('an error of the store is the answer, and nothing is stored', async (t) => {
   let isBroken = false
   const onOperation = (operation: string) => {
     if (isBroken && operation === 'write document') throw new Error('the disk is gone')
@@ -260,7 +260,7 @@ t.test('a fault of the store is the answer, and leaves no trace', async (t) => {
   t.match(await get('x'), { _rev: rev })
 })
 
-t.test('a long document of very many values is refused before it is read', async (t) => {
+t.test('a long document with too many values is refused before it is parsed', async (t) => {
   const { database } = await openDatabase()
   const put = (text: string) => database.put(ADMIN, 'x', { bytes: Buffer.from(text) }, {})
   const refused = { code: 'document_too_large', reason: /more than 2000000 JSON values/ }
@@ -270,7 +270,7 @@ t.test('a long document of very many values is refused before it is read', async
   t.match(await put(`${' '.repeat(2 ** 20)}{"a":[${'1,'.repeat(1000)}1]}`), { id: 'x' })
 })
 
-t.test('a design document has a bound on its values', async (t) => {
+t.test('the values of a design document are limited', async (t) => {
   const { database } = await openDatabase()
   const put = (values: number) => {
     const text = `{"x":[${'1,'.repeat(values)}1]}`
@@ -295,7 +295,7 @@ t.test('a document is deleted by its leaf', async (t) => {
   )
 })
 
-t.test('what is missing or deleted is not there, whatever the rev', async (t) => {
+t.test('a missing or deleted document is not found with any rev', async (t) => {
   const { put, database } = await openDatabase()
   await t.rejects(database.remove(ADMIN, 'x', '1-a'), { code: 'not_found' })
   await t.rejects(database.remove(ADMIN, 'x', undefined), { code: 'not_found' })
@@ -307,7 +307,7 @@ t.test('what is missing or deleted is not there, whatever the rev', async (t) =>
   await t.rejects(database.remove(ADMIN, 'y', 'nonsense'), { code: 'deleted' })
 })
 
-t.test('without a rev, or with one that is no leaf, it is a conflict', async (t) => {
+t.test('without a rev, or with a rev that is not a leaf, it is a conflict', async (t) => {
   const { put, database } = await openDatabase()
   const first = await put('x', {})
   await put('x', { _rev: first })
@@ -328,14 +328,14 @@ t.test('deleting a losing leaf removes a conflict and leaves the document live',
   })
 })
 
-t.test('deleting the winner lets the next leaf win', async (t) => {
+t.test('deleting the winner makes the next leaf the winner', async (t) => {
   const { replicate, get, database } = await openDatabase()
   await replicate('x', { start: 1, ids: ['a'] }, { start: 1, ids: ['b'] })
   await database.remove(ADMIN, 'x', '1-b')
   t.match(await get('x'), { _rev: '1-a' })
 })
 
-t.test('COPY takes body and attachments to another id', async (t) => {
+t.test('COPY copies body and attachments to another id', async (t) => {
   const { put, get, database } = await openDatabase()
   const _attachments = { 'a.txt': { content_type: 'text/plain', data: 'aGVsbG8=' } }
   const first = await put('x', { n: 1, _attachments })
@@ -365,7 +365,7 @@ t.test('COPY over a document needs its rev', async (t) => {
   t.match(await get('y'), { n: 1 })
 })
 
-t.test('COPY from what is not there', async (t) => {
+t.test('COPY from a missing document', async (t) => {
   const { put, database } = await openDatabase()
   const rev = await put('x', {})
   const target = { id: 'y' }
@@ -396,7 +396,7 @@ t.test('COPY from and to _local documents', async (t) => {
 
 // `_local` documents: protocol.md 3.8.
 
-t.test('each write is one above the revision it names, and none conflicts', async (t) => {
+t.test('each write adds 1 to the revision that it names, and no write conflicts', async (t) => {
   const { put, get } = await openDatabase()
   t.equal(await put('_local/a', { n: 1 }), '0-1')
   t.equal(await put('_local/a', { n: 2 }), '0-1', 'without a rev the first again')
@@ -406,14 +406,14 @@ t.test('each write is one above the revision it names, and none conflicts', asyn
   t.same(await get('_local/a'), { _id: '_local/a', _rev: '0-8', n: 5 })
 })
 
-t.test('they move no sequence number and are in no count', async (t) => {
+t.test('they change no sequence number and no count', async (t) => {
   const { put, database, store } = await openDatabase()
   await put('_local/a', {})
   t.match(await store.view(), { updateSeq: 0, docCount: 0, deletedCount: 0 })
   t.match(await jsonOf(database.allDocs(ADMIN, 'all', {}, null)), { total_rows: 0, rows: [] })
 })
 
-t.test('a deleted one is missing', async (t) => {
+t.test('a deleted _local document is missing', async (t) => {
   const { put, get, database } = await openDatabase()
   await put('_local/a', {})
   t.match(await database.remove(ADMIN, '_local/a', '0-1'), { rev: '0-0', deleted: true })
@@ -456,7 +456,7 @@ t.test('its ETag changes with its revision and its body', async (t) => {
   t.not(await etag(), first)
 })
 
-t.test('rows of a bulk come in the request order, wherever _local documents stand', async (t) => {
+t.test('rows of a bulk are in the order of the request, with _local documents at any position', async (t) => {
   const { bulk, get } = await openDatabase()
   const docs = [{ _id: '_local/a', n: 1 }, { _id: 'x' }, { _id: '_local/a', _rev: '0-1', n: 2 }, { _id: 'x' }]
   t.match(await bulk({ docs }), [
@@ -475,7 +475,7 @@ t.test('a bad _local document refuses a whole bulk', async (t) => {
   t.equal((await store.view()).updateSeq, 0)
 })
 
-t.test('a body of any text comes back as it was', async (t) => {
+t.test('any body is returned unchanged', async (t) => {
   const { put, database } = await openDatabase()
   await put('_local/a', '{"n":1.0,"2":9007199254740993,"1":{"__proto__":1}}')
   const { json } = await database.open(ADMIN, '_local/a', {})
@@ -485,7 +485,7 @@ t.test('a body of any text comes back as it was', async (t) => {
   )
 })
 
-// What was sent comes back exactly, by every way in and out: architecture.md, "Bodies".
+// Every method returns exactly the text that any method stored: architecture.md, "Bodies".
 
 const MEMBERS = [
   '"n":9007199254740993',
@@ -541,7 +541,7 @@ t.test('by PUT, POST, bulk and replication', async (t) => {
   }
 })
 
-t.test('after an update the old revision has its own text', async (t) => {
+t.test('after an update the old revision keeps its text', async (t) => {
   const { put, database } = await openDatabase()
   const first = await put('x', `{${BODY}}`)
   const second = await put('x', `{"_rev":"${first}","n":1.50}`)
@@ -558,7 +558,7 @@ t.test('by COPY', async (t) => {
   t.equal(Buffer.from(json).toString(), `{"_id":"y","_rev":"${rev}",${BODY}}\n`)
 })
 
-t.test('white space between tokens goes, and `_` members wherever they stand', async (t) => {
+t.test('white space between tokens and all `_` members are removed', async (t) => {
   const { put, database } = await openDatabase()
   const rev = await put(
     'x',

@@ -1,4 +1,4 @@
-/** What comes between a rewind's look at documents and its writing of them. */
+/** Rewinds: changes between their reads and writes, random histories, and rights. */
 import assert from 'node:assert/strict'
 import { setTimeout as delay } from 'node:timers/promises'
 import fc from 'fast-check'
@@ -14,7 +14,7 @@ import { ADMIN, body, type Json, jsonOf, type Opened, openOn, text } from '../he
 
 const FILE = { f: { content_type: 'text/plain', data: Buffer.from('what it was').toString('base64') } }
 
-/** A database over the same store, with something else in the place of its `updateDocs`. */
+/** A database over the same store with a replaced `updateDocs`. */
 function amended(opened: Opened, updateDocs: VersionedStore['updateDocs']) {
   const store = new Proxy(opened.store, {
     get: (target, name) => {
@@ -39,7 +39,7 @@ async function linesOf(stream: AsyncIterable<Uint8Array>): Promise<Json[]> {
   return lines.map((line) => JSON.parse(line))
 }
 
-/** A time between what was done before and what will be done after. */
+/** A time between earlier and later writes. */
 async function between(): Promise<number> {
   await delay(3)
   const time = Date.now()
@@ -48,7 +48,7 @@ async function between(): Promise<number> {
 }
 
 for (const [name, makeEngine] of Object.entries(ENGINES)) {
-  t.test(`${name}: a compaction takes away nothing that is about to be written`, async (t) => {
+  t.test(`${name}: a compaction removes nothing that is about to be written`, async (t) => {
     const opened = await openOn(await makeEngine(t))
     const { store } = opened
     for (const ids of [undefined, ['a']]) {
@@ -72,31 +72,34 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
     }
   })
 
-  t.test(`${name}: it breaks off where the store fails, and goes on when it is asked again`, async (t) => {
-    const opened = await openOn(await makeEngine(t))
-    const docs = Array.from({ length: 600 }, (_, n) => ({ _id: `d${String(n).padStart(3, '0')}`, n }))
-    const made: { id: string; rev: string }[] = await opened.bulk({ docs })
-    const then = await between()
-    await opened.bulk({ docs: made.map(({ id, rev }) => ({ _id: id, _rev: rev, n: 'spoilt' })) })
-    for (const code of ['disk_fault', 'damaged_file', 'insufficient_storage'] as const) {
-      let calls = 0
-      const broken = amended(opened, async (updates) => {
-        calls += 1
-        if (calls < 2) return opened.store.updateDocs(updates)
-        return updates.map(() => ({ error: new CouchError(code) }))
-      })
-      const lines = await linesOf(broken.rewind(ADMIN, { at: then, dryRun: false }))
-      t.match(lines.at(-1), { error: new CouchError(code).toBody().error, counts: { refused: 0 } })
-      t.equal(lines.filter(({ done }) => done).length, 0)
-    }
-    const lines = await linesOf(opened.database.rewind(ADMIN, { at: then, dryRun: false }))
-    t.match(lines.at(-1), { done: true, looked_at: 600 })
-    for (const { _id, n } of docs) t.equal((await opened.get(_id)).n, n)
-    const again = await linesOf(opened.database.rewind(ADMIN, { at: then, dryRun: false }))
-    t.match(again.at(-1), { counts: { unchanged: 600 } })
-  })
+  t.test(
+    `${name}: a rewind stops if the store fails, and continues when it is requested again`,
+    async (t) => {
+      const opened = await openOn(await makeEngine(t))
+      const docs = Array.from({ length: 600 }, (_, n) => ({ _id: `d${String(n).padStart(3, '0')}`, n }))
+      const made: { id: string; rev: string }[] = await opened.bulk({ docs })
+      const then = await between()
+      await opened.bulk({ docs: made.map(({ id, rev }) => ({ _id: id, _rev: rev, n: 'spoilt' })) })
+      for (const code of ['disk_fault', 'damaged_file', 'insufficient_storage'] as const) {
+        let calls = 0
+        const broken = amended(opened, async (updates) => {
+          calls += 1
+          if (calls < 2) return opened.store.updateDocs(updates)
+          return updates.map(() => ({ error: new CouchError(code) }))
+        })
+        const lines = await linesOf(broken.rewind(ADMIN, { at: then, dryRun: false }))
+        t.match(lines.at(-1), { error: new CouchError(code).toBody().error, counts: { refused: 0 } })
+        t.equal(lines.filter(({ done }) => done).length, 0)
+      }
+      const lines = await linesOf(opened.database.rewind(ADMIN, { at: then, dryRun: false }))
+      t.match(lines.at(-1), { done: true, looked_at: 600 })
+      for (const { _id, n } of docs) t.equal((await opened.get(_id)).n, n)
+      const again = await linesOf(opened.database.rewind(ADMIN, { at: then, dryRun: false }))
+      t.match(again.at(-1), { counts: { unchanged: 600 } })
+    },
+  )
 
-  t.test(`${name}: a document whose winner of then was purged is left alone`, async (t) => {
+  t.test(`${name}: a document whose earlier winner was purged is not changed`, async (t) => {
     const opened = await openOn(await makeEngine(t))
     const { database, replicate } = opened
     await replicate('a', { start: 1, ids: ['x'] })
@@ -115,7 +118,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
 // full copy of the database after each of them: what a document was is told as the copies have it, and a rewind brings
 // it back. Where old versions have expired the answer may be that it is not known, and never another one.
 
-/** After the database was made. */
+/** In ms after the creation of the database. */
 const START = Date.now() + 3_600_000
 const IDS = ['x', 'y', '_design/z'] as const
 
@@ -142,7 +145,7 @@ const REPLICATE = fc.record({
 const compactions = (keepMs: readonly number[]) =>
   fc.record({ kind: fc.constant('compact' as const), keepMs: fc.constantFrom(...keepMs) })
 
-/** For how long old versions are kept by compactions, in ms; 0: not at all. */
+/** How long compactions keep old versions, in ms; 0 to remove them at once. */
 const WAYS: Readonly<Record<string, readonly number[]>> = {
   'as it was written': [],
   'with compactions': [0, 5, 2000],
@@ -162,7 +165,7 @@ const steps = (keepMs: readonly number[]) =>
     { minLength: 1, maxLength: 14, size: 'max' },
   )
 
-/** A document as anybody sees it; null: it never was. */
+/** The visible state of a document; null if it never existed. */
 type Seen = { readonly _rev: string; readonly _deleted?: true } | null
 
 interface Copy {
@@ -223,7 +226,7 @@ class World {
     await this.opened.put(id, doc).catch((error: CouchError) => assert.equal(error.code, 'conflict'))
   }
 
-  /** What is told of a document at a time. */
+  /** The reported version of a document at a time. */
   async told(id: string, at: number): Promise<Seen | 'expired'> {
     try {
       return await jsonOf(this.opened.database.version(ADMIN, id, { at }, true))
@@ -242,7 +245,7 @@ class World {
   }
 }
 
-/** What a person sees of a document: whether it is there, and its content. */
+/** The part of a document that a user sees: whether it exists, and its content. */
 function content(doc: Seen): unknown {
   if (doc === null || doc._deleted) return null
   const { _rev: _, _attachments, ...rest } = doc as Json
@@ -321,7 +324,7 @@ async function checkRewind(world: World, { at, docs }: Copy): Promise<void> {
   for (const id of IDS) assert.deepEqual(content(await world.see(id)), content(before.docs.get(id) ?? null))
 }
 
-t.test('whoever is no admin of the database is told nothing, and changes nothing', async (t) => {
+t.test('users who are not admins of the database cannot read or rewind its history', async (t) => {
   const { database, put } = await openOn(await (ENGINES.memory as NonNullable<typeof ENGINES.memory>)(t))
   await database.setSecurity(ADMIN, { members: { names: ['anna'] }, admins: { names: ['eve'] } })
   await put('x', { n: 1 })
