@@ -64,7 +64,7 @@ export function splitDocument(text: string): SplitDocument {
 }
 
 /**
- * Like {@link splitDocument}: at once for a short text, and in steps for a longer one, so that the thread is not
+ * Like {@link splitDocument}: synchronous for a short text, and in steps for a longer one, so that the thread is not
  * blocked. For thousands of short documents, promises would cost more than the split itself.
  */
 export function splitAnyDocument(text: string): SplitDocument | Promise<SplitDocument> {

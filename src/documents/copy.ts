@@ -55,7 +55,7 @@ async function copyDocument(
   return copied as IncomingDoc
 }
 
-/** Pins the contents of the attachments; null if one of them is gone. */
+/** Pins the contents of the attachments. @returns null if one of them no longer exists */
 async function pinAttachments(
   store: DocumentReader,
   { attachments }: IncomingDoc,

@@ -170,7 +170,7 @@ export interface Database extends TimeMachine {
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>
-  /** Starts a compaction unless one runs; resolves at once. For database admins. */
+  /** Starts a compaction unless one runs. Does not wait for its end. For database admins. */
   compact(user: UserCtx): Promise<void>
   /** `_purge`: the answer's JSON. For server admins. @throws bad_request, invalid_rev, protocol.md 4.7 */
   purge(user: UserCtx, body: Body): Promise<Uint8Array>
@@ -249,7 +249,7 @@ export interface Database extends TimeMachine {
   openAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<AttachmentAnswer>
   /**
    * Stored bytes from `start` up to, not including, `end`. Compaction does not remove them while they are read.
-   * @throws no_attachment if the blob is gone or is another one now
+   * @throws no_attachment if the blob no longer exists or has been replaced
    */
   readAttachment(
     found: Pick<AttachmentAnswer, 'blob' | 'digest'>,

@@ -82,7 +82,7 @@ function resultOf(document: EditedDocument, requested: Edit, at: number): EditRe
   }
 }
 
-/** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is created anew. */
+/** Protocol.md 3.3 and 6.3: the parent is a leaf, or the tombstone of a document that is recreated. */
 function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, at: number): EditResult {
   const parent = parentOf(document.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
@@ -271,7 +271,7 @@ function amendedDocument(state: DocState | null, name: string, doc: IncomingDoc)
   const isRemoval = doc.attachments.length === 0
   const named = namedRev(doc)
   if (named === null) {
-    // Without a parent the edit itself decides: a new document, one created anew, or a conflict.
+    // Without a parent, the edit itself decides: a new document, a recreated document, or a conflict.
     if (isRemoval) requireAttachment(liveState(state), state?.rev as string, name)
     return doc
   }

@@ -165,8 +165,8 @@ export interface NewRevision {
   readonly rev: string
   readonly attachments: readonly AttachmentWrite[]
   /**
-   * The revision before it (protocol.md 9.2): the parent of an edit made here, or the nearest ancestor with a stored
-   * body of a replicated one. Null without such a revision, and for a document created anew after its deletion.
+   * The revision before it (protocol.md 9.2): the parent of an interactive edit, or the nearest ancestor with a stored
+   * body of a replicated edit. Null without such a revision, and for a recreated document.
    */
   readonly old: OldRevision | null
   /** The document's leaves before the edit. */

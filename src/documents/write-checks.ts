@@ -228,7 +228,7 @@ export class Attempt {
     return needs.length === 0 ? decision : { needs }
   }
 
-  /** Checks a design document: its shape at once, and with a known fact whether its functions compile. */
+  /** Checks the shape of a design document, and with a known fact whether its functions compile. */
   #designCheck(id: string, known: KnownFacts, needs: MissingFact[]): RevisionCheck {
     return ({ at, doc: { body, deleted }, rev }) => {
       if (deleted) return

@@ -49,8 +49,7 @@ interface EditSubset {
 }
 
 /**
- * Carries out edits, each document atomically. For an edit that the policy refuses, nothing is read,
- * staged or written.
+ * Carries out edits, each document atomically. An edit that the policy refuses reads, stages and writes nothing.
  * @returns one result for each edit, in the order given
  * @throws invalid_rev for the revision of a `_local` document; then nothing is written
  */
@@ -126,7 +125,7 @@ interface DocumentEdits {
   attempts: number
   /** When the last decision with tombstones was made, in ms since 1970; 0 without tombstones. */
   tombstonesAt: number
-  /** Whether they delete the document, and not only a leaf beside others. */
+  /** Whether they delete the whole document, not just one of several leaves. */
   deletes: boolean
 }
 

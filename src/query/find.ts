@@ -172,7 +172,7 @@ interface Search {
   left: number
   /** The id of the document that was read last. */
   last: string
-  /** The document that ended the step because it is too long to be parsed at once. */
+  /** The document that ended the step because it is too long to be parsed in one step. */
   long: { readonly id: string; readonly text: string } | null
   /** The id of the last match, whether it was added or skipped. */
   bookmark: string | null

@@ -65,7 +65,7 @@ export interface Work {
   readonly calls: readonly Call[]
 }
 
-/** The part of work that is sent to a thread at once. */
+/** The part of work that is sent to a thread in one message. */
 export interface Piece extends Omit<Work, 'fn'> {
   readonly fn: FunctionName
 }

@@ -96,7 +96,7 @@ function contentOf(doc: DocHistory, rev: string): IncomingDoc | null {
     revpos: undefined,
     content: { ...facts, content: { blob } },
   }))
-  // A document created anew names no parent: its revision follows the tombstone (protocol.md 6.3).
+  // A recreated document names no parent: its revision follows the tombstone (protocol.md 6.3).
   return { id: undefined, path: doc.deleted ? null : pathOf(doc.rev), deleted: false, body, attachments }
 }
 
