@@ -56,7 +56,7 @@ export class BatchSize {
 
 /** Work that waits for a turn, in order. */
 const waiting: (() => void)[] = []
-/** When this turn of the event loop began to resume such work, in ms of `performance.now()`; null: it has not begun. */
+/** When this turn began to resume such work, in ms of `performance.now()`; null if it has not begun. */
 let resumedSince: number | null = null
 
 /** Resolves in a later turn of the event loop. One turn resumes as much work as may hold the thread. */
@@ -149,11 +149,11 @@ export interface Heartbeat {
   readonly lastCall: number
   /** Whether the thread is in a {@link longCall}. */
   readonly isInLongCall: boolean
-  /** The operating system's number of the thread; 0 where it cannot be known, or the thread has not begun. */
+  /** The operating system's number of the thread; 0 where it cannot be known, or before the thread starts. */
   readonly systemId: number
 }
 
-/** @returns memory for the heartbeat of a thread, which {@link joinHeartbeat joins} it */
+/** @returns memory for the heartbeat of a thread, which uses it with {@link joinHeartbeat} */
 export function heartbeatMemory(): SharedArrayBuffer {
   return new SharedArrayBuffer(4 * SIZE)
 }
@@ -266,8 +266,8 @@ export class IdleCollector {
 
 /**
  * Collects all garbage of the calling thread, compiled code that was not used lately included, and gives free pages back.
- * V8's own function for that is in contexts that are made while a flag is set; the context goes with the garbage of the
- * next time.
+ * V8 offers its function for this in contexts that are made while a flag is set.
+ * The next collection removes the context.
  */
 export function collectAll(): void {
   setFlagsFromString('--expose-gc')

@@ -12,9 +12,9 @@ import { formatRev, parseRev } from './rev.ts'
 export interface TimedVersion {
   readonly rev: string
   readonly deleted: boolean
-  /** null: it was stored before times were noted. */
+  /** null if it was stored before times were noted. */
   readonly storedAt: number | null
-  /** null: it is a leaf. */
+  /** null if it is a leaf. */
   readonly supersededAt: number | null
 }
 

@@ -33,9 +33,9 @@ interface BranchChanges {
 const NO_CHANGE: BranchChange = { removed: [], added: [] }
 
 /**
- * The branches of one document while a request's revisions enter it, one after the other. The cost of a revision is in
- * proportion to its own path and to what it changes. Only the first one that reaches into other branches looks at all of
- * them.
+ * The branches of one document while a request's revisions enter it, one after the other. The cost of a revision is
+ * proportional to its own path and to its changes. Only the first revision that affects other branches reads all
+ * of them.
  *
  * Few branches are merged by merge.ts. Of many, merging only needs to know which branches contain a revision, and an index
  * answers that. The result equals that of `closure` for the same reason: of the branches before, none begins inside one
@@ -48,16 +48,16 @@ export class BranchSet {
   #index: BranchIndex | undefined
   #winner: Branch | undefined
   #steps = 0
-  /** undefined: not counted yet. */
+  /** undefined if not counted yet. */
   #bytes: number | undefined
-  /** Stored branches that are gone, and branches that are not stored, by their leaves. */
+  /** Stored branches that were removed, and branches that are not stored, by their leaves. */
   readonly #removed = new Map<string, Branch>()
   readonly #added = new Map<string, Branch>()
 
   /**
    * @param branches as stored
    * @param revsLimit ancestors kept for each branch, at least 1
-   * @param few up to so many branches are merged without an index
+   * @param few the maximum number of branches that are merged without an index
    */
   constructor(branches: readonly Branch[], revsLimit: number, few = FEW_BRANCHES) {
     this.#branches = branches
@@ -78,12 +78,12 @@ export class BranchSet {
     return this.#index?.branches.size ?? this.#branches.length
   }
 
-  /** In no order that means anything. */
+  /** In any order. */
   get branches(): Iterable<Branch> {
     return this.#index?.branches ?? this.#branches
   }
 
-  /** Work so far, in branches and ids that were looked at. */
+  /** Work so far: branches and ids that were read. */
   get steps(): number {
     return this.#steps + (this.#index?.steps ?? 0)
   }
@@ -100,7 +100,7 @@ export class BranchSet {
       : this.#index.leaf(rev)
   }
 
-  /** About the bytes that all ancestries take where they are stored. */
+  /** The approximate stored size of all ancestries, in bytes. */
   ancestryBytes(): number {
     this.#bytes ??= this.#countBytes()
     return this.#bytes
@@ -113,7 +113,7 @@ export class BranchSet {
     return bytes
   }
 
-  /** What merging a replicated branch changes, as `merge` decides it. */
+  /** Merges a replicated branch like `merge`, and returns the changes. */
   mergeOf(incoming: Branch): BranchChange {
     if (this.#index !== undefined) return this.#mergeIndexed(this.#index, incoming)
     this.#steps += incoming.ids.length + this.#branches.length
@@ -121,9 +121,9 @@ export class BranchSet {
   }
 
   /**
-   * What a new revision upon a leaf changes, as `extend` decides it.
+   * Adds a new revision to a leaf like `extend`, and returns the changes.
    * @param parent one of the branches
-   * @throws CouchError invalid_rev when the parent's generation is the largest there can be
+   * @throws CouchError invalid_rev if the parent has the largest possible generation
    */
   extendOf(parent: Branch, newId: string, deleted: boolean): BranchChange {
     if (this.#index === undefined) {
@@ -141,9 +141,9 @@ export class BranchSet {
 
   apply({ removed, added }: BranchChange): void {
     if (removed.length === 0 && added.length === 0) return
-    const gone = new Set(removed)
+    const removedSet = new Set(removed)
     if (this.#index === undefined) {
-      this.#branches = [...this.#branches.filter((branch) => !gone.has(branch)), ...added]
+      this.#branches = [...this.#branches.filter((branch) => !removedSet.has(branch)), ...added]
     } else {
       for (const branch of removed) this.#index.delete(branch)
       for (const branch of added) this.#index.add(branch)
@@ -154,7 +154,7 @@ export class BranchSet {
     }
     for (const branch of removed) this.#note(branch)
     for (const branch of added) this.#added.set(leafRev(branch), branch)
-    this.#crown(gone, added)
+    this.#updateWinner(removedSet, added)
     if (this.#index === undefined) this.#indexMany()
   }
 
@@ -163,20 +163,24 @@ export class BranchSet {
     if (!this.#added.delete(rev)) this.#removed.set(rev, branch)
   }
 
-  #crown(gone: ReadonlySet<Branch>, added: readonly Branch[]): void {
+  #updateWinner(removed: ReadonlySet<Branch>, added: readonly Branch[]): void {
     const best = this.#winner
-    const isGone = best === undefined || gone.has(best)
-    // What follows the winner is most often the next one; only a worse one asks for a look at all others.
-    const heir = winner(isGone ? added : [best, ...added])
-    if (best === undefined || !isGone || (heir !== undefined && compareLeaves(heir, best) <= 0)) {
-      this.#winner = heir
+    const isRemoved = best === undefined || removed.has(best)
+    // The winner's successor usually wins; all others are compared only if it is worse.
+    const candidate = winner(isRemoved ? added : [best, ...added])
+    if (
+      best === undefined ||
+      !isRemoved ||
+      (candidate !== undefined && compareLeaves(candidate, best) <= 0)
+    ) {
+      this.#winner = candidate
       return
     }
     this.#steps += this.size
     this.#winner = winner([...this.branches])
   }
 
-  /** What all that was applied has changed. */
+  /** All changes so far. */
   changes(): BranchChanges {
     const superseded = [...this.#removed].flatMap(([rev, branch]) => (this.#added.has(rev) ? [] : branch))
     const written = [...this.#added.values()]
@@ -188,12 +192,12 @@ export class BranchSet {
     const { pos, leaf, ids } = incoming
     const rev = { pos, id: leaf }
     const same = index.leaf(rev)
-    // As it was sent before.
+    // The same branch was sent before.
     if (same !== undefined && idAt(same, oldestOf(incoming)) === ids.at(-1)) return NO_CHANGE
     const isKnown = index.knows(rev)
     const reaching = [...index.beginningOn(pos, ids)]
     if (isKnown && reaching.length === 0) return NO_CHANGE
-    // Of a path that is known nothing counts but what others take of it, be it cut from them again.
+    // A known path matters only for the ids that other branches take from it, even if they are cut again.
     const end = isKnown ? reaching.reduce((most, branch) => Math.max(most, oldestOf(branch)), 0) : pos
     const ended = [...index.leavesOn(pos, ids)].filter((branch) => branch.pos < end)
     const isEnded = new Set(ended)
@@ -204,7 +208,7 @@ export class BranchSet {
     return { removed: [...ended, ...grown], added }
   }
 
-  /** What it would take over is cut again from a branch that has as many ids as there may be. */
+  /** A branch with the maximum number of ids cannot grow: ids that it took would be cut again. */
   #mayGrow(branch: Branch): boolean {
     return branch.pos - oldestOf(branch) + 1 < this.#revsLimit
   }

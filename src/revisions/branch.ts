@@ -27,13 +27,13 @@ export interface Branch {
 export interface Ancestry {
   /** How many ids there are. */
   readonly length: number
-  /** About how many bytes they take where they are stored; never costs a load. */
+  /** Their approximate stored size, in bytes; never costs a load. */
   readonly bytes: number
   /** The same as `ids[index]`. */
   id(index: number): string | undefined
 }
 
-/** Bytes that an id of 32 hex digits takes. */
+/** The stored size of an id of 32 hex digits, in bytes. */
 const HEX_ID_BYTES = 16
 
 /** Makes a branch of ids in memory, newest first. @throws RangeError if there are no ids */
@@ -70,7 +70,7 @@ export function oldestOf(branch: Branch): number {
   return branch.pos - (branch.ancestry ?? branch.ids).length + 1
 }
 
-/** About how many bytes the ancestry takes where it is stored. */
+/** The approximate stored size of the ancestry, in bytes. */
 export function bytesOf(branch: Branch): number {
   if (branch.ancestry !== undefined) return branch.ancestry.bytes
   let bytes = 0

@@ -1,4 +1,4 @@
-/** The tables of a database's file. A migration never changes once it has been released; the next is appended. */
+/** The tables of a database's file. A released migration never changes; new ones are appended. */
 import { longCall, Yielder } from '../../core/event-loop.ts'
 import { APPLICATION_ID, type Connection } from './connection.ts'
 
@@ -111,8 +111,8 @@ ALTER TABLE attachment ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 `
 
 /**
- * In a file of a gigabyte this reads it all: a third of a second at best, and many on a slow disk. The time is that
- * from which on times are known: at none of those was one of these a leaf.
+ * Reads the whole file: at best a third of a second for a gigabyte, many seconds on a slow disk. The time is that from
+ * which on times are known; none of these revisions was a leaf at any such time.
  */
 const VERSION_5_ROWS = `
 INSERT INTO superseded
@@ -124,16 +124,16 @@ INSERT OR REPLACE INTO meta SELECT 'superseded_rows', count(*) FROM superseded;
 INSERT OR REPLACE INTO meta SELECT 'superseded_bytes', coalesce(sum(bytes), 0) FROM superseded;
 `
 
-/** A step to the next schema: what it does at once, and what it does to the rows of a table, a stretch at a time. */
+/** A step to the next schema: SQL that runs at once, and SQL that runs for one stretch of a table's rows at a time. */
 export type Migration =
   | string
   | {
       readonly sql: string
       readonly rows: {
         readonly table: string
-        /** Of the numbers above the first parameter up to the second. */
+        /** Processes the row numbers above the first parameter up to the second. */
         readonly sql: string
-        /** What is done when all are. */
+        /** Runs after the last stretch. */
         readonly end: string
       }
     }
@@ -148,16 +148,16 @@ export const MIGRATIONS: readonly Migration[] = [
   VERSION_6,
 ]
 
-/** Rows in a stretch: well below the time for which a thread may be held, also where the disk is slow. */
+/** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */
 const STRETCH = 1000
 
 /** A file that this settee does not open. The message is for the operator and names the file. */
 export class RefusedFile extends Error {}
 
 /**
- * Looks at a file's schema.
- * @param file what it is called in a refusal
- * @param migrations the file's kind: by default a database's
+ * Reads the version of a file's schema.
+ * @param file its name in error messages
+ * @param migrations those of the file's kind; by default a database's
  * @returns 0 for a file without tables
  * @throws RefusedFile for a file that is not settee's or is newer than this settee
  */
@@ -177,7 +177,7 @@ export function schemaOf(
 }
 
 /**
- * Brings a file to the newest schema, in one transaction, at once: for a file that is new or small.
+ * Upgrades a new or small file to the newest schema at once, in one transaction.
  * @throws as {@link schemaOf}
  */
 export function migrate(
@@ -190,8 +190,8 @@ export function migrate(
 }
 
 /**
- * The same while the thread serves others: for a file that nobody else uses yet.
- * @param refuseIfEnding called between two steps; what it throws ends the migration, and leaves the file as it was
+ * As {@link migrate}, while the thread serves other databases: for a file that nobody else uses yet.
+ * @param refuseIfEnding called between two steps; an error that it throws ends the migration, and the file is unchanged
  * @throws as {@link schemaOf}
  */
 export async function migrateInSteps(
@@ -213,7 +213,7 @@ export async function migrateInSteps(
   }
 }
 
-/** Yields between the steps of one transaction, which is the file's only one: it is either schema or the other. */
+/** Yields between the steps of a single transaction, so that the file has either the old or the new schema. */
 function* migrationSteps(
   connection: Connection,
   file: string,
