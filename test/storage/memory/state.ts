@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import type { Branch } from '../../../src/revisions/branch.ts'
-import { parseRev } from '../../../src/revisions/rev.ts'
+import { parseRev, type Rev } from '../../../src/revisions/rev.ts'
 import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
   AttachmentWrite,
@@ -259,29 +259,67 @@ export interface Disk {
 }
 
 /**
- * Hands a document to a callback, member by member as it is touched, and takes it back afterwards.
+ * Lends a document to a callback. Its members are read when they are touched, and neither it nor its branches can be used
+ * afterwards.
  * @param disk what an engine would read from when a member is touched
  */
 export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocHistory | null) => R): R {
   if (doc === undefined) return use(null)
-  const loans: (() => void)[] = []
-  const lent = <T extends object>(value: T): T => {
-    const { proxy, revoke } = Proxy.revocable(value, {})
-    loans.push(revoke)
-    return proxy
-  }
+  const loan: Loan = { isOver: false }
+  const { proxy, revoke } = Proxy.revocable(docState(doc, disk, loan), {})
   try {
-    return use(lent(docState(doc, disk, lent)))
+    return use(proxy)
   } finally {
-    for (const revoke of loans) revoke()
+    loan.isOver = true
+    revoke()
   }
 }
 
-function docState(
-  doc: StoredDoc,
-  { load, blobs, showsKept = false }: Disk,
-  lent: (branch: Branch) => Branch,
-): DocHistory {
+interface Loan {
+  isOver: boolean
+}
+
+/** A branch of a lent document. A class rather than a revocable proxy, since a document may have thousands. */
+class LentBranch implements Branch {
+  readonly #row: Row
+  readonly #rev: Rev
+  readonly #load: Disk['load']
+  readonly #loan: Loan
+
+  constructor(row: Row, load: Disk['load'], loan: Loan) {
+    this.#row = row
+    this.#rev = parseRev(row.rev)
+    this.#load = load
+    this.#loan = loan
+  }
+
+  get pos(): number {
+    this.#check()
+    return this.#rev.pos
+  }
+
+  get leaf(): string {
+    this.#check()
+    return this.#rev.id
+  }
+
+  get deleted(): boolean {
+    this.#check()
+    return this.#row.deleted
+  }
+
+  get ids(): readonly string[] {
+    this.#check()
+    this.#load('load ancestry')
+    return this.#row.ancestry ?? []
+  }
+
+  #check(): void {
+    if (this.#loan.isOver) throw new TypeError('The branch was used after its callback.')
+  }
+}
+
+function docState(doc: StoredDoc, { load, blobs, showsKept = false }: Disk, loan: Loan): DocHistory {
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
   const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
@@ -295,7 +333,7 @@ function docState(
       return leaves().length === 1
     },
     get branches() {
-      return leaves().map((row) => lent(branchOf(row, load)))
+      return leaves().map((row) => new LentBranch(row, load, loan))
     },
     versions: (range) => {
       load('load versions')
@@ -343,19 +381,6 @@ function versionsOf(
         attachments: attachments.length,
       }
     })
-}
-
-function branchOf(row: Row, load: Disk['load']): Branch {
-  const { pos, id } = parseRev(row.rev)
-  return {
-    pos,
-    leaf: id,
-    deleted: row.deleted,
-    get ids() {
-      load('load ancestry')
-      return row.ancestry ?? []
-    },
-  }
 }
 
 /** The order of ids and names: by their bytes of UTF-8. */
