@@ -16,6 +16,7 @@ const JOBS = { quick: 3, full: 2 }
 
 /** The slowest files. They start first, so that both cores work until the end. */
 const SLOWEST = [
+  'test/full/notes/e2e.test.ts',
   'test/full/proxy/nginx.test.ts',
   'test/full/backup/backups.test.ts',
   'test/full/docs/readme.test.ts',
@@ -41,7 +42,7 @@ function filesOf(tier) {
   const files = [...SLOWEST, ...sorted.filter((file) => !SLOWEST.includes(file))]
   return tier === 'quick'
     ? files.filter((file) => !isFull(file))
-    : [...files.filter(isFull), ...Object.keys(LONG_FORMS)]
+    : [...Object.keys(LONG_FORMS), ...files.filter(isFull)]
 }
 
 function envOf(tier) {

@@ -31,6 +31,8 @@ interface ServerOptions {
   readonly threadEntry?: URL
   /** The file that a sandbox thread runs. Default: settee's own. */
   readonly sandboxEntry?: URL
+  /** Threads for users' databases at most; by default up to 8, by the number of cores. For tests. */
+  readonly maxThreads?: number
   /** Time for requests to finish when the server closes, in ms. Default 5000. */
   readonly closeGraceMs?: number
   /** Interval of checks for new certificate files, in ms. Default 5000. */
@@ -94,6 +96,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const later: { disk?: SpaceWatch; onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
   const opening = openDatabases(context, {
     threadEntry: options.threadEntry,
+    maxThreads: options.maxThreads,
     sandboxEntry: options.sandboxEntry,
     onFull: () => later.disk?.check(),
     onMassDeletion: (database, deletion) => later.onMassDeletion?.(database, deletion),

@@ -201,6 +201,8 @@ export interface ServerDatabasesOptions {
   readonly threadEntry?: URL | undefined
   /** The file that a sandbox thread runs; by default the sandbox's own. */
   readonly sandboxEntry?: URL | undefined
+  /** Threads for users' databases at most; by default up to 8, by the number of cores. For tests. */
+  readonly maxThreads?: number | undefined
   /** How often the watchdog checks the threads, in ms; by default 1000. For tests. */
   readonly watchMs?: number | undefined
   /** A thread has died. */

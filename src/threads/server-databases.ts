@@ -123,6 +123,7 @@ class ServerDatabases implements OwnedDatabases {
       maxOpen,
       entry,
       sandboxes: this.#sandboxes,
+      maxThreads: options.maxThreads,
       watchMs: options.watchMs,
       onEvent: (event) => this.#handleEvent(event),
       onDeath: (names, fault) => {

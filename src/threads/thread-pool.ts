@@ -31,6 +31,8 @@ interface PoolOptions {
   readonly entry: URL
   /** The sandbox threads. */
   readonly sandboxes: SandboxPool
+  /** Threads for users' databases at most; for tests, since each thread takes a quarter of a second to start. */
+  readonly maxThreads?: number | undefined
   /** How often the watchdog checks the threads, in ms; for tests. */
   readonly watchMs?: number | undefined
   onEvent(event: DatabaseThreadEvent): void
@@ -60,6 +62,7 @@ export class Pool {
   readonly #watchdog: Watchdog
   readonly #owners = new Map<string, Slot>()
   readonly #temporary = new Set<Thread>()
+  readonly #maxThreads: number
   #settings: Settings
   #space = AMPLE_SPACE
   #hasCatalog = false
@@ -69,6 +72,7 @@ export class Pool {
     noteWork()
     this.#options = options
     this.#settings = options.settings
+    this.#maxThreads = options.maxThreads ?? MAX_THREADS
     this.#systemSlot = this.#makeSlot()
     const threads = () => this.#allSlots.map(({ thread }) => thread)
     this.#watchdog = new Watchdog({
@@ -154,7 +158,7 @@ export class Pool {
     const [first, ...others] = this.#userSlots
     if (first === undefined) return this.#addSlot()
     const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
-    const isFull = this.#userSlots.length >= MAX_THREADS || this.#isClosing
+    const isFull = this.#userSlots.length >= this.#maxThreads || this.#isClosing
     return least.databases.size === 0 || isFull ? least : this.#addSlot()
   }
 
@@ -182,7 +186,7 @@ export class Pool {
       dataDir,
       settings: this.#settings,
       space: this.#space,
-      maxOpen: Math.max(1, Math.floor(maxOpen / MAX_THREADS)),
+      maxOpen: Math.max(1, Math.floor(maxOpen / this.#maxThreads)),
       sandbox: member.access,
       outgoing: outgoingMemory(),
     }

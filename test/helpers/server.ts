@@ -77,6 +77,7 @@ export async function startTestServer(
     ...(options.tlsLookMs !== undefined && { tlsLookMs: options.tlsLookMs }),
     threadEntry: new URL('./database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
+    maxThreads: 1,
   })
   const agent = new Agent({ connections: 16 })
   const close = async () => {

@@ -28,6 +28,7 @@ export async function serve(t: Test): Promise<ServedServer> {
       flags: { port, bind: '127.0.0.1', logLevel: 'none' },
       threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
       sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
+      maxThreads: 1,
     })
     port = Number(new URL(running.url).port)
   }
