@@ -3,6 +3,7 @@ import { constants } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { connect as connectPlain } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { Agent, request } from 'undici'
@@ -13,6 +14,8 @@ import { editInTurns, overHttp1, secureRemote } from '../../proxy/secure-devices
 
 /** How long devices sync while nginx reloads, in milliseconds. */
 const LIVE_MS = Number(process.env.SETTEE_PROXY_SECONDS ?? 120) * 1000
+/** The pause between two edits. */
+const PAUSE_MS = 500
 t.setTimeout(240_000 + LIVE_MS)
 
 /** The promised delay of changes behind a buffering proxy: architecture.md, "The path of a feed". */
@@ -154,6 +157,8 @@ t.test('with deploy/nginx.conf', async (t) => {
     const half = performance.now() + LIVE_MS / 2
     let isReloaded = false
     const { edits, slowest } = await editInTurns(devices, LIVE_MS, async () => {
+      // Between two edits the connections are idle, as they are most of the time.
+      await sleep(PAUSE_MS)
       if (isReloaded || performance.now() < half) return
       isReloaded = true
       await nginx.reload()
