@@ -1,8 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { type EventEmitter, once } from 'node:events'
 import nano from 'nano'
-import t, { type Test } from 'tap'
-import { startTestServer } from '../helpers/server.ts'
+import t from 'tap'
+import { sharedTestServer } from '../helpers/server.ts'
 
 interface Change {
   readonly id: string
@@ -19,14 +19,16 @@ interface Note extends nano.MaybeDocument {
 /** Far below the 60 s of a changes reader's longpoll, so that a test fails if a change does not end the longpoll. */
 const SOON_MS = 20_000
 
+const startShared = sharedTestServer(t)
+
 /** A nano of an empty server. */
-async function connect(t: Test) {
-  const server = await startTestServer(t)
+async function connect() {
+  const server = await startShared()
   return { couch: nano(server.url), server }
 }
 
-async function emptyDatabase(t: Test, name = 'notes') {
-  const { couch, server } = await connect(t)
+async function emptyDatabase(name = 'notes') {
+  const { couch, server } = await connect()
   await couch.db.create(name)
   return { couch, server, db: couch.use<Note>(name) }
 }
@@ -40,7 +42,7 @@ async function failure(call: Promise<unknown>): Promise<unknown> {
 }
 
 t.test('the server and its databases', async (t) => {
-  const { couch } = await connect(t)
+  const { couch } = await connect()
   t.match(await couch.info(), { couchdb: 'Welcome', version: String })
   t.equal((await couch.uuids(3)).uuids.length, 3)
   t.strictSame(await couch.db.list(), ['_users'])
@@ -62,7 +64,7 @@ t.test('the server and its databases', async (t) => {
 })
 
 t.test('documents one by one', async (t) => {
-  const { db } = await emptyDatabase(t)
+  const { db } = await emptyDatabase()
 
   t.test('are made, read, edited and deleted', async (t) => {
     const made = await db.insert({ text: 'one' }, 'note')
@@ -116,7 +118,7 @@ t.test('documents one by one', async (t) => {
 })
 
 t.test('documents in bulk', async (t) => {
-  const { db } = await emptyDatabase(t)
+  const { db } = await emptyDatabase()
   const ids = Array.from({ length: 1000 }, (_, n) => `note-${String(n).padStart(4, '0')}`)
 
   t.test('are made, edited and deleted', async (t) => {
@@ -195,7 +197,7 @@ t.test('documents in bulk', async (t) => {
 
 t.test('changes', async (t) => {
   t.test('as a page', async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     await db.bulk({ docs: [{ _id: 'a' }, { _id: 'b' }, { _id: 'c' }] })
     const first = await db.changes({ limit: 2, include_docs: true })
     t.match(first, { results: [{ id: 'a', doc: { _id: 'a' } }, { id: 'b' }], pending: 1 })
@@ -203,7 +205,7 @@ t.test('changes', async (t) => {
   })
 
   t.test('are read until there are no more', { timeout: SOON_MS }, async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     await db.bulk({ docs: Array.from({ length: 250 }, (_, n) => ({ _id: `note-${n}`, n })) })
     const batches: number[] = []
     const reader = db.changesReader.get({ since: '0', timeout: 50, fastChanges: true })
@@ -214,13 +216,13 @@ t.test('changes', async (t) => {
   })
 
   t.test('are read until there are no more, of an empty database', { timeout: SOON_MS }, async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     const last = await ended(db.changesReader.get({ since: '0', timeout: 50 }))
     t.equal(last, (await db.info()).update_seq)
   })
 
   t.test('wait for the next one', { timeout: SOON_MS }, async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     await db.insert({ n: 0 }, 'before')
     const reader = db.changesReader.start({ since: (await db.info()).update_seq, includeDocs: true })
     const seen: string[] = []
@@ -239,7 +241,7 @@ t.test('changes', async (t) => {
   })
 
   t.test('wait for the next one from now on', { timeout: SOON_MS }, async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     await db.insert({ n: 0 }, 'before')
     const reader = db.changesReader.start({ wait: true })
     reader.on('error', () => undefined)
@@ -256,7 +258,7 @@ t.test('changes', async (t) => {
   })
 
   t.test('end with the database', { timeout: SOON_MS }, async (t) => {
-    const { db, couch } = await emptyDatabase(t)
+    const { db, couch } = await emptyDatabase()
     const reader = db.changesReader.start({ since: '0' })
     const failed = event(reader, 'error')
     const first = event<Change>(reader, 'change')
@@ -269,7 +271,7 @@ t.test('changes', async (t) => {
   })
 
   t.test('are spooled in one request', { timeout: SOON_MS }, async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     const ids = Array.from({ length: 1050 }, (_, n) => `note-${n}`)
     // Braces, commas and line feeds in documents: the reader expects one change per line.
     await db.bulk({ docs: ids.map((_id, n) => ({ _id, n, text: '],\n{"last_seq":"no"},' })) })
@@ -288,7 +290,7 @@ t.test('changes', async (t) => {
   })
 
   t.test('are spooled of an empty database', { timeout: SOON_MS }, async (t) => {
-    const { db } = await emptyDatabase(t)
+    const { db } = await emptyDatabase()
     const last = await ended(db.changesReader.spool({ since: '0' }))
     t.equal(last, (await db.info()).update_seq)
   })
@@ -312,7 +314,7 @@ const PIXELS = Buffer.from([
 ])
 
 t.test('attachments one by one', async (t) => {
-  const { db } = await emptyDatabase(t)
+  const { db } = await emptyDatabase()
   const first = await db.attachment.insert('note', 'photos/at sea.png', PIXELS, 'image/png')
   t.match(first, { ok: true, id: 'note', rev: /^1-/ })
   const second = await db.attachment.insert('note', 'text.txt', 'zwölf Äpfel', 'text/plain', {
@@ -347,7 +349,7 @@ t.test('attachments one by one', async (t) => {
 })
 
 t.test('attachments as multipart/related', async (t) => {
-  const { db } = await emptyDatabase(t)
+  const { db } = await emptyDatabase()
   // nano counts characters in a part's Content-Length, so only the boundary shows the end of a text.
   const parts: { name: string; data: string | Buffer; content_type: string }[] = [
     { name: 'text.txt', data: 'zwölf Äpfel 🍎', content_type: 'text/plain' },
