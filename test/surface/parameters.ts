@@ -314,10 +314,10 @@ export const OMITTED: Readonly<Record<string, string>> = {
 export const ELSEWHERE: Readonly<Record<string, readonly [file: string, test: string]>> = {
   '4.1 whole: _users': [
     'test/documents/users-database.test.ts',
-    'a bulk is refused as a whole for a document of another user, not for a bad one',
+    'a document of another user refuses the whole bulk, an invalid document does not',
   ],
   '4.7 rows that fail': [
     'test/documents/purge.test.ts',
-    'a fault of the disk is told: of one document in its row, of all as the answer',
+    'a disk error is in the row of one document, and fails the request if it affects all',
   ],
 }
