@@ -30,6 +30,8 @@ export interface Accounts {
   find(name: string): Promise<Account | null>
   /** A hash that no password matches and that costs as much as a real one, so that an unknown name takes as long. */
   decoy(): string
+  /** @returns whether every change so far has been reported to the listeners; false while changes are being read */
+  isSettled(): boolean
   /** @returns what ends the calls */
   onChange(listener: AccountListener): () => void
 }

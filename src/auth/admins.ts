@@ -42,6 +42,7 @@ export function adminAccounts(config: Config): Accounts {
   return {
     find: async (name) => adminAccount(config, name),
     decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
+    isSettled: () => true,
     onChange: (listener) =>
       config.onChange((section, name) => {
         // Without any admin everybody has access, so the first and the last admin change everybody's rights.

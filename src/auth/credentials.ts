@@ -107,6 +107,16 @@ export class CredentialChecker {
     return { right: this.#right, wrong: this.#wrong, hashed: this.#hashed, waiting: this.#limiter.waiting }
   }
 
+  /** Whether failures are being counted, so that each attempt must be checked. */
+  get isWatching(): boolean {
+    return this.#lockout?.isWatching ?? false
+  }
+
+  /** Counts a login that was not checked, since its connection repeats one that was. */
+  countRepeated(): void {
+    this.#right += 1
+  }
+
   /** Counts a device token that was refused in place of a password. */
   refusedToken(name: string, asker: Client): void {
     this.#lockout?.tokenRefused(asker.address, name)

@@ -98,6 +98,10 @@ class UsersAccounts implements Accounts {
     for (const listener of this.#listeners) listener(names)
   }
 
+  isSettled(): boolean {
+    return this.#feed.isSettled
+  }
+
   decoy(): string {
     return `-pbkdf2:sha256-${this.#decoyKey},${this.#decoySalt},${this.#hashing().iterations}`
   }
@@ -143,6 +147,7 @@ export function combinedAccounts(admins: Accounts, users: Accounts): Accounts {
       return admin === null ? users.find(name) : withRoles(admin, users)
     },
     decoy: () => admins.decoy(),
+    isSettled: () => admins.isSettled() && users.isSettled(),
     onChange: (listener) => {
       const ends = [admins.onChange(listener), users.onChange(listener)]
       return () => {

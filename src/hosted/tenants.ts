@@ -179,6 +179,7 @@ export function withRefusals(accounts: Accounts, tenants: Tenants): Accounts {
         : { ...account, refusal }
     },
     decoy: () => accounts.decoy(),
+    isSettled: () => accounts.isSettled(),
     onChange: (listener) => {
       const ends = [accounts.onChange(listener), tenants.onChange(listener)]
       return () => {

@@ -148,6 +148,7 @@ t.test('admins and users together', async (t) => {
   const of = (...known: Account[]): Accounts => ({
     find: async (name) => known.find((each) => each.name === name) ?? null,
     decoy: () => 'decoy',
+    isSettled: () => true,
     onChange: () => () => {},
   })
   const admins = of(

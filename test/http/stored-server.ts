@@ -52,7 +52,12 @@ export async function startStoredServer(t: Shutdown) {
     readRecords: async () => [],
     endFeeds: () => {},
   } as unknown as Databases
-  const accounts = { find: async () => null, decoy: () => '', onChange: () => () => {} }
+  const accounts = {
+    find: async () => null,
+    decoy: () => '',
+    isSettled: () => true,
+    onChange: () => () => {},
+  }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
   const tokens = await tokensOver({ readRecords: async () => [], writeRecords: async () => {} }, accounts)

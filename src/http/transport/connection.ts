@@ -10,6 +10,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Config } from '../../config/config.ts'
 import { parseProxies } from '../../config/value-rules.ts'
 import { networkOf } from '../../core/network.ts'
+import type { UserCtx } from '../../core/types.ts'
 
 const CONNECTION = Symbol('connection')
 
@@ -28,8 +29,21 @@ export interface Http2State {
   usefulBytes: number
 }
 
+/** A name and a password that were right. */
+export interface ConnectionLogin {
+  /** The header Authorization that has both. */
+  readonly header: string
+  readonly user: UserCtx
+  /** The number of revocations before the check. */
+  readonly revocations: number
+  /** When they must be checked again, in milliseconds since 1970. */
+  readonly until: number
+}
+
 export class Connection {
   socket: Socket
+  /** Of the last request that was checked; null: none was, or the connection carries the requests of several clients. */
+  login: ConnectionLogin | null = null
   /** null: the connection speaks HTTP/1. */
   http2: Http2State | null = null
   /** How many of its requests are under way. */
