@@ -93,7 +93,7 @@ export class TenantDatabases implements DatabaseRegistry {
       isMade = true
       await this.#finish(name, account)
     } catch (error) {
-      // If the restoreCommand fails as well, the next start finishes the work.
+      // If that fails as well, the next start finishes the work.
       if (isMade) await databases.delete(name)
       if (before?.state === 'deleted') await owners.set(name, before.account, 'deleted')
       else await owners.forget([name])
