@@ -1,8 +1,10 @@
 import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 
@@ -85,13 +87,43 @@ export function builtSettee(t: Test, args: readonly string[], options: RunOption
   return start(t, process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], options)
 }
 
+/** Below the ports that systems give to outgoing connections and to servers that ask for port 0: 32,768 on Linux. */
+const FREE_PORTS = { from: 10_000, to: 32_000 }
+
+/** A port that is free, and that no other test gets by chance before the test's server listens on it. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
+  const server = createServer()
+  for (;;) {
+    const port = randomInt(FREE_PORTS.from, FREE_PORTS.to)
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+    })
+    server.removeAllListeners('error')
+    if (!isFree) continue
+    server.close()
+    await once(server, 'close')
+    return port
+  }
+}
+
+/** How long a command that should end by itself may take, in ms. */
+const END_TIMEOUT_MS = 60_000
+
+/** How a child ended by itself. @throws if it is still running after a minute, with what it has printed */
+export async function endOf(child: Child): Promise<Ended> {
+  let output = ''
+  for (const stream of [child.process.stdout, child.process.stderr])
+    stream?.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  const timeout = new AbortController()
+  const tooLate = sleep(END_TIMEOUT_MS, null, { signal: timeout.signal }).then(() => {
+    throw new Error(`It is still running after ${END_TIMEOUT_MS / 1000} s, and has printed: ${output}`)
+  })
+  try {
+    return await Promise.race([child.ended, tooLate])
+  } finally {
+    tooLate.catch(() => undefined)
+    timeout.abort()
+  }
 }
 
 /** Calls `/_up` until it answers 200. Fails if the process ends before that. */

@@ -5,7 +5,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { memorySettings } from '../../../src/cli/serve-command.ts'
-import { build, builtSettee, freePort, ROOT, start, untilUp } from '../../cli/child.ts'
+import { build, builtSettee, endOf, freePort, ROOT, start, untilUp } from '../../cli/child.ts'
 import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
 
 t.before(() => build(t))
@@ -158,7 +158,7 @@ t.test('a failed start prints one line and has exit code 1', async (t) => {
     /^Proxy authentication .* needs either settee\/trusted_proxies or/,
   ])
   for (const [what, args, line] of table) {
-    const { code, stderr } = await builtSettee(t, args).ended
+    const { code, stderr } = await endOf(builtSettee(t, args))
     t.equal(code, 1, what)
     t.match(stderr, line, what)
     t.match(stderr, /^[^\n]+\n$/, `${what}: one line`)
