@@ -15,27 +15,44 @@ export interface Listener {
  * @throws when the feed is refused
  */
 export async function listen(peer: Peer, path: string, heartbeatMs = 60_000): Promise<Listener> {
-  const address = `${peer.origin}${path}/_changes?feed=continuous&since=now&heartbeat=${heartbeatMs}`
+  const waiting = new Map<string, () => void>()
+  const seen = new Set<string>()
+  const close = await follow(peer, `${path}/_changes?since=now`, heartbeatMs, (line) => {
+    const id = /"id":"([^"]*)"/.exec(line)?.[1]
+    if (id === undefined) return
+    seen.add(id)
+    waiting.get(id)?.()
+  })
+  return {
+    row: (id) => new Promise((resolve) => (seen.has(id) ? resolve() : waiting.set(id, resolve))),
+    close,
+  }
+}
+
+/**
+ * Opens a continuous feed. Resolves when the headers have arrived.
+ * @param path with a query
+ * @param onLine called with each line but heartbeats
+ * @returns closes the feed
+ * @throws when the feed is refused
+ */
+export async function follow(
+  peer: Peer,
+  path: string,
+  heartbeatMs: number,
+  onLine: (line: string) => void,
+): Promise<() => void> {
+  const address = `${peer.origin}${path}&feed=continuous&heartbeat=${heartbeatMs}`
   const call = request(address, { headers: { ...peer.headers }, agent: false })
   const answer = await answerOf(call)
   if (answer.statusCode !== 200) throw new Error(`${peer.name} answered ${answer.statusCode} to a feed`)
-  const waiting = new Map<string, () => void>()
-  const seen = new Set<string>()
   let rest = ''
   answer.setEncoding('utf8').on('data', (text: string) => {
     const lines = (rest + text).split('\n')
     rest = lines.pop() ?? ''
-    for (const line of lines) {
-      const id = /"id":"([^"]*)"/.exec(line)?.[1]
-      if (id === undefined) continue
-      seen.add(id)
-      waiting.get(id)?.()
-    }
+    for (const line of lines) if (line !== '') onLine(line)
   })
-  return {
-    row: (id) => new Promise((resolve) => (seen.has(id) ? resolve() : waiting.set(id, resolve))),
-    close: () => call.destroy(),
-  }
+  return () => call.destroy()
 }
 
 function answerOf(call: ClientRequest): Promise<IncomingMessage> {

@@ -29,6 +29,25 @@ export async function medianSeconds(rounds: number, job: () => Promise<unknown>)
   return medianOf(seconds)
 }
 
+/**
+ * Measures the CPU time that a server takes for some work, which varies less than a rate on a machine that others use.
+ * @param operations the number of operations in the work
+ * @param unit one operation, such as `doc`
+ * @returns the result of the work, and the figure; none for a server whose process is elsewhere
+ */
+export async function withCpu<T>(
+  { cpuSeconds }: Peer,
+  operations: number,
+  unit: string,
+  work: () => Promise<T>,
+): Promise<{ readonly result: T; readonly cpu: readonly Figure[] }> {
+  const before = cpuSeconds()
+  const result = await work()
+  const after = cpuSeconds()
+  if (before === null || after === null) return { result, cpu: [] }
+  return { result, cpu: [{ name: 'CPU', unit: `us/${unit}`, value: ((after - before) * 1e6) / operations }] }
+}
+
 export function megabytes(bytes: number): number {
   return bytes / 1e6
 }
@@ -52,14 +71,15 @@ export interface PlannedRequest {
 /**
  * Sends every request once with autocannon. Each connection sends its next request after an answer.
  * @param status the status that every answer must have
- * @returns requests per second, and the 99th percentile of the response time
+ * @returns requests per second, the 99th percentile of the response time, and the CPU time of a request
  * @throws when a request has failed or was answered with another status
  */
 export async function sendWithAutocannon(
-  { origin, headers, name }: Peer,
+  peer: Peer,
   plannedRequests: readonly PlannedRequest[],
   { connections, status }: { readonly connections: number; readonly status: number },
 ): Promise<Figure[]> {
+  const { origin, headers, name } = peer
   // Distributed like autocannon's `amount`, so that each connection sends each of its requests once.
   const batches = Array.from({ length: connections }, (_, connection) =>
     plannedRequests.filter((_, n) => n % connections === connection),
@@ -69,20 +89,20 @@ export async function sendWithAutocannon(
     const batch: PlannedRequest[] = next.next().value ?? []
     client.setRequests(batch.map((request) => ({ ...request, headers: { ...headers } })))
   }
-  const { result, seconds } = await fire({
-    url: origin,
-    connections,
-    amount: plannedRequests.length,
-    setupClient,
-  })
+  const amount = plannedRequests.length
+  const { result: fired, cpu } = await withCpu(peer, amount, 'req', () =>
+    fire({ url: origin, connections, amount, setupClient }),
+  )
+  const { result, seconds } = fired
   const right = result.statusCodeStats?.[`${status}`]?.count ?? 0
-  if (right !== plannedRequests.length) {
+  if (right !== amount) {
     const answers = JSON.stringify(result.statusCodeStats)
-    throw new Error(`${name}: ${right} of ${plannedRequests.length} answers are ${status}: ${answers}`)
+    throw new Error(`${name}: ${right} of ${amount} answers are ${status}: ${answers}`)
   }
   return [
-    { name: 'requests', unit: 'req/s', value: plannedRequests.length / seconds },
+    { name: 'requests', unit: 'req/s', value: amount / seconds },
     { name: '99% within', unit: 'ms', value: result.latency.p99 },
+    ...cpu,
   ]
 }
 

@@ -1,4 +1,5 @@
 /** A server under test, and calls to it. */
+import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Pool } from 'undici'
 
@@ -34,6 +35,8 @@ export interface Peer {
   readonly pid: number | undefined
   /** The memory of the server in bytes; null if it runs elsewhere. */
   memory(): Promise<number | null>
+  /** The CPU time that the server has taken so far, in seconds, in steps of 10 ms; null if it runs elsewhere. */
+  cpuSeconds(): number | null
   /** Closes the connections, and ends the server if it was started here. */
   close(): Promise<void>
 }
@@ -75,8 +78,16 @@ export function peerAt(name: string, url: string, { durability, pid, startMs, st
     await stop()
   }
   const memory = async () => (pid === undefined ? null : residentBytes(pid))
+  const cpuSeconds = () => (pid === undefined ? null : cpuSecondsOf(pid))
   const address = url.replace(/\/+$/, '')
-  return { name, origin, address, headers, durability, pid, startMs, call, memory, close }
+  return { name, origin, address, headers, durability, pid, startMs, call, memory, cpuSeconds, close }
+}
+
+/** Linux counts in ticks of 10 ms: proc(5), utime and stime. The name before them may contain spaces. */
+function cpuSecondsOf(pid: number): number {
+  const [, fields = ''] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(/\) (?=[^)]*$)/)
+  const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number]
+  return (user + system) / 100
 }
 
 async function residentBytes(pid: number): Promise<number> {

@@ -29,10 +29,13 @@ export function circumstances(args: readonly string[], peers: readonly Peer[]): 
 /** @returns each figure of the first round, with the median of all rounds */
 export function medians(rounds: readonly (readonly Result[])[]): Result[] {
   const [first = []] = rounds
-  return first.map((result, at) => ({
-    ...result,
-    value: medianOf(rounds.map((round) => round[at]?.value ?? Number.NaN)),
-  }))
+  const keyOf = ({ trial, name, unit, peer }: Result) => `${trial} ${name} ${unit} ${peer}`
+  const values = new Map<string, number[]>()
+  for (const result of rounds.flat()) {
+    const key = keyOf(result)
+    values.set(key, [...(values.get(key) ?? []), result.value])
+  }
+  return first.map((result) => ({ ...result, value: medianOf(values.get(keyOf(result)) ?? []) }))
 }
 
 /** @returns a Markdown table: one row per figure, one column per peer */

@@ -5,7 +5,7 @@ import { Databases } from './databases.ts'
 import { type Peer, runningPeer } from './peer.ts'
 import { startPouchdbServer } from './pouchdb-server.ts'
 import { circumstances, medians, type Result, table } from './report.ts'
-import { startSettee } from './settee.ts'
+import { startBeside, startSettee } from './settee.ts'
 import { slowFsync } from './slow-fsync.ts'
 import { FULL, QUICK, type Scale, type Trial } from './trial.ts'
 import { alldocs } from './trials/alldocs.ts'
@@ -15,6 +15,7 @@ import { busy } from './trials/busy.ts'
 import { changes } from './trials/changes.ts'
 import { conflicts } from './trials/conflicts.ts'
 import { depth } from './trials/depth.ts'
+import { devices } from './trials/devices.ts'
 import { diff } from './trials/diff.ts'
 import { fanout } from './trials/fanout.ts'
 import { filter } from './trials/filter.ts'
@@ -48,6 +49,7 @@ const TRIALS: readonly Trial[] = [
   conflicts,
   tenants,
   busy,
+  devices,
   recovery,
   startup,
 ]
@@ -61,6 +63,7 @@ ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* '
 --repeat N             run N rounds and print the medians
 --slow-fsync MS        delay every fsync of the servers that the bench starts by MS milliseconds
 --hosted               run settee in hosted mode, with an admin
+--beside FOLDER        also measure the settee that is built in the checkout FOLDER
 --pouchdb-server       also measure pouchdb-server; the first use installs it into bench/.peers
 --against NAME=URL     also measure another server; the URL has its credentials
 --no-settee            do not measure settee`
@@ -72,6 +75,8 @@ interface Wanted {
   readonly slowness: number
   readonly against: readonly string[]
   readonly pouchdbServer: boolean
+  /** The folder of another build; undefined: none. */
+  readonly beside: string | undefined
   readonly settee: boolean
   readonly hosted: boolean
 }
@@ -86,6 +91,7 @@ function wanted(args: readonly string[]): Wanted | null {
       repeat: { type: 'string', default: '1' },
       'slow-fsync': { type: 'string', default: '0' },
       'pouchdb-server': { type: 'boolean', default: false },
+      beside: { type: 'string' },
       against: { type: 'string', multiple: true, default: [] },
       'no-settee': { type: 'boolean', default: false },
       hosted: { type: 'boolean', default: false },
@@ -104,6 +110,7 @@ function wanted(args: readonly string[]): Wanted | null {
     slowness: numberOf(values['slow-fsync']),
     against: values.against,
     pouchdbServer: values['pouchdb-server'],
+    beside: values.beside,
     settee: !values['no-settee'],
     hosted: values.hosted,
   }
@@ -121,12 +128,17 @@ function peerAgainst(text: string): Peer {
   return runningPeer(name, url)
 }
 
-async function runTrials(peers: readonly Peer[], { trials, scale }: Wanted): Promise<Result[]> {
+/** Runs each trial on one peer after the other, in every second round in the opposite order. */
+async function runTrials(
+  peers: readonly Peer[],
+  { trials, scale }: Wanted,
+  isReversed: boolean,
+): Promise<Result[]> {
   const benches = peers.map((peer) => new Databases(peer, scale))
   const results: Result[] = []
   try {
     for (const trial of trials) {
-      for (const bench of benches) {
+      for (const bench of isReversed ? benches.toReversed() : benches) {
         const figures = await trial.run(bench)
         results.push(...figures.map((figure) => ({ ...figure, trial: trial.name, peer: bench.peer.name })))
       }
@@ -138,15 +150,20 @@ async function runTrials(peers: readonly Peer[], { trials, scale }: Wanted): Pro
 }
 
 /** One round, on fresh servers. */
-async function round(asked: Wanted, onPeers: (peers: readonly Peer[]) => void): Promise<Result[]> {
+async function round(
+  asked: Wanted,
+  isReversed: boolean,
+  onPeers: (peers: readonly Peer[]) => void,
+): Promise<Result[]> {
   const env = await slowFsync(asked.slowness)
   const peers = asked.against.map(peerAgainst)
   try {
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
+    if (asked.beside !== undefined) peers.unshift(await startBeside(asked.beside, env, asked.hosted))
     if (asked.settee) peers.unshift(await startSettee(env, asked.hosted))
     if (peers.length === 0) throw new Error('There is no server to measure.')
     onPeers(peers)
-    const results = await runTrials(peers, asked)
+    const results = await runTrials(peers, asked, isReversed)
     if (asked.trials.includes(push)) results.push(bare(asked.scale, env))
     return results
   } finally {
@@ -165,7 +182,7 @@ async function main(args: readonly string[]): Promise<void> {
   const rounds: Result[][] = []
   for (let n = 0; n < Math.max(1, asked.rounds); n++) {
     const printHeader = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, peers))
-    rounds.push(await round(asked, printHeader))
+    rounds.push(await round(asked, n % 2 === 1, printHeader))
   }
   console.log(`\n${table(medians(rounds))}`)
 }

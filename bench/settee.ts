@@ -1,11 +1,12 @@
 /** settee as a peer: built, and started from dist/. */
 import { spawnSync } from 'node:child_process'
+import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Peer } from './peer.ts'
 import { startServer } from './server-process.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+const MAIN = 'dist/cli/main.js'
 
 /** Name and password. */
 const ADMIN = 'bench-admin'
@@ -21,10 +22,33 @@ export async function startSettee(
 ): Promise<Peer> {
   const built = spawnSync(process.execPath, ['scripts/build.mjs'], { cwd: ROOT, stdio: 'inherit' })
   if (built.status !== 0) throw new Error('settee cannot be built')
+  return startBuilt('settee', ROOT, env, isHosted)
+}
+
+/**
+ * Starts another build of settee, to compare the two in one run.
+ * @param checkout the folder of a checkout in which settee is built
+ * @throws when it ends before it is ready
+ */
+export async function startBeside(
+  checkout: string,
+  env: Readonly<Record<string, string>> = {},
+  isHosted = false,
+): Promise<Peer> {
+  return startBuilt('beside', resolve(checkout), env, isHosted)
+}
+
+function startBuilt(
+  name: string,
+  checkout: string,
+  env: Readonly<Record<string, string>>,
+  isHosted: boolean,
+): Promise<Peer> {
+  const main = join(checkout, MAIN)
   return startServer({
-    name: 'settee',
+    name,
     durability: 'fsync before every answer',
-    args: (folder) => [MAIN, 'serve', '--port', '0', '--data', folder, ...(isHosted ? ['--hosted'] : [])],
+    args: (folder) => [main, 'serve', '--port', '0', '--data', folder, ...(isHosted ? ['--hosted'] : [])],
     env: { ...env, ...(isHosted && { COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }) },
     address: (printed) => {
       const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]

@@ -25,6 +25,11 @@ export interface Scale {
   readonly databases: number
   /** Documents of 8 kB in the database of a server that is killed. */
   readonly recovered: number
+  /** Devices with live feeds, four to a database. */
+  readonly devices: number
+  /** Edits of all devices together. */
+  readonly editsPerSecond: number
+  readonly editSeconds: number
   /** How often a short read is repeated; its median counts. */
   readonly rounds: number
 }
@@ -42,6 +47,9 @@ export const FULL: Scale = {
   sizes: [1_000, 10_000, 100_000, 1_000_000],
   databases: 5_000,
   recovered: 120_000,
+  devices: 400,
+  editsPerSecond: 200,
+  editSeconds: 30,
   rounds: 7,
 }
 export const QUICK: Scale = {
@@ -57,6 +65,9 @@ export const QUICK: Scale = {
   sizes: [1_000, 10_000],
   databases: 200,
   recovered: 12_000,
+  devices: 80,
+  editsPerSecond: 40,
+  editSeconds: 10,
   rounds: 3,
 }
 

@@ -1,4 +1,4 @@
-import { inFlight } from '../load.ts'
+import { inFlight, withCpu } from '../load.ts'
 import { batches } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
@@ -21,7 +21,10 @@ export const bulkget: Trial = {
     const jobs = (calls: number) =>
       Array.from({ length: calls }, (_, n) => job(bodies[n % bodies.length] as string))
     await inFlight(IN_FLIGHT, jobs(scale.diffs / 10))
-    const seconds = await inFlight(IN_FLIGHT, jobs(scale.diffs))
-    return [{ name: 'documents', unit: 'docs/s', value: (scale.diffs * PER_CALL) / seconds }]
+    const count = scale.diffs * PER_CALL
+    const { result: seconds, cpu } = await withCpu(peer, count, 'doc', () =>
+      inFlight(IN_FLIGHT, jobs(scale.diffs)),
+    )
+    return [{ name: 'documents', unit: 'docs/s', value: count / seconds }, ...cpu]
   },
 }

@@ -1,4 +1,4 @@
-import { inFlight } from '../load.ts'
+import { inFlight, withCpu } from '../load.ts'
 import { batches, type Note } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
@@ -21,8 +21,11 @@ export const diff: Trial = {
     const jobs = (calls: number) =>
       Array.from({ length: calls }, (_, n) => job(bodies[n % bodies.length] as string))
     await inFlight(IN_FLIGHT, jobs(scale.diffs / 10))
-    const seconds = await inFlight(IN_FLIGHT, jobs(scale.diffs))
-    return [{ name: 'ids', unit: 'ids/s', value: (scale.diffs * PER_CALL) / seconds }]
+    const count = scale.diffs * PER_CALL
+    const { result: seconds, cpu } = await withCpu(peer, count, 'id', () =>
+      inFlight(IN_FLIGHT, jobs(scale.diffs)),
+    )
+    return [{ name: 'ids', unit: 'ids/s', value: count / seconds }, ...cpu]
   },
 }
 

@@ -1,4 +1,4 @@
-import { inFlight } from '../load.ts'
+import { inFlight, withCpu } from '../load.ts'
 import type { Peer } from '../peer.ts'
 import { makeNotes, type Note, pushBodies } from '../seed.ts'
 import type { Trial } from '../trial.ts'
@@ -12,8 +12,11 @@ export const push: Trial = {
   async run({ peer, scale, emptyDatabase }) {
     const notes = makeNotes(scale.notes)
     await pushNotes(peer, await emptyDatabase(), notes.slice(0, scale.notes / 10))
-    const seconds = await pushNotes(peer, await emptyDatabase(), notes)
-    return [{ name: 'documents', unit: 'docs/s', value: notes.length / seconds }]
+    const path = await emptyDatabase()
+    const { result: seconds, cpu } = await withCpu(peer, notes.length, 'doc', () =>
+      pushNotes(peer, path, notes),
+    )
+    return [{ name: 'documents', unit: 'docs/s', value: notes.length / seconds }, ...cpu]
   },
 }
 
