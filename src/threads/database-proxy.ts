@@ -8,7 +8,7 @@ import type { SecurityObject } from '../core/types.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
-import { readStream } from './rpc-stream.ts'
+import { StreamReader } from './rpc-stream.ts'
 import type { Thread } from './thread.ts'
 import type { CallMethod, ServedDatabase, StreamMethod } from './thread-protocol.ts'
 
@@ -18,7 +18,7 @@ type Listener = (event: DatabaseEvent) => void
 
 export class DatabaseProxy implements DatabaseHandle {
   readonly entry: DatabaseEntry
-  readonly #owner: () => Thread
+  readonly #owner: () => Thread | Promise<Thread>
   readonly #listeners = new Set<Listener>()
   #isRetired = false
   /** Sent with each call until one succeeds: the database is open then. */
@@ -26,7 +26,7 @@ export class DatabaseProxy implements DatabaseHandle {
   #securityCopy: Promise<SecurityObject | null> | undefined
 
   /** @param owner the thread that owns the database at the time of a call */
-  constructor(entry: DatabaseEntry, owner: () => Thread) {
+  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>) {
     this.entry = entry
     this.#owner = owner
     this.#lastKnown = entry.lastKnown
@@ -224,17 +224,23 @@ export class DatabaseProxy implements DatabaseHandle {
     method: M,
     args: readonly unknown[],
   ): Promise<Awaited<ReturnType<ServedDatabase[M]>>> {
-    const answer = await this.#thread().callMethod(this.entry, this.#lastKnown, method, args)
+    const owner = this.#thread()
+    const thread = owner instanceof Promise ? await owner : owner
+    const answer = await thread.callMethod(this.entry, this.#lastKnown, method, args)
     this.#lastKnown = undefined
     return answer as Awaited<ReturnType<ServedDatabase[M]>>
   }
 
-  #stream(method: StreamMethod, args: readonly unknown[]): AsyncIterable<Uint8Array> {
-    return readStream(() => this.#thread().streamMethod(this.entry, this.#lastKnown, method, args))
+  #stream(method: StreamMethod, args: readonly unknown[]): StreamReader {
+    const open = (thread: Thread) => thread.streamMethod(this.entry, this.#lastKnown, method, args)
+    return new StreamReader(() => {
+      const owner = this.#thread()
+      return owner instanceof Promise ? owner.then(open) : open(owner)
+    })
   }
 
   /** Looked up for each call: after a deletion, another database may have the name, on another thread. */
-  #thread(): Thread {
+  #thread(): Thread | Promise<Thread> {
     if (this.#isRetired) throw new CouchError('no_database')
     return this.#owner()
   }

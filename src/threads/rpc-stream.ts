@@ -1,5 +1,5 @@
 /** Streams over rpc.ts: the reader's end, and the flow control at the server's end. */
-import { addOutgoing, isCrowded, removeOutgoing } from '../core/bytes.ts'
+import { addOutgoing, bytesOfText, isCrowded, removeOutgoing, type Sendable } from '../core/bytes.ts'
 
 /** The reader's messages: `next` asks for one more chunk, `cancel` ends the stream. */
 export interface StreamControl {
@@ -11,8 +11,8 @@ export interface StreamControl {
 export class RemoteStream {
   readonly database: string | undefined
   readonly #send: (type: 'next' | 'cancel') => void
-  readonly #arrived: (Uint8Array | { readonly error: unknown } | null)[] = []
-  #wake: () => void = () => undefined
+  readonly #arrived: (Sendable | { readonly error: unknown } | null)[] = []
+  #arrival: PromiseWithResolvers<void> | undefined
   #hasEnded: boolean = false
 
   constructor(database: string | undefined, send: (type: 'next' | 'cancel') => void) {
@@ -20,7 +20,7 @@ export class RemoteStream {
     this.#send = send
   }
 
-  chunk(chunk: Uint8Array): void {
+  chunk(chunk: Sendable): void {
     addOutgoing(chunk.length)
     this.#arrived.push(chunk)
     this.#wake()
@@ -44,21 +44,39 @@ export class RemoteStream {
     this.#wake()
   }
 
+  #wake(): void {
+    this.#arrival?.resolve()
+    this.#arrival = undefined
+  }
+
+  #nextArrival(): Promise<void> {
+    this.#arrival ??= Promise.withResolvers()
+    return this.#arrival.promise
+  }
+
+  /** Whether no chunk and no error follows those that were read. */
+  get isAtEnd(): boolean {
+    return this.#hasEnded && (this.#arrived.length === 0 || this.#arrived[0] === null)
+  }
+
   /** The next chunk; null at the end. @throws the error that ended the stream */
   async next(): Promise<Uint8Array | null> {
-    while (this.#arrived.length === 0) await this.#arrival()
-    const item = this.#arrived.shift()
-    if (item instanceof Uint8Array) {
-      removeOutgoing(item.length)
-      return item
+    while (this.#arrived.length === 0) {
+      if (this.#hasEnded) return null
+      await this.#nextArrival()
     }
-    if (item) throw item.error
+    const item = this.#arrived.shift() ?? null
+    if (isChunk(item)) {
+      removeOutgoing(item.length)
+      return typeof item === 'string' ? bytesOfText(item) : item
+    }
+    if (item !== null) throw item.error
     return null
   }
 
-  /** Asks the server for one more chunk, because the last one is used up. */
+  /** Asks the server for one more chunk, because the last one is used up. Most streams have ended with it. */
   acknowledge(): void {
-    this.#send('next')
+    if (!this.#hasEnded) this.#send('next')
   }
 
   /**
@@ -67,30 +85,72 @@ export class RemoteStream {
    */
   async close(): Promise<void> {
     if (!this.#hasEnded) this.#send('cancel')
-    while (!this.#hasEnded) await this.#arrival()
-    for (const item of this.#arrived.splice(0)) if (item instanceof Uint8Array) removeOutgoing(item.length)
-  }
-
-  #arrival(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#wake = resolve
-    })
+    while (!this.#hasEnded) await this.#nextArrival()
+    for (const item of this.#arrived.splice(0)) if (isChunk(item)) removeOutgoing(item.length)
   }
 }
 
-/**
- * Reads a stream. The server makes one chunk ahead ({@link Flow}).
- * @param open sends the request; called before the first read
- */
-export async function* readStream(open: () => RemoteStream): AsyncGenerator<Uint8Array> {
-  const stream = open()
-  try {
-    for (let chunk = await stream.next(); chunk !== null; chunk = await stream.next()) {
-      yield chunk
-      stream.acknowledge()
+function isChunk(item: Sendable | { readonly error: unknown } | null): item is Sendable {
+  return typeof item === 'string' || item instanceof Uint8Array
+}
+
+/** The chunks of a stream. The server makes one ahead ({@link Flow}). */
+export class StreamReader implements AsyncIterableIterator<Uint8Array> {
+  readonly #open: () => RemoteStream | Promise<RemoteStream>
+  #stream: RemoteStream | undefined
+  #opening: Promise<RemoteStream> | undefined
+  #isOver = false
+
+  /** @param open sends the request; called by the first read */
+  constructor(open: () => RemoteStream | Promise<RemoteStream>) {
+    this.#open = open
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  /** Whether the last chunk was read. Known as soon as the server's last message has arrived, before the next read. */
+  get isAtEnd(): boolean {
+    return this.#stream?.isAtEnd ?? this.#isOver
+  }
+
+  async next(): Promise<IteratorResult<Uint8Array, undefined>> {
+    if (this.#isOver) return { done: true, value: undefined }
+    try {
+      const chunk = await this.#nextChunk()
+      if (chunk !== null) return { done: false, value: chunk }
+    } catch (error) {
+      this.#isOver = true
+      throw error
     }
-  } finally {
-    await stream.close()
+    this.#isOver = true
+    return { done: true, value: undefined }
+  }
+
+  #nextChunk(): Promise<Uint8Array | null> {
+    if (this.#stream !== undefined) {
+      this.#stream.acknowledge()
+      return this.#stream.next()
+    }
+    const opened = this.#open()
+    if (!(opened instanceof Promise)) {
+      this.#stream = opened
+      return opened.next()
+    }
+    this.#opening = opened
+    return opened.then((stream) => {
+      this.#stream = stream
+      return stream.next()
+    })
+  }
+
+  /** Ends the stream. Resolves when the server has ended it too. */
+  async return(): Promise<IteratorResult<Uint8Array, undefined>> {
+    this.#isOver = true
+    const stream = this.#stream ?? (await this.#opening?.catch(() => undefined))
+    await stream?.close()
+    return { done: true, value: undefined }
   }
 }
 

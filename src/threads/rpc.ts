@@ -4,7 +4,7 @@
  * event loop are posted as one batch, because a post costs more than its contents (docs/decisions/0006).
  */
 import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
-import { BytesInTransit, type ByteText, bytesOfText, byteText } from '../core/bytes.ts'
+import { BytesInTransit, type ByteText, bytesOfText, byteText, type Sendable } from '../core/bytes.ts'
 import { CouchError, type PackedError, packError, unpackError } from '../core/errors.ts'
 import { Flow, RemoteStream, type StreamControl } from './rpc-stream.ts'
 
@@ -13,7 +13,7 @@ type Port = Pick<MessagePort | Worker, 'postMessage'>
 /** What the server sends for one call. Events have no `call`. */
 type Reply =
   | { readonly type: 'answer'; readonly call: number; readonly value: unknown }
-  | { readonly type: 'chunk'; readonly call: number; readonly chunk: Uint8Array }
+  | { readonly type: 'chunk'; readonly call: number; readonly chunk: Sendable }
   | { readonly type: 'end'; readonly call: number }
   | { readonly type: 'failed'; readonly call: number; readonly error: PackedError }
 
@@ -149,7 +149,7 @@ export class RpcClient<Event extends Message> {
     })
   }
 
-  /** Asks the server for a stream of chunks, at once; see readStream in rpc-stream.ts. */
+  /** Asks the server for a stream of chunks, at once; see StreamReader in rpc-stream.ts. */
   stream(request: CallRequest, transfers?: readonly TransferListItem[]): RemoteStream {
     const stream = new RemoteStream(request.database, (type) =>
       this.send({ type, call } satisfies StreamControl),
@@ -190,7 +190,7 @@ export class RpcClient<Event extends Message> {
 interface Pending {
   readonly database: string | undefined
   answer(value: unknown): void
-  chunk(chunk: Uint8Array): void
+  chunk(chunk: Sendable): void
   end(): void
   fail(error: unknown): void
 }
@@ -279,7 +279,8 @@ export class RpcServer<Event extends Message> {
     try {
       for (let made = await flow.take(chunks); made !== null; made = await flow.take(chunks)) {
         const transfers: TransferListItem[] = []
-        this.#post({ type: 'chunk', call, chunk: ownBytes(made, transfers) as Uint8Array }, transfers)
+        const chunk = made.length > MAX_TEXT_BYTES ? ownBytes(made, transfers) : byteText(made)
+        this.#post({ type: 'chunk', call, chunk: chunk as Sendable }, transfers)
       }
     } finally {
       await chunks.return?.()

@@ -114,7 +114,10 @@ class ServerDatabases implements OwnedDatabases {
       dataDir,
       entry,
       findEntry: (name) => this.#byName.get(name)?.entry,
-      hold: (entry) => this.#pool.owningThread(entry.name).hold(entry),
+      hold: (entry) => {
+        const owner = this.#pool.owningThread(entry.name)
+        return owner instanceof Promise ? owner.then((thread) => thread.hold(entry)) : owner.hold(entry)
+      },
       copyCatalog: (path) => this.#pool.catalog('copyTo', path),
     })
     this.#pool = new Pool({
@@ -124,7 +127,12 @@ class ServerDatabases implements OwnedDatabases {
       entry,
       sandboxes: this.#sandboxes,
       maxThreads: options.maxThreads,
+      minThreads: options.minThreads,
+      balanceMs: options.balanceMs,
       watchMs: options.watchMs,
+      exclusively: async (name, work) => {
+        if (!this.#changing.isBusy(name)) await this.#changing.run(name, work)
+      },
       onEvent: (event) => this.#handleEvent(event),
       onDeath: (names, fault) => {
         onFault(fault)
@@ -266,7 +274,8 @@ class ServerDatabases implements OwnedDatabases {
       proxy.retire()
       proxy.emit({ type: 'closed' })
       try {
-        await this.#pool.owningThread(name).ask({ type: 'drop', database: name })
+        const owner = await this.#pool.owningThread(name)
+        await owner.ask({ type: 'drop', database: name })
         await this.#catalogChange('delete', name)
       } catch (error) {
         if (!wasDeleted(error)) {

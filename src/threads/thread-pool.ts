@@ -1,7 +1,8 @@
 /**
  * The database threads. They start when there is work for them, and each owns the databases that are assigned to it.
  * The first serves the catalog and the server's own databases such as `_users`, so that logins and the creation of
- * databases go on while the others are busy. The last one, if needed, serves databases in quarantine (watchdog.ts).
+ * databases go on while the others are busy. Users' databases share one thread until it is busy (thread-balance.ts). The
+ * last one, if needed, serves databases in quarantine (watchdog.ts).
  */
 import { availableParallelism } from 'node:os'
 import { outgoingMemory } from '../core/bytes.ts'
@@ -11,6 +12,7 @@ import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { Thread } from './thread.ts'
+import { BALANCE_MS, LoadMeter, planMove, Settled } from './thread-balance.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog, ThreadOptions } from './thread-protocol.ts'
 import { ThreadRecord } from './thread-record.ts'
 import type { ThreadReport } from './thread-stats.ts'
@@ -33,8 +35,14 @@ interface PoolOptions {
   readonly sandboxes: SandboxPool
   /** Threads for users' databases at most; for tests, since each thread takes a quarter of a second to start. */
   readonly maxThreads?: number | undefined
+  /** Threads for users' databases that start before one is busy; by default 1. For tests. */
+  readonly minThreads?: number | undefined
+  /** How often the load is measured, in ms. For tests. */
+  readonly balanceMs?: number | undefined
   /** How often the watchdog checks the threads, in ms; for tests. */
   readonly watchMs?: number | undefined
+  /** Runs work unless another call creates, deletes or replaces the database. */
+  exclusively(database: string, work: () => Promise<void>): Promise<void>
   onEvent(event: DatabaseThreadEvent): void
   /** A thread has died; its successor starts with the next call. */
   onDeath(databases: readonly string[], fault: unknown): void
@@ -46,6 +54,7 @@ interface Slot {
   thread: Thread
   readonly databases: Set<string>
   readonly record: ThreadRecord
+  readonly load: LoadMeter
 }
 
 export class Pool {
@@ -61,6 +70,10 @@ export class Pool {
   readonly #quarantine = new Quarantine()
   readonly #watchdog: Watchdog
   readonly #owners = new Map<string, Slot>()
+  /** Databases that move to another thread, each with the end of its move. */
+  readonly #moving = new Map<string, Promise<void>>()
+  readonly #settled = new Settled()
+  #balanceTimer: NodeJS.Timeout | undefined
   readonly #temporary = new Set<Thread>()
   readonly #maxThreads: number
   #settings: Settings
@@ -85,16 +98,60 @@ export class Pool {
    * The thread that serves a database, as {@link owningThread}.
    * @throws unavailable for a time after the database has made its thread hang repeatedly
    */
-  servingThread(database: string): Thread {
+  servingThread(database: string): Thread | Promise<Thread> {
     if (this.#quarantine.isPaused(database)) throw new CouchError('unavailable')
     return this.owningThread(database)
   }
 
-  /** The thread that owns a database until its {@link release}. */
-  owningThread(database: string): Thread {
+  /** The thread that owns a database until its {@link release}; while the database moves, the next one, after the move. */
+  owningThread(database: string): Thread | Promise<Thread> {
+    const moving = this.#moving.get(database)
+    if (moving !== undefined) return moving.then(() => this.owningThread(database))
     this.#watchdog.wake()
     noteWork()
-    return this.#running(this.#owners.get(database) ?? this.#assign(database))
+    const slot = this.#owners.get(database) ?? this.#assign(database)
+    slot.load.note(database)
+    this.#balanceTimer ??= setInterval(
+      () => void this.#balance(),
+      this.#options.balanceMs ?? BALANCE_MS,
+    ).unref()
+    return this.#running(slot)
+  }
+
+  /** Measures the load of the threads of users' databases, and moves databases away from a busy one. */
+  async #balance(): Promise<void> {
+    const hadCalls = this.#allSlots.map(({ load, thread }) => load.sample(thread.busySeconds))
+    if (!hadCalls.includes(true)) this.#stopBalancing()
+    const loads = this.#userSlots.map(({ load }) => load)
+    const move = planMove(loads, this.#maxThreads, (database) => !this.#settled.has(database))
+    if (move === null || this.#isClosing) return
+    const to = this.#userSlots[move.to] ?? this.#addSlot()
+    for (const database of move.databases) {
+      this.#settled.add(database)
+      await this.#options.exclusively(database, () => this.#move(database, to))
+    }
+  }
+
+  #stopBalancing(): void {
+    clearInterval(this.#balanceTimer)
+    this.#balanceTimer = undefined
+  }
+
+  /** Moves a database that its thread can close at once. Calls wait meanwhile. Never rejects. */
+  async #move(database: string, to: Slot): Promise<void> {
+    const from = this.#owners.get(database)
+    if (from === undefined || from === to || !from.thread.isRunning || this.#isClosing) return
+    const moved = Promise.withResolvers<void>()
+    this.#moving.set(database, moved.promise)
+    // If the thread hangs or dies, the database stays assigned to its slot, whose next thread opens it.
+    const isClosed = await from.thread.ask({ type: 'handOver', database }).catch(() => false)
+    if (isClosed && this.#owners.get(database) === from) {
+      from.databases.delete(database)
+      to.databases.add(database)
+      this.#owners.set(database, to)
+    }
+    this.#moving.delete(database)
+    moved.resolve()
   }
 
   #assign(database: string): Slot {
@@ -111,7 +168,7 @@ export class Pool {
 
   #slotFor(database: string): Slot {
     if (this.#isSystem(database)) return this.#systemSlot
-    if (!this.#quarantine.has(database)) return this.#leastLoaded()
+    if (!this.#quarantine.has(database)) return this.#lightest()
     this.#quarantineSlot ??= this.#makeSlot()
     return this.#quarantineSlot
   }
@@ -154,18 +211,30 @@ export class Pool {
     return answer as Awaited<ReturnType<Catalog[M]>>
   }
 
-  #leastLoaded(): Slot {
-    const [first, ...others] = this.#userSlots
-    if (first === undefined) return this.#addSlot()
-    const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
+  /** The thread for one more database: a new one if all are busy. */
+  #lightest(): Slot {
+    const idle = this.#userSlots.filter(({ load }) => !load.isBusy)
+    const slots = idle.length > 0 ? idle : this.#userSlots
+    const least = slots.reduce<Slot | undefined>(
+      (a, b) => (a === undefined || b.databases.size < a.databases.size ? b : a),
+      undefined,
+    )
+    if (least === undefined) return this.#addSlot()
     const isFull = this.#userSlots.length >= this.#maxThreads || this.#isClosing
-    return least.databases.size === 0 || isFull ? least : this.#addSlot()
+    const isMissing = this.#userSlots.length < (this.#options.minThreads ?? 1) && least.databases.size > 0
+    return isFull || (idle.length > 0 && !isMissing) ? least : this.#addSlot()
   }
 
   #addSlot(): Slot {
     const slot = this.#makeSlot()
     this.#userSlots.push(slot)
+    for (const { thread } of this.#allSlots) thread.notify({ type: 'maxOpen', maxOpen: this.#maxOpen() })
     return slot
+  }
+
+  /** The number of databases that each thread keeps open. */
+  #maxOpen(): number {
+    return Math.max(1, Math.floor(this.#options.maxOpen / Math.max(1, this.#userSlots.length)))
   }
 
   #makeSlot(): Slot {
@@ -173,6 +242,7 @@ export class Pool {
       thread: this.#startThread(),
       databases: new Set(),
       record: new ThreadRecord(),
+      load: new LoadMeter(),
     }
     this.#allSlots.push(slot)
     this.#watchEnd(slot)
@@ -180,13 +250,13 @@ export class Pool {
   }
 
   #startThread(): Thread {
-    const { dataDir, maxOpen, entry, sandboxes, onEvent } = this.#options
+    const { dataDir, entry, sandboxes, onEvent } = this.#options
     const member = sandboxes.join((notice, ...ports) => thread.notify({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
       dataDir,
       settings: this.#settings,
       space: this.#space,
-      maxOpen: Math.max(1, Math.floor(maxOpen / this.#maxThreads)),
+      maxOpen: this.#maxOpen(),
       sandbox: member.access,
       outgoing: outgoingMemory(),
     }
@@ -275,6 +345,7 @@ export class Pool {
 
   async close(): Promise<void> {
     this.#isClosing = true
+    this.#stopBalancing()
     this.#watchdog.wake()
     await Promise.all(
       [...this.#allSlots.map(({ thread }) => thread), ...this.#temporary].map((thread) => thread.stop()),

@@ -64,6 +64,8 @@ export interface HoldRequest extends Target {
 export type Query =
   /** Closes a database that is about to be removed; its waiting calls are refused. */
   | { readonly type: 'drop'; readonly database: string }
+  /** Closes a database that another thread will serve, unless it stays in use. Answered with whether it is closed. */
+  | { readonly type: 'handOver'; readonly database: string }
   /** Prepares a copy that is to replace a database; for a thread that serves no databases. */
   | { readonly type: 'prepare'; readonly database: string; readonly copy: string }
   /** Which open databases cannot be read? */
@@ -79,6 +81,7 @@ export type Query =
 
 export interface Answers {
   drop: undefined
+  handOver: boolean
   prepare: Prepared
   check: readonly string[]
   overdue: boolean
@@ -92,6 +95,8 @@ export interface Answers {
 export type Notice =
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'space'; readonly space: Space }
+  /** The maximum number of databases to keep open, from now on. */
+  | { readonly type: 'maxOpen'; readonly maxOpen: number }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
   /** Shows that the event loop turns (core/event-loop.ts). */
   | { readonly type: 'ping' }

@@ -19,7 +19,7 @@ function commits(threads: readonly ThreadReport[]): number {
 }
 
 t.test('threads report their counters and databases', async (t) => {
-  const { databases } = await serve(t)
+  const { databases } = await serve(t, { minThreads: 2 })
   await databases.create('a')
   await databases.create('b')
   await put(databases.get('a'), 'x')

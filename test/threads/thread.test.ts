@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { outgoingMemory } from '../../src/core/bytes.ts'
 import { AMPLE_SPACE, DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { SlotTable } from '../../src/sandbox/slot-table.ts'
-import { readStream } from '../../src/threads/rpc-stream.ts'
+import { StreamReader } from '../../src/threads/rpc-stream.ts'
 import { Thread, threadFlags } from '../../src/threads/thread.ts'
 import type { ThreadEvent } from '../../src/threads/thread-protocol.ts'
 
@@ -27,7 +27,8 @@ function scripted(t: Test) {
     thread,
     events,
     ask: (script: unknown) => thread.callMethod(entry, undefined, 'info', [script]),
-    stream: (script: unknown) => readStream(() => thread.streamMethod(entry, undefined, 'allDocs', [script])),
+    stream: (script: unknown) =>
+      new StreamReader(() => thread.streamMethod(entry, undefined, 'allDocs', [script])),
   }
 }
 
@@ -60,23 +61,40 @@ t.test(
   'a stream sends nothing before it is read, and then pulls a chunk for each one consumed',
   async (t) => {
     const { stream, ask } = scripted(t)
-    const chunks = stream([chunk('a'), chunk('b'), end])
+    const chunks = stream([chunk('a'), chunk('b')])
     t.match(await ask('seen'), { next: 0 })
     await chunks.next()
     t.match(await ask('seen'), { next: 0, cancel: 0 })
     await chunks.next()
     t.match(await ask('seen'), { next: 1 })
-    t.match(await chunks.next(), { done: true })
-    t.match(await ask('seen'), { next: 2, cancel: 0 }, 'a stream that has ended is not canceled')
+    t.notOk(chunks.isAtEnd)
+    await chunks.return()
+    t.match(await ask('seen'), { next: 1, cancel: 1 })
   },
 )
+
+t.test('a stream that has ended is known to be at its end, and is not asked for more', async (t) => {
+  const { stream, ask } = scripted(t)
+  const chunks = stream([chunk('a'), { type: 'chunk', chunk: 'b' }, end])
+  t.match(await chunks.next(), { value: Buffer.from('a') })
+  t.notOk(chunks.isAtEnd)
+  t.match(await chunks.next(), { value: Buffer.from('b') }, 'short bytes travel as a text')
+  t.ok(chunks.isAtEnd)
+  t.match(await chunks.next(), { done: true })
+  t.match(await chunks.next(), { done: true })
+  t.match(await ask('seen'), { next: 0, cancel: 0 })
+  const broken = stream([chunk('a'), failed])
+  await broken.next()
+  t.notOk(broken.isAtEnd, 'its error is not read yet')
+  await t.rejects(broken.next(), { code: 'conflict' })
+})
 
 t.test('a reader that stops early cancels, and waits until the thread has ended the stream', async (t) => {
   const { stream, ask } = scripted(t)
   for await (const _ of stream([chunk('a'), chunk('late')])) break
   t.match(await ask('seen'), { cancel: 1 })
   const unread = stream([chunk('a')])
-  await unread.return(undefined)
+  await unread.return()
   t.match(await ask('seen'), { cancel: 1 }, 'the thread does not know a stream that was never read')
 })
 
@@ -84,7 +102,7 @@ t.test('a stream that fails after its reader has stopped has no effect', async (
   const { stream, ask } = scripted(t)
   const chunks = stream([chunk('a'), chunk('b'), failed])
   await chunks.next()
-  await chunks.return(undefined)
+  await chunks.return()
   t.equal(await ask([{ type: 'answer', value: 'fine' }]), 'fine')
 })
 
@@ -120,7 +138,7 @@ t.test('a reader can stop reading a stream whose thread has died', async (t) => 
   const chunks = stream([chunk('a')])
   await chunks.next()
   await t.rejects(ask('die'))
-  t.match(await chunks.return(undefined), { done: true })
+  t.match(await chunks.return(), { done: true })
 })
 
 t.test('the error of a dead thread has its cause', async (t) => {

@@ -97,7 +97,7 @@ t.test('threads may die repeatedly', async (t) => {
 })
 
 t.test('databases of other threads are not affected', async (t) => {
-  const { databases } = await serveDeadly(t)
+  const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY, minThreads: 2 })
   for (const name of ['a', 'b']) await databases.create(name)
   const [a, b] = [databases.get('a'), databases.get('b')]
   await put(a, 'x')

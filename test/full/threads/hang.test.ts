@@ -13,6 +13,7 @@ import {
   readHeartbeat,
 } from '../../../src/core/event-loop.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../../src/core/types.ts'
+import type { DatabaseHandle } from '../../../src/threads/databases.ts'
 import { heapLimit } from '../../../src/threads/thread-stats.ts'
 import {
   HangError,
@@ -172,17 +173,14 @@ async function shared(t: Test) {
     settings: { limits: { ...DEFAULT_LIMITS, threadHeap: 32 * MB }, rules: DEFAULT_RULES },
   })
   const { databases, faults } = world
-  // Threads get databases in turn: the first and the last database share a thread.
-  const names: string[] = ['evil']
-  await databases.create('evil')
-  await put(databases.get('evil'), 'x')
-  do {
-    const name = `d${names.length}`
-    names.push(name)
-    await databases.create(name)
-    await put(databases.get(name), 'x')
-  } while (new Set((await databases.stats()).threads.map((each) => each.databases)).size < 3)
-  return { ...world, faults, evil: databases.get('evil'), other: databases.get(names.at(-1) as string) }
+  const [evil, other] = await Promise.all(
+    ['evil', 'other'].map(async (name) => {
+      await databases.create(name)
+      await put(databases.get(name), 'x')
+      return databases.get(name)
+    }),
+  )
+  return { ...world, faults, evil: evil as DatabaseHandle, other: other as DatabaseHandle }
 }
 
 for (const [id, fault] of [
