@@ -24,6 +24,7 @@ export class DatabaseProxy implements DatabaseHandle {
   /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
+  #knownSecurity: SecurityObject | null | undefined
 
   /** @param owner the thread that owns the database at the time of a call */
   constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>) {
@@ -245,12 +246,23 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#owner()
   }
 
+  get knownSecurity(): SecurityObject | null | undefined {
+    return this.#isRetired ? undefined : this.#knownSecurity
+  }
+
   securityCopy(): Promise<SecurityObject | null> {
-    this.#securityCopy ??= this.security().catch((error: unknown) => {
-      this.#securityCopy = undefined
-      throw error
-    })
-    return this.#securityCopy
+    if (this.#securityCopy !== undefined) return this.#securityCopy
+    const copy = this.security()
+    this.#securityCopy = copy
+    copy.then(
+      (security) => {
+        if (this.#securityCopy === copy) this.#knownSecurity = security
+      },
+      () => {
+        if (this.#securityCopy === copy) this.#securityCopy = undefined
+      },
+    )
+    return copy
   }
 
   watch(listener: Listener): () => void {
@@ -260,9 +272,15 @@ export class DatabaseProxy implements DatabaseHandle {
 
   /** Sends an event to all listeners. */
   emit(event: DatabaseEvent): void {
-    if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
+    if (event.type === 'secured') {
+      this.#securityCopy = Promise.resolve(event.security)
+      this.#knownSecurity = event.security
+    }
     // After a thread's death its last event may have been lost.
-    if (event.type === 'closed') this.#securityCopy = undefined
+    if (event.type === 'closed') {
+      this.#securityCopy = undefined
+      this.#knownSecurity = undefined
+    }
     for (const listener of this.#listeners) listener(event)
   }
 

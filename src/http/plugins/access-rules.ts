@@ -14,6 +14,7 @@ import {
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { pathParam } from '../request-params.ts'
 import { isOwner, tenantOf } from '../services.ts'
+import { hookOf } from './hooks.ts'
 
 const SERVER_PATH = /^_[a-z_]+$/
 
@@ -37,33 +38,37 @@ export function databaseOf(request: FastifyRequest): DatabaseHandle {
 export const access = fp(
   async (app) => {
     app.decorateRequest('database', null)
-    app.addHook('onRequest', checkAccess)
+    app.addHook('onRequest', hookOf(checkAccess))
   },
   { name: 'access', dependencies: ['authentication'] },
 )
 
 /**
  * Checks the caller against the rule of the matched route, and finds the route's database.
+ * @returns no promise if nothing had to be waited for
  * @throws unauthorized, not_server_admin, forbidden, no_database, not_found
  */
-export async function checkAccess(request: FastifyRequest): Promise<void> {
-  if (request.is404) return
+export function checkAccess(request: FastifyRequest): Promise<void> | undefined {
+  if (request.is404) return undefined
   const { user } = request
   // A route that forgot its rule is closed.
   const { access = 'server admin', anonymousError } = request.routeOptions.config
   switch (access) {
     case 'public':
-      return
+      return undefined
     case 'user':
-      if (user.name !== null || isServerAdmin(user)) return
+      if (user.name !== null || isServerAdmin(user)) return undefined
       if (anonymousError !== undefined) throw new CouchError(anonymousError)
       throw new CouchError('unauthorized', 'You are not an authenticated user')
     case 'metrics':
-      return requireMetricsReader(user)
+      requireMetricsReader(user)
+      return undefined
     case 'server admin':
-      return requireServerAdmin(user)
+      requireServerAdmin(user)
+      return undefined
     case 'tenant':
-      return requireTenant(request)
+      requireTenant(request)
+      return undefined
     case 'owner':
       return requireOwner(request)
     case 'member':
@@ -99,14 +104,36 @@ async function requireOwner(request: FastifyRequest): Promise<void> {
 
 type RequireRole = (...asked: Parameters<typeof requireMember>) => void
 
-async function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
+function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> | undefined {
   const db = pathParam(request, 'db')
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
   const { usersDatabase } = request.server.services.databases
   if (holdsAccounts(db, usersDatabase) && request.identity.token !== null) refuseToken(request.user)
-  request.database = isServerAdmin(request.user)
-    ? namedDatabase(request)
-    : await visibleDatabase(request, requireRole)
+  if (isServerAdmin(request.user)) {
+    request.database = namedDatabase(request)
+    return undefined
+  }
+  const found = permittedDatabase(request, requireRole)
+  if (found === null) return enterVisibleDatabase(request, requireRole)
+  request.database = found
+  return undefined
+}
+
+/** The database of the route if its security object is known and permits the caller; null otherwise. */
+function permittedDatabase(request: FastifyRequest, requireRole: RequireRole): DatabaseHandle | null {
+  const database = databaseOrNull(request)
+  const security = database?.knownSecurity
+  if (database === null || security === undefined || !maySeeDatabase(request, security)) return null
+  try {
+    requireRole(request.user, security)
+    return database
+  } catch {
+    return null // visibleDatabase refuses, and takes its time.
+  }
+}
+
+async function enterVisibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
+  request.database = await visibleDatabase(request, requireRole)
 }
 
 /** @throws no_database */

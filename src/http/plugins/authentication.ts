@@ -15,6 +15,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
 import { Connection, isFromProxy } from '../transport/connection.ts'
+import { hookOf } from './hooks.ts'
 
 /** How a caller was authenticated. */
 interface Identity {
@@ -60,7 +61,7 @@ export const authentication = fp(
     app.decorate('handlers', handlersOf(config))
     decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
-    app.addHook('onRequest', authenticate)
+    app.addHook('onRequest', hookOf(authenticate))
     app.addHook('onRequest', (request, _reply, done) => {
       const { token } = request.identity
       if (request.routeOptions.config.credentials !== 'ignored') {
@@ -98,10 +99,11 @@ function handlersOf(config: Config): () => readonly HandlerName[] {
  * Sets `request.user` and `request.identity` by the request's credentials. An open feed calls it again when accounts have
  * changed. Expiry is checked against the time of the first call: a feed outlives the cookie or token of its request, but
  * not the account, its password or the session.
+ * @returns no promise if nothing had to be waited for
  * @throws wrong_credentials, invalid_base64_credentials, malformed_cookie, bad_token, account_locked, unauthorized,
  *   unavailable
  */
-export async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+export function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> | undefined {
   const { server } = request
   const { config } = server.services
   const { credentials, checksCredentials } = request.routeOptions.config
@@ -110,18 +112,34 @@ export async function authenticate(request: FastifyRequest, reply: FastifyReply)
   if (!request.isReauthentication) request.credentialsCheckedAt = Date.now()
   request.user = ANONYMOUS
   request.identity = NO_IDENTITY
-  if (credentials === 'ignored' && checksCredentials?.(request) !== true) return
+  if (credentials === 'ignored' && checksCredentials?.(request) !== true) return undefined
   if (isOpen(config)) {
     request.user = PARTY_ADMIN
-    return
+    return undefined
   }
-  for (const name of server.handlers()) {
+  return askHandlers(request, reply, server.handlers())
+}
+
+/** Asks the handlers in their order until one finds valid credentials. */
+function askHandlers(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  handlers: readonly HandlerName[],
+): Promise<void> | undefined {
+  for (const [at, name] of handlers.entries()) {
     const found = HANDLERS[name](request, reply)
-    if (found === true || (found !== false && (await found))) return
+    if (found === true) return undefined
+    if (found === false) continue
+    const others = handlers.slice(at + 1)
+    return found.then((isFound) => (isFound ? undefined : askHandlers(request, reply, others)))
   }
-  if (credentials !== 'optional' && requiresUser(config)) {
+  if (
+    request.routeOptions.config.credentials !== 'optional' &&
+    requiresUser(request.server.services.config)
+  ) {
     throw new CouchError('unauthorized', 'Authentication required.')
   }
+  return undefined
 }
 
 /** @returns whether anonymous callers are refused. Either key counts, since `_up` is open in any case (clients.md, pain 17) */

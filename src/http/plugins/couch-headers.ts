@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
 import { queryOf, textParam } from '../request-params.ts'
+import { hookOf } from './hooks.ts'
 
 /** The version of CouchDB that settee follows; clients read it in the header `Server` (clients.md R1). */
 export const COUCHDB_VERSION = '3.5.0'
@@ -118,9 +119,12 @@ const CALLBACK = /^[a-zA-Z0-9._[\]]{1,256}$/
 export const jsonp = fp(
   async (app) => {
     app.decorateRequest('jsonp', null)
-    app.addHook('onRequest', async (request) => {
-      request.jsonp = callbackOf(request)
-    })
+    app.addHook(
+      'onRequest',
+      hookOf((request) => {
+        request.jsonp = callbackOf(request)
+      }),
+    )
   },
   { name: 'jsonp' },
 )

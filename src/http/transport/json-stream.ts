@@ -6,7 +6,7 @@ import { addOutgoing, type ByteText, byteText, discard, removeOutgoing } from '.
 import { asCouchError } from '../../core/errors.ts'
 import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.ts'
 import { causeOf, factsOf, levelOf } from '../plugins/request-metrics.ts'
-import { chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
+import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
@@ -20,6 +20,8 @@ export interface StreamHead {
   readonly asIs?: boolean
   /** The memory of its long pieces is released when they are sent (core/bytes.ts). */
   readonly isOwn?: boolean
+  /** Bytes of the whole answer, if it is short and known: then it is sent with its length, in one write. */
+  readonly length?: number | undefined
 }
 
 export interface ResponseStream {
@@ -30,8 +32,8 @@ export interface ResponseStream {
    * rejects. Wait for a long piece before you write the next.
    */
   write(bytes: Uint8Array): Promise<void>
-  /** Ends the answer; resolves when all of it was passed to the connection. */
-  end(): Promise<void>
+  /** Ends the answer; resolves when all of it was passed to the connection. @param last its last piece */
+  end(last?: Uint8Array): Promise<void>
   /** Breaks the connection, so that the client sees a failure. */
   fail(cause: unknown): void
 }
@@ -42,7 +44,9 @@ export interface ResponseStream {
  */
 export function openStream(request: FastifyRequest, reply: FastifyReply, head: StreamHead): ResponseStream {
   const callback = isJson(head) ? request.jsonp : null
-  const encoding = head.asIs ? null : chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
+  const isTooShort = head.length !== undefined && head.length < COMPRESSED_BYTES
+  const isPlain = head.asIs || isTooShort
+  const encoding = isPlain ? null : chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
   reply.headers(head.headers ?? {})
   if (callback !== null) reply.type(JSONP_TYPE).removeHeader('Content-Length')
   if (!head.asIs) addVary(reply, 'Accept-Encoding')
@@ -50,11 +54,13 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
     reply.header('Content-Encoding', encoding)
     reply.removeHeader('Content-Length')
     weakenEtag(reply)
+  } else if (head.length !== undefined && callback === null && request.method !== 'HEAD') {
+    reply.header('Content-Length', String(head.length))
   }
   reduceHeaders(request, reply)
   reply.hijack()
   const encoder = encoding === null ? null : makeEncoder(encoding)
-  const stream = new HttpStream(request, reply, encoder, head.isOwn ?? false)
+  const stream = new HttpStream(request, reply, encoder, head)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return callback === null || request.method === 'HEAD' ? stream : new ScriptStream(stream, callback)
 }
@@ -75,8 +81,14 @@ function weakenEtag(reply: FastifyReply): void {
   if (typeof etag === 'string' && !etag.startsWith('W/')) reply.header('ETag', `W/${etag}`)
 }
 
+/** The chunks of an answer. */
+interface Chunks extends AsyncIterator<Uint8Array> {
+  /** Whether the last chunk was read; undefined if that is not known before the next read. */
+  readonly isAtEnd?: boolean
+}
+
 /**
- * Streams an answer.
+ * Streams an answer. An answer of one short chunk is sent whole if its end has arrived with it.
  *
  * @param answer.chunks the first chunk is awaited before the head is sent, so that its error becomes a proper answer. A
  * later error breaks the connection. If the client leaves, the iterator's `return` is called.
@@ -86,30 +98,40 @@ export async function sendStream(
   reply: FastifyReply,
   answer: StreamHead & { readonly chunks: AsyncIterable<Uint8Array> },
 ): Promise<void> {
-  const iterator = answer.chunks[Symbol.asyncIterator]()
+  const iterator: Chunks = answer.chunks[Symbol.asyncIterator]()
   const giveUp = () => void Promise.resolve(iterator.return?.()).catch(() => {})
   const goneEarly = () => !reply.raw.headersSent && giveUp()
   reply.raw.once('close', goneEarly)
   const first = await iterator.next()
   reply.raw.off('close', goneEarly)
-  const stream = openStream(request, reply, { ...answer, isOwn: true })
+  const stream = openStream(request, reply, { ...answer, isOwn: true, length: wholeLength(first, iterator) })
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
   else await sendAll(stream, iterator, first)
 }
 
+/** @returns undefined if the answer is longer than its first chunk, or may be */
+function wholeLength(first: IteratorResult<Uint8Array>, { isAtEnd }: Chunks): number | undefined {
+  const isWhole = !first.done && isAtEnd === true && first.value.length <= SHORT_BYTES
+  return isWhole ? first.value.length : undefined
+}
+
 async function sendAll(
   stream: ResponseStream,
-  iterator: AsyncIterator<Uint8Array>,
+  iterator: Chunks,
   first: IteratorResult<Uint8Array>,
 ): Promise<void> {
   try {
     let next = first
     while (!next.done && !stream.signal.aborted) {
+      if (iterator.isAtEnd === true) {
+        await stream.end(next.value)
+        break
+      }
       await stream.write(next.value)
       next = await iterator.next()
     }
-    await stream.end()
+    if (next.done) await stream.end()
   } catch (thrown) {
     stream.fail(thrown)
   }
@@ -121,14 +143,16 @@ class HttpStream implements ResponseStream {
   readonly #raw: ServerResponse
   readonly #encoder: Encoder | null
   readonly #isOwn: boolean
+  readonly #isWhole: boolean
   readonly #gone = new AbortController()
 
-  constructor(request: FastifyRequest, reply: FastifyReply, encoder: Encoder | null, isOwn: boolean) {
+  constructor(request: FastifyRequest, reply: FastifyReply, encoder: Encoder | null, head: StreamHead) {
     this.#request = request
     this.#reply = reply
     this.#raw = reply.raw
     this.#encoder = encoder
-    this.#isOwn = isOwn
+    this.#isOwn = head.isOwn ?? false
+    this.#isWhole = head.length !== undefined && encoder === null
   }
 
   get signal(): AbortSignal {
@@ -148,7 +172,7 @@ class HttpStream implements ResponseStream {
     if (this.#request.method === 'HEAD') raw.end()
     else if (this.#encoder !== null && this.#encoder.head.length > 0) raw.write(this.#encoder.head)
     // Chunks of this turn are sent together with the head.
-    else process.nextTick(() => raw.destroyed || raw.flushHeaders())
+    else process.nextTick(() => raw.destroyed || raw.writableEnded || raw.flushHeaders())
   }
 
   #closed(): void {
@@ -172,7 +196,8 @@ class HttpStream implements ResponseStream {
     return encoded
   }
 
-  async end(): Promise<void> {
+  async end(last?: Uint8Array): Promise<void> {
+    if (last !== undefined && !this.#endsWith(last)) await this.write(last)
     if (this.signal.aborted || this.#raw.writableEnded) return
     try {
       if (this.#encoder !== null) await this.#put(await this.#encoder.finish())
@@ -180,6 +205,15 @@ class HttpStream implements ResponseStream {
     } catch (thrown) {
       this.fail(thrown)
     }
+  }
+
+  /** Sends a short answer in one write. @returns whether it could */
+  #endsWith(bytes: Uint8Array): boolean {
+    const raw = this.#raw
+    const isOpen = !this.signal.aborted && !raw.writableEnded
+    if (!isOpen || !this.#isWhole) return false
+    raw.end(byteText(bytes), 'latin1')
+    return true
   }
 
   fail(cause: unknown): void {
@@ -223,7 +257,9 @@ class HttpStream implements ResponseStream {
     const raw = this.#raw
     // `drain` does not mean that they are written: Node emits it also when another answer of the connection grows.
     if (isOwn && bytes.length > SHORT_BYTES) return raw.write(bytes, () => discard(bytes))
-    if (!raw.chunkedEncoding || bytes.length > SHORT_BYTES) return raw.write(bytes)
+    if (bytes.length > SHORT_BYTES) return raw.write(bytes)
+    // Node writes a text together with the head.
+    if (!raw.chunkedEncoding) return raw.write(byteText(bytes), 'latin1')
     raw.chunkedEncoding = false
     const takesMore = raw.write(chunkOf(bytes), 'latin1')
     raw.chunkedEncoding = true
@@ -253,8 +289,9 @@ class ScriptStream implements ResponseStream {
     return this.#inner.write(bytes)
   }
 
-  async end(): Promise<void> {
+  async end(last?: Uint8Array): Promise<void> {
     await this.#begun
+    if (last !== undefined) await this.#inner.write(last)
     await this.#inner.write(this.#after)
     return this.#inner.end()
   }
