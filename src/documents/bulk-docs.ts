@@ -56,7 +56,8 @@ export async function* bulkDocs(
   })
   await bulk.check(store)
   if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
-  let before = '['
+  // Not sent yet: the last rows are sent together with the end of the list.
+  let text = '['
   let isAnswered = false
   let failure: CouchError | undefined
   for await (const unprepared of bulk.groups()) {
@@ -70,13 +71,17 @@ export async function* bulkDocs(
     // Thrown at the end, so that all other documents are stored.
     if (failure !== undefined) continue
     const lines = group.map((row, at) => answerRow(row, results[at] as RowResult, bulk.newEdits))
-    const text = lines.filter((line) => line !== null).join(',')
-    if (text === '') continue
-    yield Buffer.from(before + text)
-    before = ','
+    const rows = lines.filter((line) => line !== null).join(',')
+    if (rows === '') continue
+    if (text === '[') {
+      text += rows
+      continue
+    }
+    yield Buffer.from(text)
+    text = `,${rows}`
   }
   if (failure !== undefined) throw failure
-  yield Buffer.from(before === '[' ? '[]\n' : ']\n')
+  yield Buffer.from(`${text}]\n`)
 }
 
 /** Failures of a design document's function. Their row reports them like any other refusal. */

@@ -23,6 +23,18 @@ t.test('bulk calls', async (t) => {
     t.match((await call('GET', '/db')).json, { doc_count: 300 })
   })
 
+  t.test('a short answer has a length', async (t) => {
+    const { call } = await start(t)
+    const headers = { 'content-type': 'application/json', 'accept-encoding': 'gzip' }
+    const docs = [{ _id: 'short' }]
+    const written = await call('POST', '/db/_bulk_docs', { body: JSON.stringify({ docs }), headers })
+    const read = await call('POST', '/db/_bulk_get', { body: '{"docs":[{"id":"short"}]}', headers })
+    for (const { headers, text } of [written, read]) {
+      t.equal(Number(headers['content-length']), text.length)
+      t.notOk(headers['content-encoding'])
+    }
+  })
+
   t.test('values that are nested too deep are refused', async (t) => {
     const { call } = await start(t)
     const deep = '['.repeat(20_000) + ']'.repeat(20_000)

@@ -103,6 +103,49 @@ t.test('head, hooks and body', async (t) => {
   t.equal(await body.text(), '{"a":1}\n')
 })
 
+/** Chunks that are known to be at their end with the last one, as a database's thread sends them. */
+function wholePieces(...texts: string[]) {
+  const left = [...texts]
+  return {
+    get isAtEnd() {
+      return left.length === 0
+    },
+    async next(): Promise<IteratorResult<Uint8Array>> {
+      const text = left.shift()
+      return text === undefined ? { done: true, value: undefined } : { done: false, value: bytes(text) }
+    },
+    [Symbol.asyncIterator]() {
+      return this
+    },
+  }
+}
+
+t.test('an answer of one short chunk has a length, and is not compressed below 1 kB', async (t) => {
+  const ofTexts = (...texts: string[]) =>
+    serve(t, (request, reply) =>
+      sendStream(request, reply, { status: 200, isOftenShort: true, chunks: wholePieces(...texts) }),
+    )
+  const gzip = { headers: { 'accept-encoding': 'gzip' } }
+  const short = await ofTexts('{"é":1}\n')
+  for (const options of [{}, gzip]) {
+    const { headers, body } = await request(short, options)
+    t.match(headers, { 'content-length': '9', vary: 'Accept-Encoding' })
+    t.notOk(headers['transfer-encoding'] ?? headers['content-encoding'])
+    t.equal(await body.text(), '{"é":1}\n')
+  }
+  const head = await request(short, { method: 'HEAD' })
+  t.notOk(head.headers['content-length'])
+  await head.body.dump()
+  const middle = await request(await ofTexts('x'.repeat(2000)), gzip)
+  t.match(middle.headers, { 'content-encoding': 'gzip', 'transfer-encoding': 'chunked' })
+  t.equal(gunzipSync(Buffer.from(await middle.body.arrayBuffer())).length, 2000)
+  for (const texts of [['x'.repeat(20_000)], ['{', '}']]) {
+    const { headers, body } = await request(await ofTexts(...texts))
+    t.match(headers, { 'transfer-encoding': 'chunked' })
+    t.equal(await body.text(), texts.join(''))
+  }
+})
+
 t.test('compressed answers', async (t) => {
   const long = 'y'.repeat(200_000)
   const url = await serve(t, answerWith('[', long, ']'))

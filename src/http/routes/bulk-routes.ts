@@ -13,7 +13,11 @@ import type { Path, Schema } from '../route-table.ts'
 import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
 import { type StreamHead, sendStream } from '../transport/json-stream.ts'
 
-const JSON_HEAD: StreamHead = { status: 200, headers: { 'Content-Type': 'application/json' } }
+const JSON_HEAD: StreamHead = {
+  status: 200,
+  headers: { 'Content-Type': 'application/json' },
+  isOftenShort: true,
+}
 
 /** Parameters that `_bulk_get` reads from each entry of its body, not from the query. */
 const BULK_GET_QUERY: Schema = {

@@ -20,7 +20,9 @@ export interface StreamHead {
   readonly asIs?: boolean
   /** The memory of its long pieces is released when they are sent (core/bytes.ts). */
   readonly isOwn?: boolean
-  /** Bytes of the whole answer, if it is short and known: then it is sent with its length, in one write. */
+  /** An answer of one short chunk is sent with its length, in one write, if its end has arrived with the chunk. */
+  readonly isOftenShort?: boolean
+  /** Bytes of the whole answer, if they are known. */
   readonly length?: number | undefined
 }
 
@@ -88,7 +90,7 @@ interface Chunks extends AsyncIterator<Uint8Array> {
 }
 
 /**
- * Streams an answer. An answer of one short chunk is sent whole if its end has arrived with it.
+ * Streams an answer.
  *
  * @param answer.chunks the first chunk is awaited before the head is sent, so that its error becomes a proper answer. A
  * later error breaks the connection. If the client leaves, the iterator's `return` is called.
@@ -104,7 +106,8 @@ export async function sendStream(
   reply.raw.once('close', goneEarly)
   const first = await iterator.next()
   reply.raw.off('close', goneEarly)
-  const stream = openStream(request, reply, { ...answer, isOwn: true, length: wholeLength(first, iterator) })
+  const length = answer.isOftenShort ? wholeLength(first, iterator) : undefined
+  const stream = openStream(request, reply, { ...answer, isOwn: true, length })
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
   else await sendAll(stream, iterator, first)
