@@ -33,6 +33,8 @@ interface ServerOptions {
   readonly sandboxEntry?: URL
   /** Threads for users' databases at most; by default up to 8, by the number of cores. For tests. */
   readonly maxThreads?: number
+  /** Threads for users' databases that start before one is busy; by default 1. For tests. */
+  readonly minThreads?: number
   /** Time for requests to finish when the server closes, in ms. Default 5000. */
   readonly closeGraceMs?: number
   /** Interval of checks for new certificate files, in ms. Default 5000. */
@@ -97,6 +99,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const opening = openDatabases(context, {
     threadEntry: options.threadEntry,
     maxThreads: options.maxThreads,
+    minThreads: options.minThreads,
     sandboxEntry: options.sandboxEntry,
     onFull: () => later.disk?.check(),
     onMassDeletion: (database, deletion) => later.onMassDeletion?.(database, deletion),

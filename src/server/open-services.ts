@@ -47,7 +47,10 @@ const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
 ])
 
 interface OpenDatabasesOptions
-  extends Pick<ServerDatabasesOptions, 'threadEntry' | 'sandboxEntry' | 'maxThreads' | 'onMassDeletion'> {
+  extends Pick<
+    ServerDatabasesOptions,
+    'threadEntry' | 'sandboxEntry' | 'maxThreads' | 'minThreads' | 'onMassDeletion'
+  > {
   /** The disk of the data folder is full and must be checked now. */
   onFull(): void
 }

@@ -55,6 +55,8 @@ export interface ServerProcessOptions {
   readonly ini?: string
   readonly threadEntry?: URL
   readonly sandboxEntry?: URL
+  /** Threads for users' databases that start before one is busy; by default 1. */
+  readonly minThreads?: number
   /** A module that is loaded before the server. */
   readonly preload?: URL
   /** Runs what `npm run build` has made: from the sources a server takes twice the memory. */
@@ -69,7 +71,8 @@ const SANDBOX = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 
 /** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
-  const [preload, server, lifecycle, threadEntry, sandboxEntry, dataDir, port, logFile] = process.argv.slice(1)
+  const [preload, server, lifecycle, threadEntry, sandboxEntry, minThreads, dataDir, port, logFile] =
+    process.argv.slice(1)
   // Whoever started it may die without a word; then this ends, too.
   process.stdin.on('end', () => process.exit(9)).resume()
   if (preload !== '') await import(preload)
@@ -77,7 +80,8 @@ const SCRIPT = `(async () => {
   const { runUntilSignalled } = await import(lifecycle)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'info', logFile }
   const entries = threadEntry === '' ? {} : { threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) }
-  await runUntilSignalled(() => startServer({ dataDir, env: {}, flags, ...entries }))
+  const options = { dataDir, env: {}, flags, minThreads: Number(minThreads), ...entries }
+  await runUntilSignalled(() => startServer(options))
   console.log('listening')
 })()`
 
@@ -139,6 +143,7 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
       ? new URL('../../dist/cli/serve-command.js', import.meta.url).href
       : moduleUrl('cli/serve-command'),
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
+    String(options.minThreads ?? 1),
   ]
   const { node = process.execPath, nodeFlags = [] } = options
   const plain = { execArgv: nodeFlags, env: cleanEnv() }

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { parseAddress } from '../../../../src/core/address.ts'
 import type { Diagnosis } from '../diagnosis/finding.ts'
 import { addressVerdict } from '../diagnosis/verdict.ts'
@@ -10,8 +10,8 @@ export function AdvancedPanel() {
   const { settings, diagnose } = useServices()
   const { address: applied, isMobile } = useWatched(settings)
   const [text, setText] = useState(applied)
-  // Another window of the app may apply an Address, too.
-  useEffect(() => setText(applied), [applied])
+  // Another window of the app may apply an Address, too. Later than in this turn, the effect would undo what was typed.
+  useLayoutEffect(() => setText(applied), [applied])
   const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
   const isApplied = text.trim() === applied
   const running = useRef(new AbortController())
