@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify'
 
 /**
- * A hook from a function that seldom waits. Fastify would wait a turn of promises for an async hook, for every request.
+ * A hook from a function that seldom waits. After an async hook, Fastify waits for a promise, for every request.
  * @param check may throw, or return a promise if it must wait
  */
 export function hookOf(
