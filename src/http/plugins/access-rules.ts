@@ -14,7 +14,7 @@ import {
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { pathParam } from '../request-params.ts'
 import { isOwner, tenantOf } from '../services.ts'
-import { hookOf } from './hooks.ts'
+import { hookOf } from './couch-headers.ts'
 
 const SERVER_PATH = /^_[a-z_]+$/
 

@@ -15,7 +15,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
 import { Connection, isFromProxy } from '../transport/connection.ts'
-import { hookOf } from './hooks.ts'
+import { hookOf } from './couch-headers.ts'
 
 /** How a caller was authenticated. */
 interface Identity {

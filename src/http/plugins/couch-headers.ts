@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
 import { queryOf, textParam } from '../request-params.ts'
-import { hookOf } from './hooks.ts'
 
 /** The version of CouchDB that settee follows; clients read it in the header `Server` (clients.md R1). */
 export const COUCHDB_VERSION = '3.5.0'
@@ -100,6 +99,26 @@ export const methods = fp(
   },
   { name: 'methods' },
 )
+
+/**
+ * A hook from a function that seldom waits. After an async hook, Fastify waits for a promise, for every request.
+ * @param check may throw, or return a promise if it must wait
+ */
+export function hookOf(
+  check: (request: FastifyRequest, reply: FastifyReply) => Promise<void> | undefined | void,
+): onRequestHookHandler {
+  return (request, reply, done) => {
+    let checked: Promise<void> | undefined | void
+    try {
+      checked = check(request, reply)
+    } catch (error) {
+      done(error as Error)
+      return
+    }
+    if (checked === undefined) done()
+    else checked.then(() => done(), done)
+  }
+}
 
 // JSONP for scripts of other origins: `chttpd/allow_jsonp` (couch_httpd; protocol.md 1.1). Off by default.
 
