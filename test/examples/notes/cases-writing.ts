@@ -129,6 +129,8 @@ export async function undisturbed(t: Test, stage: Stage): Promise<void> {
     'each tag that was added',
   )
 
+  // The next frame comes late, as on a busy machine.
+  await page.evaluate('globalThis.requestAnimationFrame = () => 0')
   await page.getByRole('button', { name: 'New book' }).click()
   await page.getByLabel('Text', { exact: true }).focus()
   await putNote(stage, 'calm', 'note:3', { title: 'A third', body: 'x' })

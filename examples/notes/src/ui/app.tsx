@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { ConflictView } from './conflict-view.tsx'
 import { NotesScreen } from './notes-screen.tsx'
 import { Preferences } from './preferences.tsx'
@@ -8,7 +8,8 @@ import { Sidebar } from './sidebar.tsx'
 export function App() {
   const route = useRoute()
   const [isMenuOpen, openMenu] = useState(false)
-  useEffect(() => {
+  // Before the user can act: a later effect would take the focus from what the user has chosen meanwhile.
+  useLayoutEffect(() => {
     if (!isMenuOpen) return undefined
     document.querySelector<HTMLElement>('.sidebar a')?.focus()
     // The focus returns to the button that opened the menu, if it is still on the page.

@@ -49,6 +49,7 @@ export function useRoute(): Route {
   useEffect(() => {
     const changed = () => setHash(location.hash)
     addEventListener('hashchange', changed)
+    changed() // It may have changed before the effect ran.
     return () => removeEventListener('hashchange', changed)
   }, [])
   return readRoute(hash)

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Shelf } from '../notes/model.ts'
 import { Icon, type IconName } from './icons.tsx'
 import { hashOf } from './route.ts'
@@ -98,7 +98,8 @@ function NewBook() {
   const [name, setName] = useState<string | null>(null)
   const field = useRef<HTMLInputElement>(null)
   const isOpen = name !== null
-  useEffect(() => {
+  // Before the user can act: a later effect would take the focus from a field that the user has chosen meanwhile.
+  useLayoutEffect(() => {
     if (isOpen) field.current?.focus()
   }, [isOpen])
   if (name === null) {
