@@ -48,6 +48,24 @@ export async function withCpu<T>(
   return { result, cpu: [{ name: 'CPU', unit: `us/${unit}`, value: ((after - before) * 1e6) / operations }] }
 }
 
+/**
+ * Repeats a call that answers with rows.
+ * @param rows the number of rows in an answer
+ * @returns rows per second in the median, and the CPU time of a row
+ */
+export async function rowFigures(
+  peer: Peer,
+  rounds: number,
+  rows: number,
+  call: () => Promise<unknown>,
+): Promise<Figure[]> {
+  // medianSeconds calls once more, to warm up.
+  const { result: seconds, cpu } = await withCpu(peer, (rounds + 1) * rows, 'row', () =>
+    medianSeconds(rounds, call),
+  )
+  return [{ name: 'rows', unit: 'rows/s', value: rows / seconds }, ...cpu]
+}
+
 export function megabytes(bytes: number): number {
   return bytes / 1e6
 }

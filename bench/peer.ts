@@ -1,7 +1,7 @@
 /** A server under test, and calls to it. */
-import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Pool } from 'undici'
+import { processorMsIn } from '../src/threads/watchdog.ts'
 
 /** More connections than any trial has calls under way through {@link Peer.call}. */
 const CONNECTIONS = 16
@@ -83,11 +83,9 @@ export function peerAt(name: string, url: string, { durability, pid, startMs, st
   return { name, origin, address, headers, durability, pid, startMs, call, memory, cpuSeconds, close }
 }
 
-/** Linux counts in ticks of 10 ms: proc(5), utime and stime. The name before them may contain spaces. */
-function cpuSecondsOf(pid: number): number {
-  const [, fields = ''] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(/\) (?=[^)]*$)/)
-  const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number]
-  return (user + system) / 100
+function cpuSecondsOf(pid: number): number | null {
+  const ms = processorMsIn(`/proc/${pid}/stat`)
+  return ms === null ? null : ms / 1000
 }
 
 async function residentBytes(pid: number): Promise<number> {

@@ -1,4 +1,4 @@
-import { medianSeconds, withCpu } from '../load.ts'
+import { rowFigures } from '../load.ts'
 import type { Trial } from '../trial.ts'
 
 export const alldocs: Trial = {
@@ -12,11 +12,6 @@ export const alldocs: Trial = {
     }
     const found = first.rows.filter(({ doc }) => doc).length
     if (found !== notes.length) throw new Error(`${peer.name} has ${found} documents`)
-    // medianSeconds calls once more, to warm up.
-    const rows = (scale.rounds + 1) * notes.length
-    const { result: seconds, cpu } = await withCpu(peer, rows, 'row', () =>
-      medianSeconds(scale.rounds, () => peer.call('GET', address, 200)),
-    )
-    return [{ name: 'rows', unit: 'rows/s', value: notes.length / seconds }, ...cpu]
+    return rowFigures(peer, scale.rounds, notes.length, () => peer.call('GET', address, 200))
   },
 }

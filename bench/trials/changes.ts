@@ -1,4 +1,4 @@
-import { medianSeconds, withCpu } from '../load.ts'
+import { rowFigures } from '../load.ts'
 import type { Trial } from '../trial.ts'
 
 export const changes: Trial = {
@@ -10,11 +10,6 @@ export const changes: Trial = {
     const first = JSON.parse((await peer.call('GET', address, 200)).toString()) as { results: unknown[] }
     if (first.results.length !== notes.length)
       throw new Error(`${peer.name} has ${first.results.length} rows`)
-    // medianSeconds calls once more, to warm up.
-    const rows = (scale.rounds + 1) * notes.length
-    const { result: seconds, cpu } = await withCpu(peer, rows, 'row', () =>
-      medianSeconds(scale.rounds, () => peer.call('GET', address, 200)),
-    )
-    return [{ name: 'rows', unit: 'rows/s', value: notes.length / seconds }, ...cpu]
+    return rowFigures(peer, scale.rounds, notes.length, () => peer.call('GET', address, 200))
   },
 }

@@ -9,7 +9,7 @@ import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
 import { StreamReader } from './rpc-stream.ts'
-import type { Thread } from './thread.ts'
+import { type Thread, withOwner } from './thread.ts'
 import type { CallMethod, ServedDatabase, StreamMethod } from './thread-protocol.ts'
 
 type Args<M extends keyof ServedDatabase> = Parameters<ServedDatabase[M]>
@@ -24,7 +24,6 @@ export class DatabaseProxy implements DatabaseHandle {
   /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
-  #knownSecurity: SecurityObject | null | undefined
 
   /** @param owner the thread that owns the database at the time of a call */
   constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>) {
@@ -225,19 +224,17 @@ export class DatabaseProxy implements DatabaseHandle {
     method: M,
     args: readonly unknown[],
   ): Promise<Awaited<ReturnType<ServedDatabase[M]>>> {
-    const owner = this.#thread()
-    const thread = owner instanceof Promise ? await owner : owner
-    const answer = await thread.callMethod(this.entry, this.#lastKnown, method, args)
+    const answer = await withOwner(this.#thread(), (thread) =>
+      thread.callMethod(this.entry, this.#lastKnown, method, args),
+    )
     this.#lastKnown = undefined
     return answer as Awaited<ReturnType<ServedDatabase[M]>>
   }
 
   #stream(method: StreamMethod, args: readonly unknown[]): StreamReader {
-    const open = (thread: Thread) => thread.streamMethod(this.entry, this.#lastKnown, method, args)
-    return new StreamReader(() => {
-      const owner = this.#thread()
-      return owner instanceof Promise ? owner.then(open) : open(owner)
-    })
+    return new StreamReader(() =>
+      withOwner(this.#thread(), (thread) => thread.streamMethod(this.entry, this.#lastKnown, method, args)),
+    )
   }
 
   /** Looked up for each call: after a deletion, another database may have the name, on another thread. */
@@ -246,23 +243,12 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#owner()
   }
 
-  get knownSecurity(): SecurityObject | null | undefined {
-    return this.#isRetired ? undefined : this.#knownSecurity
-  }
-
   securityCopy(): Promise<SecurityObject | null> {
-    if (this.#securityCopy !== undefined) return this.#securityCopy
-    const copy = this.security()
-    this.#securityCopy = copy
-    copy.then(
-      (security) => {
-        if (this.#securityCopy === copy) this.#knownSecurity = security
-      },
-      () => {
-        if (this.#securityCopy === copy) this.#securityCopy = undefined
-      },
-    )
-    return copy
+    this.#securityCopy ??= this.security().catch((error: unknown) => {
+      this.#securityCopy = undefined
+      throw error
+    })
+    return this.#securityCopy
   }
 
   watch(listener: Listener): () => void {
@@ -272,15 +258,9 @@ export class DatabaseProxy implements DatabaseHandle {
 
   /** Sends an event to all listeners. */
   emit(event: DatabaseEvent): void {
-    if (event.type === 'secured') {
-      this.#securityCopy = Promise.resolve(event.security)
-      this.#knownSecurity = event.security
-    }
+    if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
     // After a thread's death its last event may have been lost.
-    if (event.type === 'closed') {
-      this.#securityCopy = undefined
-      this.#knownSecurity = undefined
-    }
+    if (event.type === 'closed') this.#securityCopy = undefined
     for (const listener of this.#listeners) listener(event)
   }
 

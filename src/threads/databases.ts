@@ -40,8 +40,6 @@ export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSourc
   missingRevs(...args: Parameters<Database['missingRevs']>): Promise<Sendable>
   /** The last known security object, fetched at first use. For an early refusal; the final check reads it again. */
   securityCopy(): Promise<SecurityObject | null>
-  /** The result of {@link securityCopy}, if it is known without a wait; else undefined. */
-  readonly knownSecurity?: SecurityObject | null | undefined
   /** Calls `listener` on each event until the returned function is called. */
   watch(listener: (event: DatabaseEvent) => void): () => void
 }

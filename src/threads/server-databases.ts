@@ -29,7 +29,7 @@ import {
   Tasks,
 } from './databases.ts'
 import { Replacements } from './replacements.ts'
-import { threadFlags } from './thread.ts'
+import { threadFlags, withOwner } from './thread.ts'
 import { Pool } from './thread-pool.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
 
@@ -114,10 +114,7 @@ class ServerDatabases implements OwnedDatabases {
       dataDir,
       entry,
       findEntry: (name) => this.#byName.get(name)?.entry,
-      hold: (entry) => {
-        const owner = this.#pool.owningThread(entry.name)
-        return owner instanceof Promise ? owner.then((thread) => thread.hold(entry)) : owner.hold(entry)
-      },
+      hold: async (entry) => withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
       copyCatalog: (path) => this.#pool.catalog('copyTo', path),
     })
     this.#pool = new Pool({

@@ -45,32 +45,29 @@ export function planMove(
   maxThreads: number,
   isMovable: (database: string) => boolean,
 ): Move | null {
-  const order = loads.map((_, at) => at).sort((a, b) => busyOf(loads, a) - busyOf(loads, b))
-  const [lightest = 0, from = 0] = [order[0], order.at(-1)]
-  const busiest = loads[from]
-  if (busiest === undefined || busiest.busy < BUSY || busiest.calls.size < 2) return null
-  const to = busiest.busy - busyOf(loads, lightest) >= GAP ? lightest : loads.length
+  const sorted = loads.toSorted((a, b) => a.busy - b.busy)
+  const [lightest, busiest] = [sorted[0], sorted.at(-1)]
+  if (lightest === undefined || busiest === undefined) return null
+  if (busiest.busy < BUSY || busiest.calls.size < 2) return null
+  const to = busiest.busy - lightest.busy >= GAP ? loads.indexOf(lightest) : loads.length
   if (to >= maxThreads) return null
   const databases = lighterHalf(busiest.calls, isMovable)
-  return databases.length === 0 ? null : { from, to, databases }
-}
-
-function busyOf(loads: readonly ThreadLoad[], at: number): number {
-  return loads[at]?.busy ?? 0
+  return databases.length === 0 ? null : { from: loads.indexOf(busiest), to, databases }
 }
 
 function lighterHalf(calls: ReadonlyMap<string, number>, isMovable: (database: string) => boolean): string[] {
   const sorted = [...calls].sort(([, a], [, b]) => b - a)
-  const all = sorted.reduce((sum, [, count]) => sum + count, 0)
-  const [stays] = sorted.find(([database]) => !isMovable(database)) ?? (sorted[0] as [string, number])
+  const half = sorted.reduce((sum, [, count]) => sum + count, 0) / 2
+  const movable = sorted.filter(([database]) => isMovable(database))
+  // One database stays in any case.
+  if (movable.length === sorted.length) movable.shift()
   const moved: string[] = []
-  let count = 0
-  for (const [database, own] of sorted) {
+  let sum = 0
+  for (const [database, count] of movable) {
     if (moved.length === MAX_MOVED) break
-    if (database === stays || !isMovable(database)) continue
-    if (moved.length > 0 && count + own > all / 2) continue
+    if (moved.length > 0 && sum + count > half) continue
     moved.push(database)
-    count += own
+    sum += count
   }
   return moved
 }

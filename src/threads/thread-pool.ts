@@ -214,12 +214,9 @@ export class Pool {
   /** The thread for one more database: a new one if all are busy. */
   #lightest(): Slot {
     const idle = this.#userSlots.filter(({ load }) => !load.isBusy)
-    const slots = idle.length > 0 ? idle : this.#userSlots
-    const least = slots.reduce<Slot | undefined>(
-      (a, b) => (a === undefined || b.databases.size < a.databases.size ? b : a),
-      undefined,
-    )
-    if (least === undefined) return this.#addSlot()
+    const [first, ...others] = idle.length > 0 ? idle : this.#userSlots
+    if (first === undefined) return this.#addSlot()
+    const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
     const isFull = this.#userSlots.length >= this.#maxThreads || this.#isClosing
     const isMissing = this.#userSlots.length < (this.#options.minThreads ?? 1) && least.databases.size > 0
     return isFull || (idle.length > 0 && !isMissing) ? least : this.#addSlot()

@@ -186,6 +186,17 @@ export class Thread {
   }
 }
 
+/**
+ * Calls a database's thread: at once, or after the database's move. A wait in between would let a move begin, and the
+ * call would reach a thread that no longer owns the database.
+ */
+export function withOwner<T>(
+  owner: Thread | Promise<Thread>,
+  use: (thread: Thread) => T | Promise<T>,
+): T | Promise<T> {
+  return owner instanceof Promise ? owner.then(use) : use(owner)
+}
+
 function methodCall(
   { name: database, incarnation }: DatabaseEntry,
   lastKnown: LastKnownSequence | undefined,

@@ -122,8 +122,13 @@ const TICK_MS = 10
 
 /** Processor time that a thread of this process has used, in ms; null where the system does not report it. */
 export function processorMs(systemId: number): number | null {
+  return processorMsIn(`/proc/self/task/${systemId}/stat`)
+}
+
+/** The same for any thread or process. @param path of its file `stat` in /proc */
+export function processorMsIn(path: string): number | null {
   try {
-    const stat = readFileSync(`/proc/self/task/${systemId}/stat`, 'latin1')
+    const stat = readFileSync(path, 'latin1')
     // The name, in brackets, may contain any character. utime and stime are the 14th and 15th fields (proc(5)).
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const ticks = Number(fields[11]) + Number(fields[12])

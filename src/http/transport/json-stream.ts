@@ -34,8 +34,8 @@ export interface ResponseStream {
    * rejects. Wait for a long piece before you write the next.
    */
   write(bytes: Uint8Array): Promise<void>
-  /** Ends the answer; resolves when all of it was passed to the connection. @param last its last piece */
-  end(last?: Uint8Array): Promise<void>
+  /** Ends the answer; resolves when all of it was passed to the connection. */
+  end(): Promise<void>
   /** Breaks the connection, so that the client sees a failure. */
   fail(cause: unknown): void
 }
@@ -62,7 +62,7 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   reduceHeaders(request, reply)
   reply.hijack()
   const encoder = encoding === null ? null : makeEncoder(encoding)
-  const stream = new HttpStream(request, reply, encoder, head)
+  const stream = new HttpStream(request, reply, encoder, head.isOwn ?? false)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return callback === null || request.method === 'HEAD' ? stream : new ScriptStream(stream, callback)
 }
@@ -121,20 +121,16 @@ function wholeLength(first: IteratorResult<Uint8Array>, { isAtEnd }: Chunks): nu
 
 async function sendAll(
   stream: ResponseStream,
-  iterator: Chunks,
+  iterator: AsyncIterator<Uint8Array>,
   first: IteratorResult<Uint8Array>,
 ): Promise<void> {
   try {
     let next = first
     while (!next.done && !stream.signal.aborted) {
-      if (iterator.isAtEnd === true) {
-        await stream.end(next.value)
-        break
-      }
       await stream.write(next.value)
       next = await iterator.next()
     }
-    if (next.done) await stream.end()
+    await stream.end()
   } catch (thrown) {
     stream.fail(thrown)
   }
@@ -146,16 +142,14 @@ class HttpStream implements ResponseStream {
   readonly #raw: ServerResponse
   readonly #encoder: Encoder | null
   readonly #isOwn: boolean
-  readonly #isWhole: boolean
   readonly #gone = new AbortController()
 
-  constructor(request: FastifyRequest, reply: FastifyReply, encoder: Encoder | null, head: StreamHead) {
+  constructor(request: FastifyRequest, reply: FastifyReply, encoder: Encoder | null, isOwn: boolean) {
     this.#request = request
     this.#reply = reply
     this.#raw = reply.raw
     this.#encoder = encoder
-    this.#isOwn = head.isOwn ?? false
-    this.#isWhole = head.length !== undefined && encoder === null
+    this.#isOwn = isOwn
   }
 
   get signal(): AbortSignal {
@@ -175,7 +169,7 @@ class HttpStream implements ResponseStream {
     if (this.#request.method === 'HEAD') raw.end()
     else if (this.#encoder !== null && this.#encoder.head.length > 0) raw.write(this.#encoder.head)
     // Chunks of this turn are sent together with the head.
-    else process.nextTick(() => raw.destroyed || raw.writableEnded || raw.flushHeaders())
+    else process.nextTick(() => raw.destroyed || raw.flushHeaders())
   }
 
   #closed(): void {
@@ -199,8 +193,7 @@ class HttpStream implements ResponseStream {
     return encoded
   }
 
-  async end(last?: Uint8Array): Promise<void> {
-    if (last !== undefined && !this.#endsWith(last)) await this.write(last)
+  async end(): Promise<void> {
     if (this.signal.aborted || this.#raw.writableEnded) return
     try {
       if (this.#encoder !== null) await this.#put(await this.#encoder.finish())
@@ -208,15 +201,6 @@ class HttpStream implements ResponseStream {
     } catch (thrown) {
       this.fail(thrown)
     }
-  }
-
-  /** Sends a short answer in one write. @returns whether it could */
-  #endsWith(bytes: Uint8Array): boolean {
-    const raw = this.#raw
-    const isOpen = !this.signal.aborted && !raw.writableEnded
-    if (!isOpen || !this.#isWhole) return false
-    raw.end(byteText(bytes), 'latin1')
-    return true
   }
 
   fail(cause: unknown): void {
@@ -292,9 +276,8 @@ class ScriptStream implements ResponseStream {
     return this.#inner.write(bytes)
   }
 
-  async end(last?: Uint8Array): Promise<void> {
+  async end(): Promise<void> {
     await this.#begun
-    if (last !== undefined) await this.#inner.write(last)
     await this.#inner.write(this.#after)
     return this.#inner.end()
   }
