@@ -9,6 +9,7 @@ import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
 import { StreamReader } from './rpc-stream.ts'
+import { type SharedAnswers, sharedBodyText } from './shared-answers.ts'
 import { type Thread, withOwner } from './thread.ts'
 import type { CallMethod, ServedDatabase, StreamMethod } from './thread-protocol.ts'
 
@@ -24,11 +25,18 @@ export class DatabaseProxy implements DatabaseHandle {
   /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
+  readonly #answers: SharedAnswers
+  /** Counts changes, since an answer is shared only while nothing has changed. */
+  #state = 0
 
-  /** @param owner the thread that owns the database at the time of a call */
-  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>) {
+  /**
+   * @param owner the thread that owns the database at the time of a call
+   * @param answers of all databases
+   */
+  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>, answers: SharedAnswers) {
     this.entry = entry
     this.#owner = owner
+    this.#answers = answers
     this.#lastKnown = entry.lastKnown
   }
 
@@ -77,7 +85,9 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   purge(...args: Args<'purge'>) {
-    return this.#call('purge', args)
+    return this.#call('purge', args).finally(() => {
+      this.#state += 1
+    })
   }
 
   purgedInfos(...args: Args<'purgedInfos'>) {
@@ -149,7 +159,13 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   bulkGet(...args: Args<'bulkGet'>) {
-    return this.#stream('bulkGet', args)
+    const ask = () => this.#stream('bulkGet', args)
+    const [user, body, options] = args
+    const text = options.attachments ? null : sharedBodyText(body)
+    if (text === null) return ask()
+    const { name, roles } = user
+    const key = [this.incarnation, this.#state, name, roles, options]
+    return this.#answers.read(JSON.stringify(key) + text, ask)
   }
 
   bulkGetMixed(...args: Args<'bulkGetMixed'>) {
@@ -256,8 +272,9 @@ export class DatabaseProxy implements DatabaseHandle {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Sends an event to all listeners. */
+  /** Sends an event to all listeners. A thread sends the event of a write before the write's answer. */
   emit(event: DatabaseEvent): void {
+    this.#state += 1
     if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
     // After a thread's death its last event may have been lost.
     if (event.type === 'closed') this.#securityCopy = undefined

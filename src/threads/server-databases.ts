@@ -29,6 +29,7 @@ import {
   Tasks,
 } from './databases.ts'
 import { Replacements } from './replacements.ts'
+import { SharedAnswers } from './shared-answers.ts'
 import { threadFlags, withOwner } from './thread.ts'
 import { Pool } from './thread-pool.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
@@ -76,6 +77,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #notes = new UpdateNotes({
     note: (names, sequences) => this.#catalogChange('noteUpdated', names, sequences),
   })
+  readonly #answers = new SharedAnswers()
   readonly #updateListeners = new Set<() => void>()
   readonly #securityListeners = new Set<(database: string) => void>()
   readonly #replacements = new Replacements({
@@ -177,7 +179,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   #enter(entry: DatabaseEntry): void {
-    const proxy = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name))
+    const proxy = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#answers)
     this.#byName.set(entry.name, proxy)
     this.#byIncarnation.set(entry.incarnation, proxy)
     this.#names = undefined
