@@ -164,8 +164,32 @@ export class Files {
     for (const companion of COMPANIONS) rmSync(path + companion, { force: true })
     if (kept !== null) this.#sync()
     renameSync(this.draft(database, draft), path)
-    this.#sync()
+    try {
+      this.#sync()
+    } catch (error) {
+      this.#putBack(path, kept)
+      throw error
+    }
     return kept
+  }
+
+  /**
+   * Gives the old file its name back, since the replacement is refused. A crash in the middle leaves what a crash before
+   * the replacement leaves.
+   */
+  #putBack(path: string, kept: string | null): void {
+    const old = path + UNFINISHED
+    if (kept === null) {
+      renameSync(path, old)
+      this.#removeWithCompanions(old)
+      return
+    }
+    linkOrCopy(kept, old)
+    renameSync(old, path)
+    const log = logOf(kept)
+    if (existsSync(log)) linkOrCopy(log, logOf(path))
+    this.#sync()
+    this.#removeWithCompanions(kept)
   }
 
   /** As {@link replace}, for `server.sqlite`, whose log must be empty. @param draft the path of a whole file */
