@@ -6,16 +6,13 @@
  * be (docs/decisions/0027). So each place where a sync can fail has a repair, and no transaction begins before the
  * repair has succeeded.
  */
-import { closeSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { copyFile, fileBytes, logOf, rewriteInPlace, syncPathNow } from './page-copy.ts'
+import { copyFile, fileBytes, logOf, makePrivate, rewriteInPlace, syncPathNow } from './page-copy.ts'
+import { BUSY_MS, endRewrite, PAGE, REWRITE, rewriteWithLargePages } from './page-size.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
 export const APPLICATION_ID = 0x73747465
-
-/** How long to wait while another process locks the file, in ms. */
-const BUSY_MS = 1000
 
 /** Pages copied in one turn: 1 MB, which takes about 1 ms. */
 const COPIED_PAGES = 128
@@ -34,15 +31,8 @@ export interface ConnectionOptions {
   readonly isDraft?: boolean
   /** Locks out every other process while the file is open. */
   readonly exclusive?: boolean
-}
-
-/** Creates the file, since SQLite would create it with a mode from the umask. The log gets the mode of the file. */
-function makePrivate(path: string): void {
-  try {
-    closeSync(openSync(path, 'a', 0o600))
-  } catch {
-    // SQLite reports the error.
-  }
+  /** Gives a new file small pages, which {@link Connection.prepareGrowth} replaces. */
+  readonly startsSmall?: boolean
 }
 
 export class Connection {
@@ -59,6 +49,9 @@ export class Connection {
   #pendingRepair: (() => void) | null = null
   /** Whether the log's name is durable, without which its content is not. */
   #isLogNameDurable: boolean
+  #pageSize = PAGE.large
+  /** The size that a file with small pages may have without a rewrite, in bytes. */
+  #rewriteAt = REWRITE.least
 
   constructor(path: string, options: ConnectionOptions = {}) {
     this.#path = path
@@ -83,7 +76,7 @@ export class Connection {
       if (options.isDraft) db.pragma('synchronous = OFF')
       // Files with tables already have these two settings, but the second would write the file at each opening.
       if (db.pragma('page_count', { simple: true }) === 0) {
-        db.pragma('page_size = 8192')
+        db.pragma(`page_size = ${options.startsSmall ? PAGE.small : PAGE.large}`)
         db.pragma('auto_vacuum = INCREMENTAL')
       }
       db.pragma('journal_mode = WAL')
@@ -95,6 +88,7 @@ export class Connection {
       // Deleted content is overwritten in pages that stay; compaction returns free pages to the file system.
       db.pragma('secure_delete = FAST')
       if (isLogLeft) this.#rewriteLeftLog(db)
+      this.#pageSize = Number(db.pragma('page_size', { simple: true }))
       return db
     } catch (error) {
       db.close()
@@ -122,6 +116,39 @@ export class Connection {
       if (isBusy(error)) throw error
       this.#pendingRepair = rewrite
     }
+  }
+
+  /** The size of the file's pages, in bytes. It changes once in the life of a file that grows. */
+  get pageSize(): number {
+    return this.#pageSize
+  }
+
+  /**
+   * Gives a small file large pages before a write makes it long. Call it between two transactions. If that fails, the file
+   * keeps its small pages, and a later write tries again.
+   * @param bytes about how many the write adds
+   * @throws SqliteError when the file cannot be read
+   */
+  prepareGrowth(bytes: number): void {
+    if (this.#pageSize !== PAGE.small || this.#pendingRepair !== null) return
+    const pages = this.prepare<{ page_count: number }>('PRAGMA page_count').get()?.page_count ?? 0
+    const size = pages * PAGE.small
+    if (size + bytes <= this.#rewriteAt || size > REWRITE.most) return
+    this.#rewriteAt = 2 * (size + bytes)
+    // The next log is a new entry of the folder.
+    this.#isLogNameDurable = false
+    try {
+      rewriteWithLargePages(this, this.#path)
+      this.#pageSize = PAGE.large
+    } catch {
+      this.#pendingRepair = () => this.#endRewrite()
+    }
+  }
+
+  #endRewrite(): void {
+    endRewrite(this, this.#path)
+    this.#pageSize = Number(this.pragma('page_size'))
+    if (fileBytes(logOf(this.#path)) > 0) this.#rewriteLeftLog(this.#db)
   }
 
   /** Whether a transaction is open; SQLite may have rolled it back by itself after an error. */
@@ -173,7 +200,7 @@ export class Connection {
    * @throws SqliteError or the operating system's error, also while a failed sync is not repaired
    */
   begin(): void {
-    if (this.#pendingRepair !== null) this.#repair(this.#pendingRepair)
+    while (this.#pendingRepair !== null) this.#repair(this.#pendingRepair)
     this.#begin.run()
   }
 
@@ -227,7 +254,8 @@ export class Connection {
    */
   rollback(reason: unknown): void {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
-    if (isFailedSync(reason)) this.#discardLogEnd()
+    // While a repair is pending, no transaction has begun.
+    if (isFailedSync(reason) && this.#pendingRepair === null) this.#discardLogEnd()
   }
 
   /** Discards a refused transaction at the end of the log. It may be on disk, and the next opening would apply it. */

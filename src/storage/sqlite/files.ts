@@ -18,8 +18,9 @@ import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
 const SUFFIX = '.sqlite'
 /** The suffix of files that are unfinished or about to be deleted. The next start deletes those that a crash left behind. */
 const UNFINISHED = '.unfinished'
+const JOURNAL = '-journal'
 /** The suffixes of the files that SQLite keeps beside a database. */
-const COMPANIONS = ['-wal', '-shm', '-journal']
+const COMPANIONS = ['-wal', '-shm', JOURNAL]
 
 export class Files {
   readonly server: string
@@ -222,8 +223,11 @@ export class Files {
     return base + ordinal(nth) + SUFFIX
   }
 
-  /** Removes what a crash left behind: unfinished files, and companions of deleted files. */
-  sweep(): void {
+  /**
+   * Removes what a crash left behind: unfinished files, and companions of deleted files.
+   * @returns paths of databases whose rewrite the crash interrupted (page-size.ts)
+   */
+  sweep(): string[] {
     const files = readdirSync(this.#folder)
     for (const file of files) {
       const owner = COMPANIONS.reduce(
@@ -235,6 +239,11 @@ export class Files {
     }
     this.#sync()
     this.#sweepKept()
+    return files
+      .filter(
+        (file) => file.endsWith(`${SUFFIX}${JOURNAL}`) && files.includes(file.slice(0, -JOURNAL.length)),
+      )
+      .map((file) => join(this.#folder, file.slice(0, -JOURNAL.length)))
   }
 
   /**

@@ -75,6 +75,15 @@ class Copy {
   }
 }
 
+/** Creates the file, since SQLite would create it with a mode from the umask. The log gets the mode of the file. */
+export function makePrivate(path: string): void {
+  try {
+    closeSync(openSync(path, 'a', 0o600))
+  } catch {
+    // SQLite reports the error.
+  }
+}
+
 const STRETCH_BYTES = 1024 * 1024
 
 /** The path of a file's log. */

@@ -38,7 +38,6 @@ export class Sizes {
   readonly #deps: Dependencies
   readonly #pageCount: Statement<{ page_count: number }>
   readonly #freeCount: Statement<{ freelist_count: number }>
-  readonly #pageSize: number
   #garbage: GarbageCounts | undefined
 
   /** @param path of the file */
@@ -48,7 +47,6 @@ export class Sizes {
     this.#deps = deps
     this.#pageCount = connection.prepare('PRAGMA page_count')
     this.#freeCount = connection.prepare('PRAGMA freelist_count')
-    this.#pageSize = Number(connection.pragma('page_size'))
   }
 
   /** For the database's information object. */
@@ -57,7 +55,7 @@ export class Sizes {
     const used = this.#pages() - this.#free()
     return {
       file: this.#file(),
-      active: Math.max(0, used * this.#pageSize - garbage.counts.retainedBytes),
+      active: Math.max(0, used * this.#connection.pageSize - garbage.counts.retainedBytes),
       external: state.externalBytes,
     }
   }
@@ -74,8 +72,8 @@ export class Sizes {
     const { compactedPurge, longestAncestry } = garbage.counts
     return {
       writes: garbage.writes,
-      fileBytes: this.#pages() * this.#pageSize,
-      freeBytes: this.#free() * this.#pageSize,
+      fileBytes: this.#pages() * this.#connection.pageSize,
+      freeBytes: this.#free() * this.#connection.pageSize,
       supersededBytes: supersededBytes + supersededRows * ROW_BYTES,
       looseBytes,
       oldestRetained: oldestRetained === 0 ? null : oldestRetained,
@@ -97,9 +95,9 @@ export class Sizes {
     const old = { count: supersededRows, bytes: supersededBytes }
     const kept = { count: retainedRows, bytes: retainedBytes }
     const count = this.#free()
-    const free = { count, bytes: count * this.#pageSize }
+    const free = { count, bytes: count * this.#connection.pageSize }
     const parts = [...Object.values(walked), old, kept, free]
-    const pages = this.#pages() * this.#pageSize
+    const pages = this.#pages() * this.#connection.pageSize
     const indexes = { bytes: Math.max(0, pages - parts.reduce((sum, { bytes }) => sum + bytes, 0)) }
     const file = this.#file()
     // A page is in the file, in the log, or in both.

@@ -29,6 +29,7 @@ import { Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { type DiskWatch, FileErrors, isFull, storageError } from './database-access.ts'
 import type { Files } from './files.ts'
 import { syncPathNow } from './page-copy.ts'
+import { rollBackRewrite } from './page-size.ts'
 import { type Migration, migrate } from './schema.ts'
 import { checkpointLog, distinguish, FolderLock, inUse, replaceServerFile } from './server-file.ts'
 import { State } from './state.ts'
@@ -93,7 +94,7 @@ export class SqliteCatalog implements Catalog {
     this.#lock = lock
     this.#connection = connection
     try {
-      files.sweep()
+      for (const path of files.sweep()) rollBackRewrite(path)
       this.serverUuid = this.#serverValue('uuid', () => randomBytes(16).toString('hex'))
       this.#updates = new UpdateLog(this.#connection)
       this.#syncWithFiles()
@@ -213,7 +214,8 @@ export class SqliteCatalog implements Catalog {
   /** Makes an empty database under its unfinished name. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
-    const connection = new Connection(path, { onOperation: this.#options.onOperation, isDraft: true })
+    const { onOperation } = this.#options
+    const connection = new Connection(path, { onOperation, isDraft: true, startsSmall: true })
     try {
       migrate(connection, path)
       State.create(connection, Math.floor(this.#options.now() / 1000))

@@ -91,10 +91,12 @@ export class Writer implements WriteQueue {
 
   #commitGroup(): void {
     const group: Entry[] = []
+    const jobs = this.#nextJobs()
     let ms: number
     try {
+      this.#connection.prepareGrowth(jobs.reduce((bytes, { plan }) => bytes + plan.bytes, 0))
       this.#connection.begin()
-      this.#applyGroup(group)
+      this.#applyGroup(jobs, group)
       ms = this.#commit()
     } catch (error) {
       // The error is reported to the right write when each is tried alone.
@@ -111,9 +113,8 @@ export class Writer implements WriteQueue {
   }
 
   /** Applies jobs from the head of the queue, where they stay until the group's outcome is known. */
-  #applyGroup(group: Entry[]): void {
+  #applyGroup(jobs: readonly Job[], group: Entry[]): void {
     const deadline = performance.now() + GROUP_MS
-    const jobs = this.#nextJobs()
     this.#memory.prefetch(jobs.flatMap(({ plan }) => plan.id ?? []))
     for (const job of jobs) {
       if (group.length > 0 && performance.now() > deadline) return

@@ -90,6 +90,14 @@ async function compacted(store: DatabaseStore): Promise<Attempt[]> {
   return attempts
 }
 
+/** A group before which the file is rewritten with larger pages (decision 0043). */
+async function grown(store: DatabaseStore): Promise<Attempt[]> {
+  const body = JSON.stringify({ mark: 'long', text: 'x'.repeat(250_000) })
+  const [outcome = {}] = await store.updateDocs([put('long', body)])
+  const error = 'error' in outcome ? outcome.error : undefined
+  return [{ mark: 'long', kind: 'doc', done: 'result' in outcome, error }]
+}
+
 /** The first commit since the file was opened, before which the folder is synced for the log's name. */
 function firstGroup(store: DatabaseStore): Promise<Attempt[]> {
   return oneGroup(store)
@@ -177,6 +185,9 @@ async function groups(): Promise<void> {
   for (const fault of EVERY_FAULT.filter(({ kinds }) => kinds === 's')) {
     await untilUnharmed(fault, firstGroup)
     await untilUnharmed(fault, runWorkload)
+  }
+  for (const lasting of [false, true]) {
+    await untilUnharmed({ kinds: 'ntsw', error: EIO, lasting, short: false }, grown)
   }
   await untilUnharmed({ kinds: 'ntsw', error: EIO, lasting: false, short: false }, compacted)
   await untilUnharmed({ kinds: 's', error: EIO, lasting: true, short: false }, compacted)
