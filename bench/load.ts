@@ -1,5 +1,4 @@
 /** Ways to put load on a peer. */
-import autocannon from 'autocannon'
 import type { Peer } from './peer.ts'
 import type { Figure } from './trial.ts'
 
@@ -48,24 +47,6 @@ export async function withCpu<T>(
   return { result, cpu: [{ name: 'CPU', unit: `us/${unit}`, value: ((after - before) * 1e6) / operations }] }
 }
 
-/**
- * Repeats a call that answers with rows.
- * @param rows the number of rows in an answer
- * @returns rows per second in the median, and the CPU time of a row
- */
-export async function rowFigures(
-  peer: Peer,
-  rounds: number,
-  rows: number,
-  call: () => Promise<unknown>,
-): Promise<Figure[]> {
-  // medianSeconds calls once more, to warm up.
-  const { result: seconds, cpu } = await withCpu(peer, (rounds + 1) * rows, 'row', () =>
-    medianSeconds(rounds, call),
-  )
-  return [{ name: 'rows', unit: 'rows/s', value: rows / seconds }, ...cpu]
-}
-
 export function megabytes(bytes: number): number {
   return bytes / 1e6
 }
@@ -78,63 +59,4 @@ export function medianOf(values: readonly number[]): number {
 export function percentileOf(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
-}
-
-export interface PlannedRequest {
-  readonly method: 'GET' | 'PUT'
-  readonly path: string
-  readonly body?: string
-}
-
-/**
- * Sends every request once with autocannon. Each connection sends its next request after an answer.
- * @param status the status that every answer must have
- * @returns requests per second, the 99th percentile of the response time, and the CPU time of a request
- * @throws when a request has failed or was answered with another status
- */
-export async function sendWithAutocannon(
-  peer: Peer,
-  plannedRequests: readonly PlannedRequest[],
-  { connections, status }: { readonly connections: number; readonly status: number },
-): Promise<Figure[]> {
-  const { origin, headers, name } = peer
-  // Distributed like autocannon's `amount`, so that each connection sends each of its requests once.
-  const batches = Array.from({ length: connections }, (_, connection) =>
-    plannedRequests.filter((_, n) => n % connections === connection),
-  )
-  const next = batches.values()
-  const setupClient = (client: autocannon.Client) => {
-    const batch: PlannedRequest[] = next.next().value ?? []
-    client.setRequests(batch.map((request) => ({ ...request, headers: { ...headers } })))
-  }
-  const amount = plannedRequests.length
-  const { result: fired, cpu } = await withCpu(peer, amount, 'req', () =>
-    fire({ url: origin, connections, amount, setupClient }),
-  )
-  const { result, seconds } = fired
-  const right = result.statusCodeStats?.[`${status}`]?.count ?? 0
-  if (right !== amount) {
-    const answers = JSON.stringify(result.statusCodeStats)
-    throw new Error(`${name}: ${right} of ${amount} answers are ${status}: ${answers}`)
-  }
-  return [
-    { name: 'requests', unit: 'req/s', value: amount / seconds },
-    { name: '99% within', unit: 'ms', value: result.latency.p99 },
-    ...cpu,
-  ]
-}
-
-/** @returns the result, and the seconds from the first answer to the last: autocannon's own clock has steps of 1 s */
-function fire(options: autocannon.Options): Promise<{ result: autocannon.Result; seconds: number }> {
-  return new Promise((resolve, reject) => {
-    let [first, last] = [0, 0]
-    const cannon = autocannon(options, (error: Error | null, result) => {
-      if (error) reject(error)
-      else resolve({ result, seconds: (last - first) / 1000 })
-    })
-    cannon.on('response', () => {
-      last = performance.now()
-      first ||= last
-    })
-  })
 }

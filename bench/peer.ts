@@ -29,6 +29,8 @@ export interface Peer {
     body?: string | Uint8Array,
     type?: string,
   ): Promise<Buffer>
+  /** The names of the trials that it can run; undefined: all. */
+  readonly trials?: readonly string[]
   /** Milliseconds from the start to the first answer; undefined if the server was already running. */
   readonly startMs: number | undefined
   /** The id of the server's process; undefined if it runs elsewhere. */
@@ -50,9 +52,14 @@ export interface PeerProcess {
   stop(): Promise<void>
 }
 
-/** A server that is already running. @param url may contain credentials, which are sent with every call */
+/**
+ * A server that is already running.
+ * @param url may contain credentials, which are sent with every call, and as its fragment the id of the server's process
+ */
 export function runningPeer(name: string, url: string): Peer {
-  return peerAt(name, url, { durability: 'as it is set up', stop: async () => undefined })
+  const pid = Number(new URL(url).hash.slice(1))
+  const process = { durability: 'as it is set up', stop: async () => undefined }
+  return peerAt(name, url.replace(/#.*$/, ''), pid > 0 ? { ...process, pid } : process)
 }
 
 export function peerAt(name: string, url: string, { durability, pid, startMs, stop }: PeerProcess): Peer {

@@ -29,7 +29,7 @@ export function circumstances(args: readonly string[], peers: readonly Peer[]): 
 /** @returns each figure of the first round, with the median of all rounds */
 export function medians(rounds: readonly (readonly Result[])[]): Result[] {
   const [first = []] = rounds
-  const keyOf = ({ trial, name, unit, peer }: Result) => `${trial} ${name} ${unit} ${peer}`
+  const keyOf = ({ trial, name, unit, peer, at }: Result) => `${trial} ${name} ${at ?? ''} ${unit} ${peer}`
   const values = new Map<string, number[]>()
   for (const result of rounds.flat()) {
     const key = keyOf(result)
@@ -42,8 +42,8 @@ export function medians(rounds: readonly (readonly Result[])[]): Result[] {
 export function table(results: readonly Result[]): string {
   const names = [...new Set(results.map(({ peer }) => peer))]
   const rows = new Map<string, Map<string, number>>()
-  for (const { trial, name, unit, peer, value } of results) {
-    const row = `${trial} | ${name} | ${unit}`
+  for (const { trial, name, unit, peer, value, at } of results) {
+    const row = `${trial} | ${name}${at === undefined ? '' : `, at ${at}/s`} | ${unit}`
     rows.set(row, (rows.get(row) ?? new Map<string, number>()).set(peer, value))
   }
   const lines = [...rows].map(([row, values]) => line(row, ...names.map((name) => shown(values.get(name)))))

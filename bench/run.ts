@@ -1,8 +1,11 @@
 /** The bench: `npm run bench -- [words] [options]`; see {@link HELP}. */
+import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { bareLimit } from './bare-limit.ts'
+import { bareLimits } from './bare-limit.ts'
+import { startBareServer } from './bare-server.ts'
 import { Databases } from './databases.ts'
 import { type Peer, runningPeer } from './peer.ts'
+import { plotOf } from './plot.ts'
 import { startPouchdbServer } from './pouchdb-server.ts'
 import { circumstances, medians, type Result, table } from './report.ts'
 import { startBeside, startSettee } from './settee.ts'
@@ -15,7 +18,7 @@ import { busy } from './trials/busy.ts'
 import { changes } from './trials/changes.ts'
 import { conflicts } from './trials/conflicts.ts'
 import { depth } from './trials/depth.ts'
-import { devices } from './trials/devices.ts'
+import { curve, devices } from './trials/devices.ts'
 import { diff } from './trials/diff.ts'
 import { fanout } from './trials/fanout.ts'
 import { filter } from './trials/filter.ts'
@@ -50,6 +53,7 @@ const TRIALS: readonly Trial[] = [
   tenants,
   busy,
   devices,
+  curve,
   recovery,
   startup,
 ]
@@ -62,11 +66,13 @@ ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* '
 --quick                smaller databases and fewer requests, for every change
 --repeat N             run N rounds and print the medians
 --slow-fsync MS        delay every fsync of the servers that the bench starts by MS milliseconds
---hosted               run settee in hosted mode, with an admin
+--hosted               run settee in hosted mode
 --beside FOLDER        also measure the settee that is built in the checkout FOLDER
 --pouchdb-server       also measure pouchdb-server; the first use installs it into bench/.peers
---against NAME=URL     also measure another server; the URL has its credentials
---no-settee            do not measure settee`
+--against NAME=URL     also measure another server; the URL has its credentials, and may end in #PID for CPU time and memory
+--bare                 also measure bare limits: SQLite alone, and Fastify with a SQLite file
+--no-settee            do not measure settee
+--plot FILE            draw the times of the trial \`curve\` as an SVG`
 
 interface Wanted {
   readonly trials: readonly Trial[]
@@ -78,7 +84,10 @@ interface Wanted {
   /** The folder of another build; undefined: none. */
   readonly beside: string | undefined
   readonly settee: boolean
+  readonly bare: boolean
   readonly hosted: boolean
+  /** The file of the plot; undefined: none. */
+  readonly plot: string | undefined
 }
 
 /** @returns null if the user wants the help @throws Error with a line for the user if the arguments are not valid */
@@ -95,6 +104,8 @@ function wanted(args: readonly string[]): Wanted | null {
       against: { type: 'string', multiple: true, default: [] },
       'no-settee': { type: 'boolean', default: false },
       hosted: { type: 'boolean', default: false },
+      bare: { type: 'boolean', default: false },
+      plot: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
   })
@@ -112,7 +123,9 @@ function wanted(args: readonly string[]): Wanted | null {
     pouchdbServer: values['pouchdb-server'],
     beside: values.beside,
     settee: !values['no-settee'],
+    bare: values.bare,
     hosted: values.hosted,
+    plot: values.plot,
   }
 }
 
@@ -139,6 +152,7 @@ async function runTrials(
   try {
     for (const trial of trials) {
       for (const bench of isReversed ? benches.toReversed() : benches) {
+        if (bench.peer.trials?.includes(trial.name) === false) continue
         const figures = await trial.run(bench)
         results.push(...figures.map((figure) => ({ ...figure, trial: trial.name, peer: bench.peer.name })))
       }
@@ -159,21 +173,23 @@ async function round(
   const peers = asked.against.map(peerAgainst)
   try {
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
+    if (asked.bare) peers.unshift(await startBareServer(env))
     if (asked.beside !== undefined) peers.unshift(await startBeside(asked.beside, env, asked.hosted))
     if (asked.settee) peers.unshift(await startSettee(env, asked.hosted))
     if (peers.length === 0) throw new Error('There is no server to measure.')
     onPeers(peers)
     const results = await runTrials(peers, asked, isReversed)
-    if (asked.trials.includes(push)) results.push(bare(asked.scale, env))
+    if (asked.bare) results.push(...bareResults(asked, env))
     return results
   } finally {
     for (const peer of peers) await peer.close()
   }
 }
 
-function bare({ notes }: Scale, env: Readonly<Record<string, string>>): Result {
-  const value = bareLimit(notes, env)
-  return { trial: push.name, peer: 'bare limit', name: 'documents', unit: 'docs/s', value }
+function bareResults({ trials, scale }: Wanted, env: Readonly<Record<string, string>>): Result[] {
+  return bareLimits(scale.notes, env)
+    .filter(({ trial }) => trials.some(({ name }) => name === trial))
+    .map((limit) => ({ ...limit, peer: 'bare limit' }))
 }
 
 async function main(args: readonly string[]): Promise<void> {
@@ -184,7 +200,9 @@ async function main(args: readonly string[]): Promise<void> {
     const printHeader = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, peers))
     rounds.push(await round(asked, n % 2 === 1, printHeader))
   }
-  console.log(`\n${table(medians(rounds))}`)
+  const results = medians(rounds)
+  console.log(`\n${table(results)}`)
+  if (asked.plot !== undefined) writeFileSync(asked.plot, plotOf(results))
 }
 
 await main(process.argv.slice(2)).catch((error: Error) => {

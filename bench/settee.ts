@@ -8,12 +8,12 @@ import { startServer } from './server-process.ts'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const MAIN = 'dist/cli/main.js'
 
-/** Name and password. */
+/** Name and password of the admin, whose credentials come with every request. */
 const ADMIN = 'bench-admin'
 
 /**
  * @param env additional variables for the server
- * @param isHosted in hosted mode, with an admin
+ * @param isHosted in hosted mode
  * @throws when settee cannot be built, or ends before it is ready
  */
 export async function startSettee(
@@ -49,10 +49,8 @@ function startBuilt(
     name,
     durability: 'fsync before every answer',
     args: (folder) => [main, 'serve', '--port', '0', '--data', folder, ...(isHosted ? ['--hosted'] : [])],
-    env: { ...env, ...(isHosted && { COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }) },
-    address: (printed) => {
-      const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]
-      return isHosted ? address?.replace('//', `//${ADMIN}:${ADMIN}@`) : address
-    },
+    env: { ...env, COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN },
+    address: (printed) =>
+      /is ready at (http:[^"\s]+)/.exec(printed)?.[1]?.replace('//', `//${ADMIN}:${ADMIN}@`),
   })
 }

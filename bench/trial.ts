@@ -30,6 +30,8 @@ export interface Scale {
   /** Edits of all devices together. */
   readonly editsPerSecond: number
   readonly editSeconds: number
+  /** Edits in a second, of the trial that raises them. */
+  readonly editRates: readonly number[]
   /** How often a short read is repeated; its median counts. */
   readonly rounds: number
 }
@@ -50,6 +52,7 @@ export const FULL: Scale = {
   devices: 400,
   editsPerSecond: 200,
   editSeconds: 30,
+  editRates: [25, 50, 100, 150, 200, 250, 300, 400],
   rounds: 7,
 }
 export const QUICK: Scale = {
@@ -68,6 +71,7 @@ export const QUICK: Scale = {
   devices: 80,
   editsPerSecond: 40,
   editSeconds: 10,
+  editRates: [20, 40],
   rounds: 3,
 }
 
@@ -93,6 +97,8 @@ export interface Figure {
   readonly name: string
   readonly unit: string
   readonly value: number
+  /** The rate of the load, for a figure that is measured at several, in operations per second. */
+  readonly at?: number
 }
 
 export interface Trial {

@@ -1,4 +1,4 @@
-import { rowFigures } from '../load.ts'
+import { rowFigures } from '../load-client.ts'
 import type { Trial } from '../trial.ts'
 
 export const alldocs: Trial = {
@@ -12,6 +12,6 @@ export const alldocs: Trial = {
     }
     const found = first.rows.filter(({ doc }) => doc).length
     if (found !== notes.length) throw new Error(`${peer.name} has ${found} documents`)
-    return rowFigures(peer, scale.rounds, notes.length, () => peer.call('GET', address, 200))
+    return rowFigures(peer, address, { rounds: scale.rounds, rows: notes.length })
   },
 }

@@ -1,4 +1,4 @@
-import { inFlight, withCpu } from '../load.ts'
+import { type PlannedRequest, sendAll } from '../load-client.ts'
 import { batches } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
@@ -13,18 +13,19 @@ export const bulkget: Trial = {
     const bodies = batches(notes, PER_CALL).map((some) =>
       JSON.stringify({ docs: some.map(({ _id, _rev }) => ({ id: _id, rev: _rev })) }),
     )
-    const job = (body: string) => async () => {
-      const answer = await peer.call('POST', `${path}/_bulk_get?revs=true&latest=true`, 200, body)
-      const found = answer.toString('latin1').split('"_revisions"').length - 1
-      if (found !== PER_CALL) throw new Error(`${peer.name} has ${found} of ${PER_CALL} documents`)
-    }
-    const jobs = (calls: number) =>
-      Array.from({ length: calls }, (_, n) => job(bodies[n % bodies.length] as string))
-    await inFlight(IN_FLIGHT, jobs(scale.diffs / 10))
-    const count = scale.diffs * PER_CALL
-    const { result: seconds, cpu } = await withCpu(peer, count, 'doc', () =>
-      inFlight(IN_FLIGHT, jobs(scale.diffs)),
-    )
-    return [{ name: 'documents', unit: 'docs/s', value: count / seconds }, ...cpu]
+    const address = `${path}/_bulk_get?revs=true&latest=true`
+    const answer = await peer.call('POST', address, 200, bodies[0])
+    const found = answer.toString('latin1').split('"_revisions"').length - 1
+    if (found !== PER_CALL) throw new Error(`${peer.name} has ${found} of ${PER_CALL} documents`)
+    const calls = (count: number): PlannedRequest[] =>
+      Array.from({ length: count }, (_, n) => ({
+        method: 'POST',
+        path: address,
+        body: bodies[n % bodies.length] as string,
+      }))
+    const load = { connections: IN_FLIGHT, status: 200, unit: 'doc', perRequest: PER_CALL }
+    await sendAll(peer, calls(scale.diffs / 10), load)
+    const { rate, cpu } = await sendAll(peer, calls(scale.diffs), load)
+    return [rate, ...cpu]
   },
 }

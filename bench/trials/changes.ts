@@ -1,4 +1,4 @@
-import { rowFigures } from '../load.ts'
+import { rowFigures } from '../load-client.ts'
 import type { Trial } from '../trial.ts'
 
 export const changes: Trial = {
@@ -10,6 +10,6 @@ export const changes: Trial = {
     const first = JSON.parse((await peer.call('GET', address, 200)).toString()) as { results: unknown[] }
     if (first.results.length !== notes.length)
       throw new Error(`${peer.name} has ${first.results.length} rows`)
-    return rowFigures(peer, scale.rounds, notes.length, () => peer.call('GET', address, 200))
+    return rowFigures(peer, address, { rounds: scale.rounds, rows: notes.length })
   },
 }

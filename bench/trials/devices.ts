@@ -4,7 +4,7 @@ import { follow } from '../listener.ts'
 import { inFlight, medianOf, megabytes, percentileOf, withCpu } from '../load.ts'
 import type { Peer } from '../peer.ts'
 import { mulberry32 } from '../seed.ts'
-import type { Bench, Trial } from '../trial.ts'
+import type { Bench, Figure, Trial } from '../trial.ts'
 
 /** Devices of one account, which share a database. */
 const DEVICES = 4
@@ -49,6 +49,35 @@ export const devices: Trial = {
         ...(idle === null ? [] : [{ name: 'with idle feeds', unit: 'MB', value: megabytes(idle) }]),
         ...(after === null ? [] : [{ name: 'after the edits', unit: 'MB', value: megabytes(after) }]),
       ]
+    } finally {
+      for (const vault of vaults) vault.close()
+    }
+  },
+}
+
+/** The same at rising rates, for a plot (`--plot`). */
+export const curve: Trial = {
+  name: 'curve',
+  about: 'the devices at rising rates of edits',
+  isAlone: true,
+  async run(bench) {
+    const { peer, scale } = bench
+    const vaults = await openVaults(bench)
+    try {
+      // The first edits warm up the code.
+      await editAtRate(vaults, scale.editsPerSecond * 5, scale.editsPerSecond)
+      const figures: Figure[] = []
+      for (const at of scale.editRates) {
+        const edits = at * scale.editSeconds
+        const { result: times, cpu } = await withCpu(peer, edits, 'edit', () => editAtRate(vaults, edits, at))
+        figures.push(
+          { name: 'median', unit: 'ms', value: medianOf(times), at },
+          { name: '99% within', unit: 'ms', value: percentileOf(times, 0.99), at },
+          ...cpu.map((figure) => ({ ...figure, at })),
+        )
+        await delay(REST_MS)
+      }
+      return figures
     } finally {
       for (const vault of vaults) vault.close()
     }

@@ -1,4 +1,4 @@
-import { inFlight, withCpu } from '../load.ts'
+import { type PlannedRequest, sendAll } from '../load-client.ts'
 import { batches, type Note } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
@@ -13,19 +13,20 @@ export const diff: Trial = {
     const bodies = batches(notes, PER_CALL).map((some) =>
       JSON.stringify(Object.fromEntries(some.map(question))),
     )
-    const job = (body: string) => async () => {
-      const answer = await peer.call('POST', `${path}/_revs_diff`, 200, body)
-      const missing = Object.keys(JSON.parse(answer.toString()) as object).length
-      if (missing !== PER_CALL / 2) throw new Error(`${peer.name} misses ${missing} of ${PER_CALL}`)
-    }
-    const jobs = (calls: number) =>
-      Array.from({ length: calls }, (_, n) => job(bodies[n % bodies.length] as string))
-    await inFlight(IN_FLIGHT, jobs(scale.diffs / 10))
-    const count = scale.diffs * PER_CALL
-    const { result: seconds, cpu } = await withCpu(peer, count, 'id', () =>
-      inFlight(IN_FLIGHT, jobs(scale.diffs)),
-    )
-    return [{ name: 'ids', unit: 'ids/s', value: count / seconds }, ...cpu]
+    const address = `${path}/_revs_diff`
+    const answer = await peer.call('POST', address, 200, bodies[0])
+    const missing = Object.keys(JSON.parse(answer.toString()) as object).length
+    if (missing !== PER_CALL / 2) throw new Error(`${peer.name} misses ${missing} of ${PER_CALL}`)
+    const calls = (count: number): PlannedRequest[] =>
+      Array.from({ length: count }, (_, n) => ({
+        method: 'POST',
+        path: address,
+        body: bodies[n % bodies.length] as string,
+      }))
+    const load = { connections: IN_FLIGHT, status: 200, unit: 'id', perRequest: PER_CALL }
+    await sendAll(peer, calls(scale.diffs / 10), load)
+    const { rate, cpu } = await sendAll(peer, calls(scale.diffs), load)
+    return [rate, ...cpu]
   },
 }
 

@@ -1,8 +1,9 @@
-import { type PlannedRequest, sendWithAutocannon } from '../load.ts'
+import { type PlannedRequest, sendAll } from '../load-client.ts'
 import { mulberry32, type Note } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
 const CONNECTIONS = 32
+const LOAD = { connections: CONNECTIONS, status: 200, unit: 'request', perRequest: 1 }
 
 export const get: Trial = {
   name: 'get',
@@ -15,8 +16,8 @@ export const get: Trial = {
         const { _id } = notes[Math.floor(random() * notes.length)] as Note
         return { method: 'GET', path: `${path}/${encodeURIComponent(_id)}` }
       })
-    const settings = { connections: CONNECTIONS, status: 200 }
-    await sendWithAutocannon(peer, plannedRequests(scale.gets / 10), settings)
-    return sendWithAutocannon(peer, plannedRequests(scale.gets), settings)
+    await sendAll(peer, plannedRequests(scale.gets / 10), LOAD)
+    const { rate, times, cpu } = await sendAll(peer, plannedRequests(scale.gets), LOAD)
+    return [rate, ...times, ...cpu]
   },
 }

@@ -1,4 +1,5 @@
-import { inFlight, withCpu } from '../load.ts'
+import { inFlight } from '../load.ts'
+import { type PlannedRequest, sendAll } from '../load-client.ts'
 import type { Peer } from '../peer.ts'
 import { makeNotes, type Note, pushBodies } from '../seed.ts'
 import type { Trial } from '../trial.ts'
@@ -13,26 +14,27 @@ export const push: Trial = {
     const notes = makeNotes(scale.notes)
     await pushNotes(peer, await emptyDatabase(), notes.slice(0, scale.notes / 10))
     const path = await emptyDatabase()
-    const { result: seconds, cpu } = await withCpu(peer, notes.length, 'doc', () =>
-      pushNotes(peer, path, notes),
-    )
-    return [{ name: 'documents', unit: 'docs/s', value: notes.length / seconds }, ...cpu]
+    const requests = pushBodies(notes, PER_BATCH).map((body): PlannedRequest => {
+      return { method: 'POST', path: `${path}/_bulk_docs`, body }
+    })
+    const load = { connections: IN_FLIGHT, status: 201, unit: 'doc', perRequest: PER_BATCH }
+    const { rate, cpu } = await sendAll(peer, requests, load)
+    await requireDocuments(peer, path, notes.length)
+    return [rate, ...cpu]
   },
 }
 
 /**
- * Pushes notes into an empty database like a replicator. Making the bodies and counting the documents are not measured.
- * @returns seconds
+ * Pushes notes into an empty database like a replicator.
  * @throws when a document is refused or missing
  */
-export async function pushNotes(peer: Peer, path: string, notes: readonly Note[]): Promise<number> {
+export async function pushNotes(peer: Peer, path: string, notes: readonly Note[]): Promise<void> {
   const jobs = pushBodies(notes, PER_BATCH).map((body) => async () => {
     const answer = (await peer.call('POST', `${path}/_bulk_docs`, 201, body)).toString().trim()
     if (answer !== '[]') throw new Error(`${peer.name} refused notes: ${answer.slice(0, 300)}`)
   })
-  const seconds = await inFlight(IN_FLIGHT, jobs)
+  await inFlight(IN_FLIGHT, jobs)
   await requireDocuments(peer, path, notes.length)
-  return seconds
 }
 
 /** @throws when the database has another number of documents */
