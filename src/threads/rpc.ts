@@ -1,7 +1,7 @@
 /**
  * Calls from one thread to another over a MessagePort. A call gets one answer or a stream of chunks; the server also
  * sends events. Short bytes are sent as texts, longer ones by transferring their memory. Messages of one turn of the
- * event loop are posted as one batch, because a post costs more than its contents (docs/decisions/0006).
+ * event loop are posted in batches, because a post costs more than its contents (docs/decisions/0006).
  */
 import type { MessagePort, TransferListItem, Worker } from 'node:worker_threads'
 import { BytesInTransit, type ByteText, bytesOfText, byteText, type Sendable } from '../core/bytes.ts'
@@ -28,9 +28,15 @@ interface CallRequest extends Message {
   readonly database?: string
 }
 
+/**
+ * The messages of a batch. With larger ones, the two threads wait for each other in turn under load: with 16, GET and PUT
+ * on 32 connections are a quarter faster.
+ */
+const MAX_MESSAGES = 16
+
 const NO_TRANSFERS: readonly TransferListItem[] = []
 
-/** Collects the messages of one turn of the event loop, and posts them together. */
+/** Collects messages of one turn of the event loop, and posts them together. */
 export class Batch {
   readonly #port: Port
   #messages: object[] = []
@@ -45,7 +51,7 @@ export class Batch {
   post(message: object, transfers: readonly TransferListItem[] = NO_TRANSFERS): void {
     if (this.#messages.length === 0) this.#schedule()
     for (const transfer of transfers) this.#transfers.push(transfer)
-    this.#messages.push(message)
+    if (this.#messages.push(message) >= MAX_MESSAGES) this.flush()
   }
 
   #schedule(): void {

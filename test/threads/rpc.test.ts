@@ -50,6 +50,20 @@ t.test('a batch can be posted before the turn ends', async (t) => {
   t.same(await arrived(2), [[message(1)], [message(2)]])
 })
 
+t.test('a batch has 16 messages at most, so that the other thread begins earlier', async (t) => {
+  const { batch, arrived } = channel(t)
+  for (let n = 1; n <= 40; n++) batch.post(message(n))
+  const batches = await arrived(3)
+  t.same(
+    batches.map(({ length }) => length),
+    [16, 16, 8],
+  )
+  t.same(
+    batches.flat(),
+    Array.from({ length: 40 }, (_, n) => message(n + 1)),
+  )
+})
+
 t.test('small Buffers, which share Node’s pool, are copied and never detached', async (t) => {
   const pooled = Buffer.from('pooled')
   const neighbour = Buffer.from('neighbour')
