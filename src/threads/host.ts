@@ -17,8 +17,9 @@ import { AutomaticCompactions, Compactions, isExpired, retention } from './compa
 import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
 import { FairQueue } from './fair-queue.ts'
+import { bodyBytes, shortBytesAsTexts, unpackArgs } from './message-bytes.ts'
 import { type Closable, Disk, HeldOpen, LastKnownSequences, OpenStores, unreadable } from './open-stores.ts'
-import { bodyBytes, RpcServer, shortBytesAsTexts, unpackArgs } from './rpc.ts'
+import { RpcServer } from './rpc.ts'
 import { isLong, METHODS, serveDatabase } from './served.ts'
 import type {
   CatalogMethod,

@@ -11,7 +11,7 @@ import type { Catalog, DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
-import type { PackedArgs } from './rpc.ts'
+import type { PackedArgs } from './message-bytes.ts'
 import type { StreamControl } from './rpc-stream.ts'
 import type { ThreadStats } from './thread-stats.ts'
 

@@ -4,7 +4,8 @@ import { BytesInTransit } from '../core/bytes.ts'
 import { type Heartbeat, heartbeatMemory, isLater, readHeartbeat } from '../core/event-loop.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
-import { packArgs, RpcClient } from './rpc.ts'
+import { packArgs } from './message-bytes.ts'
+import { RpcClient } from './rpc.ts'
 import type { RemoteStream } from './rpc-stream.ts'
 import type {
   Answers,

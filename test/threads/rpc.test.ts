@@ -4,7 +4,8 @@ import { MessageChannel, type TransferListItem } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { addOutgoing, removeOutgoing } from '../../src/core/bytes.ts'
 import { CouchError, packError, unpackError } from '../../src/core/errors.ts'
-import { Batch, ownBytes, packArgs, shortBytesAsTexts, unpackArgs } from '../../src/threads/rpc.ts'
+import { ownBytes, packArgs, shortBytesAsTexts, unpackArgs } from '../../src/threads/message-bytes.ts'
+import { Batch } from '../../src/threads/rpc.ts'
 import { Flow } from '../../src/threads/rpc-stream.ts'
 
 function isWhole(bytes: Uint8Array): boolean {
