@@ -33,6 +33,7 @@ export async function listen(peer: Peer, path: string, heartbeatMs = 60_000): Pr
  * Opens a continuous feed. Resolves when the headers have arrived.
  * @param path with a query
  * @param onLine called with each line but heartbeats
+ * @param localAddress the address of the client, for a server that limits each of them
  * @returns closes the feed
  * @throws when the feed is refused
  */
@@ -41,9 +42,11 @@ export async function follow(
   path: string,
   heartbeatMs: number,
   onLine: (line: string) => void,
+  localAddress?: string,
 ): Promise<() => void> {
   const address = `${peer.origin}${path}&feed=continuous&heartbeat=${heartbeatMs}`
-  const call = request(address, { headers: { ...peer.headers }, agent: false })
+  const from = localAddress === undefined ? {} : { localAddress }
+  const call = request(address, { headers: { ...peer.headers }, agent: false, ...from })
   const answer = await answerOf(call)
   if (answer.statusCode !== 200) throw new Error(`${peer.name} answered ${answer.statusCode} to a feed`)
   let rest = ''

@@ -4,6 +4,8 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { type Peer, peerAt } from './peer.ts'
 
+/** Name and password of the admin, whose credentials come with every request. */
+const ADMIN = 'bench-admin'
 const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 
 export interface OwnServer {
@@ -17,7 +19,7 @@ export interface OwnServer {
 export async function startOn(folder: string): Promise<OwnServer> {
   const since = performance.now()
   const args = [MAIN, 'serve', '--port', '0', '--data', folder]
-  const env = { ...process.env, NODE_OPTIONS: '' }
+  const env = { ...process.env, NODE_OPTIONS: '', COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
   const ended = once(child, 'close')
   let printed = ''
@@ -31,7 +33,7 @@ export async function startOn(folder: string): Promise<OwnServer> {
   })
   await (await fetch(url)).text()
   const startMs = performance.now() - since
-  const peer = peerAt('settee', url, {
+  const peer = peerAt('settee', url.replace('//', `//${ADMIN}:${ADMIN}@`), {
     durability: 'fsync before every answer',
     pid: child.pid as number,
     stop: async () => undefined,

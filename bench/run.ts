@@ -17,6 +17,7 @@ import { bulkget } from './trials/bulkget.ts'
 import { busy } from './trials/busy.ts'
 import { changes } from './trials/changes.ts'
 import { conflicts } from './trials/conflicts.ts'
+import { crowd } from './trials/crowd.ts'
 import { depth } from './trials/depth.ts'
 import { curve, devices } from './trials/devices.ts'
 import { diff } from './trials/diff.ts'
@@ -54,6 +55,7 @@ const TRIALS: readonly Trial[] = [
   busy,
   devices,
   curve,
+  crowd,
   recovery,
   startup,
 ]

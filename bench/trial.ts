@@ -27,6 +27,8 @@ export interface Scale {
   readonly recovered: number
   /** Devices with live feeds, four to a database. */
   readonly devices: number
+  /** Devices that stay connected, and come back at once after a restart. */
+  readonly crowd: number
   /** Edits of all devices together. */
   readonly editsPerSecond: number
   readonly editSeconds: number
@@ -50,6 +52,7 @@ export const FULL: Scale = {
   databases: 5_000,
   recovered: 120_000,
   devices: 400,
+  crowd: 10_000,
   editsPerSecond: 200,
   editSeconds: 30,
   editRates: [25, 50, 100, 150, 200, 250, 300, 400],
@@ -69,6 +72,7 @@ export const QUICK: Scale = {
   databases: 200,
   recovered: 12_000,
   devices: 80,
+  crowd: 400,
   editsPerSecond: 40,
   editSeconds: 10,
   editRates: [20, 40],

@@ -47,8 +47,10 @@ const HEADERS_TIMEOUT_MS = 60_000
 const CHECK_MS = 5000
 /** When CouchDB closes idle connections, in milliseconds; protocol.md 17. */
 const KEEP_ALIVE_MS = 300_000
-/** Half of the open files, since databases need some, too. */
-const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2))
+/** Open files that are left to databases, bodies and copies: three for each of 500 databases, and as many again. */
+const OTHER_FILES = 4000
+/** At least half of the files that the process may open. */
+const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2), maxOpenFiles() - OTHER_FILES)
 /** Connections that one network may always have: a household with ten devices, each with a browser's six. */
 const MIN_NETWORK_SHARE = 64
 /** Shorter than the time that a process has to end, so that the databases can close (cli/serve-command.ts). */

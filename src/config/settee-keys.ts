@@ -91,7 +91,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'requests per second of a tenant, or of an address without an account',
   ),
   row('quota', 'feeds', 50, count(1), 'open feeds of a tenant'),
-  row('settee', 'max_connections', 10_000, integer(1, 1_000_000), 'connections open at once'),
+  row('settee', 'max_connections', 20_000, integer(1, 1_000_000), 'connections open at once'),
   row(
     'settee',
     'max_network_connections',

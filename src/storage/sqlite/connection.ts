@@ -31,8 +31,6 @@ export interface ConnectionOptions {
   readonly isDraft?: boolean
   /** Locks out every other process while the file is open. */
   readonly exclusive?: boolean
-  /** Gives a new file small pages, which {@link Connection.prepareGrowth} replaces. */
-  readonly startsSmall?: boolean
 }
 
 export class Connection {
@@ -76,7 +74,7 @@ export class Connection {
       if (options.isDraft) db.pragma('synchronous = OFF')
       // Files with tables already have these two settings, but the second would write the file at each opening.
       if (db.pragma('page_count', { simple: true }) === 0) {
-        db.pragma(`page_size = ${options.startsSmall ? PAGE.small : PAGE.large}`)
+        db.pragma(`page_size = ${PAGE.large}`)
         db.pragma('auto_vacuum = INCREMENTAL')
       }
       db.pragma('journal_mode = WAL')

@@ -162,7 +162,7 @@ export class RefusedFile extends Error {}
  * @throws RefusedFile for a file that is not settee's or is newer than this settee
  */
 export function schemaOf(
-  connection: Connection,
+  connection: Pick<Connection, 'pragma'>,
   file: string,
   migrations: readonly Migration[] = MIGRATIONS,
 ): number {
@@ -176,12 +176,14 @@ export function schemaOf(
   )
 }
 
+type Migratable = Pick<Connection, 'exec' | 'pragma' | 'prepare'>
+
 /**
  * Upgrades a new or small file to the newest schema at once, in one transaction.
  * @throws as {@link schemaOf}
  */
 export function migrate(
-  connection: Connection,
+  connection: Migratable,
   file: string,
   migrations: readonly Migration[] = MIGRATIONS,
 ): void {
@@ -215,7 +217,7 @@ export async function migrateInSteps(
 
 /** Yields between the steps of a single transaction, so that the file has either the old or the new schema. */
 function* migrationSteps(
-  connection: Connection,
+  connection: Migratable,
   file: string,
   migrations: readonly Migration[],
 ): Generator<void> {
@@ -233,7 +235,7 @@ function* migrationSteps(
 }
 
 function* rowsInStretches(
-  connection: Connection,
+  connection: Migratable,
   { table, sql, end }: Exclude<Migration, string>['rows'],
 ): Generator<void> {
   const greatest = `SELECT coalesce(max(rowid), 0) AS last FROM ${table}`

@@ -25,14 +25,14 @@ import {
   writeLastKnown,
   writeRecords,
 } from './catalog-tables.ts'
-import { Connection, type ConnectionOptions, isBusy } from './connection.ts'
+import { type Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { type DiskWatch, FileErrors, isFull, storageError } from './database-access.ts'
 import type { Files } from './files.ts'
+import { writeNewFile } from './new-file.ts'
 import { syncPathNow } from './page-copy.ts'
 import { rollBackRewrite } from './page-size.ts'
-import { type Migration, migrate } from './schema.ts'
+import type { Migration } from './schema.ts'
 import { checkpointLog, distinguish, FolderLock, inUse, replaceServerFile } from './server-file.ts'
-import { State } from './state.ts'
 import type { Upgrades } from './upgrade.ts'
 
 /** IF NOT EXISTS, since the first release's file has these tables but no version. */
@@ -214,16 +214,8 @@ export class SqliteCatalog implements Catalog {
   /** Makes an empty database under its unfinished name. */
   #makeFile(name: string): void {
     const path = this.#files.makeUnfinished(name)
-    const { onOperation } = this.#options
-    const connection = new Connection(path, { onOperation, isDraft: true, startsSmall: true })
-    try {
-      migrate(connection, path)
-      State.create(connection, Math.floor(this.#options.now() / 1000))
-      // Closing the connection would checkpoint as well, but would not report an error.
-      connection.checkpoint()
-    } finally {
-      connection.close()
-    }
+    this.#options.onOperation?.('create')
+    writeNewFile(path, Math.floor(this.#options.now() / 1000))
   }
 
   async delete(name: string): Promise<void> {

@@ -66,8 +66,8 @@ export class State {
   }
 
   /** Fills the tables of a new file. */
-  static create(connection: Connection, createdAt: number): void {
-    const put = connection.prepare('INSERT INTO meta (key, value) VALUES (?, ?)')
+  static create(prepare: (sql: string) => { run(...values: unknown[]): unknown }, createdAt: number): void {
+    const put = prepare('INSERT INTO meta (key, value) VALUES (?, ?)')
     put.run('created_at', createdAt)
     put.run('epochs', JSON.stringify([{ id: epochId(randomBytes(9)), firstSeq: 0 }]))
   }
