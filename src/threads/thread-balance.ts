@@ -1,7 +1,7 @@
 /**
  * How users' databases are divided among threads (docs/decisions/0042). One thread serves all of them until it is busy:
  * it compiles the code once and takes its memory once. Then new databases go to another thread, and some of those that
- * are in use move there.
+ * are in use move there. Many databases are divided in any case.
  */
 
 /** How often the load is measured while there are calls, in ms. */
@@ -10,6 +10,11 @@ export const BALANCE_MS = 1000
 const BUSY = 0.7
 /** The weight of the last measurement in the average: a thread that is never idle counts as busy after four seconds. */
 const WEIGHT = 0.3
+/**
+ * A thread with so many databases gets no more while there may be another thread. After a restart, all of them are opened at
+ * once, and a thread that works through a queue cannot give any away.
+ */
+const MANY_DATABASES = 1000
 /** How much less busy a thread must be before databases move to it. */
 const GAP = 0.3
 /** Databases that move at once. */
@@ -100,8 +105,9 @@ export class LoadMeter implements ThreadLoad {
     this.#calls.set(database, (this.#calls.get(database) ?? 0) + 1)
   }
 
-  get isBusy(): boolean {
-    return this.#busy >= BUSY
+  /** @param databases of the thread */
+  mayTakeMore(databases: number): boolean {
+    return this.#busy < BUSY && databases < MANY_DATABASES
   }
 
   /** Ends a measurement. @param busySeconds of the thread since its start @returns whether there were calls */

@@ -211,9 +211,9 @@ export class Pool {
     return answer as Awaited<ReturnType<Catalog[M]>>
   }
 
-  /** The thread for one more database: a new one if all are busy. */
+  /** The thread for one more database: a new one if all are busy or have many. */
   #lightest(): Slot {
-    const idle = this.#userSlots.filter(({ load }) => !load.isBusy)
+    const idle = this.#userSlots.filter(({ load, databases }) => load.mayTakeMore(databases.size))
     const [first, ...others] = idle.length > 0 ? idle : this.#userSlots
     if (first === undefined) return this.#addSlot()
     const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)

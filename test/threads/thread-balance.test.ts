@@ -39,6 +39,12 @@ t.test('a database that may not move stays, and others move instead', async (t) 
   )
 })
 
+t.test('a thread with 1,000 databases takes no more', async (t) => {
+  const meter = new LoadMeter(() => 0)
+  t.ok(meter.mayTakeMore(999))
+  t.notOk(meter.mayTakeMore(1000))
+})
+
 t.test('a load is the average of some seconds', async (t) => {
   let now = 0
   let seconds = 0
@@ -53,12 +59,12 @@ t.test('a load is the average of some seconds', async (t) => {
   t.ok(second(1))
   t.same([...meter.calls], [['a', 2]])
   for (let n = 0; n < 2; n += 1) t.notOk(second(1), 'no calls')
-  t.notOk(meter.isBusy, 'a short burst is no load')
+  t.ok(meter.mayTakeMore(2), 'a short burst is no load')
   second(1)
-  t.ok(meter.isBusy)
+  t.notOk(meter.mayTakeMore(2))
   seconds = 0
   second(0.1)
-  t.notOk(meter.isBusy, 'the thread was replaced')
+  t.ok(meter.mayTakeMore(2), 'the thread was replaced')
 })
 
 t.test('a database stays for ten minutes after a move', async (t) => {
