@@ -65,7 +65,10 @@ type Scale = (value: number) => number
 
 function logScale(values: readonly number[], start: number, end: number): Scale {
   const [least, most] = [Math.log(Math.min(...values)), Math.log(Math.max(...values))]
-  return (value) => start + ((Math.log(value) - least) / (most - least || 1)) * (end - start)
+  return (value) => {
+    const place = start + ((Math.log(value) - least) / (most - least || 1)) * (end - start)
+    return Math.round(place * 10) / 10
+  }
 }
 
 /** 1, 2, 5, 10 and so on, within the values. */
@@ -78,7 +81,7 @@ function ticks(values: readonly number[]): number[] {
 }
 
 function line({ colour, isDashed, points }: Curve, x: Scale, y: Scale): string {
-  const corners = points.map(({ at, ms }) => `${x(at).toFixed(1)},${y(ms).toFixed(1)}`).join(' ')
+  const corners = points.map(({ at, ms }) => `${x(at)},${y(ms)}`).join(' ')
   return `<polyline points="${corners}" fill="none" stroke="${colour}" stroke-width="2"${dashes(isDashed)}/>`
 }
 

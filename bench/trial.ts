@@ -55,7 +55,7 @@ export const FULL: Scale = {
   crowd: 10_000,
   editsPerSecond: 200,
   editSeconds: 30,
-  editRates: [25, 50, 100, 150, 200, 250, 300, 400],
+  editRates: [25, 50, 100, 150, 200, 300],
   rounds: 7,
 }
 export const QUICK: Scale = {

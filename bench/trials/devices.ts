@@ -6,6 +6,8 @@ import type { Bench, Figure, Trial } from '../trial.ts'
 
 const OPENING = 50
 const REST_MS = 2_000
+/** How long each rate of the curve lasts. */
+const CURVE_SECONDS = 10
 
 export const devices: Trial = {
   name: 'devices',
@@ -48,7 +50,7 @@ export const curve: Trial = {
       await editAtRate(vaults, scale.editsPerSecond * 5, scale.editsPerSecond)
       const figures: Figure[] = []
       for (const at of scale.editRates) {
-        const edits = at * scale.editSeconds
+        const edits = at * CURVE_SECONDS
         const { result: times, cpu } = await withCpu(peer, edits, 'edit', () => editAtRate(vaults, edits, at))
         figures.push(
           { name: 'median', unit: 'ms', value: medianOf(times), at },
