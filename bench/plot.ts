@@ -34,6 +34,7 @@ export function plotOf(results: readonly Result[]): string {
   )
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
+    '<title>Times from the save to three bodies, by edits per second</title>',
     `<rect width="${WIDTH}" height="${HEIGHT}" fill="white"/>`,
     ...ticks(points.map(({ ms }) => ms)).map((ms) => horizontalLine(y(ms), `${ms}`)),
     ...[...new Set(points.map(({ at }) => at))].map((at) => verticalLine(x(at), `${at}`)),
