@@ -47,10 +47,11 @@ const HEADERS_TIMEOUT_MS = 60_000
 const CHECK_MS = 5000
 /** When CouchDB closes idle connections, in milliseconds; protocol.md 17. */
 const KEEP_ALIVE_MS = 300_000
-/** Open files that are left to databases, bodies and copies: three for each of 500 databases, and as many again. */
-const OTHER_FILES = 4000
-/** At least half of the files that the process may open. */
-const MAX_SOCKETS = Math.max(64, Math.floor(maxOpenFiles() / 2), maxOpenFiles() - OTHER_FILES)
+const MAX_FILES = maxOpenFiles()
+/** An open database, its log, and the log's index. */
+const FILES_OF_DATABASE = 3
+/** Open files that are left to bodies, copies and functions. */
+const OTHER_FILES = 2500
 /** Connections that one network may always have: a household with ten devices, each with a browser's six. */
 const MIN_NETWORK_SHARE = 64
 /** Shorter than the time that a process has to end, so that the databases can close (cli/serve-command.ts). */
@@ -128,8 +129,11 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   return app
 }
 
+/** As many connections as are configured and leave files to others; at least half of the files. */
 function maxOpen(config: Config): number {
-  return Math.min(config.integer('settee', 'max_connections'), MAX_SOCKETS)
+  const others = OTHER_FILES + FILES_OF_DATABASE * config.integer('couchdb', 'max_dbs_open')
+  const sockets = Math.max(64, Math.floor(MAX_FILES / 2), MAX_FILES - others)
+  return Math.min(config.integer('settee', 'max_connections'), sockets)
 }
 
 /** How many of all connections one network may have. */

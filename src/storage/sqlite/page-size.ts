@@ -20,9 +20,6 @@ export const PAGE = { small: 2048, large: 8192 }
  */
 export const REWRITE = { least: 256 * 1024, most: 2 * 1024 * 1024 }
 
-/** The memory of a file's page cache, in KiB: the driver's default. */
-const CACHE_KIB = 16_000
-
 interface Pragmas {
   pragma(text: string): unknown
   exec(sql: string): void
@@ -83,7 +80,7 @@ function discardJournal(path: string): void {
 function useLog(connection: Pragmas): void {
   connection.exec('PRAGMA journal_mode = WAL')
   // When the size of pages changes, SQLite keeps the number of pages that it may cache: four times the memory.
-  connection.pragma(`cache_size = -${CACHE_KIB}`)
+  connection.pragma(`cache_size = ${connection.pragma('cache_size')}`)
   connection.pragma(`busy_timeout = ${BUSY_MS}`)
 }
 
