@@ -95,6 +95,15 @@ export async function rowFigures(
   return [rate, ...cpu]
 }
 
+/** @returns as many POST requests as `count`, with the bodies in turn */
+export function posts(path: string, bodies: readonly string[], count: number): PlannedRequest[] {
+  return Array.from({ length: count }, (_, n) => ({
+    method: 'POST',
+    path,
+    body: bodies[n % bodies.length] as string,
+  }))
+}
+
 /** The requests in the form that load-client.c reads. */
 function encoded({ origin, headers }: Peer, requests: readonly PlannedRequest[]): Buffer {
   const { host } = new URL(origin)

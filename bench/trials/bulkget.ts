@@ -1,4 +1,4 @@
-import { type PlannedRequest, sendAll } from '../load-client.ts'
+import { posts, sendAll } from '../load-client.ts'
 import { batches } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 
@@ -17,15 +17,9 @@ export const bulkget: Trial = {
     const answer = await peer.call('POST', address, 200, bodies[0])
     const found = answer.toString('latin1').split('"_revisions"').length - 1
     if (found !== PER_CALL) throw new Error(`${peer.name} has ${found} of ${PER_CALL} documents`)
-    const calls = (count: number): PlannedRequest[] =>
-      Array.from({ length: count }, (_, n) => ({
-        method: 'POST',
-        path: address,
-        body: bodies[n % bodies.length] as string,
-      }))
     const load = { connections: IN_FLIGHT, status: 200, unit: 'doc', perRequest: PER_CALL }
-    await sendAll(peer, calls(scale.diffs / 10), load)
-    const { rate, cpu } = await sendAll(peer, calls(scale.diffs), load)
+    await sendAll(peer, posts(address, bodies, scale.diffs / 10), load)
+    const { rate, cpu } = await sendAll(peer, posts(address, bodies, scale.diffs), load)
     return [rate, ...cpu]
   },
 }
