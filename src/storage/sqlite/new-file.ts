@@ -2,7 +2,7 @@
  * The file of a new database. Its tables are made once, in memory, and copied for each database. Otherwise SQLite would make
  * 24 tables, a log and its index for each, which takes three times the CPU time.
  */
-import { closeSync, openSync, writeSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import type { Statement } from './connection.ts'
 import { PAGE } from './page-size.ts'
@@ -10,7 +10,7 @@ import { migrate } from './schema.ts'
 import { State } from './state.ts'
 
 /** Where a file's header says how it is written and read: 1 with a rollback journal, 2 with a log (fileformat2, 1.3.3). */
-const JOURNAL_MODE = { from: 18, to: 20, rollback: 1, log: 2 }
+const JOURNAL_MODE = { from: 18, to: 20, log: 2 }
 
 let template: Buffer | undefined
 
@@ -31,7 +31,7 @@ export function writeNewFile(path: string, createdAt: number): void {
     db.close()
   }
   content.fill(JOURNAL_MODE.log, JOURNAL_MODE.from, JOURNAL_MODE.to)
-  writeAll(path, content)
+  writeFileSync(path, content, { flag: 'wx', mode: 0o600 })
 }
 
 /** The content of a file with a database's tables and no rows. A database in memory can have no log. */
@@ -49,14 +49,5 @@ function emptyDatabase(): Buffer {
     return db.serialize()
   } finally {
     db.close()
-  }
-}
-
-function writeAll(path: string, content: Buffer): void {
-  const file = openSync(path, 'wx', 0o600)
-  try {
-    for (let at = 0; at < content.length; ) at += writeSync(file, content, at)
-  } finally {
-    closeSync(file)
   }
 }
