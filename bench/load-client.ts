@@ -1,17 +1,13 @@
 /** Load that leaves the processor to the server: requests are prepared here, and sent by load-client.c. */
-import { spawn, spawnSync } from 'node:child_process'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
+import { compile } from './compiler.ts'
 import { withCpu } from './load.ts'
 import type { Peer } from './peer.ts'
 import type { Figure } from './trial.ts'
-
-const SOURCE = fileURLToPath(new URL('load-client.c', import.meta.url))
-const FOLDER = fileURLToPath(new URL('.peers/', import.meta.url))
-const PROGRAM = `${FOLDER}load-client`
 
 export interface PlannedRequest {
   readonly method: 'GET' | 'PUT' | 'POST'
@@ -125,15 +121,8 @@ function encoded({ origin, headers }: Peer, requests: readonly PlannedRequest[])
 let program: Promise<string> | undefined
 
 function compiled(): Promise<string> {
-  program ??= compile()
+  program ??= compile('load-client.c', 'load-client')
   return program
-}
-
-async function compile(): Promise<string> {
-  await mkdir(FOLDER, { recursive: true })
-  const { status, stderr } = spawnSync('cc', ['-O2', '-o', PROGRAM, SOURCE])
-  if (status !== 0) throw new Error(`load-client.c cannot be compiled: ${stderr ?? 'there is no cc'}`)
-  return PROGRAM
 }
 
 async function run(command: string, args: readonly string[]): Promise<Sent> {

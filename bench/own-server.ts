@@ -3,9 +3,8 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { type Peer, peerAt } from './peer.ts'
+import { ADMIN_ENV, addressIn } from './settee.ts'
 
-/** Name and password of the admin, whose credentials come with every request. */
-const ADMIN = 'bench-admin'
 const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 
 export interface OwnServer {
@@ -19,21 +18,21 @@ export interface OwnServer {
 export async function startOn(folder: string): Promise<OwnServer> {
   const since = performance.now()
   const args = [MAIN, 'serve', '--port', '0', '--data', folder]
-  const env = { ...process.env, NODE_OPTIONS: '', COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }
+  const env = { ...process.env, NODE_OPTIONS: '', ...ADMIN_ENV }
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
   const ended = once(child, 'close')
   let printed = ''
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout.on('data', (chunk: Buffer) => {
       printed += chunk.toString()
-      const address = /is ready at (http:[^"\s]+)/.exec(printed)?.[1]
+      const address = addressIn(printed)
       if (address !== undefined) resolve(address)
     })
     ended.then(() => reject(new Error(`settee ended before it was ready: ${printed}`)), reject)
   })
-  await (await fetch(url)).text()
+  await (await fetch(new URL(url).origin)).text()
   const startMs = performance.now() - since
-  const peer = peerAt('settee', url.replace('//', `//${ADMIN}:${ADMIN}@`), {
+  const peer = peerAt('settee', url, {
     durability: 'fsync before every answer',
     pid: child.pid as number,
     stop: async () => undefined,

@@ -11,6 +11,14 @@ const MAIN = 'dist/cli/main.js'
 /** Name and password of the admin, whose credentials come with every request. */
 const ADMIN = 'bench-admin'
 
+/** The variables that create the admin. */
+export const ADMIN_ENV = { COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }
+
+/** @returns the address in settee's output so far, with the admin's credentials; undefined while it is not ready */
+export function addressIn(printed: string): string | undefined {
+  return /is ready at (http:[^"\s]+)/.exec(printed)?.[1]?.replace('//', `//${ADMIN}:${ADMIN}@`)
+}
+
 /**
  * @param env additional variables for the server
  * @param isHosted in hosted mode
@@ -49,8 +57,7 @@ function startBuilt(
     name,
     durability: 'fsync before every answer',
     args: (folder) => [main, 'serve', '--port', '0', '--data', folder, ...(isHosted ? ['--hosted'] : [])],
-    env: { ...env, COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN },
-    address: (printed) =>
-      /is ready at (http:[^"\s]+)/.exec(printed)?.[1]?.replace('//', `//${ADMIN}:${ADMIN}@`),
+    env: { ...env, ...ADMIN_ENV },
+    address: addressIn,
   })
 }

@@ -1,11 +1,5 @@
 /** Makes the disk of a server under test slower. */
-import { spawnSync } from 'node:child_process'
-import { mkdir } from 'node:fs/promises'
-import { fileURLToPath } from 'node:url'
-
-const SOURCE = fileURLToPath(new URL('slow-fsync.c', import.meta.url))
-const FOLDER = fileURLToPath(new URL('.peers/', import.meta.url))
-const LIBRARY = `${FOLDER}slow-fsync.so`
+import { compile } from './compiler.ts'
 
 /**
  * @param ms the delay of every fsync and fdatasync
@@ -14,8 +8,6 @@ const LIBRARY = `${FOLDER}slow-fsync.so`
  */
 export async function slowFsync(ms: number): Promise<Record<string, string>> {
   if (ms === 0) return {}
-  await mkdir(FOLDER, { recursive: true })
-  const { status, stderr } = spawnSync('cc', ['-O2', '-shared', '-fPIC', '-o', LIBRARY, SOURCE, '-ldl'])
-  if (status !== 0) throw new Error(`slow-fsync.c cannot be compiled: ${stderr ?? 'there is no cc'}`)
-  return { LD_PRELOAD: LIBRARY, SLOW_FSYNC_MS: `${ms}` }
+  const library = await compile('slow-fsync.c', 'slow-fsync.so', '-shared', '-fPIC', '-ldl')
+  return { LD_PRELOAD: library, SLOW_FSYNC_MS: `${ms}` }
 }
