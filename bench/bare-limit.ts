@@ -14,7 +14,10 @@ import { batches, makeNotes, type Note } from './seed.ts'
 import type { Figure } from './trial.ts'
 
 const PER_TRANSACTION = 100
+/** Ids in a call of `_revs_diff`. */
+const PER_CALL = 100
 const READS = 5
+const UNITS: Readonly<Record<string, string>> = { bulkget: 'doc', diff: 'id' }
 const SELF = fileURLToPath(import.meta.url)
 
 /** The figure of a trial, without a server. */
@@ -87,7 +90,12 @@ function reads(
     `SELECT ${columns} FROM doc JOIN revision ON revision.num = doc.winner ORDER BY doc.id`,
   )
   const feed = connection.prepare<Read>('SELECT id, seq, rev FROM doc ORDER BY seq')
+  const known = connection.prepare<Read>(
+    'SELECT doc.id, rev FROM json_each(?) AS asked JOIN doc ON doc.id = asked.value',
+  )
+  const asked = batches(notes, PER_CALL).map((some) => JSON.stringify(some.map(({ _id }) => _id)))
   return [
+    ['diff', () => asked.map((ids) => known.all(ids).map(textOf).join(',')).join(',')],
     ['bulkget', () => notes.map(({ _id }) => textOf(one.get(_id))).join(',')],
     ['changes', () => feed.all().map(textOf).join(',')],
     ['alldocs', () => all.all().map(textOf).join(',')],
@@ -117,7 +125,7 @@ function measure(count: number): Limit[] {
     fill(connection, groups)
     const pushed = count / ((performance.now() - since) / 1000)
     const limits = reads(connection, notes).map(([trial, read]): Limit => {
-      const unit = trial === 'bulkget' ? 'doc' : 'row'
+      const unit = UNITS[trial] ?? 'row'
       return { trial, name: `${unit}s`, unit: `${unit}s/s`, value: count / seconds(read) }
     })
     return [{ trial: 'push', name: 'docs', unit: 'docs/s', value: pushed }, ...limits]

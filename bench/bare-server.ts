@@ -1,7 +1,9 @@
 /**
- * The upper limit of the trials `put` and `get`: Fastify, and one thread with a SQLite file that commits groups of writes. It
- * checks nothing: no accounts, no revisions, no rules. `node bench/bare-server.ts FOLDER` prints its address.
+ * The upper limit of the trials `put`, `get`, `fanout` and `memory`: Fastify, and one thread with a SQLite file that commits
+ * groups of writes. It checks nothing: no accounts, no revisions, no rules. `node bench/bare-server.ts FOLDER` prints its
+ * address.
  */
+import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
@@ -9,9 +11,12 @@ import fastify from 'fastify'
 import { Connection } from '../src/storage/sqlite/connection.ts'
 import type { Peer } from './peer.ts'
 import { startServer } from './server-process.ts'
+import { fanout } from './trials/fanout.ts'
 import { get } from './trials/get.ts'
+import { memory } from './trials/memory.ts'
 import { put } from './trials/put.ts'
 
+const REV = '1-967a00dff5e02add41819138abb3284d'
 const SELF = fileURLToPath(import.meta.url)
 
 /** Starts it as a peer. @throws when it ends before it is ready */
@@ -23,7 +28,7 @@ export async function startBareServer(env: Readonly<Record<string, string>>): Pr
     env,
     address: (printed) => /http:\S+/.exec(printed)?.[0],
   })
-  return { ...peer, trials: [put.name, get.name] }
+  return { ...peer, trials: [put, get, fanout, memory].map(({ name }) => name) }
 }
 
 /** A call of the thread: a write if it has a body, else a read. */
@@ -90,9 +95,13 @@ async function serve(folder: string): Promise<void> {
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
     done(null, body),
   )
-  const save = (db: string, id: string, body: string) => {
-    counts.set(db, (counts.get(db) ?? 0) + 1)
-    return call(`${db}/${id}`, body)
+  const feeds = new Map<string, Set<ServerResponse>>()
+  const save = async (db: string, id: string, body: string) => {
+    const seq = (counts.get(db) ?? 0) + 1
+    counts.set(db, seq)
+    await call(`${db}/${id}`, body)
+    const line = `${JSON.stringify({ seq, id, changes: [{ rev: REV }] })}\n`
+    for (const feed of feeds.get(db) ?? []) feed.write(line)
   }
   app.get('/', () => ({}))
   app.put('/:db', (_request, reply) => reply.code(201).send({ ok: true }))
@@ -105,7 +114,14 @@ async function serve(folder: string): Promise<void> {
   })
   app.put<{ Params: Params; Body: string }>('/:db/:id', async ({ params: { db, id }, body }, reply) => {
     await save(db, id, body)
-    return reply.code(201).send({ ok: true, id, rev: '1-967a00dff5e02add41819138abb3284d' })
+    return reply.code(201).send({ ok: true, id, rev: REV })
+  })
+  app.get<{ Params: Params }>('/:db/_changes', ({ params }, reply): void => {
+    const { raw } = reply.hijack()
+    const open = feeds.get(params.db) ?? new Set()
+    feeds.set(params.db, open.add(raw))
+    raw.on('close', () => open.delete(raw))
+    raw.write('\n')
   })
   app.get<{ Params: Params }>('/:db/:id', async ({ params: { db, id } }, reply) => {
     return reply.type('application/json').send(await call(`${db}/${id}`))

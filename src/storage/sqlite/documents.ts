@@ -137,17 +137,11 @@ export class Documents {
   }
 
   #select(touches: Touches | undefined, where: string, values: Value[]): Iterable<DocState> {
-    if (touches?.body) return this.#bodies(where, values)
-    const sql = `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE ${where}`
-    const rows = this.#connection.prepareTuples<DocRow>(sql).all(...values)
+    const selected = touches?.body
+      ? `${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS} FROM ${WITH_BODY}`
+      : `${DOC_COLUMNS} FROM doc AS d`
+    const rows = this.#connection.prepareTuples<DocRow>(`SELECT ${selected} WHERE ${where}`).all(...values)
     return rows.map((row) => this.#state(row))
-  }
-
-  /** One by one: a page may end after three documents, and a hundred documents may have a megabyte each. */
-  *#bodies(where: string, values: Value[]): Generator<DocState> {
-    const sql = `SELECT ${DOC_COLUMNS}, ${BODY_COLUMNS} FROM ${WITH_BODY} WHERE ${where}`
-    const rows = this.#connection.prepareTuples<DocRow>(sql).iterate(...values)
-    for (const row of rows) yield this.#state(row)
   }
 
   /** Counts at most `limit` documents of a range, deleted ones only with `deletedToo`. Also returns the last id. */

@@ -3,6 +3,8 @@ import type { IdRange, Paging } from '../engine.ts'
 
 /** Rows fetched at once while a page is filled. */
 const FETCH = 100
+/** The same with bodies: the last rows may be more than the page takes. */
+const FETCH_BODIES = 25
 
 /**
  * Fills a page by fetching a bounded number of rows at a time.
@@ -10,13 +12,14 @@ const FETCH = 100
  * @returns the rows, and whether more remain
  */
 export function fillPage<Source, R>(
-  { limit, enough }: Paging,
+  { limit, enough, touches }: Paging,
   fetch: (last: Source | null, limit: number) => Iterable<Source>,
   read: (row: Source) => R,
 ): { rows: R[]; more: boolean } {
   const rows: R[] = []
+  const most = touches?.body ? FETCH_BODIES : FETCH
   for (let last: Source | null = null; ; ) {
-    const wanted = Math.min(FETCH, limit - rows.length + 1)
+    const wanted = Math.min(most, limit - rows.length + 1)
     let fetched = 0
     for (const row of fetch(last, wanted)) {
       fetched += 1
