@@ -100,6 +100,7 @@ class Device {
   #since = '0'
   #writing: Promise<void> = Promise.resolve()
   #checkpointRev: string | undefined
+  #isClosed = false
   #close: () => void = () => {}
 
   constructor(path: string, name: string, address: string | undefined) {
@@ -115,6 +116,7 @@ class Device {
 
   async open(peer: Peer, onRow: (id: string, rev: string) => void): Promise<void> {
     this.#connection = peer
+    this.#isClosed = false
     if (this.#checkpointRev !== undefined) await peer.call('GET', this.#checkpoint, 200)
     this.#close = await follow(
       peer,
@@ -152,6 +154,7 @@ class Device {
 
   /** One at a time; it does not delay the edits. */
   #writeCheckpoint(): void {
+    if (this.#isClosed) return
     this.#writing = this.#writing.then(async () => {
       const body = JSON.stringify({ last_seq: Date.now(), _rev: this.#checkpointRev })
       const answer = await this.#peer.call('PUT', this.#checkpoint, 201, body)
@@ -161,6 +164,7 @@ class Device {
 
   /** Disconnects; writing a checkpoint may fail then. */
   close(): void {
+    this.#isClosed = true
     this.#writing = this.#writing.catch(() => undefined)
     this.#close()
   }
