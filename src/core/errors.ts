@@ -141,6 +141,7 @@ export const ERRORS = {
     "The server's disk failed to read or write the file of this database. All other databases still work.",
   ], // ours
   function_error: [500, 'unknown_error', 'A function of a design document failed.'],
+  unknown_query_language: [500, 'unknown_query_language', 'Functions in this language are not supported.'],
   function_timeout: [500, 'timeout', 'A function of a design document ran longer than allowed.'], // ours
   function_memory: [500, 'out_of_memory', 'A function of a design document used more memory than allowed.'], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],

@@ -33,9 +33,12 @@ const FIELDS: readonly (readonly [path: string, kinds: string])[] = [
   ['views.*', 'object'],
 ]
 
-/** CouchDB checks only the beginning, since some tools leave a line break after the name. */
-const BUILTIN_REDUCE =
-  /^_(sum|count|stats|approx_count_distinct|first|last|(top|bottom)_([1-9][0-9]?|100)(?![0-9]))/
+/** CouchDB reads only the beginning, since some tools leave a line break after the name. */
+const BUILTIN_REDUCE = /^_(?:approx_count_distinct|count|first|last|stats|sum)/
+const RANKED_REDUCE = /^(_top|_bottom)_(.*)$/s
+/** How Erlang reads an integer. */
+const INTEGER = /^[-+]?\d+$/
+const MAX_RANK = 100
 
 /** The modules that views share (CommonJS); not a view. */
 const LIBRARY = 'lib'
@@ -57,7 +60,8 @@ export function checkDesignDoc(body: string): ViewFunction[] {
   const doc = JSON.parse(body) as Members
   checkShape(doc)
   const functions = viewFunctions(doc)
-  for (const { member, text } of functions) if (member === 'reduce') checkBuiltin(text)
+  for (const { member, text } of functions)
+    if (member === 'reduce' && text.startsWith('_')) builtinReduce(text)
   if (languageOf(doc) !== 'javascript') return []
   return functions.filter(({ member, text }) => member === 'map' || !text.startsWith('_'))
 }
@@ -76,11 +80,9 @@ export async function compileViews(
   for (const { view, member } of functions) await sandbox.compile({ ...fn, path: ['views', view, member] })
 }
 
-/** @throws function_error for a language other than JavaScript, the only one that runs here */
+/** @throws unknown_query_language for a language other than JavaScript, the only one that runs here */
 export function requireJavascript(language: unknown): void {
-  if (language !== 'javascript') {
-    throw new CouchError('function_error', `unknown_query_language: ${String(language)}`)
-  }
+  if (language !== 'javascript') throw new CouchError('unknown_query_language', String(language))
 }
 
 /** The language of a design document's functions. */
@@ -141,7 +143,28 @@ function viewFunctions(doc: Members): ViewFunction[] {
   )
 }
 
-function checkBuiltin(text: string): void {
-  if (!text.startsWith('_') || BUILTIN_REDUCE.test(text)) return
-  throw new CouchError('invalid_design_doc', `\`${text}\` is not a supported reduce function.`)
+/** One of CouchDB's own reduce functions. */
+export interface BuiltinReduce {
+  /** For example `_sum` or `_top`. */
+  readonly name: string
+  /** How many values `_top` and `_bottom` keep; 0 for the others. */
+  readonly rank: number
+}
+
+/**
+ * Reads the name of a built-in reduce function (protocol.md 9.3).
+ * @param text begins with `_`
+ * @throws invalid_design_doc
+ */
+export function builtinReduce(text: string): BuiltinReduce {
+  const [name] = BUILTIN_REDUCE.exec(text) ?? []
+  if (name !== undefined) return { name, rank: 0 }
+  const [, ranked, rank = ''] = RANKED_REDUCE.exec(text) ?? []
+  if (ranked === undefined) {
+    throw new CouchError('invalid_design_doc', `\`${text}\` is not a supported reduce function.`)
+  }
+  if (!INTEGER.test(rank)) throw new CouchError('invalid_design_doc', 'invalid rank reducer')
+  const count = Number(rank)
+  if (count >= 1 && count <= MAX_RANK) return { name: ranked, rank: count }
+  throw new CouchError('invalid_design_doc', `rank value must be between 1 and ${MAX_RANK}`)
 }

@@ -1,6 +1,7 @@
 /** CouchDB's own reduce functions, protocol.md 9.3. Pure: rows in, the JSON text of a value out. */
 import { isJsonObject } from '../core/json.ts'
-import type { Compare } from './collation.ts'
+import { builtinReduce } from '../documents/design-docs.ts'
+import { type Compare, compareJson } from './collation.ts'
 import type { ViewRow } from './view-rows.ts'
 
 /** Reduces one group of rows, which are added in the order of their keys. */
@@ -10,17 +11,15 @@ interface Reducer {
   result(): string
 }
 
-/** Matches a name such as `_top_5`. As in CouchDB, anything after the name is ignored. */
-const NAME = /^(_[a-z]+(?:_[a-z]+)*)(?:_(\d+))?/
-
 /**
  * Creates a reducer for one group of rows.
- * @param name from the design document, validated when the document was written
+ * @param text the view's reduce function, as the design document has it
  * @param order the order of the view's keys
+ * @throws invalid_design_doc if an older version has stored a name that is not valid
  */
-export function builtinReducer(name: string, order: Compare): Reducer {
-  const [, word, rank] = NAME.exec(name) ?? []
-  switch (word) {
+export function builtinReducer(text: string, order: Compare): Reducer {
+  const { name, rank } = builtinReduce(text)
+  switch (name) {
     case '_count':
       return rowCounter()
     case '_sum':
@@ -32,9 +31,9 @@ export function builtinReducer(name: string, order: Compare): Reducer {
     case '_last':
       return edgeValue(true)
     case '_top':
-      return ranker(Number(rank), (a, b) => order(b, a))
+      return ranker(rank, (a, b) => compareJson(b, a))
     case '_bottom':
-      return ranker(Number(rank), order)
+      return ranker(rank, compareJson)
     default:
       return keyCounter(order)
   }
@@ -75,13 +74,14 @@ function edgeValue(isLast: boolean): Reducer {
   }
 }
 
-/** Keeps the first `count` values of an order. */
+/** Keeps the first `count` different values of an order. */
 function ranker(count: number, order: Compare): Reducer {
   const best: unknown[] = []
   return {
     add: ({ valueText }) => {
       const value: unknown = JSON.parse(valueText)
-      const at = best.findIndex((other) => order(value, other) < 0)
+      const at = best.findIndex((other) => order(value, other) <= 0)
+      if (at !== -1 && order(value, best[at]) === 0) return
       best.splice(at === -1 ? best.length : at, 0, value)
       if (best.length > count) best.pop()
     },
@@ -140,6 +140,7 @@ type Members = Record<string, unknown>
 /** Adds numbers, lists element by element, and objects member by member. A number added to a list is a list of one. */
 function sum(a: unknown, b: unknown): unknown {
   if (typeof a === 'number' && typeof b === 'number') return a + b
+  if (b === null || (typeof b !== 'object' && typeof b !== 'number')) return fail(SUM_REASON, b)
   if (isJsonObject(b))
     return a === 0 || isJsonObject(a) ? sumMembers(a === 0 ? {} : a, b) : fail(SUM_REASON, b)
   if (isJsonObject(a)) return fail(SUM_REASON, b)
@@ -152,10 +153,12 @@ function listOf(value: unknown): readonly unknown[] {
 
 function sumLists(a: readonly unknown[], b: readonly unknown[]): unknown[] {
   const length = Math.max(a.length, b.length)
-  return Array.from({ length }, (_, at) => numberOf(a[at] ?? 0) + numberOf(b[at] ?? 0))
+  return Array.from({ length }, (_, at) => numberOf(a, at) + numberOf(b, at))
 }
 
-function numberOf(value: unknown): number {
+/** An element of a list; 0 after its end. */
+function numberOf(list: readonly unknown[], at: number): number {
+  const value = at < list.length ? list[at] : 0
   return typeof value === 'number' ? value : fail(SUM_REASON, value)
 }
 

@@ -22,17 +22,22 @@ const STEP_CHARS = 256 * 1024
 
 /** Selects the rows of a query. */
 export async function select(rows: readonly ViewRow[], query: ViewQuery, order: Compare): Promise<Selection> {
-  const { keys, inclusiveEnd, descending } = query
+  const { keys, docIds, inclusiveEnd, descending } = query
   if (keys === undefined) return { rows, stretches: [stretchOf(rows, query, order)], query, order }
   const ordered = descending ? [...keys].reverse() : keys
   const stretches: Stretch[] = []
+  let empty: Stretch | undefined
   const yielder = new Yielder()
   for (const key of ordered) {
     await yielder.yieldIfDue()
-    const edge = { key, docId: undefined }
-    const stretch = stretchOf(rows, { start: edge, end: edge, inclusiveEnd, descending }, order)
-    if (stretch.to > stretch.from || stretches.length === 0) stretches.push(stretch)
+    const start = { key, docId: docIds.start }
+    const end = { key, docId: docIds.end }
+    const stretch = stretchOf(rows, { start, end, inclusiveEnd, descending }, order)
+    if (stretch.to > stretch.from) stretches.push(stretch)
+    else empty ??= stretch
   }
+  // Without any row, the place of the first key decides the offset.
+  if (stretches.length === 0 && empty !== undefined) stretches.push(empty)
   return { rows, stretches, query, order }
 }
 
@@ -152,7 +157,7 @@ export async function* reducedRows(
   let ready: Group[] = []
   const takeBatch = async () => {
     const results = await reduce(ready.map(({ rows }) => rows))
-    const texts = ready.map(({ key }, at) => `{"key":${key},${results[at]}}`)
+    const texts = ready.map(({ key }, at) => groupRow(key, results[at] as string))
     ready = []
     return texts
   }
@@ -161,6 +166,11 @@ export async function* reducedRows(
     if (ready.length === STEP) yield await takeBatch()
   }
   if (ready.length > 0) yield await takeBatch()
+}
+
+/** As in CouchDB, the row of an error has no key. */
+function groupRow(key: string, result: string): string {
+  return `{"key":${result.startsWith('"error"') ? 'null' : key},${result}}`
 }
 
 /** Reduces groups with one of CouchDB's built-in functions. @returns for each group the member that follows its key */

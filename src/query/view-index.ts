@@ -20,6 +20,8 @@ const ROW_BYTES = 200
 export interface ViewDefinition {
   readonly name: string
   readonly map: UserFunction
+  /** The order of its keys. */
+  readonly order: Compare
 }
 
 interface ViewOptions {
@@ -27,7 +29,6 @@ interface ViewOptions {
   readonly includeDesign: boolean
   /** Whether documents have `_local_seq`. */
   readonly localSeq: boolean
-  readonly order: Compare
 }
 
 /** A document from the feed. `text` is null if the document is deleted or is not mapped. */
@@ -110,7 +111,7 @@ export class ViewIndex {
     if (purgeSeq !== this.#purgeSeq) this.#reset(purgeSeq)
     if (updateSeq === this.#seq) return
     const newRows: NewRows = { seqs: new Map(), runs: new Map() }
-    for (const { name } of this.#definitions) newRows.runs.set(name, new Runs(rowOrder(this.#options.order)))
+    for (const { name, order } of this.#definitions) newRows.runs.set(name, new Runs(rowOrder(order)))
     let weight = this.#bytes
     let since = this.#seq
     for (let more = true; more; ) {
@@ -161,24 +162,25 @@ export class ViewIndex {
     if (live.length === 0) return 0
     const texts = live.map(({ text }) => text)
     let weight = 0
-    for (const { name, map } of this.#definitions) {
+    for (const { name, map, order } of this.#definitions) {
       const emitted = await this.#sandbox.map(map, texts)
       const rows: ViewRow[] = []
       for (const [at, doc] of live.entries()) {
         for (const row of await rowsOf(doc, emitted[at] as string)) rows.push(row)
       }
       for (const { keyText, valueText } of rows) weight += keyText.length + valueText.length + ROW_BYTES
-      await runs.get(name)?.add(await sortInSteps(rows, rowOrder(this.#options.order)))
+      await runs.get(name)?.add(await sortInSteps(rows, rowOrder(order)))
     }
     return weight
   }
 
   async #merge({ seqs, runs }: NewRows, seq: number): Promise<void> {
     const rows = new Map<string, readonly ViewRow[]>()
-    for (const [name, run] of runs) {
+    for (const { name, order } of this.#definitions) {
       const kept = await filtered(this.rows(name), ({ id }) => !seqs.has(id))
-      const added = await filtered(await run.all(), (row) => seqs.get(row.id) === row.seq)
-      rows.set(name, await mergeSorted(kept, added, rowOrder(this.#options.order)))
+      const all = (await runs.get(name)?.all()) ?? []
+      const added = await filtered(all, (row) => seqs.get(row.id) === row.seq)
+      rows.set(name, await mergeSorted(kept, added, rowOrder(order)))
     }
     this.#rows = rows
     this.#seq = seq

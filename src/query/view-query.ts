@@ -18,6 +18,8 @@ export interface ViewQuery {
   readonly keys: readonly unknown[] | undefined
   readonly start: KeyEdge | undefined
   readonly end: KeyEdge | undefined
+  /** Break ties among the rows of each key of `keys`, at its start and its end. */
+  readonly docIds: { readonly start: string | undefined; readonly end: string | undefined }
   readonly inclusiveEnd: boolean
   readonly descending: boolean
   /** Infinity means no limit. */
@@ -62,6 +64,7 @@ export function readViewQuery(
   refuseKeys(parameters.get('keys'), 'bad_request', '`keys` member must be an array.')
   for (const [name, text] of pairs) {
     const known = ALIASES[name] ?? name
+    parameters.delete(known) // The order counts: see edgesOf.
     parameters.set(known, JSON_VALUED.has(known) ? parseJson(text) : text)
   }
   refuseKeys(parameters.get('keys'), 'query_parse_error', '`keys` must be an array of strings.')
@@ -72,7 +75,7 @@ export function readViewQuery(
 const JSON_VALUED = new Set(['key', 'keys', 'startkey', 'endkey'])
 
 function refuseKeys(keys: unknown, code: 'bad_request' | 'query_parse_error', reason: string): void {
-  if (keys === undefined || keys === null || Array.isArray(keys)) return
+  if (keys === undefined || Array.isArray(keys)) return
   throw new CouchError(code, reason)
 }
 
@@ -81,8 +84,8 @@ function viewQuery(parameters: ParameterMap): ViewQuery {
     ...rangeOf(parameters),
     inclusiveEnd: bool(parameters, 'inclusive_end') ?? true,
     descending: bool(parameters, 'descending') ?? false,
-    limit: count(parameters, 'limit', '`limit` must be a positive integer.') ?? Infinity,
-    skip: count(parameters, 'skip', '`skip` must be >= 0') ?? 0,
+    limit: count(parameters, 'limit') ?? Infinity,
+    skip: count(parameters, 'skip') ?? 0,
     reduce: bool(parameters, 'reduce'),
     grouping: groupingOf(parameters),
     includeDocs: bool(parameters, 'include_docs') ?? false,
@@ -95,23 +98,27 @@ function viewQuery(parameters: ParameterMap): ViewQuery {
   }
 }
 
-function rangeOf(parameters: ParameterMap): Pick<ViewQuery, 'keys' | 'start' | 'end'> {
-  const key = parameters.get('key')
-  const keys = (parameters.get('keys') ?? undefined) as readonly unknown[] | undefined
-  const edges = {
-    start: edge(
-      parameters.has('key') ? key : parameters.get('startkey'),
-      docId(parameters, 'startkey_docid'),
-    ),
-    end: edge(parameters.has('key') ? key : parameters.get('endkey'), docId(parameters, 'endkey_docid')),
+function rangeOf(parameters: ParameterMap): Pick<ViewQuery, 'keys' | 'start' | 'end' | 'docIds'> {
+  const docIds = { start: docId(parameters, 'startkey_docid'), end: docId(parameters, 'endkey_docid') }
+  const keys = parameters.get('keys') as readonly unknown[] | undefined
+  // A single key counts as `key`.
+  const [start, end] = keys?.length === 1 ? [keys[0], keys[0]] : edgesOf(parameters)
+  if (keys === undefined || keys.length === 1) {
+    return { keys: undefined, start: edge(start, docIds.start), end: edge(end, docIds.end), docIds }
   }
-  if (keys === undefined) return { keys, ...edges }
-  if (edges.start !== undefined || edges.end !== undefined) {
-    throw parseError('`keys` is incompatible with `key`, `start_key` and `end_key`')
+  if (start === undefined && end === undefined) return { keys, start, end, docIds }
+  throw parseError('`keys` is incompatible with `key`, `start_key` and `end_key`')
+}
+
+/** The keys at which the range starts and ends. `key` sets both, and a later parameter replaces an earlier one. */
+function edgesOf(parameters: ParameterMap): readonly [start: unknown, end: unknown] {
+  let start: unknown
+  let end: unknown
+  for (const [name, value] of parameters) {
+    if (name === 'key' || name === 'startkey') start = value
+    if (name === 'key' || name === 'endkey') end = value
   }
-  const [only] = keys
-  if (keys.length !== 1) return { keys, start: undefined, end: undefined }
-  return { keys: undefined, start: edge(only, undefined), end: edge(only, undefined) }
+  return [start, end]
 }
 
 function edge(key: unknown, id: string | undefined): KeyEdge | undefined {
@@ -126,12 +133,12 @@ function docId(parameters: ParameterMap, name: 'startkey_docid' | 'endkey_docid'
 
 function groupingOf(parameters: ParameterMap): Grouping {
   const group = bool(parameters, 'group')
-  const level = count(parameters, 'group_level', '`group_level` must be >= 0')
+  const level = count(parameters, 'group_level')
   if (group === false && (level ?? 0) > 0) {
     throw parseError("Can't specify group=false and group_level>0 at the same time")
   }
   if (level !== undefined && level > 0) return level
-  return group ? 'exact' : 'none'
+  return group && level === undefined ? 'exact' : 'none'
 }
 
 /** `stale` is the older name of this parameter. */
@@ -155,12 +162,12 @@ function bool(parameters: ParameterMap, name: string, reason?: string): boolean 
   throw parseError(reason ?? `Invalid boolean parameter: ${quoted(value)}`)
 }
 
-function count(parameters: ParameterMap, name: string, tooSmall: string): number | undefined {
+function count(parameters: ParameterMap, name: string): number | undefined {
   const value = parameters.get(name)
   if (value === undefined) return undefined
   const number = typeof value === 'string' && /^[-+]?\d+$/.test(value) ? Number(value) : value
   if (!Number.isSafeInteger(number)) throw parseError(`Invalid value for integer: ${quoted(value)}`)
-  if ((number as number) < 0) throw parseError(tooSmall)
+  if ((number as number) < 0) throw parseError(`Invalid value for positive integer: ${quoted(value)}`)
   return number as number
 }
 

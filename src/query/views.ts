@@ -65,7 +65,14 @@ interface DesignDoc {
   readonly source: string
   readonly language: unknown
   readonly options: Readonly<Record<string, unknown>>
-  readonly views: Readonly<Record<string, { readonly map: unknown; readonly reduce?: unknown }>>
+  readonly views: Readonly<Record<string, View>>
+}
+
+/** A member of `views`; only the types of `map` and `reduce` were checked when it was stored. */
+interface View {
+  readonly map: unknown
+  readonly reduce?: unknown
+  readonly options?: unknown
 }
 
 /** A view that can be queried. */
@@ -160,7 +167,7 @@ async function openView(context: ViewContext, id: string, name: string): Promise
   return {
     name,
     index: indexOf(context, ddoc),
-    order: orderOf(ddoc),
+    order: orderOf(view),
     reduce: reduce === undefined || isBuiltin ? reduce : functionOf(context, ddoc, [name, 'reduce']),
   }
 }
@@ -168,8 +175,9 @@ async function openView(context: ViewContext, id: string, name: string): Promise
 /** The member of `views` that holds CommonJS modules, not a view. */
 const LIBRARY = 'lib'
 
-function orderOf({ options }: DesignDoc): Compare {
-  return options.collation === 'raw' ? compareRaw : compareJson
+/** As in CouchDB, `collation` is an option of a view; among the options of the design document it has no effect. */
+function orderOf({ options }: View): Compare {
+  return isJsonObject(options) && options.collation === 'raw' ? compareRaw : compareJson
 }
 
 function functionOf(
@@ -192,13 +200,13 @@ function indexOf(context: ViewContext, ddoc: DesignDoc): ViewIndex {
   const make = () => {
     const definitions: ViewDefinition[] = Object.entries(ddoc.views)
       .filter(([name, view]) => name !== LIBRARY && typeof view?.map === 'string')
-      .map(([name]) => ({ name, map: functionOf(context, ddoc, [name, 'map']) }))
+      .map(([name, view]) => ({
+        name,
+        map: functionOf(context, ddoc, [name, 'map']),
+        order: orderOf(view),
+      }))
     const { include_design: includeDesign, local_seq: localSeq } = ddoc.options
-    const options = {
-      includeDesign: includeDesign === true,
-      localSeq: localSeq === true,
-      order: orderOf(ddoc),
-    }
+    const options = { includeDesign: includeDesign === true, localSeq: localSeq === true }
     return new ViewIndex(store, sandbox, definitions, options, () => memory.maxBytes)
   }
   return memory.use(store, `${incarnation} ${signatureOf(ddoc)}`, make)
@@ -271,10 +279,7 @@ function reducerOf(
   return (groups) => reduceByFunction(sandbox, reduce as UserFunction, groups)
 }
 
-/**
- * Reads the document of a row: the document that emitted it, or the document that its value links to with `_id` and
- * `_rev`.
- */
+/** Reads the document of a row, or the one that its value links to; `null` if it is missing or deleted. */
 function documentOf(
   { store }: ViewContext,
   user: UserCtx,
@@ -282,7 +287,9 @@ function documentOf(
 ): (row: ViewRow) => Promise<string> {
   const { conflicts, attachments, attEncodingInfo } = query
   return async (row) => {
-    const { id, rev } = linkOf(row)
+    const link = linkOf(row)
+    if (link === null) return 'null'
+    const { id, rev } = link
     const [text] = await store.readDocs(
       [id],
       (doc, _id, view) => {
@@ -302,11 +309,15 @@ interface Link {
   readonly rev: string | undefined
 }
 
-function linkOf({ id, valueText }: ViewRow): Link {
-  if (!valueText.startsWith('{') || !valueText.includes('"_id"')) return { id, rev: undefined }
-  const { _id: linked, _rev: rev } = JSON.parse(valueText) as Record<string, unknown>
-  if (typeof linked !== 'string') return { id, rev: undefined }
-  return { id: linked, rev: typeof rev === 'string' ? rev : undefined }
+/**
+ * The document that a row's value names with `_id`, `_rev` or both; by default the one that emitted the row.
+ * @returns null if the value names none that could exist
+ */
+function linkOf({ id, valueText }: ViewRow): Link | null {
+  if (!valueText.startsWith('{') || !/"_(?:id|rev)"/.test(valueText)) return { id, rev: undefined }
+  const { _id: linked = id, _rev: rev } = JSON.parse(valueText) as Record<string, unknown>
+  if (typeof linked !== 'string' || (rev !== undefined && typeof rev !== 'string')) return null
+  return { id: linked, rev }
 }
 
 async function viewInfo(context: ViewContext, id: string): Promise<object> {

@@ -640,7 +640,14 @@ t.test('members of the wrong type', async (t) => {
 t.test('a view without a map function, and an unknown built-in reduce function', async (t) => {
   await refused(t, { views: { a: {} } }, 'View `a` must contain map function')
   await refused(t, { views: { a: { reduce: '_count' } } }, 'View `a` must contain map function')
-  for (const reduce of ['_nope', '_', '_top_0', '_top_101', '_bottom_x']) {
+  const reasons = {
+    'rank value must be between 1 and 100': ['_top_0', '_top_101', '_bottom_-1'],
+    'invalid rank reducer': ['_top_', '_top_Foo', '_top_1.5', '_bottom_1x', '_bottom_10 '],
+  }
+  for (const [reason, names] of Object.entries(reasons)) {
+    for (const reduce of names) await refused(t, { views: { a: { map: MAP, reduce } } }, reason)
+  }
+  for (const reduce of ['_nope', '_', '_top']) {
     await refused(
       t,
       { views: { a: { map: MAP, reduce } } },
@@ -667,7 +674,7 @@ t.test('the contents that a design document may have', async (t) => {
     { views: { a: { map: MAP, reduce: 'function (keys, values) { return sum(values) }' } } },
     { views: { lib: { tools: 'exports.x = 1', deep: { map: {} } }, a: { map: MAP } } },
     { views: { a: { map: MAP, reduce: '_count\n' }, b: { map: MAP, reduce: '_stats' } } },
-    { views: { a: { map: MAP, reduce: '_top_10' }, b: { map: MAP, reduce: '_bottom_100\n' } } },
+    { views: { a: { map: MAP, reduce: '_top_10' }, b: { map: MAP, reduce: '_bottom_100' } } },
     { views: { a: { map: MAP, reduce: '_approx_count_distinct' } } },
     { filters: { a: 'this does not compile', b: { c: 'function () {}' } }, validate_doc_update: 'nor this' },
     { updates: { a: '' }, shows: { a: '' }, lists: { a: '' }, rewrites: [], options: { partitioned: false } },

@@ -85,6 +85,46 @@ t.test('keys select a range of rows', async (t) => {
   t.strictSame((await query('plain', { key: 'x' })).rows, [])
 })
 
+t.test('document ids also bound the rows of each key of `keys`', async (t) => {
+  const { query, put } = await openFilled()
+  await put('d', { kind: 'book' })
+  const keys = ['note', 'book']
+  t.strictSame(ids(await query('plain', { keys, startkey_docid: 'b' })), ['c', 'b', 'd'])
+  t.strictSame(ids(await query('plain', { keys, endkey_docid: 'b' })), ['a', 'b'])
+  t.strictSame(ids(await query('plain', { keys, descending: true, startkey_docid: 'b' })), ['b', 'a'])
+  const one = { keys: ['note'], startkey_docid: 'b', endkey_docid: 'c' }
+  t.strictSame(ids(await query('plain', one)), ['c'])
+})
+
+t.test('the first row of `keys` decides the offset', async (t) => {
+  const { query } = await openFilled()
+  t.match(await query('plain', { keys: ['a', 'note'] }), { offset: 1, rows: { length: 2 } })
+  t.match(await query('plain', { keys: ['o', 'a'] }), { offset: 3, rows: { length: 0 } })
+})
+
+t.test('a later key replaces an earlier one, and a single key of `keys` all others', async (t) => {
+  const { query } = await openFilled()
+  t.strictSame(ids(await query('plain', { key: 'book', endkey: 'note' })), ['b', 'a', 'c'])
+  t.strictSame(ids(await query('plain', { endkey: 'note', key: 'book' })), ['b'])
+  t.strictSame(ids(await query('plain', { keys: ['book'], startkey: 'note' })), ['b'])
+  await t.rejects(query('plain', { keys: ['book', 'note'], startkey: 'note' }), { code: 'query_parse_error' })
+  await t.rejects(query('plain', {}, { keys: null }), { code: 'bad_request' })
+})
+
+t.test('`collation` is an option of a view, not of its design document', async (t) => {
+  const { put, query } = await openViews()
+  const map = 'doc => emit(doc.key)'
+  await put('_design/d', {
+    options: { collation: 'raw' },
+    views: { raw: { map, options: { collation: 'raw' } }, plain: { map } },
+  })
+  for (const [at, key] of ['b', 'B', 'a', null, 1].entries()) await put(`doc${at}`, { key })
+  const keysOf = ({ rows }: Json) => rows.map(({ key }: Json) => key)
+  t.strictSame(keysOf(await query('raw')), [1, null, 'B', 'a', 'b'])
+  t.strictSame(keysOf(await query('plain')), [null, 1, 'a', 'b', 'B'])
+  t.strictSame(keysOf(await query('raw', { startkey: 'B', endkey: 'a' })), ['B', 'a'])
+})
+
 t.test('rows are reduced by built-in and own functions', async (t) => {
   const { query } = await openFilled()
   t.strictSame(await query('kind'), { rows: [{ key: null, value: 7 }] })
@@ -109,6 +149,20 @@ t.test('rows are reduced by built-in and own functions', async (t) => {
   const keys = await query('kind', { group: true, keys: ['note', 'book'] })
   t.strictSame(keys.rows, [...groups.rows].reverse())
   t.match(await query('long'), { rows: [{ key: null, error: 'reduce_overflow_error' }] })
+  t.match((await query('long', { group: true })).rows[1], { key: null, error: 'reduce_overflow_error' })
+})
+
+// The values and results are those of CouchDB 3.5.0.
+t.test('_top and _bottom keep different values, in the order of JSON', async (t) => {
+  const { put, query } = await openViews()
+  const map = 'doc => { for (const value of doc.values ?? []) emit(null, value) }'
+  const views = { top: { map, reduce: '_top_100' }, bottom: { map, reduce: '_bottom_3' } }
+  await put('_design/d', { views })
+  const values = ['a', 'B', 'A', 'b', 'ä', 1, 1, 2, null, true, false, [1], [], {}, { a: 1 }, 'a']
+  await put('a', { values })
+  const all = [{ a: 1 }, {}, [1], [], 'B', 'b', 'ä', 'A', 'a', 2, 1, true, false, null]
+  t.strictSame((await query('top')).rows, [{ key: null, value: all }])
+  t.strictSame((await query('bottom')).rows, [{ key: null, value: [null, false, true] }])
 })
 
 t.test('a value that cannot be summed gives an error in place of the sum', async (t) => {
@@ -116,6 +170,39 @@ t.test('a value that cannot be summed gives an error in place of the sum', async
   await put('d', { kind: 'odd', size: 'much' })
   const { rows } = await query('kind', { group: true })
   t.match(rows[2], { key: 'odd', value: { error: 'builtin_reduce_error', caused_by: 'much' } })
+})
+
+t.test('a missing value and null cannot be summed', async (t) => {
+  const { put, query } = await openFilled()
+  await put('d', { kind: 'none' })
+  await put('e', { kind: 'nulls', size: [1, null] })
+  const { rows } = await query('kind', { group: true, startkey: 'none' })
+  const error = 'builtin_reduce_error'
+  const refused = { value: { error, caused_by: null } }
+  t.match(rows, [refused, { value: 5 }, refused])
+})
+
+t.test('a value links to a revision with `_rev`, and to another document with `_id`', async (t) => {
+  const { put, query } = await openViews()
+  const map = 'doc => { if (doc.link) emit(null, doc.link) }'
+  await put('_design/d', { views: { links: { map } } })
+  const earlier = await put('a', { n: 1 })
+  await put('a', { n: 2, _rev: earlier, link: { _rev: earlier } })
+  await put('b', { link: { _id: 'a', _rev: earlier } })
+  await put('c', { link: { _id: 'a' } })
+  await put('d', { link: { _rev: `9-${'0'.repeat(32)}` } })
+  await put('e', { link: { _id: 5 } })
+  await put('f', { link: { n: 1 } })
+  const { rows } = await query('links', { include_docs: true })
+  const shown = rows.map(({ id, doc }: Json) => [id, doc && [doc._id, doc.n]])
+  t.strictSame(shown, [
+    ['a', ['a', 1]],
+    ['b', ['a', 1]],
+    ['c', ['a', 2]],
+    ['d', null],
+    ['e', null],
+    ['f', ['f', undefined]],
+  ])
 })
 
 t.test('include_docs adds the documents of the rows', async (t) => {
@@ -194,7 +281,7 @@ t.test('invalid queries are refused with the texts of CouchDB', async (t) => {
   await refused('plain', { group: true }, 'Invalid use of grouping on a map view.')
   await refused('kind', { include_docs: true }, '`include_docs` is invalid for reduce')
   await refused('kind', { keys: ['a', 'b'] }, 'Multi-key fetches for reduce views must use `group=true`')
-  await refused('plain', { limit: -1 }, '`limit` must be a positive integer.')
+  await refused('plain', { limit: -1 }, 'Invalid value for positive integer: "-1"')
   await refused('plain', { limit: 'x' }, 'Invalid value for integer: "x"')
   await refused('plain', { descending: 'x' }, 'Invalid boolean parameter: "x"')
   await refused('plain', { stale: 'x' }, 'Invalid value for `stale`.')

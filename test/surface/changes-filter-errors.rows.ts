@@ -52,7 +52,7 @@ export const rows: readonly Row[] = [
     given: [put('_design/erl', { language: 'erlang', filters: { f: 'fun' }, views: { v: { map: 'fun' } } })],
     steps: [filter('erl/f'), filter('_view&view=erl/v')].map((ask) => [
       ask,
-      { status: 500, json: { error: 'unknown_error', reason: 'unknown_query_language: erlang' } },
+      { status: 500, json: { error: 'unknown_query_language', reason: 'erlang' } },
     ]),
   },
   {
