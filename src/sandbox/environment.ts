@@ -27,6 +27,7 @@ export const ENVIRONMENT = String.raw`(function () {
   const evaluate = eval
 
   let ddoc, fn, shared
+  let isOfView = false
   let args = []
   let emitted = []
   let count = 0
@@ -92,9 +93,11 @@ export const ENVIRONMENT = String.raw`(function () {
     return { value: at }
   }
 
-  function load(source, path) {
+  function load(source, pathText) {
     ddoc = parse(source)
-    const { code, reason, value } = locate(parse(path))
+    const path = parse(pathText)
+    isOfView = path[0] === 'views'
+    const { code, reason, value } = locate(path)
     if (code !== undefined) return stringify([code, reason])
     if (typeof value !== 'string') return stringify(['compilation_error', 'It is not a string.'])
     try {
@@ -150,6 +153,10 @@ export const ENVIRONMENT = String.raw`(function () {
       const path = resolve(folder, name)
       const id = stringify(path)
       if (modules[id] !== undefined) return modules[id].exports
+      // The index of a view stays valid while the member views of the design document is the same.
+      if (isOfView && (path[0] !== 'views' || path[1] !== 'lib')) {
+        throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not in views/lib')
+      }
       const { reason, value } = locate(path)
       if (reason !== undefined) {
         throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not in the design document')

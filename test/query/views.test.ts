@@ -182,6 +182,25 @@ t.test('a missing value and null cannot be summed', async (t) => {
   t.match(rows, [refused, { value: 5 }, refused])
 })
 
+t.test('views require modules of views.lib, and are made anew when these change', async (t) => {
+  const { put, query } = await openViews()
+  const designDoc = (n: number) => ({
+    other: { m: `exports.n = ${n}` },
+    views: {
+      lib: { m: `exports.n = ${n}` },
+      inside: { map: 'doc => emit(require("views/lib/m").n)' },
+      outside: { map: 'doc => emit(require("other/m").n)' },
+    },
+  })
+  const rev = await put('_design/d', designDoc(1))
+  await put('a', {})
+  const keysOf = ({ rows }: Json) => rows.map(({ key }: Json) => key)
+  t.strictSame(keysOf(await query('inside')), [1])
+  t.strictSame(keysOf(await query('outside')), [], 'as in CouchDB, the map function throws')
+  await put('_design/d', { ...designDoc(2), _rev: rev })
+  t.strictSame(keysOf(await query('inside')), [2])
+})
+
 t.test('a value links to a revision with `_rev`, and to another document with `_id`', async (t) => {
   const { put, query } = await openViews()
   const map = 'doc => { if (doc.link) emit(null, doc.link) }'
