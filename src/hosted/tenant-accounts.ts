@@ -166,9 +166,10 @@ export class TenantAccounts {
 
   async #remove(name: string): Promise<object> {
     const { tenants, tenantDatabases, deleteTokens } = this.#options
-    // The user first, since couch_peruser makes databases for users.
-    const user = await this.#users.delete(name)
+    // Tokens before the user, whose deletion revokes those that are left: their number would depend on the timing.
     const tokens = await deleteTokens(name)
+    // The user before the databases, since couch_peruser makes databases for users.
+    const user = await this.#users.delete(name)
     const databases = await tenantDatabases.deleteAll(name)
     await tenants.forget(name)
     return { databases, user, tokens }

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { buildApp } from '../../src/app.ts'
-import type { Accounts } from '../../src/auth/accounts.ts'
+import { type Accounts, readUser } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
@@ -57,7 +57,12 @@ export async function startHostedServer(
   const hosted = await openHosted({
     config,
     databases,
-    deleteTokens: async (account) => tokensDeleted.push(account),
+    deleteTokens: async (account) => {
+      // The deletion of a user revokes its tokens too: later, how many are left to count depends on the timing.
+      const user = await readUser(databases.get('_users'), account)
+      if (user === null) t.fail(`the user ${account} was deleted before its tokens`)
+      return tokensDeleted.push(account)
+    },
     onFault: (fault) => t.fail('work in the background', { fault }),
   })
   await hosted.resume()
