@@ -20,6 +20,7 @@ import {
   BODY_COLUMNS,
   DOC_COLUMNS,
   type DocRow,
+  PAGE_BODY_COLUMNS,
   SHORT_BODY_COLUMNS,
   StoredDocument,
 } from './stored-document.ts'
@@ -138,7 +139,7 @@ export class Documents {
 
   #select(touches: Touches | undefined, where: string, values: Value[]): Iterable<DocState> {
     const selected = touches?.body
-      ? `${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS} FROM ${WITH_BODY}`
+      ? `${DOC_COLUMNS}, ${PAGE_BODY_COLUMNS} FROM ${WITH_BODY}`
       : `${DOC_COLUMNS} FROM doc AS d`
     const rows = this.#connection.prepareTuples<DocRow>(`SELECT ${selected} WHERE ${where}`).all(...values)
     return rows.map((row) => this.#state(row))

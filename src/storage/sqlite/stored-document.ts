@@ -12,8 +12,14 @@ import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner'
 export const BODY_COLUMNS = 'r.body, r.attachments'
 /** For many documents at once: a long body is read only when it is used. */
-export const SHORT_BODY_COLUMNS = 'iif(octet_length(r.body) <= 65536, r.body, NULL), r.attachments'
+export const SHORT_BODY_COLUMNS = shortBodies(65_536)
+/** For the rows of a page, which may end before the last of them. */
+export const PAGE_BODY_COLUMNS = shortBodies(4096)
 export const ANCESTRY_COLUMN = 'r.ancestry'
+
+function shortBodies(bytes: number): string {
+  return `iif(octet_length(r.body) <= ${bytes}, r.body, NULL), r.attachments`
+}
 
 export type DocRow = readonly [
   num: number,
