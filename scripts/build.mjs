@@ -6,6 +6,7 @@
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   readdirSync,
   readFileSync,
@@ -23,13 +24,16 @@ const dist = join(root, 'dist')
 const stamp = join(dist, '.stamp')
 const entry = join('cli', 'main.js')
 
-/** One line per input: path, size, time. */
-function inputs() {
-  const sources = readdirSync(join(root, 'src'), { recursive: true, withFileTypes: true })
+function sourceFiles() {
+  return readdirSync(join(root, 'src'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile())
     .map((file) => join(file.parentPath, file.name))
+}
+
+/** One line per input: path, size, time. */
+function inputs() {
   const settings = ['package.json', 'tsconfig.json', 'tsconfig.build.json'].map((name) => join(root, name))
-  return [...sources, ...settings]
+  return [...sourceFiles(), ...settings]
     .sort((a, b) => (a < b ? -1 : 1))
     .map((path) => {
       const { size, mtimeMs } = statSync(path)
@@ -60,6 +64,10 @@ function build(compiler, wanted) {
     const options = ['-p', 'tsconfig.build.json', '--outDir', partial]
     const { status } = spawnSync(process.execPath, [compiler, ...options], { cwd: root, stdio: 'inherit' })
     if (status !== 0) return false
+    // Tables and licences, which the compiler leaves out.
+    for (const file of sourceFiles().filter((name) => !name.endsWith('.ts'))) {
+      copyFileSync(file, join(partial, file.slice(join(root, 'src').length)))
+    }
     chmodSync(join(partial, entry), 0o755)
     writeFileSync(join(partial, '.stamp'), wanted)
     rmSync(dist, { recursive: true, force: true })

@@ -10,6 +10,7 @@ import { setteeVersion } from './config/version.ts'
 import { reportDisallowed } from './hosted/disallowed-report.ts'
 import type { Device } from './metrics/alarms.ts'
 import type { SpaceWatch } from './metrics/space-watch.ts'
+import { shareCollationTable } from './query/collation/collation-table.ts'
 import { listen, listenSecurely, readyLine, warnIfOpen } from './server/listening.ts'
 import {
   emptyTmpDir,
@@ -96,6 +97,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 async function compose(options: ServerOptions, context: ServerContext): Promise<FastifyInstance> {
   const { config, logger, shutdown, dataDir } = context
   const later: { disk?: SpaceWatch; onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
+  // Threads get the table when they start.
+  shareCollationTable()
   const opening = openDatabases(context, {
     threadEntry: options.threadEntry,
     maxThreads: options.maxThreads,

@@ -14,8 +14,8 @@ export function compareUtf8(a: string, b: string): number {
   return a.length - b.length
 }
 
-// UTF-16 orders surrogates (characters above U+FFFF) before U+E000 to U+FFFF, and UTF-8 after: this swaps the two.
-function byteRank(unit: number): number {
+/** UTF-16 orders surrogates (characters above U+FFFF) before U+E000 to U+FFFF, and UTF-8 after: this swaps the two. */
+export function byteRank(unit: number): number {
   if (unit < 0xd800) return unit
   return unit < 0xe000 ? unit + 0x2000 : unit - 0x800
 }

@@ -34,6 +34,7 @@ export const ERRORS = {
   bad_arg: [400, 'bad_arg', 'Bad argument for an operator'],
   missing_required_key: [400, 'missing_required_key', 'Missing required key: selector'],
   invalid_key: [400, 'invalid_key', 'Invalid key for this request.'],
+  key_too_long: [400, 'key_too_long', 'A key takes more than 65536 bytes in an index'], // ours
   invalid_boolean: [400, 'invalid_boolean', 'Invalid boolean value'],
   invalid_pos_integer: [400, 'invalid_pos_integer', 'A value is not an integer greater than zero'],
   invalid_non_neg_integer: [

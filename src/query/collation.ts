@@ -1,8 +1,11 @@
 /**
  * The two orders in which CouchDB sorts JSON values. View keys and selectors use ICU's root collation; the raw order
- * compares bytes. Sources: protocol.md 9.4; CouchDB's couch_ejson_compare, Erlang's order of terms. Pure.
+ * compares bytes. Keys of indexes have the same orders, sort-keys.ts. Sources: protocol.md 9.4; CouchDB's
+ * couch_ejson_compare, Erlang's order of terms.
  */
 import { compareUtf8 } from '../core/bytes.ts'
+import { SortKeyWriter } from './collation/sort-key-writer.ts'
+import { type KeyOrder, TYPE_RANKS, typeOf } from './sort-keys.ts'
 
 /**
  * Returns a number below 0 if `a` comes first, above 0 if `b` comes first, and 0 if the two are equal in this order.
@@ -10,23 +13,67 @@ import { compareUtf8 } from '../core/bytes.ts'
 export type Compare = (a: unknown, b: unknown) => number
 
 /**
- * CLDR has no special rules for English, so this is the root collation. Node resolves `und` to the machine's language,
- * but English sorts the same on every machine, even with a small ICU.
- */
-const collator = new Intl.Collator('en', {
-  usage: 'sort',
-  sensitivity: 'variant',
-  ignorePunctuation: false,
-  numeric: false,
-  caseFirst: 'false',
-})
-
-/**
- * Compares two strings by ICU's root collation. Like CouchDB, it breaks no ties: strings are equal if they differ only
- * in ignored characters, such as control characters, or in how an accent is encoded.
+ * Compares two strings by ICU's root collation, as their sort keys are ordered. Like CouchDB, it breaks no ties: strings
+ * are equal if they differ only in ignored characters, such as control characters, or in whether an accent is a character
+ * of its own.
  */
 export function compareStrings(a: string, b: string): number {
-  return a === b ? 0 : collator.compare(a, b)
+  if (a === b) return 0
+  writers ??= [new SortKeyWriter(Number.POSITIVE_INFINITY), new SortKeyWriter(Number.POSITIVE_INFINITY)]
+  const [left, right] = writers
+  let from = 0
+  while (from < a.length && from < b.length && a.charCodeAt(from) === b.charCodeAt(from)) from += 1
+  const first = left.asciiPrimary(a.charCodeAt(from))
+  const second = left.asciiPrimary(b.charCodeAt(from))
+  if (first !== 0 && second !== 0 && first !== second) return first - second
+  while (from > 0 && !(left.isBoundary(a, from) && left.isBoundary(b, from))) from -= 1
+  const order = comparePrimaries(left, right, a, b, from)
+  if (order !== 0) return order
+  left.clear()
+  right.clear()
+  left.text(a, from)
+  right.text(b, from)
+  return compareBytes(left, right)
+}
+
+/** Made at first use, since they need the table of collation elements. */
+let writers: readonly [SortKeyWriter, SortKeyWriter] | undefined
+
+/** Texts that are longer are first compared in parts, since most differ near the beginning. */
+const PART = 256
+
+/** @returns 0 also if the texts are short */
+function comparePrimaries(
+  left: SortKeyWriter,
+  right: SortKeyWriter,
+  a: string,
+  b: string,
+  from: number,
+): number {
+  for (let size = PART; from + size < Math.max(a.length, b.length); size *= 4) {
+    left.clear()
+    right.clear()
+    left.primaries(a, from, boundaryFrom(left, a, from + size))
+    right.primaries(b, from, boundaryFrom(left, b, from + size))
+    const shorter = Math.min(left.length, right.length)
+    for (let i = 0; i < shorter; i++) {
+      if (left.bytes[i] !== right.bytes[i]) return left.bytes[i]! - right.bytes[i]!
+    }
+  }
+  return 0
+}
+
+function boundaryFrom(writer: SortKeyWriter, text: string, at: number): number {
+  let end = Math.min(at, text.length)
+  while (end < text.length && !writer.isBoundary(text, end)) end += 1
+  return end
+}
+
+function compareBytes(a: SortKeyWriter, b: SortKeyWriter): number {
+  for (let i = 0; i < a.length && i < b.length; i++) {
+    if (a.bytes[i] !== b.bytes[i]) return a.bytes[i]! - b.bytes[i]!
+  }
+  return a.length - b.length
 }
 
 /**
@@ -34,33 +81,16 @@ export function compareStrings(a: string, b: string): number {
  * Arrays are compared element by element, and objects member by member in their stored order. If one is a prefix of
  * the other, the shorter comes first.
  */
-export const compareJson: Compare = orderOf(
-  { null: 0, false: 1, true: 2, number: 3, string: 4, array: 5, object: 6 },
-  compareStrings,
-)
+export const compareJson: Compare = orderOf('json', compareStrings)
 
 /**
  * Compares two JSON values as CouchDB compares ids in selectors, and keys of views with the option `collation: "raw"`:
  * numbers < false < null < true < objects < arrays < strings. Strings are compared by their UTF-8 bytes.
  */
-export const compareRaw: Compare = orderOf(
-  { number: 0, false: 1, null: 2, true: 3, object: 4, array: 5, string: 6 },
-  compareUtf8,
-)
+export const compareRaw: Compare = orderOf('raw', compareUtf8)
 
-type JsonType = 'null' | 'false' | 'true' | 'number' | 'string' | 'array' | 'object'
-
-function typeOf(value: unknown): JsonType {
-  if (value === null) return 'null'
-  if (typeof value === 'string' || typeof value === 'number') return typeof value as 'string' | 'number'
-  if (typeof value === 'boolean') return value ? 'true' : 'false'
-  return Array.isArray(value) ? 'array' : 'object'
-}
-
-function orderOf(
-  ranks: Readonly<Record<JsonType, number>>,
-  strings: (a: string, b: string) => number,
-): Compare {
+function orderOf(order: KeyOrder, strings: (a: string, b: string) => number): Compare {
+  const ranks = TYPE_RANKS[order]
   const compare: Compare = (a, b) => {
     if (typeof a === 'string' && typeof b === 'string') return strings(a, b)
     // Not a subtraction: JSON.parse reads 1e400 as Infinity, and the difference of two infinities is NaN.

@@ -17,11 +17,17 @@ export interface Source {
   readonly packages: readonly string[]
 }
 
-/** Reads every file of src/. */
+/** Files that are no code: a table that a script makes, and the licence of its data. */
+const DATA = ['query/collation/collation-table.bin', 'query/collation/unicode-license.txt'].map((path) =>
+  join(SRC, path),
+)
+
+/** Reads every file of src/ but {@link DATA}. */
 export async function readSources(): Promise<Source[]> {
   const files = await readdir(SRC, { recursive: true, withFileTypes: true })
   const paths = files.filter((file) => file.isFile()).map((file) => join(file.parentPath, file.name))
-  return Promise.all(paths.sort().map(readSource))
+  const code = paths.filter((path) => !DATA.includes(path))
+  return Promise.all(code.sort().map(readSource))
 }
 
 async function readSource(file: string): Promise<Source> {
