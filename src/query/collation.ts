@@ -23,9 +23,8 @@ export function compareStrings(a: string, b: string): number {
   const [left, right] = writers
   let from = 0
   while (from < a.length && from < b.length && a.charCodeAt(from) === b.charCodeAt(from)) from += 1
-  const first = left.asciiPrimary(a.charCodeAt(from))
-  const second = left.asciiPrimary(b.charCodeAt(from))
-  if (first !== 0 && second !== 0 && first !== second) return first - second
+  const simple = compareAscii(left, a, b, from)
+  if (simple !== undefined) return simple
   while (from > 0 && !(left.isBoundary(a, from) && left.isBoundary(b, from))) from -= 1
   const order = comparePrimaries(left, right, a, b, from)
   if (order !== 0) return order
@@ -38,6 +37,28 @@ export function compareStrings(a: string, b: string): number {
 
 /** Made at first use, since they need the table of collation elements. */
 let writers: readonly [SortKeyWriter, SortKeyWriter] | undefined
+
+/**
+ * Compares without sort keys while both strings are ASCII, as most are.
+ *
+ * @returns undefined if other characters come before a difference of letters
+ */
+function compareAscii(writer: SortKeyWriter, a: string, b: string, from: number): number | undefined {
+  let variants = 0
+  for (let at = from; ; at++) {
+    const first = writer.asciiEntry(a.charCodeAt(at))
+    const second = writer.asciiEntry(b.charCodeAt(at))
+    if (at === a.length || at === b.length) {
+      if (a.length === b.length) return variants
+      return first === 0 && second === 0 ? undefined : a.length - b.length
+    }
+    if (first === 0 || second === 0) return undefined
+    // The lower byte is the tertiary weight.
+    const letters = (first >>> 8) - (second >>> 8)
+    if (letters !== 0) return letters
+    if (variants === 0) variants = first - second
+  }
+}
 
 /** Texts that are longer are first compared in parts, since most differ near the beginning. */
 const PART = 256

@@ -17,6 +17,7 @@ const CHARACTERS =
 const character = fc.constantFrom(...CHARACTERS, '\ud800', '\udc00')
 const text = fc.oneof(
   fc.string({ unit: character, maxLength: 8 }),
+  fc.string({ unit: fc.constantFrom(...'aAbBl1 _\u0000'), maxLength: 6 }),
   fc.string({ unit: 'binary', maxLength: 4 }),
 )
 const number = fc.oneof(

@@ -12,7 +12,6 @@ import {
   EXPANSION,
   entryOf,
   HANGUL,
-  IGNORED,
   KIND,
   SPECIAL,
 } from './collation-table.ts'
@@ -107,10 +106,10 @@ export class SortKeyWriter {
     return (entryOf(this.#table, text.codePointAt(at)!) & CONTINUES) === 0
   }
 
-  /** The primary weight of an ASCII character in its upper three bytes; 0 for ignored ones and others. */
-  asciiPrimary(unit: number): number {
-    const entry = unit < 0x80 ? this.#ascii[unit]! : IGNORED
-    return (entry & SPECIAL) === 0 ? entry >>> 8 : 0
+  /** The entry of an ASCII character; 0 for an ignored one and all others. */
+  asciiEntry(unit: number): number {
+    const entry = unit < 0x80 ? this.#ascii[unit]! : 0
+    return (entry & SPECIAL) === 0 ? entry : 0
   }
 
   /** Writes up to the first character that is not ASCII, or can be sorted together with it. */

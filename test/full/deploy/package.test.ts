@@ -61,6 +61,9 @@ t.test('npx settee runs from the packed package', async (t) => {
   t.ok(paths.includes('dist/cli/main.js') && paths.includes('dist/index.d.ts'))
   t.ok(paths.includes('LICENSE') && paths.includes('README.md'))
   t.ok(paths.includes('deploy/nginx.conf'), 'and what its pages speak of')
+  for (const name of ['collation-table.bin', 'unicode-license.txt']) {
+    t.ok(paths.includes(`dist/query/collation/${name}`), `and ${name}`)
+  }
   t.same(
     paths.filter((path) => /^(?:src|test|bench|examples|data|scripts)\//.test(path)),
     [],
