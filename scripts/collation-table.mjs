@@ -3,7 +3,7 @@
 // FOLDER holds FractionalUCA.txt and UnicodeData.txt of one release of ICU, source/data/unidata/ in its sources. Take the
 // release that CouchDB's packages link (`collation_driver` of /_node/_local/_versions), now 72.1. The result is
 // src/query/collation/collation-table.bin, which is committed. Another table changes the bytes of sort keys, so raise
-// VERSION in src/query/collation/collation-table.ts with it: indexes are then built anew.
+// COLLATION_VERSION in src/query/collation/collation-table.ts with it: indexes are then built anew.
 //
 // Format of FractionalUCA.txt: Unicode Technical Standard 35, part 5. Format of the table: collation-table.ts.
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -25,7 +25,7 @@ const HAN_LEAD = 0x7e
 
 const folder = process.argv[2]
 if (folder === undefined) throw new Error('usage: node scripts/collation-table.mjs FOLDER')
-const allkeys = readFileSync(join(folder, 'FractionalUCA.txt'), 'utf8').split('\n')
+const lines = readFileSync(join(folder, 'FractionalUCA.txt'), 'utf8').split('\n')
 const unicodeData = readFileSync(join(folder, 'UnicodeData.txt'), 'utf8').split('\n')
 
 function check(condition, message) {
@@ -37,7 +37,7 @@ function check(condition, message) {
 /** [first, length] */
 const hanRanges = []
 const hanRank = new Map()
-for (const line of allkeys) {
+for (const line of lines) {
   const order = /^\[radical [^=]*=[^:]*:(.*)\]$/.exec(line)?.[1]
   if (order === undefined) continue
   const points = [...order].map((character) => character.codePointAt(0))
@@ -49,7 +49,7 @@ for (const line of allkeys) {
     for (let point = first; point <= last; point++) hanRank.set(point, hanRank.size)
   }
 }
-const unified = allkeys.find((line) => line.startsWith('[Unified_Ideograph '))
+const unified = lines.find((line) => line.startsWith('[Unified_Ideograph '))
 for (const range of unified.slice(19, -1).split(' ')) {
   const [first, last = first] = range.split('..').map((hex) => Number.parseInt(hex, 16))
   for (let point = first; point <= last; point++)
@@ -77,7 +77,7 @@ function weight(text, bytes) {
  */
 const LOWER = 0x03
 const primariesWithLower = new Set()
-for (const line of allkeys) {
+for (const line of lines) {
   if (/^[0-9A-F]/.test(line)) {
     for (const [, primary] of line.matchAll(/\[([0-9A-F ]+), 05, 03\]/g))
       primariesWithLower.add(weight(primary, 3))
@@ -112,7 +112,7 @@ function element(text) {
 const mappings = new Map()
 /** `a | b` maps b after a, which here is a contraction of both. */
 const afterOthers = []
-for (const line of allkeys) {
+for (const line of lines) {
   const match = /^([0-9A-F |]+);\s*((?:\[[^\]]*\])+)/.exec(line)
   if (match === null) continue
   const [before, after] = match[1].split('|').map((part) => part.trim().split(' '))
