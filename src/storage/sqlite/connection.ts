@@ -29,6 +29,8 @@ export interface ConnectionOptions {
   readonly mustExist?: boolean
   /** Syncs nothing: for an unpublished file, which is synced as a whole when it is published. */
   readonly isDraft?: boolean
+  /** For content that can be made again: a power cut may undo the last commits, all of one or none of it. */
+  readonly isDerived?: boolean
   /** Locks out every other process while the file is open. */
   readonly exclusive?: boolean
 }
@@ -55,7 +57,7 @@ export class Connection {
     this.#path = path
     this.#options = options
     this.#onOperation = options.onOperation
-    this.#isLogNameDurable = options.isDraft ?? false
+    this.#isLogNameDurable = (options.isDraft || options.isDerived) ?? false
     this.#db = this.#open()
     this.#begin = this.prepare('BEGIN IMMEDIATE')
     this.#end = this.prepare('COMMIT')
@@ -79,13 +81,13 @@ export class Connection {
       }
       db.pragma('journal_mode = WAL')
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (docs/gotchas.md).
-      if (!options.isDraft) db.pragma('synchronous = FULL')
+      if (!options.isDraft && !options.isDerived) db.pragma('synchronous = FULL')
       db.pragma('journal_size_limit = 16777216')
       db.pragma(`wal_autocheckpoint = ${MAX_LOG_PAGES}`)
       db.pragma('temp_store = MEMORY')
       // Deleted content is overwritten in pages that stay; compaction returns free pages to the file system.
       db.pragma('secure_delete = FAST')
-      if (isLogLeft) this.#rewriteLeftLog(db)
+      if (isLogLeft && !options.isDerived) this.#rewriteLeftLog(db)
       this.#pageSize = Number(db.pragma('page_size', { simple: true }))
       return db
     } catch (error) {

@@ -1,0 +1,200 @@
+/**
+ * The storage contract for indexes: rows in the order of their keys, for views and for Mango. A design document has one
+ * store, with an index for each of its views. All rows can be made again from the documents, so an engine may lose the
+ * last updates at a power cut, but the rows and {@link IndexStore.position} always belong together.
+ *
+ * Each index also counts its rows in stretches of some hundred. So the number of rows before any place is known without
+ * reading them, and a stretch can keep its reduction until one of its rows changes.
+ */
+import type { Epochs } from './sequence.ts'
+import { isRolledBack } from './sequence.ts'
+
+/** How much of a database the rows of a store include. */
+export interface IndexPosition {
+  /** The sequence number of the last update that they include. */
+  readonly seq: number
+  /** The epoch of that number. */
+  readonly epoch: string
+  /** The last purge that they include. */
+  readonly purgeSeq: number
+}
+
+/** One emitted row. The texts are JSON. */
+export interface IndexEntry {
+  /** The bytes by which rows are sorted. No key may be a prefix of another. */
+  readonly key: Uint8Array
+  readonly keyText: string
+  readonly valueText: string
+}
+
+/** All rows of one document. */
+export interface IndexedDoc {
+  readonly id: string
+  /** A list for each index of the store, sorted by key. Rows with equal keys stay in the order of their list. */
+  readonly rows: readonly (readonly IndexEntry[])[]
+}
+
+/** A row as it is read. */
+export interface IndexRow {
+  /** Its place in the index; see {@link rowPlace}. */
+  readonly place: Uint8Array
+  /** The length of its key, in bytes, which are the first of its place. */
+  readonly keyLength: number
+  readonly keyText: string
+  readonly valueText: string
+}
+
+/** The rows from one place up to, and without, another. An absent end is that of the index. */
+export interface PlaceRange {
+  readonly from?: Uint8Array | undefined
+  readonly to?: Uint8Array | undefined
+}
+
+/** A part of a range of rows: a whole stretch with its reduction, if that is known, or rows of an incomplete stretch. */
+export interface ReducedPart {
+  readonly range: PlaceRange
+  /** The stretch whose reduction may be kept; null if the part is not a whole stretch. */
+  readonly stretch: Uint8Array | null
+  /** The kept reduction. */
+  readonly reduction: string | null
+}
+
+export interface IndexStore {
+  /** null if the store is empty. */
+  readonly position: IndexPosition | null
+  /** Changes with each update of the rows. */
+  readonly version: number
+  /**
+   * Replaces the rows of documents, in short turns; a document without rows leaves the indexes. When the promise is
+   * resolved, the position is the new one. If it rejects, some of the documents may have been replaced, and the position
+   * is the old one.
+   * @throws insufficient_storage, disk_fault, damaged_file, unavailable
+   */
+  update(docs: readonly IndexedDoc[], position: IndexPosition): Promise<void>
+  /** Removes all rows. */
+  clear(): Promise<void>
+  /** Begins to fill an empty store, or continues after an interruption. */
+  build(): IndexBuild
+  /**
+   * Reads rows in order, in one turn of a few milliseconds.
+   * @param index the number of the index
+   * @returns at least one row if the range has one, at most `limit`, and whether the range has more
+   */
+  read(
+    index: number,
+    range: PlaceRange & { readonly descending?: boolean },
+    limit: number,
+  ): { readonly rows: IndexRow[]; readonly more: boolean }
+  /** The number of all rows of an index, in O(stretches). */
+  count(index: number): number
+  /** The number of rows before a place, in O(stretches). */
+  countBefore(index: number, place: Uint8Array): number
+  /** The place of the row that has this many rows before it; null if there are not so many. */
+  placeAt(index: number, count: number): Uint8Array | null
+  /**
+   * The parts of a range, in order, at most `limit` of them.
+   * @returns the parts, and whether the range has more after the last
+   */
+  parts(
+    index: number,
+    range: PlaceRange,
+    limit: number,
+  ): { readonly parts: ReducedPart[]; readonly more: boolean }
+  /** Keeps reductions of stretches. Does nothing if the rows have another {@link version} by now. */
+  keepReductions(
+    index: number,
+    version: number,
+    reductions: readonly { readonly stretch: Uint8Array; readonly reduction: string }[],
+  ): void
+  /** In bytes: on disk, and in use on disk. */
+  sizes(): { readonly file: number; readonly active: number }
+  /** Returns free pages to the file system, in short turns. */
+  compact(): Promise<void>
+}
+
+/** The first rows of a store: they are collected as they come, and sorted at the end. */
+export interface IndexBuild {
+  /**
+   * The update at which the build ends. A document that changes while the build runs comes again after it, so no
+   * document comes twice.
+   */
+  readonly target: IndexPosition | null
+  /** The last update whose rows were added. */
+  readonly seq: number
+  /** Begins again, with another target. */
+  restart(target: IndexPosition): Promise<void>
+  /** Adds the rows of documents, in short turns. @param seq the last update that they include */
+  add(docs: readonly IndexedDoc[], seq: number): Promise<void>
+  /** Sorts the rows, outside of this thread. Then the store has them, and the position is the target. */
+  finish(): Promise<void>
+}
+
+/** The index stores of one open database. */
+export interface IndexStores {
+  /**
+   * Opens a store, or creates an empty one.
+   * @param signature a file name of at most 64 letters and digits, which changes with the meaning of the rows
+   * @param indexes the number of indexes in the store
+   */
+  open(signature: string, indexes: number): IndexStore
+  /** The signatures of all stores, open or not. */
+  signatures(): string[]
+  /** Removes a store; its uses fail with `unavailable`. */
+  remove(signature: string): void
+  /** Bytes on disk of all stores. */
+  fileBytes(): number
+  close(): void
+}
+
+/** Whether a database still has the updates that an index includes. */
+export function isPositionOf(
+  database: { readonly epochs: Epochs; readonly updateSeq: number },
+  { epoch, seq }: IndexPosition,
+): boolean {
+  return !isRolledBack(database, { epoch, updateSeq: seq })
+}
+
+const LAST = Uint8Array.of(0xff)
+const NUL = 0
+/** Follows a NUL that belongs to an id. */
+const ESCAPE = 0xff
+const END_OF_ID = Buffer.of(NUL)
+/** Bytes of the number that distinguishes the rows of a document with equal keys. */
+const NUMBER_BYTES = 3
+
+/**
+ * The place of a row among all others: its key, its id, and its number among the rows of its document.
+ * @param number below 2^24
+ */
+export function rowPlace(key: Uint8Array, id: Uint8Array, number: number): Buffer {
+  const place = Buffer.allocUnsafe(key.length + id.length + NUMBER_BYTES)
+  place.set(key, 0)
+  place.set(id, key.length)
+  place.writeUIntBE(number, place.length - NUMBER_BYTES, NUMBER_BYTES)
+  return place
+}
+
+/** The bytes of an id within a place, with their end: a NUL, so that a NUL of the id is escaped. */
+export function idBytes(id: string): Buffer {
+  const bytes = Buffer.from(id)
+  if (!bytes.includes(NUL)) return Buffer.concat([bytes, END_OF_ID])
+  const escaped = [...bytes].flatMap((byte) => (byte === NUL ? [NUL, ESCAPE] : [byte]))
+  return Buffer.from([...escaped, NUL])
+}
+
+/** The id of a row. */
+export function idOfRow({ place, keyLength }: Pick<IndexRow, 'place' | 'keyLength'>): string {
+  const bytes = place.subarray(keyLength, place.length - NUMBER_BYTES - END_OF_ID.length)
+  // UTF-8 has no byte of this value.
+  return Buffer.from(bytes.includes(ESCAPE) ? bytes.filter((byte) => byte !== ESCAPE) : bytes).toString()
+}
+
+/** The place before all rows with a key; with an id, before the rows of that document with this key. */
+export function placeBefore(key: Uint8Array, id?: string): Buffer {
+  return id === undefined ? Buffer.from(key) : Buffer.concat([key, idBytes(id)])
+}
+
+/** The place after all rows with a key, or whose key begins with these bytes; with an id, after those of that document. */
+export function placeAfter(key: Uint8Array, id?: string): Buffer {
+  return Buffer.concat(id === undefined ? [key, LAST] : [key, idBytes(id), LAST])
+}

@@ -1,0 +1,211 @@
+/**
+ * The first build of an index store. Inserting rows in the order of the feed would change a random page of a large file
+ * for each row. So the rows are appended to a second file, and a thread of their own sorts them into the first.
+ */
+import { existsSync, renameSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { isMainThread, Worker, workerData } from 'node:worker_threads'
+import { CouchError } from '../../core/errors.ts'
+import { isHeldLong, Yielder } from '../../core/event-loop.ts'
+import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
+import { Connection } from './connection.ts'
+import type { FileErrors } from './database-access.ts'
+import { placed, readPosition, STRETCH, tables, writePosition } from './index-file.ts'
+import { removeFile } from './index-store.ts'
+import { syncPathNow } from './page-copy.ts'
+
+/** Memory for pages while the rows are sorted, in kB. */
+const SORT_CACHE_KB = 16 * 1024
+
+interface BuildOptions {
+  /** The path of the store's file. */
+  readonly path: string
+  readonly indexes: number
+  readonly errors: FileErrors
+  readonly onOperation?: ((operation: string) => void) | undefined
+  isClosed(): boolean
+  /** Closes the store's file, calls the function, and opens the file again. */
+  publish(put: () => void): void
+}
+
+/** Begins the message by which a thread knows that it is to sort. */
+interface SortJob {
+  readonly sortIndex: { readonly staged: string; readonly sorted: string; readonly indexes: number }
+}
+
+export class StagedBuild implements IndexBuild {
+  readonly #options: BuildOptions
+  readonly #staged: string
+  readonly #sorted: string
+  #connection: Connection
+  #target: IndexPosition | null
+  #seq: number
+
+  constructor(options: BuildOptions) {
+    this.#options = options
+    this.#staged = stagedPath(options.path)
+    this.#sorted = `${options.path}.sorted`
+    this.#connection = this.#open()
+    this.#target = readPosition(this.#connection)
+    this.#seq = this.#storedSeq()
+  }
+
+  get target(): IndexPosition | null {
+    return this.#target
+  }
+
+  get seq(): number {
+    return this.#seq
+  }
+
+  #open(): Connection {
+    const { indexes, onOperation } = this.#options
+    const connection = new Connection(this.#staged, { isDerived: true, onOperation })
+    const rows = Array.from(
+      { length: indexes },
+      (_, index) => `CREATE TABLE IF NOT EXISTS rows_${index} (k BLOB, l INTEGER, key TEXT, value TEXT);`,
+    )
+    connection.exec(`
+      CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+      CREATE TABLE IF NOT EXISTS progress (seq INTEGER);
+      CREATE TABLE IF NOT EXISTS docs (id TEXT, ks BLOB);${rows.join('')}`)
+    return connection
+  }
+
+  #storedSeq(): number {
+    return this.#connection.prepareTuples<[number]>('SELECT seq FROM progress').get()?.[0] ?? 0
+  }
+
+  async restart(target: IndexPosition): Promise<void> {
+    this.#connection.close()
+    removeFile(this.#staged)
+    this.#connection = this.#open()
+    this.#target = target
+    this.#seq = 0
+    this.#transaction(() => writePosition(this.#connection, target))
+  }
+
+  async add(docs: readonly IndexedDoc[], seq: number): Promise<void> {
+    const yielder = new Yielder()
+    let at = 0
+    do {
+      await yielder.yieldIfDue()
+      if (this.#options.isClosed()) throw this.#end(new CouchError('unavailable'))
+      const from = at
+      this.#transaction(() => {
+        at = from
+        const since = performance.now()
+        while (at < docs.length && !isHeldLong(since)) this.#append(docs[at++] as IndexedDoc)
+        if (at < docs.length) return
+        this.#connection.exec('DELETE FROM progress')
+        this.#connection.prepare('INSERT INTO progress VALUES (?)').run(seq)
+      })
+    } while (at < docs.length)
+    this.#seq = seq
+  }
+
+  #append(doc: IndexedDoc): void {
+    if (doc.rows.every((rows) => rows.length === 0)) return
+    const { rows, keys } = placed(doc)
+    this.#connection.prepare('INSERT INTO docs VALUES (?, ?)').run(doc.id, keys)
+    for (const [index, list] of rows.entries()) {
+      const insert = this.#connection.prepare(`INSERT INTO rows_${index} VALUES (?, ?, ?, ?)`)
+      for (const { place, keyLength, keyText, valueText } of list)
+        insert.run(place, keyLength, keyText, valueText)
+    }
+  }
+
+  #transaction(work: () => void): void {
+    try {
+      this.#connection.begin()
+      work()
+      this.#connection.commit()
+    } catch (error) {
+      this.#connection.rollback(error)
+      throw this.#options.errors.report(error)
+    }
+  }
+
+  async finish(): Promise<void> {
+    const { path, indexes, publish, isClosed } = this.#options
+    this.#connection.close()
+    removeFile(this.#sorted)
+    await sortInThread({ sortIndex: { staged: this.#staged, sorted: this.#sorted, indexes } })
+    if (isClosed()) throw new CouchError('unavailable')
+    publish(() => {
+      removeFile(path)
+      renameSync(this.#sorted, path)
+      syncPathNow(dirname(path))
+    })
+    removeFile(this.#staged)
+  }
+
+  #end(error: CouchError): CouchError {
+    this.#connection.close()
+    return error
+  }
+}
+
+function stagedPath(path: string): string {
+  return `${path}.staged`
+}
+
+/** Whether a store was being built when it was closed. */
+export function isBuildStarted(path: string): boolean {
+  return existsSync(stagedPath(path))
+}
+
+/** Removes what an unfinished build has left. */
+export function removeBuild(path: string): void {
+  removeFile(stagedPath(path))
+  removeFile(`${path}.sorted`)
+}
+
+/** @throws the fault of the thread */
+function sortInThread(job: SortJob): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(new URL(import.meta.url), { workerData: job })
+    worker.once('error', reject)
+    worker.once('exit', (code) => {
+      if (code === 0) resolve()
+      else reject(new Error(`the sorting thread has ended with ${code}`))
+    })
+  })
+}
+
+function isSortJob(data: unknown): data is SortJob {
+  return typeof data === 'object' && data !== null && 'sortIndex' in data
+}
+
+/** Writes the rows of the staged file to a new file, in their order. */
+function sort({ staged, sorted, indexes }: SortJob['sortIndex']): void {
+  const file = new Connection(sorted, { isDraft: true })
+  // The file is used only when it is complete.
+  file.pragma('journal_mode = OFF')
+  // The rows may need more memory than there is.
+  file.pragma('temp_store = FILE')
+  file.pragma(`cache_size = -${SORT_CACHE_KB}`)
+  file.prepare('ATTACH ? AS staged').run(staged)
+  file.begin()
+  file.exec(tables(indexes))
+  file.exec('INSERT INTO meta SELECT * FROM staged.meta')
+  file.exec('INSERT INTO docs SELECT * FROM staged.docs ORDER BY id')
+  for (let index = 0; index < indexes; index++) {
+    file.exec(`INSERT INTO rows_${index} SELECT * FROM staged.rows_${index} ORDER BY k`)
+    file.exec(countStretches(index))
+  }
+  file.commit()
+  file.close()
+  syncPathNow(sorted)
+}
+
+function countStretches(index: number): string {
+  const stretch = `(position - 1) / ${STRETCH.usual}`
+  return `
+    INSERT INTO sums_${index}
+    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*), NULL
+    FROM (SELECT k, row_number() OVER (ORDER BY k) AS position FROM rows_${index}) GROUP BY ${stretch};
+    INSERT INTO sums_${index} SELECT x'', 0, NULL WHERE NOT EXISTS (SELECT * FROM sums_${index});`
+}
+
+if (!isMainThread && isSortJob(workerData)) sort(workerData.sortIndex)
