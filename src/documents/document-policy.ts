@@ -106,6 +106,10 @@ export function policySandbox(policy: DocumentPolicy, sandbox: Sandbox, database
       check(fn)
       return sandbox.map(fn, docs)
     },
+    mapViews: async (maps, docs) => {
+      check(maps)
+      return sandbox.mapViews(maps, docs)
+    },
     reduce: async (fn, calls) => {
       check(fn)
       return sandbox.reduce(fn, calls)

@@ -139,7 +139,7 @@ interface MaintenanceOptions {
   limits(): Limits
   /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
   startCompaction(): void
-  /** The memory that the rows of the database's views take, in bytes; 0 by default. */
+  /** The bytes on disk of the database's indexes; 0 by default. */
   viewBytes?(): number
 }
 

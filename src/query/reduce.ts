@@ -1,18 +1,30 @@
-/** CouchDB's own reduce functions, protocol.md 9.3. Pure: rows in, the JSON text of a value out. */
+/**
+ * CouchDB's own reduce functions, protocol.md 9.3. A reduction of some rows can be added to another one, so an index keeps
+ * those of its stretches. Pure.
+ */
 import { isJsonObject } from '../core/json.ts'
 import { builtinReduce } from '../documents/design-docs.ts'
 import { type Compare, compareJson } from './collation.ts'
-import type { ViewRow } from './view-rows.ts'
 
-/** Reduces one group of rows, which are added in the order of their keys. */
-interface Reducer {
-  add(row: ViewRow): void
+/** A row as reduce functions see it. */
+export interface ReducedRow {
+  readonly keyText: string
+  readonly valueText: string
+}
+
+/** Reduces rows, and reductions of rows, in the order of their keys. */
+export interface Reducer {
+  add(row: ReducedRow): void
+  /** Adds all rows of another reducer of this kind. @param state its {@link state} */
+  addState(state: string): void
+  /** A text that stands for the rows so far. */
+  state(): string
   /** The JSON text of the result. */
   result(): string
 }
 
 /**
- * Creates a reducer for one group of rows.
+ * Creates a reducer.
  * @param text the view's reduce function, as the design document has it
  * @param order the order of the view's keys
  * @throws invalid_design_doc if an older version has stored a name that is not valid
@@ -41,51 +53,74 @@ export function builtinReducer(text: string, order: Compare): Reducer {
 
 function rowCounter(): Reducer {
   let count = 0
+  const result = () => String(count)
   return {
     add: () => {
       count += 1
     },
-    result: () => String(count),
+    addState: (state) => {
+      count += Number(state)
+    },
+    state: result,
+    result,
   }
 }
+
+/** The JSON of the state of {@link keyCounter}; the texts are JSON as well. */
+type KeyCount = readonly [count: number, first: string, last: string]
 
 /**
  * The rows are sorted, so each key that differs from the previous one is new. The count is exact and needs no memory.
  */
 function keyCounter(order: Compare): Reducer {
   let count = 0
-  let last: ViewRow | undefined
+  let first: string | undefined
+  let last: string | undefined
+  const isLast = (key: string) =>
+    last !== undefined && (last === key || order(JSON.parse(last), JSON.parse(key)) === 0)
   return {
-    add: (row) => {
-      if (last === undefined || order(last.key, row.key) !== 0) count += 1
-      last = row
+    add: ({ keyText }) => {
+      if (!isLast(keyText)) count += 1
+      first ??= keyText
+      last = keyText
     },
+    addState: (state) => {
+      const [others, theirFirst, theirLast] = JSON.parse(state) as KeyCount
+      count += isLast(theirFirst) ? others - 1 : others
+      first ??= theirFirst
+      last = theirLast
+    },
+    state: () => JSON.stringify([count, first ?? 'null', last ?? 'null'] satisfies KeyCount),
     result: () => String(count),
   }
 }
 
 function edgeValue(isLast: boolean): Reducer {
   let kept: string | undefined
-  return {
-    add: ({ valueText }) => {
-      if (isLast || kept === undefined) kept = valueText
-    },
-    result: () => kept ?? 'null',
+  const keep = (value: string) => {
+    if (isLast || kept === undefined) kept = value
   }
+  const result = () => kept ?? 'null'
+  return { add: ({ valueText }) => keep(valueText), addState: keep, state: result, result }
 }
 
 /** Keeps the first `count` different values of an order. */
 function ranker(count: number, order: Compare): Reducer {
   const best: unknown[] = []
+  const insert = (value: unknown) => {
+    const at = best.findIndex((other) => order(value, other) <= 0)
+    if (at !== -1 && order(value, best[at]) === 0) return
+    best.splice(at === -1 ? best.length : at, 0, value)
+    if (best.length > count) best.pop()
+  }
+  const result = () => JSON.stringify(best)
   return {
-    add: ({ valueText }) => {
-      const value: unknown = JSON.parse(valueText)
-      const at = best.findIndex((other) => order(value, other) <= 0)
-      if (at !== -1 && order(value, best[at]) === 0) return
-      best.splice(at === -1 ? best.length : at, 0, value)
-      if (best.length > count) best.pop()
+    add: ({ valueText }) => insert(JSON.parse(valueText)),
+    addState: (state) => {
+      for (const value of JSON.parse(state) as unknown[]) insert(value)
     },
-    result: () => JSON.stringify(best),
+    state: result,
+    result,
   }
 }
 
@@ -97,26 +132,37 @@ class ReduceFault extends Error {
     super(message)
     this.value = value
   }
-
-  toJson(): string {
-    return JSON.stringify({ error: 'builtin_reduce_error', reason: this.message, caused_by: this.value })
-  }
 }
 
-/** A reducer that folds values and stops at the first value that it cannot fold. */
-function folder(fold: (value: unknown) => void, result: () => unknown): Reducer {
-  let fault: ReduceFault | undefined
+/** The state of a {@link folder}: what it has folded, or the result that says why it could not. */
+type Folded<S> = { readonly total: S } | { readonly fault: object }
+
+/**
+ * A reducer that folds values and stops at the first value that it cannot fold.
+ * @param first the total of no values
+ * @param fold adds a value to a total @param merge adds two totals
+ */
+function folder<S>(first: S, fold: (total: S, value: unknown) => S, merge: (a: S, b: S) => S): Reducer {
+  let folded: Folded<S> = { total: first }
+  const advance = (next: (total: S) => Folded<S>) => {
+    if ('fault' in folded) return
+    try {
+      folded = next(folded.total)
+    } catch (error) {
+      if (!(error instanceof ReduceFault)) throw error
+      const { message: reason, value } = error
+      folded = { fault: { error: 'builtin_reduce_error', reason, caused_by: value } }
+    }
+  }
   return {
-    add: ({ valueText }) => {
-      if (fault !== undefined) return
-      try {
-        fold(JSON.parse(valueText))
-      } catch (error) {
-        if (!(error instanceof ReduceFault)) throw error
-        fault = error
-      }
-    },
-    result: () => fault?.toJson() ?? JSON.stringify(result()),
+    add: ({ valueText }) => advance((total) => ({ total: fold(total, JSON.parse(valueText)) })),
+    addState: (state) =>
+      advance((total) => {
+        const added = JSON.parse(state) as Folded<S>
+        return 'fault' in added ? added : { total: merge(total, added.total) }
+      }),
+    state: () => JSON.stringify(folded),
+    result: () => JSON.stringify('fault' in folded ? folded.fault : folded.total),
   }
 }
 
@@ -126,13 +172,7 @@ const SUM_REASON =
   'themselves numbers, arrays of numbers, or objects.'
 
 function summer(): Reducer {
-  let total: unknown = 0
-  return folder(
-    (value) => {
-      total = sum(total, value)
-    },
-    () => total,
-  )
+  return folder<unknown>(0, sum, sum)
 }
 
 type Members = Record<string, unknown>
@@ -173,39 +213,50 @@ function fail(reason: string, value: unknown): never {
 }
 
 interface Statistics {
-  sum: number
-  count: number
-  min: number
-  max: number
-  sumsqr: number
+  readonly sum: number
+  readonly count: number
+  readonly min: number
+  readonly max: number
+  readonly sumsqr: number
 }
+
+/** null before the first value; a list if the values are lists. */
+type Totals = Statistics | Statistics[] | null
 
 function statistics(): Reducer {
-  let total: Statistics | Statistics[] | undefined
-  return folder(
-    (value) => {
-      total = Array.isArray(value) ? mergeLists(total, value) : merge(total, value)
-    },
-    () => total ?? null,
-  )
+  return folder<Totals>(null, (totals, value) => mergeTotals(totals, totalsOf(value)), mergeTotals)
 }
 
-function mergeLists(total: Statistics | Statistics[] | undefined, values: readonly unknown[]): Statistics[] {
-  const totals = total === undefined ? undefined : listOf(total)
-  if (totals !== undefined && totals.length !== values.length) notNumbers(values)
-  return values.map((value, at) => merge(totals?.[at] as Statistics | undefined, value))
+function totalsOf(value: unknown): Statistics | Statistics[] {
+  return Array.isArray(value) ? value.map(statisticsOf) : statisticsOf(value)
 }
 
-function merge(total: Statistics | Statistics[] | undefined, value: unknown): Statistics {
-  if (typeof value !== 'number' || Array.isArray(total)) return notNumbers(value)
-  if (total === undefined) return { sum: value, count: 1, min: value, max: value, sumsqr: value * value }
+function statisticsOf(value: unknown): Statistics {
+  if (typeof value !== 'number') return notNumbers(value)
+  return { sum: value, count: 1, min: value, max: value, sumsqr: value * value }
+}
+
+/** Values that cannot be merged are not numbers, or lists of different lengths. */
+function mergeTotals(a: Totals, b: Totals): Totals {
+  if (a === null || b === null) return a ?? b
+  if (!Array.isArray(a) && !Array.isArray(b)) return mergeStatistics(a, b)
+  if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return notNumbers(valueOf(b))
+  return a.map((each, at) => mergeStatistics(each, b[at] as Statistics))
+}
+
+function mergeStatistics(a: Statistics, b: Statistics): Statistics {
   return {
-    sum: total.sum + value,
-    count: total.count + 1,
-    min: Math.min(total.min, value),
-    max: Math.max(total.max, value),
-    sumsqr: total.sumsqr + value * value,
+    sum: a.sum + b.sum,
+    count: a.count + b.count,
+    min: Math.min(a.min, b.min),
+    max: Math.max(a.max, b.max),
+    sumsqr: a.sumsqr + b.sumsqr,
   }
+}
+
+/** The value that an error quotes: that of a single row, else the sums. */
+function valueOf(totals: Statistics | Statistics[]): unknown {
+  return Array.isArray(totals) ? totals.map(({ sum }) => sum) : totals.sum
 }
 
 function notNumbers(value: unknown): never {

@@ -1,139 +1,223 @@
-/** Sorting, merging and searching the rows of a view. Pure, except that long work yields to the event loop. */
-import { compareUtf8 } from '../core/bytes.ts'
+/** The rows that a view query selects, protocol.md 9.3, and the map rows as JSON texts in batches. */
 import { Yielder } from '../core/event-loop.ts'
-import type { Compare } from './collation.ts'
-import type { KeyEdge, ViewQuery } from './view-query.ts'
+import { quoted } from '../core/json.ts'
+import {
+  type IndexRow,
+  type IndexStore,
+  idOfRow,
+  type PlaceRange,
+  placeAfter,
+  placeBefore,
+} from '../storage/index-store.ts'
+import { encodeKey, type KeyOrder } from './sort-keys.ts'
+import type { ViewQuery } from './view-query.ts'
 
-/** One pair that a map function has emitted for a document. */
-export interface ViewRow {
-  readonly id: string
-  /** The sequence number of the document when it was mapped. */
-  readonly seq: number
-  readonly key: unknown
-  /** JSON texts, as they are sent. */
-  readonly keyText: string
-  readonly valueText: string
+/** An index of a view. */
+export interface ViewRows {
+  readonly store: IndexStore
+  /** The number of the index in its store. */
+  readonly index: number
+  readonly order: KeyOrder
 }
 
-/** A stretch of a list, from `from` up to but not including `to`. */
-export interface Stretch {
-  readonly from: number
-  readonly to: number
+/** The rows of a view that a query selects, before their documents are read. */
+export interface Selection extends ViewRows {
+  readonly query: ViewQuery
+  /** In the order of the answer. A descending query reads each range from its end. */
+  readonly ranges: readonly PlaceRange[]
 }
 
-/** How many items are sorted in one step, or merged between two checks of the clock. */
-const STEP = 256
+/** The maximum number of rows in one batch. */
+const STEP = 100
+/** A batch ends after this many characters. */
+const STEP_CHARS = 256 * 1024
 
-/** Returns a number below 0 if `a` comes first, above 0 if `b` comes first, and 0 to keep their order. */
-type Comparison<T> = (a: T, b: T) => number
-
-/** Orders rows by key, then by document id. Rows of one document with equal keys keep their order. */
-export function rowOrder(order: Compare): Comparison<ViewRow> {
-  return (a, b) => order(a.key, b.key) || compareUtf8(a.id, b.id)
+/** Selects the rows of a query. @throws key_too_long */
+export async function select(rows: ViewRows, query: ViewQuery): Promise<Selection> {
+  const { keys, docIds, descending } = query
+  if (keys === undefined) return { ...rows, query, ranges: [rangeOf(query, rows.order)] }
+  const ranges: PlaceRange[] = []
+  const yielder = new Yielder()
+  for (const key of descending ? keys.toReversed() : keys) {
+    await yielder.yieldIfDue()
+    const start = { key, docId: docIds.start }
+    const end = { key, docId: docIds.end }
+    ranges.push(rangeOf({ ...query, start, end }, rows.order))
+  }
+  return { ...rows, query, ranges }
 }
 
-/** Stable sort in steps, so a long list does not block the thread. May reorder `items`. */
-export async function sortInSteps<T>(items: T[], compare: Comparison<T>): Promise<readonly T[]> {
-  if (items.length <= STEP) return items.sort(compare)
-  const runs = new Runs(compare)
-  for (let at = 0; at < items.length; at += STEP) await runs.add(items.slice(at, at + STEP).sort(compare))
-  return runs.all()
-}
+type Edges = Pick<ViewQuery, 'start' | 'end' | 'inclusiveEnd' | 'descending'>
 
-/** Merges two sorted lists, in steps. Of equal items, those of `a` come first. */
-export async function mergeSorted<T>(
-  a: readonly T[],
-  b: readonly T[],
-  compare: Comparison<T>,
-  yielder = new Yielder(),
-): Promise<readonly T[]> {
-  if (a.length === 0) return b
-  if (b.length === 0) return a
-  const merged: T[] = []
-  let left = 0
-  let right = 0
-  while (left < a.length && right < b.length) {
-    if (merged.length % STEP === 0) await yielder.yieldIfDue()
-    const first = a[left] as T
-    const second = b[right] as T
-    if (compare(first, second) <= 0) {
-      merged.push(first)
-      left += 1
-    } else {
-      merged.push(second)
-      right += 1
-    }
-  }
-  for (; left < a.length; left++) merged.push(a[left] as T)
-  for (; right < b.length; right++) merged.push(b[right] as T)
-  return merged
-}
-
-/** Collects sorted lists and merges them so that each item is moved O(log n) times. */
-export class Runs<T> {
-  readonly #compare: Comparison<T>
-  readonly #runs: (readonly T[])[] = []
-  readonly #yielder = new Yielder()
-
-  constructor(compare: Comparison<T>) {
-    this.#compare = compare
-  }
-
-  /** @param run sorted */
-  async add(run: readonly T[]): Promise<void> {
-    this.#runs.push(run)
-    await this.#yielder.yieldIfDue()
-    while (this.#runs.length > 1 && this.#shouldMerge()) await this.#mergeLast()
-  }
-
-  #shouldMerge(): boolean {
-    const [before, last] = this.#runs.slice(-2) as [readonly T[], readonly T[]]
-    return before.length <= 2 * last.length
-  }
-
-  async #mergeLast(): Promise<void> {
-    const last = this.#runs.pop() as readonly T[]
-    const before = this.#runs.pop() as readonly T[]
-    this.#runs.push(await mergeSorted(before, last, this.#compare, this.#yielder))
-  }
-
-  /** Merges all lists into one. */
-  async all(): Promise<readonly T[]> {
-    while (this.#runs.length > 1) await this.#mergeLast()
-    return this.#runs.pop() ?? []
-  }
-}
-
-/**
- * The stretch of rows between the start and the end of a query. `from` is the lower index, even for descending queries.
- */
-export function stretchOf(
-  rows: readonly ViewRow[],
-  { start, end, inclusiveEnd, descending }: Pick<ViewQuery, 'start' | 'end' | 'inclusiveEnd' | 'descending'>,
-  order: Compare,
-): Stretch {
+/** The places of the rows between the start and the end of a query. */
+function rangeOf({ start, end, inclusiveEnd, descending }: Edges, order: KeyOrder): PlaceRange {
   const low = descending ? end : start
   const high = descending ? start : end
   // An exclusive end excludes all rows equal to it. In a descending query the end is the lower edge.
-  const from = low === undefined ? 0 : indexAfter(rows, low, order, descending && !inclusiveEnd)
-  const to = high === undefined ? rows.length : indexAfter(rows, high, order, descending || inclusiveEnd)
-  return { from, to: Math.max(from, to) }
-}
-
-/** The index after the last row below the edge; with `beyondEqual`, also after the rows equal to it. */
-function indexAfter(rows: readonly ViewRow[], edge: KeyEdge, order: Compare, beyondEqual: boolean): number {
-  let low = 0
-  let high = rows.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    const compared = compareToEdge(rows[middle] as ViewRow, edge, order)
-    if (compared < 0 || (beyondEqual && compared === 0)) low = middle + 1
-    else high = middle
+  const placeOf = (edge: NonNullable<ViewQuery['start']>, isAfter: boolean) =>
+    (isAfter ? placeAfter : placeBefore)(encodeKey(edge.key, order), edge.docId)
+  return {
+    from: low && placeOf(low, descending && !inclusiveEnd),
+    to: high && placeOf(high, descending || inclusiveEnd),
   }
-  return low
 }
 
-function compareToEdge(row: ViewRow, { key, docId }: KeyEdge, order: Compare): number {
-  const compared = order(row.key, key)
-  return compared !== 0 || docId === undefined ? compared : compareUtf8(row.id, docId)
+/** The number of rows of the view before the first row of the answer. */
+export function offsetOf({ store, index, ranges, query }: Selection): number {
+  const total = store.count(index)
+  // Without any row, the place of the first key decides.
+  const first = ranges.find((range) => countIn(store, index, range) > 0) ?? ranges[0]
+  const place = query.descending ? first?.to : first?.from
+  const ahead = place === undefined ? (query.descending ? total : 0) : store.countBefore(index, place)
+  return Math.min(total, (query.descending ? total - ahead : ahead) + query.skip)
+}
+
+function countIn(store: IndexStore, index: number, { from, to }: PlaceRange): number {
+  const end = to === undefined ? store.count(index) : store.countBefore(index, to)
+  return end - (from === undefined ? 0 : store.countBefore(index, from))
+}
+
+/** Reads the rows of a selection in the order of the answer, without the first `skip`. */
+async function* walk(selection: Selection): AsyncGenerator<readonly IndexRow[]> {
+  const { store, index, query } = selection
+  let { skip } = query
+  for (const range of selection.ranges) {
+    const rows = skip === 0 ? Number.POSITIVE_INFINITY : countIn(store, index, range)
+    if (skip >= rows) {
+      skip -= rows
+      continue
+    }
+    const rest = skip === 0 ? { range, skip } : skipped(selection, range, skip)
+    yield* query.descending ? walkDown(selection, rest.range, rest.skip) : walkUp(selection, rest.range)
+    skip = 0
+  }
+}
+
+/** The range without its first `skip` rows; of a descending one, some rows may still have to be skipped. */
+function skipped(
+  { store, index, query }: Selection,
+  range: PlaceRange,
+  skip: number,
+): { readonly range: PlaceRange; readonly skip: number } {
+  const { from, to } = range
+  if (!query.descending) {
+    const before = from === undefined ? 0 : store.countBefore(index, from)
+    return { range: { from: store.placeAt(index, before + skip) ?? from, to }, skip: 0 }
+  }
+  const before = to === undefined ? store.count(index) : store.countBefore(index, to)
+  const place = store.placeAt(index, before - skip)
+  const row = place === null ? undefined : store.read(index, { from: place }, 1).rows[0]
+  if (row === undefined) return { range, skip }
+  // Rows of one document with the same key are read in ascending order, so they are skipped one by one.
+  const end = entryEnd(row)
+  return { range: { from, to: end }, skip: store.countBefore(index, end) - (before - skip) }
+}
+
+async function* walkUp({ store, index, query }: Selection, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {
+  const yielder = new Yielder()
+  let { from } = range
+  for (let limit = Math.min(STEP, query.limit); limit > 0; ) {
+    const { rows, more } = store.read(index, { from, to: range.to }, limit)
+    const last = rows.at(-1)
+    if (last === undefined) return
+    yield rows
+    if (!more) return
+    from = rowAfter(last)
+    await yielder.yieldIfDue()
+    limit = STEP
+  }
+}
+
+/** Reads from the end. Like couch_mrview, it keeps the rows of one document with the same key in ascending order. */
+async function* walkDown(
+  { store, index }: Selection,
+  range: PlaceRange,
+  skip: number,
+): AsyncGenerator<readonly IndexRow[]> {
+  const yielder = new Yielder()
+  let left = skip
+  let { to } = range
+  let entry: IndexRow[] = []
+  const take = () => {
+    const rows = entry.toReversed().slice(left)
+    left = Math.max(0, left - entry.length)
+    entry = []
+    return rows
+  }
+  for (;;) {
+    const { rows, more } = store.read(index, { from: range.from, to, descending: true }, STEP)
+    const ready: IndexRow[] = []
+    for (const row of rows) {
+      if (entry[0] !== undefined && !isSameEntry(entry[0], row)) ready.push(...take())
+      entry.push(row)
+    }
+    if (!more) ready.push(...take())
+    if (ready.length > 0) yield ready
+    to = rows.at(-1)?.place
+    if (!more || to === undefined) return
+    await yielder.yieldIfDue()
+  }
+}
+
+/** Bytes of a place behind those of its key and its document: the number of the row. */
+const NUMBER_BYTES = 3
+
+function entryOf({ place }: IndexRow): Uint8Array {
+  return place.subarray(0, place.length - NUMBER_BYTES)
+}
+
+function entryEnd(row: IndexRow): Uint8Array {
+  return placeAfter(entryOf(row))
+}
+
+function isSameEntry(a: IndexRow, b: IndexRow): boolean {
+  return Buffer.compare(entryOf(a), entryOf(b)) === 0
+}
+
+/** The first place after a row. */
+export function rowAfter({ place }: IndexRow): Uint8Array {
+  return Buffer.concat([place, Uint8Array.of(0)])
+}
+
+/**
+ * The map rows, in batches.
+ * @param docsOf returns the JSON of the rows' documents, `null` for a missing one; undefined without `include_docs`
+ */
+export async function* mapRows(
+  selection: Selection,
+  docsOf: ((rows: readonly IndexRow[]) => AsyncIterable<readonly string[]>) | undefined,
+): AsyncGenerator<string[]> {
+  let left = selection.query.limit
+  if (left === 0) return
+  let texts: string[] = []
+  let chars = 0
+  const add = (text: string): boolean => {
+    texts.push(text)
+    chars += text.length
+    return texts.length >= STEP || chars >= STEP_CHARS
+  }
+  const take = () => {
+    const taken = texts
+    texts = []
+    chars = 0
+    return taken
+  }
+  for await (const page of walk(selection)) {
+    const rows = page.length > left ? page.slice(0, left) : page
+    left -= rows.length
+    if (docsOf === undefined) {
+      for (const row of rows) if (add(mapRow(row, ''))) yield take()
+    } else {
+      let at = 0
+      for await (const docs of docsOf(rows)) {
+        for (const doc of docs) if (add(mapRow(rows[at++] as IndexRow, `,"doc":${doc}`))) yield take()
+      }
+    }
+    if (left === 0) break
+  }
+  if (texts.length > 0) yield texts
+}
+
+function mapRow(row: IndexRow, doc: string): string {
+  return `{"id":${quoted(idOfRow(row))},"key":${row.keyText},"value":${row.valueText}${doc}}`
 }

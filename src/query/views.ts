@@ -1,7 +1,7 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
-import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
+import { DESIGN_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
 import { QUERIES_SCHEMA, QUERY_SCHEMA } from '../documents/all-docs-query.ts'
@@ -9,23 +9,19 @@ import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
-import { requireMember } from '../documents/security.ts'
+import { requireMaintainer, requireMember } from '../documents/security.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import { type Compare, compareJson, compareRaw } from './collation.ts'
-import {
-  mapRows,
-  offsetOf,
-  reduceBuiltin,
-  reduceByFunction,
-  reducedRows,
-  type Selection,
-  select,
-} from './view-answer.ts'
-import { type ViewDefinition, ViewIndex, type ViewMemory } from './view-index.ts'
+import { compareJson, compareRaw } from './collation.ts'
+import { type DesignIndexes, signatureOf } from './design-indexes.ts'
+import type { IndexUpdater } from './index-updater.ts'
+import type { KeyOrder } from './sort-keys.ts'
+import { linkedDocuments } from './view-documents.ts'
+import { builtinGroups, functionGroups, reducedRows } from './view-groups.ts'
+import { type SkippedDocument, type ViewDefinition, viewRows } from './view-map.ts'
 import { emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
-import type { ViewRow } from './view-rows.ts'
+import { mapRows, offsetOf, select, type ViewRows } from './view-rows.ts'
 
 /** The query parameters of an address, as text. */
 export type Parameters = readonly (readonly [name: string, text: string])[]
@@ -35,7 +31,7 @@ export interface ViewSource {
   /**
    * The answer of a view query as JSON in chunks.
    * @param ddoc `_design/name`
-   * @throws not_found, deleted; not_found with `missing_named_view`; query_parse_error; view_too_large; the errors of
+   * @throws not_found, deleted; not_found with `missing_named_view`; query_parse_error; key_too_long; the errors of
    *   the sandbox
    */
   view(
@@ -49,13 +45,18 @@ export interface ViewSource {
   viewQueries(user: UserCtx, ddoc: string, view: string, body: Body): AsyncIterable<Uint8Array>
   /** The answer of `_info` of a design document, as JSON. */
   viewInfo(user: UserCtx, ddoc: string): Promise<Uint8Array>
+  /** Gives free space of a design document's indexes back to the file system. @throws not_found, deleted */
+  compactViews(user: UserCtx, ddoc: string): Promise<void>
+  /** Removes the indexes that no design document uses. */
+  cleanUpViews(user: UserCtx): Promise<void>
 }
 
 interface ViewContext {
   readonly store: DatabaseStore
   readonly sandbox: Sandbox
   readonly incarnation: number
-  readonly memory: ViewMemory
+  readonly indexes: DesignIndexes
+  readonly onSkipped: (ddoc: string, skipped: SkippedDocument) => void
 }
 
 /** The parts of a design document that views need. */
@@ -76,15 +77,14 @@ interface View {
 }
 
 /** A view that can be queried. */
-interface OpenView {
-  readonly name: string
-  readonly index: ViewIndex
-  readonly order: Compare
+interface OpenView extends ViewRows {
+  readonly signature: string
+  readonly updater: IndexUpdater
   /** The name of a built-in function, or a function of the design document. */
   readonly reduce: string | UserFunction | undefined
 }
 
-/** The views of one open database. After it is closed, the caller removes its indexes ({@link ViewMemory.forget}). */
+/** The views of one open database. */
 export function storeViews(context: ViewContext): ViewSource {
   const { store } = context
   return {
@@ -122,6 +122,14 @@ export function storeViews(context: ViewContext): ViewSource {
       requireMember(user, (await store.view()).security)
       return Buffer.from(`${JSON.stringify(await viewInfo(context, ddoc))}\n`)
     },
+    compactViews: async (user, ddoc) => {
+      requireMaintainer(user, (await store.view()).security)
+      await openIndex(context, await readDesignDoc(store, ddoc)).updater.index.compact()
+    },
+    cleanUpViews: async (user) => {
+      requireMaintainer(user, (await store.view()).security)
+      context.indexes.removeOthers(await usedSignatures(store))
+    },
   }
 }
 
@@ -144,7 +152,10 @@ async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDo
     },
     { body: true },
   )
-  const { rev, source } = found as { rev: string; source: string }
+  return designDocOf({ id, ...(found as { rev: string; source: string }) })
+}
+
+function designDocOf({ id, rev, source }: Pick<DesignDoc, 'id' | 'rev' | 'source'>): DesignDoc {
   const members = JSON.parse(source) as Record<string, unknown>
   return {
     id,
@@ -164,20 +175,27 @@ async function openView(context: ViewContext, id: string, name: string): Promise
   requireJavascript(ddoc.language)
   const reduce = typeof view.reduce === 'string' && view.reduce !== '' ? view.reduce : undefined
   const isBuiltin = reduce?.startsWith('_')
+  const { signature, updater, definitions } = openIndex(context, ddoc)
   return {
-    name,
-    index: indexOf(context, ddoc),
+    signature,
+    updater,
+    store: updater.index,
+    index: definitions.findIndex((definition) => definition.name === name),
     order: orderOf(view),
     reduce: reduce === undefined || isBuiltin ? reduce : functionOf(context, ddoc, [name, 'reduce']),
   }
 }
 
+/** The first id after those of all design documents. */
+const AFTER_DESIGN_DOCS = '_design0'
+const DESIGN_DOCS_AT_ONCE = 10
+
 /** The member of `views` that holds CommonJS modules, not a view. */
 const LIBRARY = 'lib'
 
 /** As in CouchDB, `collation` is an option of a view; among the options of the design document it has no effect. */
-function orderOf({ options }: View): Compare {
-  return isJsonObject(options) && options.collation === 'raw' ? compareRaw : compareJson
+function orderOf({ options }: View): KeyOrder {
+  return isJsonObject(options) && options.collation === 'raw' ? 'raw' : 'json'
 }
 
 function functionOf(
@@ -188,28 +206,54 @@ function functionOf(
   return { database: incarnation, ddoc: id, rev, source, path: ['views', ...path] }
 }
 
-/** Identifies an index. Two design documents with the same views share one index. */
-function signatureOf({ language, options, views }: DesignDoc): string {
-  return createHash('md5')
-    .update(JSON.stringify([language, options, views]))
-    .digest('hex')
+function signatureOfViews({ language, options, views }: DesignDoc): string {
+  return signatureOf([language, options, views])
 }
 
-function indexOf(context: ViewContext, ddoc: DesignDoc): ViewIndex {
-  const { store, sandbox, incarnation, memory } = context
-  const make = () => {
-    const definitions: ViewDefinition[] = Object.entries(ddoc.views)
-      .filter(([name, view]) => name !== LIBRARY && typeof view?.map === 'string')
-      .map(([name, view]) => ({
-        name,
-        map: functionOf(context, ddoc, [name, 'map']),
-        order: orderOf(view),
-      }))
-    const { include_design: includeDesign, local_seq: localSeq } = ddoc.options
-    const options = { includeDesign: includeDesign === true, localSeq: localSeq === true }
-    return new ViewIndex(store, sandbox, definitions, options, () => memory.maxBytes)
+/** The signatures of the indexes of all design documents. */
+async function usedSignatures(store: DatabaseStore): Promise<ReadonlySet<string>> {
+  const used = new Set<string>()
+  let start = { id: DESIGN_PREFIX, inclusive: true }
+  const end = { id: AFTER_DESIGN_DOCS, inclusive: false }
+  for (let more = true; more; ) {
+    const page = await store.readRange(
+      { start, end },
+      { limit: DESIGN_DOCS_AT_ONCE, touches: { body: true } },
+      (doc) => ({ id: doc.id, rev: doc.rev, source: renderDocument(doc, doc.rev) }),
+    )
+    for (const doc of page.rows) {
+      used.add(signatureOfViews(designDocOf(doc)))
+      start = { id: doc.id, inclusive: false }
+    }
+    more = page.more
   }
-  return memory.use(store, `${incarnation} ${signatureOf(ddoc)}`, make)
+  return used
+}
+
+interface OpenIndex {
+  readonly signature: string
+  readonly updater: IndexUpdater
+  readonly definitions: readonly ViewDefinition[]
+}
+
+function openIndex(context: ViewContext, ddoc: DesignDoc): OpenIndex {
+  const { sandbox, indexes, onSkipped } = context
+  const { options, views, id } = ddoc
+  const definitions: ViewDefinition[] = Object.entries(views)
+    .filter(([name, view]) => name !== LIBRARY && typeof view?.map === 'string')
+    .map(([name, view]) => ({ name, order: orderOf(view) }))
+  const signature = signatureOfViews(ddoc)
+  const updater = indexes.use(signature, () =>
+    viewRows({
+      sandbox,
+      maps: functionOf(context, ddoc, []),
+      views: definitions,
+      includeDesign: options.include_design === true,
+      localSeq: options.local_seq === true,
+      onSkipped: (skipped) => onSkipped(id, skipped),
+    }),
+  )
+  return { signature, updater, definitions }
 }
 
 /** Checks a query against its view. @returns whether the answer is reduced */
@@ -217,7 +261,7 @@ function checkQuery({ reduce, order }: OpenView, query: ViewQuery): boolean {
   const isReduced = reduces(query, reduce !== undefined)
   const { start, end, descending } = query
   if (start !== undefined && end !== undefined) {
-    const compared = order(start.key, end.key)
+    const compared = (order === 'raw' ? compareRaw : compareJson)(start.key, end.key)
     if (descending ? compared < 0 : compared > 0) throw emptyRange(descending)
   }
   return isReduced
@@ -231,12 +275,19 @@ async function* answer(
   query: ViewQuery,
 ): AsyncGenerator<Uint8Array> {
   const isReduced = checkQuery(view, query)
-  await bringUpToDate(context, view.index, query)
-  const selection = await select(view.index.rows(view.name), query, view.order)
+  await bringUpToDate(context, view, query)
+  const selection = await select(view, query)
   const rows = isReduced
     ? reducedRows(selection, reducerOf(context, view))
-    : mapRows(selection, query.includeDocs ? documentOf(context, user, query) : undefined)
-  yield Buffer.from(`{${await envelope(context, view, selection, isReduced)}"rows":[\r\n`)
+    : mapRows(selection, query.includeDocs ? linkedDocuments(context.store, user, query) : undefined)
+  const { seq: position = 0 } = view.store.position ?? {}
+  const { epochs } = await context.store.view()
+  const seq = query.updateSeq ? `"update_seq":${JSON.stringify(sequenceToken(epochs, position))},` : ''
+  const counts =
+    isReduced || !query.sorted
+      ? ''
+      : `"total_rows":${view.store.count(view.index)},${seq}"offset":${offsetOf(selection)},`
+  yield Buffer.from(`{${counts === '' ? seq : counts}"rows":[\r\n`)
   let before = ''
   for await (const texts of rows) {
     yield Buffer.from(before + texts.join(',\r\n'))
@@ -246,98 +297,44 @@ async function* answer(
 }
 
 async function bringUpToDate(
-  { memory }: ViewContext,
-  index: ViewIndex,
+  { indexes }: ViewContext,
+  { signature, updater }: OpenView,
   { update }: ViewQuery,
 ): Promise<void> {
   if (update === 'never') return
-  const refresh = index.refresh().finally(() => memory.trim())
-  // No query waits for this refresh. If it fails, the next query reports the error.
-  if (update === 'after') refresh.catch(() => undefined)
-  else await refresh
+  const updated = indexes.update(signature, updater)
+  // No query waits for this update. If it fails, the next query reports the error.
+  if (update === 'after') updated.catch(() => undefined)
+  else await updated
 }
 
-async function envelope(
-  { store }: ViewContext,
-  { index }: OpenView,
-  selection: Selection,
-  isReduced: boolean,
-): Promise<string> {
-  const { rows, query } = selection
-  const seq = query.updateSeq
-    ? `"update_seq":${JSON.stringify(sequenceToken((await store.view()).epochs, index.seq))},`
-    : ''
-  if (isReduced || !query.sorted) return seq
-  return `"total_rows":${rows.length},${seq}"offset":${offsetOf(selection)},`
-}
-
-function reducerOf(
-  { sandbox }: ViewContext,
-  { reduce, order }: OpenView,
-): (groups: readonly (readonly ViewRow[])[]) => Promise<readonly string[]> {
-  if (typeof reduce === 'string') return (groups) => reduceBuiltin(reduce, order, groups)
-  return (groups) => reduceByFunction(sandbox, reduce as UserFunction, groups)
-}
-
-/** Reads the document of a row, or the one that its value links to; `null` if it is missing or deleted. */
-function documentOf(
-  { store }: ViewContext,
-  user: UserCtx,
-  query: ViewQuery,
-): (row: ViewRow) => Promise<string> {
-  const { conflicts, attachments, attEncodingInfo } = query
-  return async (row) => {
-    const link = linkOf(row)
-    if (link === null) return 'null'
-    const { id, rev } = link
-    const [text] = await store.readDocs(
-      [id],
-      (doc, _id, view) => {
-        requireMember(user, view.security)
-        if (doc === null || (rev === undefined && doc.deleted)) return 'null'
-        if (rev !== undefined && doc.body(rev) === null) return 'null'
-        return renderDocument(doc, rev ?? doc.rev, { conflicts, attachments, attEncodingInfo })
-      },
-      { body: true, branches: conflicts, bytes: attachments },
-    )
-    return text as string
-  }
-}
-
-interface Link {
-  readonly id: string
-  readonly rev: string | undefined
-}
-
-/**
- * The document that a row's value names with `_id`, `_rev` or both; by default the one that emitted the row.
- * @returns null if the value names none that could exist
- */
-function linkOf({ id, valueText }: ViewRow): Link | null {
-  if (!valueText.startsWith('{') || !/"_(?:id|rev)"/.test(valueText)) return { id, rev: undefined }
-  const { _id: linked = id, _rev: rev } = JSON.parse(valueText) as Record<string, unknown>
-  if (typeof linked !== 'string' || (rev !== undefined && typeof rev !== 'string')) return null
-  return { id: linked, rev }
+function reducerOf({ sandbox }: ViewContext, view: OpenView) {
+  const { reduce } = view
+  return typeof reduce === 'string'
+    ? builtinGroups(view, reduce)
+    : functionGroups(view, sandbox, reduce as UserFunction)
 }
 
 async function viewInfo(context: ViewContext, id: string): Promise<object> {
   const { store } = context
   const ddoc = await readDesignDoc(store, id)
-  const index = indexOf(context, ddoc)
-  const { updateSeq, purgeSeq } = await store.info()
-  const pending = updateSeq - index.seq
+  const { signature, updater } = openIndex(context, ddoc)
+  const { updateSeq } = await store.info()
+  const { seq = 0, purgeSeq = 0 } = updater.index.position ?? {}
+  const { file, active } = updater.index.sizes()
+  const pending = Math.max(0, updateSeq - seq)
   return {
     name: id.slice('_design/'.length),
     view_index: {
-      signature: signatureOf(ddoc),
+      signature,
       language: ddoc.language,
-      sizes: { file: 0, external: index.bytes, active: index.bytes },
-      updater_running: index.isRefreshing,
+      sizes: { file, external: active, active },
+      updater_running: updater.isRunning,
       compact_running: false,
       waiting_commit: false,
       waiting_clients: 0,
       updates_pending: { minimum: pending, preferred: pending, total: pending },
-      update_seq: index.seq,
+      update_seq: seq,
       purge_seq: purgeSeq,
       collator_versions: [process.versions.icu ?? 'none'],
     },
@@ -363,5 +360,7 @@ export function refusedViews(store: DatabaseStore): ViewSource {
       await refuse(user)
     },
     viewInfo: refuse,
+    compactViews: refuse,
+    cleanUpViews: refuse,
   }
 }

@@ -8,7 +8,7 @@
  * - `share(text)`: sets the argument that all calls of a piece share;
  * - `give(text)`: adds an argument of the next call;
  * - `filter()`: `true`, `false`, or the thrown value;
- * - `map()`, `reduce()`, `validate()`: results as in messages.ts.
+ * - `map()`, `mapViews()`, `reduce()`, `validate()`: results as in messages.ts.
  * The result begins with `!` when the function threw.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
@@ -24,15 +24,20 @@ export const ENVIRONMENT = String.raw`(function () {
   const ErrorOfSyntax = SyntaxError
   const MAX_MESSAGE = 1000
   const MAX_REASON = 8192
+  const MAX_EMITTED = 100000
   const evaluate = eval
 
   let ddoc, fn, shared
+  let maps = []
   let isOfView = false
   let args = []
   let emitted = []
   let count = 0
 
-  globalThis.emit = function emit(key, value) { emitted[count++] = [key, value] }
+  globalThis.emit = function emit(key, value) {
+    if (count === MAX_EMITTED) throw new Error('a document may have at most ' + MAX_EMITTED + ' rows in a view')
+    emitted[count++] = [key, value]
+  }
   globalThis.log = function log() {}
   globalThis.sum = function sum(values) {
     let total = 0
@@ -97,14 +102,35 @@ export const ENVIRONMENT = String.raw`(function () {
     ddoc = parse(source)
     const path = parse(pathText)
     isOfView = path[0] === 'views'
+    if (isOfView && path.length === 1) return loadMaps()
     const { code, reason, value } = locate(path)
     if (code !== undefined) return stringify([code, reason])
     if (typeof value !== 'string') return stringify(['compilation_error', 'It is not a string.'])
+    const compiled = compileText(value)
+    fn = compiled.fn
+    return stringify(compiled.failure)
+  }
+
+  function compileText(text) {
     try {
-      fn = compile(value)
+      return { fn: compile(text), failure: null }
     } catch (failure) {
       if (typeof failure !== 'string') throw failure
-      return stringify(['compilation_error', failure + ' (' + bounded(value, MAX_MESSAGE) + ')'])
+      return { failure: ['compilation_error', failure + ' (' + bounded(text, MAX_MESSAGE) + ')'] }
+    }
+  }
+
+  // The map functions of all views, which share the parsed document.
+  function loadMaps() {
+    const { views } = ddoc
+    const names = keysOf(views)
+    maps = []
+    for (let i = 0; i < names.length; i += 1) {
+      const view = views[names[i]]
+      if (names[i] === 'lib' || typeof view !== 'object' || view === null || typeof view.map !== 'string') continue
+      const { fn, failure } = compileText(view.map)
+      if (failure !== null) return stringify(failure)
+      maps[maps.length] = fn
     }
     return 'null'
   }
@@ -214,22 +240,41 @@ export const ENVIRONMENT = String.raw`(function () {
   }
 
   function map() {
-    emitted = []
-    count = 0
-    const given = takeArguments()
-    const doc = given[0]
+    const doc = takeArguments()[0]
     seal(doc)
     try {
-      apply(fn, undefined, [doc])
-      let rows = ''
-      for (let i = 0; i < count; i += 1) {
-        rows += (i === 0 ? '[' : ',[') + textOf(emitted[i][0]) + ',' + textOf(emitted[i][1]) + ']'
-      }
-      return '[' + rows + ']'
+      return emittedBy(fn, doc)
     } catch (error) {
       if (isMemory(error)) throw error
       return '![]'
     }
+  }
+
+  function emittedBy(map, doc) {
+    emitted = []
+    count = 0
+    apply(map, undefined, [doc])
+    let rows = ''
+    for (let i = 0; i < count; i += 1) {
+      rows += (i === 0 ? '[' : ',[') + textOf(emitted[i][0]) + ',' + textOf(emitted[i][1]) + ']'
+    }
+    return '[' + rows + ']'
+  }
+
+  function mapViews() {
+    const doc = takeArguments()[0]
+    seal(doc)
+    let lists = ''
+    for (let i = 0; i < maps.length; i += 1) {
+      if (i > 0) lists += ','
+      try {
+        lists += emittedBy(maps[i], doc)
+      } catch (error) {
+        if (isMemory(error)) throw error
+        lists += stringify(textOfThrown(error, MAX_MESSAGE))
+      }
+    }
+    return '[' + lists + ']'
   }
 
   function reduce() {
@@ -280,5 +325,5 @@ export const ENVIRONMENT = String.raw`(function () {
     }
   }
 
-  return { load, share, give, filter, map, reduce, validate }
+  return { load, share, give, filter, map, mapViews, reduce, validate }
 })()`

@@ -20,7 +20,7 @@ type Entry = 'load' | 'share' | 'give' | Exclude<CallKind, 'compile'>
 /** The first character of a result when the function threw. */
 const THREW = '!'
 
-const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'reduce', 'validate']
+const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'mapViews', 'reduce', 'validate']
 
 export class FunctionContext {
   readonly limits: FunctionLimits

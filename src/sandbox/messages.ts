@@ -47,7 +47,7 @@ export type SandboxNotice =
   /** No thread could be started. */
   | { readonly type: 'failed'; readonly cause: string }
 
-export type CallKind = 'compile' | 'filter' | 'map' | 'reduce' | 'validate'
+export type CallKind = 'compile' | 'filter' | 'map' | 'mapViews' | 'reduce' | 'validate'
 
 /** A function without the text of its design document. */
 type FunctionName = Omit<UserFunction, 'source'>
@@ -92,6 +92,7 @@ export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sa
       return results.map((result) => result === 'true')
     },
     map: async (fn, docs) => [...(await run({ kind: 'map', fn, shared: 'null', calls: docs }))],
+    mapViews: async (maps, docs) => [...(await run({ kind: 'mapViews', fn: maps, shared: 'null', calls: docs }))],
     reduce: async (fn, calls) => {
       const texts = calls.map(({ keys, values, rereduce }) => [keys, values, String(rereduce)])
       return [...(await run({ kind: 'reduce', fn, shared: 'null', calls: texts }))]
@@ -160,6 +161,13 @@ export interface Sandbox {
   filter(fn: UserFunction, docs: readonly string[], req: string): Promise<boolean[]>
   /** For each document, the JSON text of the list of emitted `[key, value]`; `[]` if the function throws. */
   map(fn: UserFunction, docs: readonly string[]): Promise<string[]>
+  /**
+   * Runs the map functions of all views of a design document.
+   * @param maps with the path `['views']`
+   * @returns for each document a JSON list, with an element for each view in the order of the members of `views`: the list
+   *   of emitted `[key, value]`, or the message if the function throws
+   */
+  mapViews(maps: UserFunction, docs: readonly string[]): Promise<string[]>
   /**
    * The JSON text of each result; null if the function throws.
    * @param calls JSON texts of `keys` (`[[key, id], ...]` or null) and `values`

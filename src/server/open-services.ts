@@ -82,6 +82,11 @@ export async function openDatabases(
         { err: fault, database },
         'the file of a database is damaged; other databases are not affected',
       ),
+    onSkippedDocument: (database, ddoc, { view, id, reason }) =>
+      logger.warn(
+        { database, ddoc, view, id, reason },
+        'a view has skipped a document, and may skip others, which are not reported',
+      ),
   }).catch((error: unknown) => {
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error

@@ -60,6 +60,8 @@ export interface ReducedPart {
 }
 
 export interface IndexStore {
+  /** The number of indexes. */
+  readonly indexes: number
   /** null if the store is empty. */
   readonly position: IndexPosition | null
   /** Changes with each update of the rows. */

@@ -1,6 +1,7 @@
 /** The storage contract for a whole engine: how its databases are opened, copied and restored; see engine.ts. */
 import type { Catalog } from './catalog.ts'
 import type { VersionedStore } from './history-store.ts'
+import type { IndexStores } from './index-store.ts'
 import type { LastKnownSequence } from './sequence.ts'
 import type { RetainedVersions } from './upkeep.ts'
 
@@ -30,6 +31,8 @@ export interface StorageEngine {
    * @throws no_database
    */
   openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore>
+  /** The index stores of a database that is open, until it is closed. They are removed with the database. */
+  openIndexes(name: string): IndexStores
   /**
    * The retained versions of a database as of its last compaction, also if it is closed. Cheap, and changes nothing: a
    * file of an older schema is not upgraded. @returns null when the file has an older schema

@@ -216,6 +216,14 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('viewInfo', args)
   }
 
+  compactViews(...args: Args<'compactViews'>) {
+    return this.#call('compactViews', args)
+  }
+
+  cleanUpViews(...args: Args<'cleanUpViews'>) {
+    return this.#call('cleanUpViews', args)
+  }
+
   find(...args: Args<'find'>) {
     return this.#stream('find', args)
   }

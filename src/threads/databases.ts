@@ -5,6 +5,7 @@ import type { ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
+import type { SkippedDocument } from '../query/view-map.ts'
 import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
 import type {
@@ -219,6 +220,8 @@ export interface ServerDatabasesOptions {
   onCompactionFault(database: string, fault: unknown): void
   /** A database's file is damaged, or the disk has failed; called once per fault. */
   onDatabaseFault?(database: string, fault: unknown): void
+  /** A view has skipped a document; called once for each view. */
+  onSkippedDocument?(database: string, ddoc: string, skipped: SkippedDocument): void
   /** A write has found the disk full. */
   onFull?(): void
 }

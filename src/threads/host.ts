@@ -7,7 +7,6 @@ import { CouchError, packError } from '../core/errors.ts'
 import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import { isShort, type Settings, type Space } from '../core/types.ts'
-import { ViewMemory } from '../query/view-index.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
@@ -82,7 +81,6 @@ class Host {
   readonly #held = new HeldOpen((database, incarnation, work) =>
     this.#stores.keepOpen(database, incarnation, work),
   )
-  readonly #views = new ViewMemory(() => this.#settings.limits.maxViewBytes)
   readonly #lastSequences = new LastKnownSequences()
   readonly #tally = new CommitTally()
   readonly #loop = new LoopWatch()
@@ -119,20 +117,21 @@ class Host {
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
     const store = await this.#engine.openDatabase(name, this.#lastSequences.take(name))
     if (store.wasRolledBack) this.#reportReplacedFile(incarnation, await store.view())
+    const indexes = this.#engine.openIndexes(name)
     const database = await serveDatabase(store, {
       name,
       incarnation,
       settings: () => this.#settings,
       space: () => this.#disk.space,
       functions: this.#functions,
-      views: this.#views,
+      indexes,
       startCompaction: () => void this.#compactions.start(name, incarnation),
       sendEvent: (event) => this.#rpc.sendEvent(event),
     })
     this.#automatic.onOpened(name, incarnation, store)
     const close = async () => {
       await this.#automatic.onClosing(name)
-      this.#views.forget(store)
+      indexes.close()
       this.#functions.forget(incarnation)
       return store.close()
     }

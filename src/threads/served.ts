@@ -8,12 +8,14 @@ import { policySandbox } from '../documents/document-policy.ts'
 import { requireDatabaseAdmin, requireServerAdmin } from '../documents/security.ts'
 import { storeDatabase } from '../documents/store-database.ts'
 import { usersDatabase } from '../documents/users-database.ts'
+import { DesignIndexes } from '../query/design-indexes.ts'
 import { storeFind } from '../query/find.ts'
 import { Budget, compileRegex } from '../query/regex.ts'
-import type { ViewMemory } from '../query/view-index.ts'
+import type { SkippedDocument } from '../query/view-map.ts'
 import { refusedViews, storeViews } from '../query/views.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
+import type { IndexStores } from '../storage/index-store.ts'
 import type { ServedDatabase, StreamMethod, ThreadEvent } from './thread-protocol.ts'
 
 /** The parts of the thread that a database uses. */
@@ -23,7 +25,7 @@ interface ServingThread {
   settings(): Settings
   space(): Space
   readonly functions: SandboxClient
-  readonly views: ViewMemory
+  readonly indexes: IndexStores
   startCompaction(): void
   /** Sends an event to the HTTP thread. */
   sendEvent(event: ThreadEvent): void
@@ -31,9 +33,10 @@ interface ServingThread {
 
 /** @returns the methods that the HTTP thread calls by name (thread-protocol.ts) */
 export async function serveDatabase(store: VersionedStore, thread: ServingThread): Promise<ServedDatabase> {
-  const { name, incarnation, views, sendEvent } = thread
+  const { name, incarnation, sendEvent } = thread
   const { policy } = thread.settings().rules
   const sandbox = policySandbox(policy, thread.functions.sandbox, name)
+  const indexes = new DesignIndexes(store, thread.indexes)
   const functionContext = policy.designDocs ? { sandbox, name, incarnation } : null
   const options = {
     name,
@@ -45,8 +48,9 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     sandbox,
     incarnation,
     startCompaction: () => thread.startCompaction(),
-    viewBytes: () => views.bytesOf(store),
+    viewBytes: () => indexes.fileBytes(),
   }
+  const onSkipped = oncePerView((ddoc, skipped) => sendEvent({ type: 'skipped', incarnation, ddoc, skipped }))
   const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
@@ -55,12 +59,30 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
   const database: ServedDatabase = {
     ...documents,
-    ...(policy.designDocs ? storeViews({ store, sandbox, incarnation, memory: views }) : refusedViews(store)),
+    ...(policy.designDocs
+      ? storeViews({ store, sandbox, incarnation, indexes, onSkipped })
+      : refusedViews(store)),
     ...storeFind(store, name, () => thread.settings().rules.find),
     changes: (user, request) => changesPage(store, user, request, functionContext),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }
   return isUsers ? servedUsers(database, () => database.security()) : database
+}
+
+/** The maximum number of views that are remembered to have skipped a document. */
+const MAX_REPORTED = 1000
+
+type OnSkipped = (ddoc: string, skipped: SkippedDocument) => void
+
+/** Reports the first document that a view skips: a function that fails often fails for each. */
+function oncePerView(report: OnSkipped): OnSkipped {
+  const reported = new Set<string>()
+  return (ddoc, skipped) => {
+    const view = `${ddoc} ${skipped.view}`
+    if (reported.has(view) || reported.size >= MAX_REPORTED) return
+    reported.add(view)
+    report(ddoc, skipped)
+  }
 }
 
 /** Compiles a pattern whose test takes a bounded time, however long the text is. */
@@ -127,6 +149,8 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   view: { kind: 'stream', users: 'admins', cost: 'scan' },
   viewQueries: { kind: 'stream', users: 'admins', cost: 'scan' },
   viewInfo: { kind: 'call', users: 'admins' },
+  compactViews: { kind: 'call', users: 'admins' },
+  cleanUpViews: { kind: 'call', users: 'admins' },
   find: { kind: 'stream', users: 'server admins', cost: 'scan' },
   explain: { kind: 'call', users: 'server admins' },
   indexes: { kind: 'call', users: 'admins' },

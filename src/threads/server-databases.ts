@@ -218,7 +218,9 @@ class ServerDatabases implements OwnedDatabases {
     } else if (event.type === 'secured') this.#applySecurity(proxy, event.security)
     else if (event.type === 'faulty') this.#noteFault(proxy.entry, unpackError(event.fault))
     else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
-    else this.#noteCompaction(proxy, event)
+    else if (event.type === 'skipped') {
+      this.#options.onSkippedDocument?.(proxy.name, event.ddoc, event.skipped)
+    } else this.#noteCompaction(proxy, event)
   }
 
   #applySecurity(proxy: DatabaseProxy, security: SecurityObject | null): void {

@@ -4,6 +4,7 @@ import type { PackedError } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
+import type { SkippedDocument } from '../query/view-map.ts'
 import type { FindSource } from '../query/find.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
@@ -129,6 +130,13 @@ export type ThreadEvent =
   | { readonly type: 'full' }
   /** Most of a database was deleted within a minute. */
   | { readonly type: 'alarm'; readonly incarnation: number; readonly found: MassDeletion }
+  /** A view has skipped a document, because its function or one of its keys failed. */
+  | {
+      readonly type: 'skipped'
+      readonly incarnation: number
+      readonly ddoc: string
+      readonly skipped: SkippedDocument
+    }
   /** Functions of design documents wait for a sandbox thread. */
   | { readonly type: 'sandbox' }
   /** The progress of a compaction; null when it has ended, with its fault if it failed. */

@@ -125,6 +125,7 @@ t.test('the sandbox refuses all functions except settee’s own', async (t) => {
     compile: async () => void calls.push('compile'),
     filter: asked('filter'),
     map: asked('map'),
+    mapViews: asked('mapViews'),
     reduce: asked('reduce'),
     validate: asked('validate'),
   } satisfies Sandbox
@@ -134,6 +135,7 @@ t.test('the sandbox refuses all functions except settee’s own', async (t) => {
     sandbox.compile(fn),
     sandbox.filter(fn, [], '{}'),
     sandbox.map(fn, []),
+    sandbox.mapViews(fn, []),
     sandbox.reduce(fn, []),
     sandbox.validate(fn, []),
   ]
@@ -149,7 +151,7 @@ t.test('the sandbox refuses all functions except settee’s own', async (t) => {
   }
   t.same(calls, [])
   await Promise.all(all(policySandbox(HOSTED_POLICY, inner, '_users'), own))
-  t.same(calls, ['compile', 'filter', 'map', 'reduce', 'validate'])
+  t.same(calls, ['compile', 'filter', 'map', 'mapViews', 'reduce', 'validate'])
 })
 
 t.test('contents are neither read nor staged', async (t) => {

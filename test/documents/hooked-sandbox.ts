@@ -29,6 +29,7 @@ export function hookedSandbox(): HookedSandbox {
     },
     filter: (fn, docs, req) => inner.filter(fn, docs, req),
     map: (fn, docs) => inner.map(fn, docs),
+    mapViews: (maps, docs) => inner.mapViews(maps, docs),
     reduce: (fn, calls) => inner.reduce(fn, calls),
     validate: async (fn, calls) => {
       sandbox.asked.push({ fn, calls })

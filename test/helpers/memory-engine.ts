@@ -203,6 +203,10 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return { oldestRetained: oldestRetained, compactedAt }
   }
 
+  openIndexes(): never {
+    throw new Error('the memory engine has no indexes')
+  }
+
   async openSnapshot(): Promise<never> {
     return noCopies()
   }

@@ -73,15 +73,15 @@ async function compact(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   return sendJson(reply, 202, { ok: true })
 }
 
-/** Compacts nothing, since indexes of views are in memory. @throws not_found, deleted, as CouchDB does */
+/** Gives free space of a design document's indexes back. @throws not_found, deleted */
 async function compactViews(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const ddoc = pathParam(request, 'ddoc')
-  await databaseOf(request).open(request.user, DESIGN_PREFIX + ddoc, {})
+  await databaseOf(request).compactViews(request.user, DESIGN_PREFIX + pathParam(request, 'ddoc'))
   return sendJson(reply, 202, { ok: true })
 }
 
-/** Does nothing: unused indexes are removed from memory anyway. */
-async function cleanUpViews(_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+/** Removes the indexes that no design document uses. */
+async function cleanUpViews(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  await databaseOf(request).cleanUpViews(request.user)
   return sendJson(reply, 202, { ok: true })
 }
 

@@ -29,6 +29,7 @@ export class Files {
   readonly #folder: string
   readonly #copies: string
   readonly #kept: string
+  readonly #indexes: string
 
   constructor(dataDir: string) {
     this.server = join(dataDir, `server${SUFFIX}`)
@@ -36,6 +37,7 @@ export class Files {
     this.#copies = join(dataDir, COPIES_FOLDER)
     this.#folder = join(dataDir, 'databases')
     this.#kept = join(dataDir, 'replaced')
+    this.#indexes = join(dataDir, 'indexes')
   }
 
   /** Makes the folder for databases, readable only by its owner. @throws the file system's error */
@@ -45,6 +47,11 @@ export class Files {
 
   path(database: string): string {
     return join(this.#folder, databaseFileName(database) + SUFFIX)
+  }
+
+  /** The folder of a database's index stores. */
+  indexFolder(database: string): string {
+    return join(this.#indexes, databaseFileName(database))
   }
 
   /** The path of the copy of a database's file from before an upgrade. @param schema the version of the copy */
@@ -123,6 +130,7 @@ export class Files {
     this.#removeWithCompanions(this.path(database))
     this.#removeWithCompanions(this.#unfinished(database))
     this.#sync()
+    rmSync(this.indexFolder(database), { recursive: true, force: true })
   }
 
   #takeName(database: string): void {
@@ -238,12 +246,20 @@ export class Files {
       if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
     }
     this.#sync()
+    this.#sweepIndexes(new Set(files))
     this.#sweepKept()
     return files
       .filter(
         (file) => file.endsWith(`${SUFFIX}${JOURNAL}`) && files.includes(file.slice(0, -JOURNAL.length)),
       )
       .map((file) => join(this.#folder, file.slice(0, -JOURNAL.length)))
+  }
+
+  #sweepIndexes(files: ReadonlySet<string>): void {
+    if (!existsSync(this.#indexes)) return
+    for (const folder of readdirSync(this.#indexes)) {
+      if (!files.has(folder + SUFFIX)) rmSync(join(this.#indexes, folder), { recursive: true, force: true })
+    }
   }
 
   /**

@@ -111,6 +111,10 @@ export class SqliteIndexStore implements IndexStore {
     }
   }
 
+  get indexes(): number {
+    return this.#options.indexes
+  }
+
   get position(): IndexPosition | null {
     return this.#position
   }

@@ -4,12 +4,14 @@ import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { VersionedStore } from '../history-store.ts'
+import type { IndexStores } from '../index-store.ts'
 import type { LastKnownSequence } from '../sequence.ts'
 import type { CopyFacts, DatabaseSnapshot, Prepared, StorageEngine } from '../storage-engine.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
 import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
+import { SqliteIndexStores } from './index-stores.ts'
 import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { checkCatalogCopy, checkCopy, openForReading, SqliteSnapshot } from './snapshot.ts'
@@ -72,6 +74,11 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       } catch (cause) {
         throw openFault(name, cause, watch)
       }
+    },
+
+    openIndexes(name: string): IndexStores {
+      const errors = new FileErrors(name, watch)
+      return new SqliteIndexStores({ folder: files.indexFolder(name), caches, errors, onOperation })
     },
 
     async retainedVersions(name: string): Promise<RetainedVersions | null> {

@@ -1,0 +1,68 @@
+/** The indexes of one open database. Design documents with the same definitions share an index. */
+import { createHash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { DatabaseStore } from '../storage/engine.ts'
+import type { IndexStores } from '../storage/index-store.ts'
+import { IndexUpdater, type RowSource } from './index-updater.ts'
+
+/** Changes with the bytes of keys and the tables of a store, so that indexes of another version are built again. */
+const FORMAT = 1
+/** The maximum number of indexes that are remembered while nobody uses them. */
+const MAX_REMEMBERED = 100
+
+export class DesignIndexes {
+  readonly #store: DatabaseStore
+  readonly #stores: IndexStores
+  readonly #updaters = new LRUCache<string, IndexUpdater>({ max: MAX_REMEMBERED })
+  /** They must not be forgotten: two of one index would undo each other's progress. */
+  readonly #running = new Map<string, IndexUpdater>()
+
+  constructor(store: DatabaseStore, stores: IndexStores) {
+    this.#store = store
+    this.#stores = stores
+  }
+
+  /** @param make is called for an index that is not in use */
+  use(signature: string, make: () => RowSource): IndexUpdater {
+    const known = this.#running.get(signature) ?? this.#updaters.get(signature)
+    if (known !== undefined) {
+      this.#stores.open(signature, known.index.indexes)
+      return known
+    }
+    const source = make()
+    const updater = new IndexUpdater(this.#store, this.#stores.open(signature, source.indexes), source)
+    this.#updaters.set(signature, updater)
+    return updater
+  }
+
+  /** Includes everything that was written before the call. @throws the errors of {@link IndexUpdater.update} */
+  async update(signature: string, updater: IndexUpdater): Promise<void> {
+    this.#running.set(signature, updater)
+    try {
+      await updater.update()
+    } finally {
+      if (!updater.isRunning && this.#running.get(signature) === updater) this.#running.delete(signature)
+    }
+  }
+
+  /** Removes the indexes that no design document uses. @param used the signatures of all others */
+  removeOthers(used: ReadonlySet<string>): void {
+    for (const signature of this.#stores.signatures()) {
+      if (used.has(signature)) continue
+      this.#updaters.delete(signature)
+      this.#stores.remove(signature)
+    }
+  }
+
+  /** Bytes on disk. */
+  fileBytes(): number {
+    return this.#stores.fileBytes()
+  }
+}
+
+/** Identifies an index by everything that determines its rows. */
+export function signatureOf(definition: unknown): string {
+  return createHash('md5')
+    .update(JSON.stringify([FORMAT, definition]))
+    .digest('hex')
+}

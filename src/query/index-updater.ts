@@ -1,0 +1,198 @@
+/** Keeps an index store up to date with its database, from the feed. */
+import { CouchError } from '../core/errors.ts'
+import { isDesignId } from '../core/ids.ts'
+import { renderDocument } from '../documents/render.ts'
+import type { DatabaseStore, DocState, StoreInfo } from '../storage/engine.ts'
+import {
+  type IndexEntry,
+  type IndexedDoc,
+  type IndexPosition,
+  type IndexStore,
+  isPositionOf,
+} from '../storage/index-store.ts'
+
+/** The maximum number of documents, and of their characters, whose rows are made at once. */
+const PAGE_DOCS = 250
+const PAGE_CHARS = 1024 * 1024
+/** Pages whose rows are being made: so many that two sandbox threads are busy while a page is read. */
+const PAGES_AT_ONCE = 3
+/** With more documents than this, the first rows are sorted in one go (storage/sqlite/index-build.ts). */
+const MANY_DOCS = 3000
+
+/** A live document, as the functions see it. */
+export interface IndexableDoc {
+  readonly id: string
+  /** JSON. */
+  readonly text: string
+}
+
+/** Makes the rows of documents. */
+export interface RowSource {
+  /** The number of indexes. */
+  readonly indexes: number
+  /** Whether design documents are also indexed. */
+  readonly includeDesign: boolean
+  /** Whether documents have `_local_seq`. */
+  readonly localSeq: boolean
+  /**
+   * @returns the rows of each document for each index, sorted by key
+   * @throws the errors of the sandbox
+   */
+  rowsOf(docs: readonly IndexableDoc[]): Promise<IndexEntry[][][]>
+}
+
+/** Documents from the feed, up to and including the update `end`. */
+interface FeedPage {
+  readonly docs: readonly { readonly id: string; readonly text: string | null }[]
+  readonly end: number
+  readonly more: boolean
+}
+
+export class IndexUpdater {
+  readonly #store: DatabaseStore
+  readonly #index: IndexStore
+  readonly #source: RowSource
+  #running: Promise<void> | undefined
+
+  constructor(store: DatabaseStore, index: IndexStore, source: RowSource) {
+    this.#store = store
+    this.#index = index
+    this.#source = source
+  }
+
+  get index(): IndexStore {
+    return this.#index
+  }
+
+  get isRunning(): boolean {
+    return this.#running !== undefined
+  }
+
+  /**
+   * Includes everything that was written before the call.
+   * @throws the errors of {@link RowSource.rowsOf} and of the stores
+   */
+  async update(): Promise<void> {
+    // An update under way may have missed a write that the caller already knows.
+    while (this.#running !== undefined) await this.#running.catch(() => undefined)
+    this.#running = this.#update()
+    try {
+      await this.#running
+    } finally {
+      this.#running = undefined
+    }
+  }
+
+  async #update(): Promise<void> {
+    const info = await this.#store.info()
+    const target = { seq: info.updateSeq, epoch: info.epochs.at(-1)?.id ?? '', purgeSeq: info.purgeSeq }
+    await this.#checkPosition(info, target)
+    if (this.#index.position === null && info.docCount > MANY_DOCS) await this.#build(info, target)
+    const since = this.#index.position?.seq ?? 0
+    if (this.#index.position !== null && since >= target.seq) return
+    await this.#forEachPage(since, target.seq, (docs, seq) => this.#index.update(docs, { ...target, seq }))
+  }
+
+  /** Empties an index of another history, and removes the rows of purged documents. */
+  async #checkPosition(info: StoreInfo, target: IndexPosition): Promise<void> {
+    const { position } = this.#index
+    if (position === null) return
+    if (!isPositionOf(info, position) || position.purgeSeq > target.purgeSeq) return this.#index.clear()
+    if (position.purgeSeq === target.purgeSeq) return
+    const purges = (await this.#store.readPurges()).filter(({ seq }) => seq > position.purgeSeq)
+    const areAllKnown = purges.length === target.purgeSeq - position.purgeSeq
+    if (!areAllKnown) return this.#index.clear()
+    const ids = [...new Set(purges.map(({ id }) => id))]
+    for (let at = 0; at < ids.length; at += PAGE_DOCS) {
+      const some = ids.slice(at, at + PAGE_DOCS)
+      const texts = await this.#store.readDocs(some, (doc) => (doc === null ? null : this.#textOf(doc)), {
+        body: true,
+        branches: true,
+      })
+      const docs = await this.#rowsOf(some.map((id, n) => ({ id, text: texts[n] ?? null })))
+      const isLast = at + PAGE_DOCS >= ids.length
+      await this.#index.update(docs, isLast ? { ...position, purgeSeq: target.purgeSeq } : position)
+    }
+  }
+
+  async #build(info: StoreInfo, target: IndexPosition): Promise<void> {
+    const build = this.#index.build()
+    const begun = build.target
+    const goesOn = begun !== null && isPositionOf(info, begun) && begun.purgeSeq === target.purgeSeq
+    if (!goesOn) await build.restart(target)
+    const end = goesOn ? begun.seq : target.seq
+    if (build.seq < end) await this.#forEachPage(build.seq, end, (docs, seq) => build.add(docs, seq))
+    await build.finish()
+  }
+
+  /**
+   * Passes the rows of all documents of a part of the feed to a function, in the order of the feed.
+   * @param since the update before the first @param last the last update, which exists
+   */
+  async #forEachPage(
+    since: number,
+    last: number,
+    apply: (docs: readonly IndexedDoc[], seq: number) => Promise<void>,
+  ): Promise<void> {
+    const underWay: { readonly rows: Promise<IndexedDoc[]>; readonly end: number }[] = []
+    let read = since
+    let more = true
+    while (more || underWay.length > 0) {
+      while (more && underWay.length < PAGES_AT_ONCE) {
+        const page = await this.#page(read, last)
+        const rows = this.#rowsOf(page.docs)
+        // If an earlier page fails, nobody waits for this one.
+        rows.catch(() => undefined)
+        underWay.push({ rows, end: page.end })
+        read = page.end
+        more = page.more
+      }
+      const next = underWay.shift()
+      if (next !== undefined) await apply(await next.rows, next.end)
+    }
+  }
+
+  async #page(since: number, last: number): Promise<FeedPage> {
+    let chars = 0
+    let end = since
+    let isOver = false
+    const page = await this.#store.readChanges(
+      { since },
+      {
+        limit: PAGE_DOCS,
+        touches: { body: true, branches: true },
+        enough: () => isOver || chars > PAGE_CHARS,
+      },
+      (doc) => {
+        // Later updates have their own turn: a document must not come twice.
+        if (doc.seq > last) {
+          isOver = true
+          return null
+        }
+        end = doc.seq
+        const text = this.#textOf(doc)
+        chars += text?.length ?? 0
+        return { id: doc.id, text }
+      },
+    )
+    const docs = page.rows.filter((doc) => doc !== null)
+    const more = page.more && !isOver
+    return { docs, end: more ? end : last, more }
+  }
+
+  #textOf(doc: DocState): string | null {
+    const { includeDesign, localSeq } = this.#source
+    if (doc.deleted || (isDesignId(doc.id) && !includeDesign)) return null
+    // The options with which couch_mrview opens documents for map functions.
+    return renderDocument(doc, doc.rev, { localSeq, conflicts: true, deletedConflicts: true })
+  }
+
+  async #rowsOf(docs: FeedPage['docs']): Promise<IndexedDoc[]> {
+    const live = docs.filter((doc): doc is IndexableDoc => doc.text !== null)
+    const rows = live.length === 0 ? [] : await this.#source.rowsOf(live)
+    if (rows.length !== live.length) throw new CouchError('internal_server_error')
+    const byId = new Map(live.map(({ id }, at) => [id, rows[at] as IndexEntry[][]]))
+    const none = Array.from({ length: this.#source.indexes }, (): IndexEntry[] => [])
+    return docs.map(({ id }) => ({ id, rows: byId.get(id) ?? none }))
+  }
+}

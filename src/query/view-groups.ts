@@ -1,0 +1,283 @@
+/** The reduced rows of a view query, protocol.md 9.3, as JSON texts in batches. */
+import { Yielder } from '../core/event-loop.ts'
+import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
+import { type IndexRow, idOfRow, type PlaceRange, placeAfter, type ReducedPart } from '../storage/index-store.ts'
+import { compareJson, compareRaw } from './collation.ts'
+import { builtinReducer, type Reducer } from './reduce.ts'
+import { arrayPrefix, type KeyOrder } from './sort-keys.ts'
+import type { Grouping } from './view-query.ts'
+import { rowAfter, type Selection, type ViewRows } from './view-rows.ts'
+
+/** The maximum number of rows that are read at once, of groups in a batch, and of values that one call reduces. */
+const STEP = 100
+/** The maximum number of stretches whose reductions are read, or kept, at once. */
+const PARTS = 64
+
+/** Rows that are reduced together, with the JSON text of their common key: a short list, or a range of the index. */
+type Group =
+  | { readonly key: string; readonly rows: readonly IndexRow[] }
+  | { readonly key: string; readonly range: PlaceRange }
+
+/** Reduces groups. The results are the members of an answer that follow the key. */
+export interface GroupReducer {
+  /** @param groups rows in the order of their keys */
+  ofRows(groups: readonly (readonly IndexRow[])[]): Promise<string[]>
+  ofRange(range: PlaceRange): Promise<string>
+}
+
+/** The reduced rows, in batches. */
+export async function* reducedRows(selection: Selection, reducer: GroupReducer): AsyncGenerator<string[]> {
+  const { skip, limit } = selection.query
+  let short: { readonly key: string; readonly rows: readonly IndexRow[] }[] = []
+  const takeShort = async () => {
+    const results = await reducer.ofRows(short.map(({ rows }) => rows))
+    const texts = short.map(({ key }, at) => groupRow(key, results[at] as string))
+    short = []
+    return texts
+  }
+  let count = 0
+  for await (const group of groupsOf(selection)) {
+    if (count >= skip + limit) break
+    count += 1
+    if (count <= skip) continue
+    if ('rows' in group) short.push(group)
+    if (short.length === STEP || ('range' in group && short.length > 0)) yield await takeShort()
+    if ('range' in group) yield [groupRow(group.key, await reducer.ofRange(group.range))]
+  }
+  if (short.length > 0) yield await takeShort()
+}
+
+/** As in CouchDB, the row of an error has no key. */
+function groupRow(key: string, result: string): string {
+  return `{"key":${result.startsWith('"error"') ? 'null' : key},${result}}`
+}
+
+/** The groups of a selection, in the order of the answer. */
+async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
+  const { store, index, ranges, query } = selection
+  for (const range of ranges) {
+    if (query.grouping !== 'none') yield* groupsIn(selection, range)
+    else if (store.read(index, range, 1).rows.length > 0) yield { key: 'null', range }
+  }
+}
+
+async function* groupsIn({ store, index, order, query }: Selection, range: PlaceRange): AsyncGenerator<Group> {
+  const { descending, grouping } = query
+  const yielder = new Yielder()
+  let rest = range
+  for (;;) {
+    await yielder.yieldIfDue()
+    const { rows, more } = store.read(index, { ...rest, descending }, STEP)
+    for (let at = 0; at < rows.length; ) {
+      const first = rows[at] as IndexRow
+      const { key, prefix } = groupOf(first, grouping, order)
+      let end = at + 1
+      while (end < rows.length && startsWith((rows[end] as IndexRow).place, prefix)) end += 1
+      const isComplete = end < rows.length || !more
+      if (isComplete) {
+        const group = rows.slice(at, end)
+        yield { key, rows: descending ? group.reverse() : group }
+      } else if (at === 0) {
+        // A long group: its stretches are reduced already.
+        const whole = within(range, prefix)
+        yield { key, range: whole }
+        rest = descending ? { from: range.from, to: whole.from } : { from: whole.to, to: range.to }
+      } else {
+        rest = descending ? { from: range.from, to: rowAfter(first) } : { from: first.place, to: range.to }
+      }
+      at = end
+    }
+    if (!more) return
+  }
+}
+
+/** @returns the JSON text of a row's group, and the bytes with which the keys of the group begin */
+function groupOf(row: IndexRow, grouping: Grouping, order: KeyOrder): { key: string; prefix: Uint8Array } {
+  if (typeof grouping === 'number') {
+    const key: unknown = JSON.parse(row.keyText)
+    if (Array.isArray(key) && key.length > grouping) {
+      const elements = key.slice(0, grouping)
+      return { key: JSON.stringify(elements), prefix: arrayPrefix(elements, order) }
+    }
+    if (Array.isArray(key) && key.length === grouping) return { key: row.keyText, prefix: arrayPrefix(key, order) }
+  }
+  return { key: row.keyText, prefix: row.place.subarray(0, row.keyLength) }
+}
+
+function startsWith(place: Uint8Array, prefix: Uint8Array): boolean {
+  return Buffer.compare(place.subarray(0, prefix.length), prefix) === 0
+}
+
+/** The part of a range with keys that begin with these bytes. */
+function within({ from, to }: PlaceRange, prefix: Uint8Array): PlaceRange {
+  const end = placeAfter(prefix)
+  return {
+    from: from !== undefined && Buffer.compare(from, prefix) > 0 ? from : prefix,
+    to: to !== undefined && Buffer.compare(to, end) < 0 ? to : end,
+  }
+}
+
+/** Reduces with one of CouchDB's built-in functions. @param name as the design document has it */
+export function builtinGroups(rows: ViewRows, name: string): GroupReducer {
+  const compare = rows.order === 'raw' ? compareRaw : compareJson
+  const make = () => builtinReducer(name, compare)
+  return {
+    async ofRows(groups): Promise<string[]> {
+      const yielder = new Yielder()
+      const results: string[] = []
+      for (const group of groups) {
+        await yielder.yieldIfDue()
+        const reducer = make()
+        for (const row of group) reducer.add(row)
+        results.push(`"value":${reducer.result()}`)
+      }
+      return results
+    },
+    async ofRange(range): Promise<string> {
+      const reducer = make()
+      for await (const { part, keep } of partsOf(rows, range)) {
+        if (part.reduction !== null) reducer.addState(part.reduction)
+        else if (part.stretch === null) await addRows(rows, part.range, reducer)
+        else {
+          const stretch = make()
+          await addRows(rows, part.range, stretch)
+          const state = stretch.state()
+          reducer.addState(state)
+          keep(state)
+        }
+      }
+      return `"value":${reducer.result()}`
+    },
+  }
+}
+
+async function addRows(rows: ViewRows, range: PlaceRange, reducer: Reducer): Promise<void> {
+  for await (const page of pagesOf(rows, range)) for (const row of page) reducer.add(row)
+}
+
+async function* pagesOf({ store, index }: ViewRows, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {
+  const yielder = new Yielder()
+  let { from } = range
+  for (;;) {
+    await yielder.yieldIfDue()
+    const { rows, more } = store.read(index, { from, to: range.to }, STEP)
+    const last = rows.at(-1)
+    if (last === undefined) return
+    yield rows
+    if (!more) return
+    from = rowAfter(last)
+  }
+}
+
+interface OpenPart {
+  readonly part: ReducedPart
+  /** Keeps the reduction of a whole stretch, for later queries. */
+  keep(reduction: string): void
+}
+
+async function* partsOf({ store, index }: ViewRows, range: PlaceRange): AsyncGenerator<OpenPart> {
+  let { from } = range
+  for (;;) {
+    const { version } = store
+    const { parts, more } = store.parts(index, { from, to: range.to }, PARTS)
+    const kept: { stretch: Uint8Array; reduction: string }[] = []
+    for (const part of parts) {
+      const { stretch } = part
+      yield { part, keep: (reduction) => stretch !== null && kept.push({ stretch, reduction }) }
+    }
+    store.keepReductions(index, version, kept)
+    from = parts.at(-1)?.range.to
+    if (!more || from === undefined) return
+  }
+}
+
+/** In characters. CouchDB refuses a result that is longer than this and longer than half of its input. */
+const MAX_RESULT = 5000
+
+/** Reduces with a function of a design document: first in pieces, then the results of the pieces. */
+export function functionGroups(rows: ViewRows, sandbox: Sandbox, fn: UserFunction): GroupReducer {
+  const reducer = new FunctionReducer(sandbox, fn)
+  return {
+    async ofRows(groups): Promise<string[]> {
+      const results = await reducer.reduce(groups)
+      return results.map(memberOf)
+    },
+    async ofRange(range): Promise<string> {
+      let results: string[] = []
+      for await (const { part, keep } of partsOf(rows, range)) {
+        const result = part.reduction ?? (await reduceRange(part.range))
+        if (isOverflow(result)) return result
+        if (part.reduction === null) keep(result)
+        results.push(result)
+        if (results.length === STEP) results = [await reducer.rereduce(results)]
+      }
+      return memberOf(await reducer.rereduce(results))
+    },
+  }
+
+  async function reduceRange(range: PlaceRange): Promise<string> {
+    const pages: (readonly IndexRow[])[] = []
+    for await (const page of pagesOf(rows, range)) pages.push(page)
+    const results = await reducer.reduce(pages)
+    return results.find(isOverflow) ?? reducer.rereduce(results)
+  }
+}
+
+function memberOf(result: string): string {
+  return isOverflow(result) ? result : `"value":${result}`
+}
+
+const OVERFLOW = '"error":"reduce_overflow_error"'
+
+/** No JSON text begins like this. */
+function isOverflow(result: string): boolean {
+  return result.startsWith(OVERFLOW)
+}
+
+class FunctionReducer {
+  readonly #sandbox: Sandbox
+  readonly #fn: UserFunction
+
+  constructor(sandbox: Sandbox, fn: UserFunction) {
+    this.#sandbox = sandbox
+    this.#fn = fn
+  }
+
+  /** Reduces lists of at most {@link STEP} rows. @returns a JSON text for each, or the members of an overflow */
+  async reduce(lists: readonly (readonly IndexRow[])[]): Promise<string[]> {
+    const results = await this.#sandbox.reduce(
+      this.#fn,
+      lists.map((rows) => ({
+        keys: listText(rows.map((row) => `[${row.keyText},${JSON.stringify(idOfRow(row))}]`)),
+        values: listText(rows.map(({ valueText }) => valueText)),
+        rereduce: false,
+      })),
+    )
+    return results.map((result, at) => overflowOf(result, lists[at] as readonly IndexRow[]) ?? result)
+  }
+
+  /** @returns a JSON text */
+  async rereduce(results: readonly string[]): Promise<string> {
+    let rest = results
+    while (rest.length > 1) {
+      const calls: { keys: string; values: string; rereduce: boolean }[] = []
+      for (let at = 0; at < rest.length; at += STEP) {
+        calls.push({ keys: 'null', values: listText(rest.slice(at, at + STEP)), rereduce: true })
+      }
+      rest = await this.#sandbox.reduce(this.#fn, calls)
+    }
+    return rest[0] ?? 'null'
+  }
+}
+
+function listText(texts: readonly string[]): string {
+  return `[${texts.join(',')}]`
+}
+
+function overflowOf(result: string, rows: readonly IndexRow[]): string | null {
+  if (result.length <= MAX_RESULT) return null
+  const input = rows.reduce((sum, { valueText }) => sum + valueText.length, 0)
+  if (result.length * 2 <= input) return null
+  const reason = `Reduce output must shrink more rapidly: input size: ${input} output size: ${result.length}`
+  return `${OVERFLOW},"reason":${JSON.stringify(reason)}`
+}
