@@ -117,13 +117,6 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   ),
   row(
     'settee',
-    'view_memory',
-    DEFAULT_LIMITS.maxViewBytes,
-    integer(1_048_576, 2 ** 40),
-    'bytes of view rows in each thread',
-  ),
-  row(
-    'settee',
     'thread_heap',
     null,
     // With less, V8 collects garbage all the time when a body of 8 MB is parsed.

@@ -122,7 +122,6 @@ function limitsOf(config: Config): Limits {
     maxBulkGet: config.integer('couchdb', 'max_bulk_get_count'),
     functionTimeout: config.integer('couchdb', 'os_process_timeout'),
     functionMemory: config.integer('settee', 'function_memory'),
-    maxViewBytes: config.integer('settee', 'view_memory'),
     threadHeap: config.get('settee', 'thread_heap') ? config.integer('settee', 'thread_heap') : null,
   }
 }

@@ -151,7 +151,6 @@ export const ERRORS = {
     'service_unavailable',
     'The document changed too often while it was being written; try again.',
   ], // ours
-  view_too_large: [507, 'view_too_large', 'The rows of the view need more memory than allowed.'], // ours
   insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
 } as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
 

@@ -47,8 +47,6 @@ export interface Limits {
   readonly functionTimeout: number
   /** Bytes that one such function may use, including those of its JavaScript engine. */
   readonly functionMemory: number
-  /** Bytes of the rows of all views in one thread. */
-  readonly maxViewBytes: number
   /** Maximum heap of threads that start from now on, in bytes; null: depends on the machine's memory. */
   readonly threadHeap: number | null
 }
@@ -172,7 +170,6 @@ export const DEFAULT_LIMITS: Limits = {
   maxBulkGet: 10_000,
   functionTimeout: 5_000,
   functionMemory: 67_108_864,
-  maxViewBytes: 67_108_864,
   threadHeap: null,
 }
 

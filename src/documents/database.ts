@@ -142,7 +142,7 @@ export interface DatabaseInfo {
 
 /** The sizes of a database's parts. */
 export interface DatabaseSize extends StoreSizes {
-  /** The memory that the rows of its views take. */
+  /** Its indexes, on disk. */
   readonly views: { readonly bytes: number }
 }
 

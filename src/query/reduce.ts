@@ -240,7 +240,7 @@ function statisticsOf(value: unknown): Statistics {
 function mergeTotals(a: Totals, b: Totals): Totals {
   if (a === null || b === null) return a ?? b
   if (!Array.isArray(a) && !Array.isArray(b)) return mergeStatistics(a, b)
-  if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return notNumbers(valueOf(b))
+  if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return notNumbers(valueIn(b))
   return a.map((each, at) => mergeStatistics(each, b[at] as Statistics))
 }
 
@@ -255,7 +255,7 @@ function mergeStatistics(a: Statistics, b: Statistics): Statistics {
 }
 
 /** The value that an error quotes: that of a single row, else the sums. */
-function valueOf(totals: Statistics | Statistics[]): unknown {
+function valueIn(totals: Statistics | Statistics[]): unknown {
   return Array.isArray(totals) ? totals.map(({ sum }) => sum) : totals.sum
 }
 

@@ -75,7 +75,8 @@ function nameOf({ id, rev = '' }: Link): string {
  */
 function linkOf(row: IndexRow): Link | null {
   const { valueText } = row
-  if (!valueText.startsWith('{') || !/"_(?:id|rev)"/.test(valueText)) return { id: idOfRow(row), rev: undefined }
+  if (!valueText.startsWith('{') || !/"_(?:id|rev)"/.test(valueText))
+    return { id: idOfRow(row), rev: undefined }
   const { _id: id = idOfRow(row), _rev: rev } = JSON.parse(valueText) as Record<string, unknown>
   if (typeof id !== 'string' || (rev !== undefined && typeof rev !== 'string')) return null
   return { id, rev }

@@ -1,7 +1,13 @@
 /** The reduced rows of a view query, protocol.md 9.3, as JSON texts in batches. */
 import { Yielder } from '../core/event-loop.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
-import { type IndexRow, idOfRow, type PlaceRange, placeAfter, type ReducedPart } from '../storage/index-store.ts'
+import {
+  type IndexRow,
+  idOfRow,
+  type PlaceRange,
+  placeAfter,
+  type ReducedPart,
+} from '../storage/index-store.ts'
 import { compareJson, compareRaw } from './collation.ts'
 import { builtinReducer, type Reducer } from './reduce.ts'
 import { arrayPrefix, type KeyOrder } from './sort-keys.ts'
@@ -61,7 +67,10 @@ async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
   }
 }
 
-async function* groupsIn({ store, index, order, query }: Selection, range: PlaceRange): AsyncGenerator<Group> {
+async function* groupsIn(
+  { store, index, order, query }: Selection,
+  range: PlaceRange,
+): AsyncGenerator<Group> {
   const { descending, grouping } = query
   const yielder = new Yielder()
   let rest = range
@@ -99,7 +108,8 @@ function groupOf(row: IndexRow, grouping: Grouping, order: KeyOrder): { key: str
       const elements = key.slice(0, grouping)
       return { key: JSON.stringify(elements), prefix: arrayPrefix(elements, order) }
     }
-    if (Array.isArray(key) && key.length === grouping) return { key: row.keyText, prefix: arrayPrefix(key, order) }
+    if (Array.isArray(key) && key.length === grouping)
+      return { key: row.keyText, prefix: arrayPrefix(key, order) }
   }
   return { key: row.keyText, prefix: row.place.subarray(0, row.keyLength) }
 }

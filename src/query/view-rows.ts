@@ -113,7 +113,10 @@ function skipped(
   return { range: { from, to: end }, skip: store.countBefore(index, end) - (before - skip) }
 }
 
-async function* walkUp({ store, index, query }: Selection, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {
+async function* walkUp(
+  { store, index, query }: Selection,
+  range: PlaceRange,
+): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
   let { from } = range
   for (let limit = Math.min(STEP, query.limit); limit > 0; ) {

@@ -92,7 +92,9 @@ export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sa
       return results.map((result) => result === 'true')
     },
     map: async (fn, docs) => [...(await run({ kind: 'map', fn, shared: 'null', calls: docs }))],
-    mapViews: async (maps, docs) => [...(await run({ kind: 'mapViews', fn: maps, shared: 'null', calls: docs }))],
+    mapViews: async (maps, docs) => [
+      ...(await run({ kind: 'mapViews', fn: maps, shared: 'null', calls: docs })),
+    ],
     reduce: async (fn, calls) => {
       const texts = calls.map(({ keys, values, rereduce }) => [keys, values, String(rereduce)])
       return [...(await run({ kind: 'reduce', fn, shared: 'null', calls: texts }))]

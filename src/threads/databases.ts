@@ -5,8 +5,8 @@ import type { ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
-import type { SkippedDocument } from '../query/view-map.ts'
 import type { FindSource } from '../query/find.ts'
+import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type {
   CatalogUpdates,

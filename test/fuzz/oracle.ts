@@ -10,7 +10,6 @@ export const MEANT_FAILURES: readonly ErrorName[] = [
   'function_error',
   'function_timeout',
   'function_memory',
-  'view_too_large',
   'contended',
 ]
 

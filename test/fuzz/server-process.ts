@@ -50,7 +50,6 @@ max_attachment_size = 300000
 os_process_timeout = 300
 [settee]
 body_memory = 1048576
-view_memory = 4194304
 `
 
 /** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
