@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { IndexStores } from '../storage/index-store.ts'
+import { COLLATION_VERSION } from './collation/collation-table.ts'
 import { IndexUpdater, type RowSource } from './index-updater.ts'
 
-/** Changes with the bytes of keys and the tables of a store, so that indexes of another version are built again. */
+/** Changes with the tables of a store, so that indexes of another version are built again. */
 const FORMAT = 1
 /** The maximum number of indexes that are remembered while nobody uses them. */
 const MAX_REMEMBERED = 100
@@ -63,6 +64,6 @@ export class DesignIndexes {
 /** Identifies an index by everything that determines its rows. */
 export function signatureOf(definition: unknown): string {
   return createHash('md5')
-    .update(JSON.stringify([FORMAT, definition]))
+    .update(JSON.stringify([FORMAT, COLLATION_VERSION, definition]))
     .digest('hex')
 }

@@ -13,6 +13,7 @@ import { requireMaintainer, requireMember } from '../documents/security.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
+import { COLLATION_VERSION } from './collation/collation-table.ts'
 import { compareJson, compareRaw } from './collation.ts'
 import { type DesignIndexes, signatureOf } from './design-indexes.ts'
 import type { IndexUpdater } from './index-updater.ts'
@@ -336,7 +337,7 @@ async function viewInfo(context: ViewContext, id: string): Promise<object> {
       updates_pending: { minimum: pending, preferred: pending, total: pending },
       update_seq: seq,
       purge_seq: purgeSeq,
-      collator_versions: [process.versions.icu ?? 'none'],
+      collator_versions: [COLLATION_VERSION],
     },
   }
 }
