@@ -10,8 +10,7 @@ import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import type { FileErrors } from './database-access.ts'
-import { placed, readPosition, STRETCH, tables, writePosition } from './index-file.ts'
-import { removeFile } from './index-store.ts'
+import { placed, readPosition, removeFile, STRETCH, tables, writePosition } from './index-file.ts'
 import { syncPathNow } from './page-copy.ts'
 
 /** Memory for pages while the rows are sorted, in kB. */

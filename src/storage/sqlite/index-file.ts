@@ -1,4 +1,5 @@
 /** The file of an index store: its tables, its position, and the stretches in which its rows are counted. */
+import { rmSync } from 'node:fs'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import { idBytes, rowPlace } from '../index-store.ts'
 import type { Connection } from './connection.ts'
@@ -20,6 +21,11 @@ export function tables(indexes: number): string {
   return `
     CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE docs (id TEXT PRIMARY KEY, ks BLOB) WITHOUT ROWID;${each.join('')}`
+}
+
+/** Removes the file of a store, and those that SQLite keeps beside it. */
+export function removeFile(path: string): void {
+  for (const companion of ['-wal', '-shm', '-journal', '']) rmSync(path + companion, { force: true })
 }
 
 /** Reads a position from the table `meta`. */

@@ -1,5 +1,4 @@
 /** An index store in a SQLite file of its own; the contract is storage/index-store.ts. */
-import { rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
@@ -15,7 +14,7 @@ import type {
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
 import { StagedBuild } from './index-build.ts'
-import { FIRST, RowWriter, readPosition, tables, writePosition } from './index-file.ts'
+import { FIRST, RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 
 /** The places of the rows of a range are compared with this one where it has no end: no key begins with it. */
@@ -326,11 +325,6 @@ export class SqliteIndexStore implements IndexStore {
 /** Whether a file is damaged, or has other tables than this version of settee writes. */
 function isUnreadable(thrown: unknown): boolean {
   return thrown instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB|ERROR)/.test(thrown.code)
-}
-
-/** Removes the file of a store, and those that SQLite keeps beside it. */
-export function removeFile(path: string): void {
-  for (const companion of ['-wal', '-shm', '-journal', '']) rmSync(path + companion, { force: true })
 }
 
 /** The first place after another. */
