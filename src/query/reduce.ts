@@ -14,6 +14,8 @@ export interface ReducedRow {
 
 /** Reduces rows, and reductions of rows, in the order of their keys. */
 export interface Reducer {
+  /** Whether the result depends on the keys; otherwise `keyText` may be empty. */
+  readonly usesKeys?: boolean
   add(row: ReducedRow): void
   /** Adds all rows of another reducer of this kind. @param state its {@link state} */
   addState(state: string): void
@@ -79,6 +81,7 @@ function keyCounter(order: Compare): Reducer {
   const isLast = (key: string) =>
     last !== undefined && (last === key || order(JSON.parse(last), JSON.parse(key)) === 0)
   return {
+    usesKeys: true,
     add: ({ keyText }) => {
       if (!isLast(keyText)) count += 1
       first ??= keyText

@@ -16,6 +16,8 @@ import { rowAfter, type Selection, type ViewRows } from './view-rows.ts'
 
 /** The maximum number of rows that are read at once, of groups in a batch, and of values that one call reduces. */
 const STEP = 100
+/** Rows that are read where a long group is likely. */
+const PROBED = 2
 /** The maximum number of stretches whose reductions are read, or kept, at once. */
 const PARTS = 64
 
@@ -34,12 +36,12 @@ export interface GroupReducer {
 /** The reduced rows, in batches. */
 export async function* reducedRows(selection: Selection, reducer: GroupReducer): AsyncGenerator<string[]> {
   const { skip, limit } = selection.query
+  let texts: string[] = []
   let short: { readonly key: string; readonly rows: readonly IndexRow[] }[] = []
-  const takeShort = async () => {
+  const reduceShort = async () => {
     const results = await reducer.ofRows(short.map(({ rows }) => rows))
-    const texts = short.map(({ key }, at) => groupRow(key, results[at] as string))
+    for (const [at, { key }] of short.entries()) texts.push(groupRow(key, results[at] as string))
     short = []
-    return texts
   }
   let count = 0
   for await (const group of groupsOf(selection)) {
@@ -47,10 +49,14 @@ export async function* reducedRows(selection: Selection, reducer: GroupReducer):
     count += 1
     if (count <= skip) continue
     if ('rows' in group) short.push(group)
-    if (short.length === STEP || ('range' in group && short.length > 0)) yield await takeShort()
-    if ('range' in group) yield [groupRow(group.key, await reducer.ofRange(group.range))]
+    if (short.length === STEP || ('range' in group && short.length > 0)) await reduceShort()
+    if ('range' in group) texts.push(groupRow(group.key, await reducer.ofRange(group.range)))
+    if (texts.length < STEP) continue
+    yield texts
+    texts = []
   }
-  if (short.length > 0) yield await takeShort()
+  if (short.length > 0) await reduceShort()
+  if (texts.length > 0) yield texts
 }
 
 /** As in CouchDB, the row of an error has no key. */
@@ -74,9 +80,12 @@ async function* groupsIn(
   const { descending, grouping } = query
   const yielder = new Yielder()
   let rest = range
+  // After a long group, another one is likely: then its first rows are enough.
+  let limit = STEP
   for (;;) {
     await yielder.yieldIfDue()
-    const { rows, more } = store.read(index, { ...rest, descending }, STEP)
+    const { rows, more } = store.read(index, { ...rest, descending }, limit)
+    limit = STEP
     for (let at = 0; at < rows.length; ) {
       const first = rows[at] as IndexRow
       const { key, prefix } = groupOf(first, grouping, order)
@@ -90,6 +99,7 @@ async function* groupsIn(
         // A long group: its stretches are reduced already.
         const whole = within(range, prefix)
         yield { key, range: whole }
+        limit = PROBED
         rest = descending ? { from: range.from, to: whole.from } : { from: whole.to, to: range.to }
       } else {
         rest = descending ? { from: range.from, to: rowAfter(first) } : { from: first.place, to: range.to }
@@ -162,7 +172,23 @@ export function builtinGroups(rows: ViewRows, name: string): GroupReducer {
 }
 
 async function addRows(rows: ViewRows, range: PlaceRange, reducer: Reducer): Promise<void> {
+  if (!reducer.usesKeys) return addValues(rows, range, reducer)
   for await (const page of pagesOf(rows, range)) for (const row of page) reducer.add(row)
+}
+
+async function addValues(
+  { store, index }: ViewRows,
+  { from, to }: PlaceRange,
+  reducer: Reducer,
+): Promise<void> {
+  const yielder = new Yielder()
+  let next: Uint8Array | null | undefined = from
+  do {
+    await yielder.yieldIfDue()
+    const page = store.readValues(index, { from: next, to })
+    for (const valueText of page.values) reducer.add({ keyText: '', valueText })
+    next = page.next
+  } while (next !== null)
 }
 
 async function* pagesOf({ store, index }: ViewRows, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {

@@ -87,6 +87,14 @@ export interface IndexStore {
     range: PlaceRange & { readonly descending?: boolean },
     limit: number,
   ): { readonly rows: IndexRow[]; readonly more: boolean }
+  /**
+   * Reads only the values of rows, as {@link read}, in a third of its time.
+   * @returns the JSON texts, and the place at which to read on; null after the last row
+   */
+  readValues(
+    index: number,
+    range: PlaceRange,
+  ): { readonly values: string[]; readonly next: Uint8Array | null }
   /** The number of all rows of an index, in O(stretches). */
   count(index: number): number
   /** The number of rows before a place, in O(stretches). */

@@ -41,6 +41,7 @@ export class Connection {
   readonly #onOperation: ((operation: string) => void) | undefined
   readonly #statements = new Map<string, LazyStatement<object>>()
   readonly #tupleStatements = new Map<string, LazyStatement<object>>()
+  readonly #valueStatements = new Map<string, LazyStatement<object>>()
   readonly #begin: Statement
   readonly #end: Statement
   #db: Sqlite.Database
@@ -182,6 +183,16 @@ export class Connection {
     )
   }
 
+  /** A statement of one column, whose rows are its values. */
+  prepareValues<V extends Value>(sql: string): { all(...values: Value[]): V[] } {
+    const known = this.#lazy(
+      this.#valueStatements,
+      sql,
+      (text) => this.#db.prepare(text).pluck() as unknown as Statement,
+    )
+    return known as unknown as { all(...values: Value[]): V[] }
+  }
+
   #lazy<R extends object>(
     known: Map<string, LazyStatement<object>>,
     sql: string,
@@ -243,7 +254,7 @@ export class Connection {
     this.#db = this.#open()
     this.#logState = null
     this.pragma(`cache_size = ${cacheSize}`)
-    for (const known of [this.#statements, this.#tupleStatements]) {
+    for (const known of [this.#statements, this.#tupleStatements, this.#valueStatements]) {
       for (const statement of known.values()) statement.reset()
     }
   }

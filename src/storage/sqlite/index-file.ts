@@ -5,7 +5,7 @@ import { idBytes, rowPlace } from '../index-store.ts'
 import type { Connection } from './connection.ts'
 
 /** The number of rows in a new stretch; a stretch with more than `most` is split, one with fewer than `least` merged. */
-export const STRETCH = { least: 128, usual: 384, most: 512 } as const
+export const STRETCH = { least: 64, usual: 192, most: 256 } as const
 
 /** The place of the first stretch, before all rows. */
 export const FIRST = new Uint8Array(0)

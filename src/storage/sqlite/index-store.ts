@@ -23,6 +23,8 @@ const END = Uint8Array.of(0xff, 0xff)
 /** Rows in the first batch of a reading turn, and in the others. Rows may have values of a megabyte. */
 const FIRST_ROWS = 16
 const MORE_ROWS = 64
+/** Values that are read at once, unless the first of them are long. */
+const MOST_ROWS = 256
 /** Characters of rows after which a reading turn ends. */
 const MAX_READ_CHARS = 1024 * 1024
 /** Free pages that one step of a compaction returns: 1 MB. */
@@ -195,6 +197,26 @@ export class SqliteIndexStore implements IndexStore {
     })
   }
 
+  readValues(
+    index: number,
+    { from = FIRST, to = END }: PlaceRange,
+  ): { values: string[]; next: Uint8Array | null } {
+    const where = `FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`
+    return this.#reading((connection) => {
+      const values = connection.prepareValues<string>(`SELECT value ${where}`)
+      let found = values.all(from, to, FIRST_ROWS)
+      if (found.length < FIRST_ROWS) return { values: found, next: null }
+      let rows = FIRST_ROWS
+      if (lengthOf(found) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
+        rows = MOST_ROWS
+        found = values.all(from, to, rows)
+      }
+      if (found.length < rows) return { values: found, next: null }
+      const last = connection.prepareValues<Buffer>(`SELECT k ${where} OFFSET ?`).all(from, to, 1, rows - 1)
+      return { values: found, next: justAfter(last[0] as Buffer) }
+    })
+  }
+
   count(index: number): number {
     return this.#reading((connection) => sum(connection, `SELECT total(n) FROM sums_${index}`))
   }
@@ -229,17 +251,17 @@ export class SqliteIndexStore implements IndexStore {
     return this.#reading((connection) => {
       const stretches = connection
         .prepareTuples<[Buffer, number, string | null]>(
-          `SELECT k, n, red FROM sums_${index} WHERE k >= ? ORDER BY k LIMIT ?`,
+          `SELECT k, n, red FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
         )
-        .all(stretchOf(connection, index, from), limit + 1)
+        .all(stretchOf(connection, index, from), to, limit + 1)
       const parts: ReducedPart[] = []
       for (const [at, [start, rows, reduction]] of stretches.entries()) {
-        if (Buffer.compare(start, to) >= 0) return { parts, more: false }
         if (at === limit) return { parts, more: true }
-        const end = stretches[at + 1]?.[0] ?? END
-        const isWhole = Buffer.compare(from, start) <= 0 && Buffer.compare(end, to) <= 0
+        // The last stretch of a range with an end may have rows behind it.
+        const end = stretches[at + 1]?.[0] ?? to
+        const isWhole = Buffer.compare(from, start) <= 0 && (at + 1 < stretches.length || to === END)
         if (rows === 0) continue
-        const range = isWhole ? { from: start, to: end } : { from: later(start, from), to: earlier(end, to) }
+        const range = { from: later(start, from), to: end }
         parts.push({ range, stretch: isWhole ? start : null, reduction: isWhole ? reduction : null })
       }
       return { parts, more: false }
@@ -332,12 +354,12 @@ function justAfter(place: Uint8Array): Buffer {
   return Buffer.concat([place, Uint8Array.of(0)])
 }
 
-function later(a: Uint8Array, b: Uint8Array): Uint8Array {
-  return Buffer.compare(a, b) < 0 ? b : a
+function lengthOf(texts: readonly string[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0)
 }
 
-function earlier(a: Uint8Array, b: Uint8Array): Uint8Array {
-  return Buffer.compare(a, b) < 0 ? a : b
+function later(a: Uint8Array, b: Uint8Array): Uint8Array {
+  return Buffer.compare(a, b) < 0 ? b : a
 }
 
 /** The place of the stretch that a place is in. */
