@@ -57,6 +57,10 @@ export class StagedBuild implements IndexBuild {
     return this.#seq
   }
 
+  get #tables(): string[] {
+    return ['docs', ...Array.from({ length: this.#options.indexes }, (_, index) => `rows_${index}`)]
+  }
+
   #open(): Connection {
     const { indexes, onOperation } = this.#options
     const connection = new Connection(this.#staged, { isDerived: true, onOperation })
@@ -66,13 +70,21 @@ export class StagedBuild implements IndexBuild {
     )
     connection.exec(`
       CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-      CREATE TABLE IF NOT EXISTS progress (seq INTEGER);
+      CREATE TABLE IF NOT EXISTS progress (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
       CREATE TABLE IF NOT EXISTS docs (id TEXT, ks BLOB);${rows.join('')}`)
+    // A page that was added in part comes again.
+    for (const table of this.#tables) {
+      const end = `coalesce((SELECT value FROM progress WHERE name = '${table}'), 0)`
+      connection.exec(`DELETE FROM ${table} WHERE rowid > ${end}`)
+    }
     return connection
   }
 
   #storedSeq(): number {
-    return this.#connection.prepareTuples<[number]>('SELECT seq FROM progress').get()?.[0] ?? 0
+    return (
+      this.#connection.prepareTuples<[number]>("SELECT value FROM progress WHERE name = 'seq'").get()?.[0] ??
+      0
+    )
   }
 
   async restart(target: IndexPosition): Promise<void> {
@@ -96,8 +108,10 @@ export class StagedBuild implements IndexBuild {
         const since = performance.now()
         while (at < docs.length && !isHeldLong(since)) this.#append(docs[at++] as IndexedDoc)
         if (at < docs.length) return
-        this.#connection.exec('DELETE FROM progress')
-        this.#connection.prepare('INSERT INTO progress VALUES (?)').run(seq)
+        this.#connection.prepare("INSERT OR REPLACE INTO progress VALUES ('seq', ?)").run(seq)
+        for (const table of this.#tables) {
+          this.#connection.exec(`INSERT OR REPLACE INTO progress SELECT '${table}', max(rowid) FROM ${table}`)
+        }
       })
     } while (at < docs.length)
     this.#seq = seq
