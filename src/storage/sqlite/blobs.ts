@@ -1,7 +1,8 @@
 /** The contents of attachments, in chunks; equal contents are stored once. */
 import { CouchError } from '../../core/errors.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
+import type { Statement } from './statement.ts'
 
 /** Bytes of a chunk: small enough to be read in a turn, large enough to cost few rows. */
 export const CHUNK_BYTES = 256 * 1024

@@ -8,11 +8,12 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { hasForegroundWrite } from '../../core/event-loop.ts'
 import type { CompactOptions } from '../upkeep.ts'
 import type { Blobs } from './blobs.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters, Superseded, SupersededRow } from './garbage.ts'
 import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
+import type { Statement } from './statement.ts'
 import type { References } from './uploads.ts'
 
 /** The maximum duration of a step, in ms: less than a group commit may take, and shorter during foreground writes. */

@@ -1,12 +1,13 @@
 /** The writes of documents, with the resulting changes of the feed and the counters. */
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
 import { Revisions } from './revisions.ts'
 import { State } from './state.ts'
+import type { Statement } from './statement.ts'
 import type { StoredDocument } from './stored-document.ts'
 
 interface Dependencies {

@@ -11,10 +11,11 @@ import type {
   StoreView,
   Touches,
 } from '../engine.ts'
-import type { Connection, Statement, Value } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { Plan } from './database-access.ts'
 import { idRange } from './id-pages.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
+import type { Statement, Value } from './statement.ts'
 import {
   ANCESTRY_COLUMN,
   BODY_COLUMNS,

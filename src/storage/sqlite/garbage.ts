@@ -2,7 +2,8 @@
  * Counts, with each transaction, what a compaction could remove. Like state.ts, the counters are in memory while the
  * file is open, and are written with the transaction that changes them.
  */
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
+import type { Statement } from './statement.ts'
 
 /** CouchDB's default, protocol.md 2.5. */
 export const DEFAULT_REVS_LIMIT = 1000

@@ -2,10 +2,11 @@
 import type { IdRange, Page, Paging, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
 import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRange } from '../history-store.ts'
 import type { Attachments } from './blobs.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import { fillPage, idRange } from './id-pages.ts'
 import type { Revisions } from './revisions.ts'
+import type { Statement } from './statement.ts'
 import {
   type ContentRow,
   DOC_COLUMNS,

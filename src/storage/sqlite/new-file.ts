@@ -4,10 +4,10 @@
  */
 import { writeFileSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import type { Statement } from './connection.ts'
 import { PAGE } from './page-size.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
+import type { Statement } from './statement.ts'
 
 /** Where a file's header says how it is written and read: 1 with a rollback journal, 2 with a log (fileformat2, 1.3.3). */
 const JOURNAL_MODE = { from: 18, to: 20, log: 2 }

@@ -2,8 +2,9 @@
 import { type Branch, decodeAncestry, encodeAncestry } from '../../revisions/branch.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments, Blobs } from './blobs.ts'
-import type { Connection, Statement, Value } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { GarbageCounters, Superseded } from './garbage.ts'
+import type { Statement, Value } from './statement.ts'
 import { type ContentRow, type DocumentRows, type RevisionPlace, StoredBranch } from './stored-document.ts'
 
 interface RevisionRow {

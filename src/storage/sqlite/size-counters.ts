@@ -1,11 +1,12 @@
 /** The sizes of a database: of its file, from counters, and of its parts, from a scan. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { GarbageCounts, SizePart, StoreSizes } from '../upkeep.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 import type { State } from './state.ts'
+import type { Statement } from './statement.ts'
 
 /** How long a scan works before it yields, in ms. */
 const TURN_MS = 3

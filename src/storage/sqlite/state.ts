@@ -6,9 +6,10 @@ import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
 import type { SettingsChange, StoreView } from '../engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
-import type { Connection, Statement } from './connection.ts'
+import type { Connection } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT } from './garbage.ts'
+import type { Statement } from './statement.ts'
 
 /** The view and the counters that only the engine uses. */
 interface Counters extends StoreView {
