@@ -33,6 +33,7 @@ import { put } from './trials/put.ts'
 import { recovery } from './trials/recovery.ts'
 import { startup } from './trials/startup.ts'
 import { tenants } from './trials/tenants.ts'
+import { views } from './trials/views.ts'
 
 const TRIALS: readonly Trial[] = [
   push,
@@ -47,6 +48,7 @@ const TRIALS: readonly Trial[] = [
   attach,
   firstsync,
   memory,
+  views,
   huge,
   depth,
   many,
