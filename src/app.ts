@@ -26,6 +26,7 @@ import { configRoutes } from './http/routes/config-routes.ts'
 import { databaseRoutes } from './http/routes/database-routes.ts'
 import { documentRoutes } from './http/routes/document-routes.ts'
 import { findRoutes } from './http/routes/find-routes.ts'
+import { indexRoutes } from './http/routes/index-routes.ts'
 import { metricsRoutes, upRoutes } from './http/routes/metrics-routes.ts'
 import { serverRoutes } from './http/routes/server-routes.ts'
 import { sessionRoutes } from './http/routes/session-routes.ts'
@@ -192,6 +193,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, bulkRoutes)
   registerPaths(app, allDocsRoutes)
   registerPaths(app, findRoutes)
+  registerPaths(app, indexRoutes)
   registerPaths(app, viewRoutes)
   await app.register(changesRoutes)
   await app.register(dbUpdatesRoutes)

@@ -48,11 +48,13 @@ export interface Policy {
   /**
    * Runs a write to a database whose owner has an allowance, after writes that could use it up.
    * @param length of the request's body, in bytes
-   * @param isList whether the body has many documents
    * @throws as `work`
    */
-  write<T>(database: string, length: number, isList: boolean, work: () => Promise<T>): Promise<T>
+  write<T>(database: string, length: number, kind: WriteKind, work: () => Promise<T>): Promise<T>
 }
+
+/** What a write stores: one document, a list of them, or an index. */
+export type WriteKind = 'document' | 'list' | 'index'
 
 /** The calls that make, delete and restore databases, and keep their owners. */
 export interface DatabaseRegistry
@@ -144,6 +146,6 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
     },
     maxDocumentSize: () => undefined,
     allowance: () => undefined,
-    write: (_database, _length, _isList, work) => work(),
+    write: (_database, _length, _kind, work) => work(),
   }
 }

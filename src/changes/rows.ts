@@ -192,6 +192,7 @@ export function runsFunction(filter: ChangesFilter | undefined): filter is Funct
 
 const SELECTOR_ERRORS: ReadonlySet<ErrorName> = new Set([
   'invalid_selector',
+  'invalid_field_name',
   'invalid_operator',
   'not_supported',
   'bad_arg',

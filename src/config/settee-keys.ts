@@ -82,6 +82,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   row('quota', 'bytes', 1_073_741_824, bytes(0), 'bytes in all databases of a tenant'),
   row('quota', 'documents', 1_000_000, count(0), 'documents in all databases of a tenant'),
   row('quota', 'databases', 10, count(0), 'databases of a tenant'),
+  row('quota', 'indexes', 100, count(0), 'indexes in all databases of a tenant'),
   row('quota', 'document_size', 'infinity', bytes(1), 'bytes of JSON in one document of a tenant'),
   row(
     'quota',

@@ -29,6 +29,7 @@ export const ERRORS = {
   invalid_filter: [400, 'bad_request', 'The selector of the filter is not valid.'],
   invalid_selector: [400, 'invalid_selector', 'The selector is not valid.'],
   invalid_selector_json: [400, 'invalid_selector_json', 'Selector must be a JSON object'],
+  invalid_field_name: [400, 'invalid_field_name', 'Invalid field name'],
   invalid_operator: [400, 'invalid_operator', 'Invalid operator'],
   not_supported: [400, 'not_supported', 'Unsupported operator'],
   bad_arg: [400, 'bad_arg', 'Bad argument for an operator'],
@@ -42,13 +43,14 @@ export const ERRORS = {
     'invalid_non_neg_integer',
     'A value is not an integer greater than or equal to zero',
   ],
+  invalid_string: [400, 'invalid_string', 'Invalid string'],
+  invalid_empty_string: [400, 'invalid_empty_string', 'Index name or ddoc cannot be empty string'],
   invalid_value: [400, 'invalid_value', 'Invalid value'],
   invalid_bookmark: [400, 'invalid_bookmark', 'Invalid bookmark value'],
   invalid_fields: [400, 'invalid_fields', 'Fields must be an array of strings'],
   invalid_field: [400, 'invalid_field', 'Invalid JSON for field spec'],
   invalid_sort_json: [400, 'invalid_sort_json', 'Sort must be an array of sort specs'],
   invalid_sort_field: [400, 'invalid_sort_field', 'Invalid sort field'],
-  invalid_sort_dir: [400, 'invalid_sort_dir', 'Invalid sort direction'],
   unsupported_mixed_sort: [
     400,
     'unsupported_mixed_sort',
@@ -67,6 +69,13 @@ export const ERRORS = {
     'invalid_list_index_params',
     'Index parameter ranges: limit > 1, skip > 0',
   ],
+  invalid_ddoc_lang: [400, 'invalid_ddoc_lang', 'Existing design doc has an invalid language'],
+  invalid_partitioned_option: [
+    400,
+    'invalid_partitioned_option',
+    'Requested partitioned option does not match existing value on the design document',
+  ],
+  invalid_bulk_docs: [400, 'invalid_bulk_docs', 'Bulk Delete requires an array of docids.'],
   md5_mismatch: [400, 'bad_request', 'md5_mismatch'],
   unauthorized: [401, 'unauthorized', 'You are not authorized to access this db.'],
   wrong_credentials: [401, 'unauthorized', 'Name or password is incorrect.'],
@@ -151,6 +160,7 @@ export const ERRORS = {
     'service_unavailable',
     'The document changed too often while it was being written; try again.',
   ], // ours
+  index_service_unavailable: [503, 'required index service unavailable', 'text'],
   insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
 } as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
 

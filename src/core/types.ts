@@ -15,6 +15,8 @@ export interface Allowance {
   readonly bytes: { readonly limit: number; readonly others: number; readonly here: number }
   /** Live documents. The database itself knows its own number. */
   readonly documents: { readonly limit: number; readonly others: number }
+  /** Indexes of `_index`. The database itself knows its own number. */
+  readonly indexes: { readonly limit: number; readonly others: number }
   /** Bytes of JSON in one document. */
   readonly maxDocumentSize: number
 }

@@ -64,6 +64,8 @@ export interface PutOptions {
   readonly revFrom?: 'query' | 'etag'
   /** false stores the revision with the id that it has (protocol.md 6.4); true by default. */
   readonly newEdits?: boolean
+  /** The server itself writes a design document of indexes, for `_index`; hosted mode accepts it. */
+  readonly isIndex?: boolean
   /** The boundary of a multipart/related body: the JSON, then its attachments (protocol.md 7.2). */
   readonly boundary?: string
 }

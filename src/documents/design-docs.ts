@@ -59,6 +59,10 @@ export interface ViewFunction {
 export function checkDesignDoc(body: string): ViewFunction[] {
   const doc = JSON.parse(body) as Members
   checkShape(doc)
+  if (isJsonObject(doc.options) && doc.options.partitioned === true) {
+    const reason = 'partitioned option cannot be true in a non-partitioned database.'
+    throw new CouchError('invalid_design_doc', reason)
+  }
   const functions = viewFunctions(doc)
   for (const { member, text } of functions)
     if (member === 'reduce' && text.startsWith('_')) builtinReduce(text)

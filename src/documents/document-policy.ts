@@ -20,12 +20,15 @@ interface PolicyEdit {
   readonly doc: Pick<IncomingDoc, 'deleted' | 'body' | 'attachments'>
   /** The edit adds or removes only this attachment. */
   readonly attachment?: string
+  /** The edit is made by `_index`. */
+  readonly isIndex?: boolean
 }
 
 /**
  * Applies the policy to a request's edits, for every user and regardless of what is stored. The policy excludes
  * attachments, and design documents, since they are programs. It also excludes tombstones of design documents, so that
- * a data folder keeps those from before the policy. settee's own design document of `_users` is allowed. Pure.
+ * a data folder keeps those from before the policy. settee's own design document of `_users` is allowed, and so are those
+ * that `_index` writes, since indexes are no programs. Pure.
  * @param database its name
  * @returns a refusal or null for each edit, in their order; null: all may be written
  */
@@ -40,10 +43,10 @@ export function policyRefusals(
 }
 
 function refusalOf(policy: DocumentPolicy, database: string, edit: PolicyEdit): CouchError | null {
-  const { id, doc, attachment } = edit
+  const { id, doc, attachment, isIndex = false } = edit
   if (!policy.attachments && attachment !== undefined) return new CouchError('hosted_attachment')
   const isBuiltIn = !doc.deleted && isBuiltInDesign(database, id, doc.body)
-  if (!policy.designDocs && isDesignId(id) && !isBuiltIn) return new CouchError('hosted_design')
+  if (!policy.designDocs && isDesignId(id) && !isBuiltIn && !isIndex) return new CouchError('hosted_design')
   return !policy.attachments && doc.attachments.length > 0 ? new CouchError('hosted_attachment') : null
 }
 

@@ -138,7 +138,8 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
         return withParent
       }
       if (options.boundary === undefined) {
-        return write(user, { id, doc: read(await readBody(body, settings(), id)), newEdits })
+        const doc = read(await readBody(body, settings(), id))
+        return write(user, { id, doc, newEdits, ...(options.isIndex && { isIndex: true }) })
       }
       checkDocId(id, limits().maxDocumentIdLength)
       await requireWriter(user, id)

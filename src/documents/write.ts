@@ -37,6 +37,8 @@ interface NamedEdit extends Edit {
   readonly id: string
   /** The edit is part of a rewind (rewind.ts): an admin asked for it, so its deletions raise no alarm. */
   readonly isOfRewind?: boolean
+  /** The edit is made by `_index`: {@link PutOptions.isIndex}. */
+  readonly isIndex?: boolean
 }
 
 /** An edit of any document, `_local` ones included. */

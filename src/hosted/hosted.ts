@@ -125,10 +125,10 @@ function hostedPolicy(parts: Parts): Policy {
       const owner = owners.ownerOf(database)
       return owner === undefined ? undefined : usage.allowance(database, owner, tenants.quotaOf(owner))
     },
-    write: async (database, length, isList, work) => {
+    write: async (database, length, kind, work) => {
       const owner = owners.ownerOf(database)
       if (owner === undefined) return work()
-      return turns.run(owner, { database, most: maxSizeOf(length, isList) }, tenants.quotaOf(owner), work)
+      return turns.run(owner, { database, most: maxSizeOf(length, kind) }, tenants.quotaOf(owner), work)
     },
   }
 }

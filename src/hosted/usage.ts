@@ -2,6 +2,7 @@
  * The sizes of databases with an owner, and quotas. A database is measured about 1 s after a write or compaction, so an
  * idle one costs nothing. The sizes are kept in records, so that a start opens no database.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Clock } from '../changes/source.ts'
 import type { Config } from '../config/config.ts'
@@ -24,9 +25,10 @@ export interface Size {
   readonly bytes: number
   /** Live documents. */
   readonly documents: number
+  readonly indexes: number
 }
 
-const NOTHING: Size = { bytes: 0, documents: 0 }
+const NOTHING: Size = { bytes: 0, documents: 0, indexes: 0 }
 
 interface UsageOptions {
   readonly databases: Pick<Databases, 'get'>
@@ -108,14 +110,15 @@ export class Usage {
 
   /** @returns what may still be written to a database of an account; undefined: any amount */
   allowance(database: string, account: string, quota: Quota): Allowance | undefined {
-    if (quota.bytes === Infinity && quota.documents === Infinity && quota.document_size === Infinity)
-      return undefined
+    const { bytes, documents, indexes, document_size: maxDocumentSize } = quota
+    if ([bytes, documents, indexes, maxDocumentSize].every((limit) => limit === Infinity)) return undefined
     const here = this.of(database)
     const sum = this.sumOf(account)
     return {
-      bytes: { limit: quota.bytes, others: sum.bytes - here.bytes, here: here.bytes },
-      documents: { limit: quota.documents, others: sum.documents - here.documents },
-      maxDocumentSize: quota.document_size,
+      bytes: { limit: bytes, others: sum.bytes - here.bytes, here: here.bytes },
+      documents: { limit: documents, others: sum.documents - here.documents },
+      indexes: { limit: indexes, others: sum.indexes - here.indexes },
+      maxDocumentSize,
     }
   }
 
@@ -165,13 +168,18 @@ export class Usage {
   async #measure(name: string): Promise<void> {
     const written = this.#written.get(name)
     try {
-      const { sizes, doc_count } = await this.#options.databases.get(name).info(SYSTEM_USER)
+      const database = this.#options.databases.get(name)
+      const [{ sizes, doc_count }, indexes] = await Promise.all([
+        database.info(SYSTEM_USER),
+        database.countIndexes(),
+      ])
       if (!this.#watches.has(name)) return
       // After a write meanwhile, the database is measured again.
       if (this.#written.get(name) === written) this.#written.delete(name)
       const before = this.#sizes.get(name)
-      if (before?.bytes === sizes.active && before.documents === doc_count) return
-      this.#sizes.set(name, { bytes: sizes.active, documents: doc_count })
+      const size = { bytes: sizes.active, documents: doc_count, indexes }
+      if (before !== undefined && isDeepStrictEqual(before, size)) return
+      this.#sizes.set(name, size)
       this.#forgetSum(name)
       this.#queueRecord(name)
     } catch {
@@ -218,7 +226,7 @@ export class Usage {
 }
 
 function sumOfSizes(a: Size, b: Size): Size {
-  return { bytes: a.bytes + b.bytes, documents: a.documents + b.documents }
+  return { bytes: a.bytes + b.bytes, documents: a.documents + b.documents, indexes: a.indexes + b.indexes }
 }
 
 function written(size: Size | undefined): string | null {
@@ -230,7 +238,9 @@ function readSize(value: string): Size {
   if (!isJsonObject(read) || typeof read.bytes !== 'number' || typeof read.documents !== 'number') {
     return NOTHING
   }
-  return { bytes: read.bytes, documents: read.documents }
+  // Records from before there were indexes lack their number.
+  const indexes = typeof read.indexes === 'number' ? read.indexes : 0
+  return { bytes: read.bytes, documents: read.documents, indexes }
 }
 
 // Quotas: the defaults of section `[quota]`, and overrides that an admin has set for an account.
@@ -242,6 +252,8 @@ export interface Quota {
   /** Live documents in all databases together. */
   readonly documents: number
   readonly databases: number
+  /** Indexes in all databases together. */
+  readonly indexes: number
   /** Bytes of JSON in one document. */
   readonly document_size: number
   /** Requests per second. */
@@ -259,7 +271,15 @@ export type QuotaOverrides = Partial<Quota>
 export type QuotaChange = Partial<Record<QuotaName, number | null>>
 
 /** The smallest value of each. An account without any requests or feeds should be suspended instead. */
-const LEAST: Quota = { bytes: 0, documents: 0, databases: 0, document_size: 1, requests: 1, feeds: 1 }
+const LEAST: Quota = {
+  bytes: 0,
+  documents: 0,
+  databases: 0,
+  indexes: 0,
+  document_size: 1,
+  requests: 1,
+  feeds: 1,
+}
 
 const NAMES = Object.keys(LEAST) as QuotaName[]
 

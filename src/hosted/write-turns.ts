@@ -3,6 +3,7 @@
  * the sizes of the account's other databases. So that these are right near a limit, writes that together could exceed it
  * take turns by database. All other writes run at once.
  */
+import type { WriteKind } from '../auth/policy.ts'
 import type { Owners } from './owners.ts'
 import type { Quota, Size, Usage } from './usage.ts'
 
@@ -19,9 +20,10 @@ const DOCUMENT_BYTES = 1024
 const STORED_TIMES = 3
 
 /** @param length of the request's body, in bytes @returns the most that the write may store */
-export function maxSizeOf(length: number, isList: boolean): Size {
-  const documents = isList ? Math.ceil(length / LEAST_DOCUMENT) : 1
-  return { documents, bytes: STORED_TIMES * length + DOCUMENT_BYTES * documents }
+export function maxSizeOf(length: number, kind: WriteKind): Size {
+  const documents = kind === 'list' ? Math.ceil(length / LEAST_DOCUMENT) : 1
+  const indexes = kind === 'index' ? 1 : 0
+  return { documents, bytes: STORED_TIMES * length + DOCUMENT_BYTES * documents, indexes }
 }
 
 interface WriteTurnsOptions {
@@ -87,17 +89,19 @@ export class WriteTurns {
 
   /** Whether the account could exceed a limit after this write and all earlier ones. */
   #couldPass(account: string, write: Write, quota: Quota): boolean {
-    let { bytes, documents } = this.#usage.sumOf(account)
+    let { bytes, documents, indexes } = this.#usage.sumOf(account)
     for (const name of this.#owners.databasesOf(account)) {
       const unmeasured = this.#usage.unmeasured(name)
       bytes += unmeasured?.bytes ?? 0
       documents += unmeasured?.documents ?? 0
+      indexes += unmeasured?.indexes ?? 0
     }
     for (const { most } of [...this.#before(account, write), write]) {
       bytes += most.bytes
       documents += most.documents
+      indexes += most.indexes
     }
-    return bytes > quota.bytes || documents > quota.documents
+    return bytes > quota.bytes || documents > quota.documents || indexes > quota.indexes
   }
 
   #before(account: string, write: Write): readonly Write[] {

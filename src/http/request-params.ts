@@ -91,7 +91,19 @@ export function localPath(text: string): string | null {
 type PathParams = Readonly<
   Partial<
     Record<
-      'db' | 'docid' | 'ddoc' | 'local' | 'view' | 'node' | 'section' | 'key' | 'id' | 'name' | 'alarm' | '*',
+      | 'db'
+      | 'docid'
+      | 'ddoc'
+      | 'local'
+      | 'view'
+      | 'node'
+      | 'section'
+      | 'key'
+      | 'id'
+      | 'name'
+      | 'type'
+      | 'alarm'
+      | '*',
       string
     >
   >

@@ -45,7 +45,7 @@ export function couchStats(measured: Measurements): Stats {
     },
     mango: {
       unindexed_queries: counter(
-        requestsBy(http, ({ route, status }) => route === '/:db/_find' && status === 200),
+        threads.reduce((sum, { stats }) => sum + (stats?.unindexedQueries ?? 0), 0),
         'queries that used only the index of all ids',
       ),
     },

@@ -202,6 +202,7 @@ function gauge(
 const TENANT_METRICS: readonly Metric<TenantUsage>[] = [
   gauge('settee_tenant_bytes', "Bytes of an account's databases.", ({ bytes }) => bytes),
   gauge('settee_tenant_documents', "Documents in an account's databases.", ({ documents }) => documents),
+  gauge('settee_tenant_indexes', "Indexes of an account's databases.", ({ indexes }) => indexes),
   gauge('settee_tenant_databases', 'Databases of an account.', ({ databases }) => databases),
   gauge('settee_tenant_feeds', 'Waiting feeds of an account.', ({ feeds }) => feeds),
 ]

@@ -7,12 +7,19 @@ import { MAX_FIELDS, parseFieldPath } from './projection.ts'
 
 type Direction = 'asc' | 'desc'
 
+/** The position of a document in the index that found it. */
+export interface Position {
+  readonly id: string
+  /** Its key in a json index, as JSON; null in the index of all ids. */
+  readonly key: string | null
+}
+
 export interface FindRequest {
   readonly selector: Readonly<Record<string, unknown>>
   /** The design document and the name of the requested index; empty if the request names none. */
   readonly useIndex: readonly string[]
-  /** The id of the last document of the previous answer; null to start at the beginning. */
-  readonly after: string | null
+  /** The last document of the previous answer; null to start at the beginning. */
+  readonly after: Position | null
   /** The bookmark as the client sent it; `nil` without one. */
   readonly bookmark: string
   readonly limit: number
@@ -21,6 +28,8 @@ export interface FindRequest {
   readonly sort: readonly (readonly [field: string, direction: Direction])[]
   /** Empty for the whole document. */
   readonly fields: readonly string[]
+  /** Always empty, since no database is partitioned. */
+  readonly partition: string
   readonly r: number
   readonly conflicts: boolean
   readonly stale: 'ok' | false
@@ -52,16 +61,17 @@ export function readFindRequest(
   members: Readonly<Record<string, unknown>>,
   defaultLimit: number,
 ): FindRequest {
-  const { selector, use_index: index, bookmark, limit, skip, sort, fields, partition, r } = members
+  const { use_index: index, bookmark, limit, skip, sort, fields, partition, r } = members
   const request = {
-    selector: readSelector(selector),
+    selector: readSelector(required(members, 'selector')),
     useIndex: readIndexName(index),
     ...readBookmark(bookmark),
     limit: limit === undefined ? defaultLimit : countOf(limit),
     skip: skip === undefined ? 0 : countOf(skip),
     sort: sort === undefined ? [] : readSort(sort),
     fields: fields === undefined ? [] : readFields(fields),
-    r: readQuorum(partition, r),
+    partition: readPartition(partition),
+    r: readQuorum(r),
     conflicts: booleanOf(members.conflicts, false),
     stale: readStale(members.stale),
     update: booleanOf(members.update, true),
@@ -69,62 +79,79 @@ export function readFindRequest(
     executionStats: booleanOf(members.execution_stats, false),
     allowFallback: booleanOf(members.allow_fallback, true),
   }
-  const unknown = Object.keys(members).find((name) => !MEMBERS.has(name))
-  if (unknown !== undefined) {
-    throw new CouchError('invalid_key', `Invalid key ${unknown.slice(0, MAX_QUOTED)} for this request.`)
-  }
+  refuseUnknown(members, MEMBERS)
   return request
 }
 
-function readSelector(selector: unknown): Readonly<Record<string, unknown>> {
-  if (selector === undefined) throw new CouchError('missing_required_key', 'Missing required key: selector')
+/** @throws invalid_key for a member that a request of this kind does not have */
+export function refuseUnknown(members: Readonly<Record<string, unknown>>, known: ReadonlySet<string>): void {
+  const unknown = Object.keys(members).find((name) => !known.has(name))
+  if (unknown === undefined) return
+  throw new CouchError('invalid_key', `Invalid key ${unknown.slice(0, MAX_QUOTED)} for this request.`)
+}
+
+/** @throws missing_required_key */
+export function required(members: Readonly<Record<string, unknown>>, name: string): unknown {
+  if (members[name] !== undefined) return members[name]
+  throw new CouchError('missing_required_key', `Missing required key: ${name}`)
+}
+
+/** @throws invalid_selector_json */
+export function readSelector(selector: unknown): Readonly<Record<string, unknown>> {
   if (isJsonObject(selector)) return selector
   throw refusal('invalid_selector_json', 'Selector must be a JSON object, not: ', selector)
 }
 
-/** The name of a design document, optionally followed by a slash and the name of an index; or a list of both. */
-function readIndexName(value: unknown): readonly string[] {
+/**
+ * The name of a design document, optionally followed by a slash and the name of an index; or a list of both.
+ * @throws invalid_index_name
+ */
+export function readIndexName(value: unknown): readonly string[] {
   if (value === undefined || value === null) return []
-  const names = typeof value === 'string' ? splitName(value) : value
+  const names = typeof value === 'string' ? value.replace(/^_design\//, '').split('/') : value
   const isName = Array.isArray(names) && names.length <= 2 && names.every((name) => typeof name === 'string')
   if (isName) return names as readonly string[]
   throw refusal('invalid_index_name', 'Invalid index name: ', value)
 }
 
-function splitName(name: string): readonly string[] {
-  const [first = '', ...rest] = name.replace(/^_design\//, '').split('/')
-  return rest.length === 0 ? [first] : [first, rest.join('/')]
-}
-
 /**
- * The bookmark after a document: a JSON list with its id, in base64url. Bookmarks are opaque to clients, as in CouchDB.
+ * The bookmark after a document: a JSON list with its id, and with its key in a json index, in base64url. Bookmarks are
+ * opaque to clients, as in CouchDB.
  */
-export function bookmarkOf(id: string): string {
-  return Buffer.from(JSON.stringify([id])).toString('base64url')
+export function bookmarkOf({ id, key }: Position): string {
+  return Buffer.from(`[${JSON.stringify(id)}${key === null ? '' : `,${key}`}]`).toString('base64url')
 }
 
 function readBookmark(value: unknown): Pick<FindRequest, 'after' | 'bookmark'> {
   if (value === undefined || value === null || value === '' || value === NO_BOOKMARK) {
     return { after: null, bookmark: NO_BOOKMARK }
   }
-  if (typeof value === 'string') {
-    const id = bookmarkedId(value)
-    if (id !== null) return { after: id, bookmark: value }
-  }
-  throw refusal('invalid_bookmark', 'Invalid bookmark value: ', value)
+  const after = typeof value === 'string' ? bookmarkedPosition(value) : null
+  if (after === null) throw invalidBookmark(value)
+  return { after, bookmark: value as string }
 }
 
-function bookmarkedId(bookmark: string): string | null {
+function bookmarkedPosition(bookmark: string): Position | null {
+  const text = Buffer.from(bookmark, 'base64url').toString()
   try {
-    const read: unknown = JSON.parse(Buffer.from(bookmark, 'base64url').toString())
-    const [id] = Array.isArray(read) ? read : []
-    return typeof id === 'string' && id.isWellFormed() && bookmarkOf(id) === bookmark ? id : null
+    const read: unknown = JSON.parse(text)
+    const [id, values] = Array.isArray(read) ? read : []
+    if (typeof id !== 'string' || !id.isWellFormed()) return null
+    const beginning = `[${JSON.stringify(id)}`
+    const key = Array.isArray(values) ? text.slice(beginning.length + 1, -1) : null
+    return bookmarkOf({ id, key }) === bookmark ? { id, key } : null
   } catch {
     return null
   }
 }
 
-function readSort(value: unknown): FindRequest['sort'] {
+/** The refusal of a bookmark that another query or another server has made. */
+export function invalidBookmark(bookmark: unknown): CouchError {
+  return refusal('invalid_bookmark', 'Invalid bookmark value: ', bookmark)
+}
+
+/** @throws invalid_sort_json, invalid_sort_field, unsupported_mixed_sort */
+export function readSort(value: unknown): FindRequest['sort'] {
   if (!Array.isArray(value))
     throw refusal('invalid_sort_json', 'Sort must be an array of sort specs, not: ', value)
   if (value.length > MAX_FIELDS)
@@ -141,7 +168,7 @@ function readSortField(spec: unknown): readonly [string, Direction] {
     throw refusal('invalid_sort_field', 'Invalid sort field: ', spec)
   const [field, direction] = only
   if (direction === 'asc' || direction === 'desc') return [field, direction]
-  throw refusal('invalid_sort_dir', 'Invalid sort direction: ', direction)
+  throw refusal('invalid_sort_field', 'Invalid sort field: ', spec)
 }
 
 function readFields(value: unknown): readonly string[] {
@@ -155,21 +182,32 @@ function readFields(value: unknown): readonly string[] {
   return value as readonly string[]
 }
 
-/** No database is partitioned. Each document has a single copy, so every quorum is met. */
-function readQuorum(partition: unknown, r: unknown): number {
-  if (partition !== undefined && partition !== '') {
-    if (typeof partition !== 'string') throw new CouchError('illegal_partition')
-    throw new CouchError('bad_request', '`partition` parameter is not supported in this view.')
-  }
-  if (r === undefined) return 1
-  if (Number.isSafeInteger(r) && (r as number) > 0) return r as number
-  throw refusal('invalid_pos_integer', '', r, ' is not an integer greater than zero')
+function readPartition(partition: unknown): string {
+  if (partition === undefined || partition === '') return ''
+  if (typeof partition !== 'string') throw new CouchError('illegal_partition')
+  throw new CouchError('query_parse_error', '`partition` parameter is not supported on this db')
+}
+
+/** Each document has a single copy, so every quorum is met. */
+function readQuorum(r: unknown): number {
+  return r === undefined ? 1 : positiveOf(r)
+}
+
+/** @throws invalid_pos_integer */
+export function positiveOf(value: unknown): number {
+  if (Number.isSafeInteger(value) && (value as number) > 0) return value as number
+  throw refusal('invalid_pos_integer', '', value, ' is not an integer greater than zero')
 }
 
 function readStale(value: unknown): 'ok' | false {
   if (value === 'ok') return 'ok'
   if (value === undefined || value === false || value === 'false') return false
   throw refusal('invalid_value', 'Invalid value for stale: ', value)
+}
+
+/** Whether the answer is in descending order. */
+export function isDescending({ sort }: Pick<FindRequest, 'sort'>): boolean {
+  return sort[0]?.[1] === 'desc'
 }
 
 function countOf(value: unknown): number {
@@ -183,6 +221,7 @@ function booleanOf(value: unknown, fallback: boolean): boolean {
   throw refusal('invalid_boolean', 'Invalid boolean value: ', value)
 }
 
-function refusal(code: ErrorName, before: string, value: unknown, after = ''): CouchError {
+/** An error that quotes a value. */
+export function refusal(code: ErrorName, before: string, value: unknown, after = ''): CouchError {
   return new CouchError(code, before + JSON.stringify(value).slice(0, MAX_QUOTED) + after)
 }

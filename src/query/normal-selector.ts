@@ -21,8 +21,10 @@ interface IdBounds {
 /** Operators whose arguments are selectors. Negations within the element operators are not moved. */
 const JUNCTIONS: ReadonlySet<string> = new Set(['$and', '$or', '$nor'])
 const ELEMENT_OPERATORS: ReadonlySet<string> = new Set(['$elemMatch', '$allMatch', '$keyMapMatch'])
-/** Comparisons that an index can answer. */
-const INDEXABLE: ReadonlySet<string> = new Set(['$lt', '$lte', '$eq', '$gte', '$gt', '$beginsWith'])
+/** The conditions that an index can answer. `$exists` does not narrow the search, but an index has the values. */
+export const INDEXABLE: ReadonlySet<string> = new Set([
+  ...['$lt', '$lte', '$eq', '$gte', '$gt', '$beginsWith', '$exists'],
+])
 
 /**
  * Converts a selector to CouchDB's normal form.
@@ -46,19 +48,15 @@ function withOperators(selector: unknown): NormalSelector {
   return name.startsWith('$') ? { [name]: value } : { [name]: withOperators(value) }
 }
 
-/** Gives nested fields their full names and puts each directly above its operator. */
+/** Gives nested fields their full names and puts each directly above its operator; '' for the value itself. */
 function withFields(selector: NormalSelector, field: string): NormalSelector {
   const [name, value] = onlyMember(selector)
   if (JUNCTIONS.has(name))
     return { [name]: (value as NormalSelector[]).map((each) => withFields(each, field)) }
   if (name === '$not') return { $not: withFields(value as NormalSelector, field) }
-  if (ELEMENT_OPERATORS.has(name)) return inField(field, { [name]: withFields(value as NormalSelector, '') })
-  if (name.startsWith('$')) return inField(field, { [name]: value })
+  if (ELEMENT_OPERATORS.has(name)) return { [field]: { [name]: withFields(value as NormalSelector, '') } }
+  if (name.startsWith('$')) return { [field]: { [name]: value } }
   return withFields(value as NormalSelector, field === '' ? name : `${field}.${name}`)
-}
-
-function inField(field: string, condition: NormalSelector): NormalSelector {
-  return field === '' ? condition : { [field]: condition }
 }
 
 function pushNegations(selector: NormalSelector, isNegated: boolean): NormalSelector {
@@ -92,13 +90,14 @@ function onlyMember(selector: NormalSelector): readonly [name: string, value: un
 }
 
 /** A condition that every matching document must meet. */
-interface Comparison {
+export interface Comparison {
   readonly field: string
   readonly operator: string
   readonly arg: unknown
 }
 
-function* comparisons(selector: NormalSelector): Generator<Comparison> {
+/** The conditions of all matching documents: those outside of `$or`. */
+export function* comparisons(selector: NormalSelector): Generator<Comparison> {
   const [member] = Object.entries(selector)
   if (member === undefined) return
   const [name, value] = member
@@ -109,7 +108,7 @@ function* comparisons(selector: NormalSelector): Generator<Comparison> {
   }
 }
 
-/** The fields by which an index could narrow the search, without duplicates. */
+/** The fields whose conditions an index can answer, without duplicates. */
 export function indexableFields(selector: NormalSelector): readonly string[] {
   const found = [...comparisons(selector)].filter(({ operator }) => INDEXABLE.has(operator))
   return [...new Set(found.map(({ field }) => field))].sort()
@@ -144,7 +143,7 @@ export function idBounds(selector: NormalSelector): IdBounds | null {
 /** @returns undefined if the comparison sets no bounds, null if no id can meet it */
 function boundsOf(operator: string, arg: unknown): IdBounds | null | undefined {
   if (operator === '$in') return boundsOfList(arg as readonly unknown[])
-  if (!INDEXABLE.has(operator)) return undefined
+  if (!INDEXABLE.has(operator) || operator === '$exists') return undefined
   // Ids are strings, which sort after all other values.
   if (typeof arg !== 'string') return operator === '$gt' || operator === '$gte' ? undefined : null
   if (!arg.isWellFormed()) return undefined

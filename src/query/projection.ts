@@ -30,7 +30,7 @@ type Parts = Map<string, string | Parts>
  * once, however many fields there are.
  * @param text JSON of an object, without white space between tokens and without duplicate names
  * @param fields names that `parseFieldPath` accepts
- * @throws invalid_selector for a malformed name
+ * @throws invalid_field_name
  */
 export function trimFields(text: string, fields: readonly string[]): string {
   const root: FieldNode = { children: new Map(), span: null }
@@ -41,6 +41,44 @@ export function trimFields(text: string, fields: readonly string[]): string {
     if (node.span !== null) put(parts, path, text.slice(node.span.start, node.span.end))
   }
   return objectText(parts)
+}
+
+/**
+ * The JSON texts of the values that paths lead to, in the order of the paths.
+ * @param text as for {@link trimFields}
+ * @returns null if the document lacks one of them
+ */
+export function fieldTexts(text: string, paths: readonly (readonly string[])[]): string[] | null {
+  const root: FieldNode = { children: new Map(), span: null }
+  const nodes = paths.map((path) => nodeAt(root, path))
+  locate(text, root, { start: 0, end: text.length })
+  const texts: string[] = []
+  for (const { span } of nodes) {
+    if (span === null) return null
+    texts.push(text.slice(span.start, span.end))
+  }
+  return texts
+}
+
+/**
+ * A document with the given values at the given paths, as JSON.
+ * @param fields paths, each with the JSON text of its value; of a path and one below it, the shorter counts
+ */
+export function documentOf(fields: readonly (readonly [path: readonly string[], text: string])[]): string {
+  const parts: Parts = new Map()
+  for (const [path, text] of fields) put(parts, path, text)
+  return objectText(parts)
+}
+
+/** The elements of an array, as JSON texts. @param text as for {@link trimFields} */
+export function elementTexts(text: string): string[] {
+  const texts: string[] = []
+  for (let at = 1; at < text.length - 1; ) {
+    const end = valueEnd(text, at)
+    texts.push(text.slice(at, end))
+    at = end + 1
+  }
+  return texts
 }
 
 /** The node at a path. Missing nodes are created. */
@@ -164,7 +202,7 @@ const INDEX = /^\d{1,16}$/
 
 /**
  * Splits the name of a field into the steps of its path.
- * @throws invalid_selector if a step is empty or the name is too long
+ * @throws invalid_field_name if a step is empty or the name is too long
  */
 export function parseFieldPath(field: string): readonly string[] {
   if (field.length > MAX_FIELD_LENGTH) throw invalidName(field)
@@ -176,7 +214,7 @@ export function parseFieldPath(field: string): readonly string[] {
 }
 
 function invalidName(field: string): CouchError {
-  return new CouchError('invalid_selector', `Invalid field name: ${field.slice(0, 200)}`)
+  return new CouchError('invalid_field_name', `Invalid field name: ${field.slice(0, 200)}`)
 }
 
 /** Whether a step may be an index of an array. */

@@ -1,6 +1,6 @@
 /**
  * A database as the HTTP thread calls it: a stub for each method that the database's thread serves. Each method is
- * documented in documents/database.ts, changes/page.ts, query/views.ts or query/find.ts; documents/store-database.ts
+ * documented in documents/database.ts, changes/page.ts, query/views.ts, query/find.ts or query/index-changes.ts; documents/store-database.ts
  * does the work on the other thread.
  */
 import { CouchError } from '../core/errors.ts'
@@ -234,6 +234,22 @@ export class DatabaseProxy implements DatabaseHandle {
 
   indexes(...args: Args<'indexes'>) {
     return this.#call('indexes', args)
+  }
+
+  createIndex(...args: Args<'createIndex'>) {
+    return this.#call('createIndex', args)
+  }
+
+  deleteIndex(...args: Args<'deleteIndex'>) {
+    return this.#call('deleteIndex', args)
+  }
+
+  deleteIndexes(...args: Args<'deleteIndexes'>) {
+    return this.#call('deleteIndexes', args)
+  }
+
+  countIndexes() {
+    return this.#call('countIndexes', [])
   }
 
   changes(...args: Args<'changes'>) {

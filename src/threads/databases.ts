@@ -6,6 +6,7 @@ import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
+import type { IndexSource } from '../query/index-changes.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type {
@@ -31,7 +32,12 @@ export type DatabaseEvent =
 /** A database's thread sends short answers as texts (rpc.ts). */
 type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
 
-export interface DatabaseHandle extends Omit<Database, TextMethod>, ChangesSource, ViewSource, FindSource {
+export interface DatabaseHandle
+  extends Omit<Database, TextMethod>,
+    ChangesSource,
+    ViewSource,
+    FindSource,
+    IndexSource {
   readonly name: string
   readonly incarnation: number
   open(

@@ -7,6 +7,7 @@ import { CouchError, packError } from '../core/errors.ts'
 import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import { isShort, type Settings, type Space } from '../core/types.ts'
+import { unindexedQueries } from '../query/find.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
@@ -253,6 +254,7 @@ class Host {
     return {
       commits: this.#tally.counts(),
       functions: this.#functions.counts,
+      unindexedQueries: unindexedQueries(),
       openDatabases: this.#stores.size,
       waitingCalls: this.#queue.size,
       functionCalls: this.#functions.callsUnderWay,

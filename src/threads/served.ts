@@ -3,6 +3,7 @@ import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
+import type { DisallowedContent } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import { policySandbox } from '../documents/document-policy.ts'
 import { requireDatabaseAdmin, requireServerAdmin } from '../documents/security.ts'
@@ -10,6 +11,10 @@ import { storeDatabase } from '../documents/store-database.ts'
 import { usersDatabase } from '../documents/users-database.ts'
 import { DesignIndexes } from '../query/design-indexes.ts'
 import { storeFind } from '../query/find.ts'
+import { storeIndexes } from '../query/index-changes.ts'
+import { IndexList } from '../query/index-list.ts'
+import type { MangoIndex } from '../query/mango-index.ts'
+import { openMangoIndexes } from '../query/mango-rows.ts'
 import { Budget, compileRegex } from '../query/regex.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import { refusedViews, storeViews } from '../query/views.ts'
@@ -37,6 +42,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const { policy } = thread.settings().rules
   const sandbox = policySandbox(policy, thread.functions.sandbox, name)
   const indexes = new DesignIndexes(store, thread.indexes)
+  const list = new IndexList(store)
   const functionContext = policy.designDocs ? { sandbox, name, incarnation } : null
   const options = {
     name,
@@ -55,6 +61,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
     : storeDatabase(store, options)
+  const indexes = new IndexList(store)
   // Registered last: the initial contents of `_users` are not reported as a commit.
   store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
   const database: ServedDatabase = {
@@ -62,7 +69,15 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     ...(policy.designDocs
       ? storeViews({ store, sandbox, incarnation, indexes, onSkipped })
       : refusedViews(store)),
-    ...storeFind(store, name, () => thread.settings().rules.find),
+    ...storeFind({
+      store,
+      name,
+      rules: () => thread.settings().rules.find,
+      indexes: list,
+      openIndex: openMangoIndexes(indexes, onSkipped),
+    }),
+    countDisallowed: async () => withoutIndexDocuments(await documents.countDisallowed(), await list.read()),
+    ...storeIndexes({ store, indexes: list, put: documents.put }),
     changes: (user, request) => changesPage(store, user, request, functionContext),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }
@@ -83,6 +98,11 @@ function oncePerView(report: OnSkipped): OnSkipped {
     reported.add(view)
     report(ddoc, skipped)
   }
+}
+
+/** Indexes are allowed even where the policy refuses other design documents. */
+function withoutIndexDocuments(found: DisallowedContent, indexes: readonly MangoIndex[]): DisallowedContent {
+  return { ...found, designDocs: found.designDocs - new Set(indexes.map(({ ddoc }) => ddoc)).size }
 }
 
 /** Compiles a pattern whose test takes a bounded time, however long the text is. */
@@ -154,6 +174,10 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   find: { kind: 'stream', users: 'server admins', cost: 'scan' },
   explain: { kind: 'call', users: 'server admins' },
   indexes: { kind: 'call', users: 'admins' },
+  createIndex: { kind: 'call', users: 'admins' },
+  deleteIndex: { kind: 'call', users: 'admins' },
+  deleteIndexes: { kind: 'call', users: 'admins' },
+  countIndexes: { kind: 'call', users: 'own rules' },
   changes: { kind: 'call', users: 'server admins', cost: 'scan' },
   readFilterBody: { kind: 'call', users: 'own rules' },
 }

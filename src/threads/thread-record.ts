@@ -105,5 +105,6 @@ function sumOf(stats: ThreadStats, previous: ThreadStats | null): ThreadStats {
       done: stats.functions.done + previous.functions.done,
       failed: stats.functions.failed + previous.functions.failed,
     },
+    unindexedQueries: stats.unindexedQueries + previous.unindexedQueries,
   }
 }

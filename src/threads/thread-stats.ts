@@ -10,6 +10,7 @@ export interface ThreadStats {
   /** Counters since the thread started. */
   readonly commits: CommitCounts
   readonly functions: FunctionCounts
+  readonly unindexedQueries: number
   /** Current values: open databases, calls that wait for their turn, bytes of the thread's heap. */
   readonly openDatabases: number
   readonly waitingCalls: number

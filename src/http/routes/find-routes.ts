@@ -1,10 +1,9 @@
-/** Queries by selectors; protocol.md 10. The index of all ids is the only one so far: docs/compatibility.md. */
+/** Queries by selectors; protocol.md 10. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { MAX_FIND_BYTES } from '../../query/find.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, streamJson } from '../replies.ts'
-import { queryOf } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, type SizeLimit, withBody } from '../transport/body-reader.ts'
 
@@ -21,16 +20,10 @@ export const findRoutes: readonly Path[] = [
     access: 'member',
     methods: { POST: { handler: postExplain, json: true } },
   },
-  {
-    url: '/:db/_index',
-    allow: 'GET',
-    access: 'member',
-    methods: { GET: { handler: getIndexes } },
-  },
 ]
 
-/** Larger bodies are refused before they are read. */
-function sizeLimit(request: FastifyRequest): SizeLimit {
+/** The limit of the body of a query or an index. Larger bodies are refused before they are read. */
+export function smallBody(request: FastifyRequest): SizeLimit {
   const whole = requestSizeLimit(request)
   if (whole.bytes <= MAX_FIND_BYTES) return whole
   const reason = `the request entity is too large: the limit of this call is ${MAX_FIND_BYTES} bytes`
@@ -38,26 +31,13 @@ function sizeLimit(request: FastifyRequest): SizeLimit {
 }
 
 async function postFind(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  return withBody(request, sizeLimit(request), (body) =>
+  return withBody(request, smallBody(request), (body) =>
     streamJson(request, reply, 200, databaseOf(request).find(request.user, body)),
   )
 }
 
 async function postExplain(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return withBody(request, sizeLimit(request), async (body) =>
+  return withBody(request, smallBody(request), async (body) =>
     sendBytes(reply, 200, await databaseOf(request).explain(request.user, body)),
   )
-}
-
-async function getIndexes(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { skip, limit } = queryOf(request)
-  const from = skip === undefined ? 0 : listParameter(skip, 0)
-  const most = limit === undefined ? undefined : listParameter(limit, 1)
-  return sendBytes(reply, 200, await databaseOf(request).indexes(request.user, from, most))
-}
-
-function listParameter(text: string, least: number): number {
-  const value = Number(text)
-  if (/^[+-]?\d+$/.test(text) && Number.isSafeInteger(value) && value >= least) return value
-  throw new CouchError('invalid_list_index_params')
 }

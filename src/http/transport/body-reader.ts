@@ -8,6 +8,7 @@ import { finished, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { isAnonymous, isServerAdmin } from '../../auth/accounts.ts'
+import type { WriteKind } from '../../auth/policy.ts'
 import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
@@ -133,12 +134,13 @@ async function useBody<T>(
   }
 }
 
-/** Calls that write as many documents as their body, or one. */
-const DOCUMENT_WRITES: ReadonlySet<string> = new Set([
-  '/:db',
-  '/:db/_bulk_docs',
-  '/:db/:docid',
-  '/:db/_local/:local',
+/** The calls that write documents. */
+const DOCUMENT_WRITES: ReadonlyMap<string, WriteKind> = new Map([
+  ['/:db', 'document'],
+  ['/:db/_bulk_docs', 'list'],
+  ['/:db/_index', 'index'],
+  ['/:db/:docid', 'document'],
+  ['/:db/_local/:local', 'document'],
 ])
 
 /**
@@ -147,10 +149,10 @@ const DOCUMENT_WRITES: ReadonlySet<string> = new Set([
  * @throws as `work`
  */
 export function inTurn<T>(request: FastifyRequest, length: number, work: () => Promise<T>): Promise<T> {
-  const url = request.routeOptions.url ?? ''
-  if (request.user.allowance === undefined || !DOCUMENT_WRITES.has(url)) return work()
+  const kind = DOCUMENT_WRITES.get(request.routeOptions.url ?? '')
+  if (request.user.allowance === undefined || kind === undefined) return work()
   const { db } = request.params as { db: string }
-  return request.server.services.policy.write(db, length, url === '/:db/_bulk_docs', () => {
+  return request.server.services.policy.write(db, length, kind, () => {
     setAllowance(request)
     return work()
   })

@@ -1,0 +1,80 @@
+/** The json indexes of an open database, read from its design documents. */
+import { isHeldLong, Yielder } from '../core/event-loop.ts'
+import { kindRange } from '../documents/all-docs-query.ts'
+import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
+import type { DatabaseStore, IdRange } from '../storage/engine.ts'
+import { byName } from './index-choice.ts'
+import { indexesOf, type MangoIndex, QUERY_LANGUAGE } from './mango-index.ts'
+
+/** The maximum number of indexes of one database. Those of further design documents are not used. */
+export const MAX_INDEXES = 1000
+/** The maximum size of all definitions together, in characters of JSON. */
+const MAX_CHARS = 1024 * 1024
+const PAGE_DOCS = 100
+
+/** Reads the list when design documents have changed since it was read. */
+export class IndexList {
+  readonly #store: DatabaseStore
+  #version = -1
+  #indexes: readonly MangoIndex[] = []
+  #reading: Promise<readonly MangoIndex[]> | undefined
+
+  constructor(store: DatabaseStore) {
+    this.#store = store
+  }
+
+  /** All indexes that were made before the call, by design document and name. */
+  async read(): Promise<readonly MangoIndex[]> {
+    const { designVersion } = await this.#store.view()
+    if (designVersion === this.#version) return this.#indexes
+    // A reading under way may have begun before the last change; its end shows the version that it has seen.
+    if (this.#reading !== undefined) {
+      await this.#reading.catch(() => undefined)
+      return this.read()
+    }
+    this.#reading = this.#readAll(designVersion)
+    try {
+      return await this.#reading
+    } finally {
+      this.#reading = undefined
+    }
+  }
+
+  async #readAll(version: number): Promise<readonly MangoIndex[]> {
+    const indexes: MangoIndex[] = []
+    const yielder = new Yielder()
+    let chars = 0
+    for await (const { id, text } of queryDocuments(this.#store)) {
+      await yielder.yieldIfDue()
+      const parsed = text.length > MAX_PARSED_AT_ONCE ? await parseInSteps(text) : JSON.parse(text)
+      for (const index of indexesOf(id, parsed as Record<string, unknown>)) {
+        chars += JSON.stringify(index.definition).length
+        if (indexes.length < MAX_INDEXES && chars <= MAX_CHARS) indexes.push(index)
+      }
+      if (indexes.length >= MAX_INDEXES || chars > MAX_CHARS) break
+    }
+    this.#indexes = indexes.sort(byName)
+    this.#version = version
+    return this.#indexes
+  }
+}
+
+/** The design documents that may be of the language `query`. */
+async function* queryDocuments(store: DatabaseStore): AsyncGenerator<{ id: string; text: string }> {
+  let range: IdRange = kindRange('design')
+  for (let more = true; more; ) {
+    const since = performance.now()
+    let last = ''
+    const page = await store.readRange(
+      range,
+      { limit: PAGE_DOCS, touches: { body: true }, enough: () => isHeldLong(since) },
+      (doc) => {
+        last = doc.id
+        return { id: doc.id, text: doc.body(doc.rev) ?? '{}' }
+      },
+    )
+    yield* page.rows.filter(({ text }) => text.includes(QUERY_LANGUAGE) || text.includes('\\u'))
+    more = page.more
+    range = { ...range, start: { id: last, inclusive: false } }
+  }
+}

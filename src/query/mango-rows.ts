@@ -1,0 +1,83 @@
+/** The rows of json indexes in their stores: the keys of documents, and the ranges that queries read. */
+import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
+import { type IndexEntry, type IndexStore, idOfRow, placeAfter, placeBefore } from '../storage/index-store.ts'
+import { type DesignIndexes, signatureOf } from './design-indexes.ts'
+import type { IndexRange, IndexRow, OpenIndex } from './index-scan.ts'
+import type { RowSource } from './index-updater.ts'
+import { columnsOf, type IndexKey, indexKeys, type MangoIndex } from './mango-index.ts'
+import { arrayPrefix, encodeKey } from './sort-keys.ts'
+import type { SkippedDocument } from './view-map.ts'
+import { rowAfter } from './view-rows.ts'
+
+type OnSkipped = (ddoc: string, skipped: SkippedDocument) => void
+
+/** Identifies the rows of an index. Indexes of equal definitions share them, whatever their names are. */
+export function signatureOfIndex(index: MangoIndex): string {
+  return signatureOf(['query', columnsOf(index), index.partialFilter])
+}
+
+/** Opens the json indexes of a database. */
+export function openMangoIndexes(indexes: DesignIndexes, onSkipped: OnSkipped): OpenIndex {
+  return async (index, isCurrent) => {
+    const signature = signatureOfIndex(index)
+    const updater = indexes.use(signature, () => fieldRows(index, onSkipped))
+    if (isCurrent) await indexes.update(signature, updater)
+    return { rows: (range, most) => pagesOf(updater.index, range, most) }
+  }
+}
+
+/** @throws the errors of `compileSelector` for a filter that is not valid */
+function fieldRows(index: MangoIndex, onSkipped: OnSkipped): RowSource {
+  const keyOf = indexKeys(index)
+  return {
+    indexes: 1,
+    includeDesign: false,
+    localSeq: false,
+    async rowsOf(docs) {
+      const rows: IndexEntry[][][] = []
+      const yielder = new Yielder()
+      for (const { id, text } of docs) {
+        await yielder.yieldIfDue()
+        rows.push([entriesOf(keyOf(id, text), (reason) => onSkipped(index.ddoc, { view: index.name, id, reason }))])
+      }
+      return rows
+    },
+  }
+}
+
+function entriesOf(found: IndexKey | null, onSkipped: (reason: string) => void): IndexEntry[] {
+  if (found === null) return []
+  try {
+    return [{ key: encodeKey(found.values, 'json'), keyText: found.text, valueText: 'null' }]
+  } catch (error) {
+    if (!(error instanceof CouchError)) throw error
+    onSkipped(error.message)
+    return []
+  }
+}
+
+async function* pagesOf(
+  store: IndexStore,
+  { low, high, descending, after }: IndexRange,
+  most: number,
+): AsyncGenerator<readonly IndexRow[]> {
+  const yielder = new Yielder()
+  let from: Uint8Array = encodeKey(low, 'json')
+  let to: Uint8Array = placeAfter(arrayPrefix(high, 'json'))
+  if (after !== null) {
+    const key = encodeKey(JSON.parse(after.key ?? 'null'), 'json')
+    if (descending) to = placeBefore(key, after.id)
+    else from = placeAfter(key, after.id)
+  }
+  for (;;) {
+    const { rows, more } = store.read(0, { from, to, descending }, most)
+    const last = rows.at(-1)
+    if (last === undefined) return
+    yield rows.map((row) => ({ id: idOfRow(row), key: row.keyText }))
+    if (!more) return
+    if (descending) to = last.place
+    else from = rowAfter(last)
+    await yielder.yieldIfDue()
+  }
+}
