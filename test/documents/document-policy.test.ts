@@ -232,6 +232,7 @@ async function userWith({ store }: Opened, left: Partial<Record<'bytes' | 'docum
   const allowance: Allowance = {
     bytes: { limit: sizes.active + (left.bytes ?? Infinity), others: 0, here: sizes.active },
     documents: { limit: docCount + 7 + (left.documents ?? Infinity), others: 7 },
+    indexes: { limit: Infinity, others: 0 },
     maxDocumentSize: left.size ?? Infinity,
   }
   return { ...ADMIN, allowance }

@@ -62,6 +62,9 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   '/:db/_design/:ddoc/_view/:view/queries': lists,
   '/:db/_find': find,
   '/:db/_explain': find,
+  '/:db/_index': index,
+  '/:db/_index/_bulk_delete': ({ choices }) =>
+    json(`{"docids":${JSON.stringify(choices.some([...WILD_IDS, 'd'], 0.4))}}`),
   '/:db/_changes': changes,
   '/:db/_security': security,
   '/:db/_revs_limit': limit,
@@ -190,6 +193,23 @@ function find({ choices }: BodyPlace): FuzzBody {
   const chosen = choices.some(Object.entries(members), 0.2).map(([name, make]) => `"${name}":${make()}`)
   const asked = choices.chance(0.3) ? '{"_id":{"$gt":null}}' : selector(choices, 3)
   return json(`{${[`"selector":${asked}`, ...chosen]}}`)
+}
+
+function index({ choices }: BodyPlace): FuzzBody {
+  const fields = choices.mostly(
+    ['["n"]', '["a","n"]', '[{"n":"desc"}]'],
+    ['"n"', '[]', '["a..b"]', '[{"a":"up"}]'],
+  )
+  const filter = choices.chance(0.4) ? `,"partial_filter_selector":${selector(choices, 2)}` : ''
+  const members = {
+    name: () => choices.pick(['"n"', '""', '5']),
+    ddoc: () => choices.pick(['"d"', '"_design/i"', '""', '"a/b"']),
+    type: () => choices.pick(['"json"', '"text"', '1']),
+    partitioned: () => choices.pick(['true', 'false', '1']),
+    w: () => choices.edge(),
+  }
+  const chosen = choices.some(Object.entries(members), 0.2).map(([name, make]) => `"${name}":${make()}`)
+  return json(`{${[`"index":{"fields":${fields}${filter}}`, ...chosen]}}`)
 }
 
 function selector(choices: Choices, depth: number): string {

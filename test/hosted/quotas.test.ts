@@ -22,7 +22,7 @@ const ANNA = { auth: 'anna:anna' }
 const ROOT = { auth: 'root:root' }
 
 interface Account {
-  readonly usage: { bytes: number; documents: number; databases: number; feeds: number }
+  readonly usage: { bytes: number; documents: number; indexes: number; databases: number; feeds: number }
   readonly databases: readonly { name: string; bytes: number; documents: number }[]
 }
 
@@ -46,6 +46,56 @@ async function announce(url: string, bytes: number): Promise<{ status: number | 
   upload.destroy()
   return { status: answer.statusCode }
 }
+
+t.test('indexes are made by the owner alone, through _index, as many as the quota allows', async (t) => {
+  const { call, account, setQuota } = await startWithNotes(t)
+  const index = (name: string, caller = ANNA) =>
+    call('POST', '/notes/_index', { ...caller, json: { index: { fields: [name] }, ddoc: 'd', name } })
+  await call('POST', '/notes/_bulk_docs', {
+    ...ANNA,
+    json: {
+      docs: [
+        { _id: 'x', a: 1 },
+        { _id: 'y', a: 2 },
+      ],
+    },
+  })
+  t.match(await index('a'), { status: 200, json: { result: 'created', id: '_design/d', name: 'a' } })
+  const found = await call('POST', '/notes/_find', { ...ANNA, json: { selector: { a: { $gt: 1 } } } })
+  t.strictSame(
+    (found.json as { docs: { _id: string }[] }).docs.map(({ _id }) => _id),
+    ['y'],
+  )
+  const stored = await call('GET', '/notes/_design/d', ANNA)
+  const copy = { ...(stored.json as object), _id: '_design/e', _rev: undefined }
+  const hosted = { status: 403, json: { reason: /does not accept design documents/ } }
+  t.match(
+    await call('PUT', '/notes/_design/e', { ...ANNA, json: copy }),
+    hosted,
+    'an index that is not made by _index',
+  )
+  t.match(await call('DELETE', '/notes/_design/d?rev=1-x', ANNA), hosted)
+
+  const admins = { names: ['anna', 'bert'] }
+  await call('PUT', '/notes/_security', { ...ANNA, json: { admins, members: admins } })
+  const notOwner = {
+    status: 403,
+    json: { reason: 'Only the owner of this database may change its indexes.' },
+  }
+  t.match(await index('b', { auth: 'bert:bert' }), notOwner)
+  t.match(await call('DELETE', '/notes/_index/d/json/a', { auth: 'bert:bert' }), notOwner)
+  t.match(await call('GET', '/notes/_index', { auth: 'bert:bert' }), { status: 200, json: { total_rows: 2 } })
+
+  t.equal((await setQuota({ indexes: 2 })).status, 200)
+  t.equal((await call('PUT', '/more', ANNA)).status, 201)
+  const other = { ...ANNA, json: { index: { fields: ['a'] } } }
+  t.match(await call('POST', '/more/_index', other), { status: 200 })
+  t.match(await index('b'), { status: 403, json: { reason: /may have 2 indexes and has 2/ } })
+  await until('the index is counted', async () => (await account()).usage.indexes === 2)
+  t.match(await call('DELETE', '/notes/_index/d/json/a', ANNA), { status: 200, json: { ok: true } })
+  await until('the deletion is counted', async () => (await account()).usage.indexes === 1)
+  t.match(await index('b'), { status: 200, json: { result: 'created' } })
+})
 
 t.test(
   'over the bytes: a push is denied document by document, deletions go on, compaction makes room',
@@ -183,6 +233,7 @@ t.test('the default quota is configured', async (t) => {
     bytes: 1_073_741_824,
     documents: 1_000_000,
     databases: 10,
+    indexes: 100,
     document_size: Infinity,
     requests: 100,
     feeds: 50,
@@ -195,7 +246,15 @@ t.test('the default quota is configured', async (t) => {
 })
 
 t.test('overrides are set, changed and taken back', async (t) => {
-  const defaults = { bytes: 1, documents: 2, databases: 3, document_size: 4, requests: 5, feeds: 6 }
+  const defaults = {
+    bytes: 1,
+    documents: 2,
+    databases: 3,
+    indexes: 7,
+    document_size: 4,
+    requests: 5,
+    feeds: 6,
+  }
   const first = changedOverrides({}, readQuota({ bytes: 100, feeds: 'infinity' }))
   t.same(quotaWith(defaults, first), { ...defaults, bytes: 100, feeds: Infinity })
   const second = changedOverrides(first, readQuota({ bytes: null, documents: 0 }))
@@ -218,7 +277,7 @@ t.test('invalid quotas are refused', async (t) => {
 
 // Writes to several databases of one account: side by side while they cannot pass a limit together, else in turn.
 
-const NOTHING = { bytes: 0, documents: 0 }
+const NOTHING = { bytes: 0, documents: 0, indexes: 0 }
 
 /** An account with the databases `a` and `b`, each of which has so many documents as were written and looked at. */
 function start(limit: number) {
@@ -232,8 +291,8 @@ function start(limit: number) {
   const turns = new WriteTurns({
     owners: { databasesOf: () => new Set(counts.keys()) },
     usage: {
-      sumOf: () => ({ bytes: 0, documents: sum }),
-      unmeasured: (name) => (unseen.has(name) ? { bytes: 0, documents: unseen.get(name)! } : null),
+      sumOf: () => ({ ...NOTHING, documents: sum }),
+      unmeasured: (name) => (unseen.has(name) ? { ...NOTHING, documents: unseen.get(name)! } : null),
       wrote: (name, { documents }) => unseen.set(name, (unseen.get(name) ?? 0) + documents),
       measureAll: async (names) => {
         log.push(`look at ${names.join()}`)
@@ -280,6 +339,7 @@ t.test('near the limit one waits for the other database, whose count is then loo
 })
 
 t.test('the maximum size of a body', async (t) => {
-  t.strictSame(maxSizeOf(9, true), { documents: 3, bytes: 27 + 3 * 1024 })
-  t.strictSame(maxSizeOf(9, false), { documents: 1, bytes: 27 + 1024 })
+  t.strictSame(maxSizeOf(9, 'list'), { documents: 3, bytes: 27 + 3 * 1024, indexes: 0 })
+  t.strictSame(maxSizeOf(9, 'document'), { documents: 1, bytes: 27 + 1024, indexes: 0 })
+  t.strictSame(maxSizeOf(9, 'index'), { documents: 1, bytes: 27 + 1024, indexes: 1 })
 })

@@ -592,6 +592,7 @@ t.test('disk space for files', async (t) => {
     const allowance = {
       bytes: { limit: 100 * MB, others: 60 * MB, here: 30 * MB },
       documents: { limit: Infinity, others: 0 },
+      indexes: { limit: Infinity, others: 0 },
       maxDocumentSize: Infinity,
     }
     const tenant = { ...USER, allowance }

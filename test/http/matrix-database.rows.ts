@@ -95,7 +95,15 @@ export const databaseRows: Rows = {
   ],
   '/:db/_find': [['POST /{db}/_find', members(200), { json: { selector: {} } }]],
   '/:db/_explain': [['POST /{db}/_explain', members(200), { json: { selector: {} } }]],
-  '/:db/_index': [['GET /{db}/_index', members(200)]],
+  '/:db/_index': [
+    ['GET /{db}/_index', members(200)],
+    ['POST /{own}/_index', databaseAdmins(200), { json: { index: { fields: ['a'] } } }],
+  ],
+  '/:db/_index/_bulk_delete': [
+    ['POST /{own}/_index/_bulk_delete', databaseAdmins(200), { json: { docids: ['x'] } }],
+  ],
+  '/:db/_index/:ddoc/:type/:name': [['DELETE /{own}/_index/x/json/y', databaseAdmins(404)]],
+  '/:db/_index/_design/:ddoc/:type/:name': [['DELETE /{own}/_index/_design/x/json/y', databaseAdmins(404)]],
   '/:db/_temp_view': [['POST /{db}/_temp_view', members(410), NOTHING]],
   '/:db/_design/:ddoc/_view/:view': [
     ['GET /{db}/_design/d/_view/v', hostedIs(members, { status: 200, hosted: 403 })],

@@ -164,6 +164,8 @@ t.test('content types', async (t) => {
     '/:db/_changes',
     '/:db/_find',
     '/:db/_explain',
+    '/:db/_index',
+    '/:db/_index/_bulk_delete',
     '/:db/_revs_diff',
     '/:db/_missing_revs',
     '/:db/_ensure_full_commit',

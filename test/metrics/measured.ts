@@ -26,6 +26,7 @@ function report(
     stats: {
       commits: tally.counts(),
       functions: { done: 10, failed: 1 },
+      unindexedQueries: 4,
       openDatabases: 2,
       waitingCalls: number,
       functionCalls: 0,

@@ -63,6 +63,35 @@ t.test('the server and its databases', async (t) => {
   t.match(await failure(couch.db.create('Capital')), { statusCode: 400, error: 'illegal_database_name' })
 })
 
+t.test('indexes and queries', async (t) => {
+  const { db } = await emptyDatabase()
+  await db.bulk({ docs: [1, 2, 3, 4].map((n) => ({ _id: `n${n}`, n, text: n % 2 === 0 ? 'even' : 'odd' })) })
+  const index = { fields: ['text', 'n'] }
+  const created = { result: 'created', id: '_design/by-text', name: 'by-text-and-n' }
+  t.strictSame(await db.createIndex({ index, ddoc: 'by-text', name: 'by-text-and-n' }), created)
+  t.match(await db.createIndex({ index, ddoc: 'by-text', name: 'by-text-and-n' }), { result: 'exists' })
+  const query: nano.MangoQuery = {
+    selector: { text: 'even', n: { $gte: 1 } },
+    sort: [{ text: 'desc' }, { n: 'desc' }],
+    fields: ['_id', 'n'],
+    limit: 1,
+    execution_stats: true,
+  }
+  const first = await db.find(query)
+  t.strictSame(first.docs, [{ _id: 'n4', n: 4 }] as unknown)
+  t.match(first, { execution_stats: { total_docs_examined: 0, results_returned: 1 } }, 'the index covers it')
+  t.equal(first.warning, undefined)
+  const second = await db.find({
+    ...query,
+    ...(first.bookmark !== undefined && { bookmark: first.bookmark }),
+  })
+  t.match(second.docs, [{ _id: 'n2' }])
+  t.match(await failure(db.find({ selector: {}, sort: ['n'] })), {
+    statusCode: 400,
+    error: 'no_usable_index',
+  })
+})
+
 t.test('documents one by one', async (t) => {
   const { db } = await emptyDatabase()
 

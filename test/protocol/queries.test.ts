@@ -29,7 +29,7 @@ t.test('LiveSync counts compromised chunks before it starts to sync', async (t) 
     status: 400,
     json: { error: 'invalid_list_index_params' },
   })
-  t.match(await call(server, 'POST', '/vault/_index', { body: {} }), { status: 405 })
+  t.match(await call(server, 'PUT', '/vault/_index', { body: {} }), { status: 405 })
   await call(server, 'PUT', '/_node/_local/_config/mango/default_limit', { body: '"2"' })
   const few = await call(server, 'POST', '/vault/_find', { body: { selector: {} } })
   t.equal((few.json as { docs: unknown[] }).docs.length, 2, 'mango/default_limit')

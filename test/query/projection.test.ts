@@ -24,7 +24,7 @@ t.test('fields are sent as they are stored', async (t) => {
   ]
   for (const [fields, expected] of cases) t.equal(trimFields(text, fields), expected, fields.join())
   t.equal(trimFields('{}', ['a']), '{}')
-  t.throws(() => trimFields(text, ['a..b']), { code: 'invalid_selector' })
+  t.throws(() => trimFields(text, ['a..b']), { code: 'invalid_field_name' })
 })
 
 t.test('the text of a field is the value that JSON.parse finds', async () => {

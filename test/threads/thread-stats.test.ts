@@ -120,6 +120,7 @@ function statsAfter(commits: number, openDatabases = 1): ThreadStats {
   return {
     commits: tally.counts(),
     functions: { done: commits, failed: 0 },
+    unindexedQueries: commits,
     openDatabases,
     waitingCalls: 2,
     functionCalls: 3,
