@@ -61,7 +61,6 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
     : storeDatabase(store, options)
-  const indexes = new IndexList(store)
   // Registered last: the initial contents of `_users` are not reported as a commit.
   store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
   const database: ServedDatabase = {
