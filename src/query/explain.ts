@@ -32,6 +32,7 @@ export function explanation(
   const { limit, skip, fields } = request
   const { plan, candidates } = explainChoice(request, normal, indexes)
   const indexable = indexableFields(normal)
+  const canBeIndexed = new Set(indexable)
   return {
     dbname: name,
     index: plan.index === undefined ? null : shown(plan.index),
@@ -46,7 +47,7 @@ export function explanation(
       {
         type: 'json',
         indexable_fields: indexable,
-        unindexable_fields: fieldsOf(normal).filter((field) => !indexable.includes(field)),
+        unindexable_fields: fieldsOf(normal).filter((field) => !canBeIndexed.has(field)),
       },
     ],
     ...(plan.index !== undefined && {

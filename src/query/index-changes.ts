@@ -2,6 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { Allowance, UserCtx } from '../core/types.ts'
 import type { Body, Database } from '../documents/database.ts'
+import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { renderDocument } from '../documents/render.ts'
 import { bodyObject } from '../documents/request-body.ts'
 import { requireDatabaseAdmin, requireMember } from '../documents/security.ts'
@@ -15,7 +16,7 @@ import {
   withIndex,
   withoutIndexes,
 } from './index-definition.ts'
-import { type IndexList, MAX_INDEXES } from './index-list.ts'
+import { type IndexList, requireRoom } from './index-list.ts'
 import { shownIndex } from './mango-index.ts'
 
 /** The methods of a database thread for its indexes. */
@@ -109,15 +110,15 @@ async function create(
   const changed = withIndex(await readDesign(store, ddoc), index)
   if (changed === null) return false
   const all = await indexes.read()
-  const isReplaced = all.some((other) => other.ddoc === ddoc && other.name === name)
-  if (!isReplaced) checkCount(user.allowance, all.length)
+  const others = all.filter((other) => other.ddoc !== ddoc || other.name !== name)
+  requireRoom(others, index.view.map)
+  if (others.length === all.length) checkCount(user.allowance, all.length)
   await put(user, ddoc, jsonBody(changed), { isIndex: true })
   return true
 }
 
-/** @throws forbidden if there is no room for one index more */
+/** @throws forbidden if the owner of the database may not have one index more */
 function checkCount(allowance: Allowance | undefined, stored: number): void {
-  if (stored >= MAX_INDEXES) throw new CouchError('forbidden', `A database may have ${MAX_INDEXES} indexes.`)
   if (allowance === undefined) return
   const { limit, others } = allowance.indexes
   if (others + stored < limit) return
@@ -177,7 +178,9 @@ async function readDesign(store: DatabaseStore, id: string): Promise<Record<stri
     (doc) => (doc === null || doc.deleted ? null : renderDocument(doc, doc.rev)),
     { body: true },
   )
-  return text == null ? null : (JSON.parse(text) as Record<string, unknown>)
+  if (text == null) return null
+  const parsed = text.length > MAX_PARSED_AT_ONCE ? await parseInSteps(text) : JSON.parse(text)
+  return parsed as Record<string, unknown>
 }
 
 function jsonBody(members: object): Body {

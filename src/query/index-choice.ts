@@ -67,7 +67,11 @@ interface Question {
   readonly request: FindRequest
   readonly normal: NormalSelector
   readonly sortFields: readonly string[]
+  /** The fields that need no condition: those of the sort, and those of every document. */
+  readonly given: ReadonlySet<string>
   readonly required: RequiredFields
+  /** Whether an index of ids can answer a condition. */
+  readonly comparesIds: boolean
   readonly constant: ReadonlySet<string>
   readonly ranges: ReadonlyMap<string, FieldRange>
 }
@@ -136,12 +140,14 @@ function stagesOf(
 }
 
 function questionOf(request: FindRequest, normal: NormalSelector): Question {
-  const { sort } = request
+  const sortFields = request.sort.map(([field]) => field)
   return {
     request,
     normal,
-    sortFields: sort.map(([field]) => field),
+    sortFields,
+    given: new Set([...sortFields, '_id', '_rev']),
     required: requiredFields(normal),
+    comparesIds: indexableFields(normal).includes('_id'),
     constant: constantFields(normal),
     ranges: fieldRanges(normal),
   }
@@ -166,19 +172,14 @@ function isInScope(index: AnyIndex, partition: string): boolean {
 
 /** The first reason why an index cannot answer the query; null if it can. */
 function mismatchOf(question: Question, index: AnyIndex): Reason | null {
-  const { normal, sortFields, required } = question
+  const { sortFields, given, required } = question
   if (index === null) {
     if (sortFields.length === 0) return null
-    if (!indexableFields(normal).includes('_id')) return 'field_mismatch'
+    if (!question.comparesIds) return 'field_mismatch'
     return sortFields.length === 1 && sortFields[0] === '_id' ? null : 'sort_order_mismatch'
   }
   const columns = columnsOf(index)
-  const mayBeAbsent = (field: string) =>
-    !sortFields.includes(field) &&
-    field !== '_id' &&
-    field !== '_rev' &&
-    required !== 'all' &&
-    !required.has(field)
+  const mayBeAbsent = (field: string) => !given.has(field) && required !== 'all' && !required.has(field)
   if (columns.some(mayBeAbsent)) return 'field_mismatch'
   return hasOrder(question, columns) ? null : 'sort_order_mismatch'
 }

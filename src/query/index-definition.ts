@@ -29,7 +29,7 @@ export interface NewIndex {
   /** undefined if the request leaves it to the database. */
   readonly partitioned: boolean | undefined
   /** The member of `views` that defines it. */
-  readonly view: object
+  readonly view: { readonly map: object; readonly reduce: string; readonly options: object }
 }
 
 const CREATE: ReadonlySet<string> = new Set(['index', 'type', 'name', 'ddoc', 'w', 'partitioned'])

@@ -1,4 +1,5 @@
 /** The json indexes of an open database, read from its design documents. */
+import { CouchError } from '../core/errors.ts'
 import { isHeldLong, Yielder } from '../core/event-loop.ts'
 import { kindRange } from '../documents/all-docs-query.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
@@ -6,11 +7,36 @@ import type { DatabaseStore, IdRange } from '../storage/engine.ts'
 import { byName } from './index-choice.ts'
 import { indexesOf, type MangoIndex, QUERY_LANGUAGE } from './mango-index.ts'
 
-/** The maximum number of indexes of one database. Those of further design documents are not used. */
-export const MAX_INDEXES = 1000
-/** The maximum size of all definitions together, in characters of JSON. */
-const MAX_CHARS = 1024 * 1024
-const PAGE_DOCS = 100
+/**
+ * The maximum number of indexes of one database, and the maximum size of their definitions together, in characters of
+ * JSON. Indexes beyond are not used, since each query looks at all of them in one turn, which takes up to 50 ms.
+ */
+const MAX_INDEXES = 300
+const MAX_CHARS = 300_000
+/** Few, since the texts of a page are held together. */
+const PAGE_DOCS = 20
+
+/**
+ * Checks that a database has room for an index.
+ * @param indexes the others
+ * @param definition the JSON of the new one
+ * @throws forbidden
+ */
+export function requireRoom(indexes: readonly MangoIndex[], definition: object): void {
+  if (indexes.length >= MAX_INDEXES) {
+    throw new CouchError('forbidden', `A database may have ${MAX_INDEXES} indexes.`)
+  }
+  const chars = indexes.reduce((sum, index) => sum + sizeOf(index.definition), sizeOf(definition))
+  if (chars <= MAX_CHARS) return
+  throw new CouchError(
+    'forbidden',
+    `The indexes of a database may have definitions of ${MAX_CHARS} characters.`,
+  )
+}
+
+function sizeOf(definition: object): number {
+  return JSON.stringify(definition).length
+}
 
 /** Reads the list when design documents have changed since it was read. */
 export class IndexList {
@@ -48,7 +74,7 @@ export class IndexList {
       await yielder.yieldIfDue()
       const parsed = text.length > MAX_PARSED_AT_ONCE ? await parseInSteps(text) : JSON.parse(text)
       for (const index of indexesOf(id, parsed as Record<string, unknown>)) {
-        chars += JSON.stringify(index.definition).length
+        chars += sizeOf(index.definition)
         if (indexes.length < MAX_INDEXES && chars <= MAX_CHARS) indexes.push(index)
       }
       if (indexes.length >= MAX_INDEXES || chars > MAX_CHARS) break
@@ -70,11 +96,16 @@ async function* queryDocuments(store: DatabaseStore): AsyncGenerator<{ id: strin
       { limit: PAGE_DOCS, touches: { body: true }, enough: () => isHeldLong(since) },
       (doc) => {
         last = doc.id
-        return { id: doc.id, text: doc.body(doc.rev) ?? '{}' }
+        return { id: doc.id, text: doc.body(doc.rev) ?? '' }
       },
     )
-    yield* page.rows.filter(({ text }) => text.includes(QUERY_LANGUAGE) || text.includes('\\u'))
+    yield* page.rows.filter(({ text }) => mayHaveIndexes(text))
     more = page.more
     range = { ...range, start: { id: last, inclusive: false } }
   }
+}
+
+/** Most design documents have other languages; they are not parsed. */
+function mayHaveIndexes(text: string): boolean {
+  return text.length <= MAX_CHARS && (text.includes(QUERY_LANGUAGE) || text.includes('\\u'))
 }

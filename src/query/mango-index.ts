@@ -4,7 +4,6 @@
  */
 import { isDesignId } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
-import { type NormalSelector, normalSelector } from './normal-selector.ts'
 import { fieldTexts, MAX_FIELDS, parseFieldPath } from './projection.ts'
 import { compileSelector, type Selector } from './selector.ts'
 
@@ -15,8 +14,11 @@ export interface MangoIndex {
   readonly name: string
   /** The names of its fields with `asc` or `desc`, in the order of its keys. The direction has no effect. */
   readonly fields: readonly (readonly [field: string, direction: unknown])[]
-  /** The index has only the documents that match; null for all documents. */
-  readonly partialFilter: NormalSelector | null
+  /**
+   * The index has only the documents that match this selector; null for all documents. It may not be valid, since
+   * design documents are stored without a check of it, as in CouchDB.
+   */
+  readonly partialFilter: Readonly<Record<string, unknown>> | null
   /** Whether it serves the queries of single partitions. */
   readonly partitioned: boolean
   /** The member `map` of its view. */
@@ -51,13 +53,9 @@ function readIndex(
   if (!isJsonObject(map) || !isJsonObject(map.fields) || !isJsonObject(options)) return null
   const fields = inOrder(Object.entries(map.fields), options)
   if (fields.length > MAX_FIELDS || JSON.stringify(map).length > MAX_DEFINITION) return null
-  try {
-    const partialFilter = readFilter(map.partial_filter_selector) ?? readFilter(map.selector)
-    return { ddoc, name, fields, partialFilter, partitioned, definition: map }
-  } catch {
-    // A replicated index may have a filter that this server cannot run.
-    return null
-  }
+  // Older indexes have their filter in `selector`.
+  const partialFilter = readFilter(map.partial_filter_selector) ?? readFilter(map.selector)
+  return { ddoc, name, fields, partialFilter, partitioned, definition: map }
 }
 
 /**
@@ -77,11 +75,8 @@ function inOrder(
   return [...names].map((name) => [name as string, directions.get(name as string)])
 }
 
-/** Older indexes have their filter in `selector`. @throws the errors of `compileSelector` */
-function readFilter(filter: unknown): NormalSelector | null {
-  if (filter === undefined || (isJsonObject(filter) && Object.keys(filter).length === 0)) return null
-  compileSelector(filter)
-  return normalSelector(filter as Readonly<Record<string, unknown>>)
+function readFilter(filter: unknown): MangoIndex['partialFilter'] {
+  return isJsonObject(filter) && Object.keys(filter).length > 0 ? filter : null
 }
 
 /** The names of the fields of an index. */
@@ -112,6 +107,7 @@ export interface IndexKey {
  * Makes the function that finds the key of a document in an index.
  * @returns a function of the document's id and its JSON text as `renderDocument` makes it. It returns null for a document
  *   that is not in the index: a design document, one that lacks a field, and one that the filter excludes
+ * @throws the errors of `compileSelector` for a filter that is not valid
  */
 export function indexKeys(
   index: Pick<MangoIndex, 'fields' | 'partialFilter'>,

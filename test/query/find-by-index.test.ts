@@ -310,3 +310,22 @@ t.test('with indexes a query finds the same documents as without', async () => {
     { numRuns: 60 },
   )
 })
+
+t.test('a database has a bounded number of indexes, and those beyond are not used', async (t) => {
+  const { put, create, list } = await openSource()
+  const views = (count: number) =>
+    Object.fromEntries(
+      Array.from({ length: count }, (_, n) => [
+        `v${n}`,
+        { map: { fields: { [`f${n}`]: 'asc' } }, options: {} },
+      ]),
+    )
+  await put('_design/a', { language: 'query', views: views(299) })
+  await create({ index: { fields: ['x'] }, ddoc: 'z', name: 'last' })
+  const refused = { code: 'forbidden', reason: 'A database may have 300 indexes.' }
+  await t.rejects(create({ index: { fields: ['y'] } }), refused)
+  t.match(await create({ index: { fields: ['y'] }, ddoc: 'z', name: 'last' }), { result: 'created' })
+  await put('_design/b', { language: 'query', views: views(5) })
+  t.equal((await list()).length, 300)
+  t.notOk((await list()).some(({ ddoc }: Json) => ddoc === '_design/z'))
+})
