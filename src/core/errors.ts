@@ -69,6 +69,11 @@ export const ERRORS = {
     'invalid_list_index_params',
     'Index parameter ranges: limit > 1, skip > 0',
   ],
+  index_service_unavailable: [
+    400,
+    'required index service unavailable',
+    'This server has only indexes of the type json.',
+  ], // CouchDB's words, with 503
   invalid_ddoc_lang: [400, 'invalid_ddoc_lang', 'Existing design doc has an invalid language'],
   invalid_partitioned_option: [
     400,
@@ -160,7 +165,6 @@ export const ERRORS = {
     'service_unavailable',
     'The document changed too often while it was being written; try again.',
   ], // ours
-  index_service_unavailable: [503, 'required index service unavailable', 'text'],
   insufficient_storage: [507, 'insufficient_storage', 'The disk is full.'],
 } as const satisfies Record<string, readonly [status: number, error: string, reason: string]>
 

@@ -65,7 +65,7 @@ export function readNewIndex(members: Members): NewIndex {
 }
 
 function checkType(type: string): void {
-  if (SEARCH_TYPES.has(type)) throw new CouchError('index_service_unavailable', type)
+  if (SEARCH_TYPES.has(type)) throw new CouchError('index_service_unavailable')
   if (type !== 'json') throw new CouchError('invalid_index', `Invalid type for index: ${type.slice(0, 200)}`)
 }
 

@@ -59,9 +59,10 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   node: ({ choices }) => choices.mostly(['_local', 'nonode@nohost'], ['couchdb@127.0.0.1', 'x', '']),
   section: (place) => configKey(place)[0],
   key: (place) => configKey(place)[1],
-  name: ({ choices }) => choices.pick(ACCOUNT_NAMES),
+  name: ({ choices }) => choices.pick([...ACCOUNT_NAMES, 'n']),
   id: ({ choices }) =>
     choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32), '2026-01-01T00-00-00Z', '..']),
+  type: ({ choices }) => choices.mostly(['json'], ['text', 'special', '']),
   alarm: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
   '*': attachmentName,
 }

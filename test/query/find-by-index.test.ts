@@ -212,7 +212,7 @@ t.test('invalid requests for indexes are refused with the texts of protocol.md 1
     [{ index, name: '' }, 'invalid_empty_string', /cannot be empty/],
     [{ index, ddoc: 7 }, 'invalid_string', 'Invalid string: 7'],
     [{ index, w: 0 }, 'invalid_pos_integer', /^0 is not/],
-    [{ index, type: 'text' }, 'index_service_unavailable', 'text'],
+    [{ index, type: 'text' }, 'index_service_unavailable', /only indexes of the type json/],
     [{ index, type: 'tree' }, 'invalid_index', 'Invalid type for index: tree'],
     [{ index, partitioned: 3 }, 'invalid_value', /partitioned: 3$/],
     [{ index, partitioned: true }, 'invalid_design_doc', /^partitioned option cannot be true/],

@@ -307,6 +307,7 @@ t.test('an invalid selector is refused with the text of CouchDB', async (t) => {
 function codeOf(reason: string): string {
   if (reason.startsWith('Bad argument for')) return 'bad_arg'
   if (reason.startsWith('Invalid operator')) return 'invalid_operator'
+  if (reason.startsWith('Invalid field name')) return 'invalid_field_name'
   return reason.startsWith('Unsupported operator') ? 'not_supported' : 'invalid_selector'
 }
 
