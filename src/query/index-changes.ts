@@ -49,6 +49,8 @@ interface IndexContext {
   readonly indexes: IndexList
   /** Writes a design document. */
   readonly put: Database['put']
+  /** Removes the rows of indexes that no design document has any more. */
+  cleanUp(): Promise<void>
 }
 
 export function storeIndexes(context: IndexContext): IndexSource {
@@ -75,11 +77,14 @@ export function storeIndexes(context: IndexContext): IndexSource {
       const isRemoved =
         type === 'json' && (await turns.run(() => remove(context, user, designId(ddoc), name)))
       if (!isRemoved) throw new CouchError('not_found')
+      await context.cleanUp()
     },
     deleteIndexes: async (user, body) => {
       await requireAdmin(user)
       const ids = readBulkDelete(await bodyObject(body, {}, MAX_BODY))
-      return turns.run(async () => jsonLine(await removeAll(context, user, ids)))
+      const answer = await turns.run(() => removeAll(context, user, ids))
+      await context.cleanUp()
+      return jsonLine(answer)
     },
     countIndexes: async () => (await indexes.read()).length,
   }

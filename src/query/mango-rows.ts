@@ -39,7 +39,9 @@ function fieldRows(index: MangoIndex, onSkipped: OnSkipped): RowSource {
       const yielder = new Yielder()
       for (const { id, text } of docs) {
         await yielder.yieldIfDue()
-        rows.push([entriesOf(keyOf(id, text), (reason) => onSkipped(index.ddoc, { view: index.name, id, reason }))])
+        rows.push([
+          entriesOf(keyOf(id, text), (reason) => onSkipped(index.ddoc, { view: index.name, id, reason })),
+        ])
       }
       return rows
     },

@@ -58,7 +58,11 @@ interface ViewContext {
   readonly incarnation: number
   readonly indexes: DesignIndexes
   readonly onSkipped: (ddoc: string, skipped: SkippedDocument) => void
+  /** Removes the indexes that no design document uses. */
+  cleanUp(): Promise<void>
 }
+
+const JAVASCRIPT = 'javascript'
 
 /** The parts of a design document that views need. */
 interface DesignDoc {
@@ -125,11 +129,12 @@ export function storeViews(context: ViewContext): ViewSource {
     },
     compactViews: async (user, ddoc) => {
       requireMaintainer(user, (await store.view()).security)
-      await openIndex(context, await readDesignDoc(store, ddoc)).updater.index.compact()
+      const design = await readDesignDoc(store, ddoc)
+      if (design.language === JAVASCRIPT) await openIndex(context, design).updater.index.compact()
     },
     cleanUpViews: async (user) => {
       requireMaintainer(user, (await store.view()).security)
-      context.indexes.removeOthers(await usedSignatures(store))
+      await context.cleanUp()
     },
   }
 }
@@ -162,7 +167,7 @@ function designDocOf({ id, rev, source }: Pick<DesignDoc, 'id' | 'rev' | 'source
     id,
     rev,
     source,
-    language: members.language ?? 'javascript',
+    language: members.language ?? JAVASCRIPT,
     options: isJsonObject(members.options) ? members.options : {},
     views: (isJsonObject(members.views) ? members.views : {}) as DesignDoc['views'],
   }
@@ -211,8 +216,8 @@ function signatureOfViews({ language, options, views }: DesignDoc): string {
   return signatureOf([language, options, views])
 }
 
-/** The signatures of the indexes of all design documents. */
-async function usedSignatures(store: DatabaseStore): Promise<ReadonlySet<string>> {
+/** The signatures of the indexes of all views. */
+export async function viewSignatures(store: DatabaseStore): Promise<Set<string>> {
   const used = new Set<string>()
   let start = { id: DESIGN_PREFIX, inclusive: true }
   const end = { id: AFTER_DESIGN_DOCS, inclusive: false }
@@ -346,7 +351,7 @@ async function viewInfo(context: ViewContext, id: string): Promise<object> {
  * The views of a server whose policy does not allow functions of design documents. Every call rejects with
  * hosted_function, or with unauthorized or forbidden if the caller may not read the database.
  */
-export function refusedViews(store: DatabaseStore): ViewSource {
+export function refusedViews({ store, cleanUp }: Pick<ViewContext, 'store' | 'cleanUp'>): ViewSource {
   const refuse = async (user: UserCtx): Promise<never> => {
     requireMember(user, (await store.view()).security)
     throw new CouchError('hosted_function')
@@ -361,7 +366,14 @@ export function refusedViews(store: DatabaseStore): ViewSource {
       await refuse(user)
     },
     viewInfo: refuse,
-    compactViews: refuse,
-    cleanUpViews: refuse,
+    compactViews: async (user, ddoc) => {
+      requireMaintainer(user, (await store.view()).security)
+      // Its indexes are those of `_index`.
+      await readDesignDoc(store, ddoc)
+    },
+    cleanUpViews: async (user) => {
+      requireMaintainer(user, (await store.view()).security)
+      await cleanUp()
+    },
   }
 }

@@ -14,10 +14,10 @@ import { storeFind } from '../query/find.ts'
 import { storeIndexes } from '../query/index-changes.ts'
 import { IndexList } from '../query/index-list.ts'
 import type { MangoIndex } from '../query/mango-index.ts'
-import { openMangoIndexes } from '../query/mango-rows.ts'
+import { openMangoIndexes, signatureOfIndex } from '../query/mango-rows.ts'
 import { Budget, compileRegex } from '../query/regex.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
-import { refusedViews, storeViews } from '../query/views.ts'
+import { refusedViews, storeViews, viewSignatures } from '../query/views.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
 import type { IndexStores } from '../storage/index-store.ts'
@@ -57,6 +57,11 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     viewBytes: () => indexes.fileBytes(),
   }
   const onSkipped = oncePerView((ddoc, skipped) => sendEvent({ type: 'skipped', incarnation, ddoc, skipped }))
+  const cleanUp = async () => {
+    const used = await viewSignatures(store)
+    for (const index of await list.read()) used.add(signatureOfIndex(index))
+    indexes.removeOthers(used)
+  }
   const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
@@ -66,8 +71,8 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const database: ServedDatabase = {
     ...documents,
     ...(policy.designDocs
-      ? storeViews({ store, sandbox, incarnation, indexes, onSkipped })
-      : refusedViews(store)),
+      ? storeViews({ store, sandbox, incarnation, indexes, onSkipped, cleanUp })
+      : refusedViews({ store, cleanUp })),
     ...storeFind({
       store,
       name,
@@ -76,7 +81,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
       openIndex: openMangoIndexes(indexes, onSkipped),
     }),
     countDisallowed: async () => withoutIndexDocuments(await documents.countDisallowed(), await list.read()),
-    ...storeIndexes({ store, indexes: list, put: documents.put }),
+    ...storeIndexes({ store, indexes: list, put: documents.put, cleanUp }),
     changes: (user, request) => changesPage(store, user, request, functionContext),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }

@@ -20,7 +20,7 @@ async function openSource(pageRows?: number) {
       indexes,
       openIndex: memoryIndexes(store, pageRows),
     }),
-    ...storeIndexes({ store, indexes, put: database.put }),
+    ...storeIndexes({ store, indexes, put: database.put, cleanUp: async () => {} }),
   }
   const read = async (answer: Promise<Uint8Array>): Promise<Json> =>
     JSON.parse(Buffer.from(await answer).toString())

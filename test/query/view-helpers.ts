@@ -43,7 +43,7 @@ export async function openViews(t: Pick<Test, 'teardown'>): Promise<WithViews> {
   const skipped: SkippedDocument[] = []
   const indexes = new DesignIndexes(store, stores)
   const onSkipped = (_ddoc: string, found: SkippedDocument) => skipped.push(found)
-  const views = storeViews({ store, sandbox, incarnation: 1, indexes, onSkipped })
+  const views = storeViews({ store, sandbox, incarnation: 1, indexes, onSkipped, cleanUp: async () => {} })
   const query: WithViews['query'] = async (name, parameters = {}, body, user = ADMIN) => {
     const request = body === undefined ? null : bodyOf(body)
     return JSON.parse(await textOf(views.view(user, '_design/d', name, texts(parameters), request)))
