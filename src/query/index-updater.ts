@@ -1,5 +1,6 @@
 /** Keeps an index store up to date with its database, from the feed. */
 import { CouchError } from '../core/errors.ts'
+import { hasForegroundWrite } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import { renderDocument } from '../documents/render.ts'
 import type { DatabaseStore, DocState, StoreInfo } from '../storage/engine.ts'
@@ -138,7 +139,8 @@ export class IndexUpdater {
     let read = since
     let more = true
     while (more || underWay.length > 0) {
-      while (more && underWay.length < PAGES_AT_ONCE) {
+      // While somebody saves, the cores are not all for the index.
+      while (more && underWay.length < (hasForegroundWrite() ? 1 : PAGES_AT_ONCE)) {
         const page = await this.#page(read, last)
         const rows = this.#rowsOf(page.docs)
         // If an earlier page fails, nobody waits for this one.

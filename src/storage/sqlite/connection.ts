@@ -23,6 +23,9 @@ const COPIED_PAGES = 128
  */
 const MAX_LOG_PAGES = 2000
 
+/** The same for a file whose log is checkpointed only within commits: one writes at most 4 MB and syncs twice. */
+const MAX_DERIVED_LOG_PAGES = 512
+
 export interface ConnectionOptions {
   /** Called with each operation before it reaches SQLite; if it throws, the operation does not run. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
@@ -85,7 +88,7 @@ export class Connection {
       // The driver's WAL default is NORMAL, which loses acknowledged writes at a power cut (docs/gotchas.md).
       if (!options.isDraft && !options.isDerived) db.pragma('synchronous = FULL')
       db.pragma('journal_size_limit = 16777216')
-      db.pragma(`wal_autocheckpoint = ${MAX_LOG_PAGES}`)
+      db.pragma(`wal_autocheckpoint = ${options.isDerived ? MAX_DERIVED_LOG_PAGES : MAX_LOG_PAGES}`)
       db.pragma('temp_store = MEMORY')
       // Deleted content is overwritten in pages that stay; compaction returns free pages to the file system.
       db.pragma('secure_delete = FAST')

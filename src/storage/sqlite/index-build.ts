@@ -4,7 +4,7 @@
  */
 import { existsSync, renameSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { isMainThread, Worker, workerData } from 'node:worker_threads'
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
@@ -64,6 +64,8 @@ export class StagedBuild implements IndexBuild {
   #open(): Connection {
     const { indexes, onOperation } = this.#options
     const connection = new Connection(this.#staged, { isDerived: true, onOperation })
+    // The rows stay in the log until they are sorted: a checkpoint would write all of them once more.
+    connection.pragma('wal_autocheckpoint = 0')
     const rows = Array.from(
       { length: indexes },
       (_, index) => `CREATE TABLE IF NOT EXISTS rows_${index} (k BLOB, l INTEGER, key TEXT, value TEXT);`,
@@ -141,9 +143,14 @@ export class StagedBuild implements IndexBuild {
 
   async finish(): Promise<void> {
     const { path, indexes, publish, isClosed } = this.#options
-    this.#connection.close()
     removeFile(this.#sorted)
-    await sortInThread({ sortIndex: { staged: this.#staged, sorted: this.#sorted, indexes } })
+    const job = { sortIndex: { staged: this.#staged, sorted: this.#sorted, indexes } }
+    // The thread closes the file last, since the last to close a file checkpoints its log.
+    try {
+      await sortInThread(job, () => this.#connection.close())
+    } finally {
+      this.#connection.close()
+    }
     if (isClosed()) throw new CouchError('unavailable')
     publish(() => {
       removeFile(path)
@@ -174,10 +181,11 @@ export function removeBuild(path: string): void {
   removeFile(`${path}.sorted`)
 }
 
-/** @throws the fault of the thread */
-function sortInThread(job: SortJob): Promise<void> {
+/** @param onOpened called when the thread has opened the staged file @throws the fault of the thread */
+function sortInThread(job: SortJob, onOpened: () => void): Promise<void> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL(import.meta.url), { workerData: job })
+    worker.once('message', onOpened)
     worker.once('error', reject)
     worker.once('exit', (code) => {
       if (code === 0) resolve()
@@ -199,6 +207,8 @@ function sort({ staged, sorted, indexes }: SortJob['sortIndex']): void {
   file.pragma('temp_store = FILE')
   file.pragma(`cache_size = -${SORT_CACHE_KB}`)
   file.prepare('ATTACH ? AS staged').run(staged)
+  file.prepare('SELECT * FROM staged.meta').all()
+  parentPort?.postMessage('opened')
   file.begin()
   file.exec(tables(indexes))
   file.exec('INSERT INTO meta SELECT * FROM staged.meta')
