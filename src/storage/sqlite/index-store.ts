@@ -52,6 +52,8 @@ export class SqliteIndexStore implements IndexStore {
   #file: OpenFile | null
   #position: IndexPosition | null
   #version = 0
+  /** The numbers of rows of the indexes, as far as they were asked for, of one version. */
+  #counted = { version: 0, rows: new Map<number, number>() }
   #isClosed = false
 
   constructor(options: IndexFileOptions) {
@@ -218,7 +220,13 @@ export class SqliteIndexStore implements IndexStore {
   }
 
   count(index: number): number {
-    return this.#reading((connection) => sum(connection, `SELECT total(n) FROM sums_${index}`))
+    if (this.#counted.version !== this.#version) this.#counted = { version: this.#version, rows: new Map() }
+    const { rows } = this.#counted
+    const known = rows.get(index)
+    if (known !== undefined) return known
+    const count = this.#reading((connection) => sum(connection, `SELECT total(n) FROM sums_${index}`))
+    rows.set(index, count)
+    return count
   }
 
   countBefore(index: number, place: Uint8Array): number {
