@@ -21,7 +21,7 @@ const AT_ONCE = 4
 const BATCH = 500
 
 export interface Size {
-  /** `sizes.active`. */
+  /** `sizes.active`, and the files of its indexes. */
   readonly bytes: number
   /** Live documents. */
   readonly documents: number
@@ -169,15 +169,16 @@ export class Usage {
     const written = this.#written.get(name)
     try {
       const database = this.#options.databases.get(name)
-      const [{ sizes, doc_count }, indexes] = await Promise.all([
+      const [{ sizes, doc_count }, usage] = await Promise.all([
         database.info(SYSTEM_USER),
-        database.countIndexes(),
+        database.indexUsage(),
       ])
       if (!this.#watches.has(name)) return
       // After a write meanwhile, the database is measured again.
       if (this.#written.get(name) === written) this.#written.delete(name)
       const before = this.#sizes.get(name)
-      const size = { bytes: sizes.active, documents: doc_count, indexes }
+      const { indexes } = usage
+      const size = { bytes: sizes.active + usage.bytes, documents: doc_count, indexes }
       if (before !== undefined && isDeepStrictEqual(before, size)) return
       this.#sizes.set(name, size)
       this.#forgetSum(name)

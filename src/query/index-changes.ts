@@ -37,8 +37,8 @@ export interface IndexSource {
   deleteIndex(user: UserCtx, ddoc: string, type: string, name: string): Promise<void>
   /** Deletes all indexes of some design documents: the answer of `_bulk_delete` as JSON. For database admins. */
   deleteIndexes(user: UserCtx, body: Body): Promise<Uint8Array>
-  /** For the server itself: no rights are checked. */
-  countIndexes(): Promise<number>
+  /** The number of indexes, and their bytes on disk. For the server itself: no rights are checked. */
+  indexUsage(): Promise<{ readonly indexes: number; readonly bytes: number }>
 }
 
 /** The maximum size of a body in bytes. */
@@ -51,6 +51,8 @@ interface IndexContext {
   readonly put: Database['put']
   /** Removes the rows of indexes that no design document has any more. */
   cleanUp(): Promise<void>
+  /** The bytes of all rows on disk. */
+  fileBytes(): number
 }
 
 export function storeIndexes(context: IndexContext): IndexSource {
@@ -86,7 +88,7 @@ export function storeIndexes(context: IndexContext): IndexSource {
       await context.cleanUp()
       return jsonLine(answer)
     },
-    countIndexes: async () => (await indexes.read()).length,
+    indexUsage: async () => ({ indexes: (await indexes.read()).length, bytes: context.fileBytes() }),
   }
 }
 

@@ -248,8 +248,8 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('deleteIndexes', args)
   }
 
-  countIndexes() {
-    return this.#call('countIndexes', [])
+  indexUsage() {
+    return this.#call('indexUsage', [])
   }
 
   changes(...args: Args<'changes'>) {

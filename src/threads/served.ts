@@ -81,7 +81,13 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
       openIndex: openMangoIndexes(indexes, onSkipped),
     }),
     countDisallowed: async () => withoutIndexDocuments(await documents.countDisallowed(), await list.read()),
-    ...storeIndexes({ store, indexes: list, put: documents.put, cleanUp }),
+    ...storeIndexes({
+      store,
+      indexes: list,
+      put: documents.put,
+      cleanUp,
+      fileBytes: () => indexes.fileBytes(),
+    }),
     changes: (user, request) => changesPage(store, user, request, functionContext),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }
@@ -181,7 +187,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   createIndex: { kind: 'call', users: 'admins' },
   deleteIndex: { kind: 'call', users: 'admins' },
   deleteIndexes: { kind: 'call', users: 'admins' },
-  countIndexes: { kind: 'call', users: 'own rules' },
+  indexUsage: { kind: 'call', users: 'own rules' },
   changes: { kind: 'call', users: 'server admins', cost: 'scan' },
   readFilterBody: { kind: 'call', users: 'own rules' },
 }
