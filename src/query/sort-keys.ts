@@ -12,7 +12,7 @@ import { END, SortKeyWriter } from './collation/sort-key-writer.ts'
 /** `json` is the order of view keys; `raw` that of Erlang's terms, for the option `collation: "raw"`. */
 export type KeyOrder = 'json' | 'raw'
 
-/** The most bytes of a key. */
+/** The most bytes of a key, and the most UTF-16 units of a string in a key. */
 export const MAX_KEY_BYTES = 64 * 1024
 
 type JsonType = 'null' | 'false' | 'true' | 'number' | 'string' | 'array' | 'object'
@@ -91,6 +91,8 @@ function writeValue(writer: SortKeyWriter, value: unknown, order: KeyOrder): voi
 }
 
 function writeString(writer: SortKeyWriter, text: string, order: KeyOrder): void {
+  // Ignored characters take no bytes, but time.
+  if (text.length > MAX_KEY_BYTES) throw new CouchError('key_too_long')
   if (order === 'json') writer.text(text)
   else writeUnits(writer, text)
 }

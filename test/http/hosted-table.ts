@@ -256,7 +256,9 @@ export const OTHER_METHODS = [
   ...['open', 'openRevs', 'openParts', 'openRevsMixed', 'bulkGet', 'bulkGetMixed', 'revsDiff', 'missingRevs'],
   ...['allDocs', 'allDocsQueries', 'openAttachment', 'readAttachment'],
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],
-  ...['find', 'explain', 'indexes'],
+  ...['compactViews', 'cleanUpViews', 'find', 'explain', 'indexes', 'indexUsage'],
+  // They write design documents without functions, which hosted mode allows.
+  ...['createIndex', 'deleteIndex', 'deleteIndexes'],
   // A rewind writes what is stored, and by the way of all edits.
   ...['history', 'overwritten', 'version', 'rewind'],
 ]

@@ -178,3 +178,12 @@ t.test('a prefix of an array comes before the array', async () => {
     ),
   )
 })
+
+t.test('what follows 65,536 units is compared by code point', (t) => {
+  const long = 'é'.repeat(65_536)
+  t.ok(compareStrings(`${long}a`, `${long}B`) > 0)
+  t.equal(compareStrings(`${long}a`, `${long}a`), 0)
+  t.ok(compareStrings(`a${long}`, `B${long}`) < 0)
+  t.ok(compareStrings(long, `${long}\0`) < 0, 'ignored characters count there')
+  t.end()
+})

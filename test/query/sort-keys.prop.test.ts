@@ -123,6 +123,7 @@ t.test('a key has at most 64 kB', async (t) => {
     }
   }
   t.throws(() => encodeKey('\u0301'.repeat(MAX_KEY_BYTES), 'json'), tooLong)
+  t.throws(() => encodeKey('\0'.repeat(MAX_KEY_BYTES + 1), 'json'), tooLong, 'ignored characters count')
   t.equal(encodeKey('\u0000'.repeat(MAX_KEY_BYTES), 'json').length, 2)
   t.same(encodeKey('short', 'json'), encodeKey('short', 'json'))
 })
