@@ -33,12 +33,18 @@ export interface Replaced extends DatabaseEntry {
   readonly kept: string | null
 }
 
+/** The properties that a database has from its creation on. */
+export interface DatabaseProperties {
+  /** Whether the ids of its documents name partitions (core/partitions.ts); false by default. */
+  readonly partitioned?: boolean
+}
+
 export interface Catalog {
   /** 32 hex digits, generated once per data folder. */
   readonly serverUuid: string
   list(): Promise<DatabaseEntry[]>
   /** Makes an empty database; durable when resolved. @throws file_exists */
-  create(name: string): Promise<DatabaseEntry>
+  create(name: string, properties?: DatabaseProperties): Promise<DatabaseEntry>
   /** Removes a database, which must be closed. @throws no_database */
   delete(name: string): Promise<void>
   /**

@@ -266,6 +266,16 @@ export interface IdRange {
   readonly descending?: boolean
 }
 
+/** The documents of a range of ids. */
+export interface RangeSizes {
+  readonly docCount: number
+  readonly deletedCount: number
+  /** Bytes of the leaves' bodies and attachments as they are stored; a content counts for each leaf that has it. */
+  readonly active: number
+  /** Bytes of the leaves' contents as they were sent. */
+  readonly external: number
+}
+
 export interface Paging {
   /** The maximum number of rows. */
   readonly limit: number
@@ -285,6 +295,8 @@ export interface Page<R> {
 export interface DatabaseStore {
   /** Whether its file was found, when it was opened, to be an older copy. */
   readonly wasRolledBack: boolean
+  /** Whether ids name partitions; fixed since the database was created. Copies and restores keep it. */
+  readonly partitioned: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
@@ -298,6 +310,8 @@ export interface DatabaseStore {
   readRange<R>(range: IdRange, paging: Paging, read: (doc: DocState, view: StoreView) => R): Promise<Page<R>>
   /** How many live documents a range has; a large range takes several turns. */
   countRange(range: IdRange): Promise<number>
+  /** The counts and sizes of the documents of a range, in short turns. */
+  measureRange(range: IdRange): Promise<RangeSizes>
   /** Documents by their place in the feed: above `since` upwards, or, descending, from the newest down. */
   readChanges<R>(
     range: { readonly since: number; readonly descending?: boolean; readonly before?: number },

@@ -7,7 +7,13 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
-import type { Catalog, DatabaseEntry, Replaced, ServerRecord } from '../../src/storage/catalog.ts'
+import type {
+  Catalog,
+  DatabaseEntry,
+  DatabaseProperties,
+  Replaced,
+  ServerRecord,
+} from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { LastKnownSequence } from '../../src/storage/sequence.ts'
 import type { Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
@@ -77,7 +83,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
           return { name, incarnation, ...(lastKnown && { lastKnown }) }
         })
       },
-      create: (name) => this.#create(name),
+      create: (name, properties) => this.#create(name, properties),
       delete: (name) => this.#delete(name),
       replace: (name, draft) => this.#replace(name, draft),
       discard: async (_name, draft) => {
@@ -118,13 +124,14 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     }
   }
 
-  async #create(name: string): Promise<DatabaseEntry> {
+  async #create(name: string, { partitioned = false }: DatabaseProperties = {}): Promise<DatabaseEntry> {
     await turn()
     this.#operate('create database')
     if (this.#databases.has(name)) throw new CouchError('file_exists')
     const incarnation = ++this.#lastIncarnation
     const createdAt = Math.floor(Date.now() / 1000)
-    this.#databases.set(name, { name, incarnation, createdAt, state: emptyState(), now: this.#now })
+    const state = { ...emptyState(), partitioned }
+    this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
     this.#sequences.delete(name)
     this.#updates.note([name], 'created')
     return { name, incarnation }

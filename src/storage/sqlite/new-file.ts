@@ -4,6 +4,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
+import type { DatabaseProperties } from '../catalog.ts'
 import { PAGE } from './page-size.ts'
 import { migrate } from './schema.ts'
 import { State } from './state.ts'
@@ -20,12 +21,12 @@ let template: Buffer | undefined
  * @param createdAt in seconds since 1970
  * @throws the operating system's error
  */
-export function writeNewFile(path: string, createdAt: number): void {
+export function writeNewFile(path: string, createdAt: number, properties: DatabaseProperties): void {
   template ??= emptyDatabase()
   const db = new Sqlite(template)
   let content: Buffer
   try {
-    State.create((sql) => db.prepare(sql), createdAt)
+    State.create((sql) => db.prepare(sql), createdAt, properties)
     content = db.serialize()
   } finally {
     db.close()

@@ -9,6 +9,7 @@ import type {
   Catalog,
   CatalogUpdates,
   DatabaseEntry,
+  DatabaseProperties,
   DatabaseSequence,
   RecordWrite,
   Replaced,
@@ -191,11 +192,11 @@ export class SqliteCatalog implements Catalog {
     return [...this.#entries.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  async create(name: string): Promise<DatabaseEntry> {
+  async create(name: string, properties: DatabaseProperties = {}): Promise<DatabaseEntry> {
     if (this.#entries.has(name)) throw new CouchError('file_exists')
     let mayHaveName = false
     try {
-      this.#makeFile(name)
+      this.#makeFile(name, properties)
       const entry = this.#attempt(() => {
         const entered = this.#enter(name)
         mayHaveName = true
@@ -212,10 +213,10 @@ export class SqliteCatalog implements Catalog {
   }
 
   /** Makes an empty database under its unfinished name. */
-  #makeFile(name: string): void {
+  #makeFile(name: string, properties: DatabaseProperties): void {
     const path = this.#files.makeUnfinished(name)
     this.#options.onOperation?.('create')
-    writeNewFile(path, Math.floor(this.#options.now() / 1000))
+    writeNewFile(path, Math.floor(this.#options.now() / 1000), properties)
   }
 
   async delete(name: string): Promise<void> {

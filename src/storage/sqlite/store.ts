@@ -13,6 +13,7 @@ import type {
   Paging,
   PurgeInfo,
   PurgeUpdate,
+  RangeSizes,
   SettingsChange,
   StoreInfo,
   StoreView,
@@ -36,6 +37,7 @@ import { SMALL_WRITE } from './documents.ts'
 import { History } from './history-reader.ts'
 import { fillPage } from './id-pages.ts'
 import { markRestoredIfRolledBack } from './prepared-restore.ts'
+import { measureRange } from './range-sizes.ts'
 import { Sizes } from './size-counters.ts'
 import { References, Uploads } from './uploads.ts'
 import { type CommitTally, Writer } from './writer.ts'
@@ -63,6 +65,7 @@ interface StoreOptions {
 export class SqliteStore implements VersionedStore {
   readonly history: History
   readonly wasRolledBack: boolean
+  readonly partitioned: boolean
   readonly #name: string
   readonly #connection: Connection
   readonly #tables: Tables
@@ -92,6 +95,7 @@ export class SqliteStore implements VersionedStore {
       throw error
     }
     const { state, garbage, feed } = this.#tables
+    this.partitioned = state.partitioned
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
     const errors = new FileErrors(name, options.watch)
     const memory = {
@@ -227,6 +231,10 @@ export class SqliteStore implements VersionedStore {
       if (last === null || count < COUNT_STRETCH) return total
       rest = { ...rest, start: { id: last, inclusive: false } }
     }
+  }
+
+  async measureRange(range: IdRange): Promise<RangeSizes> {
+    return measureRange(this.#connection, this.#access, range.descending ? swapped(range) : range)
   }
 
   async countChanges(seq: number): Promise<number> {

@@ -1,5 +1,5 @@
 import type { DatabaseStore, IdRange } from '../../../src/storage/engine.ts'
-import { put, remove, sortIds } from './edits.ts'
+import { attachment, put, remove, sortIds } from './edits.ts'
 import { ALL, openNotes, type StorageCases } from './setup.ts'
 
 /** In UTF-16 the astral one stands before U+FFFD, in UTF-8 after it. */
@@ -152,5 +152,42 @@ export const rangeCases: StorageCases = {
     t.equal(await store.countRange({ start: end, end: start }), 0)
     const [count] = await Promise.all([store.countRange({ end }), store.updateDocs([put('zzz')])])
     t.equal(count, 3200)
+  },
+
+  'the documents of a range are measured, with all of their leaves': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    const zipped = { ...attachment('z', Buffer.from('12345')), encoding: 'gzip' as const, length: 100 }
+    const plain = attachment('p', Buffer.from('123'))
+    await store.updateDocs([
+      put('a:', '{"é":1}'),
+      put('a:1', '{}', { attachments: [zipped, plain] }),
+      put('a:2'),
+      remove('a:2', '{"_deleted":1}'),
+      put('a;', '{"not":"inside"}'),
+    ])
+    const start = { id: 'a:', inclusive: true }
+    const end = { id: 'a;', inclusive: false }
+    const bodies = Buffer.byteLength('{"é":1}{}{"_deleted":1}')
+    const measured = { docCount: 2, deletedCount: 1, active: bodies + 8, external: bodies + 103 }
+    t.strictSame(await store.measureRange({ start, end }), measured)
+    t.strictSame(await store.measureRange({ start: end, end: start, descending: true }), measured)
+    t.strictSame(await store.measureRange({ start: { id: 'x', inclusive: true } }), {
+      docCount: 0,
+      deletedCount: 0,
+      active: 0,
+      external: 0,
+    })
+  },
+
+  'a large range is measured right': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    const id = (i: number) => `doc-${String(i).padStart(5, '0')}`
+    await store.updateDocs(Array.from({ length: 1000 }, (_, i) => (i % 5 === 0 ? remove(id(i)) : put(id(i)))))
+    t.strictSame(await store.measureRange({}), {
+      docCount: 800,
+      deletedCount: 200,
+      active: 2000,
+      external: 2000,
+    })
   },
 }

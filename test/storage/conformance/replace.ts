@@ -57,6 +57,20 @@ export const replaceCases: StorageCases = {
     t.hasStrict(await store.readLocals(['_local/settings']), [{ body: '{"x":1}' }])
   },
 
+  'a partitioned database stays one after a restart and in copies': async (t, makeEngine) => {
+    const open = await openNotes(t, makeEngine)
+    t.equal(open.store.partitioned, false)
+    await open.store.close()
+    await open.catalog.delete('notes')
+    await open.catalog.create('notes', { partitioned: true })
+    const store = await open.engine.openDatabase('notes')
+    t.equal(store.partitioned, true)
+    await store.updateDocs([put('a:1')])
+    const restored = await putBack({ ...open, store }, await open.snapshot())
+    t.equal(restored.store.partitioned, true)
+    t.equal((await open.reopen()).store.partitioned, true)
+  },
+
   'a copy is prepared, and its place taken, without a change of the copy': async (t, makeEngine) => {
     const open = await openNotes(t, makeEngine)
     await open.store.updateDocs([put('a')])

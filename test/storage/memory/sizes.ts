@@ -1,6 +1,7 @@
 /** What the engine in memory holds, counted anew each time. */
+import type { IdRange, RangeSizes } from '../../../src/storage/engine.ts'
 import type { GarbageCounts, SizePart, StoreSizes } from '../../../src/storage/upkeep.ts'
-import { externalSize, type Row, type State } from './state.ts'
+import { externalSize, idsInRange, type Row, type State, type StoredDoc } from './state.ts'
 
 function rowsOf(state: State, which: (row: Row) => boolean): Row[] {
   return [...state.docs.values()].flatMap((doc) => [...doc.rows.values()].filter(which))
@@ -32,6 +33,20 @@ export function wearOf(state: State): GarbageCounts {
 
 function blobsOf({ attachments }: Row): number[] {
   return attachments.map(({ blob }) => blob)
+}
+
+export function measured(state: State, range: IdRange): RangeSizes {
+  const docs = idsInRange([...state.docs.keys()], range).map((id) => state.docs.get(id) as StoredDoc)
+  const leaves = docs.flatMap(({ rows }) => [...rows.values()].filter(({ leaf }) => leaf))
+  const attachments = leaves.flatMap((row) => row.attachments)
+  const bytes = bodies(leaves).bytes
+  const deletedCount = docs.filter(({ deleted }) => deleted).length
+  return {
+    docCount: docs.length - deletedCount,
+    deletedCount,
+    active: bytes + part(attachments.map(({ storedLength }) => storedLength)).bytes,
+    external: bytes + part(attachments.map(({ length }) => length)).bytes,
+  }
 }
 
 export function sizesOf(state: State): StoreSizes {

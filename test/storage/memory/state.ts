@@ -42,6 +42,7 @@ export interface StoredDoc {
 
 /** A database at one moment. A committed state is never changed again; writes go to a draft of it. */
 export interface State {
+  partitioned: boolean
   updateSeq: number
   epochs: Epochs
   /** The opening that the newest epoch belongs to. */
@@ -78,6 +79,7 @@ export interface State {
 
 export function emptyState(): State {
   return {
+    partitioned: false,
     updateSeq: 0,
     epochs: [{ id: epochId(randomBytes(9)), firstSeq: 0 }],
     epochOwner: null,

@@ -15,6 +15,7 @@ import type {
   Paging,
   PurgeInfo,
   PurgeUpdate,
+  RangeSizes,
   SettingsChange,
   StoreInfo,
   StoreView,
@@ -29,7 +30,7 @@ import type {
 } from '../../../src/storage/upkeep.ts'
 import { memoryHistory } from './history.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
-import { sinceWhen, sizesOf, wearOf } from './sizes.ts'
+import { measured, sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import {
   begunAnew,
   checkContents,
@@ -98,6 +99,10 @@ export class MemoryStore implements VersionedStore {
     })
   }
 
+  get partitioned(): boolean {
+    return this.#record.state.partitioned
+  }
+
   /** Who writes, for epochs and times. */
   get #by() {
     return { owner: this, now: () => this.#record.now() }
@@ -137,6 +142,10 @@ export class MemoryStore implements VersionedStore {
 
   countRange(range: IdRange): Promise<number> {
     return this.#read((state) => idsInRange(liveIds(state), range).length)
+  }
+
+  measureRange(range: IdRange): Promise<RangeSizes> {
+    return this.#read((state) => measured(state, range))
   }
 
   readChanges<R>(
