@@ -10,6 +10,7 @@ import type { UpdatesView } from '../changes/db-updates.ts'
 import type { Config } from '../config/config.ts'
 import { documentPolicy } from '../config/settings.ts'
 import type { Allowance, DocumentPolicy, SecurityObject, UserCtx } from '../core/types.ts'
+import type { DatabaseProperties } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Accounts } from './accounts.ts'
 
@@ -40,7 +41,12 @@ export interface Policy {
    * @param owner an account that the user names as its owner
    * @throws as {@link Databases.create}; forbidden and not_found for the owner, forbidden for the name and beyond a quota
    */
-  createDatabase(name: string, user: UserCtx, owner: string | undefined): Promise<void>
+  createDatabase(
+    name: string,
+    user: UserCtx,
+    owner: string | undefined,
+    properties?: DatabaseProperties,
+  ): Promise<void>
   /** @returns bytes of JSON in one document of an account; undefined: as the configuration says */
   maxDocumentSize(account: string): number | undefined
   /** @returns what may still be written to a database; undefined: any amount */
@@ -128,7 +134,7 @@ const NONE: ReadonlySet<string> = new Set()
 export function defaultPolicy(config: Config, databases: Databases): Policy {
   return {
     documents: documentPolicy(config),
-    databases,
+    databases: withoutOwners(databases),
     limits: null,
     accountsOnly: false,
     accounts: (accounts) => accounts,
@@ -137,8 +143,8 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
     ownerOf: () => undefined,
     databasesOf: () => NONE,
     updatesOf: () => undefined,
-    createDatabase: async (name, user) => {
-      await databases.create(name)
+    createDatabase: async (name, user, _owner, properties) => {
+      await databases.create(name, properties)
       // Databases of the server stay closed.
       if (config.get('couchdb', 'default_security') === 'admin_only' || name.startsWith('_')) return
       if (name === databases.usersDatabase) return
@@ -147,5 +153,16 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
     maxDocumentSize: () => undefined,
     allowance: () => undefined,
     write: (_database, _length, _kind, work) => work(),
+  }
+}
+
+/** The calls of a server whose databases have no owners. */
+export function withoutOwners(databases: Databases): DatabaseRegistry {
+  return {
+    names: () => databases.names(),
+    create: (name) => databases.create(name),
+    delete: (name) => databases.delete(name),
+    prepareRestore: (name, copy) => databases.prepareRestore(name, copy),
+    treatAsRestored: (name) => databases.treatAsRestored(name),
   }
 }

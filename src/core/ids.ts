@@ -1,6 +1,7 @@
 import { randomFillSync } from 'node:crypto'
 import { DATABASE_NAME } from './address.ts'
 import { CouchError } from './errors.ts'
+import { checkPartition, splitId } from './partitions.ts'
 
 export const DESIGN_PREFIX = '_design/'
 export const LOCAL_PREFIX = '_local/'
@@ -36,6 +37,11 @@ function isLegalDatabaseName(name: string): boolean {
   return slash === -1 || DATABASE_NAME.test(name.slice(0, slash))
 }
 
+/** Whether a database belongs to the server, by its whole name or by the last part of its path. */
+export function isSystemDatabase(name: string): boolean {
+  return SYSTEM_DATABASES.has(name.slice(name.lastIndexOf('/') + 1))
+}
+
 /** Names of devices on Windows, with any suffix. */
 const DEVICE_NAME = /^(?:con|prn|aux|nul|com\d|lpt\d)$/
 const ESCAPED_START = /^%([67][0-9A-F])/
@@ -65,18 +71,32 @@ export function isLocalId(id: string): boolean {
   return id.startsWith(LOCAL_PREFIX)
 }
 
+/** The rules for the ids of a database. */
+export interface IdRules {
+  /** The longest id, in bytes of UTF-8. */
+  readonly maxBytes: number
+  readonly partitioned: boolean
+}
+
 /**
  * Checks the id of a document to write; protocol.md 2.2.
- * @param maxBytes the longest id, in bytes of UTF-8
- * @throws illegal_docid, bad_request for a bad `_local` id
+ * @throws illegal_docid, illegal_partition
  */
-export function checkDocId(id: unknown, maxBytes: number): string {
+export function checkDocId(id: unknown, { maxBytes, partitioned }: IdRules): string {
   if (typeof id !== 'string') throw new CouchError('illegal_docid', 'Document id must be a string')
   if (id === '') throw new CouchError('illegal_docid', 'Document id must not be empty')
   if (!id.isWellFormed()) throw new CouchError('illegal_docid', 'Document id must be valid UTF-8')
   if (Buffer.byteLength(id) > maxBytes) throw new CouchError('illegal_docid', 'Document id is too long')
   if (id.startsWith('_')) checkReservedId(id)
+  else if (partitioned) checkPartitionedId(id)
   return id
+}
+
+function checkPartitionedId(id: string): void {
+  const { partition, rest } = splitId(id)
+  checkPartition(partition)
+  if (rest === '') throw new CouchError('illegal_docid', 'Document id must not be empty')
+  if (rest.startsWith('_')) checkReservedId(rest)
 }
 
 function checkReservedId(id: string): void {

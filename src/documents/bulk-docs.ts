@@ -5,7 +5,7 @@
  */
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
-import { checkDocId, isLocalId } from '../core/ids.ts'
+import { checkDocId, type IdRules, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
@@ -50,7 +50,7 @@ export async function* bulkDocs(
   requireMember(user, security)
   const read = await readBulkBody(body, settings.limits.maxBulkDocs)
   const { documentRules: rules } = checks
-  const bulk = new Bulk(read, settings, newId, ({ id, doc }) => {
+  const bulk = new Bulk(read, settings, store.partitioned, newId, ({ id, doc }) => {
     rules?.checkWriter(user, id, security, false)
     rules?.checkDocument(doc)
   })
@@ -111,15 +111,23 @@ function isTemporary(result: RowResult): result is CouchError {
 class Bulk {
   readonly #body: BulkBody
   readonly #settings: Settings
+  readonly #ids: IdRules
   readonly #newId: () => string
   readonly #admit: (row: BulkRow) => void
   /** The checked documents, if the body is small enough to keep them. */
   readonly #kept: BulkRow[] = []
 
   /** @param admit throws to refuse the request because of a document */
-  constructor(body: BulkBody, settings: Settings, newId: () => string, admit: (row: BulkRow) => void) {
+  constructor(
+    body: BulkBody,
+    settings: Settings,
+    partitioned: boolean,
+    newId: () => string,
+    admit: (row: BulkRow) => void,
+  ) {
     this.#body = body
     this.#settings = settings
+    this.#ids = { maxBytes: settings.limits.maxDocumentIdLength, partitioned }
     this.#newId = newId
     this.#admit = admit
   }
@@ -153,8 +161,7 @@ class Bulk {
   }
 
   #checked(doc: IncomingDoc): BulkRow {
-    const id =
-      doc.id === undefined ? this.#newId() : checkDocId(doc.id, this.#settings.limits.maxDocumentIdLength)
+    const id = checkDocId(doc.id === undefined ? this.#newId() : doc.id, this.#ids)
     if (isLocalId(id)) checkLocal(doc)
     else if (this.newEdits) checkNewAttachmentNames(doc)
     else replicatedPath(doc)

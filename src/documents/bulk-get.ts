@@ -4,6 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import { BatchSize, Yielder } from '../core/event-loop.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject, quoted } from '../core/json.ts'
+import { checkSoughtId } from '../core/partitions.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Body, BulkGetOptions, DocumentReader } from './database.ts'
@@ -168,7 +169,9 @@ async function* pendingGroups(
   for (let at = 0; at < docs.length; ) {
     await yielder.yieldIfDue()
     const since = performance.now()
-    const inputs = docs.slice(at, at + stride.size).map((value) => readInput(value, common, limits))
+    const inputs = docs
+      .slice(at, at + stride.size)
+      .map((value) => readInput(value, common, limits, store.partitioned))
     at += inputs.length
     const group = await readGroup(store, user, inputs)
     stride.adapt(since)
@@ -201,7 +204,12 @@ interface DocumentInput {
 }
 
 /** @param common the options for all documents */
-function readInput(value: unknown, { latest, render, form }: RevisionsRequest, limits: Limits): Input {
+function readInput(
+  value: unknown,
+  { latest, render, form }: RevisionsRequest,
+  limits: Limits,
+  partitioned: boolean,
+): Input {
   if (!isJsonObject(value)) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
@@ -209,7 +217,8 @@ function readInput(value: unknown, { latest, render, form }: RevisionsRequest, l
   if (value.id === undefined) return failed(null, null, new CouchError('bad_request', 'document id missed'))
   let id: string
   try {
-    id = checkDocId(value.id, limits.maxDocumentIdLength)
+    id = checkDocId(value.id, { maxBytes: limits.maxDocumentIdLength, partitioned: false })
+    if (partitioned) checkSoughtId(id)
   } catch (error) {
     return failed(value.id, null, error as CouchError)
   }

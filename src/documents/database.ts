@@ -134,12 +134,21 @@ export interface DatabaseInfo {
   readonly purge_seq: string
   readonly update_seq: string
   readonly sizes: { readonly file: number; readonly external: number; readonly active: number }
-  readonly props: Record<string, never>
+  readonly props: { readonly partitioned?: true }
   readonly doc_del_count: number
   readonly doc_count: number
   readonly disk_format_version: number
   readonly compact_running: boolean
   readonly cluster: { readonly q: number; readonly n: number; readonly w: number; readonly r: number }
+}
+
+/** The answer of `_partition/{name}`, in its order. */
+export interface PartitionInfo {
+  readonly db_name: string
+  readonly sizes: { readonly active: number; readonly external: number }
+  readonly partition: string
+  readonly doc_count: number
+  readonly doc_del_count: number
 }
 
 /** The sizes of a database's parts. */
@@ -158,6 +167,13 @@ export interface DisallowedContent {
 
 export interface Database extends TimeMachine {
   info(user: UserCtx): Promise<DatabaseInfo>
+  /** @throws illegal_partition; bad_request if the database is not partitioned */
+  partitionInfo(user: UserCtx, partition: string): Promise<PartitionInfo>
+  /**
+   * Checks the partition in the address of a call, before the call is made.
+   * @throws bad_request if the database is not partitioned; illegal_partition
+   */
+  checkPartition(user: UserCtx, partition: string): Promise<void>
   /** The sizes of the database's parts. For database admins. */
   size(user: UserCtx): Promise<DatabaseSize>
 
@@ -289,5 +305,5 @@ export interface DocumentRules {
 /** The part of a store that reads documents; it may hide some documents. */
 export type DocumentReader = Pick<
   DatabaseStore,
-  'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
+  'partitioned' | 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
 >

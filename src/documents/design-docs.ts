@@ -53,10 +53,11 @@ export interface ViewFunction {
 /**
  * Checks a new design document. Pure.
  * @param body its JSON text
+ * @param partitioned whether its database is
  * @returns the functions that must compile before it may be stored
  * @throws invalid_design_doc
  */
-export function checkDesignDoc(body: string): ViewFunction[] {
+export function checkDesignDoc(body: string, partitioned: boolean): ViewFunction[] {
   const doc = JSON.parse(body) as Members
   checkShape(doc)
   if (isJsonObject(doc.options) && doc.options.partitioned === true) {
@@ -66,6 +67,10 @@ export function checkDesignDoc(body: string): ViewFunction[] {
   const functions = viewFunctions(doc)
   for (const { member, text } of functions)
     if (member === 'reduce' && text.startsWith('_')) builtinReduce(text)
+  if (!partitioned && (doc.options as Members | undefined)?.partitioned === true) {
+    const reason = 'partitioned option cannot be true in a non-partitioned database.'
+    throw new CouchError('invalid_design_doc', reason)
+  }
   if (languageOf(doc) !== 'javascript') return []
   return functions.filter(({ member, text }) => member === 'map' || !text.startsWith('_'))
 }

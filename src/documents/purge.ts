@@ -4,6 +4,7 @@
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
+import { checkSoughtId } from '../core/partitions.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import { leafRev, winner } from '../revisions/branch.ts'
 import { isKnown } from '../revisions/branch-index.ts'
@@ -50,6 +51,7 @@ export function decidePurge(
 async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Limits): Promise<Uint8Array> {
   requireServerAdmin(user)
   const requested = readRequest(await bodyObject(body, schemaOf(limits)), limits)
+  if (store.partitioned) for (const [id] of requested) checkSoughtId(id)
   const stored = requested.filter(([id]) => mayBeStored(id))
   const outcomes = await store.purgeDocs(stored.map(([id, revs]) => purgeUpdate(id, revs)))
   const failures = outcomes.flatMap((outcome) => ('error' in outcome ? [outcome.error] : []))

@@ -3,6 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { BatchSize, Yielder } from '../core/event-loop.ts'
 import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
+import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
 import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
 import { parseRev } from '../revisions/rev.ts'
@@ -43,6 +44,7 @@ async function findMissing(
   requireMember(user, (await store.view()).security)
   const requested = (await bodyObject(body, { others: REVS })) as Record<string, readonly string[]>
   const ids = Object.keys(requested)
+  if (store.partitioned) for (const id of ids) checkSoughtId(id)
   const yielder = new Yielder()
   const stride = new BatchSize(STEP, STEP)
   for (let at = 0; at < ids.length; ) {

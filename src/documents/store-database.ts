@@ -1,6 +1,6 @@
 /** A {@link Database} over its store, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
-import { checkDocId, isLocalId } from '../core/ids.ts'
+import { checkDocId, type IdRules, isLocalId } from '../core/ids.ts'
 import type { Limits, Rules, SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
 import { uuidMaker } from '../core/uuids.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
@@ -31,6 +31,7 @@ import { type IncomingDoc, namedRev, readDocument } from './incoming-document.ts
 import { readForm, readMultipart, uploadFollowing, uploadForm } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs, openRevsMixed } from './open-revisions.ts'
+import { documentReader, partitionCalls } from './partition-calls.ts'
 import { maintenance } from './purge.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { missingRevsAnswer, revsDiff } from './revs-diff.ts'
@@ -77,7 +78,9 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
   const shortageFor = (user: UserCtx) => () => checks.shortage(user)
   // Lane 0 is for `_uuids`, whose ids are for any database.
   const newId = uuidMaker(() => options.rules().uuids, 1)
-  const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? store
+  const ids = (): IdRules => ({ maxBytes: limits().maxDocumentIdLength, partitioned: store.partitioned })
+  const documents = documentReader(store)
+  const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? documents
   /** Checks the right to write before a document's contents are received; the write itself checks it again. */
   const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
     const { security } = await store.view()
@@ -85,7 +88,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     documentRules?.checkWriter(user, id, security, false)
   }
   const write = async (user: UserCtx, requested: AnyEdit): Promise<SavedDocument> => {
-    checkDocId(requested.id, limits().maxDocumentIdLength)
+    checkDocId(requested.id, ids())
     let edit = requested
     if (documentRules !== undefined) {
       await requireWriter(user, requested.id)
@@ -98,6 +101,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
 
   return {
     info: (user) => databaseInfo(store, user),
+    ...partitionCalls(store),
     security: async () => (await store.view()).security,
     countDisallowed: () => countDisallowed(store, options.name),
     exportLines: (user) => exportLines(store, user, limits()),
@@ -132,7 +136,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     put: async (user, id, body, options) => {
       const newEdits = options.newEdits ?? true
       const read = (doc: IncomingDoc) => {
-        checkOwnId(doc, limits())
+        checkOwnId(doc, ids())
         const withParent = readWithParent(doc, options)
         if (!newEdits && !isLocalId(id)) replicatedPath(withParent)
         return withParent
@@ -141,7 +145,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
         const doc = read(await readBody(body, settings(), id))
         return write(user, { id, doc, newEdits, ...(options.isIndex && { isIndex: true }) })
       }
-      checkDocId(id, limits().maxDocumentIdLength)
+      checkDocId(id, ids())
       await requireWriter(user, id)
       const sent = await readMultipart(body, options.boundary, settings(), id)
       const leading = { ...sent, doc: read(sent.doc) }
@@ -151,14 +155,14 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     },
     post: async (user, body) => {
       const doc = await readBody(body, settings())
-      const id = doc.id === undefined ? newId() : checkDocId(doc.id, limits().maxDocumentIdLength)
+      const id = checkDocId(doc.id === undefined ? newId() : doc.id, ids())
       return write(user, { id, doc, newEdits: true })
     },
     postForm: async (user, id, body, options) => {
-      checkDocId(id, limits().maxDocumentIdLength)
+      checkDocId(id, ids())
       await requireWriter(user, id)
       const form = await readForm(readable(user), body, options.boundary, settings(), id)
-      checkOwnId(form.doc, limits())
+      checkOwnId(form.doc, ids())
       const doc = readWithParent(form.doc, options)
       return withUploads(store, settings(), shortageFor(user), async (staging) =>
         write(user, { id, doc: await uploadForm({ ...form, doc }, body, staging), newEdits: true }),
@@ -169,7 +173,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
       return write(user, { id, doc, newEdits: true, mustBeLive: true, mustExist: true })
     },
     copy: async (user, source, target) => {
-      checkDocId(target.id, limits().maxDocumentIdLength)
+      checkDocId(target.id, ids())
       const parent = target.rev === undefined ? null : parseRev(target.rev)
       return withCopySource(readable(user), user, source, (copied) =>
         write(user, { id: target.id, doc: { ...copied, path: pathOf(parent) }, newEdits: true }),
@@ -189,7 +193,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     readAttachment: (found, start, end) => readContent(store, found, start, end),
     putAttachment: async (user, id, name, body, { type, rev, encoding }) => {
       const doc = attachmentEdit(id, name, rev)
-      checkDocId(id, limits().maxDocumentIdLength)
+      checkDocId(id, ids())
       await requireWriter(user, id)
       return withUploads(store, settings(), shortageFor(user), async (staging) => {
         const given = body ?? { bytes: new Uint8Array() }
@@ -216,7 +220,7 @@ async function databaseInfo(store: DatabaseStore, user: UserCtx): Promise<Databa
     purge_seq: sequenceToken(info.epochs, info.purgeSeq),
     update_seq: sequenceToken(info.epochs, info.updateSeq),
     sizes: { file: info.sizes.file, external: info.sizes.external, active: info.sizes.active },
-    props: {},
+    props: store.partitioned ? { partitioned: true } : {},
     doc_del_count: info.deletedCount,
     doc_count: info.docCount,
     disk_format_version: DISK_FORMAT_VERSION,
@@ -238,8 +242,8 @@ async function readBody(body: Body, settings: Settings, id?: string): Promise<In
 }
 
 /** The address has the document's id; an `_id` in the body must still be a valid id (protocol.md 2.2). */
-function checkOwnId(doc: IncomingDoc, { maxDocumentIdLength }: Limits): void {
-  if (doc.id !== undefined) checkDocId(doc.id, maxDocumentIdLength)
+function checkOwnId(doc: IncomingDoc, ids: IdRules): void {
+  if (doc.id !== undefined) checkDocId(doc.id, ids)
 }
 
 /** The body, the query and If-Match can each name the parent; they must agree (protocol.md 3.3). */

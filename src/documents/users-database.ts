@@ -64,6 +64,7 @@ function usersRules(
 function usersReader(store: DatabaseStore, user: UserCtx, rules: () => Rules): DocumentReader {
   const { publicFields } = rules().users
   return {
+    partitioned: store.partitioned,
     view: () => store.view(),
     readDocs: (ids, read, touches) =>
       store.readDocs(

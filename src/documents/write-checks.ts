@@ -53,6 +53,7 @@ export class WriteChecks {
   readonly database: string
   readonly sandbox: Sandbox
   readonly incarnation: number
+  readonly partitioned: boolean
   readonly validateFunctions: ValidateFunctions
   readonly documentRules: DocumentRules | undefined
   readonly deletions: DeletionWatch
@@ -65,6 +66,7 @@ export class WriteChecks {
     this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation
+    this.partitioned = store.partitioned
     this.documentRules = documentRules
     this.#rules = rules
     this.deletions = new DeletionWatch(
@@ -147,7 +149,7 @@ export class RequestChecks {
 
   nextAttempt(): Attempt {
     const list = this.#checks.validateFunctions.known ?? this.#list
-    return new Attempt(this.#checks.incarnation, this.#user, list)
+    return new Attempt(this.#checks, this.#user, list)
   }
 
   /**
@@ -184,15 +186,17 @@ export class RequestChecks {
   }
 }
 
+type AttemptedDatabase = Pick<WriteChecks, 'incarnation' | 'partitioned'>
+
 /** One try to decide the documents of a request. */
 export class Attempt {
-  readonly #incarnation: number
+  readonly #database: AttemptedDatabase
   readonly #user: UserCtx
   readonly #list: FunctionList | null
   #charsLeft = ATTEMPT_CHARS
 
-  constructor(incarnation: number, user: UserCtx, list: FunctionList | null) {
-    this.#incarnation = incarnation
+  constructor(database: AttemptedDatabase, user: UserCtx, list: FunctionList | null) {
+    this.#database = database
     this.#user = user
     this.#list = list
   }
@@ -232,11 +236,16 @@ export class Attempt {
   #designCheck(id: string, known: KnownFacts, needs: MissingFact[]): RevisionCheck {
     return ({ at, doc: { body, deleted }, rev }) => {
       if (deleted) return
-      const functions = checkDesignDoc(body)
+      const functions = checkDesignDoc(body, this.#database.partitioned)
       if (functions.length === 0) return
       const refusal = known.find(at, (fact) => fact.kind === 'compilation' && fact.body === body)
       if (refusal !== undefined) return throwRefusal(refusal)
-      const fn = { database: this.#incarnation, ddoc: id, rev, source: spliceDocument({ id, rev, body }) }
+      const fn = {
+        database: this.#database.incarnation,
+        ddoc: id,
+        rev,
+        source: spliceDocument({ id, rev, body }),
+      }
       needs.push({ kind: 'compilation', at, body, fn, functions })
     }
   }

@@ -10,6 +10,7 @@ import { documentPolicy } from '../config/settings.ts'
 import { CouchError } from '../core/errors.ts'
 import { addressKey } from '../core/network.ts'
 import type { UserCtx } from '../core/types.ts'
+import type { DatabaseProperties } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
 import { FeedSlots } from './feed-slots.ts'
 import { Owners } from './owners.ts'
@@ -119,7 +120,8 @@ function hostedPolicy(parts: Parts): Policy {
     ownerOf: (database) => owners.ownerOf(database),
     databasesOf: (account) => owners.databasesOf(account),
     updatesOf: (account) => updates.of(account),
-    createDatabase: (name, user, owner) => createDatabase(parts, name, tenantOf(user), owner),
+    createDatabase: (name, user, owner, properties) =>
+      createDatabase(parts, name, { tenant: tenantOf(user), owner }, properties),
     maxDocumentSize: (account) => tenants.quotaOf(account).document_size,
     allowance: (database) => {
       const owner = owners.ownerOf(database)
@@ -150,13 +152,13 @@ function requestLimits({ tenants, limiters, feeds }: Parts): RequestLimits {
 async function createDatabase(
   { accounts, databases }: Parts,
   name: string,
-  tenant: string | null,
-  owner: string | undefined,
+  { tenant, owner }: { readonly tenant: string | null; readonly owner: string | undefined },
+  properties?: DatabaseProperties,
 ): Promise<void> {
   if (tenant === null) {
     if (owner !== undefined) await accounts.checkExists(owner)
-    return databases.create(name, owner ?? null)
+    return databases.create(name, owner ?? null, properties)
   }
-  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant)
+  if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant, properties)
   throw new CouchError('forbidden', 'Only server admins can make databases for other accounts.')
 }

@@ -11,6 +11,7 @@ import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { SecurityObject } from '../core/types.ts'
+import type { DatabaseProperties } from '../storage/catalog.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
 import type { Owners } from './owners.ts'
 import type { Tenants } from './tenants.ts'
@@ -44,19 +45,21 @@ export class TenantDatabases implements DatabaseRegistry {
    * @param account null: nobody owns it
    * @throws illegal_database_name, database_name_too_long, file_exists
    */
-  create(name: string, account: string | null): Promise<void> {
+  create(name: string, account: string | null, properties?: DatabaseProperties): Promise<void> {
     checkDatabaseName(name)
-    if (account === null) return this.#names.run(name, () => this.#makeUnowned(name))
-    return this.#accounts.run(account, () => this.#names.run(name, () => this.#make(name, account)))
+    if (account === null) return this.#names.run(name, () => this.#makeUnowned(name, properties))
+    return this.#accounts.run(account, () =>
+      this.#names.run(name, () => this.#make(name, account, properties)),
+    )
   }
 
   /** Makes a database for an account that asks for it. @throws as {@link create}; forbidden for its name or the quota */
-  createOwn(name: string, account: string): Promise<void> {
+  createOwn(name: string, account: string, properties?: DatabaseProperties): Promise<void> {
     checkDatabaseName(name)
     this.#checkNameFor(account, name)
     return this.#accounts.run(account, async () => {
       this.#checkNumber(account)
-      await this.#names.run(name, () => this.#make(name, account))
+      await this.#names.run(name, () => this.#make(name, account, properties))
     })
   }
 
@@ -75,21 +78,21 @@ export class TenantDatabases implements DatabaseRegistry {
     return this.#accounts.whenIdle(account)
   }
 
-  async #makeUnowned(name: string): Promise<void> {
+  async #makeUnowned(name: string, properties: DatabaseProperties | undefined): Promise<void> {
     const { databases, owners } = this.#options
     if (databases.names().includes(name)) throw new CouchError('file_exists')
     await owners.forget([name])
-    await databases.create(name)
+    await databases.create(name, properties)
   }
 
-  async #make(name: string, account: string): Promise<void> {
+  async #make(name: string, account: string, properties: DatabaseProperties | undefined): Promise<void> {
     const { databases, owners } = this.#options
     if (databases.names().includes(name)) throw new CouchError('file_exists')
     const before = owners.recordOf(name)
     let isMade = false
     try {
       await owners.set(name, account, 'making')
-      await databases.create(name)
+      await databases.create(name, properties)
       isMade = true
       await this.#finish(name, account)
     } catch (error) {

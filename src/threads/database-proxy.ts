@@ -52,6 +52,14 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('info', args)
   }
 
+  partitionInfo(...args: Args<'partitionInfo'>) {
+    return this.#call('partitionInfo', args)
+  }
+
+  checkPartition(...args: Args<'checkPartition'>) {
+    return this.#call('checkPartition', args)
+  }
+
   size(...args: Args<'size'>) {
     return this.#call('size', args)
   }

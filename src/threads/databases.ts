@@ -12,6 +12,7 @@ import type { ViewSource } from '../query/views.ts'
 import type {
   CatalogUpdates,
   DatabaseEntry,
+  DatabaseProperties,
   RecordWrite,
   ServerRecord,
   UpdatesRange,
@@ -86,8 +87,11 @@ export interface Databases {
   names(): readonly string[]
   /** @throws no_database */
   get(name: string): DatabaseHandle
-  /** @throws illegal_database_name, database_name_too_long, file_exists */
-  create(name: string): Promise<void>
+  /**
+   * @throws illegal_database_name, database_name_too_long, file_exists; bad_request for a database of the server that
+   * is to be partitioned
+   */
+  create(name: string, properties?: DatabaseProperties): Promise<void>
   /** Removes a database and ends its feeds. @throws no_database */
   delete(name: string): Promise<void>
   /**

@@ -139,6 +139,8 @@ interface Method<M extends keyof ServedDatabase> {
 
 export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   info: { kind: 'call', users: 'own rules' },
+  partitionInfo: { kind: 'call', users: 'server admins', cost: 'scan' },
+  checkPartition: { kind: 'call', users: 'own rules' },
   size: { kind: 'call', users: 'own rules' },
   security: { kind: 'call', users: 'own rules' },
   countDisallowed: { kind: 'call', users: 'own rules' },

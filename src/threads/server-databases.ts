@@ -2,7 +2,7 @@
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
-import { checkDatabaseName } from '../core/ids.ts'
+import { checkDatabaseName, isSystemDatabase } from '../core/ids.ts'
 import { AMPLE_SPACE, type Limits, type SecurityObject, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
@@ -11,6 +11,7 @@ import type {
   Catalog,
   CatalogUpdates,
   DatabaseEntry,
+  DatabaseProperties,
   RecordWrite,
   ServerRecord,
   UpdatesRange,
@@ -256,14 +257,17 @@ class ServerDatabases implements OwnedDatabases {
     throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
   }
 
-  create(name: string): Promise<void> {
+  create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
+    if (properties.partitioned && (isSystemDatabase(name) || name === this.usersDatabase)) {
+      throw new CouchError('bad_request', 'Cannot partition a system database')
+    }
     return this.#changing.run(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
-      this.#enter(await this.#catalogChange('create', name))
+      this.#enter(await this.#catalogChange('create', name, properties))
     })
   }
 

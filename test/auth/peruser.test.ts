@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { SYSTEM_USER } from '../../src/auth/accounts.ts'
 import { PerUserDatabases } from '../../src/auth/peruser.ts'
+import { withoutOwners } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
@@ -24,7 +25,7 @@ async function open(t: Test, enable = 'true') {
   const start = () => {
     const perUser = new PerUserDatabases({
       databases: world.databases,
-      registry: world.databases,
+      registry: withoutOwners(world.databases),
       config,
       onFault: (fault, name) => faults.push([name, fault]),
     })

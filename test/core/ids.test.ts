@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { compareUtf8 } from '../../src/core/bytes.ts'
 import {
   checkDatabaseName,
   checkDocId,
@@ -9,7 +10,10 @@ import {
   isLocalId,
   newUuid,
 } from '../../src/core/ids.ts'
+import { checkPartition, partitionIds } from '../../src/core/partitions.ts'
 import { DEFAULT_UUID_RULES, type UuidRules, uuidMaker } from '../../src/core/uuids.ts'
+
+const RULES = { maxBytes: 100, partitioned: false }
 
 const LEGAL = [
   'a',
@@ -129,7 +133,7 @@ t.test('document ids that may be written', async (t) => {
     '_local/a/b',
     'a\0b',
   ]
-  for (const id of ids) t.equal(checkDocId(id, 100), id)
+  for (const id of ids) t.equal(checkDocId(id, RULES), id)
 })
 
 t.test('document ids that may not be written', async (t) => {
@@ -147,9 +151,9 @@ t.test('document ids that may not be written', async (t) => {
     ['ä'.repeat(51), 'Document id is too long'],
   ]
   for (const [id, reason] of cases) {
-    t.throws(() => checkDocId(id, 100), { code: 'illegal_docid', reason }, String(id))
+    t.throws(() => checkDocId(id, RULES), { code: 'illegal_docid', reason }, String(id))
   }
-  t.equal(checkDocId('ä'.repeat(50), 100).length, 50, 'the limit is in bytes and may be reached')
+  t.equal(checkDocId('ä'.repeat(50), RULES).length, 50, 'the limit is in bytes and may be reached')
 })
 
 t.test('the prefix tells design and local ids apart', async (t) => {
@@ -221,4 +225,57 @@ t.test('the time of utc ids goes on when the clock does not, and two lanes never
   t.equal(next(), (1000).toString(16).padStart(14, '0'))
   now = 10
   t.equal(next(), (1002).toString(16).padStart(14, '0'), 'a clock that was set back')
+})
+
+t.test('document ids of a partitioned database', async (t) => {
+  const rules = { maxBytes: 100, partitioned: true }
+  for (const id of [
+    'a:1',
+    'a:b:c',
+    'a::x',
+    'a b:c',
+    'a/b:c',
+    'ä:ö',
+    'a\0b:c',
+    'a:_local/x',
+    '_design/x',
+    '_local/x',
+  ]) {
+    t.equal(checkDocId(id, rules), id)
+  }
+  const cases: [id: string, code: string, reason: string][] = [
+    ['plain', 'illegal_docid', 'Doc id must be of form partition:id'],
+    ['', 'illegal_docid', 'Document id must not be empty'],
+    ['a:', 'illegal_docid', 'Document id must not be empty'],
+    [':x', 'illegal_partition', 'Partition must not be empty'],
+    ['_x:1', 'illegal_docid', 'Only reserved document ids may start with underscore.'],
+    ['a:_x', 'illegal_docid', 'Only reserved document ids may start with underscore.'],
+    [`a:${'x'.repeat(99)}`, 'illegal_docid', 'Document id is too long'],
+  ]
+  for (const [id, code, reason] of cases) t.throws(() => checkDocId(id, rules), { code, reason }, id)
+})
+
+t.test('names of partitions', async (t) => {
+  for (const name of ['a', 'A b', 'a/b', 'ä', 'x_', '1;2']) t.equal(checkPartition(name), name)
+  const cases: [name: unknown, reason: string][] = [
+    [1, 'Partition must be a string'],
+    [null, 'Partition must be a string'],
+    ['', 'Partition must not be empty'],
+    ['_x', 'Partition must not start with an underscore'],
+    ['\ud800', 'Partition must be valid UTF-8'],
+    ['a:b', 'Partition must not contain a colon'],
+  ]
+  for (const [name, reason] of cases) {
+    t.throws(() => checkPartition(name), { code: 'illegal_partition', reason }, String(name))
+  }
+})
+
+t.test('the ids of a partition are those between its first and its last', async (t) => {
+  const id = fc.string({ unit: 'binary', minLength: 1, maxLength: 6 })
+  const check = (partition: string, other: string) => {
+    const { first, last } = partitionIds(partition)
+    const isBetween = compareUtf8(first, other) <= 0 && compareUtf8(other, last) < 0
+    t.equal(isBetween, other.startsWith(first))
+  }
+  fc.assert(fc.property(id, id, fc.boolean(), (a, b, own) => check(a, own ? `${a}:${b}` : `${a}${b}`)))
 })

@@ -18,8 +18,8 @@ const CREATE_QUERY: Schema = {
     n: positive('n'),
     partitioned: {
       type: 'string',
-      pattern: '^false$',
-      refusal: ['bad_request', 'Invalid `partitioned` parameter: settee has no partitioned databases.'],
+      pattern: '^(?:true|false)$',
+      refusal: ['bad_request', 'Invalid `partitioned` parameter'],
     },
   },
 }
@@ -85,7 +85,9 @@ function nameOf(request: FastifyRequest): string {
 
 async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
-  await request.server.services.policy.createDatabase(name, request.user, queryOf(request).owner)
+  const { owner, partitioned } = queryOf(request)
+  const properties = { partitioned: partitioned === 'true' }
+  await request.server.services.policy.createDatabase(name, request.user, owner, properties)
   reply.header('Location', absoluteUrl(request, name))
   return sendJson(reply, 201, { ok: true })
 }
