@@ -28,6 +28,7 @@ import { documentRoutes } from './http/routes/document-routes.ts'
 import { findRoutes } from './http/routes/find-routes.ts'
 import { indexRoutes } from './http/routes/index-routes.ts'
 import { metricsRoutes, upRoutes } from './http/routes/metrics-routes.ts'
+import { partitionRoutes } from './http/routes/partition-routes.ts'
 import { serverRoutes } from './http/routes/server-routes.ts'
 import { sessionRoutes } from './http/routes/session-routes.ts'
 import { alarmRoutes, timeMachineRoutes } from './http/routes/time-machine-routes.ts'
@@ -195,6 +196,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, findRoutes)
   registerPaths(app, indexRoutes)
   registerPaths(app, viewRoutes)
+  registerPaths(app, partitionRoutes)
   await app.register(changesRoutes)
   await app.register(dbUpdatesRoutes)
   registerPaths(app, documentRoutes)

@@ -6,6 +6,7 @@ import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
+import { checkPartition, partitionIds } from '../core/partitions.ts'
 import type { IdRange } from '../storage/engine.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import type { Schema } from './json-parser.ts'
@@ -16,6 +17,7 @@ type Members = Readonly<Record<string, unknown>>
 
 /** Maps each name in a body to the query member that it sets, and to its parser. */
 const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unknown) => unknown]>> = {
+  partition: ['partition', checkPartition],
   key: ['key', rangeKey],
   startkey: ['startKey', rangeKey],
   start_key: ['startKey', rangeKey],
@@ -54,7 +56,7 @@ export const QUERIES_SCHEMA: Schema = {
 
 /**
  * Merges the query string and the body; the query string overrides the body.
- * @throws query_parse_error, bad_request, body_not_object, invalid_json, too_large, too_deep
+ * @throws query_parse_error, illegal_partition, bad_request, body_not_object, invalid_json, too_large, too_deep
  */
 export async function allDocsQuery(query: AllDocsQuery, body: Body | null): Promise<AllDocsQuery> {
   return whole(body === null ? query : { ...(await bodyQuery(body)), ...query })
@@ -160,17 +162,31 @@ export function queryRange(kind: AllDocsKind, query: AllDocsQuery): IdRange | nu
       ? undefined
       : { id: endKey, inclusive: query.key !== undefined || query.inclusiveEnd !== false }
   const [low, high] = descending ? [end, start] : [start, end]
-  return directed(higher(low, kindLow(kind)), lower(high, kindHigh(kind)), descending)
+  const of = query.partition === undefined ? undefined : partitionRange(query.partition)
+  return directed(
+    higher(low, higher(of?.start, kindLow(kind))),
+    lower(high, lower(of?.end, kindHigh(kind))),
+    descending,
+  )
 }
 
 /** The id range before the first document of a query; null if it is empty. */
 export function rangeBefore(kind: AllDocsKind, query: AllDocsQuery): IdRange | null {
-  const first = query.key ?? query.startKey
+  const key = query.key ?? query.startKey
+  const sought = key === undefined ? undefined : { id: key, inclusive: true }
+  const of = query.partition === undefined ? undefined : partitionRange(query.partition)
+  const first = query.descending ? lower(sought, of?.end) : higher(sought, of?.start)
   if (first === undefined) return null
-  const end = { id: first, inclusive: false }
+  const edge = { id: first.id, inclusive: !first.inclusive }
   return query.descending
-    ? directed(higher(end, kindLow(kind)), kindHigh(kind), false)
-    : directed(kindLow(kind), lower(end, kindHigh(kind)), false)
+    ? directed(higher(edge, kindLow(kind)), kindHigh(kind), false)
+    : directed(kindLow(kind), lower(edge, kindHigh(kind)), false)
+}
+
+/** All ids of a partition. */
+export function partitionRange(partition: string): { readonly start: Bound; readonly end: Bound } {
+  const { first, last } = partitionIds(partition)
+  return { start: { id: first, inclusive: true }, end: { id: last, inclusive: false } }
 }
 
 /** All ids of a kind. */

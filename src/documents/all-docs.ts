@@ -1,6 +1,8 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
+import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { quoted } from '../core/json.ts'
+import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging, Touches } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
@@ -30,7 +32,9 @@ export async function* allDocs(
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const chunk = new ChunkBuffer()
-  yield* listing(store, user, kind, await allDocsQuery(query, body), chunk)
+  const read = await allDocsQuery(query, body)
+  await checkAgainst(store, kind, read)
+  yield* listing(store, user, kind, read, chunk)
   chunk.add('\n')
   yield chunk.take()
 }
@@ -49,6 +53,7 @@ export async function* allDocsQueries(
 ): AsyncGenerator<Uint8Array> {
   requireMember(user, (await store.view()).security)
   const queries = await allDocsQueriesOf(defaults, body)
+  for (const query of queries) await checkAgainst(store, kind, query)
   const chunk = new ChunkBuffer()
   chunk.add('{"results":[\r\n')
   const yielder = new Yielder()
@@ -60,6 +65,24 @@ export async function* allDocsQueries(
   }
   chunk.add('\r\n]}\n')
   yield chunk.take()
+}
+
+/** @throws query_parse_error for a partition of another database; illegal_docid for a key without a partition */
+async function checkAgainst(
+  { partitioned }: DatabaseStore,
+  kind: AllDocsKind,
+  { partition, keys = [] }: AllDocsQuery,
+): Promise<void> {
+  if (!partitioned) {
+    if (partition === undefined) return
+    throw new CouchError('query_parse_error', '`partition` parameter is not supported on this db')
+  }
+  if (kind !== 'all') return
+  const yielder = new Yielder()
+  for (const key of keys) {
+    if (typeof key === 'string') checkSoughtId(key)
+    await yielder.yieldIfDue()
+  }
 }
 
 /**
@@ -115,7 +138,18 @@ async function envelopeCounts(
   if (query.keys !== undefined) return { total, offset: null }
   const before = rangeBefore(kind, query)
   const counted = before === null ? 0 : await store.countRange(before)
-  return { total, offset: Math.min(total, counted + (query.skip ?? 0)) }
+  return { total, offset: Math.min(total, counted + (await skipped(store, kind, query))) }
+}
+
+/** In the list of a partition, CouchDB counts as skipped only rows that exist, if a single one of its shards answers. */
+async function skipped(
+  store: DatabaseStore,
+  kind: AllDocsKind,
+  { skip = 0, ...query }: AllDocsQuery,
+): Promise<number> {
+  if (skip === 0 || query.partition === undefined) return skip
+  const range = queryRange(kind, query)
+  return range === null ? 0 : Math.min(skip, await store.countRange(range))
 }
 
 async function* rangeRows(

@@ -90,6 +90,7 @@ export interface SavedDocument {
  * absent.
  */
 export interface AllDocsQuery {
+  readonly partition?: string
   readonly key?: string
   readonly keys?: readonly unknown[]
   readonly startKey?: string

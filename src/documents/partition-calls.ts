@@ -1,8 +1,9 @@
 /** The calls about partitions, and reading in a partitioned database; protocol.md 4.10. */
 import { CouchError } from '../core/errors.ts'
-import { checkPartition, checkSoughtId, partitionIds } from '../core/partitions.ts'
+import { checkPartition, checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, IdRange } from '../storage/engine.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
+import { partitionRange } from './all-docs-query.ts'
 import type { Database, DocumentReader, PartitionInfo } from './database.ts'
 import { requireMember } from './security.ts'
 
@@ -38,12 +39,6 @@ async function partitionInfo(store: DatabaseStore, user: UserCtx, partition: str
     doc_count: docCount,
     doc_del_count: deletedCount,
   }
-}
-
-/** The ids of a partition. */
-export function partitionRange(partition: string): IdRange & Required<Pick<IdRange, 'start' | 'end'>> {
-  const { first, last } = partitionIds(partition)
-  return { start: { id: first, inclusive: true }, end: { id: last, inclusive: false } }
 }
 
 /** Reads single documents. In a partitioned database, an id without a partition is refused, as in CouchDB. */

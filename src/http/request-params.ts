@@ -92,6 +92,7 @@ type PathParams = Readonly<
   Partial<
     Record<
       | 'db'
+      | 'partition'
       | 'docid'
       | 'ddoc'
       | 'local'

@@ -57,6 +57,11 @@ export function arrayPrefix(elements: readonly unknown[], order: KeyOrder): Buff
   return finished(writer)
 }
 
+/** The bytes with which all keys of a partition begin, in a view whose rows are in the order of their partitions. */
+export function partitionPrefix(partition: string): Buffer {
+  return encodeKey(partition, 'raw')
+}
+
 function cleared(): SortKeyWriter {
   shared ??= new SortKeyWriter(MAX_KEY_BYTES)
   shared.clear()

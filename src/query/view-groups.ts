@@ -74,7 +74,7 @@ async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
 }
 
 async function* groupsIn(
-  { store, index, order, query }: Selection,
+  { store, index, order, prefix: partition, query }: Selection,
   range: PlaceRange,
 ): AsyncGenerator<Group> {
   const { descending, grouping } = query
@@ -88,7 +88,7 @@ async function* groupsIn(
     limit = STEP
     for (let at = 0; at < rows.length; ) {
       const first = rows[at] as IndexRow
-      const { key, prefix } = groupOf(first, grouping, order)
+      const { key, prefix } = groupOf(first, grouping, { order, partition })
       let end = at + 1
       while (end < rows.length && startsWith((rows[end] as IndexRow).place, prefix)) end += 1
       const isComplete = end < rows.length || !more
@@ -111,15 +111,19 @@ async function* groupsIn(
 }
 
 /** @returns the JSON text of a row's group, and the bytes with which the keys of the group begin */
-function groupOf(row: IndexRow, grouping: Grouping, order: KeyOrder): { key: string; prefix: Uint8Array } {
+function groupOf(
+  row: IndexRow,
+  grouping: Grouping,
+  { order, partition }: { readonly order: KeyOrder; readonly partition: Uint8Array },
+): { key: string; prefix: Uint8Array } {
+  const prefixOf = (elements: readonly unknown[]) => Buffer.concat([partition, arrayPrefix(elements, order)])
   if (typeof grouping === 'number') {
     const key: unknown = JSON.parse(row.keyText)
     if (Array.isArray(key) && key.length > grouping) {
       const elements = key.slice(0, grouping)
-      return { key: JSON.stringify(elements), prefix: arrayPrefix(elements, order) }
+      return { key: JSON.stringify(elements), prefix: prefixOf(elements) }
     }
-    if (Array.isArray(key) && key.length === grouping)
-      return { key: row.keyText, prefix: arrayPrefix(key, order) }
+    if (Array.isArray(key) && key.length === grouping) return { key: row.keyText, prefix: prefixOf(key) }
   }
   return { key: row.keyText, prefix: row.place.subarray(0, row.keyLength) }
 }

@@ -1,11 +1,12 @@
 /** The rows of the views of a design document: its map functions, and the bytes of the keys that they emit. */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
+import { splitId } from '../core/partitions.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { IndexEntry } from '../storage/index-store.ts'
 import { compareRaw } from './collation.ts'
 import type { IndexableDoc, RowSource } from './index-updater.ts'
-import { encodeKey, type KeyOrder } from './sort-keys.ts'
+import { encodeKey, type KeyOrder, partitionPrefix } from './sort-keys.ts'
 
 /** Rows whose keys are encoded between two checks of the clock. */
 const STEP = 64
@@ -30,12 +31,15 @@ interface ViewRowsOptions {
   readonly views: readonly ViewDefinition[]
   readonly includeDesign: boolean
   readonly localSeq: boolean
+  /** Whether the rows are in the order of their partitions. Then no design document has rows. */
+  readonly partitioned: boolean
   readonly onSkipped: (skipped: SkippedDocument) => void
 }
 
 /** The rows that the map functions of a design document emit. */
 export function viewRows(options: ViewRowsOptions): RowSource {
-  const { sandbox, maps, views, includeDesign, localSeq, onSkipped } = options
+  const { sandbox, maps, views, localSeq, partitioned, onSkipped } = options
+  const includeDesign = options.includeDesign && !partitioned
   return {
     indexes: views.length,
     includeDesign,
@@ -50,10 +54,12 @@ export function viewRows(options: ViewRowsOptions): RowSource {
       for (const [at, { id }] of docs.entries()) {
         await yielder.yieldIfDue()
         const emitted = JSON.parse(results[at] as string) as Emissions[]
+        const prefix = partitioned ? partitionPrefix(splitId(id).partition) : null
         const lists: IndexEntry[][] = []
         for (const [index, { name, order }] of views.entries()) {
           const pairs = emitted[index] ?? []
-          lists.push(typeof pairs === 'string' ? [] : await entriesOf(pairs, order, yielder, skip(name)))
+          const encode = encoder(order, prefix)
+          lists.push(typeof pairs === 'string' ? [] : await entriesOf(pairs, encode, yielder, skip(name)))
           if (typeof pairs === 'string') onSkipped({ view: name, id, reason: pairs })
         }
         rows.push(lists)
@@ -76,10 +82,16 @@ interface Sortable {
   readonly emitted: Emitted
 }
 
+/** @param prefix of all keys; null without one */
+function encoder(order: KeyOrder, prefix: Uint8Array | null): (key: unknown) => Uint8Array {
+  if (prefix === null) return (key) => encodeKey(key, order)
+  return (key) => Buffer.concat([prefix, encodeKey(key, order)])
+}
+
 /** @returns the rows sorted by key; none if a key is too long */
 async function entriesOf(
   pairs: readonly Emitted[],
-  order: KeyOrder,
+  encode: (key: unknown) => Uint8Array,
   yielder: Yielder,
   onSkipped: (reason: string) => void,
 ): Promise<IndexEntry[]> {
@@ -89,7 +101,7 @@ async function entriesOf(
     const [key, value] = emitted
     try {
       const entry = {
-        key: encodeKey(key, order),
+        key: encode(key),
         keyText: JSON.stringify(key),
         valueText: JSON.stringify(value),
       }

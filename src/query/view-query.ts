@@ -1,5 +1,6 @@
 /** The parameters of a view query, protocol.md 9.3. They are in the query string or in the members of a body. */
 import { CouchError } from '../core/errors.ts'
+import { checkPartition } from '../core/partitions.ts'
 import { parseJson } from '../documents/body.ts'
 
 /**
@@ -15,6 +16,7 @@ export interface KeyEdge {
 }
 
 export interface ViewQuery {
+  readonly partition: string | undefined
   readonly keys: readonly unknown[] | undefined
   readonly start: KeyEdge | undefined
   readonly end: KeyEdge | undefined
@@ -52,7 +54,7 @@ type ParameterMap = ReadonlyMap<string, unknown>
  * Reads a query.
  * @param pairs the parameters of the address as text, which override those of the body
  * @param body the members of the body; null without one
- * @throws query_parse_error with CouchDB's texts; bad_request if `keys` of the body is not a list; invalid_json,
+ * @throws query_parse_error with CouchDB's texts; illegal_partition; bad_request if `keys` of the body is not a list; invalid_json,
  *   too_deep
  */
 export function readViewQuery(
@@ -62,6 +64,7 @@ export function readViewQuery(
   const parameters = new Map<string, unknown>()
   for (const [name, value] of Object.entries(body ?? {})) parameters.set(ALIASES[name] ?? name, value)
   refuseKeys(parameters.get('keys'), 'bad_request', '`keys` member must be an array.')
+  readPartition(parameters)
   for (const [name, text] of pairs) {
     const known = ALIASES[name] ?? name
     parameters.delete(known) // The order counts: see edgesOf.
@@ -81,6 +84,7 @@ function refuseKeys(keys: unknown, code: 'bad_request' | 'query_parse_error', re
 
 function viewQuery(parameters: ParameterMap): ViewQuery {
   return {
+    partition: readPartition(parameters),
     ...rangeOf(parameters),
     inclusiveEnd: bool(parameters, 'inclusive_end') ?? true,
     descending: bool(parameters, 'descending') ?? false,
@@ -96,6 +100,11 @@ function viewQuery(parameters: ParameterMap): ViewQuery {
     sorted: bool(parameters, 'sorted') ?? true,
     updateSeq: bool(parameters, 'update_seq') ?? false,
   }
+}
+
+function readPartition(parameters: ParameterMap): string | undefined {
+  const partition = parameters.get('partition')
+  return partition === undefined ? undefined : checkPartition(partition)
 }
 
 function rangeOf(parameters: ParameterMap): Pick<ViewQuery, 'keys' | 'start' | 'end' | 'docIds'> {
@@ -191,6 +200,20 @@ export function reduces(query: ViewQuery, hasReduce: boolean): boolean {
     throw parseError('Multi-key fetches for reduce views must use `group=true`')
   }
   return reduce
+}
+
+/**
+ * Checks the partition of a query against its view.
+ * @param partitioned whether the view has its rows by partitions
+ * @throws query_parse_error with CouchDB's texts
+ */
+export function checkScope({ partition }: ViewQuery, partitioned: boolean): void {
+  if (partitioned && partition === undefined) {
+    throw parseError('`partition` parameter is mandatory for queries to this view.')
+  }
+  if (!partitioned && partition !== undefined) {
+    throw parseError('`partition` parameter is not supported in this design doc')
+  }
 }
 
 /** The error for a range that starts after its end. */

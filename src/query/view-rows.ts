@@ -9,7 +9,7 @@ import {
   placeAfter,
   placeBefore,
 } from '../storage/index-store.ts'
-import { encodeKey, type KeyOrder } from './sort-keys.ts'
+import { encodeKey, type KeyOrder, partitionPrefix } from './sort-keys.ts'
 import type { ViewQuery } from './view-query.ts'
 
 /** An index of a view. */
@@ -23,53 +23,79 @@ export interface ViewRows {
 /** The rows of a view that a query selects, before their documents are read. */
 export interface Selection extends ViewRows {
   readonly query: ViewQuery
+  /** The bytes with which the keys of the query's partition begin; empty if the view has no partitions. */
+  readonly prefix: Uint8Array
   /** In the order of the answer. A descending query reads each range from its end. */
   readonly ranges: readonly PlaceRange[]
 }
 
 /** The maximum number of rows in one batch. */
 const STEP = 100
+const NO_PREFIX = new Uint8Array(0)
 /** A batch ends after this many characters. */
 const STEP_CHARS = 256 * 1024
 
 /** Selects the rows of a query. @throws key_too_long */
 export async function select(rows: ViewRows, query: ViewQuery): Promise<Selection> {
-  const { keys, docIds, descending } = query
-  if (keys === undefined) return { ...rows, query, ranges: [rangeOf(query, rows.order)] }
+  const { keys, docIds, descending, partition } = query
+  const prefix = partition === undefined ? NO_PREFIX : partitionPrefix(partition)
+  const selected = { ...rows, query, prefix }
+  if (keys === undefined) return { ...selected, ranges: [rangeOf(query, selected)] }
   const ranges: PlaceRange[] = []
   const yielder = new Yielder()
   for (const key of descending ? keys.toReversed() : keys) {
     await yielder.yieldIfDue()
     const start = { key, docId: docIds.start }
     const end = { key, docId: docIds.end }
-    ranges.push(rangeOf({ ...query, start, end }, rows.order))
+    ranges.push(rangeOf({ ...query, start, end }, selected))
   }
-  return { ...rows, query, ranges }
+  return { ...selected, ranges }
 }
 
 type Edges = Pick<ViewQuery, 'start' | 'end' | 'inclusiveEnd' | 'descending'>
 
 /** The places of the rows between the start and the end of a query. */
-function rangeOf({ start, end, inclusiveEnd, descending }: Edges, order: KeyOrder): PlaceRange {
+function rangeOf(
+  { start, end, inclusiveEnd, descending }: Edges,
+  { order, prefix }: Pick<Selection, 'order' | 'prefix'>,
+): PlaceRange {
   const low = descending ? end : start
   const high = descending ? start : end
   // An exclusive end excludes all rows equal to it. In a descending query the end is the lower edge.
   const placeOf = (edge: NonNullable<ViewQuery['start']>, isAfter: boolean) =>
-    (isAfter ? placeAfter : placeBefore)(encodeKey(edge.key, order), edge.docId)
+    (isAfter ? placeAfter : placeBefore)(Buffer.concat([prefix, encodeKey(edge.key, order)]), edge.docId)
+  const whole: PlaceRange = prefix.length === 0 ? {} : { from: prefix, to: placeAfter(prefix) }
   return {
-    from: low && placeOf(low, descending && !inclusiveEnd),
-    to: high && placeOf(high, descending || inclusiveEnd),
+    from: low === undefined ? whole.from : placeOf(low, descending && !inclusiveEnd),
+    to: high === undefined ? whole.to : placeOf(high, descending || inclusiveEnd),
   }
 }
 
 /** The number of rows of the view before the first row of the answer. */
-export function offsetOf({ store, index, ranges, query }: Selection): number {
+export function offsetOf(selection: Selection): number {
+  const { store, index, ranges, query } = selection
   const total = store.count(index)
+  if (query.partition !== undefined) return offsetInPartition(selection, total)
   // Without any row, the place of the first key decides.
   const first = ranges.find((range) => countIn(store, index, range) > 0) ?? ranges[0]
   const place = query.descending ? first?.to : first?.from
   const ahead = place === undefined ? (query.descending ? total : 0) : store.countBefore(index, place)
   return Math.min(total, (query.descending ? total - ahead : ahead) + query.skip)
+}
+
+/** CouchDB counts as skipped only rows that exist, if a single one of its shards answers. */
+function offsetInPartition({ store, index, ranges, query }: Selection, total: number): number {
+  let { skip } = query
+  let offset = 0
+  for (const range of ranges) {
+    const { from = NO_PREFIX, to = NO_PREFIX } = range
+    offset = query.descending ? total - store.countBefore(index, to) : store.countBefore(index, from)
+    const count = countIn(store, index, range)
+    if (skip < count) return offset + skip
+    skip -= count
+    offset += count
+  }
+  return offset
 }
 
 function countIn(store: IndexStore, index: number, { from, to }: PlaceRange): number {

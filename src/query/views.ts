@@ -21,7 +21,7 @@ import type { KeyOrder } from './sort-keys.ts'
 import { linkedDocuments } from './view-documents.ts'
 import { builtinGroups, functionGroups, reducedRows } from './view-groups.ts'
 import { type SkippedDocument, type ViewDefinition, viewRows } from './view-map.ts'
-import { emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
+import { checkScope, emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
 import { mapRows, offsetOf, select, type ViewRows } from './view-rows.ts'
 
 /** The query parameters of an address, as text. */
@@ -42,8 +42,14 @@ export interface ViewSource {
     parameters: Parameters,
     body: Body | null,
   ): AsyncIterable<Uint8Array>
-  /** Several queries of one view in one body. */
-  viewQueries(user: UserCtx, ddoc: string, view: string, body: Body): AsyncIterable<Uint8Array>
+  /** Several queries of one view in one body. @param partition of the queries that name none */
+  viewQueries(
+    user: UserCtx,
+    ddoc: string,
+    view: string,
+    body: Body,
+    partition?: string,
+  ): AsyncIterable<Uint8Array>
   /** The answer of `_info` of a design document, as JSON. */
   viewInfo(user: UserCtx, ddoc: string): Promise<Uint8Array>
   /** Gives free space of a design document's indexes back to the file system. @throws not_found, deleted */
@@ -71,6 +77,8 @@ interface DesignDoc {
   readonly source: string
   readonly language: unknown
   readonly options: Readonly<Record<string, unknown>>
+  /** Whether its views have their rows by partitions: by default all of a partitioned database. */
+  readonly partitioned: boolean
   readonly views: Readonly<Record<string, View>>
 }
 
@@ -83,6 +91,7 @@ interface View {
 
 /** A view that can be queried. */
 interface OpenView extends ViewRows {
+  readonly partitioned: boolean
   readonly signature: string
   readonly updater: IndexUpdater
   /** The name of a built-in function, or a function of the design document. */
@@ -103,14 +112,14 @@ export function storeViews(context: ViewContext): ViewSource {
       yield* answer(context, user, view, readViewQuery(parameters, members))
       yield Buffer.from('\n')
     },
-    viewQueries: async function* (user, ddoc, name, body) {
+    viewQueries: async function* (user, ddoc, name, body, partition) {
       requireMember(user, (await store.view()).security)
       const view = await openView(context, ddoc, name)
       const yielder = new Yielder()
       const queries: ViewQuery[] = []
       for (const members of readQueries(await bodyObject(body, QUERIES_SCHEMA))) {
         await yielder.yieldIfDue()
-        const query = readViewQuery([], members)
+        const query = readViewQuery([], partition === undefined ? members : { partition, ...members })
         checkQuery(view, query)
         queries.push(query)
       }
@@ -158,17 +167,22 @@ async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDo
     },
     { body: true },
   )
-  return designDocOf({ id, ...(found as { rev: string; source: string }) })
+  return designDocOf(store, { id, ...(found as { rev: string; source: string }) })
 }
 
-function designDocOf({ id, rev, source }: Pick<DesignDoc, 'id' | 'rev' | 'source'>): DesignDoc {
+function designDocOf(
+  store: DatabaseStore,
+  { id, rev, source }: Pick<DesignDoc, 'id' | 'rev' | 'source'>,
+): DesignDoc {
   const members = JSON.parse(source) as Record<string, unknown>
+  const options = isJsonObject(members.options) ? members.options : {}
   return {
     id,
     rev,
     source,
     language: members.language ?? JAVASCRIPT,
-    options: isJsonObject(members.options) ? members.options : {},
+    options,
+    partitioned: store.partitioned && options.partitioned !== false,
     views: (isJsonObject(members.views) ? members.views : {}) as DesignDoc['views'],
   }
 }
@@ -183,6 +197,7 @@ async function openView(context: ViewContext, id: string, name: string): Promise
   const isBuiltin = reduce?.startsWith('_')
   const { signature, updater, definitions } = openIndex(context, ddoc)
   return {
+    partitioned: ddoc.partitioned,
     signature,
     updater,
     store: updater.index,
@@ -212,8 +227,8 @@ function functionOf(
   return { database: incarnation, ddoc: id, rev, source, path: ['views', ...path] }
 }
 
-function signatureOfViews({ language, options, views }: DesignDoc): string {
-  return signatureOf([language, options, views])
+function signatureOfViews({ language, options, partitioned, views }: DesignDoc): string {
+  return signatureOf([language, options, partitioned, views])
 }
 
 /** The signatures of the indexes of all views. */
@@ -228,7 +243,7 @@ export async function viewSignatures(store: DatabaseStore): Promise<Set<string>>
       (doc) => ({ id: doc.id, rev: doc.rev, source: renderDocument(doc, doc.rev) }),
     )
     for (const doc of page.rows) {
-      used.add(signatureOfViews(designDocOf(doc)))
+      used.add(signatureOfViews(designDocOf(store, doc)))
       start = { id: doc.id, inclusive: false }
     }
     more = page.more
@@ -256,6 +271,7 @@ function openIndex(context: ViewContext, ddoc: DesignDoc): OpenIndex {
       views: definitions,
       includeDesign: options.include_design === true,
       localSeq: options.local_seq === true,
+      partitioned: ddoc.partitioned,
       onSkipped: (skipped) => onSkipped(id, skipped),
     }),
   )
@@ -263,8 +279,9 @@ function openIndex(context: ViewContext, ddoc: DesignDoc): OpenIndex {
 }
 
 /** Checks a query against its view. @returns whether the answer is reduced */
-function checkQuery({ reduce, order }: OpenView, query: ViewQuery): boolean {
+function checkQuery({ reduce, order, partitioned }: OpenView, query: ViewQuery): boolean {
   const isReduced = reduces(query, reduce !== undefined)
+  checkScope(query, partitioned)
   const { start, end, descending } = query
   if (start !== undefined && end !== undefined) {
     const compared = (order === 'raw' ? compareRaw : compareJson)(start.key, end.key)

@@ -1,6 +1,7 @@
 /** Lists of documents; protocol.md 8. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
+import { checkPartition } from '../../core/partitions.ts'
 import { rangeKey } from '../../documents/all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from '../../documents/database.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
@@ -33,10 +34,15 @@ const QUERY: Schema = {
 }
 
 export const allDocsRoutes: readonly Path[] = [
-  ...listPaths('/:db/_all_docs', 'all'),
+  ...allDocsPaths('/:db'),
   ...listPaths('/:db/_design_docs', 'design'),
   ...listPaths('/:db/_local_docs', 'local'),
 ]
+
+/** @param base the address of a database or of a partition */
+export function allDocsPaths(base: string): readonly Path[] {
+  return listPaths(`${base}/_all_docs`, 'all')
+}
 
 function ungrouped(pattern: string): Schema {
   return {
@@ -94,10 +100,11 @@ async function sendList(
   return streamJson(request, reply, 200, databaseOf(request).allDocs(request.user, kind, query, body))
 }
 
-/** @throws invalid_json; bad_request for `keys` that are no list, query_parse_error for keys beside a range */
+/** @throws invalid_json; illegal_partition; bad_request for `keys` that are no list, query_parse_error for keys beside a range */
 function allDocsQuery(query: Query): AllDocsQuery {
   const keys = jsonParam(query, 'keys')
   const read = {
+    partition: query.partition === undefined ? undefined : checkPartition(query.partition),
     key: keyParam(query, 'key'),
     keys: keys === null ? undefined : listed(keys),
     startKey: keyParam(query, 'startkey', 'start_key'),

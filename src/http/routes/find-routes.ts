@@ -8,19 +8,26 @@ import type { Path } from '../route-table.ts'
 import { requestSizeLimit, type SizeLimit, withBody } from '../transport/body-reader.ts'
 
 export const findRoutes: readonly Path[] = [
-  {
-    url: '/:db/_find',
-    allow: 'POST',
-    access: 'member',
-    methods: { POST: { handler: postFind, json: true } },
-  },
-  {
-    url: '/:db/_explain',
-    allow: 'POST',
-    access: 'member',
-    methods: { POST: { handler: postExplain, json: true } },
-  },
+  ...findPaths('/:db'),
 ]
+
+/** @param base the address of a database or of a partition */
+export function findPaths(base: string): readonly Path[] {
+  return [
+    {
+      url: `${base}/_find`,
+      allow: 'POST',
+      access: 'member',
+      methods: { POST: { handler: postFind, json: true } },
+    },
+    {
+      url: `${base}/_explain`,
+      allow: 'POST',
+      access: 'member',
+      methods: { POST: { handler: postExplain, json: true } },
+    },
+  ]
+}
 
 /** The limit of the body of a query or an index. Larger bodies are refused before they are read. */
 export function smallBody(request: FastifyRequest): SizeLimit {

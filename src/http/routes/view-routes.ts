@@ -8,28 +8,9 @@ import { pathParam, queryOf } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, withBody, withOptionalBody } from '../transport/body-reader.ts'
 
-const VIEW = '/:db/_design/:ddoc/_view/:view'
-
 /** query/view-query.ts reads the parameters of the query and of the body. */
 export const viewRoutes: readonly Path[] = [
-  {
-    url: VIEW,
-    allow: 'GET,POST,HEAD',
-    access: 'member',
-    methods: { GET: { handler: getView }, POST: { handler: postView, json: true } },
-  },
-  {
-    url: `${VIEW}/queries`,
-    allow: 'POST',
-    access: 'member',
-    methods: { POST: { handler: postQueries, json: true } },
-  },
-  {
-    url: '/:db/_design/:ddoc/_info',
-    allow: 'GET',
-    access: 'member',
-    methods: { GET: { handler: getInfo } },
-  },
+  ...viewPaths('/:db'),
   {
     url: '/:db/_temp_view',
     allow: 'POST',
@@ -37,6 +18,31 @@ export const viewRoutes: readonly Path[] = [
     methods: { POST: { handler: refuseTemporary } },
   },
 ]
+
+/** @param base the address of a database or of a partition */
+export function viewPaths(base: string): readonly Path[] {
+  const view = `${base}/_design/:ddoc/_view/:view`
+  return [
+    {
+      url: view,
+      allow: 'GET,POST,HEAD',
+      access: 'member',
+      methods: { GET: { handler: getView }, POST: { handler: postView, json: true } },
+    },
+    {
+      url: `${view}/queries`,
+      allow: 'POST',
+      access: 'member',
+      methods: { POST: { handler: postQueries, json: true } },
+    },
+    {
+      url: `${base}/_design/:ddoc/_info`,
+      allow: 'GET',
+      access: 'member',
+      methods: { GET: { handler: getInfo } },
+    },
+  ]
+}
 
 function designOf(request: FastifyRequest): string {
   return DESIGN_PREFIX + pathParam(request, 'ddoc')
@@ -62,8 +68,14 @@ async function postView(request: FastifyRequest, reply: FastifyReply): Promise<v
 
 async function postQueries(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { ddoc, view } = viewOf(request)
+  const { partition } = queryOf(request)
   return withBody(request, requestSizeLimit(request), (body) =>
-    streamJson(request, reply, 200, databaseOf(request).viewQueries(request.user, ddoc, view, body)),
+    streamJson(
+      request,
+      reply,
+      200,
+      databaseOf(request).viewQueries(request.user, ddoc, view, body, partition),
+    ),
   )
 }
 
