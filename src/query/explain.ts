@@ -29,14 +29,14 @@ export function explanation(
   normal: NormalSelector,
   indexes: readonly MangoIndex[],
 ): object {
-  const { limit, skip, fields } = request
+  const { partitioned, limit, skip, fields } = request
   const { plan, candidates } = explainChoice(request, normal, indexes)
   const indexable = indexableFields(normal)
   const canBeIndexed = new Set(indexable)
   return {
     dbname: name,
     index: plan.index === undefined ? null : shown(plan.index),
-    partitioned: false,
+    partitioned,
     selector: normal,
     opts: options(request),
     limit,
@@ -91,7 +91,7 @@ function shownCandidate({ index, isUsable, reason, ranking, covering }: Candidat
 
 /** The range that is read, as CouchDB's arguments of a view query. */
 function viewArguments(request: FindRequest, normal: NormalSelector, plan: Plan): object {
-  const { stable, update, conflicts, r, stale } = request
+  const { partition, stable, update, conflicts, r, stale } = request
   const [low, high] = plan.isEmpty
     ? [null, null]
     : plan.bounds === null
@@ -102,7 +102,7 @@ function viewArguments(request: FindRequest, normal: NormalSelector, plan: Plan)
     include_docs: r === 1 && !plan.covering,
     view_type: 'map',
     reduce: false,
-    partition: null,
+    partition: partition === '' ? null : partition,
     start_key: descending ? high : low,
     end_key: descending ? low : high,
     direction: descending ? 'rev' : 'fwd',

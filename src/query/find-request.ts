@@ -3,6 +3,7 @@
  */
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
+import { checkPartition } from '../core/partitions.ts'
 import { MAX_FIELDS, parseFieldPath } from './projection.ts'
 
 type Direction = 'asc' | 'desc'
@@ -28,7 +29,9 @@ export interface FindRequest {
   readonly sort: readonly (readonly [field: string, direction: Direction])[]
   /** Empty for the whole document. */
   readonly fields: readonly string[]
-  /** Always empty, since no database is partitioned. */
+  /** Whether the database is partitioned. */
+  readonly partitioned: boolean
+  /** Empty for the whole database. */
   readonly partition: string
   readonly r: number
   readonly conflicts: boolean
@@ -54,11 +57,13 @@ const MEMBERS: ReadonlySet<string> = new Set([
 /**
  * Reads a request.
  * @param members the body, parsed
+ * @param partitioned whether the database is
  * @param defaultLimit the number of documents in an answer, if the request has no `limit`
  * @throws the errors of protocol.md 10.1; the first that applies, in CouchDB's order
  */
 export function readFindRequest(
   members: Readonly<Record<string, unknown>>,
+  partitioned: boolean,
   defaultLimit: number,
 ): FindRequest {
   const { use_index: index, bookmark, limit, skip, sort, fields, partition, r } = members
@@ -70,7 +75,8 @@ export function readFindRequest(
     skip: skip === undefined ? 0 : countOf(skip),
     sort: sort === undefined ? [] : readSort(sort),
     fields: fields === undefined ? [] : readFields(fields),
-    partition: readPartition(partition),
+    partitioned,
+    partition: readPartition(partition, partitioned),
     r: readQuorum(r),
     conflicts: booleanOf(members.conflicts, false),
     stale: readStale(members.stale),
@@ -182,9 +188,10 @@ function readFields(value: unknown): readonly string[] {
   return value as readonly string[]
 }
 
-function readPartition(partition: unknown): string {
-  if (partition === undefined || partition === '') return ''
-  if (typeof partition !== 'string') throw new CouchError('illegal_partition')
+function readPartition(value: unknown, partitioned: boolean): string {
+  if (value === undefined || value === '') return ''
+  const partition = checkPartition(value)
+  if (partitioned) return partition
   throw new CouchError('query_parse_error', '`partition` parameter is not supported on this db')
 }
 

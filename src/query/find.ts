@@ -1,4 +1,5 @@
 /** `_find` and `_explain` on the thread that owns the database; protocol.md 10. */
+import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import type { FindRules, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
@@ -21,12 +22,13 @@ import { compileSelector, type Selector } from './selector.ts'
 export interface FindSource {
   /**
    * The answer of `_find` as JSON in chunks. An empty chunk means that the search is still under way.
+   * @param partition in the address; the body may repeat it
    * @throws with the first chunk: the errors of `readFindRequest`, `compileSelector`, `chooseIndex` and of the index
    *   store; invalid_bookmark; too_large, invalid_json, body_not_object; unauthorized, forbidden
    */
-  find(user: UserCtx, body: Body): AsyncIterable<Uint8Array>
+  find(user: UserCtx, body: Body, partition?: string): AsyncIterable<Uint8Array>
   /** The answer of `_explain` as JSON. @throws the errors of {@link FindSource.find} */
-  explain(user: UserCtx, body: Body): Promise<Uint8Array>
+  explain(user: UserCtx, body: Body, partition?: string): Promise<Uint8Array>
 }
 
 /** The maximum size of a body in bytes. Its selector is compiled in a single turn of the event loop. */
@@ -66,27 +68,32 @@ interface FindContext {
 export function storeFind(context: FindContext): FindSource {
   const { store, name, rules, indexes } = context
   return {
-    find: async function* (user, body) {
+    find: async function* (user, body, partition) {
       requireMember(user, (await store.view()).security)
       const end = await scanTurns.begin(user.name ?? '')
       try {
-        yield* search(context, user, await readQuery(body, rules()))
+        yield* search(context, user, await readQuery(store, body, partition, rules()))
       } finally {
         end()
       }
     },
-    explain: async (user, body) => {
+    explain: async (user, body, partition) => {
       requireMember(user, (await store.view()).security)
-      const { request, normal } = await readQuery(body, rules())
+      const { request, normal } = await readQuery(store, body, partition, rules())
       const explained = explanation(name, request, normal, await indexes.read())
       return Buffer.from(`${JSON.stringify(explained)}\n`)
     },
   }
 }
 
-async function readQuery(body: Body, rules: FindRules): Promise<Query> {
-  const members = await bodyObject(body, {}, MAX_FIND_BYTES)
-  const request = readFindRequest(members, rules.defaultLimit)
+async function readQuery(
+  { partitioned }: DatabaseStore,
+  body: Body,
+  partition: string | undefined,
+  rules: FindRules,
+): Promise<Query> {
+  const members = withPartition(await bodyObject(body, {}, MAX_FIND_BYTES), partition)
+  const request = readFindRequest(members, partitioned, rules.defaultLimit)
   const yielder = new Yielder()
   // Compilation comes first, since it limits the depth and the size of the selector.
   const selector = compileSelector(request.selector)
@@ -94,6 +101,15 @@ async function readQuery(body: Body, rules: FindRules): Promise<Query> {
   const normal = normalSelector(request.selector)
   await yielder.yieldIfDue()
   return { request, selector, normal }
+}
+
+function withPartition(
+  members: Readonly<Record<string, unknown>>,
+  partition: string | undefined,
+): Readonly<Record<string, unknown>> {
+  if (partition === undefined) return members
+  if (members.partition === undefined || members.partition === partition) return { ...members, partition }
+  throw new CouchError('bad_request', 'Conflicting value for `partition` in query string')
 }
 
 async function* search(context: FindContext, user: UserCtx, query: Query): AsyncGenerator<Uint8Array> {

@@ -2,7 +2,7 @@
 import { isHeldLong } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
-import { directed, higher, lower } from '../documents/all-docs-query.ts'
+import { directed, higher, lower, partitionRange } from '../documents/all-docs-query.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, IdRange } from '../storage/engine.ts'
@@ -73,12 +73,15 @@ async function readPage(
 
 /** The ids to examine, which begin after the bookmark; null if no id can match. */
 function rangeOf(request: FindRequest, normal: NormalSelector): IdRange | null {
-  const { after, bookmark } = request
+  const { after, bookmark, partition } = request
   if (after !== null && after.key !== null) throw invalidBookmark(bookmark)
   const bounds = idBounds(normal)
   if (bounds === null) return null
   const position = after === null ? undefined : { id: after.id, inclusive: false }
+  const of = partition === '' ? undefined : partitionRange(partition)
+  const low = higher(bounds.low, of?.start)
+  const high = lower(bounds.high, of?.end)
   return isDescending(request)
-    ? directed(bounds.low, lower(bounds.high, position), true)
-    : directed(higher(bounds.low, position), bounds.high, false)
+    ? directed(low, lower(high, position), true)
+    : directed(higher(low, position), high, false)
 }

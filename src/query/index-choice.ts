@@ -130,13 +130,20 @@ function stagesOf(
   const allowed = all.filter((index) => index === null || index.partialFilter === null || isNamed(index))
   const inScope = allowed.filter((index) => isInScope(index, partition))
   const usable = inScope.filter((index) => mismatchOf(question, index) === null)
-  if (mustBeUsable && usable.length === 0) throw new CouchError('no_usable_index')
+  if (mustBeUsable && usable.length === 0) throw unsortable(request)
   const requested = usable.filter(isNamed)
   if (requested.length === 0 && !mayFallBack(request, usable)) throw noFallback(useIndex)
   const named = requested.length === 0 ? usable : requested
   const json = named.filter((index) => index !== null)
   const ranked = json.length === 0 ? named : ranking(question, json)
   return { question, all, allowed, usable, named, ranked }
+}
+
+function unsortable({ partitioned, partition }: FindRequest): CouchError {
+  if (!partitioned) return new CouchError('no_usable_index')
+  const scope = partition === '' ? 'global' : 'partitioned'
+  const reason = `No ${scope} index exists for this sort, try indexing by the sort fields.`
+  return new CouchError('no_usable_index', reason)
 }
 
 function questionOf(request: FindRequest, normal: NormalSelector): Question {

@@ -29,7 +29,7 @@ function indexesFrom(all: Readonly<Record<string, readonly string[]>>): MangoInd
 type Json = Record<string, unknown>
 
 function choose(members: Json): Plan {
-  const request = readFindRequest(members, 25)
+  const request = readFindRequest(members, false, 25)
   return chooseIndex(request, normalSelector(request.selector), INDEXES)
 }
 
@@ -142,7 +142,7 @@ t.test('an index that cannot be used is told in a warning or an error', async (t
 })
 
 t.test('_explain tells why each of the other indexes was not chosen', async (t) => {
-  const request = readFindRequest({ selector: { a: 1, b: 1 }, fields: ['a'], use_index: 'AB' }, 25)
+  const request = readFindRequest({ selector: { a: 1, b: 1 }, fields: ['a'], use_index: 'AB' }, false, 25)
   const { candidates } = explainChoice(request, normalSelector(request.selector), INDEXES)
   t.strictSame(
     candidates.map(({ index, isUsable, reason, ranking, covering }) => [

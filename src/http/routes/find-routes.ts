@@ -4,12 +4,11 @@ import { CouchError } from '../../core/errors.ts'
 import { MAX_FIND_BYTES } from '../../query/find.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, streamJson } from '../replies.ts'
+import { queryOf } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { requestSizeLimit, type SizeLimit, withBody } from '../transport/body-reader.ts'
 
-export const findRoutes: readonly Path[] = [
-  ...findPaths('/:db'),
-]
+export const findRoutes: readonly Path[] = [...findPaths('/:db')]
 
 /** @param base the address of a database or of a partition */
 export function findPaths(base: string): readonly Path[] {
@@ -39,12 +38,12 @@ export function smallBody(request: FastifyRequest): SizeLimit {
 
 async function postFind(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   return withBody(request, smallBody(request), (body) =>
-    streamJson(request, reply, 200, databaseOf(request).find(request.user, body)),
+    streamJson(request, reply, 200, databaseOf(request).find(request.user, body, queryOf(request).partition)),
   )
 }
 
 async function postExplain(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   return withBody(request, smallBody(request), async (body) =>
-    sendBytes(reply, 200, await databaseOf(request).explain(request.user, body)),
+    sendBytes(reply, 200, await databaseOf(request).explain(request.user, body, queryOf(request).partition)),
   )
 }
