@@ -37,9 +37,15 @@ function isLegalDatabaseName(name: string): boolean {
   return slash === -1 || DATABASE_NAME.test(name.slice(0, slash))
 }
 
-/** Whether a database belongs to the server, by its whole name or by the last part of its path. */
-export function isSystemDatabase(name: string): boolean {
-  return SYSTEM_DATABASES.has(name.slice(name.lastIndexOf('/') + 1))
+/**
+ * Checks the name of a new partitioned database: it must not be one of the server, also by the last part of its path.
+ * @param usersDatabase the configured database of accounts
+ * @throws bad_request
+ */
+export function checkPartitionable(name: string, usersDatabase: string): void {
+  const last = name.slice(name.lastIndexOf('/') + 1)
+  if (!SYSTEM_DATABASES.has(last) && name !== usersDatabase) return
+  throw new CouchError('bad_request', 'Cannot partition a system database')
 }
 
 /** Names of devices on Windows, with any suffix. */

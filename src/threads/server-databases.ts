@@ -2,7 +2,7 @@
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
-import { checkDatabaseName, isSystemDatabase } from '../core/ids.ts'
+import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { AMPLE_SPACE, type Limits, type SecurityObject, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
@@ -259,9 +259,7 @@ class ServerDatabases implements OwnedDatabases {
 
   create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
-    if (properties.partitioned && (isSystemDatabase(name) || name === this.usersDatabase)) {
-      throw new CouchError('bad_request', 'Cannot partition a system database')
-    }
+    if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
     return this.#changing.run(name, async () => {
       if (this.#byName.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)

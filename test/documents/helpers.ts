@@ -15,6 +15,7 @@ import {
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
+import type { DatabaseProperties } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
@@ -58,6 +59,11 @@ export async function openDatabase(
   return openOn(memoryEngine(options), limits, sandbox, options.now)
 }
 
+/** An empty partitioned database. */
+export async function openPartitioned(): Promise<Opened> {
+  return openOn(memoryEngine(), {}, localSandbox(), Date.now, {}, { partitioned: true })
+}
+
 /** An empty database over an engine without databases. */
 export async function openOn(
   engine: StorageEngine,
@@ -65,8 +71,9 @@ export async function openOn(
   sandbox: Sandbox = localSandbox(),
   now: () => number = Date.now,
   rules: Partial<Rules> = {},
+  properties: DatabaseProperties = {},
 ): Promise<Opened> {
-  const { incarnation } = await (await engine.openCatalog()).create('notes')
+  const { incarnation } = await (await engine.openCatalog()).create('notes', properties)
   const store = await engine.openDatabase('notes')
   const secured: SecurityObject[] = []
   const database = storeDatabase(store, {

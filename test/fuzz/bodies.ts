@@ -76,7 +76,8 @@ const MAKERS: Readonly<Record<string, Maker>> = {
 }
 
 export function makeBody(place: BodyPlace): FuzzBody {
-  const { choices, route, method } = place
+  const { choices, method } = place
+  const route = place.route.replace('/_partition/:partition', '')
   const make = MAKERS[`${method} ${route}`] ?? MAKERS[route]
   if (make === undefined || choices.chance(0.02)) return json(choices.json())
   return make(place)

@@ -52,6 +52,7 @@ const HARMLESS_KEYS = [
 /** By the name of the parameter in the pattern. */
 const PARAMETERS: Readonly<Record<string, Generator>> = {
   db: ({ database }) => database,
+  partition: ({ choices }) => choices.mostly(['a', 'p', 'é'], ['', '_x', 'a:b', choices.text()]),
   docid: documentId,
   ddoc: designName,
   local: ({ choices }) => choices.pick(LOCAL_NAMES),

@@ -90,6 +90,7 @@ const LISTING = {
   group: boolean,
   group_level: count,
   include_system: boolean,
+  partition: ({ choices }) => choices.mostly(['a', 'p'], ['', '_x', 'a:b']),
   queries: ({ choices }) => choices.json(),
 } satisfies Record<string, Value>
 

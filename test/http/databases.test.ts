@@ -19,7 +19,7 @@ t.test('the server', async (t) => {
       couchdb: 'Welcome',
       version: '3.5.0',
       uuid: /^[0-9a-f]{32}$/,
-      features: [],
+      features: ['partitioned'],
       vendor: { name: 'settee', version: /^\d+\.\d+\.\d+/ },
     })
     t.match(headers.server, /^settee\/\d+\.\d+\.\d+\S* CouchDB\/3\.5\.0$/)
@@ -197,7 +197,8 @@ t.test('databases', async (t) => {
     for (const [query, reason] of [
       ['q=0', 'The `q` value should be a positive integer.'],
       ['n=x', 'The `n` value should be a positive integer.'],
-      ['partitioned=true', /^Invalid `partitioned` parameter/],
+      ['partitioned=yes', 'Invalid `partitioned` parameter'],
+      ['partitioned=', 'Invalid `partitioned` parameter'],
     ]) {
       t.match(await call('PUT', `/fresh?${query}`), { status: 400, json: { error: 'bad_request', reason } })
     }

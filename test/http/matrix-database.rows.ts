@@ -27,6 +27,10 @@ function list(path: string): Rows {
   }
 }
 
+function anyMethod(path: string): readonly Row[] {
+  return ['GET', 'POST', 'PUT', 'COPY', 'DELETE'].map((method) => [`${method} ${path}`, members(400)])
+}
+
 /** For rows with another body than the others. */
 const feeds: readonly Row[] = ['normal', 'longpoll', 'continuous', 'eventsource'].map((feed) => [
   `GET /{db}/_changes?feed=${feed}&timeout=0`,
@@ -115,6 +119,33 @@ export const databaseRows: Rows = {
       hostedIs(members, { status: 200, hosted: 403 }),
       { json: { queries: [{}] } },
     ],
+  ],
+  // The database is not partitioned: who may not read it is refused before.
+  '/:db/_partition': anyMethod('/{db}/_partition'),
+  '/:db/_partition/:partition': [['GET /{db}/_partition/p', members(400)]],
+  '/:db/_partition/:partition/*': anyMethod('/{db}/_partition/p/_nothing'),
+  '/:db/_partition/:partition/_all_docs': [
+    ['GET /{db}/_partition/p/_all_docs', members(400)],
+    ['POST /{db}/_partition/p/_all_docs', members(400), NOTHING],
+  ],
+  '/:db/_partition/:partition/_all_docs/queries': [
+    ['POST /{db}/_partition/p/_all_docs/queries', members(400), { json: { queries: [{}] } }],
+  ],
+  '/:db/_partition/:partition/_find': [
+    ['POST /{db}/_partition/p/_find', members(400), { json: { selector: {} } }],
+  ],
+  '/:db/_partition/:partition/_explain': [
+    ['POST /{db}/_partition/p/_explain', members(400), { json: { selector: {} } }],
+  ],
+  '/:db/_partition/:partition/_design/:ddoc/_view/:view': [
+    ['GET /{db}/_partition/p/_design/d/_view/v', members(400)],
+    ['POST /{db}/_partition/p/_design/d/_view/v', members(400), NOTHING],
+  ],
+  '/:db/_partition/:partition/_design/:ddoc/_view/:view/queries': [
+    ['POST /{db}/_partition/p/_design/d/_view/v/queries', members(400), { json: { queries: [{}] } }],
+  ],
+  '/:db/_partition/:partition/_design/:ddoc/_info': [
+    ['GET /{db}/_partition/p/_design/d/_info', members(400)],
   ],
   '/:db/_design/:ddoc/_info': [
     ['GET /{db}/_design/d/_info', hostedIs(members, { status: 200, hosted: 403 })],

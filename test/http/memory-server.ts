@@ -17,7 +17,7 @@ import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
-import { checkDatabaseName, holdsAccounts } from '../../src/core/ids.ts'
+import { checkDatabaseName, checkPartitionable, holdsAccounts } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
 import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
@@ -135,9 +135,10 @@ async function memoryDatabases(config: Config) {
       if (handle === undefined) throw new CouchError('no_database')
       return handle
     },
-    create: async (name) => {
+    create: async (name, properties = {}) => {
       checkDatabaseName(name)
-      const { incarnation } = await catalog.create(name)
+      if (properties.partitioned) checkPartitionable(name, config.usersDatabase)
+      const { incarnation } = await catalog.create(name, properties)
       const store = await engine.openDatabase(name)
       const sandbox = localSandbox()
       const options = {

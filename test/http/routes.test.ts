@@ -140,6 +140,43 @@ t.test('the table', async (t) => {
       COPY: 400,
       DELETE: 400,
     }),
+    '/:db/_partition': row('/db/_partition', 'GET', {
+      GET: 400,
+      POST: 400,
+      PUT: 400,
+      COPY: 400,
+      DELETE: 400,
+    }),
+    '/:db/_partition/:partition': row('/db/_partition/p', 'GET', { GET: 400 }),
+    '/:db/_partition/:partition/*': row('/db/_partition/p/x', 'GET', {
+      GET: 400,
+      POST: 400,
+      PUT: 400,
+      COPY: 400,
+      DELETE: 400,
+    }),
+    '/:db/_partition/:partition/_all_docs': row('/db/_partition/p/_all_docs', 'GET,HEAD,POST', {
+      GET: 400,
+      POST: 415,
+    }),
+    '/:db/_partition/:partition/_all_docs/queries': row('/db/_partition/p/_all_docs/queries', 'POST', {
+      POST: 400,
+    }),
+    '/:db/_partition/:partition/_find': row('/db/_partition/p/_find', 'POST', { POST: 415 }),
+    '/:db/_partition/:partition/_explain': row('/db/_partition/p/_explain', 'POST', { POST: 415 }),
+    '/:db/_partition/:partition/_design/:ddoc/_view/:view': row(
+      '/db/_partition/p/_design/d/_view/v',
+      'GET,POST,HEAD',
+      { GET: 400, POST: 415 },
+    ),
+    '/:db/_partition/:partition/_design/:ddoc/_view/:view/queries': row(
+      '/db/_partition/p/_design/d/_view/v/queries',
+      'POST',
+      { POST: 415 },
+    ),
+    '/:db/_partition/:partition/_design/:ddoc/_info': row('/db/_partition/p/_design/d/_info', 'GET', {
+      GET: 400,
+    }),
     '/:db/:docid/*': row('/db/doc/a', ATTACHMENT, { GET: 404, PUT: 409, DELETE: 404 }),
     '/:db/_design/:ddoc/*': row('/db/_design/d/a', ATTACHMENT, { GET: 404, PUT: 409, DELETE: 404 }),
     '/:db/_design/:ddoc/_*': row('/db/_design/d/_nothing', 'GET,HEAD', {

@@ -25,8 +25,12 @@ export interface WithViews extends Opened {
   query(name: string, parameters?: Record<string, unknown>, body?: unknown, user?: UserCtx): Promise<Json>
 }
 
-export async function openViews(t: Pick<Test, 'teardown'>): Promise<WithViews> {
-  const opened = await openDatabase()
+/** @param opening by default that of an empty database */
+export async function openViews(
+  t: Pick<Test, 'teardown'>,
+  opening: Promise<Opened> = openDatabase(),
+): Promise<WithViews> {
+  const opened = await opening
   const { store } = opened
   const real = localSandbox()
   const mapped: string[] = []

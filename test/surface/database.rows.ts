@@ -49,11 +49,16 @@ const LIFE: readonly Row[] = [
   },
   {
     of: '4.4 PUT partitioned',
-    says: 'false; there are no partitioned databases (docs/compatibility.md)',
+    says: 'true or false; not for databases of the server',
     steps: [
       ['PUT /{db}-a?partitioned=false', MADE],
+      ['GET /{db}-a', { like: { props: {} } }],
       ['DELETE /{db}-a', OK],
-      ['PUT /{db}-b?partitioned=true', { status: 400, like: { reason: /^Invalid `partitioned` parameter/ } }],
+      ['PUT /{db}-b?partitioned=true', MADE],
+      ['GET /{db}-b', { like: { props: { partitioned: true } } }],
+      ['DELETE /{db}-b', OK],
+      ['PUT /{db}-b?partitioned=TRUE', malformed('Invalid `partitioned` parameter')],
+      ['PUT /{db}%2F_users?partitioned=true', malformed('Cannot partition a system database')],
     ],
   },
   {

@@ -50,7 +50,7 @@ async function welcome(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     couchdb: 'Welcome',
     version: COUCHDB_VERSION,
     uuid: databases.serverUuid,
-    features: [],
+    features: ['partitioned'],
     vendor: { name: 'settee', version },
   })
 }
