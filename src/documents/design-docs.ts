@@ -60,17 +60,13 @@ export interface ViewFunction {
 export function checkDesignDoc(body: string, partitioned: boolean): ViewFunction[] {
   const doc = JSON.parse(body) as Members
   checkShape(doc)
-  if (isJsonObject(doc.options) && doc.options.partitioned === true) {
+  if (!partitioned && isJsonObject(doc.options) && doc.options.partitioned === true) {
     const reason = 'partitioned option cannot be true in a non-partitioned database.'
     throw new CouchError('invalid_design_doc', reason)
   }
   const functions = viewFunctions(doc)
   for (const { member, text } of functions)
     if (member === 'reduce' && text.startsWith('_')) builtinReduce(text)
-  if (!partitioned && (doc.options as Members | undefined)?.partitioned === true) {
-    const reason = 'partitioned option cannot be true in a non-partitioned database.'
-    throw new CouchError('invalid_design_doc', reason)
-  }
   if (languageOf(doc) !== 'javascript') return []
   return functions.filter(({ member, text }) => member === 'map' || !text.startsWith('_'))
 }

@@ -73,7 +73,7 @@ export class IndexList {
     for await (const { id, text } of queryDocuments(this.#store)) {
       await yielder.yieldIfDue()
       const parsed = text.length > MAX_PARSED_AT_ONCE ? await parseInSteps(text) : JSON.parse(text)
-      for (const index of indexesOf(id, parsed as Record<string, unknown>)) {
+      for (const index of indexesOf(id, parsed as Record<string, unknown>, this.#store.partitioned)) {
         chars += sizeOf(index.definition)
         if (indexes.length < MAX_INDEXES && chars <= MAX_CHARS) indexes.push(index)
       }

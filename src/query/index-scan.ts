@@ -15,6 +15,8 @@ export interface IndexRow {
  * range if its key is at or above `low`, and begins with `high` or is below it.
  */
 export interface IndexRange extends KeyBounds {
+  /** Only the rows of this partition; empty for an index without partitions. */
+  readonly partition: string
   /** Whether the rows come in the reverse of this order. */
   readonly descending: boolean
   /** The rows begin just after this position, which may not exist; its key is never null. null: at the beginning. */

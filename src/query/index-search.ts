@@ -56,11 +56,11 @@ export async function* searchIndex(
 }
 
 function rangeOf({ request, index, bounds }: IndexQuery): IndexRange {
-  const { after, bookmark } = request
+  const { partition, after, bookmark } = request
   const isOfIndex =
     after === null || (after.key !== null && elementTexts(after.key).length === index.fields.length)
   if (!isOfIndex) throw invalidBookmark(bookmark)
-  return { ...bounds, descending: isDescending(request), after }
+  return { ...bounds, partition, descending: isDescending(request), after }
 }
 
 /** Tests documents until time is up. @returns how many rows are done */

@@ -19,7 +19,7 @@ export interface MangoIndex {
    * design documents are stored without a check of it, as in CouchDB.
    */
   readonly partialFilter: Readonly<Record<string, unknown>> | null
-  /** Whether it serves the queries of single partitions. */
+  /** Whether it serves the queries of single partitions, and no others: its rows are in the order of their partitions. */
   readonly partitioned: boolean
   /** The member `map` of its view. */
   readonly definition: Readonly<Record<string, unknown>>
@@ -34,10 +34,16 @@ export const MAX_DEFINITION = 64 * 1024
  * The indexes of a design document, in its order. Views that define no index are left out, as in CouchDB.
  * @param ddoc its id
  * @param doc its members
+ * @param byDefault whether its indexes serve single partitions if it does not say so
  */
-export function indexesOf(ddoc: string, doc: Readonly<Record<string, unknown>>): MangoIndex[] {
+export function indexesOf(
+  ddoc: string,
+  doc: Readonly<Record<string, unknown>>,
+  byDefault: boolean,
+): MangoIndex[] {
   if (doc.language !== QUERY_LANGUAGE || !isJsonObject(doc.views)) return []
-  const partitioned = isJsonObject(doc.options) && doc.options.partitioned === true
+  const stated = isJsonObject(doc.options) ? doc.options.partitioned : undefined
+  const partitioned = typeof stated === 'boolean' ? stated : byDefault
   return Object.entries(doc.views).flatMap(([name, view]) => {
     const index = isJsonObject(view) ? readIndex(ddoc, name, view, partitioned) : null
     return index === null ? [] : [index]

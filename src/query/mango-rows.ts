@@ -1,12 +1,13 @@
 /** The rows of json indexes in their stores: the keys of documents, and the ranges that queries read. */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
+import { splitId } from '../core/partitions.ts'
 import { type IndexEntry, type IndexStore, idOfRow, placeAfter, placeBefore } from '../storage/index-store.ts'
 import { type DesignIndexes, signatureOf } from './design-indexes.ts'
 import type { IndexRange, IndexRow, OpenIndex } from './index-scan.ts'
 import type { RowSource } from './index-updater.ts'
 import { columnsOf, type IndexKey, indexKeys, type MangoIndex } from './mango-index.ts'
-import { arrayPrefix, encodeKey } from './sort-keys.ts'
+import { arrayPrefix, encodeKey, partitionPrefix } from './sort-keys.ts'
 import type { SkippedDocument } from './view-map.ts'
 import { rowAfter } from './view-rows.ts'
 
@@ -14,7 +15,7 @@ type OnSkipped = (ddoc: string, skipped: SkippedDocument) => void
 
 /** Identifies the rows of an index. Indexes of equal definitions share them, whatever their names are. */
 export function signatureOfIndex(index: MangoIndex): string {
-  return signatureOf(['query', columnsOf(index), index.partialFilter])
+  return signatureOf(['query', columnsOf(index), index.partialFilter, index.partitioned])
 }
 
 /** Opens the json indexes of a database. */
@@ -39,19 +40,31 @@ function fieldRows(index: MangoIndex, onSkipped: OnSkipped): RowSource {
       const yielder = new Yielder()
       for (const { id, text } of docs) {
         await yielder.yieldIfDue()
-        rows.push([
-          entriesOf(keyOf(id, text), (reason) => onSkipped(index.ddoc, { view: index.name, id, reason })),
-        ])
+        const prefix = prefixOf(index.partitioned ? splitId(id).partition : '')
+        const skip = (reason: string) => onSkipped(index.ddoc, { view: index.name, id, reason })
+        rows.push([entriesOf(keyOf(id, text), prefix, skip)])
       }
       return rows
     },
   }
 }
 
-function entriesOf(found: IndexKey | null, onSkipped: (reason: string) => void): IndexEntry[] {
+const NO_PREFIX = new Uint8Array(0)
+
+/** @param partition empty for an index without partitions */
+function prefixOf(partition: string): Uint8Array {
+  return partition === '' ? NO_PREFIX : partitionPrefix(partition)
+}
+
+function entriesOf(
+  found: IndexKey | null,
+  prefix: Uint8Array,
+  onSkipped: (reason: string) => void,
+): IndexEntry[] {
   if (found === null) return []
   try {
-    return [{ key: encodeKey(found.values, 'json'), keyText: found.text, valueText: 'null' }]
+    const key = Buffer.concat([prefix, encodeKey(found.values, 'json')])
+    return [{ key, keyText: found.text, valueText: 'null' }]
   } catch (error) {
     if (!(error instanceof CouchError)) throw error
     onSkipped(error.message)
@@ -61,14 +74,16 @@ function entriesOf(found: IndexKey | null, onSkipped: (reason: string) => void):
 
 async function* pagesOf(
   store: IndexStore,
-  { low, high, descending, after }: IndexRange,
+  { partition, low, high, descending, after }: IndexRange,
   most: number,
 ): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
-  let from: Uint8Array = encodeKey(low, 'json')
-  let to: Uint8Array = placeAfter(arrayPrefix(high, 'json'))
+  const prefix = prefixOf(partition)
+  const within = (key: Uint8Array) => Buffer.concat([prefix, key])
+  let from: Uint8Array = within(encodeKey(low, 'json'))
+  let to: Uint8Array = placeAfter(within(arrayPrefix(high, 'json')))
   if (after !== null) {
-    const key = encodeKey(JSON.parse(after.key ?? 'null'), 'json')
+    const key = within(encodeKey(JSON.parse(after.key ?? 'null'), 'json'))
     if (descending) to = placeBefore(key, after.id)
     else from = placeAfter(key, after.id)
   }

@@ -234,6 +234,63 @@ interface Found {
   readonly execution_stats: { readonly total_docs_examined: number }
 }
 
+t.test('json indexes serve either single partitions or the whole database', async (t) => {
+  const server = await serve(t)
+  await call(server, 'PUT', '/db?partitioned=true')
+  const ids = ['a', 'aa', 'b'].flatMap((name) => Array.from({ length: 40 }, (_, n) => `${name}:${n}`))
+  const docs = ids.map((_id, at) => ({ _id, n: at % 10 }))
+  await call(server, 'POST', '/db/_bulk_docs', { body: { docs } })
+  const post = async (path: string, body: object) =>
+    (await call(server, 'POST', path, { body })).json as Found & {
+      readonly warning?: string
+      bookmark: string
+    }
+  const idsOf = ({ docs }: Found) => docs.map(({ _id }) => _id)
+  const of = (name: string, n: number) =>
+    docs.filter((doc) => doc._id.startsWith(name) && doc.n === n).map(({ _id }) => _id)
+  const asked = { selector: { n: 3 }, execution_stats: true }
+
+  await post('/db/_index', { index: { fields: ['n'] }, name: 'own', ddoc: 'own' })
+  const found = await post('/db/_partition/a/_find', asked)
+  t.same(idsOf(found).sort(), of('a:', 3).sort())
+  t.match(found, { execution_stats: { total_keys_examined: 4, total_docs_examined: 4 } })
+  t.equal(found.warning, undefined)
+  t.match(
+    await post('/db/_find', asked),
+    { warning: /^No matching index found/ },
+    'not used for all partitions',
+  )
+  t.match(await post('/db/_find', { selector: {}, sort: ['n'] }), { reason: /^No global index exists/ })
+
+  const pages: string[] = []
+  const sorted = { selector: { n: { $gte: 2 } }, sort: [{ n: 'desc' }], limit: 7 }
+  for (let bookmark = 'nil'; ; ) {
+    const page = await post('/db/_partition/aa/_find', { ...sorted, bookmark })
+    if (page.docs.length === 0) break
+    pages.push(...idsOf(page))
+    bookmark = page.bookmark
+  }
+  t.same(pages.length, 32)
+  t.same([...pages].sort(), [2, 3, 4, 5, 6, 7, 8, 9].flatMap((n) => of('aa:', n)).sort())
+
+  await post('/db/_index', { index: { fields: ['n'] }, name: 'all', ddoc: 'all', partitioned: false })
+  const everywhere = await post('/db/_find', asked)
+  t.same(idsOf(everywhere).sort(), of('', 3).sort())
+  t.match(everywhere, { execution_stats: { total_keys_examined: 12 } })
+  t.same(idsOf(await post('/db/_partition/b/_find', asked)).sort(), of('b:', 3).sort())
+  t.match(await post('/db/_partition/b/_explain', asked), {
+    index: { name: 'own', partitioned: true },
+    mrargs: { partition: 'b', start_key: [3] },
+  })
+  t.match(await post('/db/_explain', asked), {
+    index: { name: 'all', partitioned: false },
+    mrargs: { partition: null },
+  })
+  t.match((await call(server, 'GET', '/db/_index')).json, {
+    indexes: [{ name: '_all_docs' }, { name: 'all', partitioned: false }, { name: 'own', partitioned: true }],
+  })
+})
+
 t.test('nano', async (t) => {
   const server = await serve(t)
   const couch = nano(server.url)

@@ -22,7 +22,7 @@ function indexesFrom(all: Readonly<Record<string, readonly string[]>>): MangoInd
     const fields = Object.fromEntries(names.map((field) => [field, 'asc']))
     const filter = name.startsWith('partial') ? { partial_filter_selector: { q: { $gt: 1 } } } : {}
     const views = { [name]: { map: { fields, ...filter }, options: {} } }
-    return indexesOf(`_design/${ddoc}`, { language: 'query', views })
+    return indexesOf(`_design/${ddoc}`, { language: 'query', views }, false)
   })
 }
 
