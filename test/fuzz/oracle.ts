@@ -10,6 +10,7 @@ export const MEANT_FAILURES: readonly ErrorName[] = [
   'function_error',
   'function_timeout',
   'function_memory',
+  'unknown_query_language',
   'contended',
 ]
 

@@ -243,6 +243,8 @@ export const WAYS = {
 export const OTHER_METHODS = [
   ...[
     'info',
+    'partitionInfo',
+    'checkPartition',
     'size',
     'security',
     'setSecurity',
