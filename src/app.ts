@@ -23,6 +23,7 @@ import { changesRoutes, dbUpdatesRoutes } from './http/routes/changes-routes.ts'
 import { clusterSetupRoutes } from './http/routes/cluster-setup-routes.ts'
 import { maintenanceRoutes } from './http/routes/compaction-routes.ts'
 import { configRoutes } from './http/routes/config-routes.ts'
+import { couchappRoutes } from './http/routes/couchapp-routes.ts'
 import { databaseRoutes } from './http/routes/database-routes.ts'
 import { documentRoutes } from './http/routes/document-routes.ts'
 import { findRoutes } from './http/routes/find-routes.ts'
@@ -196,6 +197,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, findRoutes)
   registerPaths(app, indexRoutes)
   registerPaths(app, viewRoutes)
+  registerPaths(app, couchappRoutes)
   registerPaths(app, partitionRoutes)
   await app.register(changesRoutes)
   await app.register(dbUpdatesRoutes)

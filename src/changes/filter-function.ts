@@ -9,13 +9,13 @@ import { isHeldLong } from '../core/event-loop.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { languageOf, requireJavascript } from '../documents/design-docs.ts'
+import { completeRequest } from '../documents/function-request.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
-import { completeRequest } from './filters.ts'
 import {
   type ChangesOptions,
   type FeedRange,

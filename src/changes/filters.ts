@@ -1,14 +1,11 @@
 /**
- * The filter of a feed request, protocol.md 5.1, 5.5 and 5.6: its parameters, the body of its POST, and the object
- * `req` that filter functions see. Pure.
+ * The filter of a feed request, protocol.md 5.1, 5.5 and 5.6: its parameters and the body of its POST. Pure.
  */
 import { CouchError } from '../core/errors.ts'
-import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { parseJson } from '../documents/body.ts'
-import type { Body, DatabaseInfo } from '../documents/database.ts'
+import type { Body } from '../documents/database.ts'
 import type { Schema } from '../documents/json-parser.ts'
 import { bodyLength, bodyObject, bodyText } from '../documents/request-body.ts'
-import { ADMIN_ONLY } from '../documents/security.ts'
 import { MAX_FIELDS, parseFieldPath } from '../query/projection.ts'
 import type { FeedQuery } from './changes-query.ts'
 import { type ChangesFilter, type ChangesOptions, filterError } from './rows.ts'
@@ -168,54 +165,4 @@ function tooLarge(code: 'too_large' | 'invalid_filter', what: string): CouchErro
 /** @returns the value if it is a list of strings, otherwise undefined */
 export function asDocIds(value: unknown): readonly string[] | undefined {
   return Array.isArray(value) && value.every((id) => typeof id === 'string') ? value : undefined
-}
-
-/**
- * The members of the object `req` that the HTTP thread knows, with CouchDB's names and in its order; protocol.md 9.2.
- */
-export interface FilterRequest {
-  /** The information at the time of the request. */
-  readonly info: DatabaseInfo
-  readonly uuid: string
-  readonly method: string
-  /** The parts of the path, decoded. */
-  readonly path: readonly string[]
-  /** The path with its query, as the client sent it. */
-  readonly rawPath: string
-  readonly query: Readonly<Record<string, unknown>>
-  readonly headers: Readonly<Record<string, string>>
-  /** The JSON text of the body; undefined without a body. */
-  readonly body: string | undefined
-  readonly peer: string
-}
-
-/** The JSON text of the object `req`, without the members that {@link completeRequest} adds. */
-export function packRequest(request: FilterRequest): string {
-  const { info, uuid, method, path, rawPath, query, headers, body, peer } = request
-  const before = {
-    info,
-    uuid,
-    id: null,
-    method,
-    requested_path: path,
-    path,
-    raw_path: rawPath,
-    query,
-    headers,
-  }
-  // CouchDB sends this string for a request without a body.
-  const after = `"body":${body ?? '"undefined"'},${JSON.stringify({ peer, form: {}, cookie: {} }).slice(1)}`
-  return `${JSON.stringify(before).slice(0, -1)},${after}`
-}
-
-/** Adds the reader and the security object as of the time when the function runs. */
-export function completeRequest(
-  packed: string,
-  database: string,
-  user: UserCtx,
-  security: SecurityObject | null,
-): string {
-  const userCtx = { db: database, name: user.name, roles: user.roles }
-  const rest = JSON.stringify({ userCtx, secObj: security ?? ADMIN_ONLY })
-  return `${packed.slice(0, -1)},${rest.slice(1)}`
 }

@@ -131,6 +131,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row('settee', 'couchapps', 'true', BOOLEAN, 'false: no shows, lists, updates and rewrites'),
   row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),
   row('settee', 'keep_bytes', 1_073_741_824, bytes(0), 'bytes of them in one database; the oldest go first'),
   row(

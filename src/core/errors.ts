@@ -108,6 +108,11 @@ export const ERRORS = {
     'This server runs no functions of design documents (hosted mode). ' +
       'There are no views, and _changes accepts only the filters _doc_ids, _selector and _design.',
   ], // ours
+  no_couchapps: [
+    403,
+    'forbidden',
+    'This server runs no shows, lists, updates and rewrites: settee/couchapps is false.',
+  ], // ours
   too_many_leaves: [403, 'forbidden', 'The document has too many conflicting revisions.'], // ours
   account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
@@ -117,7 +122,12 @@ export const ERRORS = {
   no_attachment: [404, 'not_found', 'Document is missing attachment'],
   unknown_config_value: [404, 'not_found', 'unknown_config_value'],
   no_such_node: [404, 'not_found', 'no such node'],
+  no_rewrite: [404, 'rewrite_error', 'Invalid path.'],
+  show_error: [404, 'show_error', 'Invalid path.'],
+  list_error: [404, 'list_error', 'Invalid path.'],
+  update_error: [404, 'update_error', 'Invalid path.'],
   method_not_allowed: [405, 'method_not_allowed', 'The method is not allowed.'],
+  not_acceptable: [406, 'not_acceptable', 'The function has no answer of a type that the client accepts.'],
   request_timeout: [
     408,
     'request_timeout',
@@ -156,6 +166,14 @@ export const ERRORS = {
     "The server's disk failed to read or write the file of this database. All other databases still work.",
   ], // ours
   function_error: [500, 'unknown_error', 'A function of a design document failed.'],
+  render_error: [500, 'render_error', 'A show, list or update function has failed.'],
+  rewrite_error: [500, 'rewrite_error', 'A rewrite of a design document has failed.'],
+  insecure_rewrite_rule: [500, 'insecure_rewrite_rule', 'too many ../.. segments'],
+  external_response_error: [
+    500,
+    'external_response_error',
+    'The result of a function cannot be sent as an answer.',
+  ],
   unknown_query_language: [500, 'unknown_query_language', 'Functions in this language are not supported.'],
   function_timeout: [500, 'timeout', 'A function of a design document ran longer than allowed.'], // ours
   function_memory: [500, 'out_of_memory', 'A function of a design document used more memory than allowed.'], // ours

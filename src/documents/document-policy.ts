@@ -121,6 +121,14 @@ export function policySandbox(policy: DocumentPolicy, sandbox: Sandbox, database
       check(fn)
       return sandbox.validate(fn, calls)
     },
+    render: async (kind, fn, args) => {
+      check(fn)
+      return sandbox.render(kind, fn, args)
+    },
+    list: async (fn, args, exchange) => {
+      check(fn)
+      return sandbox.list(fn, args, exchange)
+    },
   }
 }
 

@@ -5,19 +5,14 @@ import { isServerAdmin } from '../auth/accounts.ts'
 import type { FeedSlot } from '../auth/policy.ts'
 import { type Caller, Feed, type FeedRequest } from '../changes/changes-feed.ts'
 import type { FeedKind } from '../changes/changes-query.ts'
-import { type FilterRequest, packRequest } from '../changes/filters.ts'
 import { FeedHub } from '../changes/hub.ts'
 import { directSource, type FeedDatabase, type FeedSource } from '../changes/source.ts'
 import { CouchError } from '../core/errors.ts'
-import { newUuid } from '../core/ids.ts'
-import { parseJson } from '../documents/body.ts'
-import type { DatabaseInfo } from '../documents/database.ts'
 import { authenticate } from './plugins/authentication.ts'
 import { factsOf } from './plugins/request-metrics.ts'
 import { onRevocation } from './plugins/revocation.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
-import { type Query, queryOf } from './request-params.ts'
 import { onRequestEnd, openStream } from './transport/json-stream.ts'
 
 /** Makes a hub whose feeds check their callers' rights after a revocation, and end when the app closes. */
@@ -146,55 +141,4 @@ async function takeFeedSlot(
     'too_many_requests',
     `Too many feeds at once: ${limits.maxFeeds(user.name)} are served.`,
   )
-}
-
-/** Parameters that filter functions get as JSON values. */
-const JSON_PARAMETERS = new Set(['startkey', 'endkey', 'key', 'descending'])
-/** Headers that filter functions do not get; `userCtx` names the caller. */
-const SECRET_HEADERS = new Set(['authorization', 'cookie'])
-
-/**
- * The object `req` of filter functions (protocol.md 9.2) as JSON text. The database's thread adds the caller and the
- * security object.
- * @param info of the database
- * @param body JSON text of the request's body; undefined without one
- * @throws invalid_json for a parameter that is read as JSON
- */
-export function filterRequest(request: FastifyRequest, info: DatabaseInfo, body: string | undefined): string {
-  const known: FilterRequest = {
-    info,
-    uuid: newUuid(),
-    method: request.method,
-    path: pathOf(request.url),
-    rawPath: request.originalUrl,
-    query: queryValues(queryOf(request)),
-    headers: shownHeaders(request),
-    body,
-    peer: request.address,
-  }
-  return packRequest(known)
-}
-
-function pathOf(url: string): string[] {
-  const [path = ''] = url.split('?', 1)
-  const parts = path.split('/').filter((part) => part !== '')
-  return parts.map((part) => decodeURIComponent(part))
-}
-
-function queryValues(query: Query): Record<string, unknown> {
-  const values = Object.entries(query).map(([name, text]): [string, unknown] => [
-    name,
-    JSON_PARAMETERS.has(name) ? parseJson(text) : text,
-  ])
-  return Object.fromEntries(values)
-}
-
-/** Names are capitalized as in CouchDB, for example `User-Agent`. */
-function shownHeaders({ headers }: FastifyRequest): Record<string, string> {
-  const shown = Object.entries(headers).filter(([name]) => !SECRET_HEADERS.has(name))
-  return Object.fromEntries(shown.map(([name, value]) => [capitalized(name), String(value ?? '')]))
-}
-
-function capitalized(name: string): string {
-  return name.replace(/(?:^|-)[a-z]/g, (start) => start.toUpperCase())
 }

@@ -71,7 +71,7 @@ interface ViewContext {
 const JAVASCRIPT = 'javascript'
 
 /** The parts of a design document that views need. */
-interface DesignDoc {
+export interface DesignDoc {
   readonly id: string
   readonly rev: string
   readonly source: string
@@ -157,7 +157,7 @@ function readQueries({ queries }: Readonly<Record<string, unknown>>): Record<str
 }
 
 /** @throws not_found, deleted */
-async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDoc> {
+export async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDoc> {
   const [found] = await store.readDocs(
     [id],
     (doc) => {

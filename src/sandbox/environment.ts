@@ -1,3 +1,5 @@
+import { RENDER_ENVIRONMENT } from './render-environment.ts'
+
 /**
  * The environment of a function in QuickJS: the globals that CouchDB offers, and the entry points for calls. It is a text,
  * because QuickJS evaluates it. It saves the built-ins that it needs before any user's function can change them; a
@@ -8,7 +10,8 @@
  * - `share(text)`: sets the argument that all calls of a piece share;
  * - `give(text)`: adds an argument of the next call;
  * - `filter()`: `true`, `false`, or the thrown value;
- * - `map()`, `mapViews()`, `reduce()`, `validate()`: results as in messages.ts.
+ * - `map()`, `mapViews()`, `reduce()`, `validate()`: results as in messages.ts;
+ * - `connect(exchange)`, `show()`, `list()`, `update()`, `rewrite()`: render-environment.ts.
  * The result begins with `!` when the function threw.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
@@ -325,5 +328,7 @@ export const ENVIRONMENT = String.raw`(function () {
     }
   }
 
-  return { load, share, give, filter, map, mapViews, reduce, validate }
+  function connect(given) { exchange = given; return 'null' }
+${RENDER_ENVIRONMENT}
+  return { load, share, give, filter, map, mapViews, reduce, validate, connect, show, list, update, rewrite }
 })()`

@@ -15,12 +15,24 @@ import type { Call, CallKind, UserFunction } from './messages.ts'
 import type { FunctionLimits } from './slot-table.ts'
 
 /** The entry points of {@link ENVIRONMENT}. */
-type Entry = 'load' | 'share' | 'give' | Exclude<CallKind, 'compile'>
+type Entry = 'load' | 'share' | 'give' | 'connect' | Exclude<CallKind, 'compile'>
 
 /** The first character of a result when the function threw. */
-const THREW = '!'
+export const THREW = '!'
 
-const ENTRIES: readonly Entry[] = ['load', 'share', 'give', 'filter', 'map', 'mapViews', 'reduce', 'validate']
+/** The kinds of functions that answer requests. */
+const RENDERS: ReadonlySet<CallKind> = new Set(['show', 'list', 'update', 'rewrite'])
+
+const ENTRIES: readonly Entry[] = [
+  ...(['load', 'share', 'give', 'connect'] as const),
+  ...(['filter', 'map', 'mapViews', 'reduce', 'validate', 'show', 'list', 'update', 'rewrite'] as const),
+]
+
+/**
+ * Sends the output of a list function and waits for rows: render-environment.ts.
+ * @returns JSON text; null: the list is not needed any more
+ */
+export type Exchange = (output: string) => string | null
 
 export class FunctionContext {
   readonly limits: FunctionLimits
@@ -31,6 +43,7 @@ export class FunctionContext {
   #shared: string | undefined
   #calls = 0
   #isSpent = false
+  #exchange: Exchange | undefined
 
   private constructor(limits: FunctionLimits, instance: Instance, clock: Clock) {
     this.limits = limits
@@ -39,6 +52,8 @@ export class FunctionContext {
     this.#clock = clock
     const environment = this.#context.unwrapResult(this.#context.evalCode(ENVIRONMENT))
     this.#entries = new Map(ENTRIES.map((entry) => [entry, this.#context.getProp(environment, entry)]))
+    const exchange = this.#context.newFunction('exchange', (output) => this.#answer(output))
+    this.#context.callFunction(this.#entries.get('connect')!, this.#context.undefined, exchange)
   }
 
   /**
@@ -83,11 +98,13 @@ export class FunctionContext {
 
   /**
    * Calls the function.
-   * @returns JSON text
+   * @param exchange for a list function
+   * @returns JSON text; of a function that answers a request, with {@link THREW} in front if it threw
    * @throws function_error, function_timeout, function_memory
    */
-  call(kind: Exclude<CallKind, 'compile'>, call: Call): string {
+  call(kind: Exclude<CallKind, 'compile'>, call: Call, exchange?: Exchange): string {
     this.#calls += 1
+    this.#exchange = exchange
     const texts = typeof call === 'string' ? [call] : call
     // Texts are passed one by one, so that only one is in memory at a time.
     for (const text of texts) this.#enter('give', text)
@@ -96,7 +113,16 @@ export class FunctionContext {
     // QuickJS throws null when there is no memory left even for an error.
     if (this.#instance.memory.isExhausted) throw this.#spent(new CouchError('function_memory'))
     if (kind === 'filter') throw new CouchError('function_error', result.slice(1))
-    return result.slice(1)
+    return RENDERS.has(kind) ? result : result.slice(1)
+  }
+
+  /** Waits for the answer to a list function. The wait does not count as its time. */
+  #answer(output: QuickJSHandle): QuickJSHandle {
+    const text = this.#context.getString(output)
+    this.#clock.stop()
+    const answer = this.#exchange?.(text) ?? null
+    this.#clock.start(answer === null ? 0 : this.limits.timeoutMs)
+    return this.#context.newString(answer ?? 'null')
   }
 
   #enter(entry: Entry, ...texts: readonly string[]): string {

@@ -5,7 +5,10 @@ import { keyOf, lengthOf, type Work } from './messages.ts'
 /** The maximum number of calls and of characters that may wait. A single job may be larger. */
 const MAX_CALLS = 20_000
 const MAX_TEXT = 67_108_864
-/** How many threads one database may use at once, so that hanging functions leave threads to other databases. */
+/**
+ * How many threads one database may use at once, so that hanging functions leave threads to other databases. Lists do not
+ * count: they wait for their clients, and the HTTP thread limits them.
+ */
 const MAX_RUNNING = 2
 
 /** Requested work and its progress. */
@@ -25,6 +28,8 @@ export interface Job {
   needsSource: boolean
   /** Whether a thread has died while running a piece of it. */
   wasLost: boolean
+  /** Where a sandbox thread waits during a list; null for other work. */
+  readonly signal: SharedArrayBuffer | null
   readonly size: Size
   resolve(results: readonly string[]): void
   reject(error: unknown): void
@@ -77,6 +82,7 @@ export class JobQueue {
         isRunning: false,
         needsSource: false,
         wasLost: false,
+        signal: work.exchange === undefined ? null : new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT),
         size,
         resolve,
         reject,
@@ -120,11 +126,11 @@ export class JobQueue {
   /** The next job to run, if any. It counts as running until it is put back or done. */
   next(): Job | undefined {
     for (const [database, queue] of this.#databases) {
-      if (queue.running >= MAX_RUNNING) continue
-      const job = queue.jobs.shift()
+      const at = queue.running < MAX_RUNNING ? 0 : queue.jobs.findIndex(isList)
+      const [job] = at === -1 ? [] : queue.jobs.splice(at, 1)
       if (job === undefined) continue
       job.isRunning = true
-      queue.running += 1
+      queue.running += isList(job) ? 0 : 1
       this.#databases.delete(database)
       this.#databases.set(database, queue)
       return job
@@ -153,7 +159,7 @@ export class JobQueue {
   #markStopped(job: Job): DatabaseQueue {
     const queue = this.#of(job)
     job.isRunning = false
-    queue.running -= 1
+    queue.running -= isList(job) ? 0 : 1
     return queue
   }
 
@@ -185,11 +191,15 @@ export class JobQueue {
     if (!this.#jobs.delete(job)) return false
     const queue = this.#of(job)
     this.#resize(queue, job.size, -1)
-    if (job.isRunning) queue.running -= 1
+    if (job.isRunning) queue.running -= isList(job) ? 0 : 1
     else queue.jobs.splice(queue.jobs.indexOf(job), 1)
     if (queue.running === 0 && queue.jobs.length === 0) this.#databases.delete(job.work.fn.database)
     return true
   }
+}
+
+function isList({ work }: Job): boolean {
+  return work.exchange !== undefined
 }
 
 function sizeOf({ calls }: Work): Size {

@@ -24,6 +24,20 @@ export interface RunRequest {
   readonly piece: Piece
   /** The design document, if the thread has answered that it does not know the function. */
   readonly source: string | null
+  /** Where the sandbox thread waits for the {@link ExchangeReply}; null for work without one. */
+  readonly signal: SharedArrayBuffer | null
+}
+
+/** From the sandbox thread, during a list: its output so far. The thread waits for the {@link ExchangeReply}. */
+export interface ExchangeRequest {
+  readonly job: number
+  readonly output: string
+}
+
+/** The answer to an {@link ExchangeRequest}. */
+export interface ExchangeReply {
+  /** JSON text; null: the list is not needed any more. */
+  readonly answer: string | null
 }
 
 /** The answer, after which the sandbox thread is free again. */
@@ -47,7 +61,17 @@ export type SandboxNotice =
   /** No thread could be started. */
   | { readonly type: 'failed'; readonly cause: string }
 
-export type CallKind = 'compile' | 'filter' | 'map' | 'mapViews' | 'reduce' | 'validate'
+export type CallKind =
+  | 'compile'
+  | 'filter'
+  | 'map'
+  | 'mapViews'
+  | 'reduce'
+  | 'validate'
+  | 'show'
+  | 'list'
+  | 'update'
+  | 'rewrite'
 
 /** A function without the text of its design document. */
 type FunctionName = Omit<UserFunction, 'source'>
@@ -63,10 +87,12 @@ export interface Work {
   readonly shared: string
   /** JSON texts of each call's arguments. */
   readonly calls: readonly Call[]
+  /** Answers the output of a list function with JSON text. If it rejects, the function is stopped. */
+  exchange?(output: string): Promise<string>
 }
 
 /** The part of work that is sent to a thread in one message. */
-export interface Piece extends Omit<Work, 'fn'> {
+export interface Piece extends Omit<Work, 'fn' | 'exchange'> {
   readonly fn: FunctionName
 }
 
@@ -104,7 +130,14 @@ export function sandboxOver(run: (work: Work) => Promise<readonly string[]>): Sa
       const results = await run({ kind: 'validate', fn, shared: 'null', calls: texts })
       return results.map((result) => JSON.parse(result) as Verdict)
     },
+    render: async (kind, fn, args) => only(await run({ kind, fn, shared: 'null', calls: [args] })),
+    list: async (fn, args, exchange) =>
+      only(await run({ kind: 'list', fn, shared: 'null', calls: [args], exchange })),
   }
+}
+
+function only(results: readonly string[]): string {
+  return results[0] as string
 }
 
 /** Characters of a call's arguments. */
@@ -180,4 +213,21 @@ export interface Sandbox {
   ): Promise<string[]>
   /** One verdict per call. */
   validate(fn: UserFunction, calls: readonly ValidateCall[]): Promise<Verdict[]>
+  /**
+   * Runs a function that answers a request.
+   * @param args JSON texts of its arguments
+   * @returns a result in the form of render-environment.ts
+   */
+  render(kind: 'show' | 'update' | 'rewrite', fn: UserFunction, args: readonly string[]): Promise<string>
+  /**
+   * Runs a list function, which occupies a sandbox thread until it ends.
+   * @param exchange takes output of the function, and resolves with rows as JSON text; if it rejects, the function is
+   *   stopped
+   * @returns a result in the form of render-environment.ts
+   */
+  list(
+    fn: UserFunction,
+    args: readonly string[],
+    exchange: (output: string) => Promise<string>,
+  ): Promise<string>
 }

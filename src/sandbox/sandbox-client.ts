@@ -7,6 +7,8 @@ import { CouchError, unpackError } from '../core/errors.ts'
 import { type Job, JobQueue } from './job-queue.ts'
 import {
   type Call,
+  type ExchangeReply,
+  type ExchangeRequest,
   lengthOf,
   nameOf,
   type Outcome,
@@ -129,7 +131,10 @@ export class SandboxClient {
 
   #join(slot: Slot, port: MessagePort): void {
     const thread: SandboxThread = { slot, port, job: undefined }
-    port.on('message', (reply: RunReply) => this.#receive(thread, reply))
+    port.on('message', (message: RunReply | ExchangeRequest) => {
+      if ('output' in message) this.#exchange(thread, message)
+      else this.#receive(thread, message)
+    })
     this.#threads.set(slot.index, thread)
   }
 
@@ -143,7 +148,7 @@ export class SandboxClient {
     if (reason === 'timeout') {
       this.#failed += 1
       this.#queue.fail(job, new CouchError('function_timeout'))
-    } else if (job.wasLost) this.#queue.fail(job, new CouchError('unavailable'))
+    } else if (job.wasLost || job.signal !== null) this.#queue.fail(job, new CouchError('unavailable'))
     else {
       job.wasLost = true
       this.#queue.putBack(job)
@@ -211,6 +216,7 @@ export class SandboxClient {
       job: job.number,
       piece: { kind, fn: nameOf(fn), shared, calls: nextCalls(job) },
       source: job.needsSource ? fn.source : null,
+      signal: job.signal,
     }
     thread.port.postMessage(request)
   }
@@ -223,6 +229,20 @@ export class SandboxClient {
       this.#lastSlots.delete(oldest)
       return
     }
+  }
+
+  /** Passes the output of a list function on, and its rows back. */
+  #exchange({ port, job }: SandboxThread, { job: number, output }: ExchangeRequest): void {
+    const reply = (answer: string | null) => {
+      const message: ExchangeReply = { answer }
+      port.postMessage(message)
+      if (job?.signal == null) return
+      const cells = new Int32Array(job.signal)
+      Atomics.add(cells, 0, 1)
+      Atomics.notify(cells, 0)
+    }
+    if (job?.number !== number || job.work.exchange === undefined) reply(null)
+    else job.work.exchange(output).then(reply, () => reply(null))
   }
 
   #receive(thread: SandboxThread, { job: number, outcome }: RunReply): void {

@@ -1,10 +1,12 @@
 /** A sandbox thread: runs pieces of work, and keeps recently used functions ready. */
 import { setPriority } from 'node:os'
-import { parentPort, workerData } from 'node:worker_threads'
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { CouchError, packError } from '../core/errors.ts'
 import { ENVIRONMENT } from './environment.ts'
-import { FunctionContext, newInstance } from './function-context.ts'
+import { type Exchange, FunctionContext, newInstance } from './function-context.ts'
 import {
+  type ExchangeReply,
+  type ExchangeRequest,
   type Introduction,
   keyOf,
   type Outcome,
@@ -26,6 +28,10 @@ const MAX_RESULTS = 1_048_576
 const MAX_CONTEXTS = 24
 /** The maximum memory of all functions that are kept ready, in bytes. A single function may take more. */
 const MAX_BYTES = 512 * 1_048_576
+
+/** How long a list waits at a time, in ms, and how often: longer than an answer may stall (http/transport/json-stream.ts). */
+const WAIT_MS = 1000
+const MAX_WAITS = 330
 
 interface RunnerOptions {
   /** Called before each piece. */
@@ -50,12 +56,13 @@ export class Runner {
   /**
    * Runs a piece, or its first calls. Pieces do not overlap.
    * @param source the design document, if it was sent
+   * @param exchange for a list function
    */
-  async run(piece: Piece, source: string | null): Promise<Outcome> {
+  async run(piece: Piece, source: string | null, exchange?: Exchange): Promise<Outcome> {
     const key = keyOf(piece.fn)
     try {
       const context = this.#known(key) ?? (await this.#make(key, piece, source))
-      return context === null ? { type: 'unknown' } : this.#callAll(context, piece)
+      return context === null ? { type: 'unknown' } : this.#callAll(context, piece, exchange)
     } catch (error) {
       return failed(error)
     } finally {
@@ -106,7 +113,7 @@ export class Runner {
     }
   }
 
-  #callAll(context: FunctionContext, { kind, shared, calls }: Piece): Outcome {
+  #callAll(context: FunctionContext, { kind, shared, calls }: Piece, exchange?: Exchange): Outcome {
     if (kind === 'compile') return { type: 'done', results: ['null'] }
     const wasUsed = context.isUsed
     const end = performance.now() + SLICE_MS
@@ -116,14 +123,14 @@ export class Runner {
       try {
         this.#options.onCall?.()
         if (results.length === 0) context.share(shared)
-        const result = context.call(kind, call)
+        const result = context.call(kind, call, exchange)
         results.push(result)
         length += result.length
       } catch (error) {
         if (!isOutOfMemory(error)) throw error
         // Earlier calls may have filled the memory, so the function is tried again in a fresh instance.
         if (results.length > 0) break
-        if (wasUsed) return { type: 'unknown' }
+        if (wasUsed && exchange === undefined) return { type: 'unknown' }
         throw error
       }
       if (length > MAX_RESULTS || performance.now() > end) break
@@ -155,8 +162,9 @@ if (parentPort !== null) {
   })
 
   parentPort.on('message', ({ client, port }: Introduction) => {
-    port.on('message', async ({ job, piece, source }: RunRequest) => {
-      const reply: RunReply = { job, outcome: await runner.run(piece, source).catch(failed) }
+    port.on('message', async ({ job, piece, source, signal }: RunRequest) => {
+      const exchange = signal === null ? undefined : exchangeOver(port, job, signal)
+      const reply: RunReply = { job, outcome: await runner.run(piece, source, exchange).catch(failed) }
       port.postMessage(reply)
       slotTable.release(slot, client)
     })
@@ -164,6 +172,23 @@ if (parentPort !== null) {
   lowerPriority()
   await compile()
   parentPort.postMessage('ready')
+
+  /** While it waits, the thread marks new calls, so that the pool does not take it for hanging. */
+  function exchangeOver(port: MessagePort, job: number, signal: SharedArrayBuffer): Exchange {
+    const cells = new Int32Array(signal)
+    return (output) => {
+      const request: ExchangeRequest = { job, output }
+      port.postMessage(request)
+      for (let left = MAX_WAITS; left > 0; left -= 1) {
+        const seen = Atomics.load(cells, 0)
+        const received = receiveMessageOnPort(port)
+        slotTable.begin(slot)
+        if (received !== undefined) return (received.message as ExchangeReply).answer
+        Atomics.wait(cells, 0, seen, WAIT_MS)
+      }
+      return null
+    }
+  }
 }
 
 /** Makes a first instance, which takes far longer than later ones, so that no function's time includes this. */

@@ -232,6 +232,22 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('cleanUpViews', args)
   }
 
+  show(...args: Args<'show'>) {
+    return this.#call('show', args)
+  }
+
+  update(...args: Args<'update'>) {
+    return this.#call('update', args)
+  }
+
+  list(...args: Args<'list'>) {
+    return this.#stream('list', args)
+  }
+
+  rewrite(...args: Args<'rewrite'>) {
+    return this.#call('rewrite', args)
+  }
+
   find(...args: Args<'find'>) {
     return this.#stream('find', args)
   }

@@ -1,8 +1,10 @@
 /** The server's databases as the HTTP thread calls them. */
+
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/bytes.ts'
 import type { ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
+import type { CouchappSource } from '../couchapps/couchapps.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
@@ -38,7 +40,8 @@ export interface DatabaseHandle
     ChangesSource,
     ViewSource,
     FindSource,
-    IndexSource {
+    IndexSource,
+    CouchappSource {
   readonly name: string
   readonly incarnation: number
   open(

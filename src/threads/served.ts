@@ -3,6 +3,7 @@ import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
 import { holdsAccounts } from '../core/ids.ts'
 import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
+import { refusedCouchapps, storeCouchapps } from '../couchapps/couchapps.ts'
 import type { DisallowedContent } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import { policySandbox } from '../documents/document-policy.ts'
@@ -68,11 +69,15 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     : storeDatabase(store, options)
   // Registered last: the initial contents of `_users` are not reported as a commit.
   store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
+  const views = policy.designDocs
+    ? storeViews({ store, sandbox, incarnation, indexes, onSkipped, cleanUp })
+    : refusedViews({ store, cleanUp })
   const database: ServedDatabase = {
     ...documents,
+    ...views,
     ...(policy.designDocs
-      ? storeViews({ store, sandbox, incarnation, indexes, onSkipped, cleanUp })
-      : refusedViews({ store, cleanUp })),
+      ? storeCouchapps({ store, sandbox, incarnation, name, database: { ...documents, ...views } })
+      : refusedCouchapps(store)),
     ...storeFind({
       store,
       name,
@@ -183,6 +188,10 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   viewInfo: { kind: 'call', users: 'admins' },
   compactViews: { kind: 'call', users: 'admins' },
   cleanUpViews: { kind: 'call', users: 'admins' },
+  show: { kind: 'call', users: 'admins' },
+  update: { kind: 'call', users: 'admins', cost: 'save' },
+  list: { kind: 'stream', users: 'admins', cost: 'scan' },
+  rewrite: { kind: 'call', users: 'admins' },
   find: { kind: 'stream', users: 'server admins', cost: 'scan' },
   explain: { kind: 'call', users: 'server admins' },
   indexes: { kind: 'call', users: 'admins' },

@@ -2,6 +2,7 @@
 import type { ChangesSource } from '../changes/page.ts'
 import type { PackedError } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
+import type { CouchappSource } from '../couchapps/couchapps.ts'
 import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
@@ -18,7 +19,7 @@ import type { StreamControl } from './rpc-stream.ts'
 import type { ThreadStats } from './thread-stats.ts'
 
 /** The methods of a database that its thread serves; database-proxy.ts has a stub for each. */
-export type ServedDatabase = Database & ChangesSource & ViewSource & FindSource & IndexSource
+export type ServedDatabase = Database & ChangesSource & ViewSource & FindSource & IndexSource & CouchappSource
 
 /** The methods with one answer. */
 export type CallMethod = {

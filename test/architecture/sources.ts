@@ -81,6 +81,7 @@ export const LAYERS = [
   'sandbox/',
   'documents/',
   'query/',
+  'couchapps/',
   'changes/',
   'threads/',
   'config/',

@@ -128,6 +128,8 @@ t.test('the sandbox refuses all functions except settee’s own', async (t) => {
     mapViews: asked('mapViews'),
     reduce: asked('reduce'),
     validate: asked('validate'),
+    render: async () => String(calls.push('render')),
+    list: async () => String(calls.push('list')),
   } satisfies Sandbox
   const source = `{"_id":"${AUTH_DESIGN_ID}","_rev":"1-a",${AUTH_DESIGN_BODY.slice(1)}`
   const own = { database: 1, ddoc: AUTH_DESIGN_ID, rev: '1-a', path: ['validate_doc_update'], source }
@@ -138,6 +140,8 @@ t.test('the sandbox refuses all functions except settee’s own', async (t) => {
     sandbox.mapViews(fn, []),
     sandbox.reduce(fn, []),
     sandbox.validate(fn, []),
+    sandbox.render('show', fn, []),
+    sandbox.list(fn, [], async () => ''),
   ]
   for (const [database, fn] of [
     ['notes', own],
@@ -151,7 +155,7 @@ t.test('the sandbox refuses all functions except settee’s own', async (t) => {
   }
   t.same(calls, [])
   await Promise.all(all(policySandbox(HOSTED_POLICY, inner, '_users'), own))
-  t.same(calls, ['compile', 'filter', 'map', 'mapViews', 'reduce', 'validate'])
+  t.same(calls, ['compile', 'filter', 'map', 'mapViews', 'reduce', 'validate', 'render', 'list'])
 })
 
 t.test('contents are neither read nor staged', async (t) => {

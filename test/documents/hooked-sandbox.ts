@@ -36,6 +36,8 @@ export function hookedSandbox(): HookedSandbox {
       await sandbox.beforeAnswer({ fn, calls })
       return inner.validate(fn, calls)
     },
+    render: (kind, fn, args) => inner.render(kind, fn, args),
+    list: (fn, args, exchange) => inner.list(fn, args, exchange),
   }
   return sandbox
 }

@@ -269,6 +269,14 @@ export function countAnswer(request: FastifyRequest, reply: FastifyReply): void 
     raw[STOP_LISTENING] = connectionTally.onClosed(request.raw.socket, () => onClose.call(raw))
 }
 
+/** Counts a request no longer, because another one is served in its place with the same answer. */
+export function passCount(reply: FastifyReply): void {
+  const raw: CountedResponse = reply.raw
+  reply.server.requestTally.underWay -= 1
+  raw[STOP_LISTENING]?.()
+  raw.off('close', onClose)
+}
+
 /** Called once, when the answer is complete or never will be. */
 function onClose(this: CountedResponse): void {
   const reply = this[REPLY] as FastifyReply

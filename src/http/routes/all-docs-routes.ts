@@ -101,7 +101,7 @@ async function sendList(
 }
 
 /** @throws invalid_json; illegal_partition; bad_request for `keys` that are no list, query_parse_error for keys beside a range */
-function allDocsQuery(query: Query): AllDocsQuery {
+export function allDocsQuery(query: Query): AllDocsQuery {
   const keys = jsonParam(query, 'keys')
   const read = {
     partition: query.partition === undefined ? undefined : checkPartition(query.partition),

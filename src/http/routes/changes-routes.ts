@@ -7,7 +7,8 @@ import { type FilterBody, type FilterOptions, isFunctionFilter, readFilter } fro
 import type { FeedHub } from '../../changes/hub.ts'
 import { runsFunction } from '../../changes/rows.ts'
 import type { FeedDatabase } from '../../changes/source.ts'
-import { answerFeed, feedHub, feedTag, filterRequest, lastEventId } from '../feeds.ts'
+import { answerFeed, feedHub, feedTag, lastEventId } from '../feeds.ts'
+import { functionRequest } from '../function-requests.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { queryOf } from '../request-params.ts'
 import { registerPaths } from '../route-table.ts'
@@ -46,9 +47,7 @@ async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: Fasti
 
 async function filterFrom(request: FastifyRequest, query: FeedQuery): Promise<FilterOptions> {
   const body = request.method === 'POST' ? await filterBody(request, isFunctionFilter(query)) : undefined
-  return readFilter(query, body, async () =>
-    filterRequest(request, await databaseOf(request).info(request.user), body?.text),
-  )
+  return readFilter(query, body, () => functionRequest(request, { body: body?.text }))
 }
 
 function filterBody(request: FastifyRequest, withText: boolean): Promise<FilterBody | undefined> {

@@ -1,0 +1,128 @@
+/** The answers of show, list and update functions, as the HTTP thread sends them; protocol.md 9.6. Pure. */
+import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+
+export interface AppHead {
+  readonly status: number
+  readonly headers: readonly (readonly [name: string, value: string])[]
+}
+
+export interface AppResponse extends AppHead {
+  readonly body: Uint8Array
+}
+
+export const HTML = 'text/html; charset=utf-8'
+const BINARY = 'application/binary'
+const JSON_TYPE = 'application/json'
+/** As in CouchDB (`csp/showlist_enable`): a page from a database must not act for the person who reads it. */
+export const SANDBOX = ['Content-Security-Policy', 'sandbox'] as const
+
+/** A header's name: RFC 9110 5.6.2. */
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+/** The server itself sets these. */
+const FRAMING = new Set([
+  'connection',
+  'content-length',
+  'keep-alive',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+const MAX_HEADERS = 100
+
+/**
+ * Reads the response object of a function.
+ * @param status of a response without `code`
+ * @throws external_response_error for a member or a value that cannot be sent
+ */
+export function readResponse(response: unknown, status = 200): AppResponse {
+  if (!isJsonObject(response)) throw invalid('response', response)
+  let body: Uint8Array = new Uint8Array()
+  let type = JSON_TYPE
+  let json: unknown
+  for (const [name, value] of Object.entries(response)) {
+    if (name === 'json') {
+      json = value
+      type = JSON_TYPE
+    } else if (name === 'body') {
+      body = Buffer.from(textOf(name, value))
+      type = HTML
+    } else if (name === 'base64') {
+      body = Buffer.from(textOf(name, value), 'base64')
+      type = BINARY
+    }
+  }
+  const head = readHead(response, { status, type })
+  if (json === undefined || json === null) return { ...head, headers: [...head.headers, SANDBOX], body }
+  return { ...head, body: Buffer.from(`${JSON.stringify(json)}\n`) }
+}
+
+/** Reads the head that a list function has given to `start`. @throws external_response_error */
+export function readListHead(response: unknown): AppHead {
+  const type = isJsonObject(response) && response.body !== undefined ? HTML : JSON_TYPE
+  const { status, headers } = readHead(response ?? {}, { status: 200, type })
+  return { status, headers: [...headers, SANDBOX] }
+}
+
+const MEMBERS = new Set(['code', 'stop', 'json', 'body', 'base64', 'headers'])
+
+function readHead(response: unknown, preset: { status: number; type: string }): AppHead {
+  if (!isJsonObject(response)) throw invalid('response', response)
+  for (const [name, value] of Object.entries(response)) if (!MEMBERS.has(name)) throw invalid(name, value)
+  const { code = preset.status, headers = {} } = response
+  if (typeof code !== 'number' || !Number.isInteger(code) || code < 200 || code > 599)
+    throw invalid('code', code)
+  const read = readHeaders(headers)
+  const hasType = read.some(([name]) => name.toLowerCase() === 'content-type')
+  return { status: code, headers: hasType ? read : [['Content-Type', preset.type], ...read] }
+}
+
+/** @throws external_response_error */
+export function readHeaders(headers: unknown): [name: string, value: string][] {
+  if (!isJsonObject(headers)) throw invalid('headers', headers)
+  const entries = Object.entries(headers)
+  if (entries.length > MAX_HEADERS) throw invalid('headers', `more than ${MAX_HEADERS}`)
+  return entries.flatMap(([name, value]): [string, string][] => {
+    const isText = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    if (!isText || !NAME.test(name) || !VALUE.test(String(value))) throw invalid(name, value)
+    return FRAMING.has(name.toLowerCase()) ? [] : [[name, String(value)]]
+  })
+}
+
+function textOf(name: string, value: unknown): string {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  throw invalid(name, value)
+}
+
+function invalid(name: string, value: unknown): CouchError {
+  const shown = JSON.stringify(value) ?? 'undefined'
+  return new CouchError(
+    'external_response_error',
+    `Invalid data from external server: {"${name.slice(0, 100)}":${shown.slice(0, 200)}}`,
+  )
+}
+
+/** The row of the error table with a name: the row of that code, or else the first one. */
+function rowNamed(name: string): ErrorName | undefined {
+  const rows = (Object.keys(ERRORS) as ErrorName[]).filter((code) => ERRORS[code][1] === name)
+  return rows.find((code) => code === name) ?? rows[0]
+}
+
+/**
+ * The answer to an error that a function has thrown: `["error", name, reason]`, as render-environment.ts reports it. A
+ * name that is none of the server's has status 500.
+ * @param thrown JSON text of `[name, reason]`
+ */
+export function thrownResponse(thrown: string): AppResponse | CouchError {
+  const [given, reason] = JSON.parse(thrown) as [name: unknown, reason: unknown]
+  const name = typeof given === 'string' ? given : JSON.stringify(given)
+  const row = rowNamed(name)
+  if (row !== undefined) return new CouchError(row, reason ?? undefined)
+  return {
+    status: 500,
+    headers: [['Content-Type', JSON_TYPE]],
+    body: Buffer.from(`${JSON.stringify({ error: name, reason })}\n`),
+  }
+}
