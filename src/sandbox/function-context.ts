@@ -52,7 +52,7 @@ export class FunctionContext {
     this.#clock = clock
     const environment = this.#context.unwrapResult(this.#context.evalCode(ENVIRONMENT))
     this.#entries = new Map(ENTRIES.map((entry) => [entry, this.#context.getProp(environment, entry)]))
-    const exchange = this.#context.newFunction('exchange', (output) => this.#answer(output))
+    const exchange = this.#context.newFunction('exchange', (output, wants) => this.#answer(output, wants))
     this.#context.callFunction(this.#entries.get('connect')!, this.#context.undefined, exchange)
   }
 
@@ -116,12 +116,17 @@ export class FunctionContext {
     return RENDERS.has(kind) ? result : result.slice(1)
   }
 
-  /** Waits for the answer to a list function. The wait does not count as its time. */
-  #answer(output: QuickJSHandle): QuickJSHandle {
+  /**
+   * Waits for the answer to a list function. The wait does not count as its time, which begins anew only with rows: a
+   * function that sends text without end is stopped.
+   */
+  #answer(output: QuickJSHandle, wants: QuickJSHandle): QuickJSHandle {
     const text = this.#context.getString(output)
+    const left = this.#clock.left
     this.#clock.stop()
     const answer = this.#exchange?.(text) ?? null
-    this.#clock.start(answer === null ? 0 : this.limits.timeoutMs)
+    const time = this.#context.dump(wants) === true ? this.limits.timeoutMs : left
+    this.#clock.start(answer === null ? 0 : time)
     return this.#context.newString(answer ?? 'null')
   }
 
@@ -187,6 +192,11 @@ class Clock {
   start(ms: number): void {
     this.#end = performance.now() + ms
     this.hasStopped = false
+  }
+
+  /** The time that is left, in ms. */
+  get left(): number {
+    return this.#end - performance.now()
   }
 
   stop(): void {

@@ -6,8 +6,8 @@
  * - `show()`: `{"response"}`; `update()`: `{"doc","response"}`; `rewrite()`: `{"target"}`, null for no rule;
  * - `list()`: the last output, in the form of a call of `exchange`.
  *
- * A list calls `exchange(text)` with its output so far, `{"response"?,"body","wants"}`: the head if it has changed, the text,
- * and whether it needs rows. The answer is a JSON list of rows, or null after the last row.
+ * A list calls `exchange(text, wants)` with its output so far, `{"response"?,"body","wants"}`: the head if it has changed, the
+ * text, and whether it needs rows. The answer is a JSON list of rows, or null after the last row.
  *
  * Sources: protocol.md 9.6; share/server/render.js and mimeparse.js of CouchDB.
  */
@@ -97,7 +97,7 @@ export const RENDER_ENVIRONMENT = String.raw`
     return row
   }
 
-  function pass(wants) { return exchange(takeOutput(wants)) }
+  function pass(wants) { return exchange(takeOutput(wants), wants) }
 
   function takeOutput(wants) {
     const output = (isHeadChanged ? '"response":' + textOf(head) + ',' : '') + '"body":' + stringify(text)

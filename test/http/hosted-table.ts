@@ -258,6 +258,8 @@ export const OTHER_METHODS = [
   ...['open', 'openRevs', 'openParts', 'openRevsMixed', 'bulkGet', 'bulkGetMixed', 'revsDiff', 'missingRevs'],
   ...['allDocs', 'allDocsQueries', 'openAttachment', 'readAttachment'],
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],
+  // They are refused there, since they run functions.
+  ...['show', 'list', 'update', 'rewrite'],
   ...['compactViews', 'cleanUpViews', 'find', 'explain', 'indexes', 'indexUsage'],
   // They write design documents without functions, which hosted mode allows.
   ...['createIndex', 'deleteIndex', 'deleteIndexes'],

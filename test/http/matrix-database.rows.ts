@@ -27,8 +27,25 @@ function list(path: string): Rows {
   }
 }
 
-function anyMethod(path: string): readonly Row[] {
-  return ['GET', 'POST', 'PUT', 'COPY', 'DELETE'].map((method) => [`${method} ${path}`, members(400)])
+/** Calls of a function that the design document does not have. */
+function functionOf(path: string): readonly Row[] {
+  const statuses = hostedIs(members, { status: 404, hosted: 403 })
+  return [
+    [`POST /{db}/_design/d/${path}`, statuses, NOTHING],
+    ...['GET', 'PUT', 'DELETE', 'COPY'].map((method): Row => [`${method} /{db}/_design/d/${path}`, statuses]),
+  ]
+}
+
+/** @param hosted the status in hosted mode */
+function listed(path: string, hosted: number): readonly Row[] {
+  return [
+    [`GET /{db}/_design/d/${path}`, hostedIs(members, { status: 404, hosted })],
+    [`POST /{db}/_design/d/${path}`, hostedIs(members, { status: 404, hosted }), NOTHING],
+  ]
+}
+
+function anyMethod(path: string, status = 400): readonly Row[] {
+  return ['GET', 'POST', 'PUT', 'COPY', 'DELETE'].map((method) => [`${method} ${path}`, members(status)])
 }
 
 /** For rows with another body than the others. */
@@ -120,6 +137,23 @@ export const databaseRows: Rows = {
       { json: { queries: [{}] } },
     ],
   ],
+  ...Object.fromEntries(
+    ['_show', '_update'].map((kind) => [
+      `/:db/_design/:ddoc/${kind}`,
+      anyMethod(`/{db}/_design/d/${kind}`, 404),
+    ]),
+  ),
+  '/:db/_design/:ddoc/_show/:name': functionOf('_show/x'),
+  '/:db/_design/:ddoc/_show/:name/*': functionOf('_show/x/doc'),
+  '/:db/_design/:ddoc/_update/:name': functionOf('_update/x'),
+  '/:db/_design/:ddoc/_update/:name/*': functionOf('_update/x/doc'),
+  '/:db/_design/:ddoc/_rewrite': functionOf('_rewrite'),
+  '/:db/_design/:ddoc/_rewrite/*': functionOf('_rewrite/x'),
+  '/:db/_design/:ddoc/_list': listed('_list', 404),
+  '/:db/_design/:ddoc/_list/:name': listed('_list/x', 404),
+  '/:db/_design/:ddoc/_list/:name/:view': listed('_list/x/v', 403),
+  '/:db/_design/:ddoc/_list/:name/:other/:view': listed('_list/x/d/v', 403),
+  '/:db/_design/:ddoc/_list/:name/:other/:view/*': listed('_list/x/d/v/y', 404),
   // The database is not partitioned: who may not read it is refused before.
   '/:db/_partition': anyMethod('/{db}/_partition'),
   '/:db/_partition/:partition': [['GET /{db}/_partition/p', members(400)]],

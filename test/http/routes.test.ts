@@ -20,6 +20,12 @@ t.test('the table', async (t) => {
     return { example, allow, statuses }
   }
 
+  /** A path for which functions decide about methods. */
+  function anyMethod(example: string, status: number): Row {
+    const statuses = { GET: status, POST: status, PUT: status, COPY: status, DELETE: status }
+    return { example, allow: 'COPY,DELETE,GET,HEAD,POST,PUT', statuses }
+  }
+
   const DOCUMENT = 'DELETE,GET,HEAD,POST,PUT,COPY'
   const ATTACHMENT = 'DELETE,GET,HEAD,PUT'
   const NOWHERE = { GET: 404, POST: 404, PUT: 404, COPY: 404, DELETE: 404 }
@@ -107,6 +113,28 @@ t.test('the table', async (t) => {
     '/:db/_all_docs/queries': row('/db/_all_docs/queries', 'POST', { POST: 400 }),
     '/:db/_design_docs/queries': row('/db/_design_docs/queries', 'POST', { POST: 400 }),
     '/:db/_local_docs/queries': row('/db/_local_docs/queries', 'POST', { POST: 400 }),
+    '/:db/_design/:ddoc/_show': anyMethod('/db/_design/d/_show', 404),
+    '/:db/_design/:ddoc/_show/:name': anyMethod('/db/_design/d/_show/x', 404),
+    '/:db/_design/:ddoc/_show/:name/*': anyMethod('/db/_design/d/_show/x/a/b', 404),
+    '/:db/_design/:ddoc/_update': anyMethod('/db/_design/d/_update', 404),
+    '/:db/_design/:ddoc/_update/:name': anyMethod('/db/_design/d/_update/x', 404),
+    '/:db/_design/:ddoc/_update/:name/*': anyMethod('/db/_design/d/_update/x/a/b', 404),
+    '/:db/_design/:ddoc/_rewrite': anyMethod('/db/_design/d/_rewrite', 404),
+    '/:db/_design/:ddoc/_rewrite/*': anyMethod('/db/_design/d/_rewrite/a/b', 404),
+    '/:db/_design/:ddoc/_list': row('/db/_design/d/_list', 'GET,POST,HEAD', { GET: 404, POST: 415 }),
+    '/:db/_design/:ddoc/_list/:name': row('/db/_design/d/_list/x', 'GET,POST,HEAD', { GET: 404, POST: 415 }),
+    '/:db/_design/:ddoc/_list/:name/:view': row('/db/_design/d/_list/x/v', 'GET,POST,HEAD', {
+      GET: 404,
+      POST: 415,
+    }),
+    '/:db/_design/:ddoc/_list/:name/:other/:view': row('/db/_design/d/_list/x/d/v', 'GET,POST,HEAD', {
+      GET: 404,
+      POST: 415,
+    }),
+    '/:db/_design/:ddoc/_list/:name/:other/:view/*': row('/db/_design/d/_list/x/d/v/y', 'GET,POST,HEAD', {
+      GET: 404,
+      POST: 415,
+    }),
     '/:db/_changes': row('/db/_changes', 'GET,POST,HEAD', LIST),
     '/:db/_find': row('/db/_find', 'POST', { POST: 415 }),
     '/:db/_explain': row('/db/_explain', 'POST', { POST: 415 }),

@@ -17,7 +17,8 @@ import { answerAndClose, errorBody, rawAnswer } from '../transport/raw-answer.ts
 import { requiresUser } from './authentication.ts'
 import { asScript, JSONP_TYPE, setCouchHeaders } from './couch-headers.ts'
 import { pageOf, setCorsHeaders } from './cross-origin.ts'
-import { causeOf, countAnswer, factsOf, levelOf } from './request-metrics.ts'
+import { causeOf, factsOf, levelOf } from './request-log.ts'
+import { countAnswer } from './request-metrics.ts'
 
 /** Errors of Fastify and its plugins, as rows of the error table. */
 const TRANSLATIONS: Readonly<Record<string, ErrorName>> = {

@@ -1,17 +1,15 @@
 /**
- * Counts requests as they end, and connections, and logs requests. Counting runs for every request, so it allocates nothing:
+ * Counts requests as they end, and connections. Counting runs for every request, so it allocates nothing:
  * each route has its own counters from its registration on, and labels are composed only when the metrics are read.
  */
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import type { CouchError } from '../../core/errors.ts'
 import { Histogram } from '../../core/histogram.ts'
 import { REQUEST_SECONDS } from '../../metrics/couch-stats.ts'
 import type { HttpCounts, Measurements, RequestCount } from '../../metrics/metric.ts'
 import { ProcessWatch } from '../../metrics/process-metrics.ts'
-import { pathParams } from '../request-params.ts'
 
 /** Methods that have a name in the metrics; all others are `OTHER`. */
 const METHODS = [
@@ -329,78 +327,4 @@ function shared<T>(make: () => Promise<T>): () => Promise<T> {
     })
     return making
   }
-}
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Bytes the connection had written before this request. */
-    bytesBefore: number
-  }
-}
-
-/**
- * Logs one line for each request at level debug: id, method, path, database, account, address, status, milliseconds, bytes.
- * The query and the headers are left out, since they may hold secrets.
- */
-export const requestLog = fp(
-  async (app) => {
-    app.decorateRequest('bytesBefore', 0)
-    app.addHook('onRequest', (request, _reply, done) => {
-      request.bytesBefore = request.raw.socket.bytesWritten
-      done()
-    })
-    app.addHook('onResponse', (request, reply, done) => {
-      logRequest(request, reply)
-      done()
-    })
-  },
-  { name: 'request-log' },
-)
-
-/**
- * The facts of a request that may be logged at every level: without its path, which holds ids of documents and names of
- * attachments, and its query, which may hold credentials.
- */
-export function factsOf(request: FastifyRequest): Record<string, unknown> {
-  return {
-    id: request.id,
-    method: request.method,
-    route: request.routeOptions.url,
-    database: pathParams(request).db,
-  }
-}
-
-/** The loggable part of an error: its reason may repeat sent data, or the message of a user's function. */
-export function causeOf(error: CouchError): Record<string, unknown> {
-  const { cause, code } = error
-  return { err: cause === undefined ? { code } : cause }
-}
-
-/** The log level for an error that was answered. */
-export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error' {
-  // Logged once for the file or the disk (server.ts, metrics/space-watch.ts), not for each request.
-  if (code === 'damaged_file' || code === 'disk_fault') return 'debug'
-  if (code === 'insufficient_storage' && cause === undefined) return 'debug'
-  // An overload is no fault.
-  return code === 'unavailable' && cause === undefined ? 'warn' : 'error'
-}
-
-function logRequest(request: FastifyRequest, reply: FastifyReply): void {
-  const { logger } = request.server.services
-  if (!logger.isLevelEnabled('debug')) return
-  const [path] = request.url.split('?', 1)
-  logger.debug(
-    {
-      id: request.id,
-      method: request.method,
-      path,
-      database: pathParams(request).db,
-      account: request.user?.name,
-      address: request.address,
-      status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime),
-      bytes: request.raw.socket.bytesWritten - request.bytesBefore,
-    },
-    'request',
-  )
 }

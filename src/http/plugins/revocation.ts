@@ -11,7 +11,7 @@ import { Yielder } from '../../core/event-loop.ts'
 import { checkAccess } from './access-rules.ts'
 import { authenticate } from './authentication.ts'
 import { answerInstead } from './error-replies.ts'
-import { factsOf } from './request-metrics.ts'
+import { factsOf } from './request-log.ts'
 import { refuseClosedAccount, setAllowance } from './tenancy.ts'
 
 declare module 'fastify' {

@@ -18,7 +18,6 @@ import type { Handler } from '../services.ts'
 import { bytesOf } from '../transport/body-collector.ts'
 import { withOptionalBody } from '../transport/body-reader.ts'
 import { addVary, sendStream } from '../transport/json-stream.ts'
-import { checkRewrites, serveRewritten } from '../transport/rewritten-request.ts'
 import { allDocsQuery } from './all-docs-routes.ts'
 
 const DESIGN = '/:db/_design/:ddoc'
@@ -213,6 +212,7 @@ function listedRows(request: FastifyRequest): ListedRows {
 }
 
 async function rewrite(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const { checkRewrites } = await rewrittenRequests()
   checkRewrites(request)
   const rules = rewriteRequest(request)
   const database = databaseOf(request)
@@ -222,6 +222,11 @@ async function rewrite(request: FastifyRequest, reply: FastifyReply): Promise<un
     const packed = await functionRequest(request, { body: text === null ? undefined : JSON.stringify(text) })
     return serve(request, reply, await database.rewrite(request.user, designOf(request), rules, packed), text)
   })
+}
+
+/** Loaded at the first rewrite: it loads node:http. */
+function rewrittenRequests(): Promise<typeof import('../transport/rewritten-request.ts')> {
+  return import('../transport/rewritten-request.ts')
 }
 
 function rewriteRequest(request: FastifyRequest): RewriteRequest {
@@ -248,6 +253,7 @@ async function serve(
   }
   if (rewritten.type === 'function') throw new Error('a rewrite has not run its function')
   const { body = text, ...parts } = rewritten
+  const { serveRewritten } = await rewrittenRequests()
   serveRewritten(request, reply, body === null ? parts : { ...parts, body: Buffer.from(body) })
   return reply
 }

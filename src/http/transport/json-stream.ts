@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { addOutgoing, type ByteText, byteText, discard, removeOutgoing } from '../../core/bytes.ts'
 import { asCouchError } from '../../core/errors.ts'
 import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.ts'
-import { causeOf, factsOf, levelOf } from '../plugins/request-metrics.ts'
+import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
