@@ -1,6 +1,6 @@
 /** The answers of show, list and update functions, as the HTTP thread sends them; protocol.md 9.6. Pure. */
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
+import { isJsonObject, isTooDeep } from '../core/json.ts'
 
 export interface AppHead {
   readonly status: number
@@ -20,6 +20,7 @@ export const SANDBOX = ['Content-Security-Policy', 'sandbox'] as const
 /** A header's name: RFC 9110 5.6.2. */
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+const TOO_DEEP = ERRORS.too_deep[2]
 /** The server itself sets these. */
 const FRAMING = new Set([
   'connection',
@@ -54,6 +55,7 @@ export function readResponse(response: unknown, status = 200): AppResponse {
     }
   }
   const head = readHead(response, { status, type })
+  if (isTooDeep(json)) throw new CouchError('external_response_error', TOO_DEEP)
   if (json === undefined || json === null) return { ...head, headers: [...head.headers, SANDBOX], body }
   return { ...head, body: Buffer.from(`${JSON.stringify(json)}\n`) }
 }

@@ -1,7 +1,7 @@
 /** Shows, lists, updates and rewrites of design documents, on the thread that owns the database; protocol.md 9.6. */
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
+import { isJsonObject, isTooDeep } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { AllDocsQuery, Body, Database } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
@@ -107,6 +107,7 @@ export function storeCouchapps(context: CouchappContext): CouchappSource {
       if (result.startsWith(THREW)) return thrownAnswer(result)
       const { doc: changed, response } = JSON.parse(result) as { doc: unknown; response: unknown }
       if (!isJsonObject(changed)) return readResponse(response)
+      if (isTooDeep(changed)) throw new CouchError('too_deep')
       const answer = readResponse(response, 201)
       const { _id: id = '' } = changed
       if (typeof id !== 'string') throw new CouchError('illegal_docid', 'Document id must be a string')

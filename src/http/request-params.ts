@@ -104,6 +104,7 @@ type PathParams = Readonly<
       | 'name'
       | 'type'
       | 'alarm'
+      | 'fn'
       | 'other'
       | '*',
       string

@@ -193,7 +193,7 @@ export class JobQueue {
     this.#resize(queue, job.size, -1)
     if (job.isRunning) queue.running -= isList(job) ? 0 : 1
     else queue.jobs.splice(queue.jobs.indexOf(job), 1)
-    if (queue.running === 0 && queue.jobs.length === 0) this.#databases.delete(job.work.fn.database)
+    if (queue.size.calls === 0) this.#databases.delete(job.work.fn.database)
     return true
   }
 }

@@ -14,7 +14,7 @@ async function* pieces(text: string, lengths: readonly number[]): AsyncGenerator
   if (at < bytes.length) yield bytes.subarray(at)
 }
 
-t.test('rows come back whole, however their bytes arrive', async (t) => {
+t.test('rows come back whole, however their bytes arrive', async () => {
   const rows = fc.array(fc.record({ id: fc.string({ unit: 'grapheme' }), value: fc.jsonValue() }), {
     maxLength: 20,
   })

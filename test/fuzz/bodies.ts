@@ -60,6 +60,8 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   '/:db/_local_docs/queries': lists,
   '/:db/_design/:ddoc/_view/:view': list,
   '/:db/_design/:ddoc/_view/:view/queries': lists,
+  '/:db/_design/:ddoc/_list/:fn/:view': list,
+  '/:db/_design/:ddoc/_list/:fn/:other/:view': list,
   '/:db/_find': find,
   '/:db/_explain': find,
   '/:db/_index': index,

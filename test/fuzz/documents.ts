@@ -62,6 +62,37 @@ const FUNCTIONS = {
     'function (newDoc) { if (newDoc.n) throw new Error("thrown by a validator") }',
     'function () { throw "text" }',
   ],
+  show: [
+    'function (doc, req) { return JSON.stringify(req) }',
+    'function (doc, req) { return { json: doc, headers: { "X-A": req.id } } }',
+    'function (doc) { provides("html", function () { return "<p>" + doc._id }); provides("json", toJSON) }',
+    'function (doc, req) { start({ "X-B": "b" }); send(doc.a.b); return req.query }',
+    'function (doc, req) { return { code: Number(req.query.limit), base64: req.body } }',
+    'function () { throw ["error", "not_found", { a: 1 }] }',
+    'function () { throw { error: "odd", reason: [] } }',
+  ],
+  list: [
+    'function (head, req) { send(JSON.stringify(head)); var row; while (row = getRow()) send(row.id); return "end" }',
+    'function (head, req) { start({ code: 201, headers: req.headers }); while (getRow()); }',
+    'function () { provides("text", function () { return String(getRow()) }) }',
+    'function () { send("x"); getRow(); throw "thrown by a list" }',
+    'function () { var row; while (row = getRow()) send(new Array(9999).join(row.key)) }',
+  ],
+  update: [
+    'function (doc, req) { return [{ _id: req.id || req.uuid, at: req.uuid }, "made"] }',
+    'function (doc, req) { if (doc) doc.n = req.query.limit; return [doc, { json: req.form }] }',
+    'function (doc, req) { return [JSON.parse(req.body), { code: 202 }] }',
+    'function (doc) { doc._deleted = true; return [doc, "gone"] }',
+    'function () { return 1 }',
+  ],
+  rewrite: [
+    'function (req) { return "_show/one" }',
+    'function (req) { return { path: "../../" + req.path[4], query: {} } }',
+    'function (req) { return "_rewrite/" + req.path.length }',
+    'function (req) { return { code: 200, body: JSON.stringify(req) } }',
+    'function (req) { return { path: req.raw_path, method: req.query.rev, headers: req.headers } }',
+    'function () { throw "thrown by a rewrite" }',
+  ],
   wrong: [
     'function (',
     '',
@@ -74,8 +105,10 @@ const FUNCTIONS = {
   endless: ['function () { for (;;) {} }', 'function () { var a = []; for (;;) a.push(new Array(9999)) }'],
 } as const
 
+type FunctionKind = Exclude<keyof typeof FUNCTIONS, 'wrong' | 'endless'>
+
 /** The text of a function; seldom one that does not compile, and most seldom one that does not end. */
-export function functionText(choices: Choices, kind: 'filter' | 'map' | 'reduce' | 'validate'): string {
+export function functionText(choices: Choices, kind: FunctionKind): string {
   if (choices.chance(0.06)) return choices.pick(FUNCTIONS.wrong)
   if (kind !== 'validate' && choices.chance(0.01)) return choices.pick(FUNCTIONS.endless)
   return choices.pick<string>(FUNCTIONS[kind])
@@ -112,9 +145,28 @@ export function designText(choices: Choices, isVault: boolean): string {
   if (choices.chance(0.1))
     members.push(`"language":${choices.pick(['"javascript"', '"query"', '"erlang"', '1'])}`)
   if (choices.chance(0.1)) members.push(`"options":{"include_design":true,"local_seq":true}`)
+  for (const kind of ['show', 'list', 'update'] as const)
+    if (choices.chance(0.4)) members.push(`"${kind}s":{${many(() => text(kind)).join(',')}}`)
+  if (choices.chance(0.3))
+    members.push(`"rewrites":${choices.chance(0.5) ? text('rewrite') : rewriteRules(choices)}`)
   if (choices.chance(0.05))
     members.push(`"${choices.pick(['updates', 'shows', 'lists', 'rewrites'])}":{"x":"y"}`)
   return `{${[...special(choices, { isVault }), ...members].join(',')}}`
+}
+
+function rewriteRules(choices: Choices): string {
+  const rules = choices.list(4, () => ({
+    ...(choices.chance(0.7) && { from: choices.pick(['/x', ':a', ':a/*', '*', '', 'd1', 5]) }),
+    ...(choices.chance(0.95) && {
+      to: choices.pick(['_show/one', '_view/one', '../../:a', '_rewrite/*', '_list/one/one', '../../../*']),
+    }),
+    ...(choices.chance(0.3) && { method: choices.pick(['GET', '*', 'PUT', 1]) }),
+    ...(choices.chance(0.3) && {
+      query: choices.pick([{ key: ':a' }, { limit: ['*'] }, { startkey: {} }, 1]),
+    }),
+    ...(choices.chance(0.2) && { formats: { a: choices.pick(['int', 'bool', 'x']) } }),
+  }))
+  return JSON.stringify(rules)
 }
 
 function view(choices: Choices, name: string): string {

@@ -11,6 +11,10 @@ export const MEANT_FAILURES: readonly ErrorName[] = [
   'function_timeout',
   'function_memory',
   'unknown_query_language',
+  'render_error',
+  'rewrite_error',
+  'insecure_rewrite_rule',
+  'external_response_error',
   'contended',
 ]
 

@@ -60,6 +60,8 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
   node: ({ choices }) => choices.mostly(['_local', 'nonode@nohost'], ['couchdb@127.0.0.1', 'x', '']),
   section: (place) => configKey(place)[0],
   key: (place) => configKey(place)[1],
+  fn: ({ choices }) => choices.pick([...MEMBER_NAMES, 'x']),
+  other: ({ choices }) => choices.pick(DESIGN_NAMES),
   name: ({ choices }) => choices.pick([...ACCOUNT_NAMES, 'n']),
   id: ({ choices }) =>
     choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32), '2026-01-01T00-00-00Z', '..']),

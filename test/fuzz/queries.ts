@@ -159,7 +159,8 @@ const ALL: Readonly<Record<string, Value>> = Object.assign(
 /** Parameters that belong to a route; the others get them as well, more rarely. */
 function namesFor(route: string): readonly string[] {
   if (/_changes|_db_updates/.test(route)) return Object.keys(FEED)
-  if (/_all_docs|_design_docs|_local_docs|_view\/|_all_dbs|_dbs_info/.test(route)) return Object.keys(LISTING)
+  if (/_all_docs|_design_docs|_local_docs|_view\/|_list\/|_all_dbs|_dbs_info/.test(route))
+    return Object.keys(LISTING)
   if (route === '/_uuids') return ['count']
   if (route === '/:db') return Object.keys(CREATING)
   return [...Object.keys(READING), ...Object.keys(WRITING)]

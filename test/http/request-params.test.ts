@@ -149,12 +149,12 @@ t.test('content types', async (t) => {
     '/:db/_partition/:partition/*': 'answers 404',
     '/:db/_temp_view': 'answers 410',
     '/:db/_design/:ddoc/_show': 'answers 404',
-    '/:db/_design/:ddoc/_show/:name': 'as CouchDB; it reads',
-    '/:db/_design/:ddoc/_show/:name/*': 'the same',
+    '/:db/_design/:ddoc/_show/:fn': 'as CouchDB; it reads',
+    '/:db/_design/:ddoc/_show/:fn/*': 'the same',
     '/:db/_design/:ddoc/_update': 'answers 404',
-    '/:db/_design/:ddoc/_update/:name':
+    '/:db/_design/:ddoc/_update/:fn':
       'as CouchDB: forms of a page of this server lead to it; foreign pages are refused',
-    '/:db/_design/:ddoc/_update/:name/*': 'the same',
+    '/:db/_design/:ddoc/_update/:fn/*': 'the same',
     '/:db/_design/:ddoc/_rewrite': 'the request that it leads to is checked like any other',
     '/:db/_design/:ddoc/_rewrite/*': 'the same',
     '/:db/:docid': 'a form upload, which demands a form and a Referer of this host',

@@ -114,24 +114,24 @@ t.test('the table', async (t) => {
     '/:db/_design_docs/queries': row('/db/_design_docs/queries', 'POST', { POST: 400 }),
     '/:db/_local_docs/queries': row('/db/_local_docs/queries', 'POST', { POST: 400 }),
     '/:db/_design/:ddoc/_show': anyMethod('/db/_design/d/_show', 404),
-    '/:db/_design/:ddoc/_show/:name': anyMethod('/db/_design/d/_show/x', 404),
-    '/:db/_design/:ddoc/_show/:name/*': anyMethod('/db/_design/d/_show/x/a/b', 404),
+    '/:db/_design/:ddoc/_show/:fn': anyMethod('/db/_design/d/_show/x', 404),
+    '/:db/_design/:ddoc/_show/:fn/*': anyMethod('/db/_design/d/_show/x/a/b', 404),
     '/:db/_design/:ddoc/_update': anyMethod('/db/_design/d/_update', 404),
-    '/:db/_design/:ddoc/_update/:name': anyMethod('/db/_design/d/_update/x', 404),
-    '/:db/_design/:ddoc/_update/:name/*': anyMethod('/db/_design/d/_update/x/a/b', 404),
+    '/:db/_design/:ddoc/_update/:fn': anyMethod('/db/_design/d/_update/x', 404),
+    '/:db/_design/:ddoc/_update/:fn/*': anyMethod('/db/_design/d/_update/x/a/b', 404),
     '/:db/_design/:ddoc/_rewrite': anyMethod('/db/_design/d/_rewrite', 404),
     '/:db/_design/:ddoc/_rewrite/*': anyMethod('/db/_design/d/_rewrite/a/b', 404),
     '/:db/_design/:ddoc/_list': row('/db/_design/d/_list', 'GET,POST,HEAD', { GET: 404, POST: 415 }),
-    '/:db/_design/:ddoc/_list/:name': row('/db/_design/d/_list/x', 'GET,POST,HEAD', { GET: 404, POST: 415 }),
-    '/:db/_design/:ddoc/_list/:name/:view': row('/db/_design/d/_list/x/v', 'GET,POST,HEAD', {
+    '/:db/_design/:ddoc/_list/:fn': row('/db/_design/d/_list/x', 'GET,POST,HEAD', { GET: 404, POST: 415 }),
+    '/:db/_design/:ddoc/_list/:fn/:view': row('/db/_design/d/_list/x/v', 'GET,POST,HEAD', {
       GET: 404,
       POST: 415,
     }),
-    '/:db/_design/:ddoc/_list/:name/:other/:view': row('/db/_design/d/_list/x/d/v', 'GET,POST,HEAD', {
+    '/:db/_design/:ddoc/_list/:fn/:other/:view': row('/db/_design/d/_list/x/d/v', 'GET,POST,HEAD', {
       GET: 404,
       POST: 415,
     }),
-    '/:db/_design/:ddoc/_list/:name/:other/:view/*': row('/db/_design/d/_list/x/d/v/y', 'GET,POST,HEAD', {
+    '/:db/_design/:ddoc/_list/:fn/:other/:view/*': row('/db/_design/d/_list/x/d/v/y', 'GET,POST,HEAD', {
       GET: 404,
       POST: 415,
     }),

@@ -44,6 +44,25 @@ t.test('one database gets at most two threads', async (t) => {
   t.equal(queue.next()?.work.fn.rev, 'c')
 })
 
+t.test('lists do not count among the two threads of a database', async (t) => {
+  const queue = new JobQueue()
+  const list = (rev: string): Work => ({ ...work(1, rev), kind: 'list', exchange: async () => 'null' })
+  const all = [list('a'), work(1, 'b'), work(1, 'c'), work(1, 'd'), list('e')].map((one) => queue.add(one))
+  const taken = Array.from({ length: 4 }, () => queue.next() as Job)
+  t.same(
+    taken.map((job) => job.work.fn.rev),
+    ['a', 'b', 'c', 'e'],
+  )
+  t.equal(queue.next(), undefined)
+  for (const job of taken) queue.finish(job)
+  t.equal(queue.calls, 1)
+  const last = queue.next() as Job
+  t.equal(last.work.fn.rev, 'd')
+  queue.finish(last)
+  await Promise.all(all)
+  t.ok(queue.isEmpty)
+})
+
 t.test(
   'a job that yields goes behind the others of its database, and one that could not start stays first',
   async (t) => {

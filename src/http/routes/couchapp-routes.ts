@@ -29,19 +29,19 @@ const MAX_LISTS = 3
 const MAX_WAITING_LISTS = 256
 
 export const couchappRoutes: readonly Path[] = [
-  path(`${DESIGN}/_show/:name`, show),
-  path(`${DESIGN}/_show/:name/*`, show),
+  path(`${DESIGN}/_show/:fn`, show),
+  path(`${DESIGN}/_show/:fn/*`, show),
   path(`${DESIGN}/_show`, invalidPath('show_error')),
-  path(`${DESIGN}/_update/:name`, update),
-  path(`${DESIGN}/_update/:name/*`, update),
+  path(`${DESIGN}/_update/:fn`, update),
+  path(`${DESIGN}/_update/:fn/*`, update),
   path(`${DESIGN}/_update`, invalidPath('update_error')),
   path(`${DESIGN}/_rewrite`, rewrite),
   path(`${DESIGN}/_rewrite/*`, rewrite),
-  listPath(`${DESIGN}/_list/:name/:view`, listHandler()),
-  listPath(`${DESIGN}/_list/:name/:other/:view`, listHandler()),
+  listPath(`${DESIGN}/_list/:fn/:view`, listHandler()),
+  listPath(`${DESIGN}/_list/:fn/:other/:view`, listHandler()),
   listPath(`${DESIGN}/_list`, invalidPath('list_error')),
-  listPath(`${DESIGN}/_list/:name`, invalidPath('list_error')),
-  listPath(`${DESIGN}/_list/:name/:other/:view/*`, invalidPath('list_error')),
+  listPath(`${DESIGN}/_list/:fn`, invalidPath('list_error')),
+  listPath(`${DESIGN}/_list/:fn/:other/:view/*`, invalidPath('list_error')),
 ]
 
 /** A path that all methods lead to; the functions decide. */
@@ -97,7 +97,7 @@ async function show(request: FastifyRequest, reply: FastifyReply): Promise<unkno
   const answer = await database.show(
     request.user,
     designOf(request),
-    pathParam(request, 'name'),
+    pathParam(request, 'fn'),
     docId,
     packed,
     accept,
@@ -117,7 +117,7 @@ async function update(request: FastifyRequest, reply: FastifyReply): Promise<unk
   const answer = await database.update(
     request.user,
     designOf(request),
-    pathParam(request, 'name'),
+    pathParam(request, 'fn'),
     docId,
     packed,
   )
@@ -191,7 +191,7 @@ async function sendRows(
 ): Promise<void> {
   const packed = await functionRequest(request, { body: json })
   const rows = listedRows(request)
-  const name = pathParam(request, 'name')
+  const name = pathParam(request, 'fn')
   const answer = databaseOf(request).list(request.user, designOf(request), name, rows, packed, body)
   const chunks = answer[Symbol.asyncIterator]()
   const { value } = await chunks.next()
