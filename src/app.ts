@@ -198,7 +198,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, findRoutes)
   registerPaths(app, indexRoutes)
   registerPaths(app, viewRoutes)
-  registerPaths(app, couchappRoutes)
+  await app.register(couchappRoutes)
   registerPaths(app, partitionRoutes)
   await app.register(changesRoutes)
   await app.register(dbUpdatesRoutes)

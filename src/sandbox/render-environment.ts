@@ -14,6 +14,7 @@
 export const RENDER_ENVIRONMENT = String.raw`
   const MAX_CHUNK = 65536
   const MAX_TRACE = 4000
+  const CALLER = '    at apply (native)'
   const numberOf = Number.parseFloat
   let exchange
 
@@ -308,7 +309,15 @@ export const RENDER_ENVIRONMENT = String.raw`
   function errorOf(error, name) {
     if (isList(error) && (error[0] === 'error' || error[0] === 'fatal')) return [error[1], error[2]]
     if (typeof error === 'object' && error !== null && error.error && error.reason) return [error.error, error.reason]
-    const trace = error instanceof Error ? ' \nstacktrace: ' + bounded(String(error.stack), MAX_TRACE) : ''
+    const trace = error instanceof Error ? ' \nstacktrace: ' + bounded(ownFrames(String(error.stack)), MAX_TRACE) : ''
     return [name, 'function raised error: ' + textOfThrown(error, MAX_MESSAGE) + trace]
+  }
+
+  // The frames of the user's functions, without those that called them.
+  function ownFrames(stack) {
+    for (let i = 0; i + CALLER.length <= stack.length; i += 1) {
+      if (stack.slice(i, i + CALLER.length) === CALLER) return stack.slice(0, i)
+    }
+    return stack
   }
 `

@@ -8,6 +8,7 @@ import { request } from 'undici'
 import { CouchError } from '../../src/core/errors.ts'
 import { answerInstead } from '../../src/http/plugins/error-replies.ts'
 import { openStream } from '../../src/http/transport/json-stream.ts'
+import { serveRewritten } from '../../src/http/transport/rewritten-request.ts'
 import { listenSecurely } from '../../src/http/transport/secure-listener.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer } from '../helpers/server.ts'
@@ -76,6 +77,24 @@ t.test('streams', async (t) => {
       t.equal(headers.connection, undefined)
       t.equal((await ask('GET /nowhere')).headers['keep-alive'], undefined)
     })
+  })
+
+  t.test('a rewritten request keeps its body', async (t) => {
+    const { secureUrl, tls } = await startSecureMemoryServer(t, {}, (app) => {
+      app.all('/_rewritten/*', PUBLIC, async (request, reply) =>
+        serveRewritten(request, reply, { address: request.url.replace('/_rewritten', '') }),
+      )
+    })
+    const { ask } = await openSession(t, secureUrl, tls.cert)
+    await ask('PUT /db')
+    t.match(await ask('PUT /_rewritten/db/a', { body: '{"n":1}' }), { status: 201 })
+    t.match(await ask('GET /_rewritten/_rewritten/db/a'), { status: 200, json: { n: 1 } })
+    const text = 'x'.repeat(MB)
+    t.match(await ask('PUT /_rewritten/db/large', { body: JSON.stringify({ text }) }), { status: 201 })
+    t.match(await ask('GET /db/large'), { json: { text } })
+    t.match(await ask('PUT /_rewritten/db/none'), { status: 400 })
+    t.match(await ask('DELETE /_rewritten/db/none'), { status: 404 })
+    t.match(await ask('HEAD /_rewritten/db/a'), { status: 200 })
   })
 
   t.test('a large body, and a large answer', async (t) => {

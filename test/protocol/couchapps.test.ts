@@ -157,7 +157,7 @@ t.test('shows', async (t) => {
   t.notMatch(form.text, 'Cookie')
   t.equal((await show('text', {}, 'HEAD')).text, '')
   for (const [path, status, reason] of [
-    ['throws', 500, /"render_error".*boom/],
+    ['throws', 500, /"render_error".*boom.*<input>:1:\d+\)\\n"\}\n$/],
     ['named', 500, '{"error":"weird","reason":"because"}\n'],
     ['forbidden', 403, '{"error":"forbidden","reason":"no"}\n'],
     ['throws/nope', 404, /document not found/],
@@ -283,6 +283,7 @@ t.test('updates', async (t) => {
     ['', 404],
   ] as const)
     t.match(await update(path, {}, method), { status }, `${method} ${path}`)
+  t.match(await update('set/d1', {}, 'GET'), { headers: { allow: 'COPY,DELETE,POST,PUT' } })
   await ask('PUT', '/db/_design/check', {
     body: { validate_doc_update: 'function () { throw { forbidden: "closed" } }' },
   })

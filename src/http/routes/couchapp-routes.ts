@@ -1,5 +1,5 @@
 /** Shows, lists, updates and rewrites of design documents; protocol.md 9.6. */
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { KeyedMutex, Limiter } from '../../core/concurrency.ts'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
@@ -13,7 +13,7 @@ import { functionRequest, pathOf } from '../function-requests.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { isKnownToClient, sendNotModified } from '../replies.ts'
 import { mediaType, pathParam, pathParams, queryOf, requireJsonType } from '../request-params.ts'
-import type { Path } from '../route-table.ts'
+import { type Path, registerPaths } from '../route-table.ts'
 import type { Handler } from '../services.ts'
 import { bytesOf } from '../transport/body-collector.ts'
 import { withOptionalBody } from '../transport/body-reader.ts'
@@ -22,27 +22,37 @@ import { allDocsQuery } from './all-docs-routes.ts'
 
 const DESIGN = '/:db/_design/:ddoc'
 const ANY = 'COPY,DELETE,GET,HEAD,POST,PUT'
+const NOT_READING = 'COPY,DELETE,POST,PUT'
 /** The largest body that a function gets, in bytes. It becomes a JSON string in one turn. */
 const MAX_BODY = 1_048_576
 /** Each list occupies a sandbox thread while its client reads. */
 const MAX_LISTS = 3
 const MAX_WAITING_LISTS = 256
+/** After this time, in milliseconds, and then at the same interval, a list is cut if others wait for its place. */
+const LIST_MS = 300_000
 
-export const couchappRoutes: readonly Path[] = [
-  path(`${DESIGN}/_show/:fn`, show),
-  path(`${DESIGN}/_show/:fn/*`, show),
-  path(`${DESIGN}/_show`, invalidPath('show_error')),
-  path(`${DESIGN}/_update/:fn`, update),
-  path(`${DESIGN}/_update/:fn/*`, update),
-  path(`${DESIGN}/_update`, invalidPath('update_error')),
-  path(`${DESIGN}/_rewrite`, rewrite),
-  path(`${DESIGN}/_rewrite/*`, rewrite),
-  listPath(`${DESIGN}/_list/:fn/:view`, listHandler()),
-  listPath(`${DESIGN}/_list/:fn/:other/:view`, listHandler()),
-  listPath(`${DESIGN}/_list`, invalidPath('list_error')),
-  listPath(`${DESIGN}/_list/:fn`, invalidPath('list_error')),
-  listPath(`${DESIGN}/_list/:fn/:other/:view/*`, invalidPath('list_error')),
-]
+/** The routes of shows, lists, updates and rewrites. The lists of all databases take turns. */
+export async function couchappRoutes(app: FastifyInstance): Promise<void> {
+  registerPaths(app, couchappPaths(listHandler()))
+}
+
+function couchappPaths(list: Handler): readonly Path[] {
+  return [
+    path(`${DESIGN}/_show/:fn`, show),
+    path(`${DESIGN}/_show/:fn/*`, show),
+    path(`${DESIGN}/_show`, invalidPath('show_error')),
+    path(`${DESIGN}/_update/:fn`, update),
+    path(`${DESIGN}/_update/:fn/*`, update),
+    path(`${DESIGN}/_update`, invalidPath('update_error')),
+    path(`${DESIGN}/_rewrite`, rewrite),
+    path(`${DESIGN}/_rewrite/*`, rewrite),
+    listPath(`${DESIGN}/_list/:fn/:view`, list),
+    listPath(`${DESIGN}/_list/:fn/:other/:view`, list),
+    listPath(`${DESIGN}/_list`, invalidPath('list_error')),
+    listPath(`${DESIGN}/_list/:fn`, invalidPath('list_error')),
+    listPath(`${DESIGN}/_list/:fn/:other/:view/*`, invalidPath('list_error')),
+  ]
+}
 
 /** A path that all methods lead to; the functions decide. */
 function path(url: string, handler: Handler): Path {
@@ -67,9 +77,15 @@ function listPath(url: string, handler: Handler): Path {
 
 function enabled(handler: Handler): Handler {
   return async (request, reply) => {
-    const { config } = request.server.services
-    if (config.boolean('settee', 'couchapps')) return handler(request, reply)
-    throw new CouchError('no_couchapps')
+    if (!request.server.services.config.boolean('settee', 'couchapps')) throw new CouchError('no_couchapps')
+    try {
+      return await handler(request, reply)
+    } catch (error) {
+      // Update functions refuse GET, and any function may throw this error.
+      const isRefused = error instanceof CouchError && error.code === 'method_not_allowed'
+      if (isRefused) reply.header('Allow', NOT_READING)
+      throw error
+    }
   }
 }
 
@@ -158,13 +174,26 @@ function sendResponse(reply: FastifyReply, { status, headers, body }: AppRespons
   return reply.code(status).send(body)
 }
 
+/** Runs a few lists at once, and one for each caller, since a client that reads slowly holds its place. */
 function listHandler(): Handler {
   const callers = new KeyedMutex()
-  const lists = new Limiter(MAX_LISTS, MAX_WAITING_LISTS)
+  // `waiting` bounds those that wait.
+  const lists = new Limiter(MAX_LISTS, Number.POSITIVE_INFINITY)
+  let waiting = 0
+  const run = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    waiting -= 1
+    const check = setInterval(() => waiting > 0 && reply.raw.destroy(), LIST_MS)
+    try {
+      await sendList(request, reply)
+    } finally {
+      clearInterval(check)
+    }
+  }
   return async (request, reply) => {
+    if (waiting >= MAX_WAITING_LISTS) throw new CouchError('unavailable')
     const caller = request.user.name ?? addressKey(request.address)
-    // One at a time for each caller, since a client that reads slowly holds its place.
-    return callers.run(caller, () => lists.run(async () => sendList(request, reply), caller))
+    waiting += 1
+    return callers.run(caller, () => lists.run(() => run(request, reply), caller))
   }
 }
 
