@@ -6,7 +6,7 @@ import { BytesInTransit, discard, joinOutgoing } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
 import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop.ts'
 import { holdsAccounts } from '../core/ids.ts'
-import { isShort, type Settings, type Space } from '../core/types.ts'
+import { isShort, type Settings, type Space, type UserCtx } from '../core/types.ts'
 import { unindexedQueries } from '../query/find.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'
@@ -54,6 +54,9 @@ const MAX_HAND_OVER_MS = 50
 type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
 type StreamFunction = (...args: readonly unknown[]) => AsyncIterable<Uint8Array>
 
+/** The server itself, as a caller of its methods. */
+const SERVER: UserCtx = { name: null, roles: ['_admin'] }
+
 /** Serves one port until it receives `stop`. */
 class Host {
   readonly #rpc: RpcServer<ThreadEvent>
@@ -62,7 +65,11 @@ class Host {
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
     keepOpen: (database, incarnation, work) =>
-      this.#stores.keepOpen(database, incarnation, ({ store }) => work(store)),
+      this.#stores.keepOpen(database, incarnation, async ({ store, database: served }) => {
+        await work(store)
+        // As in CouchDB, a compaction takes the indexes along that no design document uses any more.
+        await served.cleanUpViews(SERVER)
+      }),
     sendEvent: (event) => this.#rpc.sendEvent(event),
     // The time machine shows no old password hashes, and a deleted account leaves no data.
     retention: (database) => {

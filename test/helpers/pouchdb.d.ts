@@ -121,6 +121,12 @@ declare namespace PouchDB {
     removeAttachment(id: string, name: string, rev: string): Promise<Saved>
     sync(other: string | Database, options?: Options): Running<SyncResult>
     compact(options?: Options): Promise<unknown>
+    /** This and the four below are those of pouchdb-find. */
+    createIndex(definition: object): Promise<{ result: string }>
+    getIndexes(): Promise<{ total_rows: number; indexes: object[] }>
+    deleteIndex(index: object): Promise<{ ok: boolean }>
+    find(query: object): Promise<{ docs: object[] }>
+    explain(query: object): Promise<object>
     close(): Promise<void>
     destroy(): Promise<unknown>
   }
@@ -151,6 +157,11 @@ declare namespace PouchDB {
 declare module 'pouchdb' {
   const pouchdb: PouchDB.Static
   export default pouchdb
+}
+
+declare module 'pouchdb-find' {
+  const plugin: unknown
+  export default plugin
 }
 
 declare module 'pouchdb-adapter-memory' {

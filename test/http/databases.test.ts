@@ -22,7 +22,7 @@ t.test('the server', async (t) => {
       features: ['partitioned'],
       vendor: { name: 'settee', version: /^\d+\.\d+\.\d+/ },
     })
-    t.match(headers.server, /^settee\/\d+\.\d+\.\d+\S* CouchDB\/3\.5\.0$/)
+    t.match(headers.server, /^CouchDB\/3\.5\.0 \(settee\/\d+\.\d+\.\d+\S*\)$/)
     t.same((await call('GET', '/')).json, json)
     const head = await call('HEAD', '/')
     t.equal(head.status, 200)

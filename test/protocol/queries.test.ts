@@ -1,4 +1,7 @@
+import { readdir } from 'node:fs/promises'
 import { request } from 'node:http'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { call, serve } from './served.ts'
 
@@ -135,4 +138,24 @@ t.test('missing views and invalid queries', async (t) => {
     status: 200,
     json: { name: 'd', view_index: { language: 'javascript' } },
   })
+})
+
+t.test('a compaction removes the index of a design document that has changed', async (t) => {
+  const server = await serve(t)
+  const ask = (method: string, path: string, body?: unknown) => call(server, method, path, { body })
+  await ask('PUT', '/db')
+  await ask('PUT', '/db/x', { n: 1 })
+  const design = (map: string, _rev?: string) => ask('PUT', '/db/_design/d', { _rev, views: { v: { map } } })
+  const first = await design('function (doc) { emit(doc.n, 1) }')
+  await ask('GET', '/db/_design/d/_view/v')
+  await design('function (doc) { emit(doc.n, 2) }', (first.json as { rev: string }).rev)
+  await ask('GET', '/db/_design/d/_view/v')
+  const files = async () => {
+    const names = await readdir(join(server.dataDir, 'indexes'), { recursive: true })
+    return names.filter((name) => name.endsWith('.sqlite')).length
+  }
+  t.equal(await files(), 2)
+  t.match(await ask('POST', '/db/_compact', {}), { status: 202 })
+  while ((await files()) > 1) await setTimeout(10)
+  t.match(await ask('GET', '/db/_design/d/_view/v'), { json: { rows: [{ key: 1, value: 2 }] } })
 })

@@ -25,7 +25,8 @@ export const couchHeaders = fp(
 /** Sets them on one reply. The hook does not run for requests that were not routed. */
 export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.headers({
-    Server: `settee/${request.server.services.version} CouchDB/${COUCHDB_VERSION}`,
+    // CouchDB comes first for clients that look for it at the beginning; docs/decisions/0045.
+    Server: `CouchDB/${COUCHDB_VERSION} (settee/${request.server.services.version})`,
     'Cache-Control': 'must-revalidate',
     'X-Couch-Request-ID': request.id,
     'X-CouchDB-Body-Time': '0',

@@ -17,7 +17,7 @@ export type TakenMarks = Set<number>
  * The most marks behind a character that are searched for one that it is sorted with. ICU has no limit, and is slow with a
  * text of thousands of marks. Languages use less than ten.
  */
-const MAX_MARKS = 32
+const MAX_MARKS = 16
 const FIRST_MARK = 0x300
 
 /**

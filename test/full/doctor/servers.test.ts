@@ -66,7 +66,7 @@ t.test('a PouchDB Server', async (t) => {
 t.test('versions that LiveSync reads', async (t) => {
   const rows: [server: string, state: string][] = [
     ['CouchDB/3.2.0 (Erlang OTP/24)', 'fine'],
-    ['settee/0.1.0 CouchDB/10.0.1', 'fine'],
+    ['CouchDB/10.0.1 (settee/0.1.0)', 'fine'],
     ['CouchDB/3.1.9 (Erlang OTP/22)', 'note'],
     ['CouchDB/2.3.1', 'note'],
   ]
