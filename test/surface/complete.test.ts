@@ -71,7 +71,7 @@ t.test('omitted parameters are in docs/compatibility.md', async (t) => {
   const text = await readFile(new URL('../../docs/compatibility.md', import.meta.url), 'utf8')
   const page = text.replaceAll('`', '')
   for (const key of Object.keys(OMITTED)) {
-    // The parameter's own name: `3.9 X-Couch-Id` is named X-Couch-Id there.
+    // The parameter's own name: `3.9 X-Couch-Persist` is named X-Couch-Persist there.
     const name = key.replace(/^\S+ /, '').replace(/^whole: /, '')
     t.ok(page.includes(name), `${key} is named`)
   }
