@@ -232,7 +232,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   // A lower value would also refuse the request that changes it back.
   row('chttpd', 'max_uri_length', 'infinity', bytes(1024), 'bytes of a request address'),
   row('chttpd', 'rewrite_limit', 100, integer(1, 1000), 'how often one request may be rewritten'),
-  row('chttpd', 'secure_rewrites', 'true', BOOLEAN, 'whether rewrite rules may lead up two levels at most'),
+  row('chttpd', 'secure_rewrites', 'true', BOOLEAN, 'whether rewrites must stay in their database'),
   row('chttpd', 'allow_jsonp', 'false', BOOLEAN, 'true: GET with ?callback=NAME answers with a script'),
   row('chttpd', 'decode_plus_to_space', 'true', BOOLEAN, 'whether + in a path is a space'),
   ...['host', 'proto', 'ssl'].map((what) =>

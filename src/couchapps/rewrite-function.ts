@@ -31,9 +31,9 @@ const METHOD = /^(?:GET|HEAD|POST|PUT|DELETE|COPY|PATCH|OPTIONS|TRACE)$/
 
 /**
  * @param target what the function has returned, not null
- * @throws rewrite_error, with CouchDB's texts
+ * @throws rewrite_error, with CouchDB's texts; insecure_rewrite_rule
  */
-export function readRewrite(target: unknown, { base, query }: RewriteRequest): Rewrite {
+export function readRewrite(target: unknown, request: RewriteRequest): Rewrite {
   if (!isJsonObject(target)) throw bad('bad rewrite')
   const { method, path, body, headers, query: newQuery, code } = target
   if (method !== undefined && typeof method !== 'string') throw bad('bad method')
@@ -48,9 +48,9 @@ export function readRewrite(target: unknown, { base, query }: RewriteRequest): R
   }
   if (path === undefined) throw bad('Rewrite result must produce a new path.')
   if (method !== undefined && !METHOD.test(method)) throw bad('bad method')
-  const parameters = newQuery === undefined ? query : Object.entries(newQuery)
+  const parameters = newQuery === undefined ? request.query : Object.entries(newQuery)
   const text = parameters.map(([name, value]) => `${encode(name)}=${encode(value)}`).join('&')
-  const address = resolveAddress(base, path)
+  const address = resolveAddress(request, path)
   return {
     type: 'request',
     address: text === '' ? address : `${address}?${text}`,

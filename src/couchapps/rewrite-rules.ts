@@ -12,7 +12,7 @@ export interface RewriteRequest {
   readonly query: readonly (readonly [name: string, text: string])[]
   /** The segments of the design document's address, encoded. */
   readonly base: readonly string[]
-  /** Whether rules may lead no further up than two levels: `chttpd/secure_rewrites`. */
+  /** Whether rewrites must stay in the database: `chttpd/secure_rewrites`. */
   readonly isSecure: boolean
 }
 
@@ -54,7 +54,7 @@ export async function rewriteByRules(rules: readonly unknown[], request: Rewrite
     const match = bindPath(rule.from, request.path)
     if (match === null) continue
     const bindings = queryBindings(rule, [...match.bindings, ...query])
-    return resolveAddress(request.base, addressOf(rule, bindings, match.rest))
+    return resolveAddress(request, addressOf(rule, bindings, match.rest))
   }
   throw new CouchError('not_found')
 }
@@ -170,9 +170,13 @@ export function encode(text: string): string {
 
 /**
  * Resolves an address, with `..` and `.`, from a design document's. A leading slash has no effect, as in CouchDB.
- * @param base the encoded segments of the design document's address
+ * @throws insecure_rewrite_rule for an address outside of the database. Otherwise a link to `_rewrite` would let a
+ *   database's admin send any request with the rights of the person who follows it
  */
-export function resolveAddress(base: readonly string[], address: string): string {
+export function resolveAddress(
+  { base, isSecure }: Pick<RewriteRequest, 'base' | 'isSecure'>,
+  address: string,
+): string {
   const at = address.indexOf('?')
   const path = at === -1 ? address : address.slice(0, at)
   const segments: string[] = []
@@ -181,5 +185,6 @@ export function resolveAddress(base: readonly string[], address: string): string
     if (segment === '..' && segments.length > 0 && segments.at(-1) !== '..') segments.pop()
     else segments.push(segment)
   }
+  if (isSecure && segments[0] !== base[0]) throw new CouchError('insecure_rewrite_rule')
   return `/${segments.join('/')}${at === -1 ? '' : address.slice(at)}`
 }

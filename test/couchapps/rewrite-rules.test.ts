@@ -81,6 +81,12 @@ t.test('rules without from match everything, and a bad rule spoils the list', as
     [{ to: '../../../_all_dbs' }, 'insecure_rewrite_rule'],
   ] as const)
     await t.rejects(rewriteByRules([good, bad], request('/a')), { code }, JSON.stringify(bad))
+  for (const to of ['/:a/:b/:c/_all_dbs', '../:a/:b/_config'])
+    await t.rejects(
+      rewriteByRules([{ from: '/:a/:b/:c', to }], request('/../../..')),
+      { code: 'insecure_rewrite_rule' },
+      to,
+    )
   const up = [{ from: '/a', to: '../../../_all_dbs' }]
   t.equal(await rewriteByRules(up, request('/a', { isSecure: false })), '/_all_dbs')
   await t.rejects(rewriteByRules(new Array(10_001).fill(good), request('/a')), { code: 'rewrite_error' })
@@ -98,6 +104,11 @@ t.test('the result of a function', async (t) => {
   )
   t.match(readRewrite({ code: 404, body: 'no' }, asked), { type: 'answer', status: 404, body: 'no' })
   t.match(readRewrite({ code: 200 }, asked), { body: null })
+  for (const path of ['../../../_session', '../../../../db/x'])
+    t.throws(() => readRewrite({ path }, asked), { code: 'insecure_rewrite_rule' }, path)
+  t.match(readRewrite({ path: '../../../_all_dbs', query: {} }, { ...asked, isSecure: false }), {
+    address: '/_all_dbs',
+  })
   for (const [target, reason] of [
     [5, 'bad rewrite'],
     [[], 'bad rewrite'],

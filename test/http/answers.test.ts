@@ -33,7 +33,7 @@ t.test('headers and formats', async (t) => {
       t.match(
         headers,
         {
-          server: /^settee\/\S+ CouchDB\/3\.5\.0$/,
+          server: /^CouchDB\/3\.5\.0 \(settee\/\S+\)$/,
           'x-couch-request-id': /^[0-9a-f]{10}$/,
           'x-couchdb-body-time': /^\d+$/,
           'cache-control': /^must-revalidate/,

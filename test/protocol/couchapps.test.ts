@@ -323,6 +323,9 @@ t.test('rewrites by rules and by functions', async (t) => {
         if (req.path[4] === "answer") return { code: 402, headers: { "X-Foo": "a" }, body: "pay" }
         if (req.path[4] === "make") return { path: "../../by-fn", method: "PUT", body: JSON.stringify({ from: req.body }) }
         if (req.path[4] === "echo") return "_show/req"
+        if (req.path[4] === "out") return "../../../_all_dbs"
+        if (req.path[4] === "caller")
+          return { path: "_show/req", headers: { Authorization: "Basic eDp5", Cookie: "AuthSession=x", "X-Own": "o" } }
         if (req.path[4] === "throw") throw "no"
       }`,
       },
@@ -343,6 +346,8 @@ t.test('rewrites by rules and by functions', async (t) => {
     body: 'x',
     query: { a: 'b' },
   })
+  t.match(JSON.parse((await fn('GET', 'caller')).text), { name: null, headers: new Set(['X-Own']) })
+  t.match(await fn('GET', 'out'), { status: 500, text: /insecure_rewrite_rule/ })
   t.match(await fn('GET', 'throw'), { status: 500, text: /rewrite_error/ })
   t.match(await fn('GET', 'nothing'), { status: 404, text: /Invalid path/ })
   t.match(await ask('GET', '/db/_design/none/_rewrite/x'), { status: 404 })

@@ -1,6 +1,7 @@
 /** Serves another request in the place of one that a design document has rewritten; protocol.md 9.6. */
 import { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import { passCount } from '../plugins/request-metrics.ts'
 import { sendContinue } from './body-collector.ts'
@@ -11,7 +12,7 @@ export interface RewrittenParts {
   /** The path with its query, encoded. */
   readonly address: string
   readonly method?: string
-  /** Added to the headers. */
+  /** Added to the headers; those about the caller are ignored. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: Uint8Array
 }
@@ -26,6 +27,7 @@ class RewrittenRequest extends IncomingMessage {
   readonly #body: Uint8Array | undefined
   #isReading = false
 
+  /** @param id of the client's request */
   constructor(source: IncomingMessage, { address, method, headers, body }: RewrittenParts, id: string) {
     super(source.socket)
     this.rewrites = rewritesOf(source) + 1
@@ -36,7 +38,7 @@ class RewrittenRequest extends IncomingMessage {
     this.httpVersionMinor = source.httpVersionMinor
     this.url = address
     this.method = method ?? source.method ?? 'GET'
-    this.headers = { ...source.headers, ...lowerCased(headers), 'x-couch-request-id': id }
+    this.headers = { ...source.headers, ...headers, 'x-couch-request-id': id }
     if (body !== undefined) {
       delete this.headers['transfer-encoding']
       delete this.headers['content-encoding']
@@ -78,8 +80,18 @@ class RewrittenRequest extends IncomingMessage {
   }
 }
 
-function lowerCased(headers: RewrittenParts['headers'] = {}): Record<string, string> {
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
+/** The headers that say who the caller is, and from where: a function may not speak for another one. */
+const OF_CALLER = /^(?:authorization|cookie|host|origin|referer|forwarded|x-forwarded-.*|x-auth-couchdb-.*)$/
+/** The settings that give such headers other names. */
+const NAMED: readonly (readonly [section: string, key: string])[] = [
+  ...['x_auth_username', 'x_auth_roles', 'x_auth_token'].map((key) => ['chttpd_auth', key] as const),
+  ...['x_forwarded_host', 'x_forwarded_proto', 'x_forwarded_ssl'].map((key) => ['chttpd', key] as const),
+]
+
+function allowedHeaders(config: Config, headers: RewrittenParts['headers'] = {}): Record<string, string> {
+  const named = new Set(NAMED.map(([section, key]) => config.get(section, key)?.toLowerCase()))
+  const lower = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
+  return Object.fromEntries(lower.filter(([name]) => !OF_CALLER.test(name) && !named.has(name)))
 }
 
 function rewritesOf(source: IncomingMessage): number {
@@ -94,7 +106,8 @@ export function checkRewrites({ raw, server }: FastifyRequest): void {
 
 /** Has the server answer the rewritten request, with all its checks, in place of the original one. */
 export function serveRewritten(request: FastifyRequest, reply: FastifyReply, parts: RewrittenParts): void {
-  const rewritten = new RewrittenRequest(request.raw, parts, request.id)
+  const headers = allowedHeaders(request.server.services.config, parts.headers)
+  const rewritten = new RewrittenRequest(request.raw, { ...parts, headers }, request.id)
   passCount(reply)
   reply.hijack()
   reply.raw.setMaxListeners(reply.raw.getMaxListeners() + LISTENERS)

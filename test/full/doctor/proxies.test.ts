@@ -273,7 +273,7 @@ t.test('a wrong password is tried once, even if the server does not say who is k
 t.test('two Server headers, as Caddy sends them, are one header to a page', async (t) => {
   const both = { server: ['Caddy', 'CouchDB/3.5.0 (settee/0.1.0)'] }
   const looked = await look(await behind(t, { setHeaders: both }), { limits: SHORT })
-  t.match(looked.one('version'), { state: 'fine', text: /Caddy, settee\/0\.1\.0 CouchDB\/3\.5\.0/ })
+  t.match(looked.one('version'), { state: 'fine', text: /Caddy, CouchDB\/3\.5\.0 \(settee\/0\.1\.0\)/ })
   t.match(looked.one('server').text, /behind Caddy\.$/)
 })
 
