@@ -72,12 +72,19 @@ const MEMBERS = new Set(['code', 'stop', 'json', 'body', 'base64', 'headers'])
 function readHead(response: unknown, preset: { status: number; type: string }): AppHead {
   if (!isJsonObject(response)) throw invalid('response', response)
   for (const [name, value] of Object.entries(response)) if (!MEMBERS.has(name)) throw invalid(name, value)
-  const { code = preset.status, headers = {} } = response
-  if (typeof code !== 'number' || !Number.isInteger(code) || code < 200 || code > 599)
-    throw invalid('code', code)
+  const { headers = {} } = response
+  const status = statusOf(response.code ?? preset.status)
   const read = readHeaders(headers)
   const hasType = read.some(([name]) => name.toLowerCase() === 'content-type')
-  return { status: code, headers: hasType ? read : [['Content-Type', preset.type], ...read] }
+  return { status, headers: hasType ? read : [['Content-Type', preset.type], ...read] }
+}
+
+/** Like CouchDB, accepts digits in a string, which apps use. @throws external_response_error */
+function statusOf(code: unknown): number {
+  const status = typeof code === 'string' && /^\d{3}$/.test(code) ? Number(code) : code
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
+    throw invalid('code', code)
+  return status
 }
 
 /** @throws external_response_error */

@@ -12,6 +12,7 @@ t.test('responses of functions', async (t) => {
     [{ base64: 'aGk=' }, 200, [['Content-Type', 'application/binary'], SANDBOX], 'hi'],
     [{ json: { a: 1 } }, 200, [['Content-Type', 'application/json']], '{"a":1}\n'],
     [{ json: null, body: 'x' }, 200, [HTML, SANDBOX], 'x'],
+    [{ code: '404' }, 404, [['Content-Type', 'application/json'], SANDBOX], ''],
     [{ code: 404, stop: true, body: 'x' }, 404, [HTML, SANDBOX], 'x'],
     [
       { headers: { 'content-type': 'text/csv', 'X-A': 1 } },
@@ -44,7 +45,8 @@ t.test('responses of functions', async (t) => {
     5,
     [],
     { nonsense: 1 },
-    { code: '200' },
+    { code: '99' },
+    { code: '2e2' },
     { code: 101 },
     { code: 600 },
     { body: {} },
