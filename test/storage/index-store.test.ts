@@ -264,3 +264,64 @@ t.test('parts cover a range, and a stretch keeps its reduction until a row chang
   t.equal(store.count(0), 0)
   stores.close()
 })
+
+t.test('counts of many rows, in several blocks of stretches, however rows come and go', async (t) => {
+  const folder = await temporaryFolder(t)
+  const { stores, store } = open(folder)
+  t.teardown(() => stores.close())
+  const many = 50_000
+  const order = shuffled(many)
+  const place = (n: number) => placeBefore(entry(n, 0).key)
+  let seq = 0
+  const write = async (ids: readonly number[], isThere: boolean) => {
+    for (let from = 0; from < ids.length; from += 5000) {
+      const docs = ids.slice(from, from + 5000).map((n) => docOf(String(n), isThere ? [[n, n]] : []))
+      seq += 1
+      await store.update(docs, at(seq))
+    }
+  }
+  const check = (there: ReadonlySet<number>, says: string) => {
+    const sorted = [...there].sort((a, b) => a - b)
+    t.equal(store.count(0), sorted.length, says)
+    for (let n = 0; n < many; n += 997) {
+      const before = sorted.findIndex((each) => each >= n)
+      const expected = before === -1 ? sorted.length : before
+      if (store.countBefore(0, place(n)) !== expected) t.fail(`${says}: rows before ${n}`)
+      const found = store.placeAt(0, n)
+      const row = sorted[n] === undefined ? null : entry(sorted[n] as number, 0).key
+      const isRight =
+        row === null ? found === null : found !== null && Buffer.from(found).subarray(0, 4).equals(row)
+      if (!isRight) t.fail(`${says}: row ${n}`)
+    }
+  }
+  await write(order, true)
+  check(new Set(order), 'inserted in any order')
+  const kept = order.filter((n) => n % 10 === 0 || n < 300)
+  await write(
+    order.filter((n) => n % 10 !== 0 && n >= 300),
+    false,
+  )
+  check(new Set(kept), 'most removed')
+  await write(kept, false)
+  check(new Set(), 'all removed')
+  const ascending = Array.from({ length: many }, (_, n) => n)
+  await write(ascending, true)
+  check(new Set(ascending), 'inserted in order')
+  await write(
+    ascending.filter((n) => n > 100),
+    false,
+  )
+  check(new Set(ascending.slice(0, 101)), 'the end removed')
+})
+
+/** The numbers below `count`, in an order that is the same in each run. */
+function shuffled(count: number): number[] {
+  const numbers = Array.from({ length: count }, (_, n) => n)
+  let state = 1
+  for (let at = count - 1; at > 0; at--) {
+    state = (state * 48_271) % 2_147_483_647
+    const other = state % (at + 1)
+    ;[numbers[at], numbers[other]] = [numbers[other] as number, numbers[at] as number]
+  }
+  return numbers
+}

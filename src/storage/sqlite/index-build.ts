@@ -10,7 +10,8 @@ import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import type { FileErrors } from './database-access.ts'
-import { placed, readPosition, removeFile, STRETCH, tables, writePosition } from './index-file.ts'
+import { placed, readPosition, removeFile, tables, writePosition } from './index-file.ts'
+import { countStretches } from './index-stretches.ts'
 import { syncPathNow } from './page-copy.ts'
 
 /** Memory for pages while the rows are sorted, in kB. */
@@ -220,15 +221,6 @@ function sort({ staged, sorted, indexes }: SortJob['sortIndex']): void {
   file.commit()
   file.close()
   syncPathNow(sorted)
-}
-
-function countStretches(index: number): string {
-  const stretch = `(position - 1) / ${STRETCH.usual}`
-  return `
-    INSERT INTO sums_${index}
-    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*), NULL
-    FROM (SELECT k, row_number() OVER (ORDER BY k) AS position FROM rows_${index}) GROUP BY ${stretch};
-    INSERT INTO sums_${index} SELECT x'', 0, NULL WHERE NOT EXISTS (SELECT * FROM sums_${index});`
 }
 
 if (!isMainThread && isSortJob(workerData)) sort(workerData.sortIndex)

@@ -1,14 +1,9 @@
-/** The file of an index store: its tables, its position, and the stretches in which its rows are counted. */
+/** The file of an index store: its tables, its position, and the rows of documents. */
 import { rmSync } from 'node:fs'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import { idBytes, rowPlace } from '../index-store.ts'
 import type { Connection } from './connection.ts'
-
-/** The number of rows in a new stretch; a stretch with more than `most` is split, one with fewer than `least` merged. */
-export const STRETCH = { least: 64, usual: 192, most: 256 } as const
-
-/** The place of the first stretch, before all rows. */
-export const FIRST = new Uint8Array(0)
+import { StretchWriter, stretchTables } from './index-stretches.ts'
 
 /** The statements that create the tables of a store. */
 export function tables(indexes: number): string {
@@ -16,7 +11,7 @@ export function tables(indexes: number): string {
     { length: indexes },
     (_, index) => `
     CREATE TABLE rows_${index} (k BLOB PRIMARY KEY, l INTEGER, key TEXT, value TEXT) WITHOUT ROWID;
-    CREATE TABLE sums_${index} (k BLOB PRIMARY KEY, n INTEGER, red TEXT) WITHOUT ROWID;`,
+    ${stretchTables(index)}`,
   )
   return `
     CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -110,14 +105,20 @@ function readVarint(bytes: Uint8Array, start: number): { readonly value: number;
 /** Changes the rows of documents, and the stretches with them. All calls are made in an open transaction. */
 export class RowWriter {
   readonly #connection: Connection
+  readonly #writers: StretchWriter[] = []
 
   constructor(connection: Connection) {
     this.#connection = connection
   }
 
+  #stretches(index: number): StretchWriter {
+    this.#writers[index] ??= new StretchWriter(this.#connection, index)
+    return this.#writers[index]
+  }
+
   /** Creates the first stretch of each index of a new file. */
   addFirstStretches(indexes: number): void {
-    for (let index = 0; index < indexes; index++) this.#addStretch(index, FIRST, 0)
+    for (let index = 0; index < indexes; index++) this.#stretches(index).addFirst()
   }
 
   /** Replaces the rows of a document. */
@@ -153,54 +154,19 @@ export class RowWriter {
   #insert(index: number, { place, keyLength, keyText, valueText }: PlacedRow): void {
     const insert = this.#connection.prepare(`INSERT INTO rows_${index} VALUES (?, ?, ?, ?)`)
     insert.run(place, keyLength, keyText, valueText)
-    const [start, rows] = this.#adjust(index, place, 1)
-    if (rows > STRETCH.most) this.#split(index, start, rows)
+    this.#stretches(index).adjust(place, 1)
   }
 
   #change(index: number, { place, keyText, valueText }: PlacedRow): void {
     const change = this.#connection.prepare(
       `UPDATE rows_${index} SET key = ?, value = ? WHERE k = ? AND (key <> ? OR value <> ?)`,
     )
-    if (change.run(keyText, valueText, place, keyText, valueText).changes > 0) this.#adjust(index, place, 0)
+    if (change.run(keyText, valueText, place, keyText, valueText).changes > 0)
+      this.#stretches(index).adjust(place, 0)
   }
 
   #remove(index: number, place: Buffer): void {
     this.#connection.prepare(`DELETE FROM rows_${index} WHERE k = ?`).run(place)
-    const [start, rows] = this.#adjust(index, place, -1)
-    if (rows < STRETCH.least) this.#merge(index, start, rows)
-  }
-
-  /** Changes the number of rows of a place's stretch, whose reduction is no longer true. */
-  #adjust(index: number, place: Buffer, by: number): [start: Buffer, rows: number] {
-    const adjust = this.#connection.prepareTuples<[Buffer, number]>(
-      `UPDATE sums_${index} SET n = n + ?, red = NULL
-       WHERE k = (SELECT k FROM sums_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1) RETURNING k, n`,
-    )
-    return adjust.get(by, place) as [Buffer, number]
-  }
-
-  #split(index: number, start: Buffer, rows: number): void {
-    const half = rows >> 1
-    const [middle] = this.#connection
-      .prepareTuples<[Buffer]>(`SELECT k FROM rows_${index} WHERE k >= ? ORDER BY k LIMIT 1 OFFSET ?`)
-      .get(start, half) as [Buffer]
-    this.#connection.prepare(`UPDATE sums_${index} SET n = ? WHERE k = ?`).run(half, start)
-    this.#addStretch(index, middle, rows - half)
-  }
-
-  /** Joins a stretch with the next, if both together are not too long. */
-  #merge(index: number, start: Buffer, rows: number): void {
-    const next = this.#connection
-      .prepareTuples<[Buffer, number]>(`SELECT k, n FROM sums_${index} WHERE k > ? ORDER BY k LIMIT 1`)
-      .get(start)
-    const remove = this.#connection.prepare(`DELETE FROM sums_${index} WHERE k = ?`)
-    if (next !== undefined && rows + next[1] <= STRETCH.usual) {
-      remove.run(next[0])
-      this.#connection.prepare(`UPDATE sums_${index} SET n = ? WHERE k = ?`).run(rows + next[1], start)
-    } else if (rows === 0 && start.length > 0) remove.run(start)
-  }
-
-  #addStretch(index: number, start: Uint8Array, rows: number): void {
-    this.#connection.prepare(`INSERT INTO sums_${index} VALUES (?, ?, NULL)`).run(start, rows)
+    this.#stretches(index).adjust(place, -1)
   }
 }

@@ -14,7 +14,8 @@ import type {
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
 import { StagedBuild } from './index-build.ts'
-import { FIRST, RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
+import { RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
+import { countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 
 /** The places of the rows of a range are compared with this one where it has no end: no key begins with it. */
@@ -106,7 +107,8 @@ export class SqliteIndexStore implements IndexStore {
         connection.commit()
       }
       // Finds a file whose tables are not those of this store.
-      for (let index = 0; index < indexes; index++) connection.prepare(`SELECT l FROM rows_${index}`).get()
+      for (let index = 0; index < indexes; index++)
+        connection.prepare(`SELECT l, m FROM rows_${index}, blocks_${index}`)
       return connection
     } catch (error) {
       connection.close()
@@ -224,31 +226,17 @@ export class SqliteIndexStore implements IndexStore {
     const { rows } = this.#counted
     const known = rows.get(index)
     if (known !== undefined) return known
-    const count = this.#reading((connection) => sum(connection, `SELECT total(n) FROM sums_${index}`))
+    const count = this.#reading((connection) => countRows(connection, index))
     rows.set(index, count)
     return count
   }
 
   countBefore(index: number, place: Uint8Array): number {
-    return this.#reading((connection) => {
-      const start = stretchOf(connection, index, place)
-      const before = sum(connection, `SELECT total(n) FROM sums_${index} WHERE k < ?`, start)
-      return (
-        before + sum(connection, `SELECT count(*) FROM rows_${index} WHERE k >= ? AND k < ?`, start, place)
-      )
-    })
+    return this.#reading((connection) => countRowsBefore(connection, index, place))
   }
 
   placeAt(index: number, count: number): Uint8Array | null {
-    return this.#reading((connection) => {
-      const sums = connection.prepareTuples<[Buffer, number]>(`SELECT k, n FROM sums_${index} ORDER BY k`)
-      let left = count
-      for (const [start, rows] of sums.iterate()) {
-        if (left < rows) return placeIn(connection, index, start, left)
-        left -= rows
-      }
-      return null
-    })
+    return this.#reading((connection) => placeOfRow(connection, index, count))
   }
 
   parts(
@@ -368,19 +356,4 @@ function lengthOf(texts: readonly string[]): number {
 
 function later(a: Uint8Array, b: Uint8Array): Uint8Array {
   return Buffer.compare(a, b) < 0 ? b : a
-}
-
-/** The place of the stretch that a place is in. */
-function stretchOf(connection: Connection, index: number, place: Uint8Array): Buffer {
-  const find = `SELECT k FROM sums_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1`
-  return (connection.prepareTuples<[Buffer]>(find).get(place) as [Buffer])[0]
-}
-
-function placeIn(connection: Connection, index: number, stretch: Buffer, offset: number): Uint8Array | null {
-  const find = `SELECT k FROM rows_${index} WHERE k >= ? ORDER BY k LIMIT 1 OFFSET ?`
-  return connection.prepareTuples<[Buffer]>(find).get(stretch, offset)?.[0] ?? null
-}
-
-function sum(connection: Connection, sql: string, ...values: Uint8Array[]): number {
-  return Number((connection.prepareTuples<[number]>(sql).get(...values) as [number])[0])
 }

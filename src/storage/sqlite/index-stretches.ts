@@ -1,0 +1,199 @@
+/**
+ * How an index store counts its rows. A stretch is some neighbouring rows, and a block is some neighbouring stretches: so a
+ * place among millions of rows is found in hundreds of steps. Both begin at the place of their first row, or earlier; the
+ * first ones begin before all rows.
+ */
+import type { Connection } from './connection.ts'
+
+/** The number of rows in a new stretch; a stretch with more than `most` is split, one with fewer than `least` merged. */
+export const STRETCH = { least: 64, usual: 192, most: 256 } as const
+/** The number of stretches in a new block; a block with more than `most` is split. */
+const BLOCK = { usual: 64, most: 128 } as const
+
+/** The place of the first stretch, before all rows. */
+export const FIRST = new Uint8Array(0)
+
+/** The statements that create the tables of an index: `n` is a number of rows, `m` of stretches. */
+export function stretchTables(index: number): string {
+  return `
+    CREATE TABLE sums_${index} (k BLOB PRIMARY KEY, n INTEGER, red TEXT) WITHOUT ROWID;
+    CREATE TABLE blocks_${index} (k BLOB PRIMARY KEY, n INTEGER, m INTEGER) WITHOUT ROWID;`
+}
+
+/** The statements that fill these tables for rows that are all there. */
+export function countStretches(index: number): string {
+  const stretch = `(position - 1) / ${STRETCH.usual}`
+  const block = `(position - 1) / ${BLOCK.usual}`
+  return `
+    INSERT INTO sums_${index}
+    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*), NULL
+    FROM (SELECT k, row_number() OVER (ORDER BY k) AS position FROM rows_${index}) GROUP BY ${stretch};
+    INSERT INTO sums_${index} SELECT x'', 0, NULL WHERE NOT EXISTS (SELECT * FROM sums_${index});
+    INSERT INTO blocks_${index} SELECT min(k), sum(n), count(*)
+    FROM (SELECT k, n, row_number() OVER (ORDER BY k) AS position FROM sums_${index}) GROUP BY ${block};`
+}
+
+/** Keeps the counts of an index up to date. All calls are made in an open transaction. */
+export class StretchWriter {
+  readonly #connection: Connection
+  readonly #index: number
+
+  constructor(connection: Connection, index: number) {
+    this.#connection = connection
+    this.#index = index
+  }
+
+  /** Creates the first stretch of a new file, and its block. */
+  addFirst(): void {
+    this.#connection.prepare(`INSERT INTO sums_${this.#index} VALUES (?, 0, NULL)`).run(FIRST)
+    this.#connection.prepare(`INSERT INTO blocks_${this.#index} VALUES (?, 0, 1)`).run(FIRST)
+  }
+
+  /** Changes the number of rows at a place by 1, 0 or -1; the reduction of its stretch is no longer true. */
+  adjust(place: Uint8Array, by: -1 | 0 | 1): void {
+    const adjust = this.#connection.prepareTuples<[Buffer, number]>(
+      `UPDATE sums_${this.#index} SET n = n + ?, red = NULL
+       WHERE k = (SELECT k FROM sums_${this.#index} WHERE k <= ? ORDER BY k DESC LIMIT 1) RETURNING k, n`,
+    )
+    const [start, rows] = adjust.get(by, place) as [Buffer, number]
+    if (by === 0) return
+    this.#adjustBlock(start, by, 0)
+    if (rows > STRETCH.most) this.#split(start, rows)
+    if (by < 0 && rows < STRETCH.least) this.#merge(start, rows)
+  }
+
+  #split(start: Buffer, rows: number): void {
+    const half = rows >> 1
+    const middle = placeIn(this.#connection, this.#index, start, half) as Buffer
+    this.#connection.prepare(`UPDATE sums_${this.#index} SET n = ? WHERE k = ?`).run(half, start)
+    this.#connection.prepare(`INSERT INTO sums_${this.#index} VALUES (?, ?, NULL)`).run(middle, rows - half)
+    this.#adjustBlock(start, 0, 1)
+  }
+
+  /** Joins a stretch with the next, if both together are not too long. */
+  #merge(start: Buffer, rows: number): void {
+    const next = this.#after(start)
+    if (next !== undefined && rows + next[1] <= STRETCH.usual) {
+      this.#remove(...next)
+      this.#connection.prepare(`UPDATE sums_${this.#index} SET n = ? WHERE k = ?`).run(rows + next[1], start)
+      this.#adjustBlock(start, next[1], 0)
+    } else if (rows === 0 && start.length > 0) this.#remove(start, 0)
+  }
+
+  /** The next stretch and its rows. */
+  #after(start: Uint8Array): [start: Buffer, rows: number] | undefined {
+    return this.#connection
+      .prepareTuples<[Buffer, number]>(`SELECT k, n FROM sums_${this.#index} WHERE k > ? ORDER BY k LIMIT 1`)
+      .get(start)
+  }
+
+  #remove(start: Buffer, rows: number): void {
+    const [block, stretches] = this.#adjustBlock(start, -rows, -1)
+    if (stretches === 0) {
+      this.#connection.prepare(`DELETE FROM blocks_${this.#index} WHERE k = ?`).run(block)
+    } else if (block.equals(start)) {
+      // A block begins with its first stretch.
+      const [first] = this.#after(start) as [Buffer, number]
+      this.#connection.prepare(`UPDATE blocks_${this.#index} SET k = ? WHERE k = ?`).run(first, block)
+    }
+    this.#connection.prepare(`DELETE FROM sums_${this.#index} WHERE k = ?`).run(start)
+  }
+
+  /** Changes the numbers of the block of a stretch. @returns the block, and its stretches */
+  #adjustBlock(stretch: Uint8Array, rows: number, stretches: -1 | 0 | 1): [start: Buffer, stretches: number] {
+    const [start, m] = this.#connection
+      .prepareTuples<[Buffer, number]>(
+        `UPDATE blocks_${this.#index} SET n = n + ?, m = m + ?
+         WHERE k = (SELECT k FROM blocks_${this.#index} WHERE k <= ? ORDER BY k DESC LIMIT 1) RETURNING k, m`,
+      )
+      .get(rows, stretches, stretch) as [Buffer, number]
+    if (m > BLOCK.most) this.#splitBlock(start, m)
+    return [start, m]
+  }
+
+  #splitBlock(start: Buffer, stretches: number): void {
+    const half = stretches >> 1
+    const [middle] = this.#connection
+      .prepareTuples<[Buffer]>(`SELECT k FROM sums_${this.#index} WHERE k >= ? ORDER BY k LIMIT 1 OFFSET ?`)
+      .get(start, half) as [Buffer]
+    const rows = sum(
+      this.#connection,
+      `SELECT total(n) FROM sums_${this.#index} WHERE k >= ? AND k < ?`,
+      start,
+      middle,
+    )
+    this.#connection
+      .prepare(
+        `INSERT INTO blocks_${this.#index} SELECT ?, n - ?, m - ? FROM blocks_${this.#index} WHERE k = ?`,
+      )
+      .run(middle, rows, half, start)
+    this.#connection
+      .prepare(`UPDATE blocks_${this.#index} SET n = ?, m = ? WHERE k = ?`)
+      .run(rows, half, start)
+  }
+}
+
+/** The number of rows of an index. */
+export function countRows(connection: Connection, index: number): number {
+  return sum(connection, `SELECT total(n) FROM blocks_${index}`)
+}
+
+/** The number of rows before a place. */
+export function countRowsBefore(connection: Connection, index: number, place: Uint8Array): number {
+  const find = `SELECT k FROM blocks_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1`
+  const [block] = connection.prepareTuples<[Buffer]>(find).get(place) as [Buffer]
+  const start = stretchOf(connection, index, place)
+  return (
+    sum(connection, `SELECT total(n) FROM blocks_${index} WHERE k < ?`, block) +
+    sum(connection, `SELECT total(n) FROM sums_${index} WHERE k >= ? AND k < ?`, block, start) +
+    sum(connection, `SELECT count(*) FROM rows_${index} WHERE k >= ? AND k < ?`, start, place)
+  )
+}
+
+/** The place of the row behind `count` others; null if there are no more rows. */
+export function placeOfRow(connection: Connection, index: number, count: number): Uint8Array | null {
+  const [block, rows] = skip(
+    connection,
+    `SELECT k, n FROM blocks_${index} WHERE k >= ? ORDER BY k`,
+    FIRST,
+    count,
+  )
+  if (block === null) return null
+  const [stretch, left] = skip(
+    connection,
+    `SELECT k, n FROM sums_${index} WHERE k >= ? ORDER BY k`,
+    block,
+    rows,
+  )
+  return stretch === null ? null : placeIn(connection, index, stretch, left)
+}
+
+/** Skips whole entries with their rows. @returns the entry with the next row, and its rows before that */
+function skip(
+  connection: Connection,
+  sql: string,
+  from: Uint8Array,
+  rows: number,
+): readonly [start: Buffer | null, left: number] {
+  let left = rows
+  for (const [start, n] of connection.prepareTuples<[Buffer, number]>(sql).iterate(from)) {
+    if (left < n) return [start, left]
+    left -= n
+  }
+  return [null, left]
+}
+
+/** The stretch that a place is in. */
+export function stretchOf(connection: Connection, index: number, place: Uint8Array): Buffer {
+  const find = `SELECT k FROM sums_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1`
+  return (connection.prepareTuples<[Buffer]>(find).get(place) as [Buffer])[0]
+}
+
+function placeIn(connection: Connection, index: number, stretch: Buffer, offset: number): Buffer | null {
+  const find = `SELECT k FROM rows_${index} WHERE k >= ? ORDER BY k LIMIT 1 OFFSET ?`
+  return connection.prepareTuples<[Buffer]>(find).get(stretch, offset)?.[0] ?? null
+}
+
+function sum(connection: Connection, sql: string, ...values: Uint8Array[]): number {
+  return Number((connection.prepareTuples<[number]>(sql).get(...values) as [number])[0])
+}
