@@ -1,6 +1,7 @@
 /** The answers of show, list and update functions, as the HTTP thread sends them; protocol.md 9.6. Pure. */
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
 import { isJsonObject, isTooDeep } from '../core/json.ts'
+import { THREW } from '../sandbox/messages.ts'
 
 export interface AppHead {
   readonly status: number
@@ -74,9 +75,7 @@ function readHead(response: unknown, preset: { status: number; type: string }): 
   for (const [name, value] of Object.entries(response)) if (!MEMBERS.has(name)) throw invalid(name, value)
   const { headers = {} } = response
   const status = statusOf(response.code ?? preset.status)
-  const read = readHeaders(headers)
-  const hasType = read.some(([name]) => name.toLowerCase() === 'content-type')
-  return { status, headers: hasType ? read : [['Content-Type', preset.type], ...read] }
+  return { status, headers: readHeaders(headers, preset.type) }
 }
 
 /** Like CouchDB, accepts digits in a string, which apps use. @throws external_response_error */
@@ -87,16 +86,21 @@ function statusOf(code: unknown): number {
   return status
 }
 
-/** @throws external_response_error */
-export function readHeaders(headers: unknown): [name: string, value: string][] {
+/**
+ * @param type of an answer whose headers have none; absent: it gets none
+ * @throws external_response_error
+ */
+export function readHeaders(headers: unknown, type?: string): [name: string, value: string][] {
   if (!isJsonObject(headers)) throw invalid('headers', headers)
   const entries = Object.entries(headers)
   if (entries.length > MAX_HEADERS) throw invalid('headers', `more than ${MAX_HEADERS}`)
-  return entries.flatMap(([name, value]): [string, string][] => {
+  const read = entries.flatMap(([name, value]): [string, string][] => {
     const isText = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
     if (!isText || !NAME.test(name) || !VALUE.test(String(value))) throw invalid(name, value)
     return FRAMING.has(name.toLowerCase()) ? [] : [[name, String(value)]]
   })
+  const lacksType = type !== undefined && !read.some(([name]) => name.toLowerCase() === 'content-type')
+  return lacksType ? [['Content-Type', type], ...read] : read
 }
 
 function textOf(name: string, value: unknown): string {
@@ -134,4 +138,15 @@ export function thrownResponse(thrown: string): AppResponse | CouchError {
     headers: [['Content-Type', JSON_TYPE]],
     body: Buffer.from(`${JSON.stringify({ error: name, reason })}\n`),
   }
+}
+
+/**
+ * The answer to a function that threw.
+ * @param result begins with {@link THREW}
+ * @throws a row of the error table that the function has named
+ */
+export function thrownAnswer(result: string): AppResponse {
+  const thrown = thrownResponse(result.slice(THREW.length))
+  if (thrown instanceof CouchError) throw thrown
+  return thrown
 }

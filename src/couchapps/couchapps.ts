@@ -2,15 +2,15 @@
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject, isTooDeep } from '../core/json.ts'
-import type { UserCtx } from '../core/types.ts'
+import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AllDocsQuery, Body, Database } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
 import { completeRequest } from '../documents/function-request.ts'
 import { requireMember } from '../documents/security.ts'
-import { type Parameters, readDesignDoc, type ViewSource } from '../query/views.ts'
-import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
+import { type DesignDoc, type Parameters, readDesignDoc, type ViewSource } from '../query/views.ts'
+import { type Sandbox, THREW, type UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import { type AppResponse, readResponse, thrownResponse } from './app-response.ts'
+import { type AppResponse, readResponse, thrownAnswer } from './app-response.ts'
 import { listAnswer } from './list-answer.ts'
 import { readRows } from './list-rows.ts'
 import { type Rewrite, readRewrite } from './rewrite-function.ts'
@@ -92,7 +92,8 @@ export function storeCouchapps(context: CouchappContext): CouchappSource {
   const { store, sandbox, database } = context
   return {
     show: async (user, ddoc, name, docId, packed, accept) => {
-      const { fn, request } = await openFunction(context, user, ddoc, ['shows', name], packed)
+      const design = await openDesign(store, user, ddoc)
+      const { fn, request } = openFunction(context, user, design, ['shows', name], packed)
       const doc = await documentText(database, user, docId)
       const etag = tagOf([fn.rev, doc, accept ?? null, user.roles])
       const result = await sandbox.render('show', fn, [doc, request])
@@ -101,7 +102,8 @@ export function storeCouchapps(context: CouchappContext): CouchappSource {
       return { ...readResponse(response), etag }
     },
     update: async (user, ddoc, name, docId, packed) => {
-      const { fn, request } = await openFunction(context, user, ddoc, ['updates', name], packed)
+      const design = await openDesign(store, user, ddoc)
+      const { fn, request } = openFunction(context, user, design, ['updates', name], packed)
       const doc = await documentText(database, user, docId)
       const result = await sandbox.render('update', fn, [doc, request])
       if (result.startsWith(THREW)) return thrownAnswer(result)
@@ -123,7 +125,8 @@ export function storeCouchapps(context: CouchappContext): CouchappSource {
       }
     },
     list: async function* (user, ddoc, name, listed, packed, body) {
-      const { fn, request } = await openFunction(context, user, ddoc, ['lists', name], packed)
+      const design = await openDesign(store, user, ddoc)
+      const { fn, request } = openFunction(context, user, design, ['lists', name], packed)
       const answer =
         listed.type === 'all'
           ? database.allDocs(user, 'all', listed.query, body)
@@ -132,14 +135,13 @@ export function storeCouchapps(context: CouchappContext): CouchappSource {
       yield* listAnswer(sandbox, fn, [rows.head, request], rows)
     },
     rewrite: async (user, ddoc, request, packed) => {
-      requireMember(user, (await store.view()).security)
-      const { source } = await readDesignDoc(store, ddoc)
-      const { rewrites } = JSON.parse(source) as { rewrites?: unknown }
+      const design = await openDesign(store, user, ddoc)
+      const { rewrites } = JSON.parse(design.doc.source) as { rewrites?: unknown }
       if (Array.isArray(rewrites))
         return { type: 'request', address: await rewriteByRules(rewrites, request) }
       if (typeof rewrites !== 'string') throw new CouchError('no_rewrite')
       if (packed === null) return { type: 'function' }
-      const open = await openFunction(context, user, ddoc, ['rewrites'], packed)
+      const open = openFunction(context, user, design, ['rewrites'], packed)
       const result = await sandbox.render('rewrite', open.fn, [open.request])
       if (result.startsWith(THREW)) return rewriteAnswer(thrownAnswer(result))
       const { target } = JSON.parse(result) as { target: unknown }
@@ -149,20 +151,27 @@ export function storeCouchapps(context: CouchappContext): CouchappSource {
   }
 }
 
-/** The first character of the result of a function that threw. */
-const THREW = '!'
+/** A design document, and the security object as of the time when it was read. */
+interface OpenDesign {
+  readonly doc: DesignDoc
+  readonly security: SecurityObject | null
+}
 
-/** @throws not_found, deleted; not_found with `missing json key`; unknown_query_language; unauthorized, forbidden */
-async function openFunction(
-  { store, incarnation, name }: CouchappContext,
-  user: UserCtx,
-  id: string,
-  path: readonly string[],
-  packed: string,
-): Promise<OpenFunction> {
+/** @throws not_found, deleted; unauthorized, forbidden */
+async function openDesign(store: DatabaseStore, user: UserCtx, id: string): Promise<OpenDesign> {
   const { security } = await store.view()
   requireMember(user, security)
-  const { rev, source, language } = await readDesignDoc(store, id)
+  return { doc: await readDesignDoc(store, id), security }
+}
+
+/** @throws unknown_query_language */
+function openFunction(
+  { incarnation, name }: CouchappContext,
+  user: UserCtx,
+  { doc: { id, rev, source, language }, security }: OpenDesign,
+  path: readonly string[],
+  packed: string,
+): OpenFunction {
   requireJavascript(language)
   return {
     fn: { database: incarnation, ddoc: id, rev, source, path },
@@ -188,13 +197,6 @@ async function documentText(
 
 function tagOf(parts: readonly unknown[]): string {
   return `"${createHash('md5').update(JSON.stringify(parts)).digest('base64url')}"`
-}
-
-/** @throws a row of the error table that the function has named */
-function thrownAnswer(result: string): AppResponse {
-  const thrown = thrownResponse(result.slice(THREW.length))
-  if (thrown instanceof CouchError) throw thrown
-  return thrown
 }
 
 function rewriteAnswer({ status, headers, body }: AppResponse): Rewrite {

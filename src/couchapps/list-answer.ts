@@ -1,7 +1,7 @@
 /** Runs a list function: passes rows to it and its output on to the client, a piece at a time. */
 import { CouchError } from '../core/errors.ts'
-import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
-import { type AppHead, type AppResponse, readListHead, thrownResponse } from './app-response.ts'
+import { type Sandbox, THREW, type UserFunction } from '../sandbox/messages.ts'
+import { type AppHead, readListHead, thrownAnswer } from './app-response.ts'
 import type { ListRows } from './list-rows.ts'
 
 /** A piece of output, in the form of render-environment.ts. */
@@ -12,8 +12,6 @@ interface Output {
   readonly wants: boolean
 }
 
-/** The first character of the result of a function that threw. */
-const THREW = '!'
 const NO_ROWS = 'null'
 
 /**
@@ -60,8 +58,7 @@ export async function* listAnswer(
       throw failure ?? error
     })
     if (result.startsWith(THREW)) {
-      const thrown = thrownResponse(result.slice(THREW.length))
-      if (thrown instanceof CouchError) throw thrown
+      const thrown = thrownAnswer(result)
       if (isSent) throw new CouchError('function_error', 'a list function has failed')
       yield headBytes(thrown)
       yield thrown.body
@@ -77,7 +74,7 @@ export async function* listAnswer(
   }
 }
 
-function headBytes({ status, headers }: AppHead | AppResponse): Uint8Array {
+function headBytes({ status, headers }: AppHead): Uint8Array {
   return Buffer.from(JSON.stringify({ status, headers } satisfies AppHead))
 }
 

@@ -44,7 +44,13 @@ export function readRewrite(target: unknown, request: RewriteRequest): Rewrite {
   if (code !== undefined) {
     const isStatus = typeof code === 'number' && Number.isInteger(code) && code >= 200 && code < 600
     if (!isStatus) throw bad('bad code')
-    return { type: 'answer', status: code, headers: answerHeaders(headers), body: body ?? null }
+    // CouchDB sends no type, and browsers show HTML as such.
+    return {
+      type: 'answer',
+      status: code,
+      headers: [...readHeaders(headers ?? {}, HTML), SANDBOX],
+      body: body ?? null,
+    }
   }
   if (path === undefined) throw bad('Rewrite result must produce a new path.')
   if (method !== undefined && !METHOD.test(method)) throw bad('bad method')
@@ -58,13 +64,6 @@ export function readRewrite(target: unknown, request: RewriteRequest): Rewrite {
     ...(headers !== undefined && { headers: Object.fromEntries(readHeaders(headers)) }),
     ...(body !== undefined && { body }),
   }
-}
-
-function answerHeaders(headers: unknown = {}): [name: string, value: string][] {
-  const read = readHeaders(headers)
-  // CouchDB sends no type, and browsers show HTML as such.
-  const hasType = read.some(([name]) => name.toLowerCase() === 'content-type')
-  return [...(hasType ? [] : [['Content-Type', HTML] as [string, string]]), ...read, [...SANDBOX]]
 }
 
 function isTextObject(value: unknown): value is Record<string, string> {

@@ -11,14 +11,11 @@ import {
 } from 'quickjs-emscripten'
 import { CouchError } from '../core/errors.ts'
 import { ENVIRONMENT } from './environment.ts'
-import type { Call, CallKind, UserFunction } from './messages.ts'
+import { type Call, type CallKind, THREW, type UserFunction } from './messages.ts'
 import type { FunctionLimits } from './slot-table.ts'
 
 /** The entry points of {@link ENVIRONMENT}. */
 type Entry = 'load' | 'share' | 'give' | 'connect' | Exclude<CallKind, 'compile'>
-
-/** The first character of a result when the function threw. */
-export const THREW = '!'
 
 /** The kinds of functions that answer requests. */
 const RENDERS: ReadonlySet<CallKind> = new Set(['show', 'list', 'update', 'rewrite'])

@@ -130,7 +130,7 @@ export class JobQueue {
       const [job] = at === -1 ? [] : queue.jobs.splice(at, 1)
       if (job === undefined) continue
       job.isRunning = true
-      queue.running += isList(job) ? 0 : 1
+      queue.running += placesOf(job)
       this.#databases.delete(database)
       this.#databases.set(database, queue)
       return job
@@ -159,7 +159,7 @@ export class JobQueue {
   #markStopped(job: Job): DatabaseQueue {
     const queue = this.#of(job)
     job.isRunning = false
-    queue.running -= isList(job) ? 0 : 1
+    queue.running -= placesOf(job)
     return queue
   }
 
@@ -191,11 +191,16 @@ export class JobQueue {
     if (!this.#jobs.delete(job)) return false
     const queue = this.#of(job)
     this.#resize(queue, job.size, -1)
-    if (job.isRunning) queue.running -= isList(job) ? 0 : 1
+    if (job.isRunning) queue.running -= placesOf(job)
     else queue.jobs.splice(queue.jobs.indexOf(job), 1)
     if (queue.size.calls === 0) this.#databases.delete(job.work.fn.database)
     return true
   }
+}
+
+/** How many of the threads of its database a job takes: see {@link MAX_RUNNING}. */
+function placesOf(job: Job): number {
+  return isList(job) ? 0 : 1
 }
 
 function isList({ work }: Job): boolean {

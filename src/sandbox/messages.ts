@@ -76,6 +76,9 @@ export type CallKind =
 /** A function without the text of its design document. */
 type FunctionName = Omit<UserFunction, 'source'>
 
+/** The first character of a result when the function threw. */
+export const THREW = '!'
+
 /** The JSON text of an argument, or a list of such texts; most calls have one argument. */
 export type Call = string | readonly string[]
 

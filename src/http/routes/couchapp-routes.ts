@@ -153,13 +153,17 @@ function packedRequest(request: FastifyRequest, docId: string | null): Promise<s
 
 function withTextBody<T>(request: FastifyRequest, use: (text: string | null) => Promise<T>): Promise<T> {
   return withBoundedBody(request, async (body) => {
-    if (body !== null) return use(Buffer.from(await bytesOf(body)).toString('utf8'))
+    if (body !== null) return use(await textOf(body))
     return use(request.headers['content-length'] === undefined ? null : '')
   })
 }
 
 function withBoundedBody<T>(request: FastifyRequest, use: (body: Body | null) => Promise<T>): Promise<T> {
   return withOptionalBody(request, { bytes: MAX_BODY, key: 'the largest body that a function gets' }, use)
+}
+
+async function textOf(body: Body): Promise<string> {
+  return Buffer.from(await bytesOf(body)).toString('utf8')
 }
 
 const FORM = 'application/x-www-form-urlencoded'
@@ -202,12 +206,7 @@ async function sendList(request: FastifyRequest, reply: FastifyReply): Promise<v
   if (request.method !== 'POST') return sendRows(request, reply, null, undefined)
   await requireJsonType(request)
   return withBoundedBody(request, async (body) =>
-    sendRows(
-      request,
-      reply,
-      body,
-      body === null ? undefined : Buffer.from(await bytesOf(body)).toString('utf8'),
-    ),
+    sendRows(request, reply, body, body === null ? undefined : await textOf(body)),
   )
 }
 
