@@ -31,6 +31,7 @@ import { findRoutes } from './http/routes/find-routes.ts'
 import { indexRoutes } from './http/routes/index-routes.ts'
 import { metricsRoutes, upRoutes } from './http/routes/metrics-routes.ts'
 import { partitionRoutes } from './http/routes/partition-routes.ts'
+import { replicationRoutes } from './http/routes/replication-routes.ts'
 import { serverRoutes } from './http/routes/server-routes.ts'
 import { sessionRoutes } from './http/routes/session-routes.ts'
 import { alarmRoutes, timeMachineRoutes } from './http/routes/time-machine-routes.ts'
@@ -191,6 +192,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, backupRoutes)
   registerPaths(app, alarmRoutes)
   registerPaths(app, timeMachineRoutes)
+  registerPaths(app, replicationRoutes)
   registerPaths(app, databaseRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)

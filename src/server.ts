@@ -18,6 +18,7 @@ import {
   openAuthServices,
   openBackupServices,
   openDatabases,
+  openReplicator,
   serveCommands,
 } from './server/open-services.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
@@ -116,7 +117,8 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const authServices = await openAuthServices(context, databases)
   const backupServices = await openBackupServices(context, databases, disk, authServices)
   const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
-  const services = { ...base, ...authServices, ...backupServices }
+  const replicator = openReplicator(context, { databases, policy: authServices.policy, tmpDir })
+  const services = { ...base, ...authServices, ...backupServices, replicator }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
   later.onMassDeletion = (entry, deletion) =>

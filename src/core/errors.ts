@@ -114,6 +114,11 @@ export const ERRORS = {
     'This server runs no shows, lists, updates and rewrites: settee/couchapps is false.',
   ], // ours
   too_many_leaves: [403, 'forbidden', 'The document has too many conflicting revisions.'], // ours
+  hosted_replication: [
+    403,
+    'forbidden',
+    'This server replicates only for its admins (hosted mode). Replicate from the device or the other server instead.',
+  ], // ours
   account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
   not_found: [404, 'not_found', 'missing'],
@@ -165,6 +170,12 @@ export const ERRORS = {
     'disk_fault',
     "The server's disk failed to read or write the file of this database. All other databases still work.",
   ], // ours
+  replication_no_database: [
+    500,
+    'db_not_found',
+    'The source or the target of the replication does not exist.',
+  ],
+  replication_failed: [500, 'replication_failed', 'The replication has failed.'], // ours
   function_error: [500, 'unknown_error', 'A function of a design document failed.'],
   render_error: [500, 'render_error', 'A show, list or update function has failed.'],
   rewrite_error: [500, 'rewrite_error', 'A rewrite of a design document has failed.'],

@@ -10,6 +10,7 @@ import type { HealthFact, Space } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
 import type { Collector } from '../metrics/metric.ts'
+import type { Replicator } from '../replication/replicator.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
 import { pathParam } from './request-params.ts'
@@ -27,6 +28,7 @@ export interface Services {
   readonly hosted: Hosted | null
   readonly alarms: Alarms
   readonly rewinds: Rewinds
+  readonly replicator: Replicator
   readonly logger: Logger
   /** settee's own version, from package.json. */
   readonly version: string

@@ -7,10 +7,10 @@ import { isJsonObject } from '../core/json.ts'
 import { COUCH_ID_VERSION } from './replication-id.ts'
 
 /** A sequence of the source's feed, as the source sent it. */
-type Position = string | number
+export type Position = string | number
 
 /** The start of every feed. */
-const BEGINNING: Position = 0
+export const BEGINNING: Position = 0
 
 /** A PouchDB session. */
 export interface PouchSession {
@@ -28,7 +28,7 @@ export interface PouchCheckpoint {
 }
 
 /** The statistics of a CouchDB session (protocol.md 14.1). */
-interface CouchStatistics {
+export interface CouchStatistics {
   readonly missing_checked: number
   readonly missing_found: number
   readonly docs_read: number
@@ -39,7 +39,7 @@ interface CouchStatistics {
 }
 
 /** A CouchDB session. Older versions omit some of the numbers; nothing reads the times. */
-interface CouchSession extends Partial<CouchStatistics> {
+export interface CouchSession extends Partial<CouchStatistics> {
   readonly session_id: string
   /** The sequence that the session has certainly reached. */
   readonly recorded_seq: Position

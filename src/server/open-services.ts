@@ -28,6 +28,7 @@ import type { Services } from '../http/services.ts'
 import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
+import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
@@ -175,6 +176,16 @@ async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
   const { length } = tokens.list(account)
   await tokens.revokeAll(account)
   return length
+}
+
+/** Opens the replicator; shutdown stops its jobs before the databases close. */
+export function openReplicator(
+  { config, logger, shutdown }: ServerContext,
+  options: Pick<ReplicatorOptions, 'databases' | 'policy' | 'tmpDir'>,
+): Replicator {
+  const replicator = new Replicator({ config, logger, ...options })
+  shutdown.add(() => replicator.close())
+  return replicator
 }
 
 type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'health'> & {

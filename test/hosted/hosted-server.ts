@@ -12,6 +12,7 @@ import { settingsOf } from '../../src/config/settings.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantCollector } from '../../src/metrics/database-metrics.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
+import { withReplicator } from '../helpers/replicator.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -69,12 +70,14 @@ export async function startHostedServer(
   const accounts = hosted.policy.accounts(everybody(adminAccounts(config)))
   const credentials = new CredentialChecker(accounts)
   const tokens = await tokensOver(databases, accounts)
-  const app = await buildApp({
-    ...{ config, accounts, credentials, tokens, databases, policy: hosted.policy, hosted },
-    collectors: [tenantCollector(hosted)],
-    ...(await timeMachineOver(databases, pino({ level: 'silent' }))),
-    ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },
-  })
+  const app = await buildApp(
+    withReplicator({
+      ...{ config, accounts, credentials, tokens, databases, policy: hosted.policy, hosted },
+      collectors: [tenantCollector(hosted)],
+      ...(await timeMachineOver(databases, pino({ level: 'silent' }))),
+      ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },
+    }),
+  )
   await app.listen({ port: 0, host: '127.0.0.1' })
   let closed: Promise<void> | undefined
   const close = () => {

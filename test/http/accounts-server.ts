@@ -11,6 +11,7 @@ import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
+import { withReplicator } from '../helpers/replicator.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -75,19 +76,21 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
   const lines: string[] = []
   const logger = pino({ level: 'info' }, { write: (line: string) => lines.push(line) })
   const version = '0.0.1'
-  const app = await buildApp({
-    config,
-    accounts,
-    credentials,
-    tokens,
-    policy: defaultPolicy(config, databases),
-    hosted: null,
-    databases,
-    ...(await timeMachineOver(databases, logger)),
-    logger,
-    version,
-    tmpDir: dataDir,
-  })
+  const app = await buildApp(
+    withReplicator({
+      config,
+      accounts,
+      credentials,
+      tokens,
+      policy: defaultPolicy(config, databases),
+      hosted: null,
+      databases,
+      ...(await timeMachineOver(databases, logger)),
+      logger,
+      version,
+      tmpDir: dataDir,
+    }),
+  )
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {
     databases.endFeeds()

@@ -30,6 +30,7 @@ import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { withReplicator } from '../helpers/replicator.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
@@ -74,7 +75,7 @@ export async function startMemoryServer(
     tmpDir: dataDir,
     ...(space && { space }),
   }
-  const app = await buildApp(services, options)
+  const app = await buildApp(withReplicator(services), options)
   extend(app)
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {

@@ -15,6 +15,7 @@ import type { Sandbox } from '../../src/sandbox/messages.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { countingPins } from '../documents/stored-attachments.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
+import { withReplicator } from '../helpers/replicator.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 
@@ -77,7 +78,7 @@ export async function startStoredServer(t: Shutdown) {
     version: '0.0.1',
     tmpDir: dataDir,
   }
-  const app = await buildApp(services)
+  const app = await buildApp(withReplicator(services))
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.after(async () => {
     await app.close()

@@ -11,6 +11,7 @@ import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
+import { withReplicator } from '../helpers/replicator.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -76,7 +77,7 @@ export async function startServerWithUsers(
     version: '0.0.1',
     tmpDir: dataDir,
   }
-  const app = await buildApp(services)
+  const app = await buildApp(withReplicator(services))
   await app.listen({ port: 0, host: '127.0.0.1' })
   t.teardown(async () => {
     databases.endFeeds()

@@ -10,6 +10,7 @@ import { pathParam } from '../request-params.ts'
 import { nodeName, type Path } from '../route-table.ts'
 import { tenantOf, visibleTo } from '../services.ts'
 import { readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
+import { replicationTasks } from './replication-routes.ts'
 
 export const maintenanceRoutes: readonly Path[] = [
   {
@@ -108,7 +109,7 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { config, databases, rewinds, backups } = request.server.services
+  const { config, databases, rewinds, backups, replicator } = request.server.services
   const node = nodeName(config)
   const tasks: Task[] = [
     ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
@@ -119,6 +120,7 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
     return sendJson(reply, 200, [
       ...tasks.map((task) => activeTask(node, task)),
       ...(backup === null ? [] : [backupTask(node, backup)]),
+      ...replicationTasks(node, replicator.jobs()),
     ])
   }
   const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)

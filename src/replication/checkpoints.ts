@@ -1,0 +1,219 @@
+/**
+ * The checkpoints of one replication at both ends, in CouchDB's form and in PouchDB's, so that either goes on where settee
+ * has stopped, and settee where they have; protocol.md 14.2.
+ */
+import {
+  BEGINNING,
+  type CouchCheckpoint,
+  type CouchStatistics,
+  couchResume,
+  nextCouchCheckpoint,
+  nextPouchCheckpoint,
+  type Position,
+  type PouchCheckpoint,
+  parseCouchCheckpoint,
+  parsePouchCheckpoint,
+  pouchResume,
+} from './checkpoint.ts'
+import type { Peer, PeerInfo } from './peer.ts'
+import { PeerError } from './peer-error.ts'
+import { pouchCheckpointId } from './replication-id.ts'
+import type { ReplicationOptions } from './replication-request.ts'
+
+interface CheckpointsOptions {
+  readonly source: Peer
+  readonly target: Peer
+  /** Of CouchDB's form, with `_local/`. */
+  readonly checkpointId: string
+  readonly options: ReplicationOptions
+  readonly signal: AbortSignal
+  readonly sourceInfo: PeerInfo
+  readonly targetInfo: PeerInfo
+}
+
+/** How long a write of a checkpoint may take, in ms. It also happens when a replication is stopped. */
+const RECORD_MS = 10_000
+
+/** A run of a replication. */
+interface Session {
+  readonly sessionId: string
+  readonly startedAt: Date
+  readonly stats: CouchStatistics
+}
+
+/** A checkpoint document of one end. */
+interface Stored<Checkpoint> {
+  checkpoint: Checkpoint | null
+  rev: string | undefined
+}
+
+interface End {
+  readonly peer: Peer
+  readonly role: 'source' | 'target'
+  couch: Stored<CouchCheckpoint>
+  pouch: Stored<PouchCheckpoint>
+  /** The end refuses checkpoints. */
+  isReadOnly: boolean
+}
+
+export class Checkpoints {
+  readonly #options: CheckpointsOptions
+  readonly #source: End
+  readonly #target: End
+  #pouchId: string | null = null
+  #start: Position = BEGINNING
+  #recorded: Position = BEGINNING
+  #recording: Promise<void> = Promise.resolve()
+
+  constructor(options: CheckpointsOptions) {
+    this.#options = options
+    this.#source = endOf(options.source, 'source')
+    this.#target = endOf(options.target, 'target')
+  }
+
+  /** The sequence of the last checkpoint. */
+  get recorded(): Position {
+    return this.#recorded
+  }
+
+  /** The target's checkpoint, as the answer of a finished replication. */
+  get result(): object {
+    const { checkpoint } = this.#target.couch
+    const isNew = this.#recorded !== this.#start
+    return {
+      ...(isNew ? {} : { no_changes: true }),
+      ...(checkpoint ?? { source_last_seq: this.#recorded, history: [] }),
+    }
+  }
+
+  /** Notes where the run begins. */
+  begin(start: Position): void {
+    this.#start = start
+    this.#recorded = start
+  }
+
+  /** Reads both ends. @returns where to go on @throws PeerError */
+  async read(): Promise<Position> {
+    const { checkpointId, signal, source, target, options } = this.#options
+    const ids = await Promise.all([source.pouchId(signal), target.pouchId(signal)]).catch(
+      (error: unknown) => {
+        // Not every proxy lets the root of a server through.
+        if (error instanceof PeerError && !error.isTemporary) return null
+        throw error
+      },
+    )
+    if (ids !== null) this.#pouchId = pouchIdOf(ids, options)
+    for (const end of [this.#source, this.#target]) {
+      end.couch = storedOf(await end.peer.readDocument(checkpointId, signal), parseCouchCheckpoint)
+      if (this.#pouchId === null) continue
+      end.pouch = storedOf(await end.peer.readDocument(this.#pouchId, signal), parsePouchCheckpoint)
+    }
+    const [from, to] = [this.#source, this.#target]
+    const found = couchResume(from.couch.checkpoint, to.couch.checkpoint)
+    return found === BEGINNING ? pouchResume(from.pouch.checkpoint, to.pouch.checkpoint) : found
+  }
+
+  /**
+   * Writes checkpoints, unless the sequence has one. One at a time.
+   * @throws PeerError, also if a database was deleted and made again
+   */
+  async record(seq: Position, session: Session): Promise<void> {
+    const before = this.#recording
+    const recording = before.catch(() => undefined).then(() => this.#record(seq, session))
+    this.#recording = recording
+    return recording
+  }
+
+  async #record(seq: Position, session: Session): Promise<void> {
+    if (seq === this.#recorded) return
+    await this.#commit()
+    for (const end of [this.#source, this.#target]) {
+      if (end.isReadOnly) continue
+      try {
+        await this.#recordAt(end, seq, session)
+      } catch (error) {
+        // PouchDB too goes on with a source that it may only read.
+        if (!isRefusal(error) || end.role === 'target') throw error
+        end.isReadOnly = true
+      }
+    }
+    this.#recorded = seq
+  }
+
+  /** Makes everything durable, and checks that the databases are still the same. */
+  async #commit(): Promise<void> {
+    const { sourceInfo, targetInfo } = this.#options
+    const ends = [
+      [this.#source, sourceInfo],
+      [this.#target, targetInfo],
+    ] as const
+    for (const [{ peer, role }, { instanceStartTime }] of ends) {
+      const now = await peer.commit(AbortSignal.timeout(RECORD_MS))
+      // CouchDB before 3.3 always says 0.
+      if (now === instanceStartTime || now === '0' || instanceStartTime === '0') continue
+      const reason = `instance_start_time on ${role} database has changed since last checkpoint.`
+      throw new PeerError('changed_database', reason)
+    }
+  }
+
+  async #recordAt(end: End, seq: Position, { sessionId, startedAt, stats }: Session): Promise<void> {
+    const couch = nextCouchCheckpoint(end.couch.checkpoint, {
+      session_id: sessionId,
+      start_time: startedAt.toUTCString(),
+      end_time: new Date().toUTCString(),
+      start_last_seq: this.#start,
+      end_last_seq: seq,
+      recorded_seq: seq,
+      ...stats,
+    })
+    if (couch !== null) end.couch = await this.#write(end, this.#options.checkpointId, couch, end.couch.rev)
+    const pouch = nextPouchCheckpoint(end.pouch.checkpoint, { session_id: sessionId, last_seq: seq })
+    if (this.#pouchId === null || pouch === null) return
+    end.pouch = await this.#write(end, this.#pouchId, pouch, end.pouch.rev)
+  }
+
+  async #write<Checkpoint extends object>(
+    { peer }: End,
+    id: string,
+    checkpoint: Checkpoint,
+    rev: string | undefined,
+  ): Promise<Stored<Checkpoint>> {
+    const signal = AbortSignal.timeout(RECORD_MS)
+    const doc = { _id: id, ...(rev !== undefined && { _rev: rev }), ...checkpoint }
+    try {
+      return { checkpoint, rev: await peer.writeLocal(id, doc, signal) }
+    } catch (error) {
+      if (!(error instanceof PeerError && error.fault === 'conflict')) throw error
+      // An earlier try may have succeeded without an answer, or another replicator has the same id.
+      const { rev: current } = storedOf(await peer.readDocument(id, signal), () => null)
+      const again = { ...doc, ...(current !== undefined && { _rev: current }) }
+      return { checkpoint, rev: await peer.writeLocal(id, again, signal) }
+    }
+  }
+}
+
+function endOf(peer: Peer, role: End['role']): End {
+  const none = { checkpoint: null, rev: undefined }
+  return { peer, role, couch: none, pouch: none, isReadOnly: false }
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof PeerError && (error.fault === 'forbidden' || error.fault === 'unauthorized')
+}
+
+function storedOf<Checkpoint>(doc: unknown, parse: (doc: unknown) => Checkpoint | null): Stored<Checkpoint> {
+  const rev = (doc as { _rev?: unknown } | null)?._rev
+  return { checkpoint: parse(doc), rev: typeof rev === 'string' ? rev : undefined }
+}
+
+function pouchIdOf([sourceId, targetId]: readonly [string, string], options: ReplicationOptions): string {
+  const { docIds, selector, filter, queryParams } = options.filter
+  return pouchCheckpointId({
+    sourceId,
+    targetId,
+    ...(docIds && { docIds }),
+    ...(selector && { selector }),
+    ...(filter !== undefined && { filter, queryParams: queryParams ?? {} }),
+    ...(queryParams?.view !== undefined && { view: queryParams.view }),
+  })
+}

@@ -1,0 +1,176 @@
+/** One replication with its state, its history and its runs. */
+import type { Logger } from 'pino'
+import type { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import { crashDelay, type JobEvent, type JobState, nextState } from './job-state.ts'
+import { PeerError } from './peer-error.ts'
+import type { Replication, ReplicationProgress, ReplicationResult } from './replication.ts'
+import type { ReplicationRequest } from './replication-request.ts'
+
+interface JobOptions {
+  readonly id: string
+  readonly request: ReplicationRequest
+  readonly user: UserCtx
+  /** The addresses for people. */
+  readonly source: string
+  readonly target: string
+  run(signal: AbortSignal): Replication
+  /** The state has changed. */
+  onChange(): void
+  readonly logger: Logger
+}
+
+/** An event of a job as `_scheduler/jobs` shows it, with CouchDB's types. */
+export interface JobHistoryEntry {
+  readonly type: 'added' | 'started' | 'stopped' | 'crashed'
+  /** In ms since 1970. */
+  readonly at: number
+  readonly reason?: string
+}
+
+const MAX_HISTORY = 20
+/** A run of this length, in ms, makes an earlier crash history. */
+const HEALTHY_MS = 120_000
+
+export class ReplicationJob {
+  readonly id: string
+  readonly user: UserCtx
+  readonly request: ReplicationRequest
+  readonly source: string
+  readonly target: string
+  /** In ms since 1970. */
+  readonly addedAt = Date.now()
+  /** Newest first. */
+  readonly history: JobHistoryEntry[] = []
+  /** Rejects with what ended the replication. */
+  readonly finished: Promise<ReplicationResult>
+  state: JobState = 'pending'
+  /** When the job last began or stopped to run, in ms of a clock that does not jump. */
+  since = performance.now()
+  crashes = 0
+  readonly #options: JobOptions
+  readonly #finish: PromiseWithResolvers<ReplicationResult>
+  #running: {
+    readonly replication: Replication
+    readonly abort: AbortController
+    ended: Promise<void>
+  } | null = null
+  #last: ReplicationProgress | null = null
+  #wake: NodeJS.Timeout | undefined
+
+  constructor(options: JobOptions) {
+    this.#options = options
+    const { id, user, request, source, target } = options
+    this.id = id
+    this.user = user
+    this.request = request
+    this.source = source
+    this.target = target
+    this.#finish = Promise.withResolvers()
+    this.finished = this.#finish.promise
+    // Nobody may be waiting.
+    this.finished.catch(() => undefined)
+    this.#note('added')
+  }
+
+  /** Whether the job will never run again. */
+  get isOver(): boolean {
+    return this.state === 'completed' || this.state === 'failed' || this.state === 'cancelled'
+  }
+
+  /** null: it has not run yet. */
+  get progress(): ReplicationProgress | null {
+    return this.#running?.replication.progress ?? this.#last
+  }
+
+  start(): void {
+    const abort = new AbortController()
+    const replication = this.#options.run(abort.signal)
+    this.#running = { replication, abort, ended: Promise.resolve() }
+    this.#note('started')
+    this.#enter('start')
+    this.#running.ended = this.#run(replication, abort.signal)
+  }
+
+  /** Stops the job, which writes a last checkpoint. `stop`: it runs again later. */
+  async stop(event: 'stop' | 'cancel'): Promise<void> {
+    const running = this.#running
+    if (running !== null) {
+      running.abort.abort(new Stopped(event))
+      await running.ended
+    } else if (!this.isOver) {
+      this.#end(event)
+    }
+  }
+
+  async #run(replication: Replication, signal: AbortSignal): Promise<void> {
+    const began = performance.now()
+    try {
+      const result = await replication.run()
+      this.#left(replication)
+      this.#enter('finish')
+      this.#finish.resolve(result)
+    } catch (error) {
+      this.#left(replication)
+      if (signal.aborted && signal.reason instanceof Stopped) return this.#end(signal.reason.event)
+      if (performance.now() - began > HEALTHY_MS) this.crashes = 0
+      this.#crashed(error)
+    }
+  }
+
+  #left(replication: Replication): void {
+    this.#last = replication.progress
+    this.#running = null
+  }
+
+  #end(event: 'stop' | 'cancel'): void {
+    this.#note('stopped')
+    this.#enter(event)
+    if (event === 'cancel')
+      this.#finish.reject(new PeerError('server_error', 'the replication was cancelled'))
+  }
+
+  #crashed(error: unknown): void {
+    const reason = reasonOf(error)
+    const { logger, id, request } = this.#options
+    this.crashes += 1
+    this.#note('crashed', reason)
+    const expected = error instanceof PeerError
+    logger.warn({ replication: id, reason, ...(!expected && { err: error }) }, 'a replication has failed')
+    if (!request.options.isContinuous) {
+      this.#enter('fail')
+      this.#finish.reject(error)
+      return
+    }
+    this.#wake = setTimeout(() => this.#enter('wake'), crashDelay(this.crashes, Math.random()))
+    this.#enter('crash')
+  }
+
+  #enter(event: JobEvent): void {
+    this.state = nextState(this.state, event)
+    this.since = performance.now()
+    if (this.isOver) clearTimeout(this.#wake)
+    this.#options.onChange()
+  }
+
+  #note(type: JobHistoryEntry['type'], reason?: string): void {
+    this.history.unshift({ type, at: Date.now(), ...(reason !== undefined && { reason }) })
+    if (this.history.length > MAX_HISTORY) this.history.pop()
+  }
+}
+
+/** The reason of a run's end that the scheduler or a user has caused. */
+class Stopped extends Error {
+  readonly event: 'stop' | 'cancel'
+
+  constructor(event: 'stop' | 'cancel') {
+    super(event)
+    this.event = event
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof PeerError) return `${error.fault}: ${error.message}`
+  const { code } = error as Partial<CouchError>
+  return code === undefined ? 'internal_server_error: see the log' : `${code}: ${(error as Error).message}`
+}

@@ -1,0 +1,52 @@
+/** The failures of one end of a replication. */
+
+/** What went wrong, in CouchDB's words where it has them. */
+export type PeerFault =
+  | 'db_not_found'
+  | 'unauthorized'
+  | 'forbidden'
+  | 'not_found'
+  | 'conflict'
+  | 'too_large'
+  | 'not_supported'
+  | 'too_many_requests'
+  | 'invalid_json'
+  | 'invalid_answer'
+  | 'forbidden_address'
+  | 'unreachable'
+  | 'timeout'
+  | 'server_error'
+  | 'changed_database'
+  | 'filter_fetch_error'
+
+/** Faults that another try may not have. */
+const TEMPORARY: ReadonlySet<PeerFault> = new Set([
+  'too_many_requests',
+  'invalid_json',
+  'invalid_answer',
+  'unreachable',
+  'timeout',
+  'server_error',
+])
+
+export class PeerError extends Error {
+  readonly fault: PeerFault
+  /** How long the peer asks to wait, in ms; null: it does not say. */
+  readonly retryAfterMs: number | null
+
+  /** @param reason for users; without credentials */
+  constructor(
+    fault: PeerFault,
+    reason: string,
+    { retryAfterMs = null, cause }: { readonly retryAfterMs?: number | null; readonly cause?: unknown } = {},
+  ) {
+    super(reason, cause === undefined ? undefined : { cause })
+    this.name = 'PeerError'
+    this.fault = fault
+    this.retryAfterMs = retryAfterMs
+  }
+
+  get isTemporary(): boolean {
+    return TEMPORARY.has(this.fault)
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * Which addresses a replication may reach: for everybody but server admins no loopback, link-local or private ones, so
+ * that nobody reaches through this server what only this server can reach.
+ */
+import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
+import { BlockList, isIP, type LookupFunction } from 'node:net'
+
+/** IANA's special-purpose address registries (RFC 6890), multicast and the unassigned rest of IPv4 included. */
+const PRIVATE: readonly (readonly [network: string, prefix: number])[] = [
+  ['0.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['172.16.0.0', 12],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.168.0.0', 16],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 3],
+  ['::', 127],
+  // Addresses that translators turn into IPv4 addresses: RFC 6052, 8215, 3056.
+  ['64:ff9b::', 96],
+  ['64:ff9b:1::', 48],
+  ['2002::', 16],
+  ['100::', 64],
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['fc00::', 7],
+  ['fe80::', 10],
+  ['fec0::', 10],
+  ['ff00::', 8],
+]
+
+const blocked = new BlockList()
+for (const [network, prefix] of PRIVATE) {
+  blocked.addSubnet(network, prefix, network.includes(':') ? 'ipv6' : 'ipv4')
+}
+
+/** Whether an IP address belongs to a private network, or is not one of the public internet. */
+export function isPrivateAddress(address: string): boolean {
+  const [bare = ''] = address.split('%', 1)
+  const family = isIP(bare)
+  if (family === 0) return true
+  return blocked.check(bare, family === 6 ? 'ipv6' : 'ipv4')
+}
+
+/** A name, or a literal address, leads to a private network. */
+export class PrivateAddressError extends Error {
+  readonly code = 'EPRIVATE'
+}
+
+/** @param hostname as in a URL, an IPv6 address with brackets @throws PrivateAddressError for a literal private address */
+export function checkLiteralAddress(hostname: string): void {
+  const bare = hostname.replace(/^\[(.*)\]$/, '$1')
+  if (isIP(bare) !== 0 && isPrivateAddress(bare)) throw new PrivateAddressError(bare)
+}
+
+/** Resolves a name like `dns.lookup`, and fails if any of its addresses is private. The connection uses the result. */
+export const publicLookup: LookupFunction = (hostname, options, callback) => {
+  const asked: LookupOptions = { ...options, all: true }
+  lookup(hostname, asked as LookupOptions & { all: true }, (error, found: LookupAddress[]) => {
+    if (error !== null) {
+      callback(error, [])
+      return
+    }
+    const [first] = found
+    if (first === undefined || found.some(({ address }) => isPrivateAddress(address))) {
+      callback(new PrivateAddressError(hostname), [])
+      return
+    }
+    if (options.all) callback(null, found)
+    else callback(null, first.address, first.family)
+  })
+}

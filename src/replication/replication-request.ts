@@ -1,0 +1,293 @@
+/** What `POST /_replicate` is asked for; protocol.md 14.1. Pure. */
+import { CouchError } from '../core/errors.ts'
+import { isJsonObject, isTooDeep } from '../core/json.ts'
+import type { Position } from './checkpoint.ts'
+import type { PeerFilter } from './peer.ts'
+
+/** A database of another server. */
+export interface RemoteEndpoint {
+  readonly type: 'remote'
+  /** Without credentials; with a slash at the end of its path. */
+  readonly url: string
+  /** For every request, `authorization` included, by lower-case names. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The URL for people: the password is hidden. */
+  readonly shown: string
+}
+
+/** A database of this server. */
+export interface LocalEndpoint {
+  readonly type: 'local'
+  readonly name: string
+}
+
+export type ReplicationEndpoint = RemoteEndpoint | LocalEndpoint
+
+/** How a replication works. */
+export interface ReplicationOptions {
+  readonly isContinuous: boolean
+  readonly createsTarget: boolean
+  readonly createTargetParams: Readonly<Record<string, string>>
+  readonly filter: PeerFilter
+  readonly isWinningRevsOnly: boolean
+  readonly sinceSeq: Position | undefined
+  readonly usesCheckpoints: boolean
+  /** In ms. */
+  readonly checkpointInterval: number
+  readonly usesBulkGet: boolean
+  /** Changes in one batch. */
+  readonly batchSize: number
+  /** Batches at once. */
+  readonly batches: number
+  /** In ms. */
+  readonly timeout: number
+  /** Further tries of each step. */
+  readonly retries: number
+  readonly sourceProxy: string | undefined
+  readonly targetProxy: string | undefined
+}
+
+/** The defaults of section `[replicator]`. */
+export interface ReplicationDefaults {
+  readonly usesCheckpoints: boolean
+  readonly checkpointInterval: number
+  readonly usesBulkGet: boolean
+  readonly batchSize: number
+  readonly batches: number
+  readonly timeout: number
+  readonly retries: number
+}
+
+export interface ReplicationRequest {
+  readonly source: ReplicationEndpoint
+  readonly target: ReplicationEndpoint
+  readonly options: ReplicationOptions
+}
+
+/** Ends a replication: by its id, or, with `id` null, the one with the same members. */
+export interface CancelRequest {
+  readonly id: string | null
+}
+
+type Body = Readonly<Record<string, unknown>>
+
+const MAX_DOC_IDS = 50_000
+const MAX_HEADERS = 100
+/** The bounds of numbers: one caller must not make this server hold more. */
+const BOUNDS = {
+  worker_batch_size: [1, 2000],
+  worker_processes: [1, 16],
+  connection_timeout: [1000, 600_000],
+  retries_per_request: [0, 50],
+  checkpoint_interval: [100, 3_600_000],
+} as const
+
+/** @returns null unless the body asks to cancel @throws bad_request */
+export function readCancel(body: Body): CancelRequest | null {
+  if (!flag(body, 'cancel', false)) return null
+  const id = body.id ?? body._local_id ?? body.replication_id
+  if (id === undefined) return { id: null }
+  if (typeof id !== 'string') throw badRequest('parameter `id` must be a string')
+  // A plus in an address becomes a space.
+  return { id: id.replaceAll(' ', '+') }
+}
+
+/** @throws bad_request, in CouchDB's words where it has them */
+export function readReplication(body: Body, defaults: ReplicationDefaults): ReplicationRequest {
+  if (isTooDeep(body)) throw new CouchError('too_deep')
+  const options = readOptions(body, defaults)
+  return { source: endpoint(body.source, 'source'), target: endpoint(body.target, 'target'), options }
+}
+
+function readOptions(body: Body, defaults: ReplicationDefaults): ReplicationOptions {
+  const [sourceProxy, targetProxy] = proxies(body)
+  return {
+    isContinuous: flag(body, 'continuous', false),
+    createsTarget: flag(body, 'create_target', false),
+    createTargetParams: targetParams(body.create_target_params),
+    filter: readFilter(body),
+    isWinningRevsOnly: flag(body, 'winning_revs_only', false),
+    sinceSeq: sinceSeq(body.since_seq),
+    usesCheckpoints: flag(body, 'use_checkpoints', defaults.usesCheckpoints),
+    checkpointInterval: count(body, 'checkpoint_interval', defaults.checkpointInterval),
+    usesBulkGet: flag(body, 'use_bulk_get', defaults.usesBulkGet),
+    batchSize: count(body, 'worker_batch_size', defaults.batchSize),
+    batches: count(body, 'worker_processes', defaults.batches),
+    timeout: count(body, 'connection_timeout', defaults.timeout),
+    retries: count(body, 'retries_per_request', defaults.retries),
+    sourceProxy,
+    targetProxy,
+  }
+}
+
+function readFilter(body: Body): PeerFilter {
+  const docIds = body.doc_ids ?? undefined
+  const { filter, selector, query_params: queryParams } = body
+  if ([docIds, filter, selector].filter((each) => each !== undefined).length > 1) {
+    throw badRequest('`doc_ids`,`filter`,`selector` are mutually exclusive')
+  }
+  if (docIds !== undefined) return { docIds: readDocIds(docIds) }
+  if (selector !== undefined) {
+    if (!isJsonObject(selector)) throw badRequest('parameter `selector` must be a JSON object')
+    return { selector }
+  }
+  if (queryParams !== undefined && !isJsonObject(queryParams)) {
+    throw badRequest('parameter `query_params` must be an object')
+  }
+  const params = Object.entries(queryParams ?? {}).map(([name, value]): [string, string] => {
+    if (typeof value !== 'string') throw badRequest(`${name} value must be a string.`)
+    return [name, value]
+  })
+  if (filter === undefined) return {}
+  if (typeof filter !== 'string') throw badRequest('parameter `filter` must be a string')
+  return { filter, queryParams: Object.fromEntries(params) }
+}
+
+function readDocIds(value: unknown): readonly string[] {
+  if (!Array.isArray(value)) throw badRequest('parameter `doc_ids` must be an array')
+  if (value.length > MAX_DOC_IDS) throw badRequest(`parameter \`doc_ids\` has more than ${MAX_DOC_IDS} ids`)
+  const ids = value.map((id: unknown) => {
+    if (typeof id !== 'string') throw badRequest('parameter `doc_ids` must be an array of strings')
+    return unescaped(id)
+  })
+  return [...new Set(ids)].sort()
+}
+
+function sinceSeq(value: unknown): Position | undefined {
+  if (value === undefined || typeof value === 'string' || typeof value === 'number') return value
+  throw badRequest('parameter `since_seq` must be a string or a number')
+}
+
+function targetParams(value: unknown): Record<string, string> {
+  if (value === undefined) return {}
+  if (!isJsonObject(value)) throw badRequest('parameter `create_target_params` must be a JSON object')
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, String(each)]))
+}
+
+function proxies(body: Body): readonly [string | undefined, string | undefined] {
+  const { proxy, source_proxy: source, target_proxy: target } = body
+  for (const [name, value] of [
+    ['source_proxy', source],
+    ['target_proxy', target],
+  ] as const) {
+    if (proxy !== undefined && value !== undefined) {
+      throw badRequest(`\`proxy\` is mutually exclusive with \`${name}\``)
+    }
+  }
+  return [proxyUrl(source ?? proxy), proxyUrl(target ?? proxy)]
+}
+
+function proxyUrl(value: unknown): string | undefined {
+  if (value === undefined || value === '') return undefined
+  if (typeof value === 'string' && /^https?:\/\//.test(value) && URL.canParse(value)) return value
+  throw badRequest('proxy has an invalid url: this server supports http and https proxies')
+}
+
+function endpoint(value: unknown, role: 'source' | 'target'): ReplicationEndpoint {
+  if (value === undefined) throw badRequest('Missing replicator database')
+  if (typeof value === 'string') return textEndpoint(value, role)
+  if (!isJsonObject(value) || typeof value.url !== 'string') throw invalidUrl(role)
+  const { headers = {}, auth = {} } = value
+  if (!isJsonObject(headers)) throw badRequest(`\`headers\` of the ${role} must be a JSON object`)
+  if (!isJsonObject(auth)) throw badRequest(`\`auth\` of the ${role} must be a JSON object`)
+  return remote(value.url, headers, auth, role)
+}
+
+function textEndpoint(text: string, role: 'source' | 'target'): ReplicationEndpoint {
+  if (text.includes('://')) return remote(text, {}, {}, role)
+  const name = unescaped(text).replace(/^\//, '')
+  if (name === '') throw invalidUrl(role)
+  return { type: 'local', name }
+}
+
+function remote(
+  text: string,
+  given: Readonly<Record<string, unknown>>,
+  auth: Readonly<Record<string, unknown>>,
+  role: 'source' | 'target',
+): RemoteEndpoint {
+  if (!/^https?:\/\/[^/]/i.test(text) || !URL.canParse(text)) throw invalidUrl(role)
+  const url = new URL(text)
+  const { username, password } = url
+  url.username = ''
+  url.password = ''
+  url.hash = ''
+  if (url.pathname === '/') throw badRequest(`the ${role} names no database`)
+  if (!url.pathname.endsWith('/')) url.pathname += '/'
+  const headers = readHeaders(given, role)
+  const credentials =
+    basicOf(auth, role) ?? (username === '' ? null : [unescaped(username), unescaped(password)])
+  if (credentials !== null) {
+    headers.authorization = `Basic ${Buffer.from(credentials.join(':')).toString('base64')}`
+  }
+  const user = credentials === null ? '' : `${encodeURIComponent(credentials[0] as string)}:*****@`
+  const shown = `${url.protocol}//${user}${url.host}${url.pathname}`
+  return { type: 'remote', url: url.href, headers, shown }
+}
+
+/** Headers of the connection, which a replication sets itself. */
+const OWN_HEADERS = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'transfer-encoding',
+  'upgrade',
+])
+
+function readHeaders(given: Readonly<Record<string, unknown>>, role: string): Record<string, string> {
+  const entries = Object.entries(given)
+  if (entries.length > MAX_HEADERS) throw badRequest(`the ${role} has more than ${MAX_HEADERS} headers`)
+  const headers: Record<string, string> = {}
+  for (const [name, value] of entries) {
+    const isValid =
+      /^[\w!#$%&'*+.^`|~-]+$/.test(name) &&
+      typeof value === 'string' &&
+      /^[\t\x20-\x7e\x80-\xff]*$/.test(value)
+    if (!isValid || OWN_HEADERS.has(name.toLowerCase()))
+      throw badRequest(`a header of the ${role} is not valid`)
+    headers[name.toLowerCase()] = value
+  }
+  return headers
+}
+
+function basicOf(auth: Readonly<Record<string, unknown>>, role: string): [string, string] | null {
+  const { basic } = auth
+  if (basic === undefined) return null
+  if (isJsonObject(basic) && typeof basic.username === 'string' && typeof basic.password === 'string') {
+    return [basic.username, basic.password]
+  }
+  throw badRequest(`\`auth.basic\` of the ${role} needs a username and a password`)
+}
+
+function flag(body: Body, name: string, otherwise: boolean): boolean {
+  const value = body[name]
+  if (value === undefined) return otherwise
+  if (typeof value === 'boolean') return value
+  throw badRequest(`parameter \`${name}\` must be a boolean`)
+}
+
+function count(body: Body, name: keyof typeof BOUNDS, otherwise: number): number {
+  const value = body[name]
+  const [least, most] = BOUNDS[name]
+  const number = value === undefined ? otherwise : Number(value)
+  if (!Number.isInteger(number)) throw badRequest(`parameter \`${name}\` must be an integer`)
+  return Math.min(Math.max(number, least), most)
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function invalidUrl(role: string): CouchError {
+  return badRequest(`the ${role} endpoint has an invalid url`)
+}
+
+function badRequest(reason: string): CouchError {
+  return new CouchError('bad_request', reason)
+}

@@ -1,0 +1,227 @@
+/** One run of a replication: from where it was interrupted to the end of the feed, or on and on; protocol.md 16.1. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { newUuid } from '../core/ids.ts'
+import { type ChangesBatch, readChanges } from './changes-reader.ts'
+import { BEGINNING, type CouchStatistics, type Position } from './checkpoint.ts'
+import { Checkpoints } from './checkpoints.ts'
+import type { Peer } from './peer.ts'
+import { PeerError } from './peer-error.ts'
+import type { ReplicationOptions } from './replication-request.ts'
+import { noStatistics, type Statistics, type TransferEnds, transfer } from './transfer.ts'
+
+export interface ReplicationContext {
+  readonly source: Peer
+  readonly target: Peer
+  readonly options: ReplicationOptions
+  /** The id of CouchDB's checkpoints, with `_local/`. */
+  readonly checkpointId: string
+  /** An existing folder for attachments on their way. */
+  readonly tmpDir: string
+  readonly signal: AbortSignal
+  /** Runs a batch when its turn among all replications has come. */
+  inTurn<T>(batch: () => Promise<T>): Promise<T>
+  /** Something failed, and is tried again. */
+  onRetry(error: PeerError): void
+  onRefused(id: string, reason: string): void
+}
+
+/** How far a run has come. */
+export interface ReplicationProgress {
+  readonly stats: CouchStatistics
+  /** The end of the last page that was read. */
+  readonly sourceSeq: Position
+  /** Everything up to here is at the target. */
+  readonly throughSeq: Position
+  readonly checkpointedSeq: Position
+  /** Changes that have not been read yet; null: unknown. */
+  readonly pending: number | null
+}
+
+/** The members of a finished replication's answer, protocol.md 14.1. */
+export type ReplicationResult = Readonly<Record<string, unknown>>
+
+/** The first wait before a step is repeated, in ms; each further one is twice as long. */
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 60_000
+/** The least time between two requests for a feed without changes, in ms. */
+const LEAST_POLL_MS = 1000
+
+export class Replication {
+  readonly #context: ReplicationContext
+  readonly #stats: Statistics = noStatistics()
+  readonly #ends: TransferEnds
+  /** Ends everything that still waits when the run ends. */
+  readonly #stop = new AbortController()
+  readonly #signal: AbortSignal
+  readonly #sessionId = newUuid()
+  readonly #startedAt = new Date()
+  /** Batches in the order of the feed; those before the first unfinished one are done. */
+  readonly #batches: { readonly seq: Position; isDone: boolean }[] = []
+  #through: Position = BEGINNING
+  #sourceSeq: Position = BEGINNING
+  #pending: number | null = null
+  #checkpoints: Checkpoints | null = null
+
+  constructor(context: ReplicationContext) {
+    this.#context = context
+    const { source, target, tmpDir, onRefused, options } = context
+    this.#signal = AbortSignal.any([context.signal, this.#stop.signal])
+    const signal = this.#signal
+    this.#ends = { source, target, tmpDir, signal, onRefused, usesBulkGet: options.usesBulkGet }
+  }
+
+  get progress(): ReplicationProgress {
+    return {
+      stats: this.#stats,
+      sourceSeq: this.#sourceSeq,
+      throughSeq: this.#through,
+      checkpointedSeq: this.#checkpoints?.recorded ?? BEGINNING,
+      pending: this.#pending,
+    }
+  }
+
+  /**
+   * @returns when the end of the feed was reached; a continuous replication only ends by its signal
+   * @throws PeerError; what `signal` is aborted with
+   */
+  async run(): Promise<ReplicationResult> {
+    const { options, signal } = this.#context
+    const start = await this.#start()
+    try {
+      await Promise.race([this.#copy(start), this.#recordRegularly()])
+    } catch (error) {
+      // What was copied stays copied: the next run begins there.
+      await this.#record().catch(() => undefined)
+      throw signal.aborted ? signal.reason : error
+    } finally {
+      this.#stop.abort()
+    }
+    await this.#persistently(() => this.#record())
+    if (!options.usesCheckpoints) return { use_checkpoints: false }
+    return { ...this.#checkpoints?.result }
+  }
+
+  /** @returns where the feed is read from */
+  async #start(): Promise<Position> {
+    const { source, target, options, checkpointId, signal } = this.#context
+    const { createsTarget, createTargetParams, usesCheckpoints, sinceSeq } = options
+    const sourceInfo = await this.#persistently(() => source.info(signal))
+    if (createsTarget) await this.#persistently(() => target.create(createTargetParams, signal))
+    const targetInfo = await this.#persistently(() => target.info(signal))
+    this.#sourceSeq = sourceInfo.updateSeq
+    const checkpoints = new Checkpoints({
+      source,
+      target,
+      checkpointId,
+      options,
+      signal,
+      sourceInfo,
+      targetInfo,
+    })
+    this.#checkpoints = checkpoints
+    const found = usesCheckpoints ? await this.#persistently(() => checkpoints.read()) : BEGINNING
+    const start = sinceSeq ?? found
+    checkpoints.begin(start)
+    this.#through = start
+    return start
+  }
+
+  async #copy(start: Position): Promise<void> {
+    const { source, options } = this.#context
+    const signal = this.#signal
+    const { batchSize, isContinuous, filter, isWinningRevsOnly } = options
+    const style = isWinningRevsOnly ? 'main_only' : 'all_docs'
+    const running = new Set<Promise<void>>()
+    let failed: unknown
+    let since = start
+    for (;;) {
+      const asked = performance.now()
+      const request = { since, limit: batchSize, style, filter, waits: isContinuous, signal } as const
+      const page = await Promise.race([
+        this.#persistently(() => readChanges(source, request)),
+        // Rejects as soon as a batch has failed, even while the feed waits.
+        ...[...running].map((batch) => batch.then(() => new Promise<never>(() => undefined))),
+      ])
+      this.#pending = page.pending
+      if (page.changes.length === 0 && !isContinuous) {
+        this.#note(page, since)
+        break
+      }
+      const next = this.#note(page, since)
+      const entry = next === since ? null : { seq: page.lastSeq, isDone: false }
+      if (entry !== null) this.#batches.push(entry)
+      since = next
+      if (entry === null) {
+        // A peer that does not know longpoll answers at once.
+        const wait = LEAST_POLL_MS - (performance.now() - asked)
+        if (wait > 0) await sleep(wait, undefined, { signal })
+        continue
+      }
+      const batch = this.#copyBatch(page, entry).finally(() => running.delete(batch))
+      batch.catch((error: unknown) => {
+        failed ??= error
+      })
+      running.add(batch)
+      while (running.size >= options.batches) await Promise.race(running)
+      if (failed !== undefined) throw failed
+    }
+    await Promise.all(running)
+  }
+
+  /** @returns where the next page begins */
+  #note({ changes, lastSeq }: ChangesBatch, since: Position): Position {
+    const [from, to] = [numberOf(since), numberOf(lastSeq)]
+    // The source was restored to an earlier state, so its sequences mean something else now.
+    if (to < from) return BEGINNING
+    // A cluster's token may differ each time.
+    if (changes.length === 0 && to === from) return since
+    this.#sourceSeq = lastSeq
+    if (changes.length === 0 && this.#batches.length === 0) this.#through = lastSeq
+    return lastSeq
+  }
+
+  async #copyBatch({ changes }: ChangesBatch, entry: { isDone: boolean }): Promise<void> {
+    const { inTurn } = this.#context
+    const done = await this.#persistently(() => inTurn(() => transfer(changes, this.#ends)))
+    for (const name of Object.keys(done) as (keyof Statistics)[]) this.#stats[name] += done[name]
+    entry.isDone = true
+    while (this.#batches[0]?.isDone) this.#through = this.#batches.shift()?.seq ?? this.#through
+  }
+
+  /** Rejects when a checkpoint cannot be written; never resolves. */
+  async #recordRegularly(): Promise<never> {
+    const { checkpointInterval } = this.#context.options
+    for (;;) {
+      await sleep(checkpointInterval, undefined, { signal: this.#signal })
+      await this.#persistently(() => this.#record())
+    }
+  }
+
+  async #record(): Promise<void> {
+    if (!this.#context.options.usesCheckpoints) return
+    const { stats } = this.progress
+    const session = { sessionId: this.#sessionId, startedAt: this.#startedAt, stats: { ...stats } }
+    await this.#checkpoints?.record(this.#through, session)
+  }
+
+  async #persistently<T>(step: () => Promise<T>): Promise<T> {
+    const { options, onRetry } = this.#context
+    const signal = this.#signal
+    for (let tries = 0; ; tries++) {
+      try {
+        return await step()
+      } catch (error) {
+        signal.throwIfAborted()
+        if (!(error instanceof PeerError) || !error.isTemporary || tries >= options.retries) throw error
+        onRetry(error)
+        const wait = Math.min(FIRST_WAIT_MS * 2 ** tries, LONGEST_WAIT_MS)
+        await sleep(error.retryAfterMs ?? wait * (0.5 + Math.random()), undefined, { signal })
+      }
+    }
+  }
+}
+
+function numberOf(position: Position): number {
+  const number = Number.parseInt(String(position).replace(/^[^\d]*/, ''), 10)
+  return Number.isNaN(number) ? 0 : number
+}

@@ -1,0 +1,269 @@
+/** Copies the revisions of one batch of changes: compare, fetch, write; protocol.md 16.1. */
+import { Limiter } from '../core/concurrency.ts'
+import { Yielder } from '../core/event-loop.ts'
+import { quoted } from '../core/json.ts'
+import type { CouchStatistics } from './checkpoint.ts'
+import { jsonParts, parsed, partsOf } from './json-parts.ts'
+import type { Peer } from './peer.ts'
+import { PeerError } from './peer-error.ts'
+import { hasAttachments, withRevision } from './revision-fetch.ts'
+
+/** A row of the source's feed. */
+export interface ChangedDocument {
+  readonly id: string
+  readonly revs: readonly string[]
+}
+
+export type Statistics = { -readonly [Name in keyof CouchStatistics]: number }
+
+export function noStatistics(): Statistics {
+  return {
+    missing_checked: 0,
+    missing_found: 0,
+    docs_read: 0,
+    docs_written: 0,
+    doc_write_failures: 0,
+    bulk_get_docs: 0,
+    bulk_get_attempts: 0,
+  }
+}
+
+export interface TransferEnds {
+  readonly source: Peer
+  readonly target: Peer
+  /** Whether the source has `_bulk_get`; cleared when it has not. */
+  usesBulkGet: boolean
+  readonly tmpDir: string
+  readonly signal: AbortSignal
+  /** Reports a revision that was not copied, for the log. */
+  onRefused(id: string, reason: string): void
+}
+
+interface MissingRevision {
+  readonly id: string
+  readonly rev: string
+  readonly ancestors: readonly string[]
+}
+
+/** Revisions in one `_bulk_get`. */
+const FETCH_REVISIONS = 200
+/** A write is sent at this size, in bytes or documents. */
+const WRITE_BYTES = 1024 * 1024
+const WRITE_DOCS = 500
+/** Revisions that one batch fetches one by one at once. */
+const SINGLE_FETCHES = 4
+const RESULTS = new Set(['results'])
+const DOCS = new Set(['docs'])
+
+/** Errors of one document that stay, however often it is sent (protocol.md 14.5; section 1.2 for settee's own). */
+const FINAL = new Set([
+  'unauthorized',
+  'forbidden',
+  'conflict',
+  'bad_request',
+  'doc_validation',
+  'illegal_docid',
+  'missing_stub',
+  'too_large',
+  'document_too_large',
+  'attachment_too_large',
+])
+
+/**
+ * Copies what the target lacks of some changes.
+ * @returns what was done
+ * @throws PeerError when anything but a single document is refused; the batch can be repeated then
+ */
+export async function transfer(changes: readonly ChangedDocument[], ends: TransferEnds): Promise<Statistics> {
+  const stats = noStatistics()
+  const missing = await missingRevisions(changes, ends, stats)
+  const writer = new Writer(ends, stats)
+  const single: MissingRevision[] = []
+  for (let at = 0; at < missing.length; at += FETCH_REVISIONS) {
+    const wanted = missing.slice(at, at + FETCH_REVISIONS)
+    single.push(...(ends.usesBulkGet ? await fetchMany(wanted, ends, writer, stats) : wanted))
+  }
+  const limiter = new Limiter(SINGLE_FETCHES, Number.POSITIVE_INFINITY)
+  const fetches = single.map((each) => limiter.run(() => fetchOne(each, ends, writer, stats)))
+  const results = await Promise.allSettled(fetches)
+  for (const result of results) if (result.status === 'rejected') throw result.reason
+  await writer.flush()
+  return stats
+}
+
+async function missingRevisions(
+  changes: readonly ChangedDocument[],
+  { target, signal }: TransferEnds,
+  stats: Statistics,
+): Promise<MissingRevision[]> {
+  const asked = changes.filter(({ revs }) => revs.length > 0)
+  if (asked.length === 0) return []
+  const members = asked.map(({ id, revs }) => `${quoted(id)}:[${revs.map(quoted).join()}]`)
+  stats.missing_checked += asked.reduce((sum, { revs }) => sum + revs.length, 0)
+  const missing: MissingRevision[] = []
+  for await (const part of jsonParts(target.revsDiff(Buffer.from(`{${members.join()}}`), signal))) {
+    const { member: id, bytes } = part
+    if (id === null)
+      throw new PeerError('invalid_answer', `${target.address}: _revs_diff answers with a list`)
+    const found = parsed<{ missing?: string[]; possible_ancestors?: string[] }>(bytes)
+    const ancestors = found.possible_ancestors ?? []
+    for (const rev of found.missing ?? []) missing.push({ id, rev, ancestors })
+  }
+  stats.missing_found += missing.length
+  return missing
+}
+
+/** @returns the revisions that must be fetched one by one: those with attachments, and those that were not sent */
+async function fetchMany(
+  wanted: readonly MissingRevision[],
+  ends: TransferEnds,
+  writer: Writer,
+  stats: Statistics,
+): Promise<readonly MissingRevision[]> {
+  const rows = wanted.map(({ id, rev }) => `{"id":${quoted(id)},"rev":${quoted(rev)}}`)
+  const answer = ends.source.bulkGet(Buffer.from(`{"docs":[${rows.join()}]}`), ends.signal)
+  const open = new Map(wanted.map((each) => [keyOf(each.id, each.rev), each]))
+  const single: MissingRevision[] = []
+  let at = 0
+  let read = 0
+  try {
+    for await (const { member, bytes } of jsonParts(answer, { lists: RESULTS })) {
+      if (member !== 'results') continue
+      // Results come in the order of the request.
+      const asked = wanted[at++]
+      if (asked === undefined) break
+      const docs = partsOf(bytes, { lists: DOCS }).filter((part) => part.member === 'docs')
+      const found = docs.flatMap((doc) => partsOf(doc.bytes).filter((part) => part.member === 'ok'))
+      if (found.length === 0 || found.some((doc) => hasAttachments(doc.bytes))) continue
+      open.delete(keyOf(asked.id, asked.rev))
+      for (const doc of found) await writer.add(doc.bytes)
+      read += 1
+    }
+  } catch (error) {
+    if (!(error instanceof PeerError && error.fault === 'not_supported')) throw error
+    ends.usesBulkGet = false
+    return wanted
+  }
+  stats.bulk_get_attempts += wanted.length
+  stats.bulk_get_docs += read
+  stats.docs_read += read
+  single.push(...open.values())
+  return single
+}
+
+function keyOf(id: string, rev: string): string {
+  return `${rev} ${id}`
+}
+
+async function fetchOne(
+  wanted: MissingRevision,
+  ends: TransferEnds,
+  writer: Writer,
+  stats: Statistics,
+): Promise<void> {
+  const { source, target, tmpDir, signal } = ends
+  const refused = (reason: string) => {
+    stats.doc_write_failures += 1
+    ends.onRefused(wanted.id, reason)
+  }
+  try {
+    await withRevision(source, wanted, tmpDir, signal, async (found) => {
+      if (found.type === 'missing') return refused('the source lists the revision, but does not have it')
+      stats.docs_read += 1
+      if (found.type === 'json') return writer.add(found.json)
+      await target.putRevision(wanted.id, found.revision, signal)
+      stats.docs_written += 1
+    })
+  } catch (error) {
+    if (!(error instanceof PeerError)) throw error
+    // The target's own attachments differ from those of the ancestor, so it needs all of them.
+    if (error.fault === 'conflict' && wanted.ancestors.length > 0) {
+      return fetchOne({ ...wanted, ancestors: [] }, ends, writer, stats)
+    }
+    if (error.isTemporary || error.fault === 'db_not_found') throw error
+    refused(error.message)
+  }
+}
+
+/** Collects documents and writes them in groups. One group is written while the next is collected. */
+class Writer {
+  readonly #ends: TransferEnds
+  readonly #stats: Statistics
+  #docs: Uint8Array[] = []
+  #bytes = 0
+  #writing: Promise<void> = Promise.resolve()
+
+  constructor(ends: TransferEnds, stats: Statistics) {
+    this.#ends = ends
+    this.#stats = stats
+  }
+
+  async add(doc: Uint8Array): Promise<void> {
+    this.#docs.push(doc)
+    this.#bytes += doc.length
+    if (this.#bytes < WRITE_BYTES && this.#docs.length < WRITE_DOCS) return
+    await this.#writing
+    this.#begin()
+  }
+
+  /** Writes the rest. @throws PeerError */
+  async flush(): Promise<void> {
+    await this.#writing
+    this.#begin()
+    await this.#writing
+  }
+
+  #begin(): void {
+    const docs = this.#docs
+    this.#docs = []
+    this.#bytes = 0
+    this.#writing = docs.length === 0 ? Promise.resolve() : this.#write(docs)
+    // The next call rejects with it.
+    this.#writing.catch(() => undefined)
+  }
+
+  async #write(docs: readonly Uint8Array[]): Promise<void> {
+    const { target, signal } = this.#ends
+    let failures = 0
+    try {
+      const yielder = new Yielder()
+      for await (const { bytes } of jsonParts(target.bulkDocs(bulkBody(docs), signal))) {
+        const row = parsed<{ id?: string; error?: string; reason?: string }>(bytes)
+        if (row.error === undefined) continue
+        if (!FINAL.has(row.error)) {
+          throw new PeerError('server_error', `${target.address}: ${row.error}: ${row.reason ?? ''}`)
+        }
+        failures += 1
+        this.#ends.onRefused(row.id ?? '', `${row.error}: ${row.reason ?? ''}`)
+        await yielder.yieldIfDue()
+      }
+    } catch (error) {
+      if (!(error instanceof PeerError && error.fault === 'too_large')) throw error
+      return this.#split(docs, error)
+    }
+    this.#stats.doc_write_failures += failures
+    this.#stats.docs_written += docs.length - failures
+  }
+
+  /** Writes the halves of a group that the target finds too large. */
+  async #split(docs: readonly Uint8Array[], error: PeerError): Promise<void> {
+    const half = docs.length >> 1
+    if (half > 0) {
+      await this.#write(docs.slice(0, half))
+      await this.#write(docs.slice(half))
+      return
+    }
+    this.#stats.doc_write_failures += 1
+    const [only] = docs
+    const id = only && partsOf(only).find(({ member }) => member === '_id')
+    this.#ends.onRefused(id === undefined ? '' : parsed<string>(id.bytes), error.message)
+  }
+}
+
+function bulkBody(docs: readonly Uint8Array[]): Uint8Array {
+  const pieces: Uint8Array[] = [Buffer.from('{"new_edits":false,"docs":[')]
+  docs.forEach((doc, at) => {
+    pieces.push(at === 0 ? doc : Buffer.from(','), ...(at === 0 ? [] : [doc]))
+  })
+  return Buffer.concat([...pieces, Buffer.from(']}')])
+}

@@ -1,0 +1,149 @@
+/** Replications by the server, between listening servers; protocol.md 14, 16. */
+import { randomBytes } from 'node:crypto'
+import t, { type Test } from 'tap'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+
+const ODD = 'q"\\ü/😀'
+const auth = 'anna:secret'
+const env = { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' }
+
+async function pair(t: Test): Promise<readonly [TestServer, TestServer]> {
+  const first = await startTestServer(t, { env })
+  const second = await startTestServer(t, { env })
+  return [first, second]
+}
+
+function url(server: TestServer, name: string): string {
+  return `${server.url.replace('://', `://${auth}@`)}/${name}`
+}
+
+async function call(server: TestServer, method: string, path: string, body?: unknown) {
+  return server.request(method, path, { auth, ...(body !== undefined && { body }) })
+}
+
+async function write(server: TestServer, name: string, docs: readonly object[]): Promise<void> {
+  const { status, text } = await call(server, 'POST', `/${name}/_bulk_docs`, { docs })
+  if (status !== 201 || text.includes('"error"')) throw new Error(text)
+}
+
+/** Everything about a database that a replication must carry over. */
+async function contents(server: TestServer, name: string): Promise<unknown> {
+  const { json } = await call(server, 'GET', `/${name}/_changes?style=all_docs`)
+  const rows = json.results as { id: string; changes: { rev: string }[]; deleted?: boolean }[]
+  const docs = rows.flatMap(({ id, changes }) => changes.map(({ rev }) => ({ id, rev })).sort(byRev))
+  const found = await call(server, 'POST', `/${name}/_bulk_get?revs=true&attachments=true`, { docs })
+  return (found.json.results as { id: string }[]).sort((a, b) => (a.id < b.id ? -1 : 1))
+}
+
+function byRev(a: { rev: string }, b: { rev: string }): number {
+  return a.rev < b.rev ? -1 : 1
+}
+
+t.test('a one-shot replication copies branches, tombstones and attachments', async (t) => {
+  const [first, second] = await pair(t)
+  await call(first, 'PUT', '/notes')
+  await write(
+    first,
+    'notes',
+    Array.from({ length: 1200 }, (_, n) => ({ _id: `n${n}`, text: `note ${n}` })),
+  )
+  // A number that JSON.parse would change, and an id that needs escapes everywhere.
+  const odd = `/notes/${encodeURIComponent(ODD)}`
+  await first.request('PUT', odd, { auth, body: '{"at":9007199254740993}' })
+  await call(first, 'POST', '/notes/_bulk_docs', {
+    new_edits: false,
+    docs: [
+      { _id: 'c', _rev: '2-b', _revisions: { start: 2, ids: ['b', 'a'] }, v: 1 },
+      { _id: 'c', _rev: '2-c', _revisions: { start: 2, ids: ['c', 'a'] }, v: 2 },
+      { _id: 'gone', _rev: '2-d', _revisions: { start: 2, ids: ['d', 'x'] }, _deleted: true },
+    ],
+  })
+  const large = randomBytes(700_000)
+  await first.request('PUT', '/notes/pic/large.bin', {
+    auth,
+    body: large,
+    headers: { 'content-type': 'image/png' },
+  })
+  await call(first, 'PUT', '/notes/small', {
+    _attachments: { 'a.txt': { content_type: 'text/plain', data: 'aGVsbG8=' } },
+  })
+  const body = { source: 'notes', target: url(second, 'copy'), create_target: true }
+  const { status, json } = await call(first, 'POST', '/_replicate', body)
+  t.match({ status, json }, { status: 200, json: { ok: true, replication_id_version: 4 } })
+  t.match(json.history[0], {
+    docs_read: 1206,
+    docs_written: 1206,
+    doc_write_failures: 0,
+    missing_found: 1206,
+  })
+  t.strictSame(await contents(second, 'copy'), await contents(first, 'notes'))
+  const again = await call(first, 'POST', '/_replicate', body)
+  t.match(again.json, { ok: true, no_changes: true, session_id: json.session_id })
+  const copied = await call(second, 'GET', odd.replace('notes', 'copy'))
+  t.match(copied.text, '"at":9007199254740993')
+
+  await write(first, 'notes', [{ _id: 'later' }])
+  await call(second, 'PUT', '/pulled')
+  const pulled = await call(second, 'POST', '/_replicate', {
+    source: { url: `${first.url}/notes`, auth: { basic: { username: 'anna', password: 'secret' } } },
+    target: 'pulled',
+  })
+  t.match(pulled.json.history[0], { docs_written: 1207 })
+  t.strictSame(await contents(second, 'pulled'), await contents(first, 'notes'))
+  // An edit of a document whose attachments the target has sends stubs alone.
+  const { json: pic } = await call(first, 'GET', '/notes/pic')
+  await call(first, 'PUT', '/notes/pic', { ...pic, edited: true })
+  t.match((await call(first, 'POST', '/_replicate', body)).json.history[0], { docs_written: 2 })
+  t.strictSame(await contents(second, 'copy'), await contents(first, 'notes'))
+})
+
+t.test('a continuous replication follows, is shown, and is cancelled', async (t) => {
+  const [first, second] = await pair(t)
+  await call(first, 'PUT', '/notes')
+  await call(second, 'PUT', '/notes')
+  const jobs = [
+    { source: 'notes', target: url(second, 'notes'), continuous: true, checkpoint_interval: 100 },
+    { source: url(second, 'notes'), target: 'notes', continuous: true, checkpoint_interval: 100 },
+  ]
+  const ids: string[] = []
+  for (const job of jobs) {
+    const { status, json } = await call(first, 'POST', '/_replicate', job)
+    t.equal(status, 202)
+    t.match(json._local_id, /^[0-9a-f]{32}\+continuous$/)
+    ids.push(json._local_id)
+  }
+  await write(first, 'notes', [{ _id: 'a' }])
+  await write(second, 'notes', [{ _id: 'b' }])
+  await until(async () => (await call(second, 'GET', '/notes/a')).status === 200)
+  await until(async () => (await call(first, 'GET', '/notes/b')).status === 200)
+  const { json } = await call(first, 'GET', '/_scheduler/jobs')
+  t.match(json, { total_rows: 2, offset: 0 })
+  t.match(
+    json.jobs.find(({ id }: { id: string }) => id === ids[0]),
+    {
+      database: null,
+      doc_id: null,
+      user: 'anna',
+      target: `${second.url.replace('://', '://anna:*****@')}/notes/`,
+      history: [{ type: 'started' }, { type: 'added' }],
+      node: 'nonode@nohost',
+    },
+  )
+  t.notMatch(JSON.stringify(json), /secret/)
+  const tasks = (await call(first, 'GET', '/_active_tasks')).json as { type: string }[]
+  t.equal(tasks.filter(({ type }) => type === 'replication').length, 2)
+  t.notMatch(JSON.stringify(tasks), /secret/)
+  for (const id of ids) {
+    t.match((await call(first, 'POST', '/_replicate', { cancel: true, id })).json, {
+      ok: true,
+      _local_id: id,
+    })
+  }
+  await until(async () => (await call(first, 'GET', '/_scheduler/jobs')).json.total_rows === 0)
+  t.equal((await call(first, 'POST', '/_replicate', { cancel: true, id: ids[0] })).status, 404)
+  t.equal((await call(first, 'GET', `/_scheduler/jobs/${ids[0]}`)).status, 404)
+})
+
+async function until(isTrue: () => Promise<boolean>): Promise<void> {
+  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20))
+}
