@@ -49,7 +49,8 @@ export class RemotePeer implements Peer {
   constructor(endpoint: RemoteEndpoint, connections: RemoteConnections, options: RemoteOptions) {
     this.#url = new URL(endpoint.url)
     this.address = endpoint.shown
-    this.#headers = endpoint.headers
+    const { headers, authorization } = endpoint
+    this.#headers = { ...headers, ...(authorization !== null && { authorization }) }
     this.#connections = connections
     this.#options = options
   }

@@ -3,7 +3,10 @@
  * generateReplicationId of PouchDB 9.
  */
 import { createHash } from 'node:crypto'
+import { compareUtf8 } from '../core/bytes.ts'
 import { LOCAL_PREFIX } from '../core/ids.ts'
+import { normalSelector } from '../query/normal-selector.ts'
+import { atom, binary, charList, ejson, integer, list, termToBinary, tuple } from './erlang-term.ts'
 
 /** The options from which PouchDB computes an id. Options that were not given are absent. */
 export interface PouchReplication {
@@ -43,10 +46,12 @@ export function pouchCheckpointId(replication: PouchReplication): string {
 
 /** One end of a CouchDB replication. */
 export interface Endpoint {
-  /** With or without a user and a password. */
+  /** Without credentials. */
   readonly url: string
-  /** The headers of every request, including those from `auth`. */
-  readonly headers?: Readonly<Record<string, string>>
+  /** The user of Basic authentication, as it was given; null without one. */
+  readonly user: string | null
+  /** As they were given, without Basic credentials, in CouchDB's order (replication-request.ts). */
+  readonly headers: Readonly<Record<string, string>>
 }
 
 /** The options from which CouchDB computes an id; at most one of `docIds`, `filter` and `selector` is given. */
@@ -56,90 +61,70 @@ export interface CouchReplication {
   readonly source: Endpoint
   readonly target: Endpoint
   readonly docIds?: readonly string[]
-  /** The text of the filter function, so that an edited filter starts from 0; for a view filter, `design/view`. */
-  readonly filter?: string
+  /** The text of a filter function, so that an edited filter starts from 0, or the name of a built-in filter. */
+  readonly filter?: { readonly code: string } | { readonly name: string }
   readonly queryParams?: Readonly<Record<string, unknown>>
-  readonly selector?: unknown
+  readonly selector?: Readonly<Record<string, unknown>>
   readonly winningRevsOnly?: boolean
-  readonly sinceSeq?: string | number
 }
-
-/**
- * The hashed values, by version. They are CouchDB's, but the id differs: CouchDB hashes an Erlang term, and no other
- * server looks for its id. If the values must change, add a version and keep the old ones. Their checkpoints are read
- * too, so that replications continue after an upgrade.
- */
-const DERIVATIONS = { 4: version4 } as const
-
-type CouchIdVersion = keyof typeof DERIVATIONS
 
 /** Stored in checkpoints as `replication_id_version`. */
-export const COUCH_ID_VERSION: CouchIdVersion = 4
+export const COUCH_ID_VERSION = 4
 
 /**
- * Computes the id of the checkpoint document of a CouchDB replication.
- * @param version an older version finds checkpoints from before an upgrade
+ * Computes the id of the checkpoint document of a CouchDB replication: CouchDB's own, so that either server continues
+ * what the other has begun under the same uuid (replication_id in couch_replicator_ids). It differs from CouchDB's for
+ * addresses that WHATWG's URL changes, and for numbers such as `1.0` in a selector.
  * @returns `_local/` and 32 hex digits, without `+continuous`, which only job ids have
+ * @throws CouchError `invalid_selector` and others for a selector that is not valid
  */
-export function couchCheckpointId(
-  replication: CouchReplication,
-  version: CouchIdVersion = COUCH_ID_VERSION,
-): string {
-  const text = JSON.stringify(canonical(DERIVATIONS[version](replication)))
-  return LOCAL_PREFIX + createHash('md5').update(text).digest('hex')
+export function couchCheckpointId(replication: CouchReplication): string {
+  const { serverUuid, source, target } = replication
+  const parts = [
+    binary(serverUuid),
+    endpointTerm(source),
+    endpointTerm(target),
+    ...filterTerms(replication),
+    ...(replication.winningRevsOnly ? [binary('winning_revs_only')] : []),
+  ]
+  return (
+    LOCAL_PREFIX +
+    createHash('md5')
+      .update(termToBinary(list(parts)))
+      .digest('hex')
+  )
 }
 
-/** The text omits undefined members, so that new options need no new version. */
-function version4(replication: CouchReplication): object {
-  const { serverUuid, source, target, docIds, filter, queryParams, selector } = replication
-  return {
-    serverUuid,
-    source: endpointIdentity(source),
-    target: endpointIdentity(target),
-    docIds: docIds && [...new Set(docIds)].sort(),
-    filter,
-    queryParams: filter === undefined ? undefined : (queryParams ?? {}),
-    selector,
-    winningRevsOnly: replication.winningRevsOnly || undefined,
-    sinceSeq: replication.sinceSeq,
-  }
+function filterTerms({ docIds, filter, queryParams = {}, selector }: CouchReplication): Buffer[] {
+  if (docIds !== undefined) return [list([...new Set(docIds)].sort(compareUtf8).map(binary))]
+  if (selector !== undefined) return [ejson(canonical(normalSelector(selector)))]
+  if (filter === undefined) return []
+  const text = 'name' in filter ? filter.name : trimmed(filter.code)
+  return [binary(text), ejson(queryParams)]
 }
 
-/**
- * Identifies an endpoint by user, host, port, path and headers. It stays the same with a new password, and after a move
- * from http to https on the default ports.
- */
-function endpointIdentity({ url, headers = {} }: Endpoint): object {
-  const names = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
-  const basicUser = names.map(userOfBasic).find((user) => user !== null)
-  const others = Object.fromEntries(names.filter((header) => userOfBasic(header) === null))
-  // The URL is not valid: the job will fail, but its report needs an id.
-  if (!URL.canParse(url)) return { host: url, user: basicUser, headers: others }
-  const { username, hostname, port, pathname } = new URL(url)
-  return {
-    user: username === '' ? basicUser : decoded(username),
-    host: hostname,
-    // 5984 is CouchDB's default port; URL itself drops 80 and 443.
-    port: port === '5984' ? '' : port,
-    path: pathname.replace(/\/*$/, '/'),
-    headers: others,
-  }
+/** CouchDB trims spaces, and only of functions in one line. */
+function trimmed(code: string): string {
+  return code.replace(/^ *([^\n]*?) *(\n?)$/, '$1$2')
 }
 
-/** The user name of a header with Basic credentials; null for any other header. */
-function userOfBasic([name, value]: readonly [string, string]): string | null {
-  const encoded = name === 'authorization' ? /^basic +(\S+)\s*$/i.exec(value)?.[1] : undefined
-  if (encoded === undefined) return null
-  const [user, password] = Buffer.from(encoded, 'base64').toString().split(':', 2)
-  return password === undefined ? null : (user ?? null)
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
+/** The same with another password, and for http and https on their default ports. */
+function endpointTerm({ url, user, headers }: Endpoint): Buffer {
+  const { hostname, port, pathname, search, protocol } = new URL(url)
+  const isDefault = port === '' || (protocol === 'http:' && port === '5984')
+  const path = search !== '' || pathname.endsWith('/') ? pathname : `${pathname}/`
+  const others = Object.entries(headers).filter(
+    ([name, value]) => !(name === 'Accept' && value === 'application/json'),
+  )
+  return tuple(
+    atom('remote'),
+    user === null ? atom('undefined') : charList(user),
+    charList(hostname.replace(/^\[(.*)\]$/, '$1')),
+    isDefault ? atom('default') : integer(Number(port)),
+    charList(path + search),
+    list(others.map(([name, value]) => tuple(charList(name), charList(value)))),
+    atom('undefined'),
+  )
 }
 
 function sortedByName(object: object): [name: string, value: unknown][] {

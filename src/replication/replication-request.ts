@@ -7,10 +7,14 @@ import type { PeerFilter } from './peer.ts'
 /** A database of another server. */
 export interface RemoteEndpoint {
   readonly type: 'remote'
-  /** Without credentials; with a slash at the end of its path. */
+  /** Without credentials. Its path ends with a slash, unless there is a query. */
   readonly url: string
-  /** For every request, `authorization` included, by lower-case names. */
+  /** As they were given, Basic credentials aside; in the order of CouchDB's ids. */
   readonly headers: Readonly<Record<string, string>>
+  /** The user of Basic authentication as it was given, for ids; null without one. */
+  readonly user: string | null
+  /** The header `authorization` of every request; null: it is among `headers`, or there is none. */
+  readonly authorization: string | null
   /** The URL for people: the password is hidden. */
   readonly shown: string
 }
@@ -213,19 +217,21 @@ function remote(
   url.password = ''
   url.hash = ''
   if (url.pathname === '/') throw badRequest(`the ${role} names no database`)
-  if (!url.pathname.endsWith('/')) url.pathname += '/'
-  const headers = readHeaders(given, role)
-  const credentials =
-    basicOf(auth, role) ?? (username === '' ? null : [unescaped(username), unescaped(password)])
-  if (credentials !== null) {
-    headers.authorization = `Basic ${Buffer.from(credentials.join(':')).toString('base64')}`
-  }
-  const user = credentials === null ? '' : `${encodeURIComponent(credentials[0] as string)}:*****@`
-  const shown = `${url.protocol}//${user}${url.host}${url.pathname}`
-  return { type: 'remote', url: url.href, headers, shown }
+  if (!url.pathname.endsWith('/') && url.search === '') url.pathname += '/'
+  const { headers, basic } = readHeaders(given, role)
+  const named = username === '' ? null : ([username, password] as const)
+  const credentials = basicOf(auth, role) ?? named?.map(unescaped) ?? basic
+  const [user = null] = basicOf(auth, role) ?? named ?? basic ?? []
+  const encoded = credentials === null ? null : Buffer.from(credentials.join(':')).toString('base64')
+  const authorization = encoded === null ? null : `Basic ${encoded}`
+  const shownUser = user === null ? '' : `${encodeURIComponent(unescaped(user))}:*****@`
+  const shown = `${url.protocol}//${shownUser}${url.host}${url.pathname}`
+  return { type: 'remote', url: url.href, headers, user, authorization, shown }
 }
 
 /** Headers of the connection, which a replication sets itself. */
+const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 const OWN_HEADERS = new Set([
   'connection',
   'content-length',
@@ -236,20 +242,35 @@ const OWN_HEADERS = new Set([
   'upgrade',
 ])
 
-function readHeaders(given: Readonly<Record<string, unknown>>, role: string): Record<string, string> {
-  const entries = Object.entries(given)
+interface GivenHeaders {
+  readonly headers: Readonly<Record<string, string>>
+  /** The user and the password of Basic credentials. */
+  readonly basic: readonly [string, string] | null
+}
+
+function readHeaders(given: Readonly<Record<string, unknown>>, role: string): GivenHeaders {
+  const names = Object.keys(given)
+  // couch_replicator_utils sorts by lower case when it looks into an authorization.
+  const isFolded = names.some((name) => name.toLowerCase() === 'authorization')
+  const folded = (name: string) => (isFolded ? name.toLowerCase() : name)
+  const entries = Object.entries(given).sort(([a], [b]) => (folded(a) < folded(b) ? -1 : 1))
   if (entries.length > MAX_HEADERS) throw badRequest(`the ${role} has more than ${MAX_HEADERS} headers`)
   const headers: Record<string, string> = {}
+  let basic: readonly [string, string] | null = null
   for (const [name, value] of entries) {
-    const isValid =
-      /^[\w!#$%&'*+.^`|~-]+$/.test(name) &&
-      typeof value === 'string' &&
-      /^[\t\x20-\x7e\x80-\xff]*$/.test(value)
-    if (!isValid || OWN_HEADERS.has(name.toLowerCase()))
-      throw badRequest(`a header of the ${role} is not valid`)
-    headers[name.toLowerCase()] = value
+    const known = name.toLowerCase()
+    const isValid = HEADER_NAME.test(name) && typeof value === 'string' && HEADER_VALUE.test(value)
+    if (!isValid || OWN_HEADERS.has(known)) throw badRequest(`a header of the ${role} is not valid`)
+    const encoded = known === 'authorization' ? /^basic +(\S+)\s*$/i.exec(value)?.[1] : undefined
+    if (encoded === undefined) headers[name] = value
+    else basic = splitCredentials(Buffer.from(encoded, 'base64').toString())
   }
-  return headers
+  return { headers, basic }
+}
+
+function splitCredentials(text: string): readonly [string, string] | null {
+  const at = text.indexOf(':')
+  return at === -1 ? null : [text.slice(0, at), text.slice(at + 1)]
 }
 
 function basicOf(auth: Readonly<Record<string, unknown>>, role: string): [string, string] | null {

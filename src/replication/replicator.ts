@@ -232,25 +232,28 @@ export class Replicator {
   async #idOf(request: ReplicationRequest, user: UserCtx): Promise<string> {
     const { source, target, options } = request
     const { docIds, selector, filter, queryParams } = options.filter
-    const code = filter === undefined ? undefined : await this.#filterCode(request, filter, user)
-    const { isWinningRevsOnly: winningRevsOnly, sinceSeq } = options
+    const found = filter === undefined ? undefined : await this.#filterOf(request, filter, user)
+    const winningRevsOnly = options.isWinningRevsOnly
     const base = couchCheckpointId({
       serverUuid: this.#options.databases.serverUuid,
       source: endpointOf(source),
       target: endpointOf(target),
       ...(docIds && { docIds }),
       ...(selector && { selector }),
-      ...(code !== undefined && { filter: code, queryParams: queryParams ?? {} }),
+      ...(found !== undefined && { filter: found, queryParams: queryParams ?? {} }),
       winningRevsOnly,
-      ...(sinceSeq !== undefined && { sinceSeq }),
     }).slice(LOCAL_PREFIX.length)
     const { isContinuous, createsTarget } = options
     return `${base}${isContinuous ? '+continuous' : ''}${createsTarget ? '+create_target' : ''}`
   }
 
   /** The text of a filter function belongs to the id, so that a replication with another text begins anew. */
-  async #filterCode(request: ReplicationRequest, filter: string, user: UserCtx): Promise<string> {
-    if (filter === '_view') return request.options.filter.queryParams?.view ?? ''
+  async #filterOf(
+    request: ReplicationRequest,
+    filter: string,
+    user: UserCtx,
+  ): Promise<{ readonly code: string } | { readonly name: string }> {
+    if (filter.startsWith('_')) return { name: filter }
     const [ddoc = '', name = ''] = filter.split('/', 2)
     const { source } = this.#peers(request, user)
     const doc = await asCouchError(() =>
@@ -258,7 +261,7 @@ export class Replicator {
     )
     const filters = isJsonObject(doc) ? doc.filters : undefined
     const code = isJsonObject(filters) ? filters[name] : undefined
-    if (typeof code === 'string') return code
+    if (typeof code === 'string') return { code }
     throw new CouchError('not_found', `The source has no filter ${filter}.`)
   }
 
@@ -286,7 +289,7 @@ function localUrl(name: string): string {
 }
 
 function endpointOf(endpoint: ReplicationEndpoint): Endpoint {
-  return endpoint.type === 'local' ? { url: localUrl(endpoint.name) } : endpoint
+  return endpoint.type === 'local' ? { url: localUrl(endpoint.name), user: null, headers: {} } : endpoint
 }
 
 async function asCouchError<T>(work: () => Promise<T>): Promise<T> {

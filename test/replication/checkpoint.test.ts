@@ -9,14 +9,7 @@ import {
   parsePouchCheckpoint,
   pouchResume,
 } from '../../src/replication/checkpoint.ts'
-import {
-  COUCH_ID_VERSION,
-  type CouchReplication,
-  couchCheckpointId,
-  type Endpoint,
-  type PouchReplication,
-  pouchCheckpointId,
-} from '../../src/replication/replication-id.ts'
+import { type PouchReplication, pouchCheckpointId } from '../../src/replication/replication-id.ts'
 
 const POUCH: PouchCheckpoint = {
   session_id: 's2',
@@ -249,103 +242,4 @@ t.test('options of PouchDB that name another set of documents make another id, o
     ['a view without its filter', { ...PLAIN, view: 'd/v' }, PLAIN],
   ]
   for (const [what, one, other] of same) t.equal(pouchCheckpointId(one), pouchCheckpointId(other), what)
-})
-
-const COUCH_REPLICATION: CouchReplication = {
-  serverUuid: '0'.repeat(32),
-  source: { url: 'http://host/notes' },
-  target: { url: 'https://other:6984/notes/' },
-}
-
-function withSource(source: Endpoint): CouchReplication {
-  return { ...COUCH_REPLICATION, source }
-}
-
-function basic(credentials: string): Record<string, string> {
-  return { Authorization: `Basic ${Buffer.from(credentials).toString('base64')}` }
-}
-
-t.test('a CouchDB id is 32 hex digits that stay the same for ever', async (t) => {
-  t.equal(COUCH_ID_VERSION, 4)
-  t.equal(couchCheckpointId(COUCH_REPLICATION), '_local/2690829a2313ecf746b80d0d4ab13f82')
-  t.equal(couchCheckpointId(COUCH_REPLICATION, 4), couchCheckpointId(COUCH_REPLICATION))
-  t.equal(
-    couchCheckpointId({
-      ...COUCH_REPLICATION,
-      filter: '(doc) => true',
-      queryParams: { a: '1' },
-      sinceSeq: '7-x',
-    }),
-    '_local/b5e6e25abfbac2f139d5bd0b2e957c48',
-  )
-})
-
-t.test('options of the same CouchDB replication give the same id', async (t) => {
-  const user = withSource({ url: 'http://anna:one@host/notes' })
-  const same: [what: string, CouchReplication, CouchReplication][] = [
-    ['a slash at the end', withSource({ url: 'http://host/notes/' }), COUCH_REPLICATION],
-    ['https', withSource({ url: 'https://host/notes' }), COUCH_REPLICATION],
-    ["CouchDB's own port", withSource({ url: 'http://host:5984/notes' }), COUCH_REPLICATION],
-    ['capitals in the host', withSource({ url: 'http://HOST/notes' }), COUCH_REPLICATION],
-    ['a new password', withSource({ url: 'http://anna:two@host/notes' }), user],
-    ['credentials in a header', withSource({ url: 'http://host/notes', headers: basic('anna:x:y') }), user],
-    ['an escaped user', withSource({ url: 'http://%61nna@host/notes' }), user],
-    [
-      'the user of the address before that of a header',
-      withSource({ url: 'http://anna:one@host/notes', headers: basic('bob:b') }),
-      user,
-    ],
-    [
-      'document ids twice',
-      { ...COUCH_REPLICATION, docIds: ['b', 'a', 'b'] },
-      { ...COUCH_REPLICATION, docIds: ['a', 'b'] },
-    ],
-    [
-      "a selector's members in any order",
-      { ...COUCH_REPLICATION, selector: { a: { $gt: 1, $lt: 2 }, b: [{ c: 1, d: 2 }] } },
-      { ...COUCH_REPLICATION, selector: { b: [{ d: 2, c: 1 }], a: { $lt: 2, $gt: 1 } } },
-    ],
-    [
-      'no query parameters',
-      { ...COUCH_REPLICATION, filter: 'f' },
-      { ...COUCH_REPLICATION, filter: 'f', queryParams: {} },
-    ],
-    ['query parameters without a filter', { ...COUCH_REPLICATION, queryParams: { a: 1 } }, COUCH_REPLICATION],
-    ['all revisions, said aloud', { ...COUCH_REPLICATION, winningRevsOnly: false }, COUCH_REPLICATION],
-    [
-      "a header's name in capitals",
-      withSource({ url: 'http://host/notes', headers: { 'X-A': '1' } }),
-      withSource({ url: 'http://host/notes', headers: { 'x-a': '1' } }),
-    ],
-  ]
-  for (const [what, one, other] of same) t.equal(couchCheckpointId(one), couchCheckpointId(other), what)
-})
-
-t.test('options of another CouchDB replication give another id', async (t) => {
-  const different: CouchReplication[] = [
-    COUCH_REPLICATION,
-    { ...COUCH_REPLICATION, serverUuid: '1'.repeat(32) },
-    { ...COUCH_REPLICATION, source: COUCH_REPLICATION.target, target: COUCH_REPLICATION.source },
-    withSource({ url: 'http://host2/notes' }),
-    withSource({ url: 'http://host:8080/notes' }),
-    withSource({ url: 'http://host/notes2' }),
-    withSource({ url: 'http://host/couch/notes' }),
-    withSource({ url: 'http://anna:one@host/notes' }),
-    withSource({ url: 'http://bob:one@host/notes' }),
-    withSource({ url: 'http://host/notes', headers: { 'x-tenant': 'a' } }),
-    withSource({ url: 'http://host/notes', headers: { authorization: 'Basic bm9jb2xvbg==' } }),
-    withSource({ url: 'no address' }),
-    withSource({ url: 'http://%zz@host/notes' }),
-    { ...COUCH_REPLICATION, docIds: [] },
-    { ...COUCH_REPLICATION, docIds: ['a'] },
-    { ...COUCH_REPLICATION, filter: 'a' },
-    { ...COUCH_REPLICATION, filter: 'a', queryParams: { b: 1 } },
-    { ...COUCH_REPLICATION, selector: {} },
-    { ...COUCH_REPLICATION, selector: { a: [1, 2] } },
-    { ...COUCH_REPLICATION, selector: { a: [2, 1] } },
-    { ...COUCH_REPLICATION, winningRevsOnly: true },
-    { ...COUCH_REPLICATION, sinceSeq: 0 },
-    { ...COUCH_REPLICATION, sinceSeq: '5-x' },
-  ]
-  t.equal(new Set(different.map((one) => couchCheckpointId(one))).size, different.length)
 })
