@@ -1,6 +1,7 @@
 /** What `POST /_replicate` is asked for; protocol.md 14.1. Pure. */
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject, isTooDeep } from '../core/json.ts'
+import { compileSelector } from '../query/selector.ts'
 import type { Position } from './checkpoint.ts'
 import type { PeerFilter } from './peer.ts'
 
@@ -96,7 +97,7 @@ export function readCancel(body: Body): CancelRequest | null {
   return { id: id.replaceAll(' ', '+') }
 }
 
-/** @throws bad_request, in CouchDB's words where it has them */
+/** @throws bad_request, in CouchDB's words where it has them; invalid_selector and others for a selector */
 export function readReplication(body: Body, defaults: ReplicationDefaults): ReplicationRequest {
   if (isTooDeep(body)) throw new CouchError('too_deep')
   const options = readOptions(body, defaults)
@@ -133,6 +134,7 @@ function readFilter(body: Body): PeerFilter {
   if (docIds !== undefined) return { docIds: readDocIds(docIds) }
   if (selector !== undefined) {
     if (!isJsonObject(selector)) throw badRequest('parameter `selector` must be a JSON object')
+    compileSelector(selector)
     return { selector }
   }
   if (queryParams !== undefined && !isJsonObject(queryParams)) {

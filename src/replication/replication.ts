@@ -89,6 +89,7 @@ export class Replication {
     const start = await this.#start()
     try {
       await Promise.race([this.#copy(start), this.#recordRegularly()])
+      await this.#persistently(() => this.#record())
     } catch (error) {
       // What was copied stays copied: the next run begins there.
       await this.#record().catch(() => undefined)
@@ -96,7 +97,6 @@ export class Replication {
     } finally {
       this.#stop.abort()
     }
-    await this.#persistently(() => this.#record())
     if (!options.usesCheckpoints) return { use_checkpoints: false }
     return { ...this.#checkpoints?.result }
   }

@@ -1,0 +1,167 @@
+/** Replications with remotes that fail; each failure is scripted, and nothing may be lost. */
+import t, { type Test } from 'tap'
+import { sharedTestServer, startTestServer, type TestServer } from '../helpers/server.ts'
+import { type Incident, type ScriptedRemote, scriptedRemote } from './scripted-remote.ts'
+
+const next = sharedTestServer(t)
+const DOCS = Array.from({ length: 60 }, (_, n) => ({ _id: `n${n}`, text: 'x'.repeat(200) }))
+
+interface Scene {
+  readonly server: TestServer
+  readonly remote: ScriptedRemote
+  /** The names of a database with {@link DOCS} and of an empty one. */
+  readonly full: string
+  readonly empty: string
+}
+
+async function scene(t: Test): Promise<Scene> {
+  const server = await next()
+  const remote = await scriptedRemote(t, server.url)
+  await server.request('PUT', '/full')
+  await server.request('PUT', '/empty')
+  await server.request('POST', '/full/_bulk_docs', { body: { docs: DOCS } })
+  return { server, remote, full: 'full', empty: 'empty' }
+}
+
+function replicate(server: TestServer, body: object) {
+  return server.request('POST', '/_replicate', { body: { worker_batch_size: 25, ...body } })
+}
+
+async function count(server: TestServer, name: string): Promise<number> {
+  return (await server.request('GET', `/${name}`)).json.doc_count as number
+}
+
+const DOWN: Incident = { type: 'hang up' }
+const status = (status: number, headers = {}): Incident => ({ type: 'answer', status, headers })
+const HTML: Incident = {
+  type: 'answer',
+  status: 200,
+  headers: { 'content-type': 'text/html' },
+  body: '<html>one moment</html>',
+}
+
+const PULLS: readonly (readonly [what: string, match: RegExp, Incident])[] = [
+  ['a source that hangs up', /_changes/, DOWN],
+  ['changes that are cut', /_changes/, { type: 'cut', bytes: 700 }],
+  ['changes that are HTML', /_changes/, HTML],
+  ['documents that are cut', /_bulk_get/, { type: 'cut', bytes: 2000 }],
+  ['documents with status 500', /_bulk_get/, status(500)],
+  ['too many requests', /_bulk_get/, status(429, { 'retry-after': '0' })],
+  ['a source that is starting', /^GET \/full\/$/, status(503, { 'retry-after': '0' })],
+  ['a checkpoint that fails', /^PUT \/full\/_local/, status(500)],
+  ['a checkpoint that was written without an answer', /^PUT \/full\/_local/, DOWN],
+  ['a source without _bulk_get', /_bulk_get/, status(404)],
+]
+
+for (const [what, match, incident] of PULLS) {
+  t.test(`a pull: ${what}`, async (t) => {
+    const { server, remote } = await scene(t)
+    remote.script(match, incident)
+    const { json } = await replicate(server, { source: `${remote.url}/full`, target: 'empty' })
+    t.match(json, { ok: true, history: [{ doc_write_failures: 0 }] })
+    t.equal(await count(server, 'empty'), DOCS.length)
+    t.match(await replicate(server, { source: `${remote.url}/full`, target: 'empty' }), {
+      json: { ok: true, no_changes: true },
+    })
+  })
+}
+
+t.test(
+  'a push goes on after 413 with smaller batches, and counts a document that is too large alone',
+  async (t) => {
+    const { server, remote } = await scene(t)
+    await server.request('PUT', '/full/large', { body: { text: 'y'.repeat(9000) } })
+    remote.judge((line, body) => (line.includes('_bulk_docs') && body.length > 8000 ? status(413) : null))
+    const { json } = await replicate(server, { source: 'full', target: `${remote.url}/empty` })
+    t.match(json.history[0], { docs_written: DOCS.length, doc_write_failures: 1 })
+    t.equal(await count(server, 'empty'), DOCS.length)
+  },
+)
+
+t.test('a push counts documents that the target forbids, and goes on', async (t) => {
+  const { server, remote } = await scene(t)
+  await server.request('PUT', '/empty/_design/no', {
+    body: { validate_doc_update: 'function (doc) { if (doc._id === "n7") throw { forbidden: "not n7" } }' },
+  })
+  const { json } = await replicate(server, { source: 'full', target: `${remote.url}/empty` })
+  t.match(json.history[0], { docs_written: DOCS.length - 1, doc_write_failures: 1 })
+  t.equal((await server.request('GET', '/empty/n7')).status, 404)
+})
+
+t.test('a push repeats a batch of which the target has refused a row for now', async (t) => {
+  const { server, remote } = await scene(t)
+  const body = JSON.stringify([{ id: 'n1', error: 'service_unavailable', reason: 'busy' }])
+  remote.script(/_bulk_docs/, { type: 'answer', status: 201, body })
+  const { json } = await replicate(server, { source: 'full', target: `${remote.url}/empty` })
+  t.match(json.history[0], { docs_written: DOCS.length, doc_write_failures: 0 })
+})
+
+t.test('what no further try helps ends a replication at once, in words', async (t) => {
+  const { server, remote } = await scene(t)
+  const source = `${remote.url}/full`
+  t.match(await replicate(server, { source: `${remote.url}/none`, target: 'empty' }), {
+    status: 500,
+    json: { error: 'db_not_found', reason: `could not open ${remote.url}/none/` },
+  })
+  t.match(await replicate(server, { source: 'none', target: 'empty' }), {
+    status: 500,
+    json: { error: 'db_not_found' },
+  })
+  remote.script(/^GET \/full\/$/, status(401))
+  t.match(await replicate(server, { source, target: 'empty' }), { status: 401 })
+  remote.script(/_changes/, status(403))
+  t.match(await replicate(server, { source, target: 'empty' }), { status: 403 })
+  remote.script(/_changes/, DOWN, DOWN)
+  t.match(await replicate(server, { source, target: 'empty', retries_per_request: 1 }), {
+    status: 500,
+    json: { error: 'replication_failed', reason: /could not be reached/ },
+  })
+})
+
+t.test('redirects are followed, but take no credentials to another server', async (t) => {
+  const { server, remote } = await scene(t)
+  const other = await scriptedRemote(t, server.url)
+  const seen: string[] = []
+  other.judge((line) => {
+    seen.push(line)
+    return status(401)
+  })
+  remote.script(/^GET \/full\/$/, status(302, { location: '/full' }))
+  const source = remote.url.replace('://', '://anna:secret@')
+  await server.request('PUT', '/_users/org.couchdb.user:anna', {
+    body: { name: 'anna', password: 'secret', roles: [], type: 'user' },
+  })
+  t.match((await replicate(server, { source: `${source}/full`, target: 'empty' })).json, { ok: true })
+  remote.script(/^GET \/full\/$/, status(307, { location: `${other.url}/full` }))
+  t.match(await replicate(server, { source: `${source}/full`, target: 'empty' }), { status: 401 })
+  t.equal(seen.length, 1)
+})
+
+t.test('a database that was deleted and made again is replicated again from the start', async (t) => {
+  const server = await startTestServer(t)
+  const remote = await scriptedRemote(t, server.url)
+  await server.request('PUT', '/full')
+  await server.request('PUT', '/empty')
+  await server.request('POST', '/full/_bulk_docs', { body: { docs: DOCS } })
+  const body = { source: `${remote.url}/full`, target: 'empty' }
+  t.match((await replicate(server, body)).json, { ok: true })
+  await server.request('DELETE', '/full')
+  await server.request('PUT', '/full')
+  await server.request('PUT', '/full/new', { body: {} })
+  t.match((await replicate(server, body)).json.history[0], { start_last_seq: 0, docs_written: 1 })
+  // While it runs: the checkpoint sees it.
+  const started = await replicate(server, { ...body, continuous: true, checkpoint_interval: 100 })
+  await until(async () => (await job(server, started.json._local_id)).info !== null)
+  await server.request('DELETE', '/empty')
+  await server.request('PUT', '/empty')
+  await server.request('PUT', '/full/more', { body: {} })
+  await until(async () => (await count(server, 'empty')) === 2)
+})
+
+async function job(server: TestServer, id: string) {
+  return (await server.request('GET', `/_scheduler/jobs/${id}`)).json
+}
+
+async function until(isTrue: () => Promise<boolean>): Promise<void> {
+  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20))
+}
