@@ -108,17 +108,17 @@ export const ERRORS = {
     'This server runs no functions of design documents (hosted mode). ' +
       'There are no views, and _changes accepts only the filters _doc_ids, _selector and _design.',
   ], // ours
+  hosted_replication: [
+    403,
+    'forbidden',
+    'This server replicates only for its admins (hosted mode). Replicate from the device or the other server instead.',
+  ], // ours
   no_couchapps: [
     403,
     'forbidden',
     'This server runs no shows, lists, updates and rewrites: settee/couchapps is false.',
   ], // ours
   too_many_leaves: [403, 'forbidden', 'The document has too many conflicting revisions.'], // ours
-  hosted_replication: [
-    403,
-    'forbidden',
-    'This server replicates only for its admins (hosted mode). Replicate from the device or the other server instead.',
-  ], // ours
   account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],
   not_found: [404, 'not_found', 'missing'],

@@ -109,8 +109,10 @@ export class Checkpoints {
       end.pouch = storedOf(await end.peer.readDocument(this.#pouchId, signal), parsePouchCheckpoint)
     }
     const [from, to] = [this.#source, this.#target]
-    const found = couchResume(from.couch.checkpoint, to.couch.checkpoint)
-    return found === BEGINNING ? pouchResume(from.pouch.checkpoint, to.pouch.checkpoint) : found
+    const couch = couchResume(from.couch.checkpoint, to.couch.checkpoint)
+    const pouch = pouchResume(from.pouch.checkpoint, to.pouch.checkpoint)
+    // Both are certain, so the later one counts.
+    return higher(couch, pouch)
   }
 
   /**
@@ -190,6 +192,11 @@ export class Checkpoints {
       return { checkpoint, rev: await peer.writeLocal(id, again, signal) }
     }
   }
+}
+
+/** Compares tokens by their leading number (clients.md R2). */
+function higher(a: Position, b: Position): Position {
+  return Number.parseInt(String(b), 10) > Number.parseInt(String(a), 10) ? b : a
 }
 
 function endOf(peer: Peer, role: End['role']): End {

@@ -143,7 +143,7 @@ export class LocalPeer implements Peer {
   }
 
   async commit(): Promise<string> {
-    // Every answered write is durable (architecture.md, "Group commit").
+    // Every write that was answered is durable.
     return (await this.info()).instanceStartTime
   }
 

@@ -63,9 +63,9 @@ t.test('better-sqlite3 stays in storage/sqlite/', async (t) => {
   )
 })
 
-t.test('undici stays in replication/http-peer.ts', async (t) => {
+t.test('undici stays in replication/remote-requests.ts', async (t) => {
   t.same(
-    packageOutside(sources, 'undici', (path) => path === 'replication/http-peer.ts'),
+    packageOutside(sources, 'undici', (path) => path === 'replication/remote-requests.ts'),
     [],
   )
 })

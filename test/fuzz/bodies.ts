@@ -73,8 +73,26 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   '/:db/_purged_infos_limit': limit,
   '/_node/:node/_config/:section/:key': setting,
   '/_config/:section/:key': setting,
+  '/_replicate': replication,
   '/_dbs_info': ({ choices }) =>
     json(`{"keys":${JSON.stringify(choices.some([...WILD_DATABASES, ...VAULTS, 'x'], 0.4))}}`),
+}
+
+/** Between databases of the server alone. */
+function replication({ choices }: BodyPlace): FuzzBody {
+  const database = () => choices.pick([...WILD_DATABASES, ...VAULTS, {}, 7])
+  return json(
+    JSON.stringify({
+      source: database(),
+      target: database(),
+      ...(choices.chance(0.3) && { continuous: choices.pick([true, false, 'yes']) }),
+      ...(choices.chance(0.3) && { doc_ids: choices.some([...WILD_IDS, 'd'], 0.4) }),
+      ...(choices.chance(0.2) && { selector: choices.pick([{}, { a: 1 }, { $x: 1 }, []]) }),
+      ...(choices.chance(0.2) && { filter: choices.pick(['_view', 'd/f', '']) }),
+      ...(choices.chance(0.2) && { worker_batch_size: choices.pick([0, 1, 1e9, 'x']) }),
+      ...(choices.chance(0.2) && { cancel: true }),
+    }),
+  )
 }
 
 export function makeBody(place: BodyPlace): FuzzBody {

@@ -37,7 +37,7 @@ export const publicRows: Rows = {
     ['POST /missing', absent, NOTHING],
     // A path of the server's that is not there; protocol.md 11.4.
     ['GET /_nothing', serverAdmins(404)],
-    ['POST /_replicate', serverAdmins(404), NOTHING],
+    ['POST /_restart', serverAdmins(404), NOTHING],
   ],
   '/:db/_security': [
     ['GET /{public}/_security', anybody(200)],

@@ -16,6 +16,13 @@ const LOGIN = { json: { name: 'o', password: 'o' } }
 const readersOfOne = { ...serverAdmins(200), ...columns([401, 404, 404, 404, 200]) }
 const configWriters = { ...serverAdmins(200), ...columns([401, 403, 403, 403, 200]) }
 
+/** Everybody who has logged in; in hosted mode the server's admins. The replication is unknown. */
+const replicators = {
+  ...serverAdmins(404),
+  secured: [401, 404, 404, 404, 404] as const,
+  hosted: [401, 403, 403, 403, 404] as const,
+}
+
 function columns(both: readonly [number, number, number, number, number]) {
   return { secured: both, hosted: both }
 }
@@ -66,6 +73,9 @@ export const serverRows: Rows = {
     ['GET /_db_updates?feed=continuous&timeout=0', tenants(200)],
   ],
   '/_active_tasks': [['GET /_active_tasks', tenants(200)]],
+  '/_replicate': [['POST /_replicate', replicators, { json: { cancel: true, id: 'x' } }]],
+  '/_scheduler/jobs': [['GET /_scheduler/jobs', serverAdmins(200)]],
+  '/_scheduler/jobs/:id': [['GET /_scheduler/jobs/x', serverAdmins(404)]],
   '/_membership': [['GET /_membership', serverAdmins(200)]],
   '/_cluster_setup': [
     ['GET /_cluster_setup', serverAdmins(200)],

@@ -185,6 +185,7 @@ t.test('content types', async (t) => {
     '/:db/_design/:ddoc/_view/:view',
     '/:db/_design/:ddoc/_view/:view/queries',
     '/_dbs_info',
+    '/_replicate',
   ]
 
   const FORMS = [

@@ -129,7 +129,6 @@ export const OMITTED: Readonly<Record<string, string>> = {
   '5.4 fabric/changes_duration': 'no setting ends a feed that is read',
   '5.4 maintenance mode': 'there is none',
   '7.4 csp/attachments_enable': 'attachments are always sent with Content-Security-Policy',
-  '19.7 _replicate': 'absent',
   '19.7 _session': 'absent',
 }
 

@@ -38,6 +38,7 @@ const serverAdmins = (good: Answer): Columns => {
 }
 
 const NO_CONFIG = failed(403, 'forbidden', 'Only a server admin may change the configuration.')
+const UNKNOWN = failed(404, 'not_found', 'missing')
 const CREATED: Answer = { status: 201 }
 const SECURITY = { admins: { names: ['d'] }, members: { names: ['m'] } }
 const JSON_TYPE = { headers: { 'Content-Type': 'application/json' } }
@@ -84,6 +85,12 @@ export const rows: readonly Row[] = [
   ),
   may('_node', 'POST /_node/_local/_config/_reload', serverAdmins({})),
   may('_active_tasks', 'GET /_active_tasks', serverAdmins({})),
+  may(
+    '_replicate',
+    'POST /_replicate',
+    [failed(401, 'unauthorized', 'You are not an authenticated user'), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN],
+    { json: { cancel: true, id: 'x' } },
+  ),
   may('welcome', 'GET /', everybody),
   may('_up', 'GET /_up', everybody),
   may('_uuids', 'GET /_uuids', everybody),

@@ -1,0 +1,113 @@
+/** Who may replicate what; docs/replication.md, "Rights". */
+import t, { type Test } from 'tap'
+import { isPrivateAddress } from '../../src/replication/remote-addresses.ts'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+
+const ADMIN = 'adm:pass'
+const ANNA = 'anna:secret'
+const env = { COUCHDB_USER: 'adm', COUCHDB_PASSWORD: 'pass' }
+
+async function withAnna(t: Test): Promise<TestServer> {
+  const server = await startTestServer(t, { env })
+  await server.request('PUT', '/_users/org.couchdb.user:anna', {
+    auth: ADMIN,
+    body: { name: 'anna', password: 'secret', roles: [], type: 'user' },
+  })
+  for (const name of ['annas', 'copy', 'others']) await server.request('PUT', `/${name}`, { auth: ADMIN })
+  for (const name of ['annas', 'copy']) {
+    const body = { members: { names: ['anna'] }, admins: { names: [] } }
+    await server.request('PUT', `/${name}/_security`, { auth: ADMIN, body })
+  }
+  await server.request('PUT', '/annas/note', { auth: ANNA, body: {} })
+  return server
+}
+
+function replicate(server: TestServer, auth: string | undefined, body: object) {
+  return server.request('POST', '/_replicate', { body, ...(auth !== undefined && { auth }) })
+}
+
+t.test('users replicate with their own rights, and only admins reach private addresses', async (t) => {
+  const server = await withAnna(t)
+  t.equal((await replicate(server, undefined, { source: 'annas', target: 'copy' })).status, 401)
+  t.match((await replicate(server, ANNA, { source: 'annas', target: 'copy' })).json, { ok: true })
+  t.match(await replicate(server, ANNA, { source: 'annas', target: 'others' }), { status: 403 })
+  t.match(await replicate(server, ANNA, { source: 'others', target: 'copy' }), { status: 403 })
+  t.match(await replicate(server, ANNA, { source: 'annas', target: 'made', create_target: true }), {
+    status: 401,
+  })
+  const { port } = new URL(server.url)
+  for (const host of ['127.0.0.1', 'localhost', '[::1]', '[::ffff:127.0.0.1]', '0x7f.1', '2130706433']) {
+    t.match(
+      await replicate(server, ANNA, { source: `http://${host}:${port}/annas`, target: 'copy' }),
+      { status: 403, json: { reason: /only server admins may replicate with private addresses/ } },
+      host,
+    )
+  }
+  t.match(await replicate(server, ANNA, { source: 'annas', target: 'copy', proxy: 'http://1.1.1.1' }), {
+    json: { ok: true },
+  })
+  t.match(
+    await replicate(server, ANNA, { source: 'https://a.example/x', target: 'copy', proxy: 'http://1.1.1.1' }),
+    { status: 403 },
+  )
+  t.match(
+    (
+      await replicate(server, ADMIN, {
+        source: `${server.url.replace('://', `://${ADMIN}@`)}/annas`,
+        target: 'others',
+      })
+    ).json,
+    { ok: true },
+  )
+})
+
+t.test('jobs belong to the user who has started them', async (t) => {
+  const server = await withAnna(t)
+  const body = { source: 'annas', target: 'copy', continuous: true }
+  const { json } = await replicate(server, ANNA, body)
+  await server.request('PUT', '/_users/org.couchdb.user:bob', {
+    auth: ADMIN,
+    body: { name: 'bob', password: 'b', roles: [], type: 'user' },
+  })
+  const cancel = { cancel: true, id: json._local_id }
+  t.equal((await replicate(server, 'bob:b', cancel)).status, 401)
+  t.equal((await server.request('GET', '/_scheduler/jobs', { auth: ANNA })).status, 401)
+  t.equal((await replicate(server, 'bob:b', body)).status, 401)
+  t.match((await replicate(server, ADMIN, cancel)).json, { ok: true })
+  for (let n = 0; n < 20; n++) {
+    t.equal((await replicate(server, ANNA, { ...body, doc_ids: [`${n}`] })).status, 202)
+  }
+  t.match(await replicate(server, ANNA, { ...body, doc_ids: ['21'] }), { status: 429 })
+})
+
+t.test('in hosted mode only server admins replicate', async (t) => {
+  const server = await startTestServer(t, { env, hosted: true })
+  await server.request('PUT', '/_users/org.couchdb.user:anna', {
+    auth: ADMIN,
+    body: { name: 'anna', password: 'long enough secret', roles: [], type: 'user' },
+  })
+  t.match(await replicate(server, 'anna:long enough secret', { source: 'a', target: 'b' }), {
+    status: 403,
+    json: { reason: /replicates only for its admins/ },
+  })
+  t.match(await replicate(server, ADMIN, { source: 'a', target: 'b' }), { status: 500 })
+})
+
+t.test('private addresses are those that only this server reaches', async (t) => {
+  const isPrivate = ['10.1.2.3', '127.9.9.9', '169.254.169.254', '172.31.0.1', '192.168.1.1', '0.0.0.0']
+  const more = [
+    '100.64.0.1',
+    '255.255.255.255',
+    '::1',
+    '::',
+    'fe80::1%eth0',
+    'fd00::1',
+    '::ffff:10.0.0.1',
+    'name',
+  ]
+  for (const address of [...isPrivate, ...more, '64:ff9b::a00:1', '2002:a00:1::'])
+    t.ok(isPrivateAddress(address), address)
+  for (const address of ['1.1.1.1', '172.32.0.1', '93.184.216.34', '2606:4700::1111', '::ffff:8.8.8.8']) {
+    t.notOk(isPrivateAddress(address), address)
+  }
+})
