@@ -33,6 +33,7 @@ export const ERRORS = {
   invalid_operator: [400, 'invalid_operator', 'Invalid operator'],
   not_supported: [400, 'not_supported', 'Unsupported operator'],
   bad_arg: [400, 'bad_arg', 'Bad argument for an operator'],
+  invalid_replication: [400, 'invalid_replication', 'endpoint has an invalid url'],
   missing_required_key: [400, 'missing_required_key', 'Missing required key: selector'],
   invalid_key: [400, 'invalid_key', 'Invalid key for this request.'],
   key_too_long: [400, 'key_too_long', 'A key takes more than 65536 bytes in an index'], // ours

@@ -1,6 +1,6 @@
 /** What `POST /_replicate` is asked for; protocol.md 14.1. Pure. */
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject, isTooDeep } from '../core/json.ts'
+import { isJsonObject } from '../core/json.ts'
 import { compileSelector } from '../query/selector.ts'
 import type { Position } from './checkpoint.ts'
 import type { PeerFilter } from './peer.ts'
@@ -97,9 +97,8 @@ export function readCancel(body: Body): CancelRequest | null {
   return { id: id.replaceAll(' ', '+') }
 }
 
-/** @throws bad_request, in CouchDB's words where it has them; invalid_selector and others for a selector */
+/** @throws bad_request, invalid_replication, in CouchDB's words where it has them; invalid_selector and others for a selector */
 export function readReplication(body: Body, defaults: ReplicationDefaults): ReplicationRequest {
-  if (isTooDeep(body)) throw new CouchError('too_deep')
   const options = readOptions(body, defaults)
   return { source: endpoint(body.source, 'source'), target: endpoint(body.target, 'target'), options }
 }
@@ -186,13 +185,13 @@ function proxies(body: Body): readonly [string | undefined, string | undefined] 
 function proxyUrl(value: unknown): string | undefined {
   if (value === undefined || value === '') return undefined
   if (typeof value === 'string' && /^https?:\/\//.test(value) && URL.canParse(value)) return value
-  throw badRequest('proxy has an invalid url: this server supports http and https proxies')
+  throw invalidUrl('proxy')
 }
 
 function endpoint(value: unknown, role: 'source' | 'target'): ReplicationEndpoint {
   if (value === undefined) throw badRequest('Missing replicator database')
   if (typeof value === 'string') return textEndpoint(value, role)
-  if (!isJsonObject(value) || typeof value.url !== 'string') throw invalidUrl(role)
+  if (!isJsonObject(value) || typeof value.url !== 'string') throw invalidUrl('endpoint')
   const { headers = {}, auth = {} } = value
   if (!isJsonObject(headers)) throw badRequest(`\`headers\` of the ${role} must be a JSON object`)
   if (!isJsonObject(auth)) throw badRequest(`\`auth\` of the ${role} must be a JSON object`)
@@ -202,7 +201,7 @@ function endpoint(value: unknown, role: 'source' | 'target'): ReplicationEndpoin
 function textEndpoint(text: string, role: 'source' | 'target'): ReplicationEndpoint {
   if (text.includes('://')) return remote(text, {}, {}, role)
   const name = unescaped(text).replace(/^\//, '')
-  if (name === '') throw invalidUrl(role)
+  if (name === '') throw invalidUrl('endpoint')
   return { type: 'local', name }
 }
 
@@ -212,13 +211,13 @@ function remote(
   auth: Readonly<Record<string, unknown>>,
   role: 'source' | 'target',
 ): RemoteEndpoint {
-  if (!/^https?:\/\/[^/]/i.test(text) || !URL.canParse(text)) throw invalidUrl(role)
+  if (!/^https?:\/\/[^/]/i.test(text) || !URL.canParse(text)) throw invalidUrl('endpoint')
   const url = new URL(text)
   const { username, password } = url
   url.username = ''
   url.password = ''
   url.hash = ''
-  if (url.pathname === '/') throw badRequest(`the ${role} names no database`)
+  if (url.pathname === '/') throw invalidUrl('endpoint')
   if (!url.pathname.endsWith('/') && url.search === '') url.pathname += '/'
   const { headers, basic } = readHeaders(given, role)
   const named = username === '' ? null : ([username, password] as const)
@@ -307,8 +306,8 @@ function unescaped(text: string): string {
   }
 }
 
-function invalidUrl(role: string): CouchError {
-  return badRequest(`the ${role} endpoint has an invalid url`)
+function invalidUrl(what: 'endpoint' | 'proxy'): CouchError {
+  return new CouchError('invalid_replication', `${what} has an invalid url`)
 }
 
 function badRequest(reason: string): CouchError {

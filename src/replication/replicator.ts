@@ -2,6 +2,7 @@
  * The replications of this server: jobs that take turns, wait after failures, and end when they are cancelled. A job of
  * `POST /_replicate` lasts until the server stops, as in CouchDB (protocol.md 14.1, 14.4).
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { isServerAdmin, requireServerAdmin } from '../auth/accounts.ts'
 import type { Policy } from '../auth/policy.ts'
@@ -43,6 +44,8 @@ export type ReplicateOutcome =
   | { readonly type: 'started' | 'cancelled'; readonly id: string }
 
 const SECTION = 'replicator'
+/** How long jobs may write their last checkpoints when the server stops, in ms. */
+const CLOSE_MS = 3000
 /** Jobs of all users together, and of one user who is no server admin. */
 const MAX_JOBS = 5000
 const MAX_USER_JOBS = 20
@@ -101,7 +104,9 @@ export class Replicator {
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#rotation)
-    await Promise.all([...this.#jobs.values()].map((job) => job.stop('cancel')))
+    const stopped = Promise.all([...this.#jobs.values()].map((job) => job.stop('cancel')))
+    // A remote that is down must not delay the end of the server.
+    await Promise.race([stopped, sleep(CLOSE_MS, undefined, { ref: false })])
     await this.#connections?.close()
   }
 
