@@ -31,6 +31,7 @@ import { memory } from './trials/memory.ts'
 import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
 import { recovery } from './trials/recovery.ts'
+import { replicate } from './trials/replicate.ts'
 import { startup } from './trials/startup.ts'
 import { tenants } from './trials/tenants.ts'
 import { views } from './trials/views.ts'
@@ -47,6 +48,7 @@ const TRIALS: readonly Trial[] = [
   filter,
   attach,
   firstsync,
+  replicate,
   memory,
   views,
   huge,
