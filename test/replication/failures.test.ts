@@ -50,6 +50,7 @@ const PULLS: readonly (readonly [what: string, match: RegExp, Incident])[] = [
   ['a source that is starting', /^GET \/full\/$/, status(503, { 'retry-after': '0' })],
   ['a checkpoint that fails', /^PUT \/full\/_local/, status(500)],
   ['a checkpoint that was written without an answer', /^PUT \/full\/_local/, DOWN],
+  ['documents that do not come', /_bulk_get/, { type: 'silence' }],
   ['a source without _bulk_get', /_bulk_get/, status(404)],
 ]
 
@@ -57,7 +58,11 @@ for (const [what, match, incident] of PULLS) {
   t.test(`a pull: ${what}`, async (t) => {
     const { server, remote } = await scene(t)
     remote.script(match, incident)
-    const { json } = await replicate(server, { source: `${remote.url}/full`, target: 'empty' })
+    const { json } = await replicate(server, {
+      source: `${remote.url}/full`,
+      target: 'empty',
+      connection_timeout: 1000,
+    })
     t.match(json, { ok: true, history: [{ doc_write_failures: 0 }] })
     t.equal(await count(server, 'empty'), DOCS.length)
     t.match(await replicate(server, { source: `${remote.url}/full`, target: 'empty' }), {

@@ -15,6 +15,8 @@ export type Incident =
   | { readonly type: 'cut'; readonly bytes: number }
   /** The connection ends before an answer. */
   | { readonly type: 'hang up' }
+  /** No answer ever comes. */
+  | { readonly type: 'silence' }
 
 export interface ScriptedRemote {
   readonly url: string
@@ -71,6 +73,7 @@ function answer({ behind, incoming, outgoing, body, incident }: Exchange): void 
     outgoing.destroy()
     return
   }
+  if (incident?.type === 'silence') return
   if (incident?.type === 'answer') {
     outgoing.writeHead(incident.status, { 'content-type': 'application/json', ...incident.headers })
     outgoing.end(incident.body ?? JSON.stringify({ error: 'scripted', reason: 'as the test says' }))
