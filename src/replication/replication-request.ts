@@ -76,7 +76,7 @@ export interface CancelRequest {
 
 type Body = Readonly<Record<string, unknown>>
 
-const MAX_DOC_IDS = 50_000
+const MAX_DOC_IDS = 10_000
 const MAX_HEADERS = 100
 /** The bounds of numbers: one caller must not make this server hold more. */
 const BOUNDS = {
@@ -145,7 +145,17 @@ function readFilter(body: Body): PeerFilter {
   })
   if (filter === undefined) return {}
   if (typeof filter !== 'string') throw badRequest('parameter `filter` must be a string')
+  checkFilterName(filter, queryParams?.view)
   return { filter, queryParams: Object.fromEntries(params) }
+}
+
+function checkFilterName(filter: string, view: unknown): void {
+  if (filter === '_view') {
+    if (typeof view === 'string' && /^[^/]+\/[^/]+$/.test(view)) return
+    throw badRequest('Invalid `view` parameter.')
+  }
+  if (filter === '_design' || /^[^_/][^/]*\/./.test(filter)) return
+  throw badRequest('Invalid filter. Must match `ddocname/filtername`.')
 }
 
 function readDocIds(value: unknown): readonly string[] {

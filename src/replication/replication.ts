@@ -143,20 +143,20 @@ export class Replication {
         ...[...running].map((batch) => batch.then(() => new Promise<never>(() => undefined))),
       ])
       this.#pending = page.pending
-      if (page.changes.length === 0 && !isContinuous) {
-        this.#note(page, since)
-        break
+      if (numberOf(page.lastSeq) < numberOf(since)) {
+        since = this.#beginAgain()
+        continue
       }
-      const next = this.#note(page, since)
-      const entry = next === since ? null : { seq: page.lastSeq, isDone: false }
-      if (entry !== null) this.#batches.push(entry)
-      since = next
-      if (entry === null) {
+      since = this.#note(page, since)
+      if (page.changes.length === 0) {
+        if (!isContinuous) break
         // A peer that does not know longpoll answers at once.
         const wait = LEAST_POLL_MS - (performance.now() - asked)
         if (wait > 0) await sleep(wait, undefined, { signal })
         continue
       }
+      const entry = { seq: page.lastSeq, isDone: false }
+      this.#batches.push(entry)
       const batch = this.#copyBatch(page, entry).finally(() => running.delete(batch))
       batch.catch((error: unknown) => {
         failed ??= error
@@ -168,13 +168,17 @@ export class Replication {
     await Promise.all(running)
   }
 
+  /** The source was restored to an earlier state, so its sequences mean something else now. */
+  #beginAgain(): Position {
+    this.#batches.length = 0
+    this.#through = BEGINNING
+    return BEGINNING
+  }
+
   /** @returns where the next page begins */
   #note({ changes, lastSeq }: ChangesBatch, since: Position): Position {
-    const [from, to] = [numberOf(since), numberOf(lastSeq)]
-    // The source was restored to an earlier state, so its sequences mean something else now.
-    if (to < from) return BEGINNING
     // A cluster's token may differ each time.
-    if (changes.length === 0 && to === from) return since
+    if (changes.length === 0 && numberOf(lastSeq) === numberOf(since)) return since
     this.#sourceSeq = lastSeq
     if (changes.length === 0 && this.#batches.length === 0) this.#through = lastSeq
     return lastSeq

@@ -89,7 +89,7 @@ function replication({ choices }: BodyPlace): FuzzBody {
       ...(choices.chance(0.3) && { continuous: choices.pick([true, false, 'yes']) }),
       ...(choices.chance(0.3) && { doc_ids: choices.some([...WILD_IDS, 'd'], 0.4) }),
       ...(choices.chance(0.2) && { selector: choices.pick([{}, { a: 1 }, { $x: 1 }, []]) }),
-      ...(choices.chance(0.2) && { filter: choices.pick(['_view', 'd/f', '']) }),
+      ...(choices.chance(0.2) && { filter: choices.pick(['_view', '_design', 'd/f', '']) }),
       ...(choices.chance(0.2) && { worker_batch_size: choices.pick([0, 1, 1e9, 'x']) }),
       ...(choices.chance(0.2) && { cancel: true }),
     }),

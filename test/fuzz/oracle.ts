@@ -8,6 +8,7 @@ import type { Outcome } from './sender.ts'
 /** Failures of functions of design documents, and of what they may take: docs/errors.md. */
 export const MEANT_FAILURES: readonly ErrorName[] = [
   'replication_no_database',
+  'replication_failed',
   'function_error',
   'function_timeout',
   'function_memory',

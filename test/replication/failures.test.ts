@@ -101,6 +101,24 @@ t.test('a push repeats a batch of which the target has refused a row for now', a
   t.match(json.history[0], { docs_written: DOCS.length, doc_write_failures: 0 })
 })
 
+t.test('a source whose sequence goes back is compared again from the start', async (t) => {
+  const { server, remote } = await scene(t)
+  const body = { source: `${remote.url}/full`, target: 'empty' }
+  t.match((await replicate(server, body)).json, { ok: true })
+  const before = await server.request('GET', '/empty/n1')
+  await server.request('DELETE', `/empty/n1?rev=${before.json._rev}`)
+  await server.request('POST', '/empty/_purge', { body: { n1: [(await deletedRev(server)) ?? ''] } })
+  const empty = JSON.stringify({ results: [], last_seq: '3-older', pending: 0 })
+  remote.script(/_changes/, { type: 'answer', status: 200, body: empty })
+  t.match((await replicate(server, body)).json, { ok: true })
+  t.equal(await count(server, 'empty'), DOCS.length)
+})
+
+async function deletedRev(server: TestServer): Promise<string | undefined> {
+  const { json } = await server.request('GET', '/empty/_changes?doc_ids=["n1"]&filter=_doc_ids')
+  return json.results[0]?.changes[0]?.rev as string | undefined
+}
+
 t.test('what no further try helps ends a replication at once, in words', async (t) => {
   const { server, remote } = await scene(t)
   const source = `${remote.url}/full`

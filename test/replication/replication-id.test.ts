@@ -124,6 +124,8 @@ t.test('requests that are not valid are refused in words', async (t) => {
     [{ source, doc_ids: {} }, /parameter `doc_ids` must be an array/],
     [{ source, doc_ids: [], selector: {} }, /mutually exclusive/],
     [{ source, filter: 'd/f', query_params: { a: 1 } }, /a value must be a string/],
+    [{ source, filter: '_view' }, /Invalid `view` parameter/],
+    [{ source, filter: 'f' }, /Must match `ddocname\/filtername`/],
     [{ source, worker_batch_size: 'x' }, /must be an integer/],
     [{ source: { url: source, headers: { 'a b': 'c' } } }, /a header of the source is not valid/],
     [{ source: { url: source, headers: { Host: 'other' } } }, /a header of the source is not valid/],

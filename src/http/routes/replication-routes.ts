@@ -7,7 +7,7 @@ import { pathParam, queryOf } from '../request-params.ts'
 import { COUNT, nodeName, type Path } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
-/** A body may list 50,000 ids. */
+/** A body may list 10,000 ids. */
 const MAX_BODY = 1024 * 1024
 
 export const replicationRoutes: readonly Path[] = [
