@@ -112,11 +112,32 @@ function moving(): Page {
   }
 }
 
+/** A settee plays the other servers. */
+function replication(): Page {
+  let other = ''
+  return {
+    server: [],
+    async prepare(shell) {
+      other = `127.0.0.1:${await shell.startOther('oldsecret')}`
+      const { code, output } = await shell.run(`
+        settee passwd anna --create
+        curl -X PUT http://admin:oldsecret@${other}/notes
+        curl -X PUT http://admin:oldsecret@${other}/notes/a -d '{"text":"a note"}'`)
+      if (code !== 0) throw new Error(output)
+    },
+    async names() {
+      return { 'old:5984': other, 'https://admin:password@rented.example': `http://admin:oldsecret@${other}` }
+    },
+    after: 'curl http://anna:secret@127.0.0.1:5984/notes/a | grep "a note"',
+  }
+}
+
 /** By their paths. A page that is not here has no commands. */
 export const SCENES: Readonly<Record<string, Page>> = {
   'docs/inkdrop.md': { server: [] },
   'docs/livesync.md': { server: [], before: 'echo of the notes > vault.txt' },
   'docs/moving.md': moving(),
+  'docs/replication.md': replication(),
   'docs/backup.md': BACKUP,
   'docs/upgrade.md': UPGRADE,
   'docs/operating.md': { server: [], before: TWO_DATABASES },
