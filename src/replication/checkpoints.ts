@@ -63,6 +63,7 @@ export class Checkpoints {
   #pouchId: string | null = null
   #start: Position = BEGINNING
   #recorded: Position = BEGINNING
+  #wasReset = false
   #recording: Promise<void> = Promise.resolve()
 
   constructor(options: CheckpointsOptions) {
@@ -79,7 +80,7 @@ export class Checkpoints {
   /** The target's checkpoint, as the answer of a finished replication. */
   get result(): object {
     const { checkpoint } = this.#target.couch
-    const isNew = this.#recorded !== this.#start
+    const isNew = this.#wasReset || this.#recorded !== this.#start
     return {
       ...(isNew ? {} : { no_changes: true }),
       ...(checkpoint ?? { source_last_seq: this.#recorded, history: [] }),
@@ -119,16 +120,37 @@ export class Checkpoints {
    * Writes checkpoints, unless the sequence has one. One at a time.
    * @throws PeerError, also if a database was deleted and made again
    */
-  async record(seq: Position, session: Session): Promise<void> {
-    const before = this.#recording
-    const recording = before.catch(() => undefined).then(() => this.#record(seq, session))
-    this.#recording = recording
-    return recording
+  record(seq: Position, session: Session): Promise<void> {
+    return this.#inOrder(async () => {
+      if (seq === this.#recorded) return
+      await this.#commit()
+      await this.#recordAtBoth(seq, session)
+    })
   }
 
-  async #record(seq: Position, session: Session): Promise<void> {
-    if (seq === this.#recorded) return
-    await this.#commit()
+  /**
+   * Records that the replication begins again, so that no later run relies on the sequences so far. Earlier sessions are
+   * dropped: if only one end has received the record, the ends have no session in common.
+   * @throws PeerError
+   */
+  reset(session: Session): Promise<void> {
+    return this.#inOrder(async () => {
+      this.#wasReset = true
+      this.#start = BEGINNING
+      for (const end of [this.#source, this.#target]) {
+        end.couch.checkpoint = null
+        end.pouch.checkpoint = null
+      }
+      await this.#recordAtBoth(BEGINNING, session)
+    })
+  }
+
+  #inOrder(work: () => Promise<void>): Promise<void> {
+    this.#recording = this.#recording.catch(() => undefined).then(work)
+    return this.#recording
+  }
+
+  async #recordAtBoth(seq: Position, session: Session): Promise<void> {
     for (const end of [this.#source, this.#target]) {
       if (end.isReadOnly) continue
       try {
@@ -201,7 +223,7 @@ function higher(a: Position, b: Position): Position {
 
 function endOf(peer: Peer, role: End['role']): End {
   const none = { checkpoint: null, rev: undefined }
-  return { peer, role, couch: none, pouch: none, isReadOnly: false }
+  return { peer, role, couch: { ...none }, pouch: { ...none }, isReadOnly: false }
 }
 
 function isRefusal(error: unknown): boolean {

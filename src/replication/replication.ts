@@ -123,7 +123,9 @@ export class Replication {
     const start = sinceSeq ?? found
     checkpoints.begin(start)
     this.#through = start
-    return start
+    // A sequence that the user has named says nothing about the source.
+    const wentBack = sinceSeq === undefined && numberOf(sourceInfo.updateSeq) < numberOf(found)
+    return wentBack ? this.#beginAgain() : start
   }
 
   async #copy(start: Position): Promise<void> {
@@ -144,7 +146,7 @@ export class Replication {
       ])
       this.#pending = page.pending
       if (numberOf(page.lastSeq) < numberOf(since)) {
-        since = this.#beginAgain()
+        since = await this.#beginAgain()
         continue
       }
       since = this.#note(page, since)
@@ -169,16 +171,19 @@ export class Replication {
   }
 
   /** The source was restored to an earlier state, so its sequences mean something else now. */
-  #beginAgain(): Position {
+  async #beginAgain(): Promise<Position> {
     this.#batches.length = 0
     this.#through = BEGINNING
+    if (this.#context.options.usesCheckpoints) {
+      await this.#persistently(async () => this.#checkpoints?.reset(this.#session))
+    }
     return BEGINNING
   }
 
   /** @returns where the next page begins */
   #note({ changes, lastSeq }: ChangesBatch, since: Position): Position {
     // A cluster's token may differ each time.
-    if (changes.length === 0 && numberOf(lastSeq) === numberOf(since)) return since
+    if (changes.length === 0 && Object.is(numberOf(lastSeq), numberOf(since))) return since
     this.#sourceSeq = lastSeq
     if (changes.length === 0 && this.#batches.length === 0) this.#through = lastSeq
     return lastSeq
@@ -202,10 +207,11 @@ export class Replication {
   }
 
   async #record(): Promise<void> {
-    if (!this.#context.options.usesCheckpoints) return
-    const { stats } = this.progress
-    const session = { sessionId: this.#sessionId, startedAt: this.#startedAt, stats: { ...stats } }
-    await this.#checkpoints?.record(this.#through, session)
+    if (this.#context.options.usesCheckpoints) await this.#checkpoints?.record(this.#through, this.#session)
+  }
+
+  get #session() {
+    return { sessionId: this.#sessionId, startedAt: this.#startedAt, stats: { ...this.#stats } }
   }
 
   async #persistently<T>(step: () => Promise<T>): Promise<T> {
@@ -225,7 +231,7 @@ export class Replication {
   }
 }
 
+/** @returns the leading number of a token (clients.md R2); NaN, which is lower than nothing, if it has none */
 function numberOf(position: Position): number {
-  const number = Number.parseInt(String(position).replace(/^[^\d]*/, ''), 10)
-  return Number.isNaN(number) ? 0 : number
+  return Number.parseInt(String(position).replace(/^[^\d]*/, ''), 10)
 }

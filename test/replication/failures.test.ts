@@ -110,8 +110,23 @@ t.test('a source whose sequence goes back is compared again from the start', asy
   await server.request('POST', '/empty/_purge', { body: { n1: [(await deletedRev(server)) ?? ''] } })
   const empty = JSON.stringify({ results: [], last_seq: '3-older', pending: 0 })
   remote.script(/_changes/, { type: 'answer', status: 200, body: empty })
-  t.match((await replicate(server, body)).json, { ok: true })
+  const { json } = await replicate(server, body)
+  t.match(json, { ok: true, history: [{ start_last_seq: 0 }] })
+  t.notHas(json, { no_changes: true })
   t.equal(await count(server, 'empty'), DOCS.length)
+})
+
+t.test('a run that was interrupted after a sequence went back leaves no checkpoint to rely on', async (t) => {
+  const { server, remote } = await scene(t)
+  const body = { source: `${remote.url}/full`, target: 'empty' }
+  t.match((await replicate(server, body)).json, { ok: true })
+  const older = JSON.stringify({ update_seq: '3-older', instance_start_time: '0' })
+  remote.script(/^GET \/full\/$/, { type: 'answer', status: 200, body: older })
+  remote.script(/_changes/, status(403))
+  t.equal((await replicate(server, body)).status, 403)
+  const { json } = await replicate(server, body)
+  t.match(json, { ok: true, history: [{ start_last_seq: 0, missing_checked: DOCS.length }] })
+  t.notHas(json, { no_changes: true })
 })
 
 async function deletedRev(server: TestServer): Promise<string | undefined> {
