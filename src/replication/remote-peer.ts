@@ -1,67 +1,35 @@
 /** A database of another server, as one end of a replication; protocol.md 14.5, 16.1. */
 import { read } from 'node:fs'
 import { Readable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { isJsonObject } from '../core/json.ts'
 import type { Position } from './checkpoint.ts'
-import { jsonParts, parsed } from './json-parts.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
-import { PeerError, type PeerFault } from './peer-error.ts'
-import type { RemoteAnswer, RemoteConnections, RemoteOptions, RemoteRequest } from './remote-requests.ts'
+import { PeerError } from './peer-error.ts'
+import { discard, type Query, RemoteClient } from './remote-client.ts'
+import type { RemoteConnections, RemoteOptions } from './remote-requests.ts'
 import type { RemoteEndpoint } from './replication-request.ts'
-
-type Query = Readonly<Record<string, string>>
-
-interface Call {
-  readonly method: RemoteRequest['method']
-  /** Below the database, with its slash; empty for the database itself. */
-  readonly path: string
-  readonly query?: Query
-  readonly json?: Uint8Array | object
-  readonly headers?: Readonly<Record<string, string>>
-  readonly body?: RemoteRequest['body']
-  readonly signal: AbortSignal
-}
-
-const STATUS_FAULTS: Readonly<Record<number, PeerFault>> = {
-  401: 'unauthorized',
-  403: 'forbidden',
-  404: 'not_found',
-  409: 'conflict',
-  412: 'conflict',
-  413: 'too_large',
-  429: 'too_many_requests',
-}
 
 /** A peer that rejects these calls with one of these statuses does not have them. */
 const ABSENT: ReadonlySet<number> = new Set([400, 404, 405, 501])
 
 export class RemotePeer implements Peer {
-  readonly address: string
-  readonly #url: URL
-  readonly #headers: Readonly<Record<string, string>>
-  readonly #connections: RemoteConnections
-  readonly #options: RemoteOptions
-  /** When the peer may be asked again, in ms of `performance.now()`: it has said so with 429 or 503. */
-  #pausedUntil = 0
+  readonly #client: RemoteClient
 
   constructor(endpoint: RemoteEndpoint, connections: RemoteConnections, options: RemoteOptions) {
-    this.#url = new URL(endpoint.url)
-    this.address = endpoint.shown
-    const { headers, authorization } = endpoint
-    this.#headers = { ...headers, ...(authorization !== null && { authorization }) }
-    this.#connections = connections
-    this.#options = options
+    this.#client = new RemoteClient(endpoint, connections, options)
+  }
+
+  get address(): string {
+    return this.#client.address
   }
 
   async info(signal: AbortSignal): Promise<PeerInfo> {
-    const answer = await this.#send({ method: 'GET', path: '', signal })
+    const answer = await this.#client.send({ method: 'GET', path: '', signal })
     if (answer.status === 404) {
       await discard(answer)
       throw new PeerError('db_not_found', `could not open ${this.address}`)
     }
-    const info = await this.#object(answer)
+    const info = await this.#client.object(answer)
     const { update_seq, instance_start_time } = info
     return {
       updateSeq: typeof update_seq === 'number' ? update_seq : String(update_seq),
@@ -70,19 +38,19 @@ export class RemotePeer implements Peer {
   }
 
   async create(params: Query, signal: AbortSignal): Promise<void> {
-    const answer = await this.#send({ method: 'PUT', path: '', query: params, signal })
+    const answer = await this.#client.send({ method: 'PUT', path: '', query: params, signal })
     if (answer.status === 412) return discard(answer)
-    await this.#expect(answer)
+    await this.#client.expect(answer)
     await discard(answer)
   }
 
   async pouchId(signal: AbortSignal): Promise<string> {
-    const path = this.#url.pathname.replace(/\/$/, '')
-    const root = new URL(path.slice(0, path.lastIndexOf('/') + 1), this.#url)
-    const answer = await this.#sendTo(root, { method: 'GET', path: '', signal })
-    const { uuid } = await this.#object(answer)
+    const path = this.#client.url.pathname.replace(/\/$/, '')
+    const root = new URL(path.slice(0, path.lastIndexOf('/') + 1), this.#client.url)
+    const answer = await this.#client.sendTo(root, { method: 'GET', path: '', signal })
+    const { uuid } = await this.#client.object(answer)
     // generateReplicationId of PouchDB: a server without a uuid is known by the address of the database.
-    return typeof uuid === 'string' ? uuid + path.slice(path.lastIndexOf('/') + 1) : this.#url.href
+    return typeof uuid === 'string' ? uuid + path.slice(path.lastIndexOf('/') + 1) : this.#client.url.href
   }
 
   async *changes({ since, limit, style, filter, waits, signal }: ChangesRequest): AsyncIterable<Uint8Array> {
@@ -90,7 +58,7 @@ export class RemotePeer implements Peer {
     const query: Record<string, string> = { style, since: textOf(since), limit: String(limit) }
     if (waits) {
       query.feed = 'longpoll'
-      query.heartbeat = String(Math.max(1000, Math.floor(this.#options.timeoutMs / 3)))
+      query.heartbeat = String(Math.max(1000, Math.floor(this.#client.timeoutMs / 3)))
     }
     if (docIds !== undefined) query.filter = '_doc_ids'
     if (selector !== undefined) query.filter = '_selector'
@@ -99,15 +67,15 @@ export class RemotePeer implements Peer {
       docIds !== undefined ? { doc_ids: docIds } : selector !== undefined ? { selector } : undefined
     const method = json === undefined ? 'GET' : 'POST'
     const path = '/_changes'
-    const answer = await this.#send({ method, path, query, ...(json && { json }), signal })
-    await this.#expect(answer)
+    const answer = await this.#client.send({ method, path, query, ...(json && { json }), signal })
+    await this.#client.expect(answer)
     yield* answer.chunks
   }
 
   async pending(since: Position, signal: AbortSignal): Promise<number | null> {
     const query = { since: textOf(since), limit: '0' }
-    const answer = await this.#send({ method: 'GET', path: '/_changes', query, signal })
-    const { pending } = await this.#object(answer)
+    const answer = await this.#client.send({ method: 'GET', path: '/_changes', query, signal })
+    const { pending } = await this.#client.object(answer)
     return typeof pending === 'number' ? pending : null
   }
 
@@ -117,12 +85,12 @@ export class RemotePeer implements Peer {
 
   async *bulkGet(body: Uint8Array, signal: AbortSignal): AsyncIterable<Uint8Array> {
     const query = { revs: 'true', latest: 'true' }
-    const answer = await this.#send({ method: 'POST', path: '/_bulk_get', query, json: body, signal })
+    const answer = await this.#client.send({ method: 'POST', path: '/_bulk_get', query, json: body, signal })
     if (ABSENT.has(answer.status)) {
       await discard(answer)
       throw new PeerError('not_supported', `${this.address} has no _bulk_get`)
     }
-    await this.#expect(answer)
+    await this.#client.expect(answer)
     yield* answer.chunks
   }
 
@@ -140,8 +108,8 @@ export class RemotePeer implements Peer {
       ...(isInline && { attachments: 'true' }),
     }
     const headers = { accept: isInline ? 'application/json' : 'multipart/mixed, application/json;q=0.5' }
-    const answer = await this.#send({ method: 'GET', path: documentPath(id), query, headers, signal })
-    await this.#expect(answer)
+    const answer = await this.#client.send({ method: 'GET', path: documentPath(id), query, headers, signal })
+    await this.#client.expect(answer)
     return { type: answer.type, chunks: answer.chunks }
   }
 
@@ -151,7 +119,7 @@ export class RemotePeer implements Peer {
 
   async putRevision(id: string, revision: MultipartRevision, signal: AbortSignal): Promise<void> {
     const { body, start, end, boundary } = revision
-    const answer = await this.#send({
+    const answer = await this.#client.send({
       method: 'PUT',
       path: documentPath(id),
       query: { new_edits: 'false' },
@@ -165,88 +133,38 @@ export class RemotePeer implements Peer {
           : () => Readable.from(fileRange(body.file, start, end), { objectMode: false }),
       signal,
     })
-    await this.#expect(answer)
+    await this.#client.expect(answer)
     await discard(answer)
   }
 
   async readDocument(id: string, signal: AbortSignal): Promise<unknown> {
-    const answer = await this.#send({ method: 'GET', path: documentPath(id), signal })
+    const answer = await this.#client.send({ method: 'GET', path: documentPath(id), signal })
     if (answer.status === 404) {
       await discard(answer)
       return null
     }
-    return this.#object(answer)
+    return this.#client.object(answer)
   }
 
   async writeLocal(id: string, doc: object, signal: AbortSignal): Promise<string> {
-    const answer = await this.#send({ method: 'PUT', path: documentPath(id), json: doc, signal })
-    return String((await this.#object(answer)).rev)
+    const answer = await this.#client.send({ method: 'PUT', path: documentPath(id), json: doc, signal })
+    return String((await this.#client.object(answer)).rev)
   }
 
   async commit(signal: AbortSignal): Promise<string> {
     const path = '/_ensure_full_commit'
-    const answer = await this.#send({ method: 'POST', path, json: {}, signal })
+    const answer = await this.#client.send({ method: 'POST', path, json: {}, signal })
     if (ABSENT.has(answer.status)) {
       await discard(answer)
       return (await this.info(signal)).instanceStartTime
     }
-    return String((await this.#object(answer)).instance_start_time ?? '0')
+    return String((await this.#client.object(answer)).instance_start_time ?? '0')
   }
 
   async #post(path: string, json: Uint8Array, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    const answer = await this.#send({ method: 'POST', path, json, signal })
-    await this.#expect(answer)
+    const answer = await this.#client.send({ method: 'POST', path, json, signal })
+    await this.#client.expect(answer)
     return answer.chunks
-  }
-
-  #send(call: Call): Promise<RemoteAnswer> {
-    return this.#sendTo(this.#url, call)
-  }
-
-  async #sendTo(base: URL, call: Call): Promise<RemoteAnswer> {
-    const { method, path, query = {}, json, headers, body, signal } = call
-    const wait = this.#pausedUntil - performance.now()
-    if (wait > 0) await sleep(wait, undefined, { signal })
-    const url = new URL(base)
-    url.pathname = base.pathname.replace(/\/$/, '') + (path === '' && base.pathname !== '/' ? '/' : path)
-    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
-    const bytes = json === undefined || json instanceof Uint8Array ? json : Buffer.from(JSON.stringify(json))
-    const answer = await this.#connections.send(
-      {
-        method,
-        url,
-        headers: {
-          accept: 'application/json',
-          ...this.#headers,
-          ...(bytes && { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        ...((bytes ?? body) && { body: bytes ?? body }),
-        signal,
-      } as RemoteRequest,
-      this.#options,
-    )
-    if (answer.retryAfterMs !== null && (answer.status === 429 || answer.status === 503)) {
-      this.#pausedUntil = performance.now() + answer.retryAfterMs
-    }
-    return answer
-  }
-
-  /** @throws PeerError unless the answer is a success */
-  async #expect(answer: RemoteAnswer): Promise<void> {
-    const { status, retryAfterMs } = answer
-    if (status >= 200 && status < 300) return
-    const fault = STATUS_FAULTS[status] ?? (status >= 500 ? 'server_error' : 'invalid_answer')
-    throw new PeerError(fault, `${this.address}: ${reasonOf(status, await answer.text())}`, { retryAfterMs })
-  }
-
-  async #object(answer: RemoteAnswer): Promise<Record<string, unknown>> {
-    await this.#expect(answer)
-    const members: [string, unknown][] = []
-    for await (const { member, bytes } of jsonParts(answer.chunks, { maxPart: 1024 * 1024 })) {
-      if (member !== null) members.push([member, parsed(bytes)])
-    }
-    return Object.fromEntries(members)
   }
 }
 
@@ -262,22 +180,6 @@ async function* fileRange(file: number, start: number, end: number): AsyncGenera
     yield buffer.subarray(0, bytesRead)
     at += bytesRead
   }
-}
-
-async function discard(answer: RemoteAnswer): Promise<void> {
-  await answer.text()
-}
-
-function reasonOf(status: number, text: string): string {
-  try {
-    const answer: unknown = JSON.parse(text)
-    if (isJsonObject(answer) && typeof answer.reason === 'string') {
-      return `${String(answer.error)}: ${answer.reason} (status ${status})`
-    }
-  } catch {
-    // A proxy answers with HTML.
-  }
-  return `status ${status}`
 }
 
 /** The first slash of a design or local document stays (protocol.md 2.2). */

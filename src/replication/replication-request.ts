@@ -215,7 +215,27 @@ function textEndpoint(text: string, role: 'source' | 'target'): ReplicationEndpo
   return { type: 'local', name }
 }
 
+/**
+ * The root of another server.
+ * @param text its address, with credentials if it needs them
+ * @throws invalid_replication
+ */
+export function readServer(text: string): RemoteEndpoint {
+  return remoteAddress(text, {}, {}, 'source')
+}
+
 function remote(
+  text: string,
+  given: Readonly<Record<string, unknown>>,
+  auth: Readonly<Record<string, unknown>>,
+  role: 'source' | 'target',
+): RemoteEndpoint {
+  const endpoint = remoteAddress(text, given, auth, role)
+  if (new URL(endpoint.url).pathname === '/') throw invalidUrl('endpoint')
+  return endpoint
+}
+
+function remoteAddress(
   text: string,
   given: Readonly<Record<string, unknown>>,
   auth: Readonly<Record<string, unknown>>,
@@ -227,7 +247,6 @@ function remote(
   url.username = ''
   url.password = ''
   url.hash = ''
-  if (url.pathname === '/') throw invalidUrl('endpoint')
   if (!url.pathname.endsWith('/') && url.search === '') url.pathname += '/'
   const { headers, basic } = readHeaders(given, role)
   const named = username === '' ? null : ([username, password] as const)

@@ -1,0 +1,126 @@
+/** Calls to one address of another server: paths, credentials, pauses that the server asks for, and refusals in words. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isJsonObject } from '../core/json.ts'
+import { jsonParts, parsed } from './json-parts.ts'
+import { PeerError, type PeerFault } from './peer-error.ts'
+import type { RemoteAnswer, RemoteConnections, RemoteOptions, RemoteRequest } from './remote-requests.ts'
+import type { RemoteEndpoint } from './replication-request.ts'
+
+export type Query = Readonly<Record<string, string>>
+
+export interface RemoteCall {
+  readonly method: RemoteRequest['method']
+  /** Below the address, with its slash; empty for the address itself. */
+  readonly path: string
+  readonly query?: Query
+  readonly json?: Uint8Array | object
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: RemoteRequest['body']
+  readonly signal: AbortSignal
+}
+
+const STATUS_FAULTS: Readonly<Record<number, PeerFault>> = {
+  401: 'unauthorized',
+  403: 'forbidden',
+  404: 'not_found',
+  409: 'conflict',
+  412: 'conflict',
+  413: 'too_large',
+  429: 'too_many_requests',
+}
+
+/** The most bytes of one member of an answer that is read as an object. */
+const MAX_MEMBER = 1024 * 1024
+
+export class RemoteClient {
+  /** For people, without credentials. */
+  readonly address: string
+  readonly url: URL
+  /** How long an answer may be silent, in ms. */
+  readonly timeoutMs: number
+  readonly #headers: Readonly<Record<string, string>>
+  readonly #connections: RemoteConnections
+  readonly #options: RemoteOptions
+  /** When the server may be asked again, in ms of `performance.now()`: it has said so with 429 or 503. */
+  #pausedUntil = 0
+
+  constructor(endpoint: RemoteEndpoint, connections: RemoteConnections, options: RemoteOptions) {
+    this.url = new URL(endpoint.url)
+    this.address = endpoint.shown
+    this.timeoutMs = options.timeoutMs
+    const { headers, authorization } = endpoint
+    this.#headers = { ...headers, ...(authorization !== null && { authorization }) }
+    this.#connections = connections
+    this.#options = options
+  }
+
+  /** @throws PeerError if there is no answer; any status is an answer */
+  send(call: RemoteCall): Promise<RemoteAnswer> {
+    return this.sendTo(this.url, call)
+  }
+
+  /** As {@link send}, to another address of the same server. */
+  async sendTo(base: URL, call: RemoteCall): Promise<RemoteAnswer> {
+    const { method, path, query = {}, json, headers, body, signal } = call
+    const wait = this.#pausedUntil - performance.now()
+    if (wait > 0) await sleep(wait, undefined, { signal })
+    const url = new URL(base)
+    url.pathname = base.pathname.replace(/\/$/, '') + (path === '' && base.pathname !== '/' ? '/' : path)
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    const bytes = json === undefined || json instanceof Uint8Array ? json : Buffer.from(JSON.stringify(json))
+    const answer = await this.#connections.send(
+      {
+        method,
+        url,
+        headers: {
+          accept: 'application/json',
+          ...this.#headers,
+          ...(bytes && { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...((bytes ?? body) && { body: bytes ?? body }),
+        signal,
+      } as RemoteRequest,
+      this.#options,
+    )
+    if (answer.retryAfterMs !== null && (answer.status === 429 || answer.status === 503)) {
+      this.#pausedUntil = performance.now() + answer.retryAfterMs
+    }
+    return answer
+  }
+
+  /** @throws PeerError unless the answer is a success */
+  async expect(answer: RemoteAnswer): Promise<void> {
+    const { status, retryAfterMs } = answer
+    if (status >= 200 && status < 300) return
+    const fault = STATUS_FAULTS[status] ?? (status >= 500 ? 'server_error' : 'invalid_answer')
+    throw new PeerError(fault, `${this.address}: ${reasonOf(status, await answer.text())}`, { retryAfterMs })
+  }
+
+  /** Reads a successful answer whose members have at most 1 MB each. @throws PeerError */
+  async object(answer: RemoteAnswer): Promise<Record<string, unknown>> {
+    await this.expect(answer)
+    const members: [string, unknown][] = []
+    for await (const { member, bytes } of jsonParts(answer.chunks, { maxPart: MAX_MEMBER })) {
+      if (member !== null) members.push([member, parsed(bytes)])
+    }
+    return Object.fromEntries(members)
+  }
+}
+
+/** Reads an answer that nobody needs, so that its connection can be used again. */
+export async function discard(answer: RemoteAnswer): Promise<void> {
+  await answer.text()
+}
+
+function reasonOf(status: number, text: string): string {
+  try {
+    const answer: unknown = JSON.parse(text)
+    if (isJsonObject(answer) && typeof answer.reason === 'string') {
+      return `${String(answer.error)}: ${answer.reason} (status ${status})`
+    }
+  } catch {
+    // A proxy answers with HTML.
+  }
+  return `status ${status}`
+}
