@@ -1,8 +1,8 @@
 /** Reads the source's feed, page by page. */
-import type { Position } from './checkpoint.ts'
 import { jsonParts, parsed } from './json-parts.ts'
 import type { ChangesRequest, Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
+import type { Position } from './requests/replication-request.ts'
 import type { ChangedDocument } from './transfer.ts'
 
 export interface ChangesBatch {

@@ -5,9 +5,7 @@
  */
 import { isJsonObject } from '../core/json.ts'
 import { COUCH_ID_VERSION } from './replication-id.ts'
-
-/** A sequence of the source's feed, as the source sent it. */
-export type Position = string | number
+import type { Position } from './requests/replication-request.ts'
 
 /** The start of every feed. */
 export const BEGINNING: Position = 0

@@ -9,7 +9,6 @@ import {
   couchResume,
   nextCouchCheckpoint,
   nextPouchCheckpoint,
-  type Position,
   type PouchCheckpoint,
   parseCouchCheckpoint,
   parsePouchCheckpoint,
@@ -18,7 +17,7 @@ import {
 import type { Peer, PeerInfo } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { pouchCheckpointId } from './replication-id.ts'
-import type { ReplicationOptions } from './replication-request.ts'
+import type { Position, ReplicationOptions } from './requests/replication-request.ts'
 
 interface CheckpointsOptions {
   readonly source: Peer

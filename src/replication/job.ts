@@ -5,7 +5,7 @@ import type { UserCtx } from '../core/types.ts'
 import { crashDelay, type JobEvent, type JobState, nextState } from './job-state.ts'
 import { PeerError } from './peer-error.ts'
 import type { Replication, ReplicationProgress, ReplicationResult } from './replication.ts'
-import type { ReplicationRequest } from './replication-request.ts'
+import type { ReplicationRequest } from './requests/replication-request.ts'
 
 interface JobOptions {
   readonly id: string

@@ -8,16 +8,9 @@ import { newUuid } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { packRequest } from '../documents/function-request.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import type { Position } from './checkpoint.ts'
-import type {
-  ChangesRequest,
-  MultipartRevision,
-  OpenedRevisions,
-  Peer,
-  PeerFilter,
-  PeerInfo,
-} from './peer.ts'
+import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
+import type { Position, ReplicationFilter } from './requests/replication-request.ts'
 
 interface LocalPeerOptions {
   readonly databases: Pick<Databases, 'get' | 'serverUuid'>
@@ -245,7 +238,7 @@ async function feedOptions(
   return { ...PLAIN, style, ...options }
 }
 
-function filterName({ docIds, selector, filter = '' }: PeerFilter): string {
+function filterName({ docIds, selector, filter = '' }: ReplicationFilter): string {
   if (docIds !== undefined) return '_doc_ids'
   return selector === undefined ? filter : '_selector'
 }

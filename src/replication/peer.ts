@@ -3,23 +3,14 @@
  * JSON as CouchDB sends it, in chunks, which transfer.ts and changes-reader.ts read. Every method throws PeerError.
  */
 import type { Body } from '../documents/database.ts'
-import type { Position } from './checkpoint.ts'
-
-/** Which documents a replication copies; at most one of the members. */
-export interface PeerFilter {
-  readonly docIds?: readonly string[]
-  readonly selector?: Readonly<Record<string, unknown>>
-  /** `design/filter` or `_view`, and its parameters. */
-  readonly filter?: string
-  readonly queryParams?: Readonly<Record<string, string>>
-}
+import type { Position, ReplicationFilter } from './requests/replication-request.ts'
 
 export interface ChangesRequest {
   readonly since: Position
   readonly limit: number
   /** `all_docs` lists all leaves, `main_only` the winner. */
   readonly style: 'all_docs' | 'main_only'
-  readonly filter: PeerFilter
+  readonly filter: ReplicationFilter
   /** Wait for the next change at the end of the feed, up to the peer's own time limit. */
   readonly waits: boolean
   readonly signal: AbortSignal

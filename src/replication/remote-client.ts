@@ -4,7 +4,7 @@ import { isJsonObject } from '../core/json.ts'
 import { jsonParts, parsed } from './json-parts.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import type { RemoteAnswer, RemoteConnections, RemoteOptions, RemoteRequest } from './remote-requests.ts'
-import type { RemoteEndpoint } from './replication-request.ts'
+import type { RemoteEndpoint } from './requests/replication-request.ts'
 
 export type Query = Readonly<Record<string, string>>
 

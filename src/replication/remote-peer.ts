@@ -2,12 +2,11 @@
 import { read } from 'node:fs'
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
-import type { Position } from './checkpoint.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { discard, type Query, RemoteClient } from './remote-client.ts'
 import type { RemoteConnections, RemoteOptions } from './remote-requests.ts'
-import type { RemoteEndpoint } from './replication-request.ts'
+import type { Position, RemoteEndpoint } from './requests/replication-request.ts'
 
 /** A peer that rejects these calls with one of these statuses does not have them. */
 const ABSENT: ReadonlySet<number> = new Set([400, 404, 405, 501])

@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newUuid } from '../core/ids.ts'
 import { type ChangesBatch, readChanges } from './changes-reader.ts'
-import { BEGINNING, type CouchStatistics, type Position } from './checkpoint.ts'
+import { BEGINNING, type CouchStatistics } from './checkpoint.ts'
 import { Checkpoints } from './checkpoints.ts'
 import type { Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
-import type { ReplicationOptions } from './replication-request.ts'
+import type { Position, ReplicationOptions } from './requests/replication-request.ts'
 import { noStatistics, type Statistics, type TransferEnds, transfer } from './transfer.ts'
 
 export interface ReplicationContext {

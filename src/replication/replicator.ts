@@ -1,8 +1,7 @@
 /**
- * The replications of this server: jobs that take turns, wait after failures, and end when they are cancelled. A job of
+ * The replications of this server: makes jobs, cancels them, and connects them to their peers. A job of
  * `POST /_replicate` lasts until the server stops, as in CouchDB (protocol.md 14.1, 14.4).
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { isServerAdmin, requireServerAdmin } from '../auth/accounts.ts'
 import type { Policy } from '../auth/policy.ts'
@@ -14,7 +13,6 @@ import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
 import { ReplicationJob } from './job.ts'
-import { schedule } from './job-state.ts'
 import { LocalPeer } from './local-peer.ts'
 import type { Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
@@ -28,7 +26,8 @@ import {
   type ReplicationRequest,
   readCancel,
   readReplication,
-} from './replication-request.ts'
+} from './requests/replication-request.ts'
+import { Scheduler } from './scheduler.ts'
 
 export interface ReplicatorOptions {
   readonly databases: Databases
@@ -56,14 +55,18 @@ export class Replicator {
   readonly #options: ReplicatorOptions
   /** Made at the first replication, since undici would delay every start of the server. */
   #connections: RemoteConnections | null = null
-  readonly #jobs = new Map<string, ReplicationJob>()
+  readonly #scheduler: Scheduler
   // Each job runs a bounded number of batches.
   readonly #batches = new Limiter(MAX_BATCHES, Number.POSITIVE_INFINITY)
-  #rotation: NodeJS.Timeout | undefined
-  #isClosed = false
 
   constructor(options: ReplicatorOptions) {
     this.#options = options
+    const { config } = options
+    this.#scheduler = new Scheduler(() => ({
+      maxJobs: config.integer(SECTION, 'max_jobs'),
+      maxChurn: config.integer(SECTION, 'max_churn'),
+      interval: config.integer(SECTION, 'interval'),
+    }))
   }
 
   /**
@@ -90,23 +93,19 @@ export class Replicator {
 
   /** The jobs, in the order of their ids. */
   jobs(): readonly ReplicationJob[] {
-    return [...this.#jobs.values()].sort((a, b) => (a.id < b.id ? -1 : 1))
+    return this.#scheduler.jobs()
   }
 
   /** @throws not_found */
   job(id: string): ReplicationJob {
-    const job = this.#jobs.get(id.replaceAll(' ', '+'))
+    const job = this.#scheduler.find(id.replaceAll(' ', '+'))
     if (job === undefined) throw new CouchError('not_found')
     return job
   }
 
   /** Stops all jobs after a last checkpoint. Idempotent. */
   async close(): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#rotation)
-    const stopped = Promise.all([...this.#jobs.values()].map((job) => job.stop('cancel')))
-    // A remote that is down must not delay the end of the server.
-    await Promise.race([stopped, sleep(CLOSE_MS, undefined, { ref: false })])
+    await this.#scheduler.close(CLOSE_MS)
     await this.#connections?.close()
   }
 
@@ -119,7 +118,7 @@ export class Replicator {
 
   /** @throws not_server_admin if another user has the same replication; too_many_requests */
   #add(id: string, request: ReplicationRequest, user: UserCtx): ReplicationJob {
-    const existing = this.#jobs.get(id)
+    const existing = this.#scheduler.find(id)
     if (existing !== undefined) {
       if (existing.user.name !== user.name) requireServerAdmin(user)
       return existing
@@ -133,47 +132,19 @@ export class Replicator {
       source: source.address,
       target: target.address,
       run: (signal) => this.#run(id, request, source, target, signal),
-      onChange: () => this.#changed(job),
+      onChange: () => this.#scheduler.changed(job),
       logger: this.#options.logger,
     })
-    this.#jobs.set(id, job)
-    this.#schedule(false)
+    this.#scheduler.add(job)
     return job
   }
 
   #checkNumber(user: UserCtx): void {
-    const isFull = this.#isClosed || this.#jobs.size >= MAX_JOBS
-    const own = [...this.#jobs.values()].filter((job) => job.user.name === user.name).length
-    if (isFull || (!isServerAdmin(user) && own >= MAX_USER_JOBS)) {
+    const { isClosed, size } = this.#scheduler
+    const isFull = isClosed || size >= MAX_JOBS
+    if (isFull || (!isServerAdmin(user) && this.#scheduler.countOf(user.name) >= MAX_USER_JOBS)) {
       throw new CouchError('too_many_requests', 'There are too many replications; cancel some of them first.')
     }
-  }
-
-  #changed(job: ReplicationJob): void {
-    if (job.isOver) this.#jobs.delete(job.id)
-    if (!this.#isClosed) this.#schedule(false)
-  }
-
-  #schedule(mayRotate: boolean): void {
-    const { config } = this.#options
-    const maxJobs = config.integer(SECTION, 'max_jobs')
-    const jobs = [...this.#jobs.values()]
-    const { start, stop } = schedule(
-      jobs,
-      { maxJobs, maxChurn: config.integer(SECTION, 'max_churn') },
-      mayRotate,
-    )
-    // A job that must stop makes room when it has written its checkpoint.
-    for (const job of stop) void job.stop('stop')
-    for (const job of start.slice(0, start.length - stop.length)) job.start()
-    if (this.#rotation !== undefined || jobs.every(({ state }) => state !== 'pending')) return
-    this.#rotation = setTimeout(
-      () => {
-        this.#rotation = undefined
-        this.#schedule(true)
-      },
-      config.integer(SECTION, 'interval'),
-    ).unref()
   }
 
   #run(

@@ -83,6 +83,7 @@ export const LAYERS = [
   'query/',
   'couchapps/',
   'changes/',
+  'replication/requests/',
   'threads/',
   'config/',
   'auth/',

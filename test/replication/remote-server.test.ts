@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { RemoteConnections } from '../../src/replication/remote-requests.ts'
 import { RemoteServer } from '../../src/replication/remote-server.ts'
-import { readServer } from '../../src/replication/replication-request.ts'
+import { readServer } from '../../src/replication/requests/replication-request.ts'
 import { startTestServer } from '../helpers/server.ts'
 
 const OPTIONS = { mayBePrivate: true, proxy: undefined, timeoutMs: 30_000, verifiesCertificates: true }

@@ -1,7 +1,10 @@
 /** Ids of replications. CouchDB 3.5.0 has answered each of these bodies with the id beside it. */
 import t from 'tap'
 import { couchCheckpointId } from '../../src/replication/replication-id.ts'
-import { type ReplicationDefaults, readReplication } from '../../src/replication/replication-request.ts'
+import {
+  type ReplicationDefaults,
+  readReplication,
+} from '../../src/replication/requests/replication-request.ts'
 
 const DEFAULTS: ReplicationDefaults = {
   usesCheckpoints: true,

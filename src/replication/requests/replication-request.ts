@@ -1,9 +1,19 @@
-/** What `POST /_replicate` is asked for; protocol.md 14.1. Pure. */
-import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
-import { compileSelector } from '../query/selector.ts'
-import type { Position } from './checkpoint.ts'
-import type { PeerFilter } from './peer.ts'
+/** A replication as `POST /_replicate` or a document of `_replicator` asks for it; protocol.md 14.1. Pure. */
+import { CouchError } from '../../core/errors.ts'
+import { isJsonObject } from '../../core/json.ts'
+import { compileSelector } from '../../query/selector.ts'
+
+/** A sequence of the source's feed, as the source sent it. */
+export type Position = string | number
+
+/** Which documents a replication copies; at most one of the members. */
+export interface ReplicationFilter {
+  readonly docIds?: readonly string[]
+  readonly selector?: Readonly<Record<string, unknown>>
+  /** `design/filter` or `_view`, and its parameters. */
+  readonly filter?: string
+  readonly queryParams?: Readonly<Record<string, string>>
+}
 
 /** A database of another server. */
 export interface RemoteEndpoint {
@@ -33,7 +43,7 @@ export interface ReplicationOptions {
   readonly isContinuous: boolean
   readonly createsTarget: boolean
   readonly createTargetParams: Readonly<Record<string, string>>
-  readonly filter: PeerFilter
+  readonly filter: ReplicationFilter
   readonly isWinningRevsOnly: boolean
   readonly sinceSeq: Position | undefined
   readonly usesCheckpoints: boolean
@@ -124,7 +134,7 @@ function readOptions(body: Body, defaults: ReplicationDefaults): ReplicationOpti
   }
 }
 
-function readFilter(body: Body): PeerFilter {
+function readFilter(body: Body): ReplicationFilter {
   const docIds = body.doc_ids ?? undefined
   const { filter, selector, query_params: queryParams } = body
   if ([docIds, filter, selector].filter((each) => each !== undefined).length > 1) {
