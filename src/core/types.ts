@@ -7,6 +7,11 @@ export interface UserCtx {
   readonly roles: readonly string[]
   /** In hosted mode, with calls that may write: what the owner of the database may still store. Absent: no limit. */
   readonly allowance?: Allowance
+  /**
+   * The server stores what another server has accepted, as it is: validate functions do not run, since they may depend on
+   * the user who wrote. Never set for a request.
+   */
+  readonly isCopying?: true
 }
 
 /** What an account may store in all of its databases together, and its usage as the HTTP thread knows it. */

@@ -191,6 +191,15 @@ export interface Database extends TimeMachine {
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>
   /** Starts a compaction unless one runs. Does not wait for its end. For database admins. */
   compact(user: UserCtx): Promise<void>
+  /**
+   * Stores `_local` documents of another server, of which this database is a copy, with their revisions. From then on the
+   * first checkpoint of each replication is refused, since the copy may lack what a device has pushed
+   * (docs/decisions/0024). For server admins.
+   * @param docs JSON texts as the other server sent them
+   * @param removed the ids of documents that it no longer has
+   * @throws invalid_json, invalid_rev, and others for a text that is no `_local` document; then nothing is stored
+   */
+  copyLocals(user: UserCtx, docs: readonly string[], removed: readonly string[]): Promise<void>
   /** `_purge`: the answer's JSON. For server admins. @throws bad_request, invalid_rev, protocol.md 4.7 */
   purge(user: UserCtx, body: Body): Promise<Uint8Array>
   /** `_purged_infos`: the answer's JSON. */

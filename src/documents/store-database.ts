@@ -28,6 +28,7 @@ import { type EditResult, replicatedPath } from './edit.ts'
 import { exportLines } from './export.ts'
 import { checkAttachmentName } from './incoming-attachments.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming-document.ts'
+import { copyLocals } from './local-copies.ts'
 import { readForm, readMultipart, uploadFollowing, uploadForm } from './multipart-document.ts'
 import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs, openRevsMixed } from './open-revisions.ts'
@@ -124,6 +125,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
       })
     },
 
+    copyLocals: (user, docs, removed) => copyLocals(store, user, docs, removed, settings()),
     ...maintenance(store, options),
     ...timeMachine(store, checks, options.now ?? Date.now),
 

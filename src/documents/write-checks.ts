@@ -218,6 +218,7 @@ export class Attempt {
     known: KnownFacts,
     apply: (check?: RevisionCheck) => Decision<EditResult[]>,
   ): Decision<EditResult[], MissingFact> {
+    if (this.#user.isCopying) return apply()
     const needs: MissingFact[] = []
     if (isDesignId(id)) {
       const decision = apply(this.#designCheck(id, known, needs))

@@ -33,7 +33,8 @@ export interface StoreView {
   /** null if it was never set. */
   readonly security: SecurityObject | null
   /**
-   * Whether the database was restored to an earlier state: then the first checkpoint of each replication is refused.
+   * Whether the database was restored to an earlier state, or is a copy that may lack the latest changes: then the first
+   * checkpoint of each replication is refused.
    */
   readonly wasRestored: boolean
 }
@@ -257,6 +258,8 @@ export interface SettingsChange {
   readonly security?: SecurityObject
   readonly revsLimit?: number
   readonly purgedInfosLimit?: number
+  /** As {@link StoreView.wasRestored}; it stays. */
+  readonly wasRestored?: true
 }
 
 /** A range of ids in byte order, from `start` on in the direction of reading. */

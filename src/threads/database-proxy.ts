@@ -88,6 +88,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('setRevsLimit', args)
   }
 
+  copyLocals(...args: Args<'copyLocals'>) {
+    return this.#call('copyLocals', args)
+  }
+
   compact(...args: Args<'compact'>) {
     return this.#call('compact', args)
   }

@@ -153,6 +153,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   setSecurity: { kind: 'call', users: 'own rules' },
   revsLimit: { kind: 'call', users: 'own rules' },
   setRevsLimit: { kind: 'call', users: 'admins' },
+  copyLocals: { kind: 'call', users: 'server admins', cost: 'long' },
   compact: { kind: 'call', users: 'own rules' },
   purge: { kind: 'call', users: 'server admins' },
   purgedInfos: { kind: 'call', users: 'admins' },

@@ -19,7 +19,7 @@ interface Counters extends StoreView {
   readonly externalBytes: number
 }
 
-/** The key of the time of the last restore, in ms since 1970. */
+/** The key of the time of the last restore, or since when the database is a copy, in ms since 1970. */
 export const RESTORED_KEY = 'restored_at'
 /** The key of a row that only partitioned databases have. */
 const PARTITIONED_KEY = 'partitioned'
@@ -169,6 +169,7 @@ export class State {
     put('revs_limit', was.revsLimit, now.revsLimit)
     put('purged_infos_limit', was.purgedInfosLimit, now.purgedInfosLimit)
     put('design_version', was.designVersion, now.designVersion)
+    if (was.wasRestored !== now.wasRestored) this.#put.run(RESTORED_KEY, Date.now())
     if (was.epochs !== now.epochs) this.#put.run('epochs', JSON.stringify(now.epochs))
     if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))
   }

@@ -57,6 +57,24 @@ export const settingsCases: StorageCases = {
     t.equal((await store.view()).revsLimit, 21)
   },
 
+  'a database that becomes a copy remembers which checkpoints it has refused, also after a restart': async (
+    t,
+    makeEngine,
+  ) => {
+    const { store, reopen } = await openNotes(t, makeEngine)
+    const meet = (from: typeof store) =>
+      from.updateLocals([
+        {
+          id: '_local/a',
+          decide: (_doc, { wasRestored }, wasMet) => ({ result: [wasRestored, wasMet], met: true }),
+        },
+      ])
+    t.same(await meet(store), [{ result: [false, false] }])
+    await store.updateSettings(() => ({ result: 0, write: { wasRestored: true } }))
+    t.same(await meet(store), [{ result: [true, false] }])
+    t.same(await meet((await reopen()).store), [{ result: [true, true] }])
+  },
+
   'a thousand purges are remembered unless a setting says otherwise': async (t, makeEngine) => {
     const { store, reopen } = await openNotes(t, makeEngine)
     t.equal((await store.view()).purgedInfosLimit, 1000)

@@ -308,6 +308,7 @@ export class MemoryStore implements VersionedStore {
         draft.revsLimit = write.revsLimit
         draft.longestAncestry = Math.max(draft.longestAncestry, write.revsLimit)
       }
+      if (write?.wasRestored) draft.met ??= new Set()
       if (write?.purgedInfosLimit !== undefined) draft.purgedInfosLimit = write.purgedInfosLimit
       return result
     })
