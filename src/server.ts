@@ -117,7 +117,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const authServices = await openAuthServices(context, databases)
   const backupServices = await openBackupServices(context, databases, disk, authServices)
   const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
-  const replicator = openReplicator(context, { databases, policy: authServices.policy, tmpDir })
+  const replicator = openReplicator(context, { databases, ...authServices, tmpDir })
   const services = { ...base, ...authServices, ...backupServices, replicator }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })

@@ -2,22 +2,29 @@
 import type { Logger } from 'pino'
 import type { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import { hasSameRights, isLostForGood, type JobOwner } from './job-rights.ts'
 import { crashDelay, type JobEvent, type JobState, nextState } from './job-state.ts'
 import { PeerError } from './peer-error.ts'
+import { shownEndpoint } from './peers.ts'
 import type { Replication, ReplicationProgress, ReplicationResult } from './replication.ts'
 import type { ReplicationRequest } from './requests/replication-request.ts'
 
 interface JobOptions {
   readonly id: string
   readonly request: ReplicationRequest
-  readonly user: UserCtx
-  /** The addresses for people. */
-  readonly source: string
-  readonly target: string
-  run(signal: AbortSignal): Replication
+  readonly owner: JobOwner
+  /** The document of `_replicator` that asks for it; null: `POST /_replicate` has. */
+  readonly document: ReplicatorDocument | null
+  run(user: UserCtx, signal: AbortSignal): Replication
   /** The state has changed. */
   onChange(): void
   readonly logger: Logger
+}
+
+/** The place of a document in a database `_replicator`. */
+export interface ReplicatorDocument {
+  readonly database: string
+  readonly id: string
 }
 
 /** An event of a job as `_scheduler/jobs` shows it, with CouchDB's types. */
@@ -34,8 +41,10 @@ const HEALTHY_MS = 120_000
 
 export class ReplicationJob {
   readonly id: string
-  readonly user: UserCtx
+  readonly user: Pick<JobOwner, 'name'>
   readonly request: ReplicationRequest
+  readonly document: ReplicatorDocument | null
+  /** The addresses for people. */
   readonly source: string
   readonly target: string
   /** In ms since 1970. */
@@ -50,22 +59,19 @@ export class ReplicationJob {
   crashes = 0
   readonly #options: JobOptions
   readonly #finish: PromiseWithResolvers<ReplicationResult>
-  #running: {
-    readonly replication: Replication
-    readonly abort: AbortController
-    ended: Promise<void>
-  } | null = null
+  #running: Run | null = null
   #last: ReplicationProgress | null = null
   #wake: NodeJS.Timeout | undefined
 
   constructor(options: JobOptions) {
     this.#options = options
-    const { id, user, request, source, target } = options
+    const { id, owner, request, document } = options
     this.id = id
-    this.user = user
+    this.user = owner
     this.request = request
-    this.source = source
-    this.target = target
+    this.document = document
+    this.source = shownEndpoint(request.source)
+    this.target = shownEndpoint(request.target)
     this.#finish = Promise.withResolvers()
     this.finished = this.#finish.promise
     // Nobody may be waiting.
@@ -80,16 +86,24 @@ export class ReplicationJob {
 
   /** null: it has not run yet. */
   get progress(): ReplicationProgress | null {
-    return this.#running?.replication.progress ?? this.#last
+    return this.#running?.replication?.progress ?? this.#last
   }
 
   start(): void {
-    const abort = new AbortController()
-    const replication = this.#options.run(abort.signal)
-    this.#running = { replication, abort, ended: Promise.resolve() }
+    const run: Run = { abort: new AbortController(), user: null, replication: null, ended: Promise.resolve() }
+    this.#running = run
     this.#note('started')
     this.#enter('start')
-    this.#running.ended = this.#run(replication, abort.signal)
+    run.ended = this.#run(run)
+  }
+
+  /** Stops a run whose user's rights have changed; the next one has the new rights, or fails. */
+  async checkRights(): Promise<void> {
+    const run = this.#running
+    if (run === null || run.user === null) return
+    const user = await this.#options.owner.rights().catch(() => null)
+    if (this.#running !== run || (user !== null && hasSameRights(user, run.user))) return
+    await this.stop('stop')
   }
 
   /** Stops the job, which writes a last checkpoint. `stop`: it runs again later. */
@@ -103,23 +117,27 @@ export class ReplicationJob {
     }
   }
 
-  async #run(replication: Replication, signal: AbortSignal): Promise<void> {
+  async #run(run: Run): Promise<void> {
+    const { signal } = run.abort
     const began = performance.now()
     try {
-      const result = await replication.run()
-      this.#left(replication)
+      run.user = await this.#options.owner.rights()
+      signal.throwIfAborted()
+      run.replication = this.#options.run(run.user, signal)
+      const result = await run.replication.run()
+      this.#left(run)
       this.#enter('finish')
       this.#finish.resolve(result)
     } catch (error) {
-      this.#left(replication)
+      this.#left(run)
       if (signal.aborted && signal.reason instanceof Stopped) return this.#end(signal.reason.event)
       if (performance.now() - began > HEALTHY_MS) this.crashes = 0
-      this.#crashed(error)
+      this.#crashed(error, run.user === null && isLostForGood(error))
     }
   }
 
-  #left(replication: Replication): void {
-    this.#last = replication.progress
+  #left({ replication }: Run): void {
+    this.#last = replication?.progress ?? this.#last
     this.#running = null
   }
 
@@ -130,14 +148,14 @@ export class ReplicationJob {
       this.#finish.reject(new PeerError('server_error', 'the replication was cancelled'))
   }
 
-  #crashed(error: unknown): void {
+  #crashed(error: unknown, isFinal: boolean): void {
     const reason = reasonOf(error)
-    const { logger, id, request } = this.#options
+    const { logger, id, request, document } = this.#options
     this.crashes += 1
     this.#note('crashed', reason)
     const expected = error instanceof PeerError
     logger.warn({ replication: id, reason, ...(!expected && { err: error }) }, 'a replication has failed')
-    if (!request.options.isContinuous) {
+    if (isFinal || (!request.options.isContinuous && document === null)) {
       this.#enter('fail')
       this.#finish.reject(error)
       return
@@ -157,6 +175,14 @@ export class ReplicationJob {
     this.history.unshift({ type, at: Date.now(), ...(reason !== undefined && { reason }) })
     if (this.history.length > MAX_HISTORY) this.history.pop()
   }
+}
+
+interface Run {
+  readonly abort: AbortController
+  /** null: the rights are still looked up. */
+  user: UserCtx | null
+  replication: Replication | null
+  ended: Promise<void>
 }
 
 /** The reason of a run's end that the scheduler or a user has caused. */

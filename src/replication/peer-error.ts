@@ -1,4 +1,5 @@
 /** The failures of one end of a replication. */
+import { CouchError } from '../core/errors.ts'
 
 /** What went wrong, in CouchDB's words where it has them. */
 export type PeerFault =
@@ -49,4 +50,29 @@ export class PeerError extends Error {
   get isTemporary(): boolean {
     return TEMPORARY.has(this.fault)
   }
+}
+
+/** Runs work of a call. @throws CouchError in place of PeerError */
+export async function withRefusals<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw error instanceof PeerError ? refusalOf(error) : error
+  }
+}
+
+/** The answer for what ended a replication, protocol.md 14.1. */
+function refusalOf(error: PeerError): CouchError {
+  switch (error.fault) {
+    case 'db_not_found':
+      return new CouchError('replication_no_database', error.message)
+    case 'unauthorized':
+      return new CouchError('unauthorized', error.message)
+    case 'forbidden':
+    case 'forbidden_address':
+      return new CouchError('forbidden', error.message)
+    case 'not_found':
+      return new CouchError('not_found', error.message)
+  }
+  return new CouchError('replication_failed', error.message)
 }

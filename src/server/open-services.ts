@@ -181,7 +181,7 @@ async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
 /** Opens the replicator; shutdown stops its jobs before the databases close. */
 export function openReplicator(
   { config, logger, shutdown }: ServerContext,
-  options: Pick<ReplicatorOptions, 'databases' | 'policy' | 'tmpDir'>,
+  options: Omit<ReplicatorOptions, 'config' | 'logger'>,
 ): Replicator {
   const replicator = new Replicator({ config, logger, ...options })
   shutdown.add(() => replicator.close())

@@ -80,6 +80,27 @@ t.test('jobs belong to the user who has started them', async (t) => {
   t.match(await replicate(server, ANNA, { ...body, doc_ids: ['21'] }), { status: 429 })
 })
 
+t.test('a job ends with the rights of its user', async (t) => {
+  const server = await withAnna(t)
+  const path = '/_users/org.couchdb.user:anna'
+  const body = { source: 'annas', target: 'copy', continuous: true }
+  const account = { name: 'anna', roles: [], type: 'user' }
+  const change = async (members: object) => {
+    const { json } = await server.request('GET', path, { auth: ADMIN })
+    await server.request('PUT', path, { auth: ADMIN, body: { ...account, _rev: json._rev, ...members } })
+  }
+  const jobs = async () => (await server.request('GET', '/_scheduler/jobs', { auth: ADMIN })).json.jobs
+  const ended = async () => {
+    while ((await jobs()).length > 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  t.equal((await replicate(server, ANNA, body)).status, 202)
+  await change({ password: 'another' })
+  await ended()
+  t.equal((await replicate(server, 'anna:another', body)).status, 202)
+  await change({ _deleted: true })
+  await ended()
+})
+
 t.test('in hosted mode only server admins replicate', async (t) => {
   const server = await startTestServer(t, { env, hosted: true })
   await server.request('PUT', '/_users/org.couchdb.user:anna', {

@@ -35,7 +35,10 @@ export const replicationRoutes: readonly Path[] = [
 
 async function replicate(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const body = await readSmallJson(request, MAX_BODY)
-  const outcome = await request.server.services.replicator.replicate(body, request.user)
+  const outcome = await request.server.services.replicator.replicate(body, {
+    user: request.user,
+    ...request.identity,
+  })
   if (outcome.type === 'done') return sendJson(reply, 200, { ok: true, ...outcome.result })
   return sendJson(reply, outcome.type === 'started' ? 202 : 200, { ok: true, _local_id: outcome.id })
 }

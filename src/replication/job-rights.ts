@@ -1,0 +1,113 @@
+/** With whose rights a replication runs. They are looked up at each run, so a job ends with the rights of its user. */
+import { type Accounts, ADMIN_ROLE, PARTY_ADMIN } from '../auth/accounts.ts'
+import { isOpen } from '../auth/admins.ts'
+import { userOfToken } from '../auth/token-record.ts'
+import type { Tokens } from '../auth/tokens.ts'
+import type { Config } from '../config/config.ts'
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+
+/** A user as the owner of a job. */
+export interface JobOwner {
+  /** null: the owner was nobody, while the server had no admin. */
+  readonly name: string | null
+  /**
+   * The user with today's roles.
+   * @throws unauthorized if the right to replicate is lost for good, forbidden or unavailable if it is for now
+   */
+  rights(): Promise<UserCtx>
+}
+
+export interface RightsSources {
+  readonly accounts: Pick<Accounts, 'find'>
+  readonly tokens: Pick<Tokens, 'get'>
+  readonly config: Config
+}
+
+/** A user who asks for a replication, and how the user was authenticated. */
+export interface Caller {
+  readonly user: UserCtx
+  /** CouchDB's name of the handler; `token`: a device token; null: there was no need. */
+  readonly handler: string | null
+  /** The id of the device token. */
+  readonly token: string | null
+}
+
+/**
+ * The owner of a job of `POST /_replicate`. It lasts as long as the account, its password and its device token.
+ * @throws as `Accounts.find`
+ */
+export async function ownerOfCall(sources: RightsSources, caller: Caller): Promise<JobOwner> {
+  const { user, handler, token } = caller
+  const { name } = user
+  if (name === null) return nobody(sources.config)
+  const before = await sources.accounts.find(name)
+  const rights = async () => {
+    const account = await sources.accounts.find(name)
+    // A token or a proxy may name a user who has no account.
+    if (account === null && before === null) return user
+    if (account === null) throw gone(name)
+    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
+    if (account.salt !== before?.salt) throw lost(`The password of ${name} has changed.`)
+    if (token !== null) {
+      const grant = sources.tokens.get(token)
+      if (grant === undefined) throw lost(`The device token of ${name} was revoked.`)
+      return userOfToken(account, grant)
+    }
+    return handler === 'jwt' || handler === 'proxy' ? user : { name, roles: account.roles }
+  }
+  return { name, rights }
+}
+
+/**
+ * The owner of a document of `_replicator`. The job lasts as long as the account.
+ * @param roles those that the job may use; null: all that the account has
+ */
+export function ownerOfDocument(
+  sources: RightsSources,
+  name: string | null,
+  roles: readonly string[] | null,
+): JobOwner {
+  if (name === null) return nobody(sources.config)
+  const rights = async () => {
+    const account = await sources.accounts.find(name)
+    if (account === null) throw gone(name)
+    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
+    return { name, roles: limitedRoles(account.roles, roles) }
+  }
+  return { name, rights }
+}
+
+/** A server admin may give a job any roles, others only their own. */
+function limitedRoles(own: readonly string[], wanted: readonly string[] | null): readonly string[] {
+  if (wanted === null) return own
+  return own.includes(ADMIN_ROLE) ? wanted : wanted.filter((role) => own.includes(role))
+}
+
+function nobody(config: Config): JobOwner {
+  const rights = async () => {
+    if (isOpen(config)) return PARTY_ADMIN
+    throw lost('The replication was started before the server had an admin.')
+  }
+  return { name: null, rights }
+}
+
+function gone(name: string): CouchError {
+  return lost(`There is no account ${name} any more.`)
+}
+
+function lost(reason: string): CouchError {
+  return new CouchError('unauthorized', reason)
+}
+
+/** Whether the rights of an owner are lost for good. */
+export function isLostForGood(error: unknown): boolean {
+  return error instanceof CouchError && error.code === 'unauthorized'
+}
+
+/** Whether two users may do the same. */
+export function hasSameRights(a: UserCtx, b: UserCtx): boolean {
+  return (
+    a.name === b.name && a.roles.length === b.roles.length && a.roles.every((role) => b.roles.includes(role))
+  )
+}

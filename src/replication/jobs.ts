@@ -1,0 +1,125 @@
+/** Makes the jobs of this server, within its bounds, and connects them to their peers and the scheduler. */
+import type { Logger } from 'pino'
+import { ADMIN_ROLE } from '../auth/accounts.ts'
+import { Limiter } from '../core/concurrency.ts'
+import { CouchError } from '../core/errors.ts'
+import type { UserCtx } from '../core/types.ts'
+import { ReplicationJob, type ReplicatorDocument } from './job.ts'
+import type { JobOwner } from './job-rights.ts'
+import { checkpointIdOf, Peers, type PeersOptions } from './peers.ts'
+import { Replication } from './replication.ts'
+import type { ReplicationRequest } from './requests/replication-request.ts'
+import { Scheduler } from './scheduler.ts'
+
+export interface JobsOptions extends PeersOptions {
+  readonly logger: Logger
+  readonly tmpDir: string
+}
+
+interface NewJob {
+  readonly id: string
+  readonly request: ReplicationRequest
+  readonly owner: JobOwner
+  readonly document: ReplicatorDocument | null
+  /** Called after each change of the job's state. */
+  onChange?(job: ReplicationJob): void
+}
+
+const SECTION = 'replicator'
+/** How long jobs may write their last checkpoints when the server stops, in ms. */
+const CLOSE_MS = 3000
+/** Jobs of all users together, and of one user who is no server admin. */
+const MAX_JOBS = 5000
+const MAX_USER_JOBS = 20
+/** Batches of all jobs at once. Each may hold a few MB. */
+const MAX_BATCHES = 16
+
+export class Jobs {
+  readonly peers: Peers
+  readonly #options: JobsOptions
+  readonly #scheduler: Scheduler
+  // Each job runs a bounded number of batches.
+  readonly #batches = new Limiter(MAX_BATCHES, Number.POSITIVE_INFINITY)
+
+  constructor(options: JobsOptions) {
+    this.#options = options
+    this.peers = new Peers(options)
+    const { config } = options
+    this.#scheduler = new Scheduler(() => ({
+      maxJobs: config.integer(SECTION, 'max_jobs'),
+      maxChurn: config.integer(SECTION, 'max_churn'),
+      interval: config.integer(SECTION, 'interval'),
+    }))
+  }
+
+  find(id: string): ReplicationJob | undefined {
+    return this.#scheduler.find(id)
+  }
+
+  /** In the order of their ids. */
+  list(): readonly ReplicationJob[] {
+    return this.#scheduler.jobs()
+  }
+
+  /**
+   * Adds a job with a new id.
+   * @param user the owner with the rights of now
+   * @throws too_many_requests; forbidden for a proxy
+   */
+  add({ id, request, owner, document, onChange }: NewJob, user: UserCtx): ReplicationJob {
+    this.#checkNumber(user)
+    this.peers.of(request, user)
+    const job: ReplicationJob = new ReplicationJob({
+      id,
+      request,
+      owner,
+      document,
+      run: (runner, signal) => this.#run(id, request, runner, signal),
+      onChange: () => {
+        this.#scheduler.changed(job)
+        onChange?.(job)
+      },
+      logger: this.#options.logger,
+    })
+    this.#scheduler.add(job)
+    return job
+  }
+
+  #checkNumber({ name, roles }: UserCtx): void {
+    const { isClosed, size } = this.#scheduler
+    const isFull = isClosed || size >= MAX_JOBS
+    if (isFull || (!roles.includes(ADMIN_ROLE) && this.#scheduler.countOf(name) >= MAX_USER_JOBS)) {
+      throw new CouchError('too_many_requests', 'There are too many replications; cancel some of them first.')
+    }
+  }
+
+  #run(id: string, request: ReplicationRequest, user: UserCtx, signal: AbortSignal): Replication {
+    const { tmpDir } = this.#options
+    const log = this.#options.logger.child({ replication: id })
+    return new Replication({
+      ...this.peers.of(request, user),
+      options: request.options,
+      checkpointId: checkpointIdOf(id),
+      tmpDir,
+      signal,
+      inTurn: (batch) => this.#batches.run(batch, id),
+      onRetry: (error) =>
+        log.warn({ reason: error.message }, 'a step of a replication failed and is repeated'),
+      onRefused: (docId, reason) => log.warn({ docId, reason }, 'a replication skipped a document'),
+    })
+  }
+
+  /** Checks the rights of running jobs. @param names the accounts that have changed */
+  async checkRights(names: ReadonlySet<string> | 'all'): Promise<void> {
+    for (const job of this.#scheduler.jobs()) {
+      const { name } = job.user
+      if (names === 'all' || (name !== null && names.has(name))) await job.checkRights()
+    }
+  }
+
+  /** Stops all jobs after a last checkpoint. Idempotent. */
+  async close(): Promise<void> {
+    await this.#scheduler.close(CLOSE_MS)
+    await this.peers.close()
+  }
+}
