@@ -39,6 +39,11 @@ export interface DatabaseProperties {
   readonly partitioned?: boolean
 }
 
+export interface DeletionOptions {
+  /** Where the engine has files: keep the file, as that of a database that was replaced. Default false. */
+  readonly isKept?: boolean
+}
+
 export interface Catalog {
   /** 32 hex digits, generated once per data folder. */
   readonly serverUuid: string
@@ -46,7 +51,7 @@ export interface Catalog {
   /** Makes an empty database; durable when resolved. @throws file_exists */
   create(name: string, properties?: DatabaseProperties): Promise<DatabaseEntry>
   /** Removes a database, which must be closed. @throws no_database */
-  delete(name: string): Promise<void>
+  delete(name: string, options?: DeletionOptions): Promise<void>
   /**
    * Gives a prepared database ({@link StorageEngine.prepare}) the name of a closed database, or a new name. At every
    * moment, also after a crash, either the old or the new database is complete. The old file is kept.

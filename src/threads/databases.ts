@@ -15,6 +15,7 @@ import type {
   CatalogUpdates,
   DatabaseEntry,
   DatabaseProperties,
+  DeletionOptions,
   RecordWrite,
   ServerRecord,
   UpdatesRange,
@@ -96,7 +97,7 @@ export interface Databases {
    */
   create(name: string, properties?: DatabaseProperties): Promise<void>
   /** Removes a database and ends its feeds. @throws no_database */
-  delete(name: string): Promise<void>
+  delete(name: string, options?: DeletionOptions): Promise<void>
   /**
    * Prepares a copy of a database's file for a restore; see StorageEngine.prepare. Replaces nothing yet. Copies are
    * prepared one at a time, which takes as long as reading the file.

@@ -12,6 +12,7 @@ import type {
   CatalogUpdates,
   DatabaseEntry,
   DatabaseProperties,
+  DeletionOptions,
   RecordWrite,
   ServerRecord,
   UpdatesRange,
@@ -269,7 +270,7 @@ class ServerDatabases implements OwnedDatabases {
     })
   }
 
-  delete(name: string): Promise<void> {
+  delete(name: string, options: DeletionOptions = {}): Promise<void> {
     return this.#changing.run(name, async () => {
       const proxy = this.#byName.get(name)
       if (proxy === undefined) throw new CouchError('no_database')
@@ -279,7 +280,7 @@ class ServerDatabases implements OwnedDatabases {
       try {
         const owner = await this.#pool.owningThread(name)
         await owner.ask({ type: 'drop', database: name })
-        await this.#catalogChange('delete', name)
+        await this.#catalogChange('delete', name, options)
       } catch (error) {
         if (!wasDeleted(error)) {
           this.#enter(proxy.entry)

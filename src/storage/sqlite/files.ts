@@ -121,6 +121,15 @@ export class Files {
   }
 
   /**
+   * Links a database's file under another name, for a removal that keeps it. After a crash before the removal, the next start
+   * removes the link.
+   * @param time ms since 1970
+   */
+  keep(database: string, time: number): void {
+    this.#keep(this.path(database), databaseFileName(database), time)
+  }
+
+  /**
    * Removes a database's file. It is renamed first, so that a crash leaves no part of it under the database's name.
    * @param onRenamed called when the rename is durable
    */

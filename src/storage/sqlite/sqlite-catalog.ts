@@ -11,6 +11,7 @@ import type {
   DatabaseEntry,
   DatabaseProperties,
   DatabaseSequence,
+  DeletionOptions,
   RecordWrite,
   Replaced,
   ServerRecord,
@@ -219,9 +220,14 @@ export class SqliteCatalog implements Catalog {
     writeNewFile(path, Math.floor(this.#options.now() / 1000), properties)
   }
 
-  async delete(name: string): Promise<void> {
+  async delete(name: string, { isKept = false }: DeletionOptions = {}): Promise<void> {
     if (!this.#entries.has(name)) throw new CouchError('no_database')
     try {
+      const { onOperation, now } = this.#options
+      if (isKept) {
+        checkpointLog(this.#files.path(name), onOperation)
+        this.#files.keep(name, now())
+      }
       this.#files.remove(name, () => this.#entries.delete(name))
       this.#transaction(() => this.#forget(name))
     } catch (error) {

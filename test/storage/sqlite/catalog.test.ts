@@ -69,6 +69,28 @@ t.test('a new database does not read the log that a deleted one of its name left
   await again.close()
 })
 
+t.test('the file of a deleted database is kept on request, and can be opened again', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const { engine, catalog } = await open(t, dataDir)
+  for (const name of ['a', 'b']) await catalog.create(name)
+  const store = await engine.openDatabase('a')
+  await store.updateDocs([put('old')])
+  await store.close()
+  await catalog.delete('a', { isKept: true })
+  await catalog.delete('b')
+  t.same(readdirSync(join(dataDir, 'databases')), [])
+  const kept = readdirSync(join(dataDir, 'replaced'))
+  t.match(kept, [/^a\..*Z\.sqlite$/])
+  t.same(kept.length, 1)
+  await copyFile(join(dataDir, 'replaced', kept[0] as string), join(dataDir, 'databases', 'c.sqlite'))
+  await engine.close()
+  const again = await open(t, dataDir)
+  const copied = await again.engine.openDatabase('c')
+  t.equal((await copied.info()).docCount, 1)
+  await copied.close()
+  t.same(readdirSync(join(dataDir, 'replaced')), kept, 'and a start does not remove it')
+})
+
 t.test('a server.sqlite of before there were updates', async (t) => {
   const dataDir = await temporaryFolder(t)
   const { engine, catalog } = await open(t, dataDir)
