@@ -128,7 +128,7 @@ function toAnswer({ statusCode, headers, body }: Dispatcher.ResponseData): Remot
   return {
     status: statusCode,
     type: typeof type === 'string' ? type : '',
-    retryAfterMs: retryAfter(headers['retry-after']),
+    retryAfterMs: retryAfter(headers),
     chunks,
     text: () => textOf(chunks),
   }
@@ -160,10 +160,15 @@ async function textOf(chunks: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(parts).toString()
 }
 
-/** Reads `Retry-After`: seconds or a date (RFC 9110 10.2.3). @returns ms, at most five minutes */
-function retryAfter(value: string | string[] | undefined): number | null {
+/**
+ * Reads `Retry-After`: seconds or a date (RFC 9110 10.2.3). A date is compared with the remote's own clock, since one of the
+ * clocks may be wrong.
+ * @returns ms, at most five minutes
+ */
+function retryAfter({ 'retry-after': value, date }: Dispatcher.ResponseData['headers']): number | null {
   if (typeof value !== 'string') return null
-  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now()
+  const now = Date.parse(String(date)) || Date.now()
+  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now
   return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), MAX_WAIT_MS)
 }
 

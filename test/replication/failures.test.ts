@@ -1,44 +1,10 @@
 /** Replications with remotes that fail; each failure is scripted, and nothing may be lost. */
-import t, { type Test } from 'tap'
-import { sharedTestServer, startTestServer, type TestServer } from '../helpers/server.ts'
-import { type Incident, type ScriptedRemote, scriptedRemote } from './scripted-remote.ts'
+import t from 'tap'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { count, DOCS, DOWN, HTML, replicate, sceneMaker, status } from './failing-peers.ts'
+import { type Incident, scriptedRemote } from './scripted-remote.ts'
 
-const next = sharedTestServer(t)
-const DOCS = Array.from({ length: 60 }, (_, n) => ({ _id: `n${n}`, text: 'x'.repeat(200) }))
-
-interface Scene {
-  readonly server: TestServer
-  readonly remote: ScriptedRemote
-  /** The names of a database with {@link DOCS} and of an empty one. */
-  readonly full: string
-  readonly empty: string
-}
-
-async function scene(t: Test): Promise<Scene> {
-  const server = await next()
-  const remote = await scriptedRemote(t, server.url)
-  await server.request('PUT', '/full')
-  await server.request('PUT', '/empty')
-  await server.request('POST', '/full/_bulk_docs', { body: { docs: DOCS } })
-  return { server, remote, full: 'full', empty: 'empty' }
-}
-
-function replicate(server: TestServer, body: object) {
-  return server.request('POST', '/_replicate', { body: { worker_batch_size: 25, ...body } })
-}
-
-async function count(server: TestServer, name: string): Promise<number> {
-  return (await server.request('GET', `/${name}`)).json.doc_count as number
-}
-
-const DOWN: Incident = { type: 'hang up' }
-const status = (status: number, headers = {}): Incident => ({ type: 'answer', status, headers })
-const HTML: Incident = {
-  type: 'answer',
-  status: 200,
-  headers: { 'content-type': 'text/html' },
-  body: '<html>one moment</html>',
-}
+const scene = sceneMaker(t)
 
 const PULLS: readonly (readonly [what: string, match: RegExp, Incident])[] = [
   ['a source that hangs up', /_changes/, DOWN],
@@ -50,7 +16,6 @@ const PULLS: readonly (readonly [what: string, match: RegExp, Incident])[] = [
   ['a source that is starting', /^GET \/full\/$/, status(503, { 'retry-after': '0' })],
   ['a checkpoint that fails', /^PUT \/full\/_local/, status(500)],
   ['a checkpoint that was written without an answer', /^PUT \/full\/_local/, DOWN],
-  ['documents that do not come', /_bulk_get/, { type: 'silence' }],
   ['a source without _bulk_get', /_bulk_get/, status(404)],
 ]
 
@@ -61,7 +26,6 @@ for (const [what, match, incident] of PULLS) {
     const { json } = await replicate(server, {
       source: `${remote.url}/full`,
       target: 'empty',
-      connection_timeout: 1000,
     })
     t.match(json, { ok: true, history: [{ doc_write_failures: 0 }] })
     t.equal(await count(server, 'empty'), DOCS.length)
@@ -91,6 +55,18 @@ t.test('a push counts documents that the target forbids, and goes on', async (t)
   const { json } = await replicate(server, { source: 'full', target: `${remote.url}/empty` })
   t.match(json.history[0], { docs_written: DOCS.length - 1, doc_write_failures: 1 })
   t.equal((await server.request('GET', '/empty/n7')).status, 404)
+})
+
+t.test('a push whose target fails in each step', async (t) => {
+  const { server, remote } = await scene(t)
+  remote.script(/_revs_diff/, { type: 'cut', bytes: 100 })
+  remote.script(/_bulk_docs/, status(429), { type: 'cut', bytes: 10 }, HTML)
+  remote.script(/_ensure_full_commit/, status(503))
+  remote.script(/^PUT \/empty\/_local/, DOWN)
+  const body = { source: 'full', target: `${remote.url}/empty` }
+  t.match((await replicate(server, body)).json, { ok: true, history: [{ doc_write_failures: 0 }] })
+  t.equal(await count(server, 'empty'), DOCS.length)
+  t.match((await replicate(server, body)).json, { ok: true, no_changes: true })
 })
 
 t.test('a push repeats a batch of which the target has refused a row for now', async (t) => {

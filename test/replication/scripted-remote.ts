@@ -17,6 +17,8 @@ export type Incident =
   | { readonly type: 'hang up' }
   /** No answer ever comes. */
   | { readonly type: 'silence' }
+  /** The answer comes in pieces, with a pause before each. */
+  | { readonly type: 'slow'; readonly pieces: number; readonly pauseMs: number }
 
 export interface ScriptedRemote {
   readonly url: string
@@ -28,7 +30,7 @@ export interface ScriptedRemote {
   judge(judge: (line: string, body: string) => Incident | null): void
 }
 
-export async function scriptedRemote(t: Test, behind: string): Promise<ScriptedRemote> {
+export async function scriptedRemote(t: Pick<Test, 'teardown'>, behind: string): Promise<ScriptedRemote> {
   const requests: string[] = []
   const scripts: { readonly match: RegExp; readonly incidents: Incident[] }[] = []
   let judged: (line: string, body: string) => Incident | null = () => null
@@ -92,9 +94,23 @@ function answer({ behind, incoming, outgoing, body, incident }: Exchange): void 
       })
       return
     }
-    response.pipe(outgoing)
+    if (incident?.type === 'slow') void trickle(response, outgoing, incident)
+    else response.pipe(outgoing)
   })
   passed.on('error', () => outgoing.destroy())
   outgoing.on('close', () => passed.destroy())
   passed.end(body)
+}
+
+async function trickle(
+  response: IncomingMessage,
+  outgoing: ServerResponse,
+  { pieces, pauseMs }: { readonly pieces: number; readonly pauseMs: number },
+): Promise<void> {
+  const body = Buffer.concat(await response.toArray())
+  for (let n = 0; n < pieces; n++) {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    outgoing.write(body.subarray((n * body.length) / pieces, ((n + 1) * body.length) / pieces))
+  }
+  outgoing.end()
 }
