@@ -19,15 +19,15 @@ export class BackupFolder {
   readonly path: string
   /** The suffix of this server's unfinished backups: other servers may use the same folder. */
   readonly #suffix: string
-  readonly #serverUuid: string
+  readonly #folderUuid: string
   /** A backup never changes, so each manifest is read once. */
   readonly #manifests = new Map<string, BackupManifest>()
 
   /** @param path absolute */
-  constructor(path: string, serverUuid: string) {
+  constructor(path: string, folderUuid: string) {
     this.path = path
-    this.#serverUuid = serverUuid
-    this.#suffix = `.${serverUuid.slice(0, 8)}${UNFINISHED}`
+    this.#folderUuid = folderUuid
+    this.#suffix = `.${folderUuid.slice(0, 8)}${UNFINISHED}`
   }
 
   /**
@@ -80,7 +80,7 @@ export class BackupFolder {
   async find(id: string): Promise<StoredBackup | null> {
     if (!isBackupId(id)) return null
     const manifest = await this.#manifest(id)
-    if (manifest?.server_uuid !== this.#serverUuid) return null
+    if (manifest?.server_uuid !== this.#folderUuid) return null
     const text = await readFile(join(this.path, id, DAMAGED_FILE), 'utf8').catch(() => '')
     return { manifest, damage: text.split('\n').filter((line) => line !== '') }
   }

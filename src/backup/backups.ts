@@ -25,7 +25,7 @@ import { type BackupOutcome, type BackupProgress, makeBackup } from './make-back
 
 interface BackupsOptions {
   readonly config: Config
-  readonly databases: Pick<Databases, 'copies' | 'names' | 'serverUuid'>
+  readonly databases: Pick<Databases, 'copies' | 'names' | 'folderUuid'>
   readonly dataDir: string
   /** settee's version. */
   readonly version: string
@@ -137,7 +137,7 @@ export class Backups {
   #configuredFolder(): BackupFolder {
     const { folder: path } = this.#settings()
     if (this.#folder?.path !== path) {
-      this.#folder = new BackupFolder(path, this.#options.databases.serverUuid)
+      this.#folder = new BackupFolder(path, this.#options.databases.folderUuid)
     }
     return this.#folder
   }
@@ -219,7 +219,7 @@ export class Backups {
   }
 
   #folderAt(path: string): BackupFolder {
-    return new BackupFolder(path, this.#options.databases.serverUuid)
+    return new BackupFolder(path, this.#options.databases.folderUuid)
   }
 
   /** @throws not_found */
@@ -251,11 +251,11 @@ export class Backups {
     job.signal?.addEventListener('abort', cancel)
     try {
       if (isCancelled()) throw new CouchError('unavailable')
-      const { serverUuid } = databases
+      const { folderUuid } = databases
       const { floor } = this.#settings()
       const { reason, databases: named } = job
       const made = await makeBackup(
-        { folder, id, dataDir, serverUuid, version, reason, names, isWhole: named === null, previous, floor },
+        { folder, id, dataDir, folderUuid, version, reason, names, isWhole: named === null, previous, floor },
         {
           copier,
           copyCatalog: (path) => copies.copyCatalog(path),

@@ -23,7 +23,7 @@ interface BackupPlan {
   readonly folder: BackupFolder
   readonly id: string
   readonly dataDir: string
-  readonly serverUuid: string
+  readonly folderUuid: string
   /** settee's version. */
   readonly version: string
   readonly reason: BackupManifest['reason']
@@ -201,7 +201,7 @@ class BackupBuilder {
   async #copyServer(): Promise<BackupFile> {
     const path = join(this.#path, SERVER_FILE)
     await this.#tools.copyCatalog(path)
-    return { file: SERVER_FILE, ...(await this.#tools.copier.checkCatalog(path, this.#plan.serverUuid)) }
+    return { file: SERVER_FILE, ...(await this.#tools.copier.checkCatalog(path, this.#plan.folderUuid)) }
   }
 
   async #copyConfig(): Promise<BackupFile | null> {
@@ -217,13 +217,13 @@ class BackupBuilder {
   }
 
   #manifest(server: BackupFile, config: BackupFile | null): BackupManifest {
-    const { id, version, serverUuid, reason, isWhole } = this.#plan
+    const { id, version, folderUuid, reason, isWhole } = this.#plan
     return {
       format: 'settee-backup',
       format_version: 1,
       id,
       settee: version,
-      server_uuid: serverUuid,
+      server_uuid: folderUuid,
       begun_at: this.#begunAt,
       ended_at: this.#now(),
       reason,

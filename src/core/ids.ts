@@ -126,6 +126,12 @@ export function newUuid(now: number = Date.now()): string {
   return bytes.toString('hex')
 }
 
+/** CouchDB's have 32 hex digits, pouchdb-server's also dashes. @throws bad_request */
+export function checkServerUuid(uuid: string): void {
+  if (/^[0-9A-Za-z-]{1,64}$/.test(uuid)) return
+  throw new CouchError('bad_request', "A server's uuid has 1 to 64 digits, letters or dashes.")
+}
+
 /** The database of accounts (protocol.md 11.7), unless `chttpd_auth/authentication_db` names another. */
 export const USERS_DATABASE = '_users'
 

@@ -45,8 +45,12 @@ export interface DeletionOptions {
 }
 
 export interface Catalog {
-  /** 32 hex digits, generated once per data folder. */
+  /** What clients see: the adopted uuid, or that of the data folder. */
   readonly serverUuid: string
+  /** Identifies the data folder, for its backups: 32 hex digits, generated once. */
+  readonly folderUuid: string
+  /** Replaces the server's uuid; durable when resolved. @throws bad_request unless 1 to 64 digits, letters or `-` */
+  adoptUuid(uuid: string): Promise<void>
   list(): Promise<DatabaseEntry[]>
   /** Makes an empty database; durable when resolved. @throws file_exists */
   create(name: string, properties?: DatabaseProperties): Promise<DatabaseEntry>

@@ -62,7 +62,7 @@ export interface StorageEngine {
    * @throws Error whose message names the fault
    */
   checkCopy(path: string): Promise<CopyFacts>
-  /** As {@link checkCopy}, for a copy that {@link Catalog.copyTo} made. @returns the server's uuid */
+  /** As {@link checkCopy}, for a copy that {@link Catalog.copyTo} made. @returns the folder's uuid */
   checkCatalogCopy(path: string): Promise<string>
   /** Closes the catalog and all databases. Idempotent. */
   close(): Promise<void>

@@ -54,7 +54,7 @@ export interface Copier {
    */
   copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome>
   /** Checks a copy of the server's own data. @throws internal_server_error */
-  checkCatalog(path: string, serverUuid: string): Promise<FileHash>
+  checkCatalog(path: string, folderUuid: string): Promise<FileHash>
   /** Terminates the thread, whatever it is doing. */
   close(): Promise<void>
 }
@@ -83,7 +83,7 @@ export class DamagedCopy extends Error {
 type CopyQuery =
   | { readonly type: 'same'; readonly job: CopyJob & { readonly known: KnownCopy } }
   | { readonly type: 'copy'; readonly job: CopyJob }
-  | { readonly type: 'catalog'; readonly path: string; readonly serverUuid: string }
+  | { readonly type: 'catalog'; readonly path: string; readonly folderUuid: string }
 
 export type CopyRequest = { readonly call: number } & CopyQuery
 
@@ -189,8 +189,8 @@ class CopyThread implements Copier {
     if (this.#options.findEntry(name)?.incarnation !== incarnation) throw new CouchError('no_database')
   }
 
-  checkCatalog(path: string, serverUuid: string): Promise<FileHash> {
-    return this.#ask({ type: 'catalog', path, serverUuid })
+  checkCatalog(path: string, folderUuid: string): Promise<FileHash> {
+    return this.#ask({ type: 'catalog', path, folderUuid })
   }
 
   async close(): Promise<void> {

@@ -162,10 +162,10 @@ function refuseIfFull(folder: string, bytes: number, floor: number | null): void
 async function checkCatalog(
   engine: Pick<StorageEngine, 'checkCatalogCopy'>,
   path: string,
-  serverUuid: string,
+  folderUuid: string,
 ): Promise<FileHash> {
   const found = await engine.checkCatalogCopy(path)
-  if (found !== serverUuid) throw new Error(`the copy of the catalog is of the server ${found}`)
+  if (found !== folderUuid) throw new Error(`the copy of the catalog is of the server ${found}`)
   return hashFile(path)
 }
 
@@ -228,7 +228,7 @@ async function work(
   onProgress: (progress: JobProgress) => void,
 ): Promise<FileHash | FinishedCopy | Damage | null> {
   try {
-    if (request.type === 'catalog') return await checkCatalog(engine, request.path, request.serverUuid)
+    if (request.type === 'catalog') return await checkCatalog(engine, request.path, request.folderUuid)
     if (request.type === 'same') return await reuseIfUnwritten(engine, request.job)
     return await copyDatabase(engine, request.job, onProgress)
   } catch (error) {

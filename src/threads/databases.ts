@@ -84,7 +84,15 @@ export interface PreparedRestore {
 }
 
 export interface Databases {
+  /** What clients see. */
   readonly serverUuid: string
+  /** Identifies the data folder, for its backups. */
+  readonly folderUuid: string
+  /**
+   * Takes over the uuid of the server that this one replaces, durably and at once. PouchDB's replication ids contain it,
+   * so devices find their checkpoints again. @throws bad_request unless 1 to 64 digits, letters or `-`
+   */
+  adoptUuid(uuid: string): Promise<void>
   /** The name of the database of accounts. */
   readonly usersDatabase: string
   /** In byte order. */

@@ -232,7 +232,8 @@ class Host {
 
   async #readCatalog(serverFile?: string): Promise<OpenedCatalog> {
     const catalog = await this.#openCatalog(serverFile)
-    return { serverUuid: catalog.serverUuid, databases: await catalog.list() }
+    const { serverUuid, folderUuid } = catalog
+    return { serverUuid, folderUuid, databases: await catalog.list() }
   }
 
   async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {

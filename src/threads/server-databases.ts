@@ -70,6 +70,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
   #serverUuid = ''
+  #folderUuid = ''
   readonly #sandboxes: SandboxPool
   readonly #pool: Pool
   readonly #byName = new Map<string, DatabaseProxy>()
@@ -154,8 +155,9 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   /** Enters unknown databases: all of them at the start, later those that a thread created just before it died. */
-  #enterMissing({ serverUuid, databases }: OpenedCatalog): void {
+  #enterMissing({ serverUuid, folderUuid, databases }: OpenedCatalog): void {
     this.#serverUuid = serverUuid
+    this.#folderUuid = folderUuid
     for (const entry of databases) {
       if (!this.#byName.has(entry.name) && !this.#changing.isBusy(entry.name)) this.#enter(entry)
     }
@@ -178,6 +180,15 @@ class ServerDatabases implements OwnedDatabases {
 
   get serverUuid(): string {
     return this.#serverUuid
+  }
+
+  get folderUuid(): string {
+    return this.#folderUuid
+  }
+
+  async adoptUuid(uuid: string): Promise<void> {
+    await this.#pool.catalog('adoptUuid', uuid)
+    this.#serverUuid = uuid
   }
 
   #enter(entry: DatabaseEntry): void {

@@ -30,7 +30,7 @@ export type CallMethod = {
 export type StreamMethod = Exclude<keyof ServedDatabase, CallMethod>
 
 /** The methods of the catalog that its thread serves. */
-export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'list'>
+export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'folderUuid' | 'list'>
 
 /** Calls a method of the catalog on its thread. */
 export type CatalogCall = <M extends CatalogMethod>(
@@ -41,6 +41,7 @@ export type CatalogCall = <M extends CatalogMethod>(
 /** The contents of the catalog when it is opened. */
 export interface OpenedCatalog {
   readonly serverUuid: string
+  readonly folderUuid: string
   readonly databases: readonly DatabaseEntry[]
 }
 

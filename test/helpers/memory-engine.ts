@@ -7,6 +7,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
+import { checkServerUuid } from '../../src/core/ids.ts'
 import type {
   Catalog,
   DatabaseEntry,
@@ -53,7 +54,8 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly capabilities = { durable: false, sharedWriters: false, copies: false }
   readonly #operate: Operate
   readonly #now: () => number
-  readonly #serverUuid = randomBytes(16).toString('hex')
+  readonly #folderUuid = randomBytes(16).toString('hex')
+  #serverUuid = this.#folderUuid
   readonly #databases = new Map<string, DatabaseRecord>()
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
@@ -74,8 +76,18 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     if (this.#holder !== null) throw new Error(`The catalog is held by ${this.#holder}.`)
     this.#holder = `process ${process.pid}`
     this.#updates.reopen()
+    const serverUuid = () => this.#serverUuid
     return {
-      serverUuid: this.#serverUuid,
+      get serverUuid() {
+        return serverUuid()
+      },
+      folderUuid: this.#folderUuid,
+      adoptUuid: async (uuid) => {
+        await turn()
+        this.#operate('adopt uuid')
+        checkServerUuid(uuid)
+        this.#serverUuid = uuid
+      },
       list: async () => {
         this.#operate('list databases')
         return [...this.#databases.values()].map(({ name, incarnation }) => {

@@ -130,6 +130,10 @@ async function memoryDatabases(config: Config) {
   const databases: Databases = {
     usersDatabase: config.usersDatabase,
     serverUuid: '0123456789abcdef0123456789abcdef',
+    folderUuid: '0123456789abcdef0123456789abcdef',
+    adoptUuid: async () => {
+      throw new Error('not needed in these tests')
+    },
     names: () => [...handles.keys()].sort((a, b) => (a < b ? -1 : 1)),
     get: (name) => {
       const handle = handles.get(name)

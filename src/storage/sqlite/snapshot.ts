@@ -208,7 +208,7 @@ export function checkCopy(path: string): CopyFacts {
 
 /**
  * Checks a copy of server.sqlite.
- * @returns the server's uuid
+ * @returns the uuid of the data folder
  * @throws Error with the fault as its message
  */
 export function checkCatalogCopy(path: string): string {

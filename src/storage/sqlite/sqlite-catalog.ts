@@ -5,6 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
+import { checkServerUuid } from '../../core/ids.ts'
 import type {
   Catalog,
   CatalogUpdates,
@@ -46,6 +47,8 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 /** A released migration never changes; new ones are appended. */
 export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
 
+const ADOPTED_UUID = 'adopted_uuid'
+
 interface CatalogOptions extends ConnectionOptions {
   readonly dataDir: string
   readonly files: Files
@@ -58,7 +61,8 @@ interface CatalogOptions extends ConnectionOptions {
 }
 
 export class SqliteCatalog implements Catalog {
-  readonly serverUuid: string
+  readonly folderUuid: string
+  #adoptedUuid: string | undefined
   readonly #files: Files
   readonly #lock: FolderLock
   readonly #connection: Connection
@@ -97,7 +101,8 @@ export class SqliteCatalog implements Catalog {
     this.#connection = connection
     try {
       for (const path of files.sweep()) rollBackRewrite(path)
-      this.serverUuid = this.#serverValue('uuid', () => randomBytes(16).toString('hex'))
+      this.folderUuid = this.#folderUuid()
+      this.#adoptedUuid = this.#serverValue(ADOPTED_UUID)
       this.#updates = new UpdateLog(this.#connection)
       this.#syncWithFiles()
     } catch (error) {
@@ -106,14 +111,34 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  #serverValue(key: string, make: () => string): string {
-    const stored = this.#connection
-      .prepare<{ value: string }>('SELECT value FROM server WHERE key = ?')
-      .get(key)
-    if (stored !== undefined) return stored.value
-    const value = make()
-    this.#connection.prepare('INSERT INTO server (key, value) VALUES (?, ?)').run(key, value)
-    return value
+  get serverUuid(): string {
+    return this.#adoptedUuid ?? this.folderUuid
+  }
+
+  async adoptUuid(uuid: string): Promise<void> {
+    checkServerUuid(uuid)
+    try {
+      this.#transaction(() => {
+        const sql = 'INSERT OR REPLACE INTO server (key, value) VALUES (?, ?)'
+        this.#connection.prepare(sql).run(ADOPTED_UUID, uuid)
+      })
+      this.#adoptedUuid = uuid
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  #serverValue(key: string): string | undefined {
+    return this.#connection.prepare<{ value: string }>('SELECT value FROM server WHERE key = ?').get(key)
+      ?.value
+  }
+
+  #folderUuid(): string {
+    const stored = this.#serverValue('uuid')
+    if (stored !== undefined) return stored
+    const made = randomBytes(16).toString('hex')
+    this.#connection.prepare("INSERT INTO server (key, value) VALUES ('uuid', ?)").run(made)
+    return made
   }
 
   /**

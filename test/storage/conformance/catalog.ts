@@ -11,6 +11,21 @@ export const catalogCases: StorageCases = {
     t.equal((await (await reopen()).openCatalog()).serverUuid, serverUuid)
   },
 
+  'an adopted uuid is shown from then on, and the one of the data stays': async (t, makeEngine) => {
+    const { engine, reopen } = await makeEngine(t)
+    const catalog = await engine.openCatalog()
+    const { folderUuid } = catalog
+    t.equal(catalog.serverUuid, folderUuid)
+    const adopted = '85fb71bf-700c-4f5e-8f4c-9f4b1d2e3c4d'
+    await catalog.adoptUuid(adopted)
+    for (const bad of ['', 'a'.repeat(65), 'a/b', 'a\n']) {
+      await rejectsWith(t, catalog.adoptUuid(bad), 'bad_request')
+    }
+    t.same([catalog.serverUuid, catalog.folderUuid], [adopted, folderUuid])
+    const again = await (await reopen()).openCatalog()
+    t.same([again.serverUuid, again.folderUuid], [adopted, folderUuid])
+  },
+
   'the catalog has one holder at a time, and the error for a second one names it': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     await engine.openCatalog()
