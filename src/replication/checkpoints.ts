@@ -28,6 +28,8 @@ interface CheckpointsOptions {
   readonly signal: AbortSignal
   readonly sourceInfo: PeerInfo
   readonly targetInfo: PeerInfo
+  /** Nothing is written to the source, not even a checkpoint: the target's alone says where to go on. */
+  readonly isSourceReadOnly: boolean
 }
 
 /** How long a write of a checkpoint may take, in ms. It also happens when a replication is stopped. */
@@ -51,7 +53,7 @@ interface End {
   readonly role: 'source' | 'target'
   couch: Stored<CouchCheckpoint>
   pouch: Stored<PouchCheckpoint>
-  /** The end refuses checkpoints. */
+  /** The end gets no checkpoints: it refuses them, or it must not be written to. */
   isReadOnly: boolean
 }
 
@@ -67,8 +69,8 @@ export class Checkpoints {
 
   constructor(options: CheckpointsOptions) {
     this.#options = options
-    this.#source = endOf(options.source, 'source')
-    this.#target = endOf(options.target, 'target')
+    this.#source = endOf(options.source, 'source', options.isSourceReadOnly)
+    this.#target = endOf(options.target, 'target', false)
   }
 
   /** The sequence of the last checkpoint. */
@@ -95,6 +97,10 @@ export class Checkpoints {
   /** Reads both ends. @returns where to go on @throws PeerError */
   async read(): Promise<Position> {
     const { checkpointId, signal, source, target, options } = this.#options
+    if (this.#source.isReadOnly) {
+      this.#target.couch = storedOf(await target.readDocument(checkpointId, signal), parseCouchCheckpoint)
+      return this.#target.couch.checkpoint?.source_last_seq ?? BEGINNING
+    }
     const ids = await Promise.all([source.pouchId(signal), target.pouchId(signal)]).catch(
       (error: unknown) => {
         // Not every proxy lets the root of a server through.
@@ -170,8 +176,9 @@ export class Checkpoints {
       [this.#source, sourceInfo],
       [this.#target, targetInfo],
     ] as const
-    for (const [{ peer, role }, { instanceStartTime }] of ends) {
-      const now = await peer.commit(AbortSignal.timeout(RECORD_MS))
+    for (const [{ peer, role, isReadOnly }, { instanceStartTime }] of ends) {
+      const signal = AbortSignal.timeout(RECORD_MS)
+      const now = isReadOnly ? (await peer.info(signal)).instanceStartTime : await peer.commit(signal)
       // CouchDB before 3.3 always says 0.
       if (now === instanceStartTime || now === '0' || instanceStartTime === '0') continue
       const reason = `instance_start_time on ${role} database has changed since last checkpoint.`
@@ -220,9 +227,9 @@ function higher(a: Position, b: Position): Position {
   return Number.parseInt(String(b), 10) > Number.parseInt(String(a), 10) ? b : a
 }
 
-function endOf(peer: Peer, role: End['role']): End {
+function endOf(peer: Peer, role: End['role'], isReadOnly: boolean): End {
   const none = { checkpoint: null, rev: undefined }
-  return { peer, role, couch: { ...none }, pouch: { ...none }, isReadOnly: false }
+  return { peer, role, couch: { ...none }, pouch: { ...none }, isReadOnly }
 }
 
 function isRefusal(error: unknown): boolean {

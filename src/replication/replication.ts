@@ -18,6 +18,11 @@ export interface ReplicationContext {
   /** An existing folder for attachments on their way. */
   readonly tmpDir: string
   readonly signal: AbortSignal
+  /**
+   * Nothing is written to the source, not even a checkpoint; false by default. A later run goes on from the target's
+   * checkpoint alone, so `checkpointId` must change when the source is another database.
+   */
+  readonly isSourceReadOnly?: boolean
   /** Runs a batch when its turn among all replications has come. */
   inTurn<T>(batch: () => Promise<T>): Promise<T>
   /** Something failed, and is tried again. */
@@ -103,7 +108,7 @@ export class Replication {
 
   /** @returns where the feed is read from */
   async #start(): Promise<Position> {
-    const { source, target, options, checkpointId, signal } = this.#context
+    const { source, target, options, checkpointId, signal, isSourceReadOnly = false } = this.#context
     const { createsTarget, createTargetParams, usesCheckpoints, sinceSeq } = options
     const sourceInfo = await this.#persistently(() => source.info(signal))
     if (createsTarget) await this.#persistently(() => target.create(createTargetParams, signal))
@@ -117,6 +122,7 @@ export class Replication {
       signal,
       sourceInfo,
       targetInfo,
+      isSourceReadOnly,
     })
     this.#checkpoints = checkpoints
     const found = usesCheckpoints ? await this.#persistently(() => checkpoints.read()) : BEGINNING
