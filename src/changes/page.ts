@@ -6,7 +6,7 @@ import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
-import { readSequence, sequenceToken } from '../storage/sequence.ts'
+import { sequenceToken } from '../storage/sequence.ts'
 import { type FilterFunctionContext, findFunction, functionRows, openPredicate } from './filter-function.ts'
 import { openFilter, openPlain, scanFiltered } from './filter-scan.ts'
 import type { FilterBody } from './filters.ts'
@@ -23,6 +23,7 @@ import {
   runsFunction,
   touchesOf,
 } from './rows.ts'
+import { readSince } from './since.ts'
 
 /** The start of a page: a token of the client, `now`, or the sequence number at which the previous page ended. */
 export type Since = string | number
@@ -50,7 +51,7 @@ export interface ChangesPage {
   readonly state: string
   /** The security object when the page was made. A user who shares the page must also be a member. */
   readonly security: SecurityObject | null
-  /** Whether the token has no known epoch of this database, so the feed starts from 0. */
+  /** Whether the token is neither of this database nor older than a remembered one, so the feed starts from 0. */
   readonly unknownEpoch: boolean
 }
 
@@ -105,7 +106,7 @@ async function locate(
   requireMember(user, view.security)
   if (descending) return { range: { since: 0, descending }, unknownEpoch: false }
   if (since === 'now') return { range: { since: view.updateSeq, descending }, unknownEpoch: false }
-  const { seq, unknownEpoch } = readSequence(view.epochs, view.updateSeq, since)
+  const { seq, unknownEpoch } = await readSince(store, view, since)
   return { range: { since: seq, descending }, unknownEpoch }
 }
 

@@ -8,6 +8,7 @@
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding, DatabaseStore } from '../storage/engine.ts'
+import type { RememberedToken } from '../storage/token-position.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 import type { TimeMachine } from './time-machine/time-machine-calls.ts'
@@ -184,6 +185,14 @@ export interface Database extends TimeMachine {
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
   /** For the server itself: no rights are checked. */
   countDisallowed(): Promise<DisallowedContent>
+  /**
+   * Remembers what sequence tokens of another server mean here, so that devices go on from them. For the server itself:
+   * no rights are checked. Tokens that no server sends are ignored.
+   * @param tokens at most MAX_REMEMBERED; of equal tokens the lower number counts. A bare 0 is remembered as 0, and says
+   *   that bare numbers are never local ones in this database
+   * @throws bad_request for more of them, or a number that the database has not reached
+   */
+  rememberTokens(tokens: readonly RememberedToken[]): Promise<void>
   /** All revisions as lines of a couchbackup file, without its first line. For server admins. */
   exportLines(user: UserCtx): AsyncIterable<Uint8Array>
   revsLimit(user: UserCtx): Promise<number>

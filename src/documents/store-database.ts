@@ -34,6 +34,7 @@ import { openAttachment, openDocument, openParts } from './open.ts'
 import { openRevs, openRevsMixed } from './open-revisions.ts'
 import { documentReader, partitionCalls } from './partition-calls.ts'
 import { maintenance } from './purge.ts'
+import { rememberTokens } from './remember-tokens.ts'
 import { bodyLength, bodyText } from './request-body.ts'
 import { missingRevsAnswer, revsDiff } from './revs-diff.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
@@ -105,6 +106,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     ...partitionCalls(store),
     security: async () => (await store.view()).security,
     countDisallowed: () => countDisallowed(store, options.name),
+    rememberTokens: (tokens) => rememberTokens(store, tokens),
     exportLines: (user) => exportLines(store, user, limits()),
     setSecurity: async (user, security) => {
       await store.updateSettings((view) => {

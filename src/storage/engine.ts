@@ -15,6 +15,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Epochs } from './sequence.ts'
+import type { RememberedPoint } from './token-position.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 
 /** A snapshot of a database's own state, consistent with the documents that are passed along with it. */
@@ -353,6 +354,22 @@ export interface DatabaseStore {
   readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>>
   countLocals(range: IdRange): Promise<number>
   updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]>
+
+  /**
+   * Remembers points in the feeds of other servers, at most MAX_REMEMBERED; the oldest are forgotten. A point that is
+   * remembered already keeps the lower `seq`. They are a part of the database's copies.
+   */
+  rememberPoints(points: readonly RememberedPoint[]): Promise<void>
+  /**
+   * The first remembered point that passes, of those of a family whose total is not above `total`, the greatest total
+   * first; null if there is none. A long search takes several turns.
+   * @param passes pure
+   */
+  findPoint(
+    family: string,
+    total: number,
+    passes: (point: RememberedPoint) => boolean,
+  ): Promise<RememberedPoint | null>
 
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>

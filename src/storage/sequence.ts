@@ -52,7 +52,7 @@ function ownerOf(epochs: Epochs, seq: number): number {
 }
 
 /** The meaning of a client's token. */
-interface ReadSequence {
+export interface ReadSequence {
   readonly seq: number
   /** The token's epoch is not ours: the client starts again from 0, and the log should report it. */
   readonly unknownEpoch: boolean

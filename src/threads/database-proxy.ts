@@ -76,6 +76,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('countDisallowed', [])
   }
 
+  rememberTokens(...args: Args<'rememberTokens'>) {
+    return this.#call('rememberTokens', args)
+  }
+
   exportLines(...args: Args<'exportLines'>) {
     return this.#stream('exportLines', args)
   }

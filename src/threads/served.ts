@@ -149,6 +149,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   size: { kind: 'call', users: 'own rules' },
   security: { kind: 'call', users: 'own rules' },
   countDisallowed: { kind: 'call', users: 'own rules' },
+  rememberTokens: { kind: 'call', users: 'own rules' },
   exportLines: { kind: 'stream', users: 'server admins', cost: 'scan' },
   setSecurity: { kind: 'call', users: 'own rules' },
   revsLimit: { kind: 'call', users: 'own rules' },

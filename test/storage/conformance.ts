@@ -19,6 +19,7 @@ import { localCases } from './conformance/locals.ts'
 import { propertyCases } from './conformance/property.ts'
 import { purgeCases } from './conformance/purge.ts'
 import { rangeCases } from './conformance/ranges.ts'
+import { rememberedCases } from './conformance/remembered.ts'
 import { replaceCases } from './conformance/replace.ts'
 import { revisionCases } from './conformance/revisions.ts'
 import { settingsCases } from './conformance/settings.ts'
@@ -40,6 +41,7 @@ const PARTS: Record<string, StorageCases> = {
   attachments: attachmentCases,
   staging: stagingCases,
   'local documents': localCases,
+  'remembered tokens': rememberedCases,
   settings: settingsCases,
   purge: purgeCases,
   compaction: compactionCases,

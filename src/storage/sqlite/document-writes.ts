@@ -5,6 +5,7 @@ import type { Connection } from './connection.ts'
 import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
+import { RememberedPoints } from './remembered-points.ts'
 import { Revisions } from './revisions.ts'
 import { State } from './state.ts'
 import type { Statement } from './statement.ts'
@@ -201,5 +202,6 @@ export function openTables(connection: Connection, now: () => number) {
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
   const locals = new Locals(connection)
-  return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals }
+  const points = new RememberedPoints(connection)
+  return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals, points }
 }

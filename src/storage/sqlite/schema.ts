@@ -110,6 +110,19 @@ const VERSION_6 = `
 ALTER TABLE attachment ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 `
 
+const VERSION_7 = `
+-- what sequence tokens of other servers mean here (token-position.ts), oldest first; parts: JSON
+CREATE TABLE remembered_token (
+  num INTEGER PRIMARY KEY,
+  family TEXT NOT NULL,
+  parts TEXT NOT NULL,
+  total INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  UNIQUE (family, parts)
+);
+CREATE INDEX remembered_token_total ON remembered_token (family, total);
+`
+
 /**
  * Reads the whole file: at best a third of a second for a gigabyte, many seconds on a slow disk. The time is that from
  * which on times are known; none of these revisions was a leaf at any such time.
@@ -146,6 +159,7 @@ export const MIGRATIONS: readonly Migration[] = [
   VERSION_4,
   { sql: VERSION_5, rows: { table: 'revision', sql: VERSION_5_ROWS, end: VERSION_5_SUMS } },
   VERSION_6,
+  VERSION_7,
 ]
 
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */

@@ -21,6 +21,7 @@ import type {
 } from '../engine.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { Epoch, LastKnownSequence } from '../sequence.ts'
+import type { RememberedPoint } from '../token-position.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
@@ -47,6 +48,10 @@ const COUNT_STRETCH = 10_000
 /** Documents that one query reads by id, without and with their bodies. */
 const READ_ROWS = 100
 const READ_BODIES = 20
+/** Remembered tokens that are read or written in one turn, and about how many bytes one takes. */
+const POINTS = 200
+const POINT_BYTES = 400
+
 interface StoreOptions {
   /** The connection to the file, which has the newest schema. The store closes it. */
   readonly connection: Connection
@@ -305,6 +310,25 @@ export class SqliteStore implements VersionedStore {
   async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
     const { locals, state } = this.#tables
     return this.#access.write(updates.map((update) => locals.plan(update, () => state.view)))
+  }
+
+  async rememberPoints(points: readonly RememberedPoint[]): Promise<void> {
+    for (let at = 0; at < points.length; at += POINTS) {
+      const some = points.slice(at, at + POINTS)
+      await this.#access.writeOne(POINT_BYTES * some.length, () => this.#tables.points.remember(some))
+    }
+  }
+
+  async findPoint(
+    family: string,
+    total: number,
+    passes: (point: RememberedPoint) => boolean,
+  ): Promise<RememberedPoint | null> {
+    for (let skipped = 0; ; skipped += POINTS, await nextTurn()) {
+      const points = this.#access.read(() => this.#tables.points.upTo(family, total, POINTS, skipped))
+      const found = points.find(passes)
+      if (found !== undefined || points.length < POINTS) return found ?? null
+    }
   }
 
   async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {

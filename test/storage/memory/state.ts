@@ -18,6 +18,7 @@ import type {
 } from '../../../src/storage/engine.ts'
 import type { DocHistory, StoredVersion, VersionRange } from '../../../src/storage/history-store.ts'
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
+import type { RememberedPoint } from '../../../src/storage/token-position.ts'
 
 export interface Row extends StoredRevision {
   /** Orders the rows of a document by when they were first stored. */
@@ -64,6 +65,8 @@ export interface State {
   met: Set<string> | null
   readonly docs: Map<string, StoredDoc>
   readonly locals: Map<string, LocalDoc>
+  /** By their families and parts, the oldest first. */
+  readonly points: Map<string, RememberedPoint>
   /** The contents that are whole. */
   readonly blobs: Map<number, Uint8Array>
   readonly blobOfHash: Map<string, number>
@@ -98,6 +101,7 @@ export function emptyState(): State {
     met: null,
     docs: new Map(),
     locals: new Map(),
+    points: new Map(),
     blobs: new Map(),
     blobOfHash: new Map(),
     unnamed: new Set(),
@@ -113,6 +117,7 @@ export function draftOf(state: State): State {
     ...state,
     docs: new Map(state.docs),
     locals: new Map(state.locals),
+    points: new Map(state.points),
     met: state.met && new Set(state.met),
     blobs: new Map(state.blobs),
     blobOfHash: new Map(state.blobOfHash),

@@ -22,6 +22,7 @@ import type {
 } from '../../../src/storage/engine.ts'
 import type { DocHistory, HistoryStore, VersionedStore } from '../../../src/storage/history-store.ts'
 import { type Epoch, isRolledBack, type LastKnownSequence } from '../../../src/storage/sequence.ts'
+import { MAX_REMEMBERED, type RememberedPoint } from '../../../src/storage/token-position.ts'
 import type {
   CompactionProgress,
   CompactOptions,
@@ -297,6 +298,36 @@ export class MemoryStore implements VersionedStore {
     if (write === null) draft.locals.delete(id)
     else if (write !== undefined) draft.locals.set(id, { id, rev: write.rev, body: write.body })
     return { result }
+  }
+
+  rememberPoints(points: readonly RememberedPoint[]): Promise<void> {
+    return this.#write((draft) => {
+      this.#operate('remember tokens')
+      for (const point of points) {
+        const key = JSON.stringify([point.family, point.parts])
+        const seq = Math.min(point.seq, draft.points.get(key)?.seq ?? Infinity)
+        draft.points.set(key, { ...point, seq })
+      }
+      const [...keys] = draft.points.keys()
+      for (const key of keys.slice(0, -MAX_REMEMBERED)) draft.points.delete(key)
+    })
+  }
+
+  findPoint(
+    family: string,
+    total: number,
+    passes: (point: RememberedPoint) => boolean,
+  ): Promise<RememberedPoint | null> {
+    return this.#read(({ points }) => {
+      const candidates = [...points.values()].filter((point) => point.family === family)
+      return (
+        candidates
+          .filter((point) => point.total <= total)
+          .reverse()
+          .sort((a, b) => b.total - a.total)
+          .find(passes) ?? null
+      )
+    })
   }
 
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
