@@ -28,6 +28,7 @@ import {
   UsageError,
   type Values,
 } from './grammar.ts'
+import { MOVE } from './move-arguments.ts'
 import { SERVE } from './serve-arguments.ts'
 import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
 import { SETUP, VAULT_ADD } from './vault-arguments.ts'
@@ -89,6 +90,7 @@ const ENTRIES: readonly Entry[] = [
   entry(REWIND, timeMachine),
   entry(EXPORT, transfer),
   entry(IMPORT, transfer),
+  entry(MOVE, async (command, env) => (await import('./move-command.ts')).runMoveCommand(command, env)),
   entry(SIZE, async (command, env) => (await import('./size-command.ts')).runSizeCommand(command, env)),
 ]
 

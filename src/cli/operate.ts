@@ -96,7 +96,7 @@ async function openFolder(
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   const rewinds = new Rewinds(databases)
-  const services = { restorer, backups, rewinds, tmpDir, ending: ending.signal }
+  const services = { restorer, backups, rewinds, dataDir, tmpDir, ending: ending.signal }
   const vaults = {
     tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
     createDatabase: (name: string) => databases.create(name),

@@ -106,17 +106,29 @@ async function importFrom(
   env: NodeJS.ProcessEnv,
 ): Promise<number> {
   if (from === STANDARD && process.stdin.isTTY) throw new Error('Give the file to import with --from.')
-  const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
-  const { isNew, documents, deleted, refused, refusals } = await transfer<ImportOutcome>(data, env, {
-    bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
-    pump: (socket) => sendTo(source, socket, from),
-    run: (controls, socket, onProgress) => controls.importDatabase({ database, socket, merge }, onProgress),
-  })
+  const outcome = await importFile({ database, from, merge, data }, env)
+  const { isNew, documents, deleted, refused, refusals } = outcome
   say(`Imported into the ${isNew ? 'new ' : ''}database ${database}: ${countsLine(documents, deleted)}.`)
   if (refused === 0) return 0
   say(`${refused} revisions were refused${refused > refusals.length ? ', for example' : ''}:`)
   for (const refusal of refusals) say(`  ${refusal}`)
   return 1
+}
+
+/**
+ * Imports one file, with a progress bar.
+ * @throws Error with a one-line message; CouchError
+ */
+export async function importFile(
+  { database, from, merge, data }: Omit<Named<'import'>, 'name'>,
+  env: NodeJS.ProcessEnv,
+): Promise<ImportOutcome> {
+  const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
+  return transfer<ImportOutcome>(data, env, {
+    bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
+    pump: (socket) => sendTo(source, socket, from),
+    run: (controls, socket, onProgress) => controls.importDatabase({ database, socket, merge }, onProgress),
+  })
 }
 
 function openOld(path: string): number {

@@ -129,6 +129,11 @@ export class Config {
     return value
   }
 
+  /** Whether a key has a value of its own, in local.ini, the environment, the command line or a later write. */
+  isSet(section: string, key: string): boolean {
+    return this.#current.get(section)?.has(key) ?? false
+  }
+
   /** @returns how many keys of the section are set, without defaults */
   keyCount(section: string): number {
     return this.#current.get(section)?.size ?? 0

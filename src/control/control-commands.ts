@@ -12,6 +12,7 @@ import type { RestoreControl } from '../backup/restore.ts'
 import { localTransferControl, type TransferControl, type TransferServices } from '../backup/transfers.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
+import { localMoveControl, type MoveControl, type MoveServices } from '../move/moves.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
 import { localTimeMachineControl, type TimeMachineControl } from '../time-machine/time-machine-control.ts'
@@ -24,7 +25,8 @@ export type ControlCommands = Operator &
   RestoreControl &
   BackupControl &
   TimeMachineControl &
-  VaultControl
+  VaultControl &
+  MoveControl
 
 /** The names of all commands. Calls over the socket are checked against this list. */
 export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
@@ -43,9 +45,11 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'rewindDatabase',
   'readVault',
   'addVault',
+  'planMove',
+  'move',
 ]
 
-interface ControlServices extends OperatorServices, TransferServices, VaultServices {
+interface ControlServices extends OperatorServices, TransferServices, VaultServices, MoveServices {
   readonly restorer: RestoreControl
   readonly backups: Backups
   readonly rewinds: Rewinds
@@ -62,6 +66,7 @@ export function localControlCommands(services: ControlServices): ControlCommands
     ...localBackupControl(services.backups),
     ...localTimeMachineControl(services.databases, services.rewinds),
     ...localVaultControl(services, operator),
+    ...localMoveControl(services),
   }
 }
 

@@ -2,6 +2,7 @@
  * Another server as a whole: what it has besides the documents of one database. It is only read. The calls are CouchDB's
  * (protocol.md 4, 12, 15); where a server lacks one, the answer is null.
  */
+import { isJsonObject } from '../core/json.ts'
 import { type JsonPart, jsonParts, parsed, partsOf } from './json-parts.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import { discard, type Query, RemoteClient } from './remote-client.ts'
@@ -233,6 +234,18 @@ export class RemoteDatabase {
   async revsLimit(signal: AbortSignal): Promise<number | null> {
     const text = (await this.#value('/_revs_limit', signal))?.toString().trim() ?? ''
     return /^\d+$/.test(text) ? Number(text) : null
+  }
+
+  /** The design documents. @throws PeerError */
+  async *designDocs(signal: AbortSignal): AsyncGenerator<Readonly<Record<string, unknown>>> {
+    const query: Query = { include_docs: 'true', startkey: '"_design/"', endkey: '"_design0"' }
+    const call = { path: '/_all_docs', query, signal }
+    for await (const { member, bytes } of partsFrom(this.#client, call, ROWS)) {
+      if (member !== 'rows') continue
+      const doc = partsOf(bytes).find((part) => part.member === 'doc')
+      const value: unknown = doc === undefined ? null : parsed(doc.bytes)
+      if (isJsonObject(value)) yield value
+    }
   }
 
   /**

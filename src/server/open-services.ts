@@ -221,7 +221,7 @@ export async function serveCommands(
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ config, databases, env, tmpDir, backups, rewinds },
+    ...{ config, databases, dataDir, env, tmpDir, backups, rewinds },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
     revokeTokens: (account) => tokens.revokeAll(account),

@@ -93,6 +93,7 @@ export const LAYERS = [
   'backup/',
   'time-machine/',
   'vaults/',
+  'move/',
   'control/',
   'http/',
   'app.ts',

@@ -1,0 +1,71 @@
+/** The `_local` documents of a database: the checkpoints of its devices, and what apps keep there. */
+import { isDeepStrictEqual } from 'node:util'
+import { SYSTEM_USER } from '../auth/accounts.ts'
+import { decodeSendable } from '../core/bytes.ts'
+import { CouchError } from '../core/errors.ts'
+import type { RemoteDatabase } from '../replication/remote-server.ts'
+import type { DatabaseHandle } from '../threads/databases.ts'
+import type { CheckpointTokens } from './checkpoint-tokens.ts'
+import type { LocalDoc, LocalDocSpool } from './local-doc-spool.ts'
+import { repeated } from './old-server.ts'
+
+/** @returns whether the old server lists them */
+export async function readLocalDocs(
+  old: RemoteDatabase,
+  spool: LocalDocSpool,
+  tokens: CheckpointTokens,
+  signal: AbortSignal,
+): Promise<boolean> {
+  return repeated(signal, async () => {
+    await spool.empty()
+    const docs = await old.localDocs(signal)
+    if (docs === null) return false
+    for await (const doc of docs) {
+      await spool.add(doc)
+      if (doc.length <= MAX_CHECKPOINT) tokens.note(JSON.parse(doc.toString()))
+    }
+    return true
+  })
+}
+
+/** The most bytes of a checkpoint: CouchDB's has 50 sessions. */
+const MAX_CHECKPOINT = 256 * 1024
+
+/**
+ * @param wasUsed devices have used the database here, so what they have stored counts
+ * @returns how many documents here were kept instead of those of the old server
+ */
+export async function storeLocalDocs(
+  here: DatabaseHandle,
+  spool: LocalDocSpool,
+  wasUsed: boolean,
+  { signal, onProgress }: { readonly signal: AbortSignal; onProgress(stored: number, total: number): void },
+): Promise<number> {
+  let kept = 0
+  let stored = 0
+  for await (const doc of spool.read()) {
+    signal.throwIfAborted()
+    if (!(await storeLocalDoc(here, doc, wasUsed))) kept += 1
+    stored += 1
+    if (stored % 100 === 0) onProgress(stored, spool.count)
+  }
+  return kept
+}
+
+/** @returns false if another document was kept */
+async function storeLocalDoc(
+  here: DatabaseHandle,
+  { id, text }: LocalDoc,
+  isKept: boolean,
+): Promise<boolean> {
+  const existing = await here.open(SYSTEM_USER, id, {}).catch((error: unknown) => {
+    if (error instanceof CouchError && error.status === 404) return null
+    throw error
+  })
+  const { _rev: rev, ...content } =
+    existing === null ? {} : (JSON.parse(decodeSendable(existing.json)) as Record<string, unknown>)
+  if (isDeepStrictEqual(content, JSON.parse(text))) return true
+  if (existing !== null && isKept) return false
+  await here.put(SYSTEM_USER, id, { bytes: Buffer.from(text) }, typeof rev === 'string' ? { rev } : {})
+  return true
+}

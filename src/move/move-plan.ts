@@ -1,0 +1,223 @@
+/** What a move will do: which databases come along, and what cannot. */
+import { SYSTEM_USER } from '../auth/accounts.ts'
+import type { Config } from '../config/config.ts'
+import { CouchError } from '../core/errors.ts'
+import { checkDatabaseName } from '../core/ids.ts'
+import { isJsonObject } from '../core/json.ts'
+import type { RemoteDatabase, RemoteServer, RemoteWelcome } from '../replication/remote-server.ts'
+import { diskSize } from '../storage/free-space.ts'
+import type { Databases } from '../threads/databases.ts'
+import { MoveRecords } from './move-records.ts'
+import { isShown, type MovedSetting, movedSettings } from './moved-settings.ts'
+import { repeated } from './old-server.ts'
+
+export interface MoveRequest {
+  /** The address of the old server, with the credentials of a server admin. */
+  readonly url: string
+  /** Names; null: all databases that can come along. */
+  readonly databases: readonly string[] | null
+  /** Whether this server keeps its own uuid. */
+  readonly keepsUuid: boolean
+  /** Whether to add to databases that exist here. */
+  readonly isMerged: boolean
+}
+
+export interface PlannedDatabase {
+  readonly name: string
+  /** Its name here. */
+  readonly target: string
+  readonly documents: number
+  readonly deleted: number
+  /** Of the file at the old server; null: unknown. */
+  readonly bytes: number | null
+  /** `new`: it will be made; `continued`: an earlier move has made it; `merged`: it exists here. */
+  readonly state: 'new' | 'continued' | 'merged'
+  /** What of it cannot come along, or works otherwise here. */
+  readonly notes: readonly string[]
+}
+
+export interface PlannedSetting {
+  readonly section: string
+  readonly key: string
+  /** null: a secret. */
+  readonly value: string | null
+  /** Whether the value that is set here stays instead. */
+  readonly isKept: boolean
+}
+
+export interface MovePlan {
+  /** The old server, for people. */
+  readonly from: string
+  /** Its vendor and version. */
+  readonly server: string
+  /** null: it has none. */
+  readonly uuid: string | null
+  /** Whether this server takes the uuid over. */
+  readonly takesUuid: boolean
+  readonly databases: readonly PlannedDatabase[]
+  /** Databases that do not come along, and why. */
+  readonly left: readonly { readonly name: string; readonly reason: string }[]
+  /** null: the configuration cannot be read. */
+  readonly settings: readonly PlannedSetting[] | null
+  /** Bytes that are free on the disk of this server. */
+  readonly freeBytes: number
+}
+
+/** A plan, and what the move needs besides. */
+export interface PreparedMove {
+  readonly plan: MovePlan
+  readonly welcome: RemoteWelcome
+  readonly settings: readonly MovedSetting[]
+  /** What identifies the old server. */
+  readonly oldServer: string
+}
+
+interface PlanServices {
+  readonly config: Config
+  readonly databases: Databases
+  readonly dataDir: string
+}
+
+/** The most databases of one move. */
+const MAX_DATABASES = 100_000
+
+/** @throws PeerError; CouchError, among them conflict for a database that must not be touched */
+export async function prepareMove(
+  old: RemoteServer,
+  request: MoveRequest,
+  services: PlanServices,
+  signal: AbortSignal,
+): Promise<PreparedMove> {
+  const welcome = await repeated(signal, () => old.welcome(signal))
+  const oldServer = welcome.uuid ?? old.address
+  const { chosen, left } = await chooseDatabases(old, request.databases, signal)
+  const databases: PlannedDatabase[] = []
+  for (const name of chosen) {
+    const planned = await planDatabase(old.database(name), request.isMerged, oldServer, services, signal)
+    databases.push(planned)
+  }
+  const config = await repeated(signal, () => old.config(signal))
+  const settings = config === null ? [] : movedSettings(config)
+  const plan = {
+    from: old.address,
+    server: [welcome.vendor, welcome.version].filter((word) => word !== null).join(' ') || 'unknown',
+    uuid: welcome.uuid,
+    takesUuid: welcome.uuid !== null && !request.keepsUuid,
+    databases,
+    left,
+    settings: config === null ? null : settings.map((setting) => planSetting(setting, services.config)),
+    freeBytes: (await diskSize(services.dataDir)).free,
+  }
+  return { plan, welcome, settings, oldServer }
+}
+
+interface Choice {
+  readonly chosen: readonly string[]
+  readonly left: MovePlan['left']
+}
+
+/** @throws not_found for a name that the old server does not have */
+async function chooseDatabases(
+  old: RemoteServer,
+  wanted: readonly string[] | null,
+  signal: AbortSignal,
+): Promise<Choice> {
+  if (wanted !== null) return { chosen: [...new Set(wanted)], left: [] }
+  return repeated(signal, async () => {
+    const chosen: string[] = []
+    const left: { name: string; reason: string }[] = []
+    for await (const name of old.databaseNames(signal)) {
+      const reason = reasonToLeave(name)
+      if (reason === null) chosen.push(name)
+      else left.push({ name, reason })
+      if (chosen.length + left.length > MAX_DATABASES) {
+        throw new CouchError('bad_request', `The old server has more than ${MAX_DATABASES} databases.`)
+      }
+    }
+    return { chosen, left }
+  })
+}
+
+/** @returns null if the database comes along */
+export function reasonToLeave(name: string): string | null {
+  if (name === '_users') return null
+  if (name === '_replicator' || name.endsWith('/_replicator')) {
+    return 'its replications would run at both servers; move it by name when the old server is off'
+  }
+  if (name.startsWith('_')) return 'it belongs to the old server itself'
+  try {
+    checkDatabaseName(name)
+    return null
+  } catch (error) {
+    return (error as Error).message
+  }
+}
+
+async function planDatabase(
+  old: RemoteDatabase,
+  isMerged: boolean,
+  oldServer: string,
+  { databases }: PlanServices,
+  signal: AbortSignal,
+): Promise<PlannedDatabase> {
+  const { name } = old
+  const target = name === '_users' ? databases.usersDatabase : name
+  const info = await repeated(signal, () => old.info(signal))
+  const state = await stateOf(target, databases, oldServer)
+  const isUsers = target === databases.usersDatabase
+  if (state === 'merged' && !isMerged && !isUsers) {
+    throw new CouchError(
+      'conflict',
+      `The database ${target} exists here, and has not come from ${old.endpoint.shown}. Add --merge to add to it, ` +
+        'or choose others with --databases.',
+    )
+  }
+  const { documents, deleted, activeBytes, fileBytes } = info
+  const notes = await repeated(signal, () => notesOf(old, signal))
+  return { name, target, documents, deleted, bytes: activeBytes ?? fileBytes, state, notes }
+}
+
+async function stateOf(
+  target: string,
+  databases: Databases,
+  oldServer: string,
+): Promise<PlannedDatabase['state']> {
+  if (!databases.names().includes(target)) return 'new'
+  const record = await new MoveRecords(databases).read(target)
+  if (record !== null) return record.oldServer === oldServer ? 'continued' : 'merged'
+  const { doc_count, doc_del_count } = await databases.get(target).info(SYSTEM_USER)
+  return doc_count + doc_del_count === 0 ? 'new' : 'merged'
+}
+
+async function notesOf(old: RemoteDatabase, signal: AbortSignal): Promise<string[]> {
+  const notes: string[] = []
+  if ((await old.localDocs(signal)) === null) {
+    notes.push('its _local documents cannot be listed: devices compare the ids of all documents once')
+  }
+  for await (const doc of old.designDocs(signal)) {
+    const { _id, language = 'javascript' } = doc
+    if (language === 'javascript' || language === 'query' || notes.length >= MAX_NOTES) continue
+    notes.push(`${String(_id)}: functions in ${String(language)} do not run here`)
+  }
+  const security = await old.security(signal)
+  if (security !== null && isOpen(JSON.parse(security.toString()))) notes.push('open to everybody')
+  return notes
+}
+
+const MAX_NOTES = 20
+
+/** Whether a security object names nobody, which opens the database (protocol.md 11.6). */
+function isOpen(security: unknown): boolean {
+  const members = isJsonObject(security) && isJsonObject(security.members) ? security.members : {}
+  return [members.names, members.roles].every((list) => !Array.isArray(list) || list.length === 0)
+}
+
+function planSetting(setting: MovedSetting, config: Config): PlannedSetting {
+  const { section, key, value } = setting
+  return {
+    section,
+    key,
+    value: isShown(setting) ? value : null,
+    isKept: config.isSet(section, key) && config.get(section, key) !== value,
+  }
+}

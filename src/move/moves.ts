@@ -1,0 +1,204 @@
+/** `settee move`: everything of another server, which is only read. */
+import type { Config } from '../config/config.ts'
+import { asCouchError, CouchError } from '../core/errors.ts'
+import { PeerError } from '../replication/peer-error.ts'
+import { RemoteServer } from '../replication/remote-server.ts'
+import { readServer } from '../replication/requests/replication-request.ts'
+import type { Databases } from '../threads/databases.ts'
+import { type MovedDatabase, type MovePhase, moveDatabase } from './database-move.ts'
+import { type MovePlan, type MoveRequest, type PreparedMove, prepareMove } from './move-plan.ts'
+import type { MovedSetting } from './moved-settings.ts'
+import { asRefusal } from './old-server.ts'
+
+export interface MoveProgress {
+  readonly database: string
+  /** Databases that are done, and all of them. */
+  readonly done: number
+  readonly of: number
+  readonly phase: MovePhase
+  readonly documents: number
+  /** null: unknown. */
+  readonly total: number | null
+}
+
+export interface SettingOutcome {
+  readonly section: string
+  readonly key: string
+  readonly outcome: 'set' | 'kept' | 'refused'
+  /** Why it was refused; null otherwise. */
+  readonly reason: string | null
+}
+
+export interface MoveOutcome {
+  readonly plan: MovePlan
+  readonly databases: readonly MovedDatabase[]
+  /** Databases that could not be moved, and why. */
+  readonly failed: readonly { readonly name: string; readonly reason: string }[]
+  readonly settings: readonly SettingOutcome[]
+  /** Whether this server has the uuid of the old one now. */
+  readonly hasUuid: boolean
+}
+
+export interface MoveControl {
+  /** Says what a move would do. @throws bad_request, conflict, forbidden, not_found; replication_failed */
+  planMove(request: MoveRequest, onProgress?: unknown, signal?: AbortSignal): Promise<MovePlan>
+  /**
+   * Moves everything, or goes on with a move that was interrupted. A database that cannot be moved does not stop others.
+   * @param signal aborts when the caller has disconnected; the move then stops, and can be repeated
+   * @throws as {@link planMove}; unavailable when the server stops
+   */
+  move(
+    request: MoveRequest,
+    onProgress?: (progress: MoveProgress) => void,
+    signal?: AbortSignal,
+  ): Promise<MoveOutcome>
+}
+
+export interface MoveServices {
+  readonly config: Config
+  readonly databases: Databases
+  readonly dataDir: string
+  /** For attachments on their way. */
+  readonly tmpDir: string
+  /** Ends moves under way, because the server is stopping. */
+  readonly ending: AbortSignal
+}
+
+/** How long the old server may be silent, in ms. */
+const TIMEOUT_MS = 60_000
+
+/** @returns the commands, on the databases that are open in this process */
+export function localMoveControl(services: MoveServices): MoveControl {
+  let isBusy = false
+  return {
+    planMove: async (request, _, signal) =>
+      withOldServer(services, request, signal, async (old, ending) => {
+        return (await prepareMove(old, request, services, ending)).plan
+      }),
+    move: async (request, onProgress = () => undefined, signal) => {
+      if (isBusy) throw new CouchError('conflict', 'A move is under way already.')
+      isBusy = true
+      try {
+        return await withOldServer(services, request, signal, (old, ending) =>
+          new Move(services, request, old, onProgress, ending).run(),
+        )
+      } finally {
+        isBusy = false
+      }
+    },
+  }
+}
+
+async function withOldServer<T>(
+  { config, ending }: MoveServices,
+  { url }: MoveRequest,
+  signal: AbortSignal | undefined,
+  use: (old: RemoteServer, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  if (config.isHosted)
+    throw new CouchError('bad_request', 'In hosted mode databases belong to tenants; nothing was moved.')
+  const endpoint = readServer(url)
+  // Its library is large, and few servers ever need it.
+  const { RemoteConnections } = await import('../replication/remote-requests.ts')
+  const connections = new RemoteConnections()
+  const stop = signal === undefined ? ending : AbortSignal.any([signal, ending])
+  const old = new RemoteServer(endpoint, connections, {
+    mayBePrivate: true,
+    proxy: undefined,
+    timeoutMs: TIMEOUT_MS,
+    verifiesCertificates: config.boolean('replicator', 'verify_ssl_certificates'),
+  })
+  try {
+    return await use(old, stop)
+  } catch (error) {
+    throw stop.aborted ? new CouchError('unavailable', undefined, { cause: error }) : asRefusal(error)
+  } finally {
+    await connections.close()
+  }
+}
+
+class Move {
+  readonly #services: MoveServices
+  readonly #request: MoveRequest
+  readonly #old: RemoteServer
+  readonly #onProgress: (progress: MoveProgress) => void
+  readonly #signal: AbortSignal
+
+  constructor(
+    services: MoveServices,
+    request: MoveRequest,
+    old: RemoteServer,
+    onProgress: (progress: MoveProgress) => void,
+    signal: AbortSignal,
+  ) {
+    this.#services = services
+    this.#request = request
+    this.#old = old
+    this.#onProgress = onProgress
+    this.#signal = signal
+  }
+
+  async run(): Promise<MoveOutcome> {
+    const prepared = await prepareMove(this.#old, this.#request, this.#services, this.#signal)
+    const { plan, welcome, settings } = prepared
+    const databases: MovedDatabase[] = []
+    const failed: { name: string; reason: string }[] = []
+    for (const [done, { name, target }] of plan.databases.entries()) {
+      try {
+        databases.push(await this.#moveDatabase(name, target, done, prepared))
+      } catch (error) {
+        failed.push({ name, reason: this.#reasonOf(error) })
+      }
+    }
+    const outcomes: SettingOutcome[] = []
+    for (const setting of settings) outcomes.push(await this.#applySetting(setting))
+    // Devices must not trust checkpoints of a server whose databases are not all here.
+    const hasUuid = plan.takesUuid && failed.length === 0
+    if (hasUuid && welcome.uuid !== null) await this.#services.databases.adoptUuid(welcome.uuid)
+    return { plan, databases, failed, settings: outcomes, hasUuid }
+  }
+
+  #moveDatabase(
+    name: string,
+    target: string,
+    done: number,
+    { plan, oldServer }: PreparedMove,
+  ): Promise<MovedDatabase> {
+    const { databases, tmpDir } = this.#services
+    return moveDatabase(this.#old.database(name), target, {
+      databases,
+      tmpDir,
+      oldServer,
+      isMerged: this.#request.isMerged,
+      signal: this.#signal,
+      onProgress: (phase, documents, total) =>
+        this.#onProgress({ database: name, done, of: plan.databases.length, phase, documents, total }),
+    })
+  }
+
+  /** @throws what ends the whole move */
+  #reasonOf(error: unknown): string {
+    this.#signal.throwIfAborted()
+    if (error instanceof PeerError) {
+      if (error.fault === 'unreachable' || error.fault === 'timeout') throw error
+      return error.message
+    }
+    const known = asCouchError(error)
+    if (known.status >= 500) throw error
+    return known.message
+  }
+
+  async #applySetting({ section, key, value }: MovedSetting): Promise<SettingOutcome> {
+    const { config } = this.#services
+    if (config.get(section, key) === value) return { section, key, outcome: 'set', reason: null }
+    if (config.isSet(section, key)) return { section, key, outcome: 'kept', reason: null }
+    try {
+      await config.set(section, key, value)
+      return { section, key, outcome: 'set', reason: null }
+    } catch (error) {
+      const known = asCouchError(error)
+      if (known.status >= 500) throw error
+      return { section, key, outcome: 'refused', reason: known.message }
+    }
+  }
+}
