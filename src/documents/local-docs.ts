@@ -6,8 +6,9 @@
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { claimOf } from '../storage/checkpoints.ts'
+import { claimOf, foreignTokens } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
+import { isAtOrBefore, NUMBERS, positionOf } from '../storage/token-position.ts'
 import type { DocumentRules } from './database.ts'
 import { exactNearLimit, localRefusal } from './document-policy.ts'
 import { type IncomingDoc, namedRev } from './incoming-document.ts'
@@ -41,7 +42,8 @@ export async function updateLocals(
 ): Promise<LocalResult[]> {
   for (const { doc } of edits) checkLocal(doc)
   const writer = await exactNearLimit(store, user, edits)
-  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(writer, edit, rules)))
+  const copied = await copiedTokens(store, edits)
+  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(writer, edit, rules, copied)))
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
     return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')
@@ -54,10 +56,37 @@ export function checkLocal(doc: IncomingDoc): void {
   if (rev !== null && (rev.pos !== 0 || !/^\d{1,15}$/.test(rev.id))) throw new CouchError('invalid_rev')
 }
 
+/** Tokens that are looked up for one write: a checkpoint of CouchDB has 51, one of PouchDB 6. */
+const MAX_LOOKED_UP = 100
+
+/**
+ * The tokens in checkpoints that are not newer than a remembered token, so that the database has everything that they
+ * name. Bare numbers do not count: they may be those of the device that pushes.
+ * @returns as far as they are looked up; a checkpoint with an unknown token is unproven whatever its others are
+ */
+async function copiedTokens(store: DatabaseStore, edits: readonly LocalEdit[]): Promise<ReadonlySet<string>> {
+  const copied = new Set<string>()
+  const view = await store.view()
+  if (!view.wasRestored) return copied
+  for (const { doc } of edits) {
+    for (const token of foreignTokens(doc.body, view)) {
+      if (copied.has(token)) continue
+      if (copied.size >= MAX_LOOKED_UP) return copied
+      const position = positionOf(token)
+      if (position === null || position.family === NUMBERS) break
+      const point = await store.findPoint(position.family, Infinity, (each) => isAtOrBefore(position, each))
+      if (point === null) break
+      copied.add(token)
+    }
+  }
+  return copied
+}
+
 function localUpdate(
   user: UserCtx,
   { id, doc, mustExist }: LocalEdit,
   rules: DocumentRules | undefined,
+  copied: ReadonlySet<string>,
 ): LocalUpdate<LocalResult> {
   return {
     id,
@@ -70,7 +99,7 @@ function localUpdate(
       }
       const refusal = localRefusal(user.allowance, stored === null ? null : stored.body.length, doc.body)
       if (refusal !== null) return { result: refusal }
-      const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view) : null
+      const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view, copied) : null
       if (claim === 'unproven') return { result: new CouchError('unavailable', RESTORED_REASON), met: true }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
       return {

@@ -8,7 +8,8 @@
  * compares everything that it has.
  */
 import { isJsonObject } from '../core/json.ts'
-import { type Epochs, ownedUpTo } from './sequence.ts'
+import type { StoreView } from './engine.ts'
+import { ownedUpTo } from './sequence.ts'
 
 /**
  * What a checkpoint claims. `begun`: nothing, since the replication starts. `held`: only what this database certainly
@@ -41,29 +42,43 @@ export function isCheckpoint(body: string): boolean {
   return claimedSequences(body) !== null
 }
 
+/** The state that a claim is compared with. */
+type ClaimView = Pick<StoreView, 'epochs' | 'updateSeq'>
+
 /**
  * What a new checkpoint claims of the database.
  *
  * A token of one of the database's own epochs, within that epoch's numbers, names exactly one state of this database,
  * and the database still has everything of that state. So the checkpoints of pulls need not be refused.
  * @param body as it would be stored
+ * @param copied tokens of another server, of which this database has everything: {@link foreignTokens}
  * @returns null when it is not a checkpoint
  */
 export function claimOf(
   body: string,
-  view: { readonly epochs: Epochs; readonly updateSeq: number },
+  view: ClaimView,
+  copied: ReadonlySet<string> = new Set(),
 ): Claim | null {
   const claimed = claimedSequences(body)
   if (claimed === null) return null
   if (claimed.every(isBeginning)) return 'begun'
-  return claimed.every((seq) => isBeginning(seq) || isHeld(seq, view)) ? 'held' : 'unproven'
+  const isProven = (seq: unknown) => isBeginning(seq) || isHeld(seq, view) || copied.has(String(seq))
+  return claimed.every(isProven) ? 'held' : 'unproven'
+}
+
+/** The tokens that a checkpoint claims, other than the database's own. */
+export function foreignTokens(body: string, view: ClaimView): readonly string[] {
+  const claimed = claimedSequences(body) ?? []
+  return claimed
+    .filter((seq) => typeof seq === 'string')
+    .filter((seq) => !isBeginning(seq) && !isHeld(seq, view))
 }
 
 function isBeginning(seq: unknown): boolean {
   return seq === 0 || (typeof seq === 'string' && /^0(?:-|$)/.test(seq))
 }
 
-function isHeld(seq: unknown, view: { readonly epochs: Epochs; readonly updateSeq: number }): boolean {
+function isHeld(seq: unknown, view: ClaimView): boolean {
   const match = typeof seq === 'string' ? /^(\d{1,15})-([0-9A-Za-z_-]+)$/.exec(seq) : null
   if (match === null) return false
   const last = ownedUpTo(view.epochs, match[2] as string, view.updateSeq)

@@ -33,6 +33,27 @@ t.test('the first checkpoint that a device writes to a copy is refused, and the 
   t.equal(await put('_local/push', pushed), '0-3')
 })
 
+t.test(
+  "checkpoints of pulls are accepted: their tokens are the copy's own, or have been copied",
+  async (t) => {
+    const { database, put } = await openDatabase()
+    for (const id of ['a', 'b']) await put(id, {})
+    await database.copyLocals(ADMIN, [], [])
+    await database.rememberTokens([{ token: '90-abcdefghijkl', seq: 1 }])
+    const pull = (last: string) => JSON.parse(checkpoint('0-0', last)) as Record<string, unknown>
+    const { update_seq } = await database.info(ADMIN)
+    const history = ['90-abcdefghijkl', '7-abcdefghijkl', update_seq].map((last_seq) => ({
+      session_id: 's',
+      last_seq,
+    }))
+    t.equal(await put('_local/pull', { ...pull(update_seq), history }), '0-1')
+    await t.rejects(put('_local/newer', pull('91-abcdefghijkl')), { code: 'unavailable' })
+    await t.rejects(put('_local/other', pull('7-ABCDEFGHIJKL')), { code: 'unavailable' })
+    await database.rememberTokens([{ token: '90', seq: 1 }])
+    await t.rejects(put('_local/number', pull('7')), { code: 'unavailable' })
+  },
+)
+
 t.test('nothing is stored of a list with another document, or for somebody else', async (t) => {
   const { database, get } = await openDatabase()
   await t.rejects(database.copyLocals(ADMIN, [checkpoint('0-1', 1), '{"_id":"a"}'], []), {
