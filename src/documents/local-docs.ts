@@ -68,10 +68,11 @@ async function copiedTokens(store: DatabaseStore, edits: readonly LocalEdit[]): 
   const copied = new Set<string>()
   const view = await store.view()
   if (!view.wasRestored) return copied
+  let lookUps = 0
   for (const { doc } of edits) {
     for (const token of foreignTokens(doc.body, view)) {
       if (copied.has(token)) continue
-      if (copied.size >= MAX_LOOKED_UP) return copied
+      if (lookUps++ >= MAX_LOOKED_UP) return copied
       const position = positionOf(token)
       if (position === null || position.family === NUMBERS) break
       const point = await store.findPoint(position.family, Infinity, (each) => isAtOrBefore(position, each))
