@@ -1,6 +1,7 @@
 /** Databases are created, deleted and called over their threads. */
 import { readdirSync } from 'node:fs'
 import t from 'tap'
+import { PLAIN_CHANGES } from '../../src/changes/rows.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { ADMIN, body, jsonOf, text } from '../documents/helpers.ts'
 import { eventsOf, idsOf, put, serve, until } from './served.ts'
@@ -22,6 +23,25 @@ t.test('databases are created, listed in byte order, and removed with their file
     readdirSync(`${dataDir}/databases`).filter((file) => file.startsWith('a%2F')),
     [],
   )
+})
+
+t.test('an adopted uuid and remembered tokens count at once, and after a restart', async (t) => {
+  const { databases, dataDir } = await serve(t)
+  const own = databases.serverUuid
+  await databases.create('notes')
+  await put(databases.get('notes'), 'a')
+  await databases.get('notes').rememberTokens([{ token: '70-abcdefghijkl', seq: 1 }])
+  await databases.adoptUuid('of-the-old-server')
+  await t.rejects(databases.adoptUuid('no uuid'), { code: 'bad_request' })
+  const check = async (each: typeof databases) => {
+    t.same([each.serverUuid, each.folderUuid], ['of-the-old-server', own])
+    const options = { ...PLAIN_CHANGES, framing: 'json' } as const
+    const page = await each.get('notes').changes(ADMIN, { options, since: '71-abcdefghijkl', limit: 9 })
+    t.same([page.rows, page.lastSeq, page.unknownEpoch], [0, 1, false])
+  }
+  await check(databases)
+  await databases.close()
+  await check((await serve(t, { dataDir })).databases)
 })
 
 t.test('every method gives the same answer over the port as on the thread of the store', async (t) => {
