@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { newUuid } from '../core/ids.ts'
 import type { Catalog, RecordWrite } from '../storage/catalog.ts'
 import type { AccountListener } from './accounts.ts'
@@ -89,6 +90,11 @@ export class Tokens implements TokenSource {
     return this.#table.get(id)
   }
 
+  /** All tokens, in no order. */
+  all(): IterableIterator<Token> {
+    return this.#table.all()
+  }
+
   /** @returns the account's tokens, oldest first */
   list(account: string): readonly Token[] {
     return this.#table.of(account)
@@ -144,6 +150,24 @@ export class Tokens implements TokenSource {
   async revokeAll(account: string): Promise<void> {
     const tokens = this.#table.of(account)
     if (tokens.length > 0) await this.#revoke(tokens)
+  }
+
+  /**
+   * Makes the tokens of another server, of which this one is a copy, the only ones; durable when resolved.
+   * @param wanted with their uses
+   * @throws as `writeRecords`; then nothing has changed
+   */
+  async replaceAll(wanted: readonly Token[]): Promise<void> {
+    const kept = new Set(wanted.map(({ id }) => id))
+    const removed = [...this.#table.all()].filter(({ id }) => !kept.has(id))
+    const changed = wanted.filter((token) => !isDeepStrictEqual(token, this.#table.get(token.id)))
+    if (removed.length + changed.length === 0) return
+    const removals = removed.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null }))
+    await this.#write(() => [...removals, ...changed.map(recordOfToken)])
+    for (const token of removed) this.#table.delete(token)
+    for (const token of changed) this.#table.set(token)
+    const accounts = new Set(removed.map(({ account }) => account))
+    if (accounts.size > 0) for (const listener of this.#listeners) listener(accounts)
   }
 
   async #revoke(tokens: readonly Token[]): Promise<void> {

@@ -25,8 +25,8 @@ function mayBeCheckpoint(body: string): boolean {
   return body.length <= MAX_CHECKPOINT && body.includes('"session_id"') && body.includes('"history"')
 }
 
-/** The sequences in a checkpoint of PouchDB or CouchDB; null for any other document. */
-function claimedSequences(body: string): readonly unknown[] | null {
+/** The sequences in a checkpoint of PouchDB or CouchDB, newest first; null for any other document. @param body JSON */
+export function claimedSequences(body: string): readonly unknown[] | null {
   if (!mayBeCheckpoint(body)) return null
   const doc: unknown = JSON.parse(body)
   if (!isJsonObject(doc) || typeof doc.session_id !== 'string' || !Array.isArray(doc.history)) return null

@@ -94,6 +94,7 @@ export const LAYERS = [
   'time-machine/',
   'vaults/',
   'move/',
+  'standby/',
   'control/',
   'http/',
   'app.ts',

@@ -1,0 +1,31 @@
+/**
+ * Which `_local` documents of its first a standby stores. All of them, except the checkpoints of devices that push: such a
+ * device remembers how far it has pushed, and trusts its own number if the server's checkpoint is of the same session
+ * (docs/decisions/0024). What it pushed in the last moment of the first would be lost. Without the checkpoint it compares
+ * its documents' ids once.
+ *
+ * The checkpoint of a device that pulls has sequences of the first itself, and the device resumes at the older of both
+ * ends.
+ */
+import { claimedSequences } from '../storage/checkpoints.ts'
+
+/** A sequence token of settee, `N-epoch`. */
+const TOKEN = /^\d{1,15}-([0-9A-Za-z_-]+)$/
+
+/** @returns the epoch of a token of settee; null for any other sequence */
+export function epochOf(token: unknown): string | null {
+  return typeof token === 'string' ? (TOKEN.exec(token)?.[1] ?? null) : null
+}
+
+/**
+ * The epochs that a document claims to know.
+ * @param text a `_local` document as JSON
+ * @returns null: the document is no checkpoint; `foreign`: it is one whose sequences are not all tokens
+ */
+export function claimedEpochs(text: string): ReadonlySet<string> | 'foreign' | null {
+  const sequences = claimedSequences(text)
+  if (sequences === null) return null
+  const epochs = sequences.map(epochOf)
+  // The number 0 of a session that has just begun may be of a push.
+  return epochs.includes(null) ? 'foreign' : new Set(epochs.filter((epoch) => epoch !== null))
+}

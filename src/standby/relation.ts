@@ -1,0 +1,170 @@
+/**
+ * What a standby knows of its first, in records of the server, so that it survives a restart. The record holds the
+ * credentials for the first; no answer, log line or list shows it.
+ */
+import { isJsonObject } from '../core/json.ts'
+import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
+import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import { acceptsWrites, nextState, type StandbyEvent, type StandbyState } from './standby-state.ts'
+
+export interface Relation {
+  readonly state: Exclude<StandbyState, 'none'>
+  /** The root of the first, with its credentials. */
+  readonly first: RemoteEndpoint
+  readonly uuid: string
+  /** Why copying has stopped; null unless `halted`. */
+  readonly reason: string | null
+  /** An operator has accepted that databases of the first are not those that they were. */
+  readonly acceptsOthers: boolean
+  /** Where the first's `_db_updates` go on; null: from its end, after all databases are compared. */
+  readonly updatesSeq: Position | null
+  /** Whatever the first had acknowledged by then is here; in ms since 1970. null: the first copy is not complete. */
+  readonly syncedAt: number | null
+  /** The keys of settings that came from the first (settings-copy.ts). */
+  readonly settings: readonly string[]
+}
+
+/** What a standby knows of one database of its first. */
+export interface FollowedDatabase {
+  /** Its `instance_start_time`: another one means another database. */
+  readonly instance: string
+  /** Everything up to here is copied. */
+  readonly seq: Position
+  /** Revisions that could not be stored here. */
+  readonly refused: number
+}
+
+export interface RelationStore {
+  readRecords(kind: string): Promise<ServerRecord[]>
+  writeRecords(writes: readonly RecordWrite[]): Promise<void>
+}
+
+const KIND = 'standby'
+const KEY = 'first'
+const DATABASE_KIND = 'standby-database'
+
+/** The relation of this server to its first, in memory and on disk. */
+export class Relations {
+  readonly #store: RelationStore
+  readonly #databases: Map<string, FollowedDatabase>
+  readonly #listeners = new Set<() => void>()
+  #relation: Relation | null
+  #lastWrite: Promise<unknown> = Promise.resolve()
+
+  private constructor(
+    store: RelationStore,
+    relation: Relation | null,
+    databases: Map<string, FollowedDatabase>,
+  ) {
+    this.#store = store
+    this.#relation = relation
+    this.#databases = databases
+  }
+
+  /** Reads the records. @throws Error for a damaged record, since a standby must not take writes by mistake */
+  static async open(store: RelationStore): Promise<Relations> {
+    const [record] = await store.readRecords(KIND)
+    const databases = await store.readRecords(DATABASE_KIND)
+    return new Relations(
+      store,
+      record === undefined ? null : parsed<Relation>(record, 'state'),
+      new Map(databases.map((each) => [each.key, parsed<FollowedDatabase>(each, 'instance')])),
+    )
+  }
+
+  /** null: this server is no standby. */
+  get current(): Relation | null {
+    return this.#relation
+  }
+
+  get state(): StandbyState {
+    return this.#relation?.state ?? 'none'
+  }
+
+  get acceptsWrites(): boolean {
+    return acceptsWrites(this.state)
+  }
+
+  /** Calls the listener after each change of the state, until the returned function is called. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /**
+   * Enters the state that an event leads to; durable and in effect when resolved.
+   * @param change what else is recorded with it; of a new relation, all of it
+   * @returns false if the state refuses the event
+   */
+  async enter(event: Exclude<StandbyEvent, 'finish'>, change: Partial<Relation> = {}): Promise<boolean> {
+    return this.#inTurn(async () => {
+      const state = nextState(this.state, event)
+      if (state === null || state === 'none') return false
+      await this.#write({ ...(this.#relation as Relation), ...change, state })
+      return true
+    })
+  }
+
+  /** Ends a promotion: the records go, with the credentials, in one transaction. */
+  async finish(): Promise<void> {
+    await this.#inTurn(async () => {
+      if (nextState(this.state, 'finish') === null) return
+      const databases = [...this.#databases.keys()].map((key) => removal(DATABASE_KIND, key))
+      await this.#store.writeRecords([removal(KIND, KEY), ...databases])
+      this.#databases.clear()
+      this.#relation = null
+      this.#notify()
+    })
+  }
+
+  /** Records facts beside the state. Does nothing once there is no relation. */
+  async note(change: Partial<Omit<Relation, 'state'>>): Promise<void> {
+    await this.#inTurn(async () => {
+      if (this.#relation !== null) await this.#write({ ...this.#relation, ...change })
+    })
+  }
+
+  /** The databases that are followed. */
+  databases(): ReadonlyMap<string, FollowedDatabase> {
+    return this.#databases
+  }
+
+  /** @param followed null: the database is no longer followed */
+  async noteDatabase(name: string, followed: FollowedDatabase | null): Promise<void> {
+    await this.#inTurn(async () => {
+      const value = followed === null ? null : JSON.stringify(followed)
+      await this.#store.writeRecords([{ kind: DATABASE_KIND, key: name, value }])
+      if (followed === null) this.#databases.delete(name)
+      else this.#databases.set(name, followed)
+    })
+  }
+
+  async #write(relation: Relation): Promise<void> {
+    const isOther = relation.state !== this.#relation?.state
+    await this.#store.writeRecords([{ kind: KIND, key: KEY, value: JSON.stringify(relation) }])
+    this.#relation = relation
+    if (isOther) this.#notify()
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener()
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#lastWrite.then(work)
+    this.#lastWrite = done.catch(() => undefined)
+    return done
+  }
+}
+
+function removal(kind: string, key: string): RecordWrite {
+  return { kind, key, value: null }
+}
+
+function parsed<T>({ kind, key, value }: ServerRecord, member: keyof T & string): T {
+  const read: unknown = JSON.parse(value)
+  if (!isJsonObject(read) || typeof read[member] !== 'string') {
+    throw new Error(`the record ${kind} ${key} is damaged`)
+  }
+  return read as T
+}
