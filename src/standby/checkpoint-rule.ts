@@ -18,14 +18,14 @@ export function epochOf(token: unknown): string | null {
 }
 
 /**
- * The epochs that a document claims to know.
+ * The sequence tokens that a checkpoint has.
  * @param text a `_local` document as JSON
- * @returns null: the document is no checkpoint; `foreign`: it is one whose sequences are not all tokens
+ * @returns null: the document is no checkpoint; `foreign`: it is one whose sequences are not all tokens of settee
  */
-export function claimedEpochs(text: string): ReadonlySet<string> | 'foreign' | null {
+export function claimedTokens(text: string): readonly string[] | 'foreign' | null {
   const sequences = claimedSequences(text)
   if (sequences === null) return null
-  const epochs = sequences.map(epochOf)
+  const tokens = sequences.filter((seq) => typeof seq === 'string' && epochOf(seq) !== null) as string[]
   // The number 0 of a session that has just begun may be of a push.
-  return epochs.includes(null) ? 'foreign' : new Set(epochs.filter((epoch) => epoch !== null))
+  return tokens.length === sequences.length ? tokens : 'foreign'
 }

@@ -1,6 +1,6 @@
 /** Which checkpoints a standby may store. */
 import t from 'tap'
-import { claimedEpochs, epochOf } from '../../src/standby/checkpoint-rule.ts'
+import { claimedTokens, epochOf } from '../../src/standby/checkpoint-rule.ts'
 
 const pouch = (...sequences: (number | string)[]) =>
   JSON.stringify({
@@ -24,18 +24,18 @@ t.test('the epoch of a token', async (t) => {
 })
 
 t.test(
-  'checkpoints of pulls claim epochs, those of pushes are foreign, and other documents are neither',
+  'checkpoints of pulls have tokens, those of pushes are foreign, and other documents are neither',
   async (t) => {
-    t.same(claimedEpochs(pouch('9-abc', '5-abd', '0-abc')), new Set(['abc', 'abd']))
-  t.equal(claimedEpochs(pouch(0)), 'foreign', 'a session that has just begun may go on to push')
-    t.equal(claimedEpochs(pouch(45)), 'foreign')
-    t.equal(claimedEpochs(pouch('9-abc', 45)), 'foreign')
-    t.equal(claimedEpochs('{"_id":"_local/obsidian_livesync_milestone","n":1}'), null)
+    t.same(claimedTokens(pouch('9-abc', '5-abd', '0-abc')), ['9-abc', '9-abc', '5-abd', '0-abc'])
+    t.equal(claimedTokens(pouch(0)), 'foreign', 'a session that has just begun may go on to push')
+    t.equal(claimedTokens(pouch(45)), 'foreign')
+    t.equal(claimedTokens(pouch('9-abc', 45)), 'foreign')
+    t.equal(claimedTokens('{"_id":"_local/obsidian_livesync_milestone","n":1}'), null)
     const couch = {
       session_id: 's',
       source_last_seq: '7-abc',
       history: [{ session_id: 's', recorded_seq: 6 }],
     }
-    t.equal(claimedEpochs(JSON.stringify(couch)), 'foreign')
+    t.equal(claimedTokens(JSON.stringify(couch)), 'foreign')
   },
 )

@@ -1,0 +1,255 @@
+/** Copies one database of the first: what is new of its documents, and with a full copy everything else. */
+import { isDeepStrictEqual } from 'node:util'
+import type { Logger } from 'pino'
+import { CouchError } from '../core/errors.ts'
+import type { SecurityObject } from '../core/types.ts'
+import { LocalPeer } from '../replication/local-peer.ts'
+import { PeerError } from '../replication/peer-error.ts'
+import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote-server.ts'
+import { Replication } from '../replication/replication.ts'
+import type { Position, ReplicationOptions } from '../replication/requests/replication-request.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import { epochOf } from './checkpoint-rule.ts'
+import { COPYING_USER } from './copying-user.ts'
+import { type First, OtherFirstError } from './first.ts'
+import { LocalDocuments, OwnEpochs } from './local-documents.ts'
+import type { FollowedDatabase, Relations } from './relation.ts'
+
+interface DatabaseCopiesOptions {
+  readonly databases: Databases
+  readonly first: First
+  readonly relations: Relations
+  /** An existing folder. */
+  readonly tmpDir: string
+  readonly logger: Logger
+  /** Runs a batch when its turn among all databases has come. */
+  inTurn<T>(database: string, batch: () => Promise<T>): Promise<T>
+}
+
+/** `gone`: the first does not have the database. */
+export type CopyOutcome = 'same' | 'changed' | 'gone'
+
+/** How often a long copy notes how far it has come, in ms. */
+const NOTE_MS = 5000
+/** How often a database some of whose revisions were refused is compared from its beginning, in ms. */
+const RETRY_REFUSED_MS = 3_600_000
+const BEGINNING = 0
+
+const OPTIONS: Omit<ReplicationOptions, 'sinceSeq'> = {
+  isContinuous: false,
+  createsTarget: false,
+  createTargetParams: {},
+  filter: {},
+  isWinningRevsOnly: false,
+  // The relation has the positions.
+  usesCheckpoints: false,
+  checkpointInterval: 30_000,
+  usesBulkGet: true,
+  batchSize: 500,
+  batches: 4,
+  timeout: 30_000,
+  retries: 2,
+  sourceProxy: undefined,
+  targetProxy: undefined,
+}
+
+export class DatabaseCopies {
+  readonly #options: DatabaseCopiesOptions
+  readonly #epochs = new Map<string, OwnEpochs>()
+  /** When a database was last compared from its beginning, since some of it was refused. */
+  readonly #retried = new Map<string, number>()
+
+  constructor(options: DatabaseCopiesOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Copies a database up to the end of the first's feed.
+   * @param isFull also its security object, its limits and its `_local` documents
+   * @throws OtherFirstError if it is another database than before; PeerError, CouchError
+   */
+  async copy(name: string, isFull: boolean, signal: AbortSignal): Promise<CopyOutcome> {
+    const { first, relations } = this.#options
+    const remote = first.server.database(name)
+    const info = await infoOf(remote, signal)
+    if (info === null) return 'gone'
+    const known = this.#known(name)
+    if (known !== null) await this.#requireSame(name, known, info, signal)
+    if (known !== null && !isFull && info.updateSeq === known.seq) return 'same'
+    const database = await this.#prepare(name, known === null, info)
+    const isDeep = isFull || known === null
+    if (isDeep) await applyRules(database, remote, signal)
+    const locals = isDeep ? await this.#readLocals(name, remote, signal) : null
+    try {
+      const since = this.#since(name, known, isFull)
+      const isSame = known !== null && since === known.seq && info.updateSeq === known.seq
+      const copied = isSame ? known : await this.#copyDocuments(name, remote, info, since, signal)
+      signal.throwIfAborted()
+      await locals?.store(database, signal)
+      if (copied === known) return 'same'
+      if (known !== null && numberOf(copied.seq) < numberOf(known.seq)) throw wentBack(name)
+      await relations.noteDatabase(name, copied)
+      return 'changed'
+    } finally {
+      await locals?.discard()
+    }
+  }
+
+  /**
+   * Removes a database that the first no longer has, or has made anew. Its file is kept (docs/standby.md).
+   * @throws as `Databases.delete`
+   */
+  async setAside(name: string): Promise<void> {
+    const { databases, relations, logger } = this.#options
+    this.#epochs.delete(name)
+    this.#retried.delete(name)
+    if (databases.names().includes(name)) {
+      await databases.delete(name, { isKept: true })
+      logger.warn({ database: name }, 'the first has deleted a database; the file of its copy is kept')
+    }
+    // After a crash in between, the database counts as new.
+    await relations.noteDatabase(name, null)
+  }
+
+  /** null: it is new here. */
+  #known(name: string): FollowedDatabase | null {
+    const { databases, relations } = this.#options
+    return databases.names().includes(name) ? (relations.databases().get(name) ?? null) : null
+  }
+
+  /** @throws OtherFirstError */
+  async #requireSame(
+    name: string,
+    { instance, seq }: FollowedDatabase,
+    { instanceStartTime, updateSeq }: RemoteDatabaseInfo,
+    signal: AbortSignal,
+  ): Promise<void> {
+    if (instance !== instanceStartTime) {
+      throw new OtherFirstError(`${name} was restored or made anew on the first`)
+    }
+    if (numberOf(updateSeq) < numberOf(seq)) throw wentBack(name)
+    // Each opening of the file begins an epoch; one that the first does not know was lost.
+    if (numberOf(seq) === 0 || epochOf(updateSeq) === epochOf(seq)) return
+    if (!(await this.#options.first.knowsToken(name, String(seq), signal))) throw wentBack(name)
+  }
+
+  async #prepare(
+    name: string,
+    isNew: boolean,
+    { isPartitioned, instanceStartTime: instance }: RemoteDatabaseInfo,
+  ): Promise<DatabaseHandle> {
+    const { databases, relations } = this.#options
+    if (isNew) {
+      if (!databases.names().includes(name)) await databases.create(name, { partitioned: isPartitioned })
+      // Before it has anything of the first's database, so that another one is recognised later.
+      await relations.noteDatabase(name, { instance, seq: BEGINNING, refused: 0 })
+    }
+    return databases.get(name)
+  }
+
+  async #readLocals(
+    name: string,
+    remote: RemoteDatabase,
+    signal: AbortSignal,
+  ): Promise<LocalDocuments | null> {
+    const { first, tmpDir } = this.#options
+    let epochs = this.#epochs.get(name)
+    if (epochs === undefined) {
+      epochs = new OwnEpochs((token) => first.knowsToken(name, token, signal))
+      this.#epochs.set(name, epochs)
+    }
+    return LocalDocuments.read(remote, epochs, tmpDir, signal)
+  }
+
+  #since(name: string, known: FollowedDatabase | null, isFull: boolean): Position {
+    if (known === null) return BEGINNING
+    const last = this.#retried.get(name) ?? Number.NEGATIVE_INFINITY
+    if (known.refused === 0 || !isFull || performance.now() - last < RETRY_REFUSED_MS) return known.seq
+    this.#retried.set(name, performance.now())
+    return BEGINNING
+  }
+
+  async #copyDocuments(
+    name: string,
+    remote: RemoteDatabase,
+    { instanceStartTime: instance }: RemoteDatabaseInfo,
+    since: Position,
+    signal: AbortSignal,
+  ): Promise<FollowedDatabase> {
+    const { databases, relations, tmpDir, logger, inTurn } = this.#options
+    const known = this.#known(name)
+    let refused = since === BEGINNING ? 0 : (known?.refused ?? 0)
+    const replication = new Replication({
+      source: remote.peer,
+      target: new LocalPeer({
+        databases,
+        name,
+        user: COPYING_USER,
+        address: name,
+        create: async () => undefined,
+      }),
+      options: { ...OPTIONS, sinceSeq: since },
+      checkpointId: '_local/standby',
+      tmpDir,
+      signal,
+      inTurn: (batch) => inTurn(name, batch),
+      onRetry: (error) =>
+        logger.warn({ database: name, reason: error.message }, 'a step of a copy failed and is repeated'),
+      onRefused: (docId, reason) => {
+        refused += 1
+        logger.warn({ database: name, docId, reason }, 'the standby could not store a document')
+      },
+    })
+    // A long copy goes on from there after a crash.
+    const noting = setInterval(() => {
+      const { throughSeq } = replication.progress
+      if (numberOf(throughSeq) <= numberOf(known?.seq ?? BEGINNING)) return
+      relations.noteDatabase(name, { instance, seq: throughSeq, refused }).catch(() => undefined)
+    }, NOTE_MS)
+    try {
+      await replication.run()
+    } finally {
+      clearInterval(noting)
+    }
+    return { instance, seq: replication.progress.throughSeq, refused }
+  }
+}
+
+/** @returns null if there is no such database @throws PeerError */
+async function infoOf(remote: RemoteDatabase, signal: AbortSignal): Promise<RemoteDatabaseInfo | null> {
+  try {
+    return await remote.info(signal)
+  } catch (error) {
+    if (error instanceof PeerError && error.fault === 'not_found') return null
+    throw error
+  }
+}
+
+/** The security object and the limit of revisions. */
+async function applyRules(
+  database: DatabaseHandle,
+  remote: RemoteDatabase,
+  signal: AbortSignal,
+): Promise<void> {
+  const [text, limit] = [await remote.security(signal), await remote.revsLimit(signal)]
+  if (limit !== null && limit !== (await database.revsLimit(COPYING_USER))) {
+    await database.setRevsLimit(COPYING_USER, limit)
+  }
+  const security: unknown = text === null ? null : JSON.parse(text.toString())
+  if (security === null || isDeepStrictEqual(security, await database.security())) return
+  try {
+    await database.setSecurity(COPYING_USER, security as SecurityObject)
+  } catch (error) {
+    // That of `_users` is fixed, unless a setting says otherwise.
+    if (!(error instanceof CouchError && error.code === 'forbidden')) throw error
+  }
+}
+
+function wentBack(name: string): OtherFirstError {
+  return new OtherFirstError(`${name} went back to an earlier state on the first`)
+}
+
+function numberOf(position: Position): number {
+  const number = Number.parseInt(String(position), 10)
+  return Number.isNaN(number) ? 0 : number
+}

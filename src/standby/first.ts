@@ -1,0 +1,93 @@
+/** The server that a standby follows, over HTTP. It is only read. */
+import { type Token, tokenOfRecord } from '../auth/token-record.ts'
+import { isJsonObject } from '../core/json.ts'
+import { type Query, RemoteClient } from '../replication/remote-client.ts'
+import type { RemoteConnections, RemoteOptions } from '../replication/remote-requests.ts'
+import { RemoteServer } from '../replication/remote-server.ts'
+import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
+import type { CopiedSettings } from './settings-copy.ts'
+
+/** The first is not the server, or has not the database, that was followed. Copying it could destroy what is here. */
+export class OtherFirstError extends Error {
+  override readonly name = 'OtherFirstError'
+}
+
+const VENDOR = 'settee'
+
+export class First {
+  readonly server: RemoteServer
+  readonly #client: RemoteClient
+
+  /** @param endpoint the root of the server */
+  constructor(endpoint: RemoteEndpoint, connections: RemoteConnections, options: RemoteOptions) {
+    this.#client = new RemoteClient(endpoint, connections, options)
+    this.server = new RemoteServer(endpoint, connections, options)
+  }
+
+  /** For people, without credentials. */
+  get address(): string {
+    return this.server.address
+  }
+
+  /** @returns its uuid @throws OtherFirstError if it is no settee; PeerError */
+  async uuid(signal: AbortSignal): Promise<string> {
+    const { uuid, vendor } = await this.server.welcome(signal)
+    if (vendor !== VENDOR || uuid === null) throw new OtherFirstError(`${this.address} is no settee`)
+    return uuid
+  }
+
+  /** The settings that a standby takes, with secrets. @throws PeerError; `not_found` from a settee without them */
+  async settings(signal: AbortSignal): Promise<CopiedSettings> {
+    const { settings } = await this.#read('/_settee/standby/settings', {}, signal)
+    return settingsOf(settings)
+  }
+
+  /** All device tokens: hashes, no secrets. @throws PeerError */
+  async tokens(signal: AbortSignal): Promise<readonly Token[]> {
+    const found: Token[] = []
+    for (let start: string | null = null; ; ) {
+      const query: Query = start === null ? {} : { start_key: start }
+      const { tokens, next } = await this.#read('/_settee/standby/tokens', query, signal)
+      if (Array.isArray(tokens)) found.push(...tokens.flatMap(tokenOf))
+      if (typeof next !== 'string' || next === start) return found
+      start = next
+    }
+  }
+
+  /** Where the feed of updates ends now. @throws PeerError */
+  async updatesEnd(signal: AbortSignal): Promise<Position> {
+    const answer = await this.server.updates('now', { waits: false, signal })
+    return answer?.lastSeq ?? 0
+  }
+
+  /**
+   * Whether a sequence token is one that a database has given out, and has not taken back by a restore.
+   * @throws PeerError
+   */
+  async knowsToken(database: string, token: string, signal: AbortSignal): Promise<boolean> {
+    const query = { since: token, limit: '0' }
+    const path = `/${encodeURIComponent(database)}/_changes`
+    const { last_seq } = await this.#read(path, query, signal)
+    return last_seq === token
+  }
+
+  async #read(path: string, query: Query, signal: AbortSignal): Promise<Record<string, unknown>> {
+    return this.#client.object(await this.#client.send({ method: 'GET', path, query, signal }))
+  }
+}
+
+function settingsOf(value: unknown): CopiedSettings {
+  if (!isJsonObject(value)) return {}
+  const sections = Object.entries(value).map(([section, keys]) => {
+    const texts = Object.entries(keys ?? {}).filter(([, text]) => typeof text === 'string')
+    return [section, Object.fromEntries(texts) as Record<string, string>] as const
+  })
+  return Object.fromEntries(sections)
+}
+
+function tokenOf(value: unknown): Token[] {
+  if (!isJsonObject(value) || typeof value.id !== 'string') return []
+  const { id, ...record } = value
+  const token = tokenOfRecord({ kind: '', key: id as string, value: JSON.stringify(record) })
+  return token === null ? [] : [token]
+}

@@ -1,0 +1,347 @@
+/**
+ * Follows the first: reads its `_db_updates` once a second, copies the databases that have changed, and compares everything
+ * once a minute.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { Accounts } from '../auth/accounts.ts'
+import type { Tokens } from '../auth/tokens.ts'
+import type { Config } from '../config/config.ts'
+import { Limiter } from '../core/concurrency.ts'
+import { CouchError } from '../core/errors.ts'
+import { PeerError } from '../replication/peer-error.ts'
+import type { Position } from '../replication/requests/replication-request.ts'
+import type { Databases } from '../threads/databases.ts'
+import { Backlog, type Failure } from './backlog.ts'
+import { DatabaseCopies } from './database-copies.ts'
+import { type First, OtherFirstError } from './first.ts'
+import type { Relation, Relations } from './relation.ts'
+import { applySettings } from './settings-copy.ts'
+
+export interface FollowerOptions {
+  readonly first: First
+  readonly relations: Relations
+  readonly databases: Databases
+  readonly config: Config
+  readonly tokens: Tokens
+  readonly accounts: Accounts
+  /** An existing folder. */
+  readonly tmpDir: string
+  readonly logger: Logger
+  /** Between two reads of the first's `_db_updates`, in ms. Default 1000. */
+  readonly pollMs?: number
+  /** Between two comparisons of everything, in ms. Default 60,000. */
+  readonly sweepMs?: number
+}
+
+export interface FollowerState {
+  /** Whatever the first had acknowledged longer ago than this is here, in ms; null: the first copy is not complete. */
+  readonly lagMs: number | null
+  /** Databases that are being copied or wait for it. */
+  readonly waiting: number
+  /** Why the first cannot be read now; null: it can. */
+  readonly fault: string | null
+  readonly failures: readonly Failure[]
+}
+
+const POLL_MS = 1000
+const SWEEP_MS = 60_000
+/** A settee lists a write in `_db_updates` within about a second (threads/database-notes.ts). */
+const LISTED_AFTER_MS = 2000
+const LONGEST_WAIT_MS = 10_000
+/** Databases that are copied at once, and batches of all of them. */
+const COPIES = 4
+const BATCHES = 8
+/** How often the position is recorded, in ms. */
+const RECORD_MS = 30_000
+/** A worker looks for databases that failed this often, in ms. */
+const IDLE_MS = 1000
+
+export class Follower {
+  readonly #options: FollowerOptions
+  readonly #copies: DatabaseCopies
+  readonly #backlog = new Backlog()
+  readonly #abort = new AbortController()
+  /** Databases whose next copy is a full one. */
+  readonly #full = new Set<string>()
+  /** Databases that had something new: once nothing is, the last token can be remembered exactly. */
+  readonly #settling = new Set<string>()
+  /** Databases that the first has deleted, as far as its feed says. */
+  readonly #deleted = new Set<string>()
+  /** Everything that the first had acknowledged by then is copied or in the backlog; ms of `performance.now()`. */
+  #listedAt: number
+  #updatesSeq: Position | null
+  #fault: string | null = null
+  #recordedAt = performance.now()
+  /** Workers without work. */
+  readonly #idlers = new Set<() => void>()
+  #running: Promise<void> | null = null
+
+  constructor(options: FollowerOptions, relation: Relation) {
+    const { databases, first, relations, tmpDir, logger } = options
+    this.#options = options
+    const batches = new Limiter(BATCHES, Number.POSITIVE_INFINITY)
+    this.#copies = new DatabaseCopies({
+      ...{ databases, first, relations, tmpDir, logger },
+      inTurn: (database, batch) => batches.run(batch, database),
+    })
+    this.#updatesSeq = relation.updatesSeq
+    const { syncedAt } = relation
+    this.#listedAt =
+      syncedAt === null ? Number.NEGATIVE_INFINITY : performance.now() - Math.max(0, Date.now() - syncedAt)
+  }
+
+  /** Begins to follow. @param onHalt called once if the first is not what it was; following has ended then */
+  start(onHalt: (reason: string) => void): void {
+    this.#running = this.#run().catch((error: unknown) => {
+      if (error instanceof OtherFirstError) onHalt(error.message)
+      else if (!this.#abort.signal.aborted) this.#options.logger.error({ err: error }, 'following ended')
+    })
+  }
+
+  /** Stops; resolves when nothing is written any more. Idempotent. */
+  async close(): Promise<void> {
+    this.#abort.abort(new Error('following has ended'))
+    this.#wake()
+    await this.#running
+    await this.#record(true).catch(() => undefined)
+  }
+
+  get state(): FollowerState {
+    const at = this.#backlog.oldest ?? this.#listedAt
+    const lagMs = performance.now() - at
+    return {
+      lagMs: Number.isFinite(lagMs) ? Math.round(lagMs) : null,
+      waiting: this.#backlog.size,
+      fault: this.#fault,
+      failures: this.#backlog.failures(),
+    }
+  }
+
+  get #signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
+  async #run(): Promise<void> {
+    try {
+      await this.#persistently(() => this.#begin())
+      const workers = Array.from({ length: COPIES }, () => this.#work())
+      await Promise.all([this.#poll(), this.#sweepRegularly(), ...workers])
+    } finally {
+      this.#abort.abort(new Error('following has ended'))
+      this.#wake()
+    }
+  }
+
+  /** Everything is compared, from the position that was recorded or from now. */
+  async #begin(): Promise<void> {
+    const since = this.#listedAt
+    this.#updatesSeq ??= await this.#options.first.updatesEnd(this.#signal)
+    await this.#sweep(since)
+  }
+
+  async #poll(): Promise<void> {
+    const { pollMs = POLL_MS } = this.#options
+    for (;;) {
+      await sleep(pollMs, undefined, { signal: this.#signal })
+      await this.#persistently(() => this.#readUpdates())
+      await this.#record(false)
+    }
+  }
+
+  async #readUpdates(): Promise<void> {
+    const asked = performance.now()
+    for (;;) {
+      const page = await this.#options.first.server.updates(this.#updatesSeq, {
+        waits: false,
+        signal: this.#signal,
+      })
+      if (page === null) throw new PeerError('invalid_answer', 'the first has no _db_updates')
+      for (const { database, type } of page.updates) {
+        if (type === 'deleted') this.#deleted.add(database)
+        this.#mark(database, this.#listedAt)
+      }
+      this.#updatesSeq = page.lastSeq
+      if (page.updates.length === 0) break
+    }
+    for (const database of this.#settling) this.#mark(database, null)
+    this.#settling.clear()
+    this.#listedAt = asked - LISTED_AFTER_MS
+  }
+
+  #mark(database: string, since: number | null): void {
+    this.#backlog.mark(database, since)
+    this.#wake()
+  }
+
+  async #sweepRegularly(): Promise<void> {
+    const { sweepMs = SWEEP_MS } = this.#options
+    for (;;) {
+      await sleep(sweepMs, undefined, { signal: this.#signal })
+      await this.#persistently(() => this.#sweep(null))
+    }
+  }
+
+  /** Marks all databases for a full copy, and copies what belongs to no database. */
+  async #sweep(since: number | null): Promise<void> {
+    const { first, relations } = this.#options
+    await this.#requireIdentity()
+    const names = new Set<string>()
+    for await (const name of first.server.databaseNames(this.#signal)) names.add(name)
+    for (const name of names) {
+      this.#full.add(name)
+      this.#mark(name, relations.databases().has(name) ? since : this.#listedAt)
+    }
+    await this.#removeMissing(names)
+    await this.#copyServer()
+  }
+
+  /** @throws OtherFirstError */
+  async #requireIdentity(): Promise<void> {
+    const { first, relations } = this.#options
+    const uuid = await first.uuid(this.#signal)
+    if (uuid === relations.current?.uuid) return
+    throw new OtherFirstError(`${first.address} is another server than before: its uuid is ${uuid}`)
+  }
+
+  /**
+   * Removes the copies of databases that the first no longer has.
+   * @param names of all databases of the first
+   * @throws OtherFirstError if most of them are gone
+   */
+  async #removeMissing(names: ReadonlySet<string>): Promise<void> {
+    const { databases, relations } = this.#options
+    const followed = [...relations.databases().keys()].filter((name) => name !== databases.usersDatabase)
+    const missing = followed.filter((name) => !names.has(name))
+    if (missing.length > 1 && missing.length * 2 > followed.length && !relations.current?.acceptsOthers) {
+      throw new OtherFirstError(`${missing.length} of ${followed.length} databases are gone on the first`)
+    }
+    for (const name of missing) {
+      this.#signal.throwIfAborted()
+      this.#backlog.forget(name)
+      this.#deleted.delete(name)
+      await this.#copies.setAside(name)
+    }
+  }
+
+  /** Settings and device tokens. */
+  async #copyServer(): Promise<void> {
+    const { first, relations, config, tokens, accounts, logger } = this.#options
+    const before = relations.current?.settings ?? []
+    const { keys, refused } = await applySettings(config, await first.settings(this.#signal), before)
+    if (refused.length > 0) logger.warn({ refused }, 'the standby could not take settings of its first')
+    await relations.note({ settings: keys })
+    const known = []
+    for (const token of await first.tokens(this.#signal)) {
+      // A token without its account would be revoked; the account may arrive later.
+      const account = await accounts.find(token.account).catch(() => null)
+      if (account !== null) known.push(token)
+    }
+    this.#signal.throwIfAborted()
+    await tokens.replaceAll(known)
+  }
+
+  async #work(): Promise<void> {
+    for (;;) {
+      this.#signal.throwIfAborted()
+      const name = this.#backlog.take(performance.now())
+      if (name === null) await this.#idle()
+      else await this.#copy(name)
+    }
+  }
+
+  /** Waits for a database that is due. */
+  async #idle(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, IDLE_MS)
+    this.#idlers.add(resolve)
+    await promise
+    this.#idlers.delete(resolve)
+    clearTimeout(timer)
+  }
+
+  #wake(): void {
+    for (const wake of this.#idlers) wake()
+  }
+
+  /** @throws OtherFirstError */
+  async #copy(name: string): Promise<void> {
+    const isFull = this.#full.delete(name)
+    try {
+      const outcome = await this.#copies.copy(name, isFull, this.#signal)
+      if (outcome === 'changed') this.#settling.add(name)
+      this.#backlog.done(name)
+      if (outcome === 'gone') await this.#look()
+      this.#deleted.delete(name)
+    } catch (error) {
+      if (isFull) this.#full.add(name)
+      if (error instanceof OtherFirstError && this.#mayReplace(name)) return this.#replace(name)
+      if (error instanceof OtherFirstError || this.#signal.aborted) throw error
+      const reason = reasonOf(error)
+      this.#backlog.fail(name, performance.now(), reason)
+      this.#options.logger.warn(
+        { database: name, reason },
+        'a database could not be copied, and is tried again',
+      )
+    }
+  }
+
+  #mayReplace(name: string): boolean {
+    return this.#deleted.has(name) || this.#options.relations.current?.acceptsOthers === true
+  }
+
+  /** The first has deleted the database and made another one, or an operator has accepted it. */
+  async #replace(name: string): Promise<void> {
+    await this.#requireIdentity()
+    this.#deleted.delete(name)
+    await this.#copies.setAside(name)
+    this.#backlog.done(name)
+    this.#full.add(name)
+    this.#mark(name, this.#listedAt)
+  }
+
+  /** A database was not found: looks which ones are missing. */
+  async #look(): Promise<void> {
+    await this.#requireIdentity()
+    const names = new Set<string>()
+    for await (const name of this.#options.first.server.databaseNames(this.#signal)) names.add(name)
+    await this.#removeMissing(names)
+  }
+
+  /** Records how far the copy has come, so that a restart neither looks nor starts later than it must. */
+  async #record(isLast: boolean): Promise<void> {
+    const { relations } = this.#options
+    const isIdle = this.#backlog.size === 0
+    if (isIdle && relations.current?.acceptsOthers) await relations.note({ acceptsOthers: false })
+    if (!isLast && performance.now() - this.#recordedAt < RECORD_MS) return
+    this.#recordedAt = performance.now()
+    const { lagMs } = this.state
+    if (lagMs === null) return
+    const syncedAt = Date.now() - lagMs
+    const isComplete = this.#backlog.oldest === null && this.#updatesSeq !== null
+    await relations.note({ syncedAt, ...(isComplete && { updatesSeq: this.#updatesSeq }) })
+  }
+
+  /** Repeats a step until it succeeds. @throws OtherFirstError; what the signal is aborted with */
+  async #persistently(step: () => Promise<void>): Promise<void> {
+    for (let wait = POLL_MS; ; wait = Math.min(wait * 2, LONGEST_WAIT_MS)) {
+      try {
+        await step()
+        this.#fault = null
+        return
+      } catch (error) {
+        this.#signal.throwIfAborted()
+        if (error instanceof OtherFirstError) throw error
+        const reason = reasonOf(error)
+        if (reason !== this.#fault) this.#options.logger.warn({ reason }, 'the first cannot be read')
+        this.#fault = reason
+        await sleep(wait, undefined, { signal: this.#signal })
+      }
+    }
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof PeerError || error instanceof CouchError) return error.message
+  return `internal error: ${(error as Error).message}`
+}

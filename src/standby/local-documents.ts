@@ -1,0 +1,143 @@
+/**
+ * The `_local` documents of a database on their way from the first. They are read before the documents are copied and
+ * stored after it, so that no checkpoint says more than is here. In between they are in a file.
+ */
+import { randomUUID } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { jsonParts, parsed, partsOf } from '../replication/json-parts.ts'
+import type { RemoteDatabase } from '../replication/remote-server.ts'
+import type { DatabaseHandle } from '../threads/databases.ts'
+import { claimedTokens, epochOf } from './checkpoint-rule.ts'
+import { COPYING_USER } from './copying-user.ts'
+
+/** Documents and bytes of one write. */
+const PAGE_DOCS = 200
+const PAGE_BYTES = 1024 * 1024
+/** Ids of one database that are in memory at once. Of a database with more, documents that are gone stay here. */
+const MAX_IDS = 100_000
+/** Epochs of one database whose origin is remembered. */
+const MAX_EPOCHS = 1000
+const ROWS = new Set(['rows'])
+
+/** Knows which epochs belong to the first's database. */
+export class OwnEpochs {
+  readonly #known = new Map<string, boolean>()
+  readonly #ask: (token: string) => Promise<boolean>
+
+  /** @param ask whether the first knows a token */
+  constructor(ask: (token: string) => Promise<boolean>) {
+    this.#ask = ask
+  }
+
+  async has(token: string): Promise<boolean> {
+    const epoch = epochOf(token)
+    if (epoch === null) return false
+    let isOwn = this.#known.get(epoch)
+    if (isOwn === undefined) {
+      isOwn = await this.#ask(token)
+      if (this.#known.size >= MAX_EPOCHS) this.#known.clear()
+      this.#known.set(epoch, isOwn)
+    }
+    return isOwn
+  }
+}
+
+export class LocalDocuments {
+  readonly #path: string
+  /** null: there are too many. */
+  readonly #ids: ReadonlySet<string> | null
+
+  private constructor(path: string, ids: ReadonlySet<string> | null) {
+    this.#path = path
+    this.#ids = ids
+  }
+
+  /**
+   * Reads all of them.
+   * @param folder an existing one for the file
+   * @returns null if the first cannot list them
+   * @throws PeerError
+   */
+  static async read(
+    remote: RemoteDatabase,
+    epochs: OwnEpochs,
+    folder: string,
+    signal: AbortSignal,
+  ): Promise<LocalDocuments | null> {
+    const docs = await remote.localDocs(signal)
+    if (docs === null) return null
+    const path = join(folder, `standby-${randomUUID()}`)
+    const file = await open(path, 'wx', 0o600)
+    const ids = new Set<string>()
+    let count = 0
+    try {
+      for await (const bytes of docs) {
+        const text = bytes.toString()
+        if (!(await isStored(text, epochs))) continue
+        count += 1
+        if (count <= MAX_IDS) ids.add(idOf(bytes))
+        // A line break in JSON is white space.
+        await file.write(`${text.replaceAll(/[\r\n]/g, ' ')}\n`)
+      }
+    } catch (error) {
+      await rm(path, { force: true })
+      throw error
+    } finally {
+      await file.close()
+    }
+    return new LocalDocuments(path, count <= MAX_IDS ? ids : null)
+  }
+
+  /** Stores them, and removes those that the first no longer has. @throws CouchError; the signal's reason */
+  async store(database: DatabaseHandle, signal: AbortSignal): Promise<void> {
+    let page: string[] = []
+    let bytes = 0
+    const flush = async () => {
+      signal.throwIfAborted()
+      if (page.length > 0) await database.copyLocals(COPYING_USER, page, [])
+      page = []
+      bytes = 0
+    }
+    for await (const line of createInterface({ input: createReadStream(this.#path) })) {
+      page.push(line)
+      bytes += line.length
+      if (page.length >= PAGE_DOCS || bytes >= PAGE_BYTES) await flush()
+    }
+    await flush()
+    const gone = this.#ids === null ? [] : await idsBeside(database, this.#ids)
+    signal.throwIfAborted()
+    if (gone.length > 0) await database.copyLocals(COPYING_USER, [], gone)
+  }
+
+  /** Removes the file. */
+  async discard(): Promise<void> {
+    await rm(this.#path, { force: true })
+  }
+}
+
+async function isStored(text: string, epochs: OwnEpochs): Promise<boolean> {
+  const tokens = claimedTokens(text)
+  if (tokens === null) return true
+  if (tokens === 'foreign') return false
+  for (const token of tokens) if (!(await epochs.has(token))) return false
+  return true
+}
+
+function idOf(doc: Uint8Array): string {
+  const id = partsOf(doc).find(({ member }) => member === '_id')
+  return id === undefined ? '' : parsed<string>(id.bytes)
+}
+
+async function idsBeside(database: DatabaseHandle, known: ReadonlySet<string>): Promise<string[]> {
+  const found: string[] = []
+  const rows = jsonParts(database.allDocs(COPYING_USER, 'local', {}, null), { lists: ROWS })
+  for await (const { member, bytes } of rows) {
+    if (member !== 'rows') continue
+    const { id } = parsed<{ id: string }>(bytes)
+    if (!known.has(id)) found.push(id)
+  }
+  return found
+}
