@@ -12,6 +12,7 @@ import { answerFrameworkError, errors } from './http/plugins/error-replies.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { metrics } from './http/plugins/request-metrics.ts'
 import { revocation } from './http/plugins/revocation.ts'
+import { standbyWrites } from './http/plugins/standby-writes.ts'
 import { tenancy } from './http/plugins/tenancy.ts'
 import { parseQuery } from './http/request-params.ts'
 import { registerPaths, validatorCompiler } from './http/route-table.ts'
@@ -34,6 +35,7 @@ import { partitionRoutes } from './http/routes/partition-routes.ts'
 import { replicationRoutes } from './http/routes/replication-routes.ts'
 import { serverRoutes } from './http/routes/server-routes.ts'
 import { sessionRoutes } from './http/routes/session-routes.ts'
+import { standbyRoutes } from './http/routes/standby-routes.ts'
 import { alarmRoutes, timeMachineRoutes } from './http/routes/time-machine-routes.ts'
 import { tokenRoutes } from './http/routes/token-routes.ts'
 import { viewRoutes } from './http/routes/view-routes.ts'
@@ -126,7 +128,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
     await app.register(plugin)
   }
-  for (const plugin of [authentication, tenancy, access, revocation]) {
+  for (const plugin of [authentication, tenancy, access, standbyWrites, revocation]) {
     await app.register(plugin)
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
@@ -187,6 +189,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, tokenRoutes)
   registerPaths(app, sizeRoutes)
   registerPaths(app, restoreRoutes)
+  registerPaths(app, standbyRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
   registerPaths(app, backupRoutes)

@@ -190,6 +190,11 @@ export const ERRORS = {
   function_timeout: [500, 'timeout', 'A function of a design document ran longer than allowed.'], // ours
   function_memory: [500, 'out_of_memory', 'A function of a design document used more memory than allowed.'], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
+  standby: [
+    503,
+    'service_unavailable',
+    'This server is a standby: it accepts changes once it is promoted. Write to its first, or try again.',
+  ], // ours
   contended: [
     503,
     'service_unavailable',

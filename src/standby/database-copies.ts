@@ -33,6 +33,8 @@ export type CopyOutcome = 'same' | 'changed' | 'gone'
 const NOTE_MS = 5000
 /** How often a database some of whose revisions were refused is compared from its beginning, in ms. */
 const RETRY_REFUSED_MS = 3_600_000
+/** How often the meaning of a token is stored while the database changes all the time, in ms. */
+const REMEMBER_MS = 60_000
 const BEGINNING = 0
 
 const OPTIONS: Omit<ReplicationOptions, 'sinceSeq'> = {
@@ -56,6 +58,9 @@ const OPTIONS: Omit<ReplicationOptions, 'sinceSeq'> = {
 export class DatabaseCopies {
   readonly #options: DatabaseCopiesOptions
   readonly #epochs = new Map<string, OwnEpochs>()
+  /** The last token of each database whose meaning here is stored. */
+  readonly #remembered = new Map<string, { readonly token: Position; readonly at: number }>()
+  readonly #startedAt = performance.now()
   /** When a database was last compared from its beginning, since some of it was refused. */
   readonly #retried = new Map<string, number>()
 
@@ -75,18 +80,20 @@ export class DatabaseCopies {
     if (info === null) return 'gone'
     const known = this.#known(name)
     if (known !== null) await this.#requireSame(name, known, info, signal)
-    if (known !== null && !isFull && info.updateSeq === known.seq) return 'same'
+    const isSame = known !== null && info.updateSeq === known.seq
+    if (known !== null) await this.#remember(name, info.updateSeq, isSame)
+    if (isSame && !isFull) return 'same'
     const database = await this.#prepare(name, known === null, info)
     const isDeep = isFull || known === null
     if (isDeep) await applyRules(database, remote, signal)
     const locals = isDeep ? await this.#readLocals(name, remote, signal) : null
     try {
       const since = this.#since(name, known, isFull)
-      const isSame = known !== null && since === known.seq && info.updateSeq === known.seq
-      const copied = isSame ? known : await this.#copyDocuments(name, remote, info, since, signal)
+      const isDone = isSame && since === known.seq
+      const copied = isDone ? null : await this.#copyDocuments(name, remote, info, since, signal)
       signal.throwIfAborted()
       await locals?.store(database, signal)
-      if (copied === known) return 'same'
+      if (copied === null) return 'same'
       if (known !== null && numberOf(copied.seq) < numberOf(known.seq)) throw wentBack(name)
       await relations.noteDatabase(name, copied)
       return 'changed'
@@ -102,6 +109,7 @@ export class DatabaseCopies {
   async setAside(name: string): Promise<void> {
     const { databases, relations, logger } = this.#options
     this.#epochs.delete(name)
+    this.#remembered.delete(name)
     this.#retried.delete(name)
     if (databases.names().includes(name)) {
       await databases.delete(name, { isKept: true })
@@ -115,6 +123,21 @@ export class DatabaseCopies {
   #known(name: string): FollowedDatabase | null {
     const { databases, relations } = this.#options
     return databases.names().includes(name) ? (relations.databases().get(name) ?? null) : null
+  }
+
+  /**
+   * Remembers what the first's token means here, so that devices go on from it after a promotion. It is called before
+   * anything newer is copied, since a device would skip what was here before the token's number.
+   * @param isSame whether everything up to the token is here; else it is remembered only once in a while, because the
+   *   number that is remembered first counts
+   */
+  async #remember(name: string, token: Position, isSame: boolean): Promise<void> {
+    const last = this.#remembered.get(name) ?? { token: null, at: this.#startedAt }
+    if (last.token === token || !(isSame || performance.now() - last.at > REMEMBER_MS)) return
+    const database = this.#options.databases.get(name)
+    const { update_seq } = await database.info(COPYING_USER)
+    await database.rememberTokens([{ token: String(token), seq: numberOf(update_seq) }])
+    this.#remembered.set(name, { token, at: performance.now() })
   }
 
   /** @throws OtherFirstError */

@@ -1,0 +1,63 @@
+/** What a standby copies of its first beside databases; docs/settee-api.md. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { recordOfToken, type Token } from '../../auth/token-record.ts'
+import { CouchError } from '../../core/errors.ts'
+import { copiedSettings } from '../../standby/settings-copy.ts'
+import { sendJson } from '../replies.ts'
+import { queryOf, textParam } from '../request-params.ts'
+import type { Path } from '../route-table.ts'
+
+export const standbyRoutes: readonly Path[] = [
+  {
+    url: '/_settee/standby/settings',
+    allow: 'GET,HEAD',
+    access: 'server admin',
+    methods: { GET: { handler: settings } },
+  },
+  {
+    url: '/_settee/standby/tokens',
+    allow: 'GET,HEAD',
+    access: 'server admin',
+    methods: {
+      GET: {
+        handler: tokens,
+        query: { type: 'object', properties: { start_key: { type: 'string', minLength: 1 } } },
+      },
+    },
+  },
+]
+
+const PAGE = 500
+
+/** With the secret of session cookies, so only for callers with an admin's password. */
+async function settings(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  requirePassword(request)
+  reply.header('Cache-Control', 'no-store')
+  return sendJson(reply, 200, { settings: copiedSettings(request.server.services.config) })
+}
+
+/** In the order of their ids, in pages. */
+async function tokens(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  requirePassword(request)
+  const start = textParam(queryOf(request), 'start_key') ?? ''
+  const rest = [...request.server.services.tokens.all()].filter(({ id }) => id >= start).sort(byId)
+  const page = rest.slice(0, PAGE).map((token) => {
+    const { key, value } = recordOfToken(token)
+    return { id: key, ...(JSON.parse(value ?? '{}') as object) }
+  })
+  reply.header('Cache-Control', 'no-store')
+  return sendJson(reply, 200, { tokens: page, next: rest[PAGE]?.id ?? null })
+}
+
+function byId(a: Token, b: Token): number {
+  return a.id < b.id ? -1 : 1
+}
+
+/** @throws not_found in hosted mode, which has no standby; forbidden for device tokens */
+function requirePassword({ server, identity }: FastifyRequest): void {
+  if (server.services.config.isHosted)
+    throw new CouchError('not_found', 'A server in hosted mode has no standby.')
+  if (identity.token !== null) {
+    throw new CouchError('forbidden', 'A device token gives no access to what a standby copies.')
+  }
+}
