@@ -22,6 +22,7 @@ import {
   serveCommands,
 } from './server/open-services.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
+import { openStandby, standbyMonitoring, startStandby } from './server/standby-services.ts'
 import type { ServerDatabasesOptions } from './threads/databases.ts'
 
 interface ServerOptions {
@@ -114,11 +115,13 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const disk = await maintainDatabases(context, databases)
   later.disk = disk
   const tmpDir = await emptyTmpDir(dataDir)
-  const authServices = await openAuthServices(context, databases)
+  const standby = await openStandby(context, databases)
+  const authServices = await openAuthServices(context, databases, standby)
   const backupServices = await openBackupServices(context, databases, disk, authServices)
   const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
   const replicator = openReplicator(context, { databases, ...authServices, tmpDir })
-  const services = { ...base, ...authServices, ...backupServices, replicator }
+  const monitoring = standbyMonitoring(context, standby, backupServices)
+  const services = { ...base, ...authServices, ...backupServices, ...monitoring, replicator, standby }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
   later.onMassDeletion = (entry, deletion) =>
@@ -128,6 +131,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     await Promise.all([app.close(), app.secure?.close()])
   })
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
+  await startStandby(context, standby, services)
   await serveCommands(context, services, app)
   backupServices.backups.startSchedule()
   return app

@@ -33,6 +33,10 @@ export interface PerUserOptions {
   /** Makes and deletes them with their owners. */
   readonly registry: Pick<DatabaseRegistry, 'create' | 'delete'>
   readonly config: Config
+  /** While it accepts no writes, no databases are made or deleted: they come from its first. */
+  readonly standby?:
+    | { readonly acceptsWrites: boolean; onChange(listener: () => void): () => void }
+    | undefined
   /** Work failed: for one account, or for all (null), which is tried again. */
   onFault(fault: unknown, name: string | null): void
 }
@@ -70,7 +74,7 @@ export class PerUserDatabases {
 
   /** Follows the configuration and, if it is enabled, `_users`. */
   start(): void {
-    const { config, databases } = this.#options
+    const { config, databases, standby } = this.#options
     this.#ends.push(
       config.onChange((section) => {
         if (section === SECTION) this.#restart()
@@ -79,6 +83,7 @@ export class PerUserDatabases {
       databases.watchUpdates(() => {
         if (this.#followed !== this.#users()) this.#restart()
       }),
+      standby?.onChange(() => this.#restart()) ?? (() => {}),
     )
     this.#restart()
   }
@@ -93,7 +98,8 @@ export class PerUserDatabases {
   }
 
   get #isOn(): boolean {
-    return !this.#isClosed && this.#options.config.boolean(SECTION, 'enable')
+    const { config, standby } = this.#options
+    return !this.#isClosed && standby?.acceptsWrites !== false && config.boolean(SECTION, 'enable')
   }
 
   get #prefix(): string {

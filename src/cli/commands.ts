@@ -30,6 +30,7 @@ import {
 } from './grammar.ts'
 import { MOVE } from './move-arguments.ts'
 import { SERVE } from './serve-arguments.ts'
+import { FOLLOW, PROMOTE, type StandbyCommand } from './standby-arguments.ts'
 import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
 import { SETUP, VAULT_ADD } from './vault-arguments.ts'
 
@@ -65,6 +66,8 @@ const account = async (command: AccountCommand, env: NodeJS.ProcessEnv) =>
   (await import('./account-command.ts')).runAccountCommand(command, env)
 const restore = async (command: RestoreCommand, env: NodeJS.ProcessEnv) =>
   (await import('./backup-commands.ts')).runRestoreCommand(command, env)
+const standby = async (command: StandbyCommand, env: NodeJS.ProcessEnv) =>
+  (await import('./standby-command.ts')).runStandbyCommand(command, env)
 const timeMachine = async (command: TimeMachineCommand, env: NodeJS.ProcessEnv) =>
   (await import('./time-machine-command.ts')).runTimeMachineCommand(command, env)
 const transfer = async (command: TransferCommand, env: NodeJS.ProcessEnv) =>
@@ -77,6 +80,8 @@ const ENTRIES: readonly Entry[] = [
     (await import('./vault-command.ts')).runVaultCommand(command, env),
   ),
   entry(DOCTOR, async (command) => (await import('./doctor-command.ts')).runDoctorCommand(command)),
+  entry(FOLLOW, standby),
+  entry(PROMOTE, standby),
   entry(PASSWD, account),
   entry(ACCOUNT_ADD, account),
   entry(ACCOUNT_LIST, account),

@@ -11,6 +11,8 @@ import { setteeVersion } from '../config/version.ts'
 import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
 import type { Settings } from '../core/types.ts'
+import { Relations } from '../standby/relation.ts'
+import { Standby } from '../standby/standby.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 
@@ -96,7 +98,9 @@ async function openFolder(
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   const rewinds = new Rewinds(databases)
-  const services = { restorer, backups, rewinds, dataDir, tmpDir, ending: ending.signal }
+  const relations = await Relations.open(databases)
+  const standby = new Standby({ relations, databases, config, logger: SILENT })
+  const services = { standby, restorer, backups, rewinds, dataDir, tmpDir, ending: ending.signal }
   const vaults = {
     tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
     createDatabase: (name: string) => databases.create(name),
@@ -107,6 +111,7 @@ async function openFolder(
   return {
     controls: localControlCommands({ config, databases, env, revokeTokens, ...services, ...vaults }),
     close: async () => {
+      await standby.close()
       await backups.close()
       await databases.close()
     },

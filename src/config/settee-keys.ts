@@ -198,6 +198,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   ),
   row(
     'settee',
+    'standby_max_lag',
+    60,
+    integer(5, 31_536_000),
+    'seconds that a standby may be behind its first before `_up?deep=1` reports a fault',
+  ),
+  row(
+    'settee',
     'mass_deletion',
     DEFAULT_RULES.massDeletion.percent,
     integer(0, 100),

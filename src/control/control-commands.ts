@@ -13,6 +13,8 @@ import { localTransferControl, type TransferControl, type TransferServices } fro
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import { localMoveControl, type MoveControl, type MoveServices } from '../move/moves.ts'
+import type { Standby } from '../standby/standby.ts'
+import { localStandbyControl, type StandbyControl, withoutChanges } from '../standby/standby-control.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
 import { localTimeMachineControl, type TimeMachineControl } from '../time-machine/time-machine-control.ts'
@@ -26,7 +28,8 @@ export type ControlCommands = Operator &
   BackupControl &
   TimeMachineControl &
   VaultControl &
-  MoveControl
+  MoveControl &
+  StandbyControl
 
 /** The names of all commands. Calls over the socket are checked against this list. */
 export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
@@ -47,18 +50,35 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'addVault',
   'planMove',
   'move',
+  'follow',
+  'promote',
+  'readStandby',
+]
+
+/** Those that change what a standby copies of its first. */
+const CHANGING: readonly (keyof ControlCommands)[] = [
+  'setPassword',
+  'addAccount',
+  'deleteAccount',
+  'importDatabase',
+  'restore',
+  'adopt',
+  'rewindDatabase',
+  'addVault',
+  'move',
 ]
 
 interface ControlServices extends OperatorServices, TransferServices, VaultServices, MoveServices {
   readonly restorer: RestoreControl
   readonly backups: Backups
   readonly rewinds: Rewinds
+  readonly standby: Standby
 }
 
 /** @returns the commands, on the configuration and databases that are open in this process */
 export function localControlCommands(services: ControlServices): ControlCommands {
   const operator = localOperator(services)
-  return {
+  const commands: ControlCommands = {
     ...operator,
     ...localSizeControl(services.databases),
     ...localTransferControl(services),
@@ -67,7 +87,9 @@ export function localControlCommands(services: ControlServices): ControlCommands
     ...localTimeMachineControl(services.databases, services.rewinds),
     ...localVaultControl(services, operator),
     ...localMoveControl(services),
+    ...localStandbyControl(services.standby),
   }
+  return withoutChanges(commands, CHANGING, services.standby)
 }
 
 export interface SizeRow {

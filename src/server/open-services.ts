@@ -29,6 +29,7 @@ import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
+import type { Standby } from '../standby/standby.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
@@ -134,11 +135,15 @@ export async function emptyTmpDir(dataDir: string): Promise<string> {
 type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'policy' | 'hosted'>
 
 /** Opens the policy, accounts and device tokens; shutdown closes them before the databases. */
-export async function openAuthServices(context: ServerContext, databases: Databases): Promise<AuthServices> {
+export async function openAuthServices(
+  context: ServerContext,
+  databases: Databases,
+  standby: Standby,
+): Promise<AuthServices> {
   const { config, logger, shutdown } = context
   const hosted = await hostedMode(context, databases, (account) => revokeTokens(tokens, account))
   const policy = hosted?.policy ?? defaultPolicy(config, databases)
-  const users = await openUsers({ config, databases, registry: policy.databases, logger })
+  const users = await openUsers({ config, databases, registry: policy.databases, standby, logger })
   shutdown.add(() => users.close())
   const accounts = policy.accounts(users.accounts)
   const credentials = new CredentialChecker(accounts, {
@@ -216,12 +221,20 @@ export async function openBackupServices(
 /** Serves commands of this machine through the control socket, until shutdown. */
 export async function serveCommands(
   { dataDir, env, config, logger, shutdown }: ServerContext,
-  { databases, policy, tokens, tmpDir, backups, rewinds }: Services & BackupServices,
+  {
+    databases,
+    policy,
+    tokens,
+    tmpDir,
+    backups,
+    rewinds,
+    standby,
+  }: Services & BackupServices & { readonly standby: Standby },
   app: FastifyInstance,
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ config, databases, dataDir, env, tmpDir, backups, rewinds },
+    ...{ config, databases, dataDir, env, tmpDir, backups, rewinds, standby },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
     revokeTokens: (account) => tokens.revokeAll(account),
@@ -255,6 +268,7 @@ interface OpenUsersOptions {
   readonly databases: Databases
   /** Makes and deletes users' own databases. */
   readonly registry: PerUserOptions['registry']
+  readonly standby: Standby
   readonly logger: Pick<Logger, 'error' | 'warn'>
 }
 
@@ -262,7 +276,13 @@ interface OpenUsersOptions {
  * Makes `_users` if it is missing, follows it, and runs `couch_peruser`.
  * @throws the error that keeps `_users` from being made, except for a full disk
  */
-async function openUsers({ config, databases, registry, logger }: OpenUsersOptions): Promise<OpenedUsers> {
+async function openUsers({
+  config,
+  databases,
+  registry,
+  standby,
+  logger,
+}: OpenUsersOptions): Promise<OpenedUsers> {
   await databases.create(databases.usersDatabase).catch((error: unknown) => {
     // On a full disk an admin must still be able to start the server and free space.
     const code = error instanceof CouchError ? error.code : null
@@ -274,7 +294,7 @@ async function openUsers({ config, databases, registry, logger }: OpenUsersOptio
   const users = usersAccounts(databases, { hashing })
   const upgrades = new HashUpgrades({
     databases,
-    isOn: () => config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
+    isOn: () => standby.acceptsWrites && config.boolean('chttpd_auth', 'upgrade_hash_on_auth'),
     hashing,
     onFault: (fault) => logger.warn({ err: fault }, 'could not replace the weak password hash of a user'),
   })
@@ -282,6 +302,7 @@ async function openUsers({ config, databases, registry, logger }: OpenUsersOptio
     databases,
     registry,
     config,
+    standby,
     onFault: (fault, user) =>
       logger.warn({ err: fault, user }, 'couch_peruser failed for a user, or for now'),
   })

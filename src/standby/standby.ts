@@ -177,6 +177,11 @@ export class Standby {
     return this.#options.relations.acceptsWrites
   }
 
+  /** Calls the listener when the state has changed, until the returned function is called. */
+  onChange(listener: () => void): () => void {
+    return this.#options.relations.onChange(listener)
+  }
+
   async #begin(relation: Relation): Promise<void> {
     const { relations, databases, config, logger } = this.#options
     const first = await this.#firstAt(relation.first)

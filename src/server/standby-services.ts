@@ -1,0 +1,39 @@
+/** Opens this server's part as a standby, if it is one. */
+import type { Services } from '../http/services.ts'
+import { Relations } from '../standby/relation.ts'
+import { Standby } from '../standby/standby.ts'
+import { standbyCollector, standbyHealth } from '../standby/standby-health.ts'
+import type { Databases } from '../threads/databases.ts'
+import type { ServerContext } from './server-context.ts'
+
+/**
+ * Reads whether this server is a standby, before anything writes, and finishes a promotion that a crash interrupted.
+ * @throws Error if the record is damaged
+ */
+export async function openStandby({ config, logger }: ServerContext, databases: Databases): Promise<Standby> {
+  const standby = new Standby({ relations: await Relations.open(databases), databases, config, logger })
+  await standby.recover()
+  return standby
+}
+
+/** Begins to follow, until shutdown. */
+export async function startStandby(
+  { logger, shutdown }: ServerContext,
+  standby: Standby,
+  { tokens, accounts, tmpDir }: Pick<Services, 'tokens' | 'accounts' | 'tmpDir'>,
+): Promise<void> {
+  shutdown.add(() => standby.close())
+  await standby.start({ tokens, accounts, tmpDir, logger })
+}
+
+/** The monitoring of a standby, beside that of the other parts. */
+export function standbyMonitoring(
+  { config }: ServerContext,
+  standby: Standby,
+  { collectors = [], health = [] }: Pick<Services, 'collectors' | 'health'>,
+): Pick<Services, 'collectors' | 'health'> {
+  return {
+    collectors: [...collectors, standbyCollector(standby)],
+    health: [...health, standbyHealth(standby, config)],
+  }
+}
