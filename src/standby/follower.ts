@@ -66,6 +66,8 @@ export class Follower {
   readonly #full = new Set<string>()
   /** Databases that had something new: once nothing is, the last token can be remembered exactly. */
   readonly #settling = new Set<string>()
+  /** Accounts were copied, which may have tokens. */
+  #areAccountsNew = false
   /** Databases that the first has deleted, as far as its feed says. */
   readonly #deleted = new Set<string>()
   /** Everything that the first had acknowledged by then is copied or in the backlog; ms of `performance.now()`. */
@@ -164,6 +166,10 @@ export class Follower {
       this.#updatesSeq = page.lastSeq
       if (page.updates.length === 0) break
     }
+    if (this.#areAccountsNew) {
+      await this.#copyTokens()
+      this.#areAccountsNew = false
+    }
     for (const database of this.#settling) this.#mark(database, null)
     this.#settling.clear()
     this.#listedAt = asked - LISTED_AFTER_MS
@@ -226,11 +232,16 @@ export class Follower {
 
   /** Settings and device tokens. */
   async #copyServer(): Promise<void> {
-    const { first, relations, config, tokens, accounts, logger } = this.#options
+    const { first, relations, config, logger } = this.#options
     const before = relations.current?.settings ?? []
     const { keys, refused } = await applySettings(config, await first.settings(this.#signal), before)
     if (refused.length > 0) logger.warn({ refused }, 'the standby could not take settings of its first')
     await relations.note({ settings: keys })
+    await this.#copyTokens()
+  }
+
+  async #copyTokens(): Promise<void> {
+    const { first, tokens, accounts } = this.#options
     const known = []
     for (const token of await first.tokens(this.#signal)) {
       // A token without its account would be revoked; the account may arrive later.
@@ -269,7 +280,10 @@ export class Follower {
     const isFull = this.#full.delete(name)
     try {
       const outcome = await this.#copies.copy(name, isFull, this.#signal)
-      if (outcome === 'changed') this.#settling.add(name)
+      if (outcome === 'changed') {
+        this.#settling.add(name)
+        this.#areAccountsNew ||= name === this.#options.databases.usersDatabase
+      }
       this.#backlog.done(name)
       if (outcome === 'gone') await this.#look()
       this.#deleted.delete(name)

@@ -1,0 +1,147 @@
+/** A standby and its first, both listening, with the commands of the control socket. */
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { ControlCommands } from '../../src/control/control-commands.ts'
+import { reachServer } from '../../src/control/control-socket.ts'
+import type { StandbyReport } from '../../src/standby/standby.ts'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+
+const ADMIN = { COUCHDB_USER: 'root', COUCHDB_PASSWORD: 'relax' }
+const auth = 'root:relax'
+
+async function controlsOf({ dataDir }: TestServer): Promise<ControlCommands> {
+  const controls = await reachServer(dataDir)
+  if (controls === null) throw new Error('the server does not listen')
+  return controls
+}
+
+async function startPair(t: Test) {
+  const first = await startTestServer(t, { env: ADMIN })
+  const standby = await startTestServer(t)
+  return { first, standby, controls: await controlsOf(standby), address: addressOf(first) }
+}
+
+const addressOf = ({ url }: TestServer) => url.replace('//', `//${auth}@`)
+
+async function until(controls: ControlCommands, holds: (report: StandbyReport) => boolean): Promise<void> {
+  for (let report = await controls.readStandby({}); !holds(report); report = await controls.readStandby({})) {
+    if (report.state === 'halted') throw new Error(report.reason ?? '')
+    await delay(50)
+  }
+}
+
+const isCurrent = ({ lagSeconds, waiting }: StandbyReport) => waiting === 0 && (lagSeconds ?? 99) < 4
+
+t.test('everything is copied, writes are refused, and a promoted standby is the first', async (t) => {
+  const { first, standby, controls, address } = await startPair(t)
+  const put = (path: string, body: unknown) => first.request('PUT', path, { auth, body })
+  await put('/notes', '')
+  await put('/notes/_security', { members: { names: ['anna'], roles: [] }, admins: { names: [], roles: [] } })
+  await put('/notes/_revs_limit', '7')
+  await put('/notes/a', { n: 1 })
+  await put('/notes/_design/own', {
+    validate_doc_update: 'function (doc) { if (doc._id === "b") throw { forbidden: "no" } }',
+  })
+  await put('/notes/_local/settings', { n: 2 })
+  await put('/parts?partitioned=true', '')
+  await put('/_users/org.couchdb.user:anna', { name: 'anna', password: 'secret', roles: [], type: 'user' })
+  await put('/_node/_local/_config/cors/origins', JSON.stringify('https://notes.example'))
+  await put('/_node/_local/_config/log/level', JSON.stringify('none'))
+  const session = await first.request('POST', '/_session', { body: { name: 'anna', password: 'secret' } })
+  const cookie = String(session.headers['set-cookie']).split(';')[0] as string
+  const made = await first.request('POST', '/_settee/tokens?account=anna', { auth, body: { name: 'phone' } })
+  const report = await controls.follow({ url: address, again: false })
+  t.match(report, { state: 'following', reason: null })
+  t.notMatch(JSON.stringify(report), /relax/)
+  await until(controls, isCurrent)
+  const token = `anna:${made.json.token}`
+  while ((await standby.request('GET', '/notes', { auth: token })).status === 401) await delay(50)
+  for (const options of [{ auth }, { auth: 'anna:secret' }, { auth: token }, { headers: { cookie } }]) {
+    t.match(await standby.request('GET', '/notes/a', options), { status: 200, json: { n: 1 } })
+  }
+  t.equal((await standby.request('GET', '/notes/a')).status, 401)
+  t.equal((await standby.request('GET', '/notes/_revs_limit', { auth })).text.trim(), '7')
+  t.match((await standby.request('GET', '/notes/_local/settings', { auth })).json, { _rev: '0-1', n: 2 })
+  t.match((await standby.request('GET', '/parts', { auth })).json, { props: { partitioned: true } })
+  const config = await standby.request('GET', '/_node/_local/_config', { auth })
+  t.equal(config.json.cors.origins, 'https://notes.example')
+  t.notMatch(config.text, /"secret":"[^*"]/, 'the secret of sessions is not shown')
+
+  await t.test('a change is refused as a whole, and reads with a body are served', async (t) => {
+    for (const [method, path, body] of [
+      ['PUT', '/notes/b', {}],
+      ['POST', '/notes/_bulk_docs', { docs: [{ _id: 'b' }] }],
+      ['PUT', '/notes/_local/x', {}],
+      ['DELETE', '/notes', undefined],
+      ['POST', '/_settee/tokens', { name: 'x' }],
+      ['POST', '/_replicate', { source: 'notes', target: 'x' }],
+    ] as const) {
+      const refused = await standby.request(method, path, { auth, body })
+      t.match(refused, { status: 503, json: { error: 'service_unavailable' } }, `${method} ${path}`)
+      t.match(refused.headers, { 'retry-after': '10' })
+    }
+    const found = await standby.request('POST', '/notes/_find', { auth, body: { selector: { n: 1 } } })
+    t.equal(found.json.docs.length, 1)
+    await t.rejects(controls.setPassword({ name: 'anna', password: 'x', create: false }), { code: 'standby' })
+  })
+
+  await put('/notes/a', { n: 3, _rev: (await first.request('GET', '/notes/a', { auth })).json._rev })
+  const changed = () => standby.request('GET', '/notes/a', { auth })
+  while ((await changed()).json.n !== 3) await delay(50)
+  const seen = await changed()
+  const health = await standby.request('GET', '/_up?deep=1', { auth })
+  t.match(
+    health.json.facts.find(({ name }: { name: string }) => name === 'standby'),
+    { ok: true },
+  )
+  t.match((await standby.request('GET', '/_node/_local/_prometheus', { auth })).text, /^settee_standby_lag/m)
+
+  const began = performance.now()
+  const outcome = await controls.promote({})
+  t.ok(performance.now() - began < 1000)
+  const { uuid } = (await first.request('GET', '/')).json
+  t.match(outcome, { uuid })
+  t.equal((await standby.request('GET', '/')).json.uuid, uuid)
+  const saved = await standby.request('PUT', '/notes/a', { auth, body: { n: 4, _rev: seen.json._rev } })
+  t.equal(saved.status, 201)
+  t.match(await controls.readStandby({}), { state: 'none', first: null })
+  await t.rejects(controls.follow({ url: address, again: true }), /former first/)
+  await t.rejects(controls.promote({}), /no standby/)
+})
+
+t.test('deleted databases are kept as files, and databases made anew are copied anew', async (t) => {
+  const { first, standby, controls, address } = await startPair(t)
+  for (const name of ['gone', 'again', 'stays']) {
+    await first.request('PUT', `/${name}`, { auth })
+    await first.request('PUT', `/${name}/old`, { auth, body: {} })
+  }
+  await controls.follow({ url: address, again: false })
+  await until(controls, isCurrent)
+  await first.request('DELETE', '/gone', { auth })
+  await first.request('DELETE', '/again', { auth })
+  await first.request('PUT', '/again', { auth })
+  await first.request('PUT', '/again/new', { auth, body: {} })
+  while ((await standby.request('GET', '/again/new', { auth })).status !== 200) await delay(50)
+  await until(controls, (report) => isCurrent(report) && report.databases === 3)
+  t.equal((await standby.request('GET', '/again/old', { auth })).status, 404)
+  t.equal((await standby.request('GET', '/gone', { auth })).status, 404)
+  const kept = await readdir(join(standby.dataDir, 'replaced'))
+  t.match(kept.sort(), [/^again\./, /^gone\./])
+})
+
+t.test(
+  'a server with databases of its own, a strange server, and wrong credentials are refused',
+  async (t) => {
+    const { first, standby, controls, address } = await startPair(t)
+    const follow = (url: string) => controls.follow({ url, again: false })
+    await t.rejects(follow(address.replace('relax', 'wrong')), /cannot be followed.*incorrect/)
+    await t.rejects(follow(first.url), /cannot be followed/)
+    await t.rejects(follow('ftp://x'), { code: 'invalid_replication' })
+    await t.rejects(follow(standby.url), /this server itself/)
+    await standby.request('PUT', '/own')
+    await t.rejects(follow(address), /databases of its own \(own\)/)
+    await t.rejects(controls.follow({ url: null, again: false }), /no standby/)
+  },
+)
