@@ -132,12 +132,39 @@ function replication(): Page {
   }
 }
 
+/** A settee plays the first. */
+function standby(): Page {
+  let first = ''
+  return {
+    server: [],
+    async prepare(shell) {
+      first = `http://admin:oldsecret@127.0.0.1:${await shell.startOther('oldsecret')}`
+      const { code, output } = await shell.run(`
+        curl -X PUT ${first}/notes
+        curl -X PUT ${first}/notes/a -d '{"text":"a note"}'`)
+      if (code !== 0) throw new Error(output)
+    },
+    async names() {
+      return {
+        'http://admin:password@first:5984': first,
+        'http://admin:password@127.0.0.1': 'http://admin:oldsecret@127.0.0.1',
+        // The commands of the page follow one another faster than a reader types.
+        'settee promote': `until curl -sf ${ADMIN.replace('anna:secret', 'admin:oldsecret')}/notes/a; do sleep 0.1; done; settee promote`,
+      }
+    },
+    after: `
+      curl ${ADMIN.replace('anna:secret', 'admin:oldsecret')}/notes/a | grep "a note"
+      curl -X PUT ${ADMIN.replace('anna:secret', 'admin:oldsecret')}/notes/b -d '{}'`,
+  }
+}
+
 /** By their paths. A page that is not here has no commands. */
 export const SCENES: Readonly<Record<string, Page>> = {
   'docs/inkdrop.md': { server: [] },
   'docs/livesync.md': { server: [], before: 'echo of the notes > vault.txt' },
   'docs/moving.md': moving(),
   'docs/replication.md': replication(),
+  'docs/standby.md': standby(),
   'docs/backup.md': BACKUP,
   'docs/upgrade.md': UPGRADE,
   'docs/operating.md': { server: [], before: TWO_DATABASES },

@@ -24,6 +24,9 @@ const users = (status: number): Statuses => ({
   hosted: [401, 403, 403, 403, status],
 })
 
+/** A server in hosted mode has no standby. */
+const singleOnly: Statuses = { ...serverAdmins(200), hosted: serverAdmins(404).hosted }
+
 export const setteeRows: Rows = {
   '/_settee/tokens': [
     ['GET /_settee/tokens', accounts(200)],
@@ -36,6 +39,8 @@ export const setteeRows: Rows = {
     ],
     ['POST /_settee/tokens?account=m', ofM(201, 403), { json: { name: 'token-{n}' } }],
   ],
+  '/_settee/standby/settings': [['GET /_settee/standby/settings', singleOnly]],
+  '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],
   '/_settee/alarms/:alarm': [['DELETE /_settee/alarms/x', serverAdmins(404)]],
   '/_settee/databases/:db/alarms': [['GET /_settee/databases/{db}/alarms', databaseAdmins(200)]],

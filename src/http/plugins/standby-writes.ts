@@ -24,6 +24,8 @@ const HARMLESS: readonly RegExp[] = [
   /^\/_settee\/backups(?:\/:id)?$/,
   /^\/_settee\/(?:databases\/:db\/)?alarms\/:alarm$/,
 ]
+/** An update function may write, whatever the method. */
+const WRITES_ALWAYS = /\/_update(?:\/|$)/
 /** When a client may try again, in seconds. */
 const RETRY_S = 10
 
@@ -41,7 +43,8 @@ export const standbyWrites = fp(
 
 /** Whether a standby serves a call, by its method and its route. */
 export function isServedByStandby(method: string, route: string): boolean {
-  return READS.has(method) || HARMLESS.some((pattern) => pattern.test(route))
+  if (READS.has(method)) return !WRITES_ALWAYS.test(route)
+  return HARMLESS.some((pattern) => pattern.test(route))
 }
 
 /** @throws standby */
