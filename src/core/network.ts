@@ -15,6 +15,13 @@ export function networkOf(address: string): string {
   return network === null ? address : `${network}::/64`
 }
 
+const LOOPBACK = /^(?:localhost|.*\.localhost|127\.\d+\.\d+\.\d+|::1|::ffff:127\..*)\.?$/i
+
+/** @param host a name or an address without brackets @returns whether it is this machine itself */
+export function isLoopback(host: string): boolean {
+  return LOOPBACK.test(host)
+}
+
 /** The key of a client without an account in counts by client. */
 export function addressKey(address: string): string {
   return `@${networkOf(address)}`

@@ -2,6 +2,7 @@
 import { lookup } from 'node:dns/promises'
 import { connect, isIP } from 'node:net'
 import { type Address, type AddressResult, parseAddress } from '../core/address.ts'
+import { isLoopback } from '../core/network.ts'
 import type { CheckContext } from './advice.ts'
 import { codeOf, withTimeout } from './doctor-client.ts'
 import { adviceToUser, describeFailure, type Finding, fine, note, wrong } from './finding.ts'
@@ -46,15 +47,10 @@ export type LookUpFacts =
   | { readonly addresses: readonly string[]; readonly ms: number }
   | { readonly failure: string }
 
-const LOOPBACK = /^(?:localhost|.*\.localhost|127\.\d+\.\d+\.\d+|::1|::ffff:127\..*)\.?$/i
 /** RFC 1918, 3927, 6598, 4193 and 4291. */
 const PRIVATE =
   /^(?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|f[cd]|fe[89ab])/i
 const SLOW_MS = 1500
-
-export function isLoopback(host: string): boolean {
-  return LOOPBACK.test(host)
-}
 
 function isPrivate(address: string): boolean {
   return PRIVATE.test(address)

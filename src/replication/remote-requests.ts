@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici'
+import { isLoopback } from '../core/network.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import { checkLiteralAddress, PrivateAddressError, publicLookup } from './remote-addresses.ts'
 
@@ -70,7 +71,7 @@ export class RemoteConnections {
       return await request(url, {
         dispatcher: this.#pool(options),
         method,
-        headers: { 'accept-encoding': 'gzip', ...headers },
+        headers: { 'accept-encoding': acceptedEncoding(url), ...headers },
         body: typeof body === 'function' ? body() : (body ?? null),
         signal,
         headersTimeout: options.timeoutMs,
@@ -99,6 +100,11 @@ export class RemoteConnections {
     await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
     this.#pools.clear()
   }
+}
+
+/** Between two servers on one machine, compression only takes processor time: a third of that of a pull. */
+function acceptedEncoding({ protocol, hostname }: URL): string {
+  return protocol === 'http:' && isLoopback(hostname.replace(/[[\]]/g, '')) ? 'identity' : 'gzip'
 }
 
 /** @returns null if the answer is no redirect to follow: a request with a body must stay the same (RFC 9110 15.4) */
