@@ -11,6 +11,7 @@ import { reportDisallowed } from './hosted/disallowed-report.ts'
 import type { Device } from './metrics/alarms.ts'
 import type { SpaceWatch } from './metrics/space-watch.ts'
 import { shareCollationTable } from './query/collation/collation-table.ts'
+import type { Replicator } from './replication/replicator.ts'
 import { listen, listenSecurely, readyLine, warnIfOpen } from './server/listening.ts'
 import {
   emptyTmpDir,
@@ -23,6 +24,7 @@ import {
 } from './server/open-services.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
 import { openStandby, standbyMonitoring, startStandby } from './server/standby-services.ts'
+import type { Standby } from './standby/standby.ts'
 import type { ServerDatabasesOptions } from './threads/databases.ts'
 
 interface ServerOptions {
@@ -111,7 +113,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   })
   // Half of the start is loading code, so the HTTP layer loads while a thread opens the data folder.
   const loading = import('./app.ts')
-  const databases = await opening
+  const { databases, sealingKey } = await opening
   const disk = await maintainDatabases(context, databases)
   later.disk = disk
   const tmpDir = await emptyTmpDir(dataDir)
@@ -119,7 +121,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const authServices = await openAuthServices(context, databases, standby)
   const backupServices = await openBackupServices(context, databases, disk, authServices)
   const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
-  const replicator = openReplicator(context, { databases, ...authServices, tmpDir })
+  const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })
   const monitoring = standbyMonitoring(context, standby, backupServices)
   const services = { ...base, ...authServices, ...backupServices, ...monitoring, replicator, standby }
   const { buildApp } = await loading
@@ -134,7 +136,15 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   await startStandby(context, standby, services)
   await serveCommands(context, services, app)
   backupServices.backups.startSchedule()
+  runDocuments(replicator, standby)
   return app
+}
+
+/** The documents of a standby are those of its first, which runs them. */
+function runDocuments({ documents }: Replicator, standby: Standby): void {
+  const follow = () => (standby.acceptsWrites ? documents.start() : documents.stop())
+  standby.onChange(follow)
+  follow()
 }
 
 // The device that is writing to a database, for an alarm.

@@ -25,5 +25,6 @@ export const REPLICATOR_KEYS: readonly KnownKey[] = [
     'milliseconds that a peer may be silent',
   ),
   row('replicator', 'retries_per_request', 5, integer(0, 50), 'further tries of each step'),
+  row('replicator', 'update_docs', 'false', BOOLEAN, 'whether documents say more than their end'),
   row('replicator', 'verify_ssl_certificates', 'true', BOOLEAN, 'whether certificates of peers are checked'),
 ]

@@ -78,6 +78,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     { type: 'checked', problem: problemOfNodeName },
     'the name that `GET /_node/_local` shows; unset: nonode@nohost',
   ),
+  row('settee', 'hosted_replication', 'false', BOOLEAN, 'true: in hosted mode tenants may replicate'),
   row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people can sign up'),
   row('quota', 'bytes', 1_073_741_824, bytes(0), 'bytes in all databases of a tenant'),
   row('quota', 'documents', 1_000_000, count(0), 'documents in all databases of a tenant'),

@@ -13,12 +13,15 @@ import type { HashOptions } from '../documents/password-hashing.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
 
-/** @returns the current settings for database threads */
-export function settingsOf(config: Config): Settings {
-  return { limits: limitsOf(config), rules: rulesOf(config) }
+/**
+ * @param sealingKey of credentials in `_replicator`; null: there is none, which is the default
+ * @returns the current settings for database threads
+ */
+export function settingsOf(config: Config, sealingKey: string | null = null): Settings {
+  return { limits: limitsOf(config), rules: rulesOf(config, sealingKey) }
 }
 
-function rulesOf(config: Config): Rules {
+function rulesOf(config: Config, sealingKey: string | null): Rules {
   return {
     policy: documentPolicy(config),
     upgradeCopies: config.integer('settee', 'upgrade_copies_days') > 0,
@@ -36,6 +39,10 @@ function rulesOf(config: Config): Rules {
     find: {
       defaultLimit: config.integer('mango', 'default_limit'),
       scanRatio: config.integer('mango', 'index_scan_warning_threshold'),
+    },
+    replicator: {
+      sealingKey,
+      isForAdminsOnly: config.isHosted && !config.boolean('settee', 'hosted_replication'),
     },
   }
 }

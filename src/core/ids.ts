@@ -144,6 +144,13 @@ export function holdsAccounts(database: string, usersDatabase: string): boolean 
   return database === USERS_DATABASE || database === usersDatabase
 }
 
+const REPLICATOR_DATABASE = '_replicator'
+
+/** Whether the documents of a database are replications (protocol.md 14.3). */
+export function holdsReplications(database: string): boolean {
+  return database === REPLICATOR_DATABASE || database.endsWith(`/${REPLICATOR_DATABASE}`)
+}
+
 const USER_PREFIX = 'org.couchdb.user:'
 
 /** @returns the id of an account's document in `_users` */

@@ -89,6 +89,15 @@ export interface Rules {
   /** Attachments that a document may have. */
   readonly maxAttachments: number
   readonly find: FindRules
+  readonly replicator: ReplicatorRules
+}
+
+/** The configuration of `_replicator` and others of its kind. */
+export interface ReplicatorRules {
+  /** Encrypts credentials (replication/requests/sealed-credentials.ts); null: there is no key, so none are accepted. */
+  readonly sealingKey: string | null
+  /** Whether only server admins write replications. */
+  readonly isForAdminsOnly: boolean
 }
 
 /** Section `[mango]`. */
@@ -156,6 +165,7 @@ export const DEFAULT_RULES: Rules = {
   maxLeaves: 5000,
   maxAttachments: 1000,
   find: { defaultLimit: 25, scanRatio: 10 },
+  replicator: { sealingKey: null, isForAdminsOnly: false },
   compaction: {
     isAutomatic: true,
     keepMs: 30 * 24 * 60 * 60 * 1000,

@@ -9,7 +9,7 @@ import { checkDocId, type IdRules, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
 import { formatRev } from '../revisions/rev.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
-import type { Body, DocumentRules } from './database.ts'
+import type { Body, DocumentRules, RuledWrite } from './database.ts'
 import { remeasured } from './document-policy.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
 import { checkNewAttachmentNames } from './incoming-attachments.ts'
@@ -50,9 +50,12 @@ export async function* bulkDocs(
   requireMember(user, security)
   const read = await readBulkBody(body, settings.limits.maxBulkDocs)
   const { documentRules: rules } = checks
+  const ruled = (id: string): RuledWrite => {
+    return { id, user, security, kind: read.newEdits ? 'edit' : 'replica', isAttachment: false }
+  }
   const bulk = new Bulk(read, settings, store.partitioned, newId, ({ id, doc }) => {
     rules?.checkWriter(user, id, security, false)
-    rules?.checkDocument(doc)
+    rules?.checkDocument(doc, ruled(id))
   })
   await bulk.check(store)
   if (read.allOrNothing) throw new CouchError('all_or_nothing', await bulk.refusals())
@@ -62,7 +65,7 @@ export async function* bulkDocs(
   let failure: CouchError | undefined
   for await (const unprepared of bulk.groups()) {
     const writer = isAnswered ? await remeasured(store, user) : user
-    const group = rules === undefined ? unprepared : await prepared(unprepared, rules)
+    const group = rules === undefined ? unprepared : await prepared(unprepared, rules, ruled)
     const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
     const results = await writeEdits(store, writer, edits, checks)
     if (!isAnswered) refuseIfBroken(results)
@@ -224,9 +227,13 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
 }
 
 /** Prepares the rows for the write, one after the other, since each may wait. */
-async function prepared(group: readonly BulkRow[], rules: DocumentRules): Promise<BulkRow[]> {
+async function prepared(
+  group: readonly BulkRow[],
+  rules: DocumentRules,
+  ruled: (id: string) => RuledWrite,
+): Promise<BulkRow[]> {
   const rows: BulkRow[] = []
-  for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc) })
+  for (const { id, doc } of group) rows.push({ id, doc: await rules.prepare(doc, ruled(id)) })
   return rows
 }
 

@@ -7,7 +7,7 @@
  * turn that acts.
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import type { AttachmentEncoding, DatabaseStore } from '../storage/engine.ts'
+import type { AttachmentEncoding, DatabaseStore, DocState } from '../storage/engine.ts'
 import type { RememberedToken } from '../storage/token-position.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
 import type { IncomingDoc } from './incoming-document.ts'
@@ -305,7 +305,21 @@ export interface Database extends TimeMachine {
   removeAttachment(user: UserCtx, id: string, name: string, rev: string | undefined): Promise<SavedDocument>
 }
 
-/** Rules of a database for its documents besides its security object; `_users` has them (users-database.ts). */
+/** A write of a document, as rules see it. */
+export interface RuledWrite {
+  readonly id: string
+  readonly user: UserCtx
+  readonly security: SecurityObject | null
+  /** `replica`: a revision with its id (protocol.md 6.4); `rewind`: an earlier state of the document. */
+  readonly kind: 'edit' | 'replica' | 'rewind'
+  /** Only an attachment changes: the document to write has no body of its own. */
+  readonly isAttachment: boolean
+}
+
+/**
+ * Rules of a database for its documents besides its security object; `_users` has them (users-database.ts), and
+ * `_replicator` (replication/requests/replicator-database.ts).
+ */
 export interface DocumentRules {
   /** Reads the documents as the user may see them; hidden documents do not exist for the user. */
   reader(user: UserCtx): DocumentReader
@@ -316,9 +330,11 @@ export interface DocumentRules {
    */
   checkWriter(user: UserCtx, id: string, security: SecurityObject | null, isLive: boolean): void
   /** Checks the content of a document that the user may write. Pure. @throws the refusal */
-  checkDocument(doc: IncomingDoc): void
+  checkDocument(doc: IncomingDoc, write: RuledWrite): void
   /** Returns the document to write for a checked one. @throws unavailable */
-  prepare(doc: IncomingDoc): Promise<IncomingDoc>
+  prepare(doc: IncomingDoc, write: RuledWrite): Promise<IncomingDoc>
+  /** Checks a write against the stored document, in the turn that writes. Pure. @throws the refusal */
+  checkStored?(stored: DocState | null, write: Omit<RuledWrite, 'kind'>): void
 }
 
 /** The part of a store that reads documents; it may hide some documents. */

@@ -84,18 +84,22 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
   const documents = documentReader(store)
   const readable = (user: UserCtx): DocumentReader => documentRules?.reader(user) ?? documents
   /** Checks the right to write before a document's contents are received; the write itself checks it again. */
-  const requireWriter = async (user: UserCtx, id: string): Promise<void> => {
+  const requireWriter = async (user: UserCtx, id: string): Promise<SecurityObject | null> => {
     const { security } = await store.view()
     requireMember(user, security)
     documentRules?.checkWriter(user, id, security, false)
+    return security
   }
   const write = async (user: UserCtx, requested: AnyEdit): Promise<SavedDocument> => {
     checkDocId(requested.id, ids())
     let edit = requested
     if (documentRules !== undefined) {
-      await requireWriter(user, requested.id)
-      documentRules.checkDocument(requested.doc)
-      edit = { ...requested, doc: await documentRules.prepare(requested.doc) }
+      const { id, doc, newEdits, attachment } = requested
+      const security = await requireWriter(user, id)
+      const kind = newEdits ? 'edit' : 'replica'
+      const ruled = { id, user, security, kind, isAttachment: attachment !== undefined } as const
+      documentRules.checkDocument(doc, ruled)
+      edit = { ...requested, doc: await documentRules.prepare(doc, ruled) }
     }
     const [result] = await writeEdits(store, user, [edit], checks)
     return saved(edit.id, result)

@@ -287,15 +287,22 @@ function documentUpdate(
 ): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
   const { allowance } = user
+  const { documentRules: rules } = checks
+  const isAttachment = edits.some(({ attachment }) => attachment !== undefined)
   const mayBeRefused =
     checks.shortage(user) !== null || (allowance !== undefined && isNearLimit(allowance, edits))
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: { branches: true, body: attempt.touchesBody || mayBeRefused },
+    touches: {
+      branches: true,
+      body: attempt.touchesBody || mayBeRefused || rules?.checkStored !== undefined,
+    },
     decide: (doc, view) => {
       requireMember(user, view.security)
-      checks.documentRules?.checkWriter(user, id, view.security, doc !== null && !doc.deleted)
+      const { security } = view
+      rules?.checkWriter(user, id, security, doc !== null && !doc.deleted)
+      rules?.checkStored?.(doc, { id, user, security, isAttachment })
       const designRefusal = isDesignId(id) ? designDocRefusal(user, view) : null
       if (designRefusal !== null) return { result: edits.map(() => designRefusal) }
       const shortage = checks.shortage(user)

@@ -6,6 +6,7 @@ import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import type { GivenUser } from './requests/replication-document.ts'
 
 /** A user as the owner of a job. */
 export interface JobOwner {
@@ -61,27 +62,30 @@ export async function ownerOfCall(sources: RightsSources, caller: Caller): Promi
 
 /**
  * The owner of a document of `_replicator`. The job lasts as long as the account.
- * @param roles those that the job may use; null: all that the account has
+ * @param name null: nobody
+ * @param given `user_ctx`: only a server admin may name another user, or roles that the owner does not have
  */
-export function ownerOfDocument(
-  sources: RightsSources,
-  name: string | null,
-  roles: readonly string[] | null,
-): JobOwner {
-  if (name === null) return nobody(sources.config)
+export function ownerOfDocument(sources: RightsSources, name: string | null, given: GivenUser): JobOwner {
   const rights = async () => {
-    const account = await sources.accounts.find(name)
-    if (account === null) throw gone(name)
-    if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
-    return { name, roles: limitedRoles(account.roles, roles) }
+    const owner = name === null ? await nobody(sources.config).rights() : await accountOf(sources, name)
+    const roles = given.roles ?? owner.roles
+    if (owner.roles.includes(ADMIN_ROLE)) {
+      if (given.name === null || given.name === name) return { name, roles }
+      return { name: given.name, roles: given.roles ?? (await accountOf(sources, given.name)).roles }
+    }
+    if (given.name !== null && given.name !== name)
+      throw lost('Only server admins may name another user in `user_ctx`.')
+    return { name, roles: roles.filter((role) => owner.roles.includes(role)) }
   }
   return { name, rights }
 }
 
-/** A server admin may give a job any roles, others only their own. */
-function limitedRoles(own: readonly string[], wanted: readonly string[] | null): readonly string[] {
-  if (wanted === null) return own
-  return own.includes(ADMIN_ROLE) ? wanted : wanted.filter((role) => own.includes(role))
+/** @throws unauthorized without the account; forbidden if it has no access */
+async function accountOf({ accounts }: RightsSources, name: string): Promise<UserCtx> {
+  const account = await accounts.find(name)
+  if (account === null) throw gone(name)
+  if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
+  return { name, roles: account.roles }
 }
 
 function nobody(config: Config): JobOwner {
@@ -102,7 +106,7 @@ function lost(reason: string): CouchError {
 
 /** Whether the rights of an owner are lost for good. */
 export function isLostForGood(error: unknown): boolean {
-  return error instanceof CouchError && error.code === 'unauthorized'
+  return error instanceof CouchError && (error.code === 'unauthorized' || error.code === 'hosted_replication')
 }
 
 /** Whether two users may do the same. */

@@ -41,6 +41,19 @@ export function crashDelay(crashes: number, random: number): number {
   return nominal * (0.5 + random / 2)
 }
 
+const FIRST_START_DELAY_MS = 64_000
+const MAX_START_EXPONENT = 12
+
+/**
+ * The wait after a document of `_replicator` could not be started, as in CouchDB (protocol.md 14.3).
+ * @param errors in a row, at least 1
+ * @param random from 0 to 1
+ * @returns ms, up to 64 s at first, and up to twice as long after each
+ */
+export function startDelay(errors: number, random: number): number {
+  return random * FIRST_START_DELAY_MS * 2 ** Math.min(errors - 1, MAX_START_EXPONENT)
+}
+
 interface ScheduledJob {
   readonly state: JobState
   /** When the job last began or stopped to run, in ms. */

@@ -1,27 +1,27 @@
 /**
- * `POST /_replicate`: starts and cancels replications. Such a job lasts until the server stops, as in CouchDB
- * (protocol.md 14.1, 14.4).
+ * The replications of this server. `POST /_replicate` starts and cancels jobs that last until the server stops, as in
+ * CouchDB (protocol.md 14.1, 14.4); documents of `_replicator` have others.
  */
 
 import type { Accounts } from '../auth/accounts.ts'
 import { isServerAdmin, requireServerAdmin } from '../auth/accounts.ts'
 import type { Tokens } from '../auth/tokens.ts'
-import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
+import { DocumentReplications, type DocumentReplicationsOptions } from './document-replications.ts'
 import type { ReplicationJob } from './job.ts'
 import { type Caller, ownerOfCall } from './job-rights.ts'
-import { Jobs, type JobsOptions } from './jobs.ts'
+import { Jobs } from './jobs.ts'
 import { withRefusals } from './peer-error.ts'
 import type { ReplicationResult } from './replication.ts'
 import {
-  type ReplicationDefaults,
   type ReplicationRequest,
   readCancel,
   readReplication,
+  replicationDefaults,
 } from './requests/replication-request.ts'
 
-export interface ReplicatorOptions extends JobsOptions {
+export interface ReplicatorOptions extends DocumentReplicationsOptions {
   readonly accounts: Pick<Accounts, 'find' | 'onChange'>
   readonly tokens: Pick<Tokens, 'get' | 'onChange'>
 }
@@ -31,16 +31,16 @@ export type ReplicateOutcome =
   | { readonly type: 'done'; readonly result: ReplicationResult }
   | { readonly type: 'started' | 'cancelled'; readonly id: string }
 
-const SECTION = 'replicator'
-
 export class Replicator {
   readonly #options: ReplicatorOptions
+  readonly documents: DocumentReplications
   readonly #jobs: Jobs
   readonly #stops: readonly (() => void)[]
 
   constructor(options: ReplicatorOptions) {
     this.#options = options
     this.#jobs = new Jobs(options)
+    this.documents = new DocumentReplications(this.#jobs, options)
     const { accounts, tokens } = options
     this.#stops = [accounts, tokens].map((source) =>
       source.onChange((names) => void this.#jobs.checkRights(names)),
@@ -60,7 +60,7 @@ export class Replicator {
     if (!isJsonObject(body)) throw new CouchError('body_not_object')
     const cancel = readCancel(body)
     if (cancel !== null && cancel.id !== null) return this.#cancel(cancel.id, caller)
-    const request = readReplication(body, defaultsOf(this.#options.config))
+    const request = readReplication(body, replicationDefaults(this.#options.config))
     await this.#jobs.peers.load()
     const id = await this.#jobs.peers.idOf(request, user)
     if (cancel !== null) return this.#cancel(id, caller)
@@ -84,12 +84,20 @@ export class Replicator {
   /** Stops all jobs after a last checkpoint. Idempotent. */
   async close(): Promise<void> {
     for (const stop of this.#stops) stop()
+    await this.documents.close()
     await this.#jobs.close()
   }
 
   #cancel(id: string, { user }: Caller): ReplicateOutcome {
     const job = this.job(id)
     if (job.user.name !== user.name) requireServerAdmin(user)
+    if (job.document !== null) {
+      const { database, id } = job.document
+      throw new CouchError(
+        'forbidden',
+        `The document ${id} in ${database} has started this replication: delete it.`,
+      )
+    }
     void job.stop('cancel')
     return { type: 'cancelled', id: job.id }
   }
@@ -102,18 +110,5 @@ export class Replicator {
     if (existing === undefined) return this.#jobs.add({ id, request, owner, document: null }, user)
     if (existing.user.name !== user.name) requireServerAdmin(user)
     return existing
-  }
-}
-
-/** @returns the defaults of section `[replicator]` */
-function defaultsOf(config: Config): ReplicationDefaults {
-  return {
-    usesCheckpoints: config.boolean(SECTION, 'use_checkpoints'),
-    checkpointInterval: config.integer(SECTION, 'checkpoint_interval'),
-    usesBulkGet: config.boolean(SECTION, 'use_bulk_get'),
-    batchSize: config.integer(SECTION, 'worker_batch_size'),
-    batches: config.integer(SECTION, 'worker_processes'),
-    timeout: config.integer(SECTION, 'connection_timeout'),
-    retries: config.integer(SECTION, 'retries_per_request'),
   }
 }

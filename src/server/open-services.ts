@@ -29,6 +29,7 @@ import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
+import { openSealingKey } from '../replication/sealing-key.ts'
 import type { Standby } from '../standby/standby.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
@@ -59,16 +60,17 @@ interface OpenDatabasesOptions
 
 /**
  * Opens the databases; shutdown closes them.
+ * @returns them, and the key of credentials in `_replicator`
  * @throws StartError if another settee uses the folder, or a newer one has changed its files
  */
 export async function openDatabases(
   context: ServerContext,
   options: OpenDatabasesOptions,
-): Promise<OwnedDatabases> {
+): Promise<{ readonly databases: OwnedDatabases; readonly sealingKey: string | null }> {
   const { dataDir, config, logger, shutdown } = context
   const databases = await openServerDatabases({
     dataDir,
-    settings: settingsOf(config),
+    settings: settingsOf(config, null),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,
     onFault: (fault) => logger.error({ err: fault }, 'a thread died; another one takes its place'),
@@ -95,10 +97,16 @@ export async function openDatabases(
   })
   // Feeds end with the databases' `gone` event. The connections can close after that.
   shutdown.add(() => databases.close())
-  config.onChange((section) => {
-    if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config))
+  const sealingKey = await openSealingKey(databases).catch((error: unknown) => {
+    // On a full disk an admin must still be able to start the server and free space.
+    logger.error({ err: error }, 'cannot write a key for the credentials of replications')
+    return null
   })
-  return databases
+  databases.setSettings(settingsOf(config, sealingKey))
+  config.onChange((section) => {
+    if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config, sealingKey))
+  })
+  return { databases, sealingKey }
 }
 
 /** Watches the free space on the disk, and removes expired files. @returns the watch */

@@ -1,7 +1,7 @@
 /** The methods of a database on its thread, over its open store, and the properties of each method. */
 import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
-import { holdsAccounts } from '../core/ids.ts'
+import { holdsAccounts, holdsReplications } from '../core/ids.ts'
 import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
 import { refusedCouchapps, storeCouchapps } from '../couchapps/couchapps.ts'
 import type { DisallowedContent } from '../documents/database.ts'
@@ -19,6 +19,7 @@ import { openMangoIndexes, signatureOfIndex } from '../query/mango-rows.ts'
 import { Budget, compileRegex } from '../query/regex.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import { refusedViews, storeViews, viewSignatures } from '../query/views.ts'
+import { replicatorDatabase } from '../replication/requests/replicator-database.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
 import type { IndexStores } from '../storage/index-store.ts'
@@ -66,7 +67,9 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers
     ? await usersDatabase(store, { ...options, compilePattern })
-    : storeDatabase(store, options)
+    : holdsReplications(name)
+      ? replicatorDatabase(store, options)
+      : storeDatabase(store, options)
   // Registered last: the initial contents of `_users` are not reported as a commit.
   store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
   const views = policy.designDocs

@@ -1,6 +1,6 @@
 /** A replicator over the services of a test's server. */
 import { Replicator, type ReplicatorOptions } from '../../src/replication/replicator.ts'
 
-export function withReplicator<Services extends ReplicatorOptions>(services: Services) {
-  return { ...services, replicator: new Replicator(services) }
+export function withReplicator<Services extends Omit<ReplicatorOptions, 'sealingKey'>>(services: Services) {
+  return { ...services, replicator: new Replicator({ ...services, sealingKey: null }) }
 }

@@ -76,6 +76,8 @@ export const serverRows: Rows = {
   '/_replicate': [['POST /_replicate', replicators, { json: { cancel: true, id: 'x' } }]],
   '/_scheduler/jobs': [['GET /_scheduler/jobs', serverAdmins(200)]],
   '/_scheduler/jobs/:id': [['GET /_scheduler/jobs/x', serverAdmins(404)]],
+  '/_scheduler/docs': [['GET /_scheduler/docs', serverAdmins(200)]],
+  '/_scheduler/docs/*': [['GET /_scheduler/docs/_replicator', serverAdmins(404)]],
   '/_membership': [['GET /_membership', serverAdmins(200)]],
   '/_cluster_setup': [
     ['GET /_cluster_setup', serverAdmins(200)],

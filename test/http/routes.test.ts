@@ -44,6 +44,8 @@ t.test('the table', async (t) => {
     '/_replicate': row('/_replicate', 'POST', { POST: 415 }),
     '/_scheduler/jobs': row('/_scheduler/jobs', 'GET,HEAD', { GET: 200 }),
     '/_scheduler/jobs/:id': row('/_scheduler/jobs/x', 'GET,HEAD', { GET: 404 }),
+    '/_scheduler/docs': row('/_scheduler/docs', 'GET,HEAD', { GET: 200 }),
+    '/_scheduler/docs/*': row('/_scheduler/docs/x', 'GET,HEAD', { GET: 400 }),
     '/_membership': row('/_membership', 'GET', { GET: 200 }),
     '/_node': row('/_node', 'GET,HEAD', { GET: 400, POST: 400, PUT: 400, COPY: 400, DELETE: 400 }),
     '/_node/:node': row('/_node/_local', 'GET,HEAD', { GET: 200 }),

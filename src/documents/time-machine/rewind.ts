@@ -192,8 +192,10 @@ class Rewind {
     const owners: RewindPlan[] = []
     for (const plan of plans) {
       for (const doc of plan.docs) {
-        checks.documentRules?.checkDocument(doc)
-        const prepared = (await checks.documentRules?.prepare(doc)) ?? doc
+        const { id } = plan
+        const ruled = { id, user, security: null, kind: 'rewind', isAttachment: false } as const
+        checks.documentRules?.checkDocument(doc, ruled)
+        const prepared = (await checks.documentRules?.prepare(doc, ruled)) ?? doc
         edits.push({ id: plan.id, doc: prepared, newEdits: true, isOfRewind: true })
         owners.push(plan)
       }

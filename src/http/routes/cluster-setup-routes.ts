@@ -38,7 +38,7 @@ const databaseNames = shape<readonly string[]>({
 async function state(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { config, databases } = request.server.services
   const named = jsonParam(queryOf(request), 'ensure_dbs_exist')
-  const hasDatabases = missing(databases, databasesIn(databases, named)).length === 0
+  const hasDatabases = missing(databases, databasesIn(named, [databases.usersDatabase])).length === 0
   return sendJson(reply, 200, { state: clusterState(config, { hasAdmin: !isOpen(config), hasDatabases }) })
 }
 
@@ -104,7 +104,7 @@ async function enableSingleNode(
   asked: Setup,
   admit: () => Promise<void>,
 ): Promise<void> {
-  const names = databasesIn(databases, asked.ensure_dbs_exist)
+  const names = databasesIn(asked.ensure_dbs_exist, madeByDefault(databases))
   const settings = settingsIn(asked)
   const admin = adminIn(config, asked)
   const isMade = admin !== null && (await makeAdmin(config, admin, admit))
@@ -116,7 +116,7 @@ async function enableSingleNode(
 
 /** @throws bad_request if there is nothing to do, as CouchDB does for a second call */
 async function finishCluster(databases: Databases, asked: Setup): Promise<void> {
-  const names = missing(databases, databasesIn(databases, asked.ensure_dbs_exist))
+  const names = missing(databases, databasesIn(asked.ensure_dbs_exist, madeByDefault(databases)))
   if (names.length === 0) throw new CouchError('bad_request', 'Cluster is already finished')
   await makeDatabases(databases, names)
 }
@@ -169,14 +169,19 @@ async function makeAdmin(
   return true
 }
 
-/** By default the database of accounts only; CouchDB's others have no use here. */
-function databasesIn({ usersDatabase }: Databases, named: unknown): readonly string[] {
-  if (named === undefined) return [usersDatabase]
+/** @returns the databases that a call names, or the default */
+function databasesIn(named: unknown, byDefault: readonly string[]): readonly string[] {
+  if (named === undefined) return byDefault
   const names = databaseNames(named)
   if (names.length > MAX_DATABASES)
     throw new CouchError('bad_request', '`ensure_dbs_exist` names too many databases.')
   for (const name of names) checkDatabaseName(name)
   return names
+}
+
+/** As in CouchDB. A server without `_replicator` counts as set up, since it is made when somebody needs it. */
+function madeByDefault({ usersDatabase }: Databases): readonly string[] {
+  return [usersDatabase, '_replicator']
 }
 
 function missing(databases: Databases, names: readonly string[]): readonly string[] {

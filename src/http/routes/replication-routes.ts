@@ -1,7 +1,9 @@
 /** Replications by the server, and what its scheduler shows; protocol.md 14. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
 import type { ReplicationJob } from '../../replication/job.ts'
-import type { ReplicationProgress } from '../../replication/replication.ts'
+import { progressInfo, timestamp } from '../../replication/job-info.ts'
+import { readStates, schedulerDocument, schedulerDocuments } from '../../replication/scheduler-documents.ts'
 import { sendJson } from '../replies.ts'
 import { pathParam, queryOf } from '../request-params.ts'
 import { COUNT, nodeName, type Path } from '../route-table.ts'
@@ -9,6 +11,9 @@ import { readSmallJson } from '../transport/body-reader.ts'
 
 /** A body may list 10,000 ids. */
 const MAX_BODY = 1024 * 1024
+
+const PAGE = { limit: COUNT, skip: COUNT }
+const DOCS_QUERY = { type: 'object', properties: { ...PAGE, states: { type: 'string' } } } as const
 
 export const replicationRoutes: readonly Path[] = [
   {
@@ -22,7 +27,7 @@ export const replicationRoutes: readonly Path[] = [
     allow: 'GET,HEAD',
     access: 'server admin',
     methods: {
-      GET: { handler: jobs, query: { type: 'object', properties: { limit: COUNT, skip: COUNT } } },
+      GET: { handler: jobs, query: { type: 'object', properties: PAGE } },
     },
   },
   {
@@ -30,6 +35,19 @@ export const replicationRoutes: readonly Path[] = [
     allow: 'GET,HEAD',
     access: 'server admin',
     methods: { GET: { handler: job } },
+  },
+  {
+    url: '/_scheduler/docs',
+    allow: 'GET,HEAD',
+    access: 'server admin',
+    methods: { GET: { handler: docs, query: DOCS_QUERY } },
+  },
+  {
+    // A database's name may have slashes, escaped or not.
+    url: '/_scheduler/docs/*',
+    allow: 'GET,HEAD',
+    access: 'server admin',
+    methods: { GET: { handler: docsBelow, query: DOCS_QUERY } },
   },
 ]
 
@@ -64,14 +82,14 @@ async function job(request: FastifyRequest, reply: FastifyReply): Promise<Fastif
 
 function shownJob(request: FastifyRequest, job: ReplicationJob): object {
   return {
-    database: null,
+    database: job.document?.database ?? null,
     id: job.id,
     pid: pidOf(job),
     source: job.source,
     target: job.target,
     user: job.user.name,
-    doc_id: null,
-    info: infoOf(job.progress),
+    doc_id: job.document?.id ?? null,
+    info: progressInfo(job.progress),
     history: job.history.map(({ type, at, reason }) => ({
       timestamp: timestamp(at),
       type,
@@ -87,26 +105,37 @@ function pidOf({ state, addedAt }: ReplicationJob): string | null {
   return state === 'running' ? `<0.${addedAt % 1_000_000}.0>` : null
 }
 
-function timestamp(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`
+async function docs(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendDocs(request, reply, request.server.services.replicator.documents.databases())
 }
 
-function infoOf(progress: ReplicationProgress | null): object | null {
-  if (progress === null) return null
-  const { stats } = progress
-  return {
-    revisions_checked: stats.missing_checked,
-    missing_revisions_found: stats.missing_found,
-    docs_read: stats.docs_read,
-    docs_written: stats.docs_written,
-    changes_pending: progress.pending,
-    doc_write_failures: stats.doc_write_failures,
-    bulk_get_docs: stats.bulk_get_docs,
-    bulk_get_attempts: stats.bulk_get_attempts,
-    checkpointed_source_seq: progress.checkpointedSeq,
-    source_seq: progress.sourceSeq,
-    through_seq: progress.throughSeq,
-  }
+const PLACE = /^((?:.+?\/)?_replicator)(?:\/(.+))?$/s
+
+async function docsBelow(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { '*': path } = request.params as { '*': string }
+  const [, database, id] = PLACE.exec(path) ?? []
+  if (database === undefined) throw new CouchError('bad_request', 'Invalid path')
+  const { databases, replicator, config } = request.server.services
+  if (id === undefined) return sendDocs(request, reply, [databases.get(database).name])
+  const found = await schedulerDocument(replicator.documents, databases, { database, id })
+  return sendJson(reply, 200, { ...found, node: nodeName(config) })
+}
+
+async function sendDocs(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  names: readonly string[],
+): Promise<FastifyReply> {
+  const { limit = String(DEFAULT_LIMIT), skip = '0', states = '' } = queryOf(request)
+  const { databases, replicator, config } = request.server.services
+  const wanted = { limit: Number(limit), skip: Number(skip), states: readStates(states) }
+  const { total, docs } = await schedulerDocuments(replicator.documents, databases, names, wanted)
+  const node = nodeName(config)
+  return sendJson(reply, 200, {
+    total_rows: total,
+    offset: Math.min(wanted.skip, total),
+    docs: docs.map((doc) => ({ ...doc, node })),
+  })
 }
 
 /** The running replications, with the members of CouchDB's `_active_tasks`. */
@@ -119,14 +148,14 @@ export function replicationTasks(node: string, jobs: readonly ReplicationJob[]):
       process_status: 'waiting',
       type: 'replication',
       replication_id: job.id,
-      database: null,
-      doc_id: null,
+      database: job.document?.database ?? null,
+      doc_id: job.document?.id ?? null,
       user: job.user.name,
       source: job.source,
       target: job.target,
       continuous: job.request.options.isContinuous,
       checkpoint_interval: job.request.options.checkpointInterval,
-      ...infoOf(job.progress),
+      ...progressInfo(job.progress),
       started_on: Math.floor((job.history.find(({ type }) => type === 'started')?.at ?? job.addedAt) / 1000),
       updated_on: Math.floor(Date.now() / 1000),
     }))

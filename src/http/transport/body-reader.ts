@@ -12,7 +12,7 @@ import type { WriteKind } from '../../auth/policy.ts'
 import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
-import { holdsAccounts } from '../../core/ids.ts'
+import { holdsAccounts, holdsReplications } from '../../core/ids.ts'
 import { isTooDeep } from '../../core/json.ts'
 import { addressKey } from '../../core/network.ts'
 import type { Body } from '../../documents/database.ts'
@@ -158,11 +158,11 @@ export function inTurn<T>(request: FastifyRequest, length: number, work: () => P
   })
 }
 
-/** The folder for the body's file; null: it must not reach the disk, since documents of `_users` hold plain passwords. */
+/** The folder for the body's file; null: it must not reach the disk, since documents of `_users` and `_replicator` hold plain passwords. */
 function spoolFolder(request: FastifyRequest, isRaw: boolean): string | null {
   const { db } = pathParams(request)
   const { databases, tmpDir } = request.server.services
-  const isSecret = db !== undefined && holdsAccounts(db, databases.usersDatabase)
+  const isSecret = db !== undefined && (holdsAccounts(db, databases.usersDatabase) || holdsReplications(db))
   return isSecret && !isRaw ? null : tmpDir
 }
 

@@ -73,6 +73,24 @@ export interface ReplicationDefaults {
   readonly retries: number
 }
 
+/** @returns the defaults of section `[replicator]` */
+export function replicationDefaults(config: DefaultsSource): ReplicationDefaults {
+  return {
+    usesCheckpoints: config.boolean('replicator', 'use_checkpoints'),
+    checkpointInterval: config.integer('replicator', 'checkpoint_interval'),
+    usesBulkGet: config.boolean('replicator', 'use_bulk_get'),
+    batchSize: config.integer('replicator', 'worker_batch_size'),
+    batches: config.integer('replicator', 'worker_processes'),
+    timeout: config.integer('replicator', 'connection_timeout'),
+    retries: config.integer('replicator', 'retries_per_request'),
+  }
+}
+
+interface DefaultsSource {
+  boolean(section: string, key: string): boolean
+  integer(section: string, key: string): number
+}
+
 export interface ReplicationRequest {
   readonly source: ReplicationEndpoint
   readonly target: ReplicationEndpoint

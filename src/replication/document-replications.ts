@@ -1,0 +1,196 @@
+/**
+ * The replications that documents of `_replicator` ask for; protocol.md 14.3. A document starts a job, a change of it ends
+ * the job and starts another, and the end of a job is written into the document (couch_replicator_doc_processor).
+ */
+import { isServerAdmin } from '../auth/accounts.ts'
+import { Limiter } from '../core/concurrency.ts'
+import { CouchError } from '../core/errors.ts'
+import { DocumentReplication } from './document-replication.ts'
+import { type WrittenState, writeState } from './document-states.ts'
+import type { ReplicatorDocument } from './job.ts'
+import { type JobOwner, ownerOfDocument, type RightsSources } from './job-rights.ts'
+import type { Jobs, JobsOptions } from './jobs.ts'
+import { type DocumentMembers, ReplicatorFeed } from './replicator-feed.ts'
+import { type DocumentRequest, readDocumentRequest, stateOf } from './requests/replication-document.ts'
+import { replicationDefaults } from './requests/replication-request.ts'
+
+export interface DocumentReplicationsOptions extends JobsOptions, RightsSources {
+  /** Of the credentials in documents; null: there is none. */
+  readonly sealingKey: string | null
+}
+
+/** Documents that have not ended. The others wait until some of these have. */
+const MAX_LIVE = 10_000
+/** Documents that ask their sources for a filter at once. */
+const FILTER_READS = 8
+
+export class DocumentReplications {
+  readonly #options: DocumentReplicationsOptions
+  readonly #jobs: Jobs
+  readonly #feed: ReplicatorFeed
+  readonly #live = new Map<string, Map<string, DocumentReplication>>()
+  readonly #filterReads = new Limiter(FILTER_READS, MAX_LIVE)
+  #count = 0
+  #isOverfull = false
+
+  constructor(jobs: Jobs, options: DocumentReplicationsOptions) {
+    this.#jobs = jobs
+    this.#options = options
+    const { databases, logger } = options
+    this.#feed = new ReplicatorFeed({
+      databases,
+      onDocument: (database, id, doc) => this.#onDocument({ database, id }, doc),
+      onGone: (database) => this.#onGone(database),
+      onFault: (database, fault) =>
+        logger.error({ err: fault, database }, 'could not read replications; it will be tried again'),
+    })
+  }
+
+  /** Starts all documents that have not ended. Idempotent. */
+  start(): void {
+    this.#feed.start()
+  }
+
+  /** Stops all of them, until the next {@link start}. Idempotent. */
+  stop(): void {
+    for (const database of this.#live.keys()) this.#onGone(database)
+    this.#feed.stop()
+  }
+
+  /** The databases of such documents, in byte order. */
+  databases(): readonly string[] {
+    return this.#feed.names()
+  }
+
+  /** @returns undefined for a document that has ended, or asks for nothing */
+  find({ database, id }: ReplicatorDocument): DocumentReplication | undefined {
+    return this.#live.get(database)?.get(id)
+  }
+
+  async close(): Promise<void> {
+    this.stop()
+    await this.#feed.close()
+  }
+
+  #onDocument(place: ReplicatorDocument, doc: DocumentMembers | null): void {
+    const known = this.find(place)
+    const state = doc === null ? 'completed' : stateOf(doc)
+    if (doc === null || state === 'completed' || state === 'failed') {
+      this.#forget(place, known)
+      return
+    }
+    const wanted = this.#read(doc)
+    if (wanted instanceof CouchError) {
+      this.#forget(place, known)
+      const { _rev: rev } = doc
+      const failed = { state: 'failed', reason: wanted.message } as const
+      this.#write(place, failed, (now) => now._rev === rev).catch((fault: unknown) =>
+        this.#onFault(place, fault),
+      )
+      return
+    }
+    if (known?.wanted.fingerprint === wanted.fingerprint) return
+    this.#forget(place, known)
+    if (state !== null && !this.#writesAll) {
+      const isSame = this.#isSame(wanted)
+      this.#write(place, { state: null }, isSame).catch((fault: unknown) => this.#onFault(place, fault))
+    }
+    this.#add(place, wanted)
+  }
+
+  #read(doc: DocumentMembers): DocumentRequest | CouchError {
+    const { config, sealingKey } = this.#options
+    try {
+      return readDocumentRequest(doc, sealingKey, replicationDefaults(config))
+    } catch (error) {
+      if (error instanceof CouchError) return error
+      throw error
+    }
+  }
+
+  #isSame(wanted: DocumentRequest): (doc: DocumentMembers) => boolean {
+    return (doc) => {
+      const found = this.#read(doc)
+      return !(found instanceof CouchError) && found.fingerprint === wanted.fingerprint
+    }
+  }
+
+  #add(place: ReplicatorDocument, wanted: DocumentRequest): void {
+    if (this.#count >= MAX_LIVE) {
+      if (!this.#isOverfull)
+        this.#options.logger.warn({ most: MAX_LIVE }, 'too many replications: the rest waits')
+      this.#isOverfull = true
+      return
+    }
+    const entry: DocumentReplication = new DocumentReplication({
+      place,
+      wanted,
+      owner: this.#ownerOf(wanted),
+      jobs: this.#jobs,
+      writesAll: () => this.#writesAll,
+      inTurn: (work) => this.#filterReads.run(work, wanted.owner ?? ''),
+      write: (state) => this.#write(place, state, this.#isSame(wanted)),
+      onOver: () => {
+        if (this.find(place) === entry) this.#remove(place)
+      },
+      onFault: (fault) => this.#onFault(place, fault),
+    })
+    const entries = this.#live.get(place.database) ?? new Map<string, DocumentReplication>()
+    this.#live.set(place.database, entries.set(place.id, entry))
+    this.#count += 1
+  }
+
+  #ownerOf({ owner, userCtx }: DocumentRequest): JobOwner {
+    const found = ownerOfDocument(this.#options, owner, userCtx)
+    const { config } = this.#options
+    return {
+      name: found.name,
+      rights: async () => {
+        const user = await found.rights()
+        const isOff = config.isHosted && !config.boolean('settee', 'hosted_replication')
+        if (isOff && !isServerAdmin(user)) throw new CouchError('hosted_replication')
+        return user
+      },
+    }
+  }
+
+  #forget(place: ReplicatorDocument, entry: DocumentReplication | undefined): void {
+    if (entry === undefined) return
+    entry.drop()
+    this.#remove(place)
+  }
+
+  #remove({ database, id }: ReplicatorDocument): void {
+    if (!this.#live.get(database)?.delete(id)) return
+    this.#count -= 1
+    if (!this.#isOverfull || this.#count > MAX_LIVE * 0.9) return
+    this.#isOverfull = false
+    this.#feed.again()
+  }
+
+  #onGone(database: string): void {
+    const entries = this.#live.get(database)
+    this.#live.delete(database)
+    this.#count -= entries?.size ?? 0
+    for (const entry of entries?.values() ?? []) entry.drop()
+  }
+
+  get #writesAll(): boolean {
+    return this.#options.config.boolean('replicator', 'update_docs')
+  }
+
+  #write(
+    place: ReplicatorDocument,
+    state: WrittenState,
+    isSame: (doc: DocumentMembers) => boolean,
+  ): Promise<void> {
+    return writeState(this.#options.databases, place, state, isSame)
+  }
+
+  #onFault({ database, id }: ReplicatorDocument, fault: unknown): void {
+    this.#options.logger.warn(
+      { err: fault, database, document: id },
+      'a replication document could not be started or written',
+    )
+  }
+}

@@ -1,0 +1,178 @@
+/** Follows the databases named `_replicator` or `x/_replicator`, and reports each change of their documents. */
+import { SYSTEM_USER } from '../auth/accounts.ts'
+import { findDatabase, PLAIN_FEED } from '../auth/users.ts'
+import type { ChangesOptions } from '../changes/rows.ts'
+import { Yielder } from '../core/event-loop.ts'
+import { holdsReplications } from '../core/ids.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+
+/** The members of a document, with `_id` and `_rev`. */
+export type DocumentMembers = Readonly<Record<string, unknown>>
+
+interface ReplicatorFeedOptions {
+  readonly databases: Pick<Databases, 'names' | 'get' | 'watchUpdates'>
+  /** A document was written; null: it was deleted. Called for all of them at the start, in the order of their changes. */
+  onDocument(database: string, id: string, doc: DocumentMembers | null): void
+  /** A database was deleted, or replaced by another one, whose documents follow. */
+  onGone(database: string): void
+  /** Reading failed; it is tried again. */
+  onFault(database: string, fault: unknown): void
+}
+
+const WITH_DOCS: ChangesOptions = { ...PLAIN_FEED, includeDocs: true }
+const PAGE_ROWS = 200
+/** Wait after a failure, in ms. */
+const RETRY_MS = 5000
+
+export class ReplicatorFeed {
+  readonly #options: ReplicatorFeedOptions
+  readonly #followers = new Map<string, Follower>()
+  #isRunning = false
+  #stopWatching: () => void = () => {}
+  /** Followers that finish the work of their last page. */
+  readonly #closing = new Set<Promise<void>>()
+  /** The list of databases that was looked through last. */
+  #names: readonly string[] | null = null
+
+  constructor(options: ReplicatorFeedOptions) {
+    this.#options = options
+  }
+
+  /** Idempotent. */
+  start(): void {
+    if (this.#isRunning) return
+    this.#isRunning = true
+    this.#stopWatching = this.#options.databases.watchUpdates(() => this.#look())
+    this.#look()
+  }
+
+  /** Reports nothing more until the next {@link start}, which reports everything again. Idempotent. */
+  stop(): void {
+    this.#isRunning = false
+    this.#stopWatching()
+    this.#names = null
+    for (const follower of this.#followers.values()) this.#close(follower)
+    this.#followers.clear()
+  }
+
+  /** The databases that are followed, in byte order. */
+  names(): readonly string[] {
+    return [...this.#followers.keys()].sort()
+  }
+
+  /** Reports all documents again. */
+  again(): void {
+    for (const follower of this.#followers.values()) follower.again()
+  }
+
+  /** Stops; resolves when work under way is done. */
+  async close(): Promise<void> {
+    this.stop()
+    await Promise.all(this.#closing)
+  }
+
+  /** The list is another object whenever a database was made, deleted or replaced. */
+  #look(): void {
+    const { databases, onGone } = this.#options
+    const names = databases.names()
+    if (!this.#isRunning || names === this.#names) return
+    this.#names = names
+    const found = new Set(names.filter(holdsReplications))
+    for (const [name, follower] of this.#followers) {
+      if (found.has(name) && follower.handle === findDatabase(databases, name)) continue
+      this.#followers.delete(name)
+      this.#close(follower)
+      onGone(name)
+    }
+    for (const name of found) {
+      const handle = this.#followers.has(name) ? null : findDatabase(databases, name)
+      if (handle !== null) this.#followers.set(name, new Follower(handle, this.#options))
+    }
+  }
+
+  #close(follower: Follower): void {
+    const closing = follower.close().finally(() => this.#closing.delete(closing))
+    this.#closing.add(closing)
+  }
+}
+
+class Follower {
+  readonly handle: DatabaseHandle
+  readonly #options: ReplicatorFeedOptions
+  readonly #unwatch: () => void
+  #since = 0
+  #isAsked = false
+  #running: Promise<void> | null = null
+  #retry: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(handle: DatabaseHandle, options: ReplicatorFeedOptions) {
+    this.handle = handle
+    this.#options = options
+    // Also when its thread has died (`closed`), since the last commits may not have been reported.
+    this.#unwatch = handle.watch((event) => {
+      if (event.type !== 'secured') this.#wake()
+    })
+    this.#wake()
+  }
+
+  again(): void {
+    this.#since = 0
+    this.#wake()
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#unwatch()
+    clearTimeout(this.#retry)
+    await this.#running
+  }
+
+  #wake(): void {
+    if (this.#isClosed) return
+    this.#isAsked = true
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null
+    })
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    clearTimeout(this.#retry)
+    try {
+      while (this.#isAsked && !this.#isClosed) {
+        this.#isAsked = false
+        await this.#read()
+      }
+    } catch (fault) {
+      if (this.#isClosed) return
+      this.#options.onFault(this.handle.name, fault)
+      this.#retry = setTimeout(() => this.#wake(), RETRY_MS).unref()
+    }
+  }
+
+  async #read(): Promise<void> {
+    for (let atTip = false; !atTip && !this.#isClosed; ) {
+      const since = this.#since
+      const page = await this.handle.changes(SYSTEM_USER, { options: WITH_DOCS, since, limit: PAGE_ROWS })
+      await this.#report(page.bytes)
+      // Unless all of it is to be reported again.
+      if (this.#since === since) this.#since = page.lastSeq
+      atTip = page.atTip && this.#since === page.lastSeq
+    }
+  }
+
+  async #report(bytes: Uint8Array): Promise<void> {
+    const yielder = new Yielder()
+    for (const line of Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString().split('\n')) {
+      if (line === '' || this.#isClosed) continue
+      const { id, deleted, doc } = JSON.parse(line) as {
+        id: string
+        deleted?: boolean
+        doc?: DocumentMembers
+      }
+      if (!id.startsWith('_')) this.#options.onDocument(this.handle.name, id, deleted ? null : (doc ?? null))
+      await yielder.yieldIfDue()
+    }
+  }
+}

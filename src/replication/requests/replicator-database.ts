@@ -1,0 +1,126 @@
+/**
+ * The database `_replicator`, and others whose name ends with `/_replicator`: their documents are replications. They are
+ * checked when they are written, belong to an owner, and are stored without readable credentials. protocol.md 14.3;
+ * before_doc_update in couch_replicator_docs.
+ */
+import { CouchError } from '../../core/errors.ts'
+import { isDesignId, isLocalId } from '../../core/ids.ts'
+import type { UserCtx } from '../../core/types.ts'
+import { memberValue, splitMembers } from '../../documents/body.ts'
+import type { Database, DocumentRules, RuledWrite } from '../../documents/database.ts'
+import type { IncomingDoc } from '../../documents/incoming-document.ts'
+import { databaseRole } from '../../documents/security.ts'
+import { type StoreDatabaseOptions, storeDatabase } from '../../documents/store-database.ts'
+import type { DocState } from '../../storage/engine.ts'
+import type { VersionedStore } from '../../storage/history-store.ts'
+import { checkReplication } from './replication-document.ts'
+import { maskCredentials, SEALED_MEMBER, SECRET_MEMBERS, sealCredentials } from './sealed-credentials.ts'
+
+/** The most characters of a document, as of a body of `_replicate`: it is parsed in one step. */
+const MAX_CHARS = 1024 * 1024
+const OWNER = 'owner'
+const REWRITTEN: ReadonlySet<string> = new Set([...SECRET_MEMBERS, SEALED_MEMBER, OWNER])
+
+/** Opens a database of replications over its store. */
+export function replicatorDatabase(store: VersionedStore, options: StoreDatabaseOptions): Database {
+  return storeDatabase(store, { ...options, documentRules: replicatorRules(store, options) })
+}
+
+function replicatorRules(store: VersionedStore, { rules }: StoreDatabaseOptions): DocumentRules {
+  const sealingKey = () => rules().replicator.sealingKey
+  return {
+    reader: () => store,
+    checkWriter: (user, id) => {
+      if (isReplication(id)) requireReplicator(user, rules().replicator.isForAdminsOnly)
+    },
+    checkDocument: (doc, write) => {
+      if (hasNoRequest(doc, write)) return
+      if (doc.body.length > MAX_CHARS) {
+        const reason = `a replication holds more than ${MAX_CHARS} characters`
+        throw new CouchError('document_too_large', reason)
+      }
+      const members = parsedMembers(doc)
+      const owner = ownerFor(members[OWNER], write.user)
+      if (write.kind === 'edit') checkReplication({ ...members, owner }, sealingKey())
+    },
+    prepare: async (doc, write) => {
+      if (hasNoRequest(doc, write)) return doc.deleted ? withoutCredentials(doc) : doc
+      const members = parsedMembers(doc)
+      const owner = ownerFor(members[OWNER], write.user)
+      return rewritten(doc, { owner, ...sealCredentials(members, owner, sealingKey()) })
+    },
+    checkStored: (stored, write) => {
+      if (isReplication(write.id)) requireOwner(stored, write)
+    },
+  }
+}
+
+function isReplication(id: string): boolean {
+  return !isDesignId(id) && !isLocalId(id)
+}
+
+/** Design documents and `_local` ones are ordinary, tombstones ask for nothing, and a rewind writes what was stored. */
+function hasNoRequest(doc: IncomingDoc, { id, kind, isAttachment }: RuledWrite): boolean {
+  return !isReplication(id) || doc.deleted || isAttachment || kind === 'rewind'
+}
+
+/** @throws unauthorized for anonymous users; hosted_replication */
+function requireReplicator({ name, roles }: UserCtx, isForAdminsOnly: boolean): void {
+  if (roles.includes('_admin')) return
+  if (name === null) throw new CouchError('unauthorized', 'Log in to replicate.')
+  if (isForAdminsOnly) throw new CouchError('hosted_replication')
+}
+
+/**
+ * The owner of a document that a user writes, with whose rights it will run.
+ * @throws forbidden
+ */
+function ownerFor(given: unknown, { name, roles }: UserCtx): string | null {
+  if (given === undefined || given === name) return name
+  if (!roles.includes('_admin')) throw othersDocument()
+  if (given === null) return name
+  if (typeof given === 'string') return given
+  throw new CouchError('forbidden', '`owner` must be a string')
+}
+
+/** Only its owner and admins of the database replace or delete a document. @throws forbidden */
+function requireOwner(
+  stored: DocState | null,
+  { user, security, isAttachment }: Pick<RuledWrite, 'user' | 'security' | 'isAttachment'>,
+): void {
+  if (stored === null || stored.deleted) {
+    if (isAttachment) throw new CouchError('forbidden', 'A replication begins without attachments.')
+    return
+  }
+  const text = stored.body(stored.rev)
+  const owner = text === null ? null : memberValue(splitMembers(text, isOwnerName).special, OWNER)
+  if (owner === user.name || databaseRole(user, security) === 'admin') return
+  throw othersDocument()
+}
+
+function isOwnerName(name: string): boolean {
+  return name === OWNER
+}
+
+function othersDocument(): CouchError {
+  return new CouchError('forbidden', "Can't update replication documents from other users.")
+}
+
+function parsedMembers({ body }: IncomingDoc): Readonly<Record<string, unknown>> {
+  return JSON.parse(body) as Record<string, unknown>
+}
+
+/** Replaces the members that depend on the writer; the text of all others stays. */
+function rewritten(doc: IncomingDoc, members: Readonly<Record<string, unknown>>): IncomingDoc {
+  const { body } = splitMembers(doc.body, (name) => REWRITTEN.has(name))
+  const added = JSON.stringify(members)
+  return { ...doc, body: body === '{}' ? added : `${added.slice(0, -1)},${body.slice(1)}` }
+}
+
+/** A tombstone may repeat the document. */
+function withoutCredentials(doc: IncomingDoc): IncomingDoc {
+  if (doc.body === '{}' || doc.body.length > MAX_CHARS) return doc
+  const members = parsedMembers(doc)
+  const { owner } = members
+  return rewritten(doc, { ...(owner !== undefined && { owner }), ...maskCredentials(members) })
+}

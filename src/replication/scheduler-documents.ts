@@ -1,0 +1,164 @@
+/** Documents of `_replicator` as `_scheduler/docs` shows them; protocol.md 14.4. */
+import { SYSTEM_USER } from '../auth/accounts.ts'
+import { decodeSendable } from '../core/bytes.ts'
+import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
+import { isJsonObject } from '../core/json.ts'
+import type { Databases } from '../threads/databases.ts'
+import type { DocumentReplication } from './document-replication.ts'
+import type { DocumentReplications } from './document-replications.ts'
+import type { ReplicationJob, ReplicatorDocument } from './job.ts'
+import { progressInfo, timestamp } from './job-info.ts'
+import { jsonParts, parsed } from './json-parts.ts'
+import { shownEndpoint } from './peers.ts'
+import type { DocumentMembers } from './replicator-feed.ts'
+import { stateOf } from './requests/replication-document.ts'
+import type { ReplicationEndpoint } from './requests/replication-request.ts'
+import { MASK } from './requests/sealed-credentials.ts'
+
+const STATES = ['initializing', 'error', 'pending', 'running', 'crashing', 'completed', 'failed'] as const
+
+type State = (typeof STATES)[number]
+
+interface Wanted {
+  readonly limit: number
+  readonly skip: number
+  /** null: all of them. */
+  readonly states: ReadonlySet<string> | null
+}
+
+/** The members of a row; the route adds the node. */
+interface ShownDocument {
+  readonly state: State
+  readonly [member: string]: unknown
+}
+
+type Live = Pick<DocumentReplications, 'find'>
+
+/** @param text such as `failed,crashing`; empty: all states @throws query_parse_error */
+export function readStates(text: string): ReadonlySet<string> | null {
+  if (text === '') return null
+  const states = text.split(',').map((state) => state.trim().toLowerCase())
+  if (states.every((state) => (STATES as readonly string[]).includes(state))) return new Set(states)
+  throw new CouchError('query_parse_error', `Unknown state: the states are ${STATES.join(', ')}`)
+}
+
+/**
+ * The documents of some databases, in the order of their ids.
+ * @returns a page of those with a wanted state, and how many there are
+ * @throws no_database
+ */
+export async function schedulerDocuments(
+  live: Live,
+  databases: Pick<Databases, 'get'>,
+  names: readonly string[],
+  { limit, skip, states }: Wanted,
+): Promise<{ readonly total: number; readonly docs: readonly ShownDocument[] }> {
+  const docs: ShownDocument[] = []
+  let total = 0
+  const yielder = new Yielder()
+  for (const database of names) {
+    const rows = databases.get(database).allDocs(SYSTEM_USER, 'all', { includeDocs: true }, null)
+    for await (const { member, bytes } of jsonParts(rows, { lists: ROWS })) {
+      if (member !== 'rows') continue
+      await yielder.yieldIfDue()
+      const { id, doc } = parsed<{ readonly id: string; readonly doc: DocumentMembers | null }>(bytes)
+      if (doc === null || id.startsWith('_')) continue
+      const shown = shownDocument(live, { database, id }, doc)
+      if (states !== null && !states.has(shown.state)) continue
+      total += 1
+      if (total > skip && docs.length < limit) docs.push(shown)
+    }
+  }
+  return { total, docs }
+}
+
+const ROWS = new Set(['rows'])
+
+/** One document. @throws not_found, no_database */
+export async function schedulerDocument(
+  live: Live,
+  databases: Pick<Databases, 'get'>,
+  place: ReplicatorDocument,
+): Promise<ShownDocument> {
+  if (place.id.startsWith('_')) throw new CouchError('not_found')
+  const { json } = await databases.get(place.database).open(SYSTEM_USER, place.id, {})
+  return shownDocument(live, place, JSON.parse(decodeSendable(json)) as DocumentMembers)
+}
+
+function shownDocument(live: Live, place: ReplicatorDocument, doc: DocumentMembers): ShownDocument {
+  const entry = live.find(place)
+  return entry === undefined ? shownEnd(place, doc) : shownLive(place, entry)
+}
+
+function shownLive(place: ReplicatorDocument, entry: DocumentReplication): ShownDocument {
+  const { job, startedAt, updatedAt, wanted } = entry
+  const { source, target, options } = wanted.request
+  return {
+    ...shownPlace(place),
+    id: job?.id ?? null,
+    source: shownEndpoint(source),
+    target: shownEndpoint(target),
+    state: job === null ? entry.state : stateOfJob(job),
+    info: job === null ? errorInfo(entry.reason) : infoOfJob(job),
+    error_count: job?.crashes ?? entry.errors,
+    last_updated: timestamp(updatedAt),
+    start_time: timestamp(startedAt),
+    source_proxy: withoutPassword(options.sourceProxy),
+    target_proxy: withoutPassword(options.targetProxy),
+  }
+}
+
+function stateOfJob({ state }: ReplicationJob): State {
+  // Cancelled: its document is about to be forgotten.
+  return state === 'cancelled' ? 'pending' : state
+}
+
+function infoOfJob({ state, progress, history }: ReplicationJob): object | null {
+  return state === 'crashing' ? errorInfo(history[0]?.reason ?? null) : progressInfo(progress)
+}
+
+function errorInfo(reason: string | null): object | null {
+  return reason === null ? null : { error: reason }
+}
+
+/** A document that has ended, or that has not been looked at yet, by what it says itself. */
+function shownEnd(place: ReplicatorDocument, doc: DocumentMembers): ShownDocument {
+  const state = stateOf(doc)
+  const time = doc._replication_state_time ?? null
+  const stats = isJsonObject(doc._replication_stats) ? doc._replication_stats : null
+  const reason = typeof doc._replication_state_reason === 'string' ? doc._replication_state_reason : null
+  const { start_time: startTime = time, ...info } = stats ?? {}
+  const isFailed = state === 'failed'
+  return {
+    ...shownPlace(place),
+    id: typeof doc._replication_id === 'string' ? doc._replication_id : null,
+    source: shownText(doc.source),
+    target: shownText(doc.target),
+    state: isFailed || state === 'completed' ? state : 'initializing',
+    info: isFailed ? errorInfo(reason) : stats === null ? null : info,
+    error_count: isFailed ? 1 : 0,
+    last_updated: time,
+    start_time: startTime,
+    source_proxy: doc.source_proxy ?? doc.proxy ?? null,
+    target_proxy: doc.target_proxy ?? doc.proxy ?? null,
+  }
+}
+
+function shownPlace({ database, id }: ReplicatorDocument): object {
+  return { database, doc_id: id }
+}
+
+/** An endpoint as it is stored, without credentials. */
+function shownText(endpoint: unknown): unknown {
+  if (isJsonObject(endpoint)) return endpoint.url ?? null
+  if (typeof endpoint !== 'string' || endpoint.includes('://')) return endpoint ?? null
+  return shownEndpoint({ type: 'local', name: endpoint } satisfies ReplicationEndpoint)
+}
+
+function withoutPassword(proxy: string | undefined): string | null {
+  if (proxy === undefined) return null
+  const url = new URL(proxy)
+  if (url.password !== '') url.password = MASK
+  return url.href
+}
