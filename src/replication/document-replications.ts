@@ -5,6 +5,7 @@
 import { isServerAdmin } from '../auth/accounts.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
+import { holdsReplications } from '../core/ids.ts'
 import { DocumentReplication } from './document-replication.ts'
 import { type WrittenState, writeState } from './document-states.ts'
 import type { ReplicatorDocument } from './job.ts'
@@ -59,7 +60,7 @@ export class DocumentReplications {
 
   /** The databases of such documents, in byte order. */
   databases(): readonly string[] {
-    return this.#feed.names()
+    return this.#options.databases.names().filter(holdsReplications)
   }
 
   /** @returns undefined for a document that has ended, or asks for nothing */

@@ -19,8 +19,8 @@ export interface WrittenState {
   readonly stats?: object
 }
 
+const ID_MEMBER = '_replication_id'
 const STATE_MEMBERS: ReadonlySet<string> = new Set([
-  '_replication_id',
   '_replication_state',
   '_replication_state_time',
   '_replication_state_reason',
@@ -65,12 +65,15 @@ async function writeOnce(
   const isNew = doc._replication_state !== state
   const time = isNew ? timestamp(Date.now()) : doc._replication_state_time
   const members = {
-    ...(replicationId !== undefined && { _replication_id: replicationId }),
+    ...(replicationId !== undefined && { [ID_MEMBER]: replicationId }),
     ...(state !== null && { _replication_state: state, _replication_state_time: time }),
     ...(reason !== undefined && { _replication_state_reason: reason }),
     ...(stats !== undefined && { _replication_stats: stats }),
   }
-  const { body } = splitMembers(text.trim(), (member) => STATE_MEMBERS.has(member))
+  // The id stays with the states that follow.
+  const hasOtherId = replicationId !== undefined || state === null
+  const isOld = (member: string) => STATE_MEMBERS.has(member) || (hasOtherId && member === ID_MEMBER)
+  const { body } = splitMembers(text.trim(), isOld)
   const added = JSON.stringify(members)
   const json = added === '{}' ? body : `${body.slice(0, -1)},${added.slice(1)}`
   if (json === text.trim()) return

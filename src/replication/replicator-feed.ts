@@ -55,11 +55,6 @@ export class ReplicatorFeed {
     this.#followers.clear()
   }
 
-  /** The databases that are followed, in byte order. */
-  names(): readonly string[] {
-    return [...this.#followers.keys()].sort()
-  }
-
   /** Reports all documents again. */
   again(): void {
     for (const follower of this.#followers.values()) follower.again()

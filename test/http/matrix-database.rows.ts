@@ -64,7 +64,7 @@ export const databaseRows: Rows = {
     ['PUT /_made', tenants(400)],
     // One of the names with `_` that there may be; only one can make it.
     [
-      'PUT /_replicator',
+      'PUT /_global_changes',
       { open: null, secured: serverAdmins(201).secured, hosted: [401, 403, 403, 403, 201] },
     ],
     // For others a server admin alone makes databases; in single mode they have no owners.

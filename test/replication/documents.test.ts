@@ -143,3 +143,96 @@ t.test('requests that are not valid are refused when they are written', async (t
     _replication_state_reason: /write them again/,
   })
 })
+
+t.test('documents belong to their owners, and have their rights', async (t) => {
+  const server = await prepared(t)
+  for (const name of ['anna', 'bob']) {
+    const body = { name, password: 'secret', roles: ['writers'], type: 'user' }
+    await call(server, 'PUT', `/_users/org.couchdb.user:${name}`, body)
+  }
+  const path = '/team%2F_replicator'
+  await call(server, 'PUT', path)
+  await call(server, 'PUT', `${path}/_security`, { members: { roles: ['writers'] }, admins: { names: [] } })
+  await call(server, 'PUT', '/notes/_security', { members: { names: ['anna'] }, admins: { names: [] } })
+  await call(server, 'PUT', '/copy/_security', { members: { names: ['anna'] }, admins: { names: [] } })
+  const body = { source: 'notes', target: 'copy' }
+  const as = (name: string, method: string, id: string, doc?: object) =>
+    call(server, method, `${path}/${id}`, doc, `${name}:secret`)
+  t.match((await call(server, 'PUT', `${path}/x`, body, '')).status, 401)
+  const { json: saved } = await as('anna', 'PUT', 'own', body)
+  t.match(await as('bob', 'PUT', 'own', { ...body, _rev: saved.rev }), { status: 403 })
+  t.match(await as('bob', 'DELETE', `own?rev=${saved.rev}`), { status: 403 })
+  t.match(await as('bob', 'PUT', 'annas', { ...body, owner: 'anna' }), {
+    status: 403,
+    json: { reason: "Can't update replication documents from other users." },
+  })
+  const docs = [{ _id: 'stolen', _rev: '1-a', owner: 'anna', ...body }]
+  const bulk = await call(server, 'POST', `${path}/_bulk_docs`, { docs, new_edits: false }, 'bob:secret')
+  t.match(bulk.status, 403)
+  t.match(await inState(server, `${path}/own`, 'completed'), { owner: 'anna' })
+  await as('bob', 'PUT', 'bobs', { ...body, continuous: true })
+  const bobs = '/_scheduler/docs/team/_replicator/bobs'
+  const shown = await until(async () => {
+    const { json } = await call(server, 'GET', bobs)
+    return json.state === 'crashing' && json
+  })
+  t.match(shown, { database: 'team/_replicator', info: { error: /forbidden/ }, error_count: 1 })
+  t.match((await call(server, 'GET', '/_scheduler/docs/team%2F_replicator?states=crashing')).json, {
+    total_rows: 1,
+  })
+  t.equal((await call(server, 'GET', '/_scheduler/docs?states=odd')).status, 400)
+  await as('bob', 'PUT', 'as-anna', { ...body, user_ctx: { name: 'anna' }, doc_ids: ['a'] })
+  t.match(await inState(server, `${path}/as-anna`, 'failed'), {
+    _replication_state_reason: /Only server admins/,
+  })
+  await call(server, 'PUT', `${path}/admins`, {
+    ...body,
+    user_ctx: { name: 'anna', roles: [] },
+    doc_ids: ['b'],
+  })
+  t.match(await inState(server, `${path}/admins`, 'completed'), { owner: 'adm' })
+  const { json: account } = await call(server, 'GET', '/_users/org.couchdb.user:bob')
+  await call(server, 'DELETE', `/_users/org.couchdb.user:bob?rev=${account._rev}`)
+  await as('anna', 'PUT', 'bobs', {})
+  const { json: again } = await call(server, 'GET', `${path}/bobs`)
+  await call(server, 'PUT', `${path}/bobs`, { ...again, doc_ids: ['c'] })
+  t.match(await inState(server, `${path}/bobs`, 'failed'), { _replication_state_reason: /no account bob/ })
+})
+
+t.test('documents start again with the server, and one replication has one job', async (t) => {
+  const server = await prepared(t)
+  const body = { source: 'notes', target: 'copy', continuous: true }
+  await call(server, 'PUT', '/_replicator/a', body)
+  await until(async () => (await call(server, 'GET', '/copy/a')).status === 200)
+  await call(server, 'PUT', '/_replicator/b', body)
+  t.match(await inState(server, '/_replicator/b', 'failed'), {
+    _replication_state_reason: /started by document `a`/,
+  })
+  const { json } = await call(server, 'POST', '/_replicate', body)
+  t.match(await call(server, 'POST', '/_replicate', { cancel: true, id: json._local_id }), { status: 403 })
+  await server.close()
+  const next = await startTestServer(t, { env, dataDir: server.dataDir })
+  await call(next, 'PUT', '/notes/later', {})
+  await until(async () => (await call(next, 'GET', '/copy/later')).status === 200)
+  t.match((await call(next, 'GET', '/_scheduler/docs')).json.docs, [
+    { state: 'running' },
+    { state: 'failed' },
+  ])
+  const { json: doc } = await call(next, 'GET', '/_replicator/a')
+  await call(next, 'PUT', '/_replicator/a', { ...doc, doc_ids: ['only'] })
+  await until(
+    async () => (await call(next, 'GET', '/_scheduler/docs/_replicator/a')).json.info?.docs_read === 0,
+  )
+  await call(next, 'DELETE', '/_replicator')
+  await until(async () => (await call(next, 'GET', '/_scheduler/jobs')).json.total_rows === 0)
+})
+
+t.test('with update_docs, documents say what goes on', async (t) => {
+  const server = await prepared(t)
+  await call(server, 'PUT', '/_node/_local/_config/replicator/update_docs', '"true"')
+  await call(server, 'PUT', '/_replicator/x', { source: 'notes', target: 'none', continuous: true })
+  const failing = await inState(server, '/_replicator/x', 'error')
+  t.match(failing, { _replication_state_reason: /db_not_found/, _replication_id: /^[0-9a-f]{32}$/ })
+  await call(server, 'PUT', '/none')
+  await inState(server, '/_replicator/x', 'triggered')
+})
