@@ -57,7 +57,8 @@ export async function moveByHand(
   server: ServedServer,
 ): Promise<void> {
   const old = { url }
-  const asked = { source: `${url}/${name}`, target: name, create_target: true }
+  // One batch after the other, so that the copy's order is that of the old feed.
+  const asked = { source: `${url}/${name}`, target: name, create_target: true, worker_processes: 1 }
   t.match((await call(server, 'POST', '/_replicate', { body: asked })).json, {
     ok: true,
     history: [{ doc_write_failures: 0 }],

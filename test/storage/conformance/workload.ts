@@ -5,13 +5,15 @@ import { ALL } from './setup.ts'
 
 export interface Attempt {
   readonly mark: string
-  readonly kind: 'doc' | 'local' | 'settings'
+  readonly kind: 'doc' | 'local' | 'settings' | 'token'
   readonly done: boolean
   readonly error?: unknown
 }
 
 /** Thrown by the one update of the workload whose decision refuses it. */
 export const REFUSAL = new Error('refused by decide')
+
+const TOKEN = 't1'
 
 /** Makes writes in a few calls, some of them at the same time, and tells what came of each. */
 export async function runWorkload(store: DatabaseStore): Promise<Attempt[]> {
@@ -26,6 +28,7 @@ export async function runWorkload(store: DatabaseStore): Promise<Attempt[]> {
     tryDocs(store, { d4: put('a', mark('d4')), d5: remove('b', mark('d5')), d6: put('d', mark('d6')) }),
     tryLocals(store, ['l1', 'l2']),
     trySettings(store, 's1'),
+    tryToken(store, TOKEN),
   ])
   const second = await tryDocs(store, {
     d7: put('a', mark('d7'), { attachments: [file, large] }),
@@ -43,8 +46,9 @@ export async function storedMarks(store: DatabaseStore): Promise<string[]> {
   const bodies = (await readFeed(store)).flatMap((doc) => doc.revisions.map(({ body }) => body ?? '{}'))
   const locals = (await store.readLocalRange({}, ALL)).rows.map(({ body }) => body)
   const settings = JSON.stringify((await store.view()).security ?? {})
-  return [...bodies, ...locals, settings]
-    .flatMap((text) => (JSON.parse(text) as { mark?: string }).mark ?? [])
+  const point = await store.findPoint(TOKEN, 0, () => true)
+  return [...bodies, ...locals, settings, mark(point?.family ?? '')]
+    .flatMap((text) => (JSON.parse(text) as { mark?: string }).mark || [])
     .sort()
 }
 
@@ -70,6 +74,15 @@ async function trySettings(store: DatabaseStore, name: string): Promise<Attempt[
     'settings',
     [name],
     change.then((result) => [{ result }]),
+  )
+}
+
+async function tryToken(store: DatabaseStore, name: string): Promise<Attempt[]> {
+  const writing = store.rememberPoints([{ family: name, parts: [], total: 0, seq: 0 }])
+  return attempts(
+    'token',
+    [name],
+    writing.then(() => [{ result: 0 }]),
   )
 }
 
