@@ -14,18 +14,23 @@ export interface FeedPoint {
 }
 
 interface Segment {
+  /** The number of rows before it. */
+  readonly at: number
   /** null: the beginning of the feed. */
   readonly token: Position | null
   /** The smallest local number of the rows from this position to the next one; Infinity without rows. */
   least: number
 }
 
-/** Positions that are kept; beyond them, those of the older half become half as many. */
+/** Positions that are kept. Beyond them, those of the older half become fewer. */
 const MAX_POINTS = 4000
 
 /** Collects the rows of the old feed in its order. */
 export class FeedPoints {
-  #segments: Segment[] = [{ token: null, least: Number.POSITIVE_INFINITY }]
+  #segments: Segment[] = [{ at: 0, token: null, least: Number.POSITIVE_INFINITY }]
+  #rows = 0
+  /** Older positions are kept at multiples of this. */
+  #stride = 1
   readonly #maxPoints: number
 
   constructor(maxPoints = MAX_POINTS) {
@@ -39,8 +44,9 @@ export class FeedPoints {
   add(token: Position | null, seq: number): void {
     const last = this.#segments.at(-1) as Segment
     last.least = Math.min(last.least, seq)
+    this.#rows += 1
     if (token === null) return
-    this.#segments.push({ token, least: Number.POSITIVE_INFINITY })
+    this.#segments.push({ at: this.#rows, token, least: Number.POSITIVE_INFINITY })
     if (this.#segments.length > this.#maxPoints) this.#thinOut()
   }
 
@@ -59,15 +65,26 @@ export class FeedPoints {
     return points.reverse()
   }
 
-  /** Most devices are near the end of the feed, so positions there are kept longest. */
+  /** Most devices are near the end of the feed, so all positions there are kept. */
   #thinOut(): void {
     const middle = this.#segments.length >> 1
-    const older: Segment[] = []
-    for (const [at, segment] of this.#segments.slice(0, middle).entries()) {
-      const before = older.at(-1)
-      if (at % 2 === 0 || before === undefined) older.push(segment)
-      else before.least = Math.min(before.least, segment.least)
+    const newer = this.#segments.slice(middle)
+    let older = this.#segments.slice(0, middle)
+    const most = this.#maxPoints >> 2
+    for (older = spaced(older, this.#stride); older.length > most; older = spaced(older, this.#stride)) {
+      this.#stride *= 2
     }
-    this.#segments = [...older, ...this.#segments.slice(middle)]
+    this.#segments = [...older, ...newer]
   }
+}
+
+/** @returns the first segment and those at multiples of the stride; others join the one before */
+function spaced(segments: readonly Segment[], stride: number): Segment[] {
+  const kept: Segment[] = []
+  for (const segment of segments) {
+    const before = kept.at(-1)
+    if (before === undefined || segment.at % stride === 0) kept.push(segment)
+    else before.least = Math.min(before.least, segment.least)
+  }
+  return kept
 }

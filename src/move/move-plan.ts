@@ -88,7 +88,8 @@ export async function prepareMove(
   services: PlanServices,
   signal: AbortSignal,
 ): Promise<PreparedMove> {
-  const welcome = await repeated(signal, () => old.welcome(signal))
+  // Not repeated: a wrong address is reported at once.
+  const welcome = await old.welcome(signal)
   const oldServer = welcome.uuid ?? old.address
   const { chosen, left } = await chooseDatabases(old, request.databases, signal)
   const databases: PlannedDatabase[] = []

@@ -91,7 +91,9 @@ export function movedSettings(old: RemoteConfig): readonly MovedSetting[] {
     }
   }
   for (const [key, value] of Object.entries(old.jwt_keys ?? {})) add('jwt_keys', key, value)
-  if ((old.chttpd?.enable_cors ?? old.httpd?.enable_cors) === 'true') {
+  // PouchDB's server is open to every origin unless somebody changes it.
+  const isPouchDefault = old.pouchdb_server !== undefined && old.cors?.origins === '*'
+  if ((old.chttpd?.enable_cors ?? old.httpd?.enable_cors) === 'true' && !isPouchDefault) {
     add('chttpd', 'enable_cors', 'true')
     for (const key of CORS_KEYS) add('cors', key, old.cors?.[key])
   }

@@ -107,6 +107,7 @@ function moving(): Page {
       return { 'http://admin:oldsecret@old:5984': old }
     },
     after: `
+      curl ${ADMIN}/notes/_security | grep '"ben"'
       curl http://ben:p@127.0.0.1:5984/notes/a/b | grep '^x$'
       curl http://ben:p@127.0.0.1:5984/notes/_local/obsidian_livesync_sync_parameters | grep '"salt":"abc"'`,
   }

@@ -4,6 +4,7 @@ import { reachServer } from '../../src/control/control-socket.ts'
 import type { MoveOutcome } from '../../src/move/moves.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { device, remote } from '../protocol/devices.ts'
+import { scriptedRemote } from '../replication/scripted-remote.ts'
 
 const auth = 'anna:secret'
 const env = { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' }
@@ -17,15 +18,15 @@ async function call(server: TestServer, method: string, path: string, body?: unk
   return json
 }
 
-function addressOf(server: TestServer): string {
-  return server.url.replace('://', `://${auth}@`)
+function addressOf({ url }: { readonly url: string }): string {
+  return url.replace('://', `://${auth}@`)
 }
 
-async function move(old: TestServer, here: TestServer, options: object = {}): Promise<MoveOutcome> {
+async function move(url: string, here: TestServer, options: object = {}): Promise<MoveOutcome> {
   const controls = await reachServer(here.dataDir)
   if (controls === null) throw new Error('the server is not running')
   return controls.move({
-    url: addressOf(old),
+    url,
     databases: null,
     keepsUuid: false,
     isMerged: false,
@@ -66,7 +67,7 @@ t.test('everything comes along, and devices go on where they were', async (t) =>
   })
   await call(old, 'PUT', '/notes/_local/obsidian_livesync_sync_parameters', { salt: 'x\u2028y' })
 
-  const outcome = await move(old, here)
+  const outcome = await move(addressOf(old), here)
   t.same(outcome.failed, [])
   const moved = outcome.databases.find(({ name }) => name === 'notes')
   t.match(moved, { documents: 301, deleted: 1, leaves: 303, isComplete: true, notes: [], localDocs: 3 })
@@ -96,4 +97,105 @@ t.test('everything comes along, and devices go on where they were', async (t) =>
     'no feed began at 0',
   )
   t.match(await call(here, 'GET', '/notes/n7'), { _attachments: { 'a.txt': { length: 5 } } })
+})
+
+async function filled(server: TestServer, name: string, ids: readonly string[]): Promise<void> {
+  await call(server, 'PUT', `/${name}`)
+  await call(server, 'POST', `/${name}/_bulk_docs`, { docs: ids.map((_id) => ({ _id })) })
+}
+
+t.test('interruptions, repetitions, and databases that exist here', async (t) => {
+  const old = await startTestServer(t, { env })
+  const here = await startTestServer(t, { env })
+  const script = await scriptedRemote(t, old.url)
+  const url = addressOf(script)
+  const ids = Array.from({ length: 1200 }, (_, n) => `n${n}`)
+
+  await t.test('a move goes on where it was interrupted, and fetches what is new', async (t) => {
+    await filled(old, 'notes', ids)
+    await call(old, 'PUT', '/notes/_local/app', { n: 1 })
+    const databases = ['notes']
+    script.script(/_bulk_get/, { type: 'answer', status: 200, body: '{"results":[]}' })
+    let fetches = 0
+    script.judge((line) => {
+      if (/_bulk_get/.test(line)) fetches += 1
+      return fetches === 4 ? { type: 'answer', status: 401 } : null
+    })
+    const first = await move(url, here, { databases })
+    t.match(first.failed, [{ name: 'notes', reason: /401/ }])
+    t.equal(first.hasUuid, false)
+    script.judge(() => null)
+    const before = script.requests.length
+    const second = await move(url, here, { databases })
+    t.match(second.databases, [{ name: 'notes', documents: 1200, isComplete: true, localDocs: 1 }])
+    const requests = script.requests.slice(before)
+    t.match(
+      requests.find((line) => /_changes\?style=all_docs&since=(?!0&)/.test(line)),
+      String,
+      'the first copy went on',
+    )
+    t.ok(
+      requests.every((line) => /^GET |_bulk_get/.test(line)),
+      'the old server is only read',
+    )
+    await filled(old, 'more', ['x'])
+    await call(old, 'PUT', '/notes/new', {})
+    await call(old, 'PUT', '/notes/_local/app', { _rev: '0-1', n: 2 })
+    const third = await move(url, here, { databases: null })
+    t.match(
+      third.databases.find(({ name }) => name === 'notes'),
+      { documents: 1201, isComplete: true },
+    )
+    t.match(await call(here, 'GET', '/notes/_local/app'), { n: 2 })
+    t.match(await call(here, 'GET', '/more'), { doc_count: 1 })
+    await call(here, 'PUT', '/notes/written', {})
+    await call(here, 'PUT', '/notes/_local/app', { _rev: '0-2', n: 3 })
+    const fourth = await move(url, here, { databases })
+    t.match(fourth.databases, [{ isComplete: true, notes: ['1 documents exist only here', /kept 1 _local/] }])
+    t.match(await call(here, 'GET', '/notes/_local/app'), { n: 3 }, 'what was written here counts')
+  })
+
+  await t.test('a database that has not come from a move is not touched, unless it is merged', async (t) => {
+    await filled(old, 'both', ['a', 'b'])
+    const phone = await device(t)
+    await phone.sync(remote(`${addressOf(old)}/both`).db)
+    await call(here, 'PUT', '/both')
+    await call(here, 'PUT', '/both/mine', {})
+    await t.rejects(move(url, here, { databases: ['both'] }), /exists here/)
+    t.match(await call(here, 'GET', '/both'), { doc_count: 1 })
+    const merged = await move(url, here, { databases: ['both'], isMerged: true })
+    t.match(merged.databases, [{ isComplete: true, notes: ['1 documents exist only here'] }])
+    await phone.sync(remote(`${addressOf(here)}/both`).db)
+    t.match(await phone.get('mine'), { _id: 'mine' }, 'a device gets what the old server never had')
+  })
+
+  await t.test('a plan changes nothing, and says what stays behind', async (t) => {
+    await call(old, 'PUT', '/_replicator').catch(() => undefined)
+    await filled(old, 'planned', ['a'])
+    await call(old, 'PUT', '/planned/_design/erl', { language: 'erlang', views: {} })
+    const controls = await reachServer(here.dataDir)
+    const plan = await controls?.planMove({ url, databases: null, keepsUuid: false, isMerged: false })
+    t.match(
+      plan?.databases.find(({ name }) => name === 'planned'),
+      {
+        state: 'new',
+        documents: 2,
+        notes: ['_design/erl: functions in erlang do not run here'],
+      },
+    )
+    t.match(
+      plan?.databases.find(({ name }) => name === 'notes'),
+      { state: 'continued' },
+    )
+    t.ok(plan?.left.some(({ name }) => name === '_replicator'))
+    t.notMatch(JSON.stringify(plan), 'secret')
+    t.equal((await here.request('GET', '/planned', { auth })).status, 404)
+  })
+
+  await t.test('refusals', async (t) => {
+    await t.rejects(move(script.url, here), /not a server admin/)
+    await t.rejects(move('http://127.0.0.1:1/', here, { databases: ['x'] }), /could not be reached/)
+    await t.rejects(move('nowhere', here), /invalid url/)
+    await t.rejects(move(url, here, { databases: ['none'] }), /does not exist/)
+  })
 })
