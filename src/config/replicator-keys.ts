@@ -24,6 +24,7 @@ export const REPLICATOR_KEYS: readonly KnownKey[] = [
     integer(1000, 600_000),
     'milliseconds that a peer may be silent',
   ),
+  row('replicator', 'http_connections', 20, integer(2, 1000), 'connections to one remote server'),
   row('replicator', 'retries_per_request', 5, integer(0, 50), 'further tries of each step'),
   row('replicator', 'update_docs', 'false', BOOLEAN, 'whether documents say more than their end'),
   row('replicator', 'verify_ssl_certificates', 'true', BOOLEAN, 'whether certificates of peers are checked'),

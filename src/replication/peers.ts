@@ -33,7 +33,9 @@ export class Peers {
   /** Makes connections to remote peers possible. */
   async load(): Promise<void> {
     const { RemoteConnections } = await import('./remote-requests.ts')
-    this.#connections ??= new RemoteConnections()
+    this.#connections ??= new RemoteConnections(() =>
+      this.#options.config.integer('replicator', 'http_connections'),
+    )
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,6 @@
-/** Calls to one address of another server: paths, credentials, pauses that the server asks for, and refusals in words. */
-import { setTimeout as sleep } from 'node:timers/promises'
+/** Calls to one address of another server: paths, credentials, and refusals in words. */
 import { isJsonObject } from '../core/json.ts'
+import type { FeedTurn } from './feed-turns.ts'
 import { jsonParts, parsed } from './json-parts.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import type { RemoteAnswer, RemoteConnections, RemoteOptions, RemoteRequest } from './remote-requests.ts'
@@ -16,6 +16,7 @@ export interface RemoteCall {
   readonly json?: Uint8Array | object
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: RemoteRequest['body']
+  readonly isFeed?: boolean
   readonly signal: AbortSignal
 }
 
@@ -41,8 +42,6 @@ export class RemoteClient {
   readonly #headers: Readonly<Record<string, string>>
   readonly #connections: RemoteConnections
   readonly #options: RemoteOptions
-  /** When the server may be asked again, in ms of `performance.now()`: it has said so with 429 or 503. */
-  #pausedUntil = 0
 
   constructor(endpoint: RemoteEndpoint, connections: RemoteConnections, options: RemoteOptions) {
     this.url = new URL(endpoint.url)
@@ -60,15 +59,13 @@ export class RemoteClient {
   }
 
   /** As {@link send}, to another address of the same server. */
-  async sendTo(base: URL, call: RemoteCall): Promise<RemoteAnswer> {
-    const { method, path, query = {}, json, headers, body, signal } = call
-    const wait = this.#pausedUntil - performance.now()
-    if (wait > 0) await sleep(wait, undefined, { signal })
+  sendTo(base: URL, call: RemoteCall): Promise<RemoteAnswer> {
+    const { method, path, query = {}, json, headers, body, isFeed = false, signal } = call
     const url = new URL(base)
     url.pathname = base.pathname.replace(/\/$/, '') + (path === '' && base.pathname !== '/' ? '/' : path)
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
     const bytes = json === undefined || json instanceof Uint8Array ? json : Buffer.from(JSON.stringify(json))
-    const answer = await this.#connections.send(
+    return this.#connections.send(
       {
         method,
         url,
@@ -79,14 +76,16 @@ export class RemoteClient {
           ...headers,
         },
         ...((bytes ?? body) && { body: bytes ?? body }),
+        isFeed,
         signal,
       } as RemoteRequest,
       this.#options,
     )
-    if (answer.retryAfterMs !== null && (answer.status === 429 || answer.status === 503)) {
-      this.#pausedUntil = performance.now() + answer.retryAfterMs
-    }
-    return answer
+  }
+
+  /** See {@link RemoteConnections.feedTurn}. */
+  feedTurn(signal: AbortSignal): Promise<FeedTurn> {
+    return this.#connections.feedTurn(this.url, this.#options, signal)
   }
 
   /** @throws PeerError unless the answer is a success */

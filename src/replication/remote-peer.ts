@@ -5,8 +5,9 @@ import { promisify } from 'node:util'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { discard, type Query, RemoteClient } from './remote-client.ts'
-import type { RemoteConnections, RemoteOptions } from './remote-requests.ts'
+import type { RemoteAnswer, RemoteConnections, RemoteOptions } from './remote-requests.ts'
 import type { Position, RemoteEndpoint } from './requests/replication-request.ts'
+import { waitingFeed } from './waiting-feed.ts'
 
 /** A peer that rejects these calls with one of these statuses does not have them. */
 const ABSENT: ReadonlySet<number> = new Set([400, 404, 405, 501])
@@ -51,23 +52,41 @@ export class RemotePeer implements Peer {
     return typeof uuid === 'string' ? uuid + path.slice(path.lastIndexOf('/') + 1) : this.#client.url.href
   }
 
-  async *changes({ since, limit, style, filter, waits, signal }: ChangesRequest): AsyncIterable<Uint8Array> {
-    const { docIds, selector, filter: name, queryParams } = filter
-    const query: Record<string, string> = { style, since: textOf(since), limit: String(limit) }
-    if (waits) {
-      query.feed = 'longpoll'
-      query.heartbeat = String(Math.max(1000, Math.floor(this.#client.timeoutMs / 3)))
+  async *changes(request: ChangesRequest): AsyncIterable<Uint8Array> {
+    const { since, waits, signal } = request
+    if (!waits) {
+      yield* (await this.#feed(request, {}, signal)).chunks
+      return
     }
+    const turn = await this.#client.feedTurn(signal)
+    const { timeoutMs } = this.#client
+    const open = (query: Query, signal: AbortSignal) => this.#feed(request, query, signal)
+    yield* waitingFeed({ turn, since, timeoutMs, signal, open })
+  }
+
+  async #feed(
+    { since, limit, style, filter, waits }: ChangesRequest,
+    waiting: Query,
+    signal: AbortSignal,
+  ): Promise<RemoteAnswer> {
+    const { docIds, selector, filter: name, queryParams } = filter
+    const query: Record<string, string> = { style, since: textOf(since), limit: String(limit), ...waiting }
     if (docIds !== undefined) query.filter = '_doc_ids'
     if (selector !== undefined) query.filter = '_selector'
     if (name !== undefined) Object.assign(query, queryParams, { filter: name })
     const json =
       docIds !== undefined ? { doc_ids: docIds } : selector !== undefined ? { selector } : undefined
     const method = json === undefined ? 'GET' : 'POST'
-    const path = '/_changes'
-    const answer = await this.#client.send({ method, path, query, ...(json && { json }), signal })
+    const answer = await this.#client.send({
+      method,
+      path: '/_changes',
+      query,
+      ...(json && { json }),
+      isFeed: waits,
+      signal,
+    })
     await this.#client.expect(answer)
-    yield* answer.chunks
+    return answer
   }
 
   async pending(since: Position, signal: AbortSignal): Promise<number | null> {

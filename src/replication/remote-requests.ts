@@ -1,10 +1,14 @@
 /** Requests to other servers: connection pools that all replications share, redirects, gzip, and faults in words. */
 import type { Readable } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
 import { createGunzip } from 'node:zlib'
-import { Agent, type Dispatcher, ProxyAgent, request } from 'undici'
+import { LRUCache } from 'lru-cache'
+import { Agent, buildConnector, type Dispatcher, ProxyAgent, request } from 'undici'
 import { isLoopback } from '../core/network.ts'
+import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import { checkLiteralAddress, PrivateAddressError, publicLookup } from './remote-addresses.ts'
+import { pausing, repeating, retryAfter } from './remote-pace.ts'
 
 export interface RemoteOptions {
   /** Whether private addresses are allowed, which they are for server admins. */
@@ -23,6 +27,8 @@ export interface RemoteRequest {
   readonly headers: Readonly<Record<string, string>>
   /** A stream is made for each try; `content-length` is among the headers then. */
   readonly body?: Uint8Array | (() => Readable)
+  /** The request waits for news, in a turn of {@link RemoteConnections.feedTurn}. */
+  readonly isFeed?: boolean
   readonly signal: AbortSignal
 }
 
@@ -37,11 +43,29 @@ export interface RemoteAnswer {
 const MAX_REDIRECTS = 5
 /** Enough for any error answer. */
 const MAX_TEXT = 64 * 1024
-const MAX_WAIT_MS = 5 * 60_000
+/** Of CouchDB's `http_connections`. */
+const DEFAULT_CONNECTIONS = 20
+/** The part of a remote's connections that feeds may hold while they wait. */
+const FEED_SHARE = 0.4
+/** Feeds that wait at once over one HTTP/2 connection. Servers allow about 100 streams. */
+const STREAMS = 64
+/** Remotes whose protocol is remembered. */
+const MAX_REMOTES = 1000
 
 /** The connection pools of one server. */
 export class RemoteConnections {
+  readonly #maxConnections: () => number
   readonly #pools = new Map<string, Dispatcher>()
+  readonly #interceptors = [repeating(), pausing()]
+  /** Of the remotes with feeds that wait, by options and origin. */
+  readonly #turns = new Map<string, FeedTurns>()
+  /** Whether a remote speaks HTTP/2, by options and origin; unknown before its first connection. */
+  readonly #hasStreams = new LRUCache<string, boolean>({ max: MAX_REMOTES })
+
+  /** @param maxConnections to one remote */
+  constructor(maxConnections = () => DEFAULT_CONNECTIONS) {
+    this.#maxConnections = maxConnections
+  }
 
   /** Sends a request, and follows redirects. @throws PeerError if there is no answer */
   async send(asked: RemoteRequest, options: RemoteOptions): Promise<RemoteAnswer> {
@@ -65,11 +89,11 @@ export class RemoteConnections {
   }
 
   async #sendOnce(asked: RemoteRequest, options: RemoteOptions): Promise<Dispatcher.ResponseData> {
-    const { method, url, headers, body, signal } = asked
+    const { method, url, headers, body, isFeed = false, signal } = asked
     try {
       if (!options.mayBePrivate) checkLiteralAddress(url.hostname)
-      return await request(url, {
-        dispatcher: this.#pool(options),
+      const answer = request(url, {
+        dispatcher: this.#pool(options, isFeed),
         method,
         headers: { 'accept-encoding': acceptedEncoding(url), ...headers },
         body: typeof body === 'function' ? body() : (body ?? null),
@@ -77,23 +101,89 @@ export class RemoteConnections {
         headersTimeout: options.timeoutMs,
         bodyTimeout: options.timeoutMs,
       })
+      return await unlessAborted(answer, signal)
     } catch (error) {
       throw faultOf(error, url)
     }
   }
 
-  #pool({ mayBePrivate, proxy, verifiesCertificates, timeoutMs }: RemoteOptions): Dispatcher {
-    const key = JSON.stringify([mayBePrivate, proxy, verifiesCertificates])
+  /**
+   * Waits until a feed may wait at a remote. Feeds share one connection over HTTP/2; otherwise they hold some of the
+   * connections, and take turns.
+   * @throws what `signal` is aborted with
+   */
+  async feedTurn(url: URL, options: RemoteOptions, signal: AbortSignal): Promise<FeedTurn> {
+    const key = remoteKey(url.origin, options)
+    const turns = this.#turns.get(key) ?? new FeedTurns(this.#feedPlaces(key, url, options))
+    this.#turns.set(key, turns)
+    const leave = () => {
+      if (turns.isIdle && this.#turns.get(key) === turns) this.#turns.delete(key)
+    }
+    const turn = await turns.take(signal).catch((error: unknown) => {
+      leave()
+      throw error
+    })
+    return {
+      ...turn,
+      end: () => {
+        turn.end()
+        leave()
+      },
+    }
+  }
+
+  #feedPlaces(key: string, { protocol }: URL, { proxy }: RemoteOptions): number {
+    const hasStreams = protocol === 'https:' && proxy === undefined ? this.#hasStreams.get(key) : false
+    if (hasStreams === undefined) return 1
+    return hasStreams ? STREAMS : this.#feedConnections
+  }
+
+  get #feedConnections(): number {
+    return Math.max(1, Math.floor(this.#maxConnections() * FEED_SHARE))
+  }
+
+  /**
+   * Feeds have a pool of their own, since only they share connections: undici sends no body that is a stream over an HTTP/2
+   * connection on which a feed waits.
+   */
+  #pool(options: RemoteOptions, isFeed: boolean): Dispatcher {
+    const feedConnections = this.#feedConnections
+    const connections = isFeed ? feedConnections : Math.max(1, this.#maxConnections() - feedConnections)
+    const key = JSON.stringify([remoteKey('', options), isFeed, connections])
     const known = this.#pools.get(key)
     if (known !== undefined) return known
-    const tls = { rejectUnauthorized: verifiesCertificates }
+    const { mayBePrivate, proxy, timeoutMs } = options
+    const tls = { rejectUnauthorized: options.verifiesCertificates }
     const connect = { timeout: timeoutMs, ...tls, ...(!mayBePrivate && { lookup: publicLookup }) }
-    const pool =
-      proxy === undefined
-        ? new Agent({ connect, keepAliveTimeout: 10_000 })
-        : new ProxyAgent({ uri: proxy, requestTls: tls })
+    const agent =
+      proxy !== undefined
+        ? new ProxyAgent({ uri: proxy, requestTls: tls, connections })
+        : new Agent({
+            connect: isFeed ? this.#feedConnector(options, connect) : connect,
+            allowH2: isFeed,
+            connections,
+            keepAliveTimeout: 10_000,
+          })
+    const pool = agent.compose(this.#interceptors)
     this.#pools.set(key, pool)
     return pool
+  }
+
+  /** Notes whether remotes speak HTTP/2. */
+  #feedConnector(options: RemoteOptions, connect: buildConnector.BuildOptions): buildConnector.connector {
+    const connector = buildConnector({ ...connect, allowH2: true })
+    return (asked, callback) => {
+      connector(asked, (...found) => {
+        const [, socket] = found
+        if (socket !== null && asked.protocol === 'https:') {
+          const key = remoteKey(new URL(`https://${asked.host ?? asked.hostname}`).origin, options)
+          const hasStreams = (socket as TLSSocket).alpnProtocol === 'h2'
+          this.#hasStreams.set(key, hasStreams)
+          this.#turns.get(key)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
+        }
+        callback(...found)
+      })
+    }
   }
 
   async close(): Promise<void> {
@@ -105,6 +195,24 @@ export class RemoteConnections {
 /** Between two servers on one machine, compression only takes processor time: a third of that of a pull. */
 function acceptedEncoding({ protocol, hostname }: URL): string {
   return protocol === 'http:' && isLoopback(hostname.replace(/[[\]]/g, '')) ? 'identity' : 'gzip'
+}
+
+/** Remotes are told apart by their origin, and by what makes connections to it different. */
+function remoteKey(origin: string, { mayBePrivate, proxy, verifiesCertificates }: RemoteOptions): string {
+  return JSON.stringify([origin, mayBePrivate, proxy, verifiesCertificates])
+}
+
+/** undici ends a request whose connection is still being made only when it is made. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason)
+  signal.addEventListener('abort', abort, { once: true })
+  if (signal.aborted) abort()
+  try {
+    return await Promise.race([work, promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
 }
 
 /** @returns null if the answer is no redirect to follow: a request with a body must stay the same (RFC 9110 15.4) */
@@ -164,18 +272,6 @@ async function textOf(chunks: AsyncIterable<Uint8Array>): Promise<string> {
     if (bytes > MAX_TEXT) break
   }
   return Buffer.concat(parts).toString()
-}
-
-/**
- * Reads `Retry-After`: seconds or a date (RFC 9110 10.2.3). A date is compared with the remote's own clock, since one of the
- * clocks may be wrong.
- * @returns ms, at most five minutes
- */
-function retryAfter({ 'retry-after': value, date }: Dispatcher.ResponseData['headers']): number | null {
-  if (typeof value !== 'string') return null
-  const now = Date.parse(String(date)) || Date.now()
-  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now
-  return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), MAX_WAIT_MS)
 }
 
 /** @param url null while a body is read */

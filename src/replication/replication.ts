@@ -4,7 +4,7 @@ import { newUuid } from '../core/ids.ts'
 import { type ChangesBatch, readChanges } from './changes-reader.ts'
 import { BEGINNING, type CouchStatistics } from './checkpoint.ts'
 import { Checkpoints } from './checkpoints.ts'
-import type { Peer } from './peer.ts'
+import type { ChangesRequest, Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import type { Position, ReplicationOptions } from './requests/replication-request.ts'
 import { noStatistics, type Statistics, type TransferEnds, transfer } from './transfer.ts'
@@ -142,9 +142,11 @@ export class Replication {
     const running = new Set<Promise<void>>()
     let failed: unknown
     let since = start
+    // A feed waits only at its end, so that feeds with news take no turn from others.
+    let waits = false
     for (;;) {
       const asked = performance.now()
-      const request = { since, limit: batchSize, style, filter, waits: isContinuous, signal } as const
+      const request: ChangesRequest = { since, limit: batchSize, style, filter, waits, signal }
       const page = await Promise.race([
         this.#persistently(() => readChanges(source, request)),
         // Rejects as soon as a batch has failed, even while the feed waits.
@@ -159,10 +161,12 @@ export class Replication {
       if (page.changes.length === 0) {
         if (!isContinuous) break
         // A peer that does not know longpoll answers at once.
-        const wait = LEAST_POLL_MS - (performance.now() - asked)
+        const wait = waits ? LEAST_POLL_MS - (performance.now() - asked) : 0
+        waits = true
         if (wait > 0) await sleep(wait, undefined, { signal })
         continue
       }
+      waits = isContinuous && page.pending === 0
       const entry = { seq: page.lastSeq, isDone: false }
       this.#batches.push(entry)
       const batch = this.#copyBatch(page, entry).finally(() => running.delete(batch))

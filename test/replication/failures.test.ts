@@ -125,7 +125,7 @@ t.test('what no further try helps ends a replication at once, in words', async (
   t.match(await replicate(server, { source, target: 'empty' }), { status: 401 })
   remote.script(/_changes/, status(403))
   t.match(await replicate(server, { source, target: 'empty' }), { status: 403 })
-  remote.script(/_changes/, DOWN, DOWN)
+  remote.script(/_changes/, DOWN, DOWN, DOWN, DOWN)
   t.match(await replicate(server, { source, target: 'empty', retries_per_request: 1 }), {
     status: 500,
     json: { error: 'replication_failed', reason: /could not be reached/ },

@@ -1,0 +1,64 @@
+/** A feed that waits for news at a remote, in its turn. */
+import type { FeedTurn } from './feed-turns.ts'
+import type { Query } from './remote-client.ts'
+import type { RemoteAnswer } from './remote-requests.ts'
+import type { Position } from './requests/replication-request.ts'
+
+/** An answer with more than this, in bytes without white space, has news. `{"results":[` has 12. */
+const HEAD = 32
+
+interface WaitingFeed {
+  readonly turn: FeedTurn
+  readonly since: Position
+  /** How long an answer may be silent, in ms. */
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+  /** Sends the request. */
+  open(query: Query, signal: AbortSignal): Promise<RemoteAnswer>
+}
+
+/**
+ * Reads a page of a feed that waits.
+ * @returns the answer; an empty page if another feed took the turn before there was news
+ * @throws PeerError; what `signal` is aborted with
+ */
+export async function* waitingFeed(feed: WaitingFeed): AsyncGenerator<Uint8Array> {
+  const { turn, since, signal } = feed
+  try {
+    yield* untilTaken(feed)
+  } catch (error) {
+    if (signal.aborted || !turn.signal.aborted) throw error
+    yield Buffer.from(JSON.stringify({ results: [], last_seq: since, pending: 0 }))
+  } finally {
+    turn.end()
+  }
+}
+
+async function* untilTaken({ turn, timeoutMs, signal, open }: WaitingFeed): AsyncGenerator<Uint8Array> {
+  const answer = await open(queryOf(turn, timeoutMs), AbortSignal.any([signal, turn.signal]))
+  // Until there is news nothing is passed on, so that the turn can be given up.
+  const head: Uint8Array[] = []
+  let seen = 0
+  for await (const chunk of answer.chunks) {
+    if (seen <= HEAD) seen += inked(chunk)
+    head.push(chunk)
+    if (seen <= HEAD) continue
+    turn.keep()
+    yield* head.splice(0)
+  }
+  yield* head
+}
+
+/** CouchDB lets a heartbeat win over a timeout, so a feed asks for one of them. */
+function queryOf({ holdMs }: FeedTurn, timeoutMs: number): Query {
+  if (holdMs !== null)
+    return { feed: 'longpoll', timeout: String(Math.floor(Math.min(holdMs, timeoutMs / 2))) }
+  return { feed: 'longpoll', heartbeat: String(Math.max(1000, Math.floor(timeoutMs / 3))) }
+}
+
+/** The bytes that are not white space, counted up to the head's length. */
+function inked(chunk: Uint8Array): number {
+  let count = 0
+  for (let at = 0; at < chunk.length && count <= HEAD; at++) if ((chunk[at] as number) > 0x20) count += 1
+  return count
+}

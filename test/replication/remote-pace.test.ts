@@ -1,0 +1,86 @@
+/** Pauses that a remote asks for count for everybody; closed connections are replaced at once. */
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import {
+  RemoteConnections,
+  type RemoteOptions,
+  type RemoteRequest,
+} from '../../src/replication/remote-requests.ts'
+
+const options: RemoteOptions = {
+  mayBePrivate: true,
+  proxy: undefined,
+  timeoutMs: 5000,
+  verifiesCertificates: true,
+}
+const never = new AbortController().signal
+
+async function serve(t: Test, listener: RequestListener): Promise<URL> {
+  const server = createServer(listener)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
+}
+
+function get(url: URL, signal = never): RemoteRequest {
+  return { method: 'GET', url, headers: {}, signal }
+}
+
+function connections(t: Test, max?: number): RemoteConnections {
+  const made = new RemoteConnections(max === undefined ? undefined : () => max)
+  t.teardown(() => made.close())
+  return made
+}
+
+t.test('Retry-After of one answer holds up all requests to the server, and can be given up', async (t) => {
+  let isBusy = true
+  const times: number[] = []
+  const url = await serve(t, (_, answer) => {
+    times.push(performance.now())
+    answer.writeHead(isBusy ? 429 : 200, isBusy ? { 'retry-after': '1' } : {}).end('{}')
+    isBusy = false
+  })
+  const remote = connections(t)
+  t.match(await remote.send(get(url), options), { status: 429, retryAfterMs: 1000 })
+  const abort = new AbortController()
+  const given = remote.send(get(url, abort.signal), options)
+  const others = [1, 2, 3].map(() => remote.send(get(new URL('/other', url)), options))
+  abort.abort(new Error('given up'))
+  await t.rejects(given)
+  for (const { status } of await Promise.all(others)) t.equal(status, 200)
+  t.equal(times.length, 4)
+  for (const time of times.slice(1)) t.ok(time - (times[0] as number) > 950)
+})
+
+t.test('a request whose connection ends without an answer is sent once more at once', async (t) => {
+  let requests = 0
+  const url = await serve(t, (request, answer) => {
+    requests += 1
+    if (requests === 1 || request.url === '/down') request.socket.destroy()
+    else answer.end('{}')
+  })
+  const remote = connections(t)
+  t.equal((await remote.send(get(url), options)).status, 200)
+  t.equal(requests, 2)
+  await t.rejects(remote.send(get(new URL('/down', url)), options), /could not be reached/)
+  t.equal(requests, 4)
+})
+
+t.test('a remote gets no more connections than allowed', async (t) => {
+  const sockets = new Set<unknown>()
+  const waiting: (() => void)[] = []
+  const url = await serve(t, (request, answer) => {
+    sockets.add(request.socket)
+    waiting.push(() => answer.end('{}'))
+    // Three connections are for requests, two for feeds.
+    if (waiting.length === 3) for (const go of waiting.splice(0)) go()
+  })
+  const remote = connections(t, 5)
+  const answers = Array.from({ length: 9 }, async () => (await remote.send(get(url), options)).text())
+  await Promise.all(answers)
+  t.equal(sockets.size, 3)
+})
