@@ -1,25 +1,13 @@
-/** Requests to other servers: connection pools that all replications share, redirects, gzip, and faults in words. */
+/** Requests to other servers: redirects, gzip, and faults in words. */
 import type { Readable } from 'node:stream'
-import type { TLSSocket } from 'node:tls'
 import { createGunzip } from 'node:zlib'
-import { LRUCache } from 'lru-cache'
-import { Agent, buildConnector, type Dispatcher, ProxyAgent, request } from 'undici'
+import { type Dispatcher, request } from 'undici'
 import { isLoopback } from '../core/network.ts'
-import { type FeedTurn, FeedTurns } from './feed-turns.ts'
+import type { FeedTurn } from './feed-turns.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
-import { checkLiteralAddress, PrivateAddressError, publicLookup } from './remote-addresses.ts'
-import { pausing, repeating, retryAfter } from './remote-pace.ts'
-
-export interface RemoteOptions {
-  /** Whether private addresses are allowed, which they are for server admins. */
-  readonly mayBePrivate: boolean
-  /** The URL of an HTTP proxy. */
-  readonly proxy: string | undefined
-  /** How long an answer may be silent, in ms. */
-  readonly timeoutMs: number
-  /** Verify the certificates of servers. */
-  readonly verifiesCertificates: boolean
-}
+import { checkLiteralAddress, PrivateAddressError } from './remote-addresses.ts'
+import { retryAfter } from './remote-pace.ts'
+import { type RemoteOptions, RemotePools } from './remote-pools.ts'
 
 export interface RemoteRequest {
   readonly method: 'GET' | 'POST' | 'PUT'
@@ -43,28 +31,14 @@ export interface RemoteAnswer {
 const MAX_REDIRECTS = 5
 /** Enough for any error answer. */
 const MAX_TEXT = 64 * 1024
-/** Of CouchDB's `http_connections`. */
-const DEFAULT_CONNECTIONS = 20
-/** The part of a remote's connections that feeds may hold while they wait. */
-const FEED_SHARE = 0.4
-/** Feeds that wait at once over one HTTP/2 connection. Servers allow about 100 streams. */
-const STREAMS = 64
-/** Remotes whose protocol is remembered. */
-const MAX_REMOTES = 1000
 
-/** The connection pools of one server. */
+/** Sends the requests of all replications. */
 export class RemoteConnections {
-  readonly #maxConnections: () => number
-  readonly #pools = new Map<string, Dispatcher>()
-  readonly #interceptors = [repeating(), pausing()]
-  /** Of the remotes with feeds that wait, by options and origin. */
-  readonly #turns = new Map<string, FeedTurns>()
-  /** Whether a remote speaks HTTP/2, by options and origin; unknown before its first connection. */
-  readonly #hasStreams = new LRUCache<string, boolean>({ max: MAX_REMOTES })
+  readonly #pools: RemotePools
 
   /** @param maxConnections to one remote */
-  constructor(maxConnections = () => DEFAULT_CONNECTIONS) {
-    this.#maxConnections = maxConnections
+  constructor(maxConnections?: () => number) {
+    this.#pools = new RemotePools(maxConnections)
   }
 
   /** Sends a request, and follows redirects. @throws PeerError if there is no answer */
@@ -93,7 +67,7 @@ export class RemoteConnections {
     try {
       if (!options.mayBePrivate) checkLiteralAddress(url.hostname)
       const answer = request(url, {
-        dispatcher: this.#pool(options, isFeed),
+        dispatcher: this.#pools.pool(options, isFeed),
         method,
         headers: { 'accept-encoding': acceptedEncoding(url), ...headers },
         body: typeof body === 'function' ? body() : (body ?? null),
@@ -107,99 +81,19 @@ export class RemoteConnections {
     }
   }
 
-  /**
-   * Waits until a feed may wait at a remote. Feeds share one connection over HTTP/2; otherwise they hold some of the
-   * connections, and take turns.
-   * @throws what `signal` is aborted with
-   */
-  async feedTurn(url: URL, options: RemoteOptions, signal: AbortSignal): Promise<FeedTurn> {
-    const key = remoteKey(url.origin, options)
-    const turns = this.#turns.get(key) ?? new FeedTurns(this.#feedPlaces(key, url, options))
-    this.#turns.set(key, turns)
-    const leave = () => {
-      if (turns.isIdle && this.#turns.get(key) === turns) this.#turns.delete(key)
-    }
-    const turn = await turns.take(signal).catch((error: unknown) => {
-      leave()
-      throw error
-    })
-    return {
-      ...turn,
-      end: () => {
-        turn.end()
-        leave()
-      },
-    }
+  /** See {@link RemotePools.feedTurn}. */
+  feedTurn(url: URL, options: RemoteOptions, signal: AbortSignal): Promise<FeedTurn> {
+    return this.#pools.feedTurn(url, options, signal)
   }
 
-  #feedPlaces(key: string, { protocol }: URL, { proxy }: RemoteOptions): number {
-    const hasStreams = protocol === 'https:' && proxy === undefined ? this.#hasStreams.get(key) : false
-    if (hasStreams === undefined) return 1
-    return hasStreams ? STREAMS : this.#feedConnections
-  }
-
-  get #feedConnections(): number {
-    return Math.max(1, Math.floor(this.#maxConnections() * FEED_SHARE))
-  }
-
-  /**
-   * Feeds have a pool of their own, since only they share connections: undici sends no body that is a stream over an HTTP/2
-   * connection on which a feed waits.
-   */
-  #pool(options: RemoteOptions, isFeed: boolean): Dispatcher {
-    const feedConnections = this.#feedConnections
-    const connections = isFeed ? feedConnections : Math.max(1, this.#maxConnections() - feedConnections)
-    const key = JSON.stringify([remoteKey('', options), isFeed, connections])
-    const known = this.#pools.get(key)
-    if (known !== undefined) return known
-    const { mayBePrivate, proxy, timeoutMs } = options
-    const tls = { rejectUnauthorized: options.verifiesCertificates }
-    const connect = { timeout: timeoutMs, ...tls, ...(!mayBePrivate && { lookup: publicLookup }) }
-    const agent =
-      proxy !== undefined
-        ? new ProxyAgent({ uri: proxy, requestTls: tls, connections })
-        : new Agent({
-            connect: isFeed ? this.#feedConnector(options, connect) : connect,
-            allowH2: isFeed,
-            connections,
-            keepAliveTimeout: 10_000,
-          })
-    const pool = agent.compose(this.#interceptors)
-    this.#pools.set(key, pool)
-    return pool
-  }
-
-  /** Notes whether remotes speak HTTP/2. */
-  #feedConnector(options: RemoteOptions, connect: buildConnector.BuildOptions): buildConnector.connector {
-    const connector = buildConnector({ ...connect, allowH2: true })
-    return (asked, callback) => {
-      connector(asked, (...found) => {
-        const [, socket] = found
-        if (socket !== null && asked.protocol === 'https:') {
-          const key = remoteKey(new URL(`https://${asked.host ?? asked.hostname}`).origin, options)
-          const hasStreams = (socket as TLSSocket).alpnProtocol === 'h2'
-          this.#hasStreams.set(key, hasStreams)
-          this.#turns.get(key)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
-        }
-        callback(...found)
-      })
-    }
-  }
-
-  async close(): Promise<void> {
-    await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
-    this.#pools.clear()
+  close(): Promise<void> {
+    return this.#pools.close()
   }
 }
 
 /** Between two servers on one machine, compression only takes processor time: a third of that of a pull. */
 function acceptedEncoding({ protocol, hostname }: URL): string {
   return protocol === 'http:' && isLoopback(hostname.replace(/[[\]]/g, '')) ? 'identity' : 'gzip'
-}
-
-/** Remotes are told apart by their origin, and by what makes connections to it different. */
-function remoteKey(origin: string, { mayBePrivate, proxy, verifiesCertificates }: RemoteOptions): string {
-  return JSON.stringify([origin, mayBePrivate, proxy, verifiesCertificates])
 }
 
 /** undici ends a request whose connection is still being made only when it is made. */

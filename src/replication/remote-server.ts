@@ -7,7 +7,8 @@ import { type JsonPart, jsonParts, parsed, partsOf } from './json-parts.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import { discard, type Query, RemoteClient } from './remote-client.ts'
 import { RemotePeer } from './remote-peer.ts'
-import type { RemoteConnections, RemoteOptions } from './remote-requests.ts'
+import type { RemoteOptions } from './remote-pools.ts'
+import type { RemoteConnections } from './remote-requests.ts'
 import type { Position, RemoteEndpoint } from './requests/replication-request.ts'
 
 export interface RemoteWelcome {

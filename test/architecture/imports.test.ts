@@ -63,9 +63,9 @@ t.test('better-sqlite3 stays in storage/sqlite/', async (t) => {
   )
 })
 
-t.test('undici stays in replication/remote-requests.ts', async (t) => {
+t.test('undici stays in three files of replication', async (t) => {
   t.same(
-    packageOutside(sources, 'undici', (path) => path === 'replication/remote-requests.ts'),
+    packageOutside(sources, 'undici', (path) => /^replication\/remote-(requests|pools|pace)\.ts$/.test(path)),
     [],
   )
 })

@@ -1,0 +1,132 @@
+/** Connections to other servers, which all replications share, and the turns of the feeds that wait on them. */
+import type { TLSSocket } from 'node:tls'
+import { LRUCache } from 'lru-cache'
+import { Agent, buildConnector, type Dispatcher, ProxyAgent } from 'undici'
+import { type FeedTurn, FeedTurns } from './feed-turns.ts'
+import { publicLookup } from './remote-addresses.ts'
+import { pausing, repeating } from './remote-pace.ts'
+
+export interface RemoteOptions {
+  /** Whether private addresses are allowed, which they are for server admins. */
+  readonly mayBePrivate: boolean
+  /** The URL of an HTTP proxy. */
+  readonly proxy: string | undefined
+  /** How long an answer may be silent, in ms. */
+  readonly timeoutMs: number
+  /** Verify the certificates of servers. */
+  readonly verifiesCertificates: boolean
+}
+
+/** Of CouchDB's `http_connections`. */
+const DEFAULT_CONNECTIONS = 20
+/** The part of a remote's connections that feeds may hold while they wait. */
+const FEED_SHARE = 0.4
+/** Feeds that wait at once over one HTTP/2 connection. Servers allow about 100 streams. */
+const STREAMS = 64
+/** Remotes whose protocol is remembered. */
+const MAX_REMOTES = 1000
+
+/** The connection pools of one server. */
+export class RemotePools {
+  readonly #maxConnections: () => number
+  readonly #pools = new Map<string, Dispatcher>()
+  readonly #interceptors = [repeating(), pausing()]
+  /** Of the remotes with feeds that wait, by options and origin. */
+  readonly #turns = new Map<string, FeedTurns>()
+  /** Whether a remote speaks HTTP/2, by options and origin; unknown before its first connection. */
+  readonly #hasStreams = new LRUCache<string, boolean>({ max: MAX_REMOTES })
+
+  /** @param maxConnections to one remote */
+  constructor(maxConnections = () => DEFAULT_CONNECTIONS) {
+    this.#maxConnections = maxConnections
+  }
+
+  /**
+   * Waits until a feed may wait at a remote. Feeds share one connection over HTTP/2; otherwise they hold some of the
+   * connections, and take turns.
+   * @throws what `signal` is aborted with
+   */
+  async feedTurn(url: URL, options: RemoteOptions, signal: AbortSignal): Promise<FeedTurn> {
+    const key = remoteKey(url.origin, options)
+    const turns = this.#turns.get(key) ?? new FeedTurns(this.#feedPlaces(key, url, options))
+    this.#turns.set(key, turns)
+    const leave = () => {
+      if (turns.isIdle && this.#turns.get(key) === turns) this.#turns.delete(key)
+    }
+    const turn = await turns.take(signal).catch((error: unknown) => {
+      leave()
+      throw error
+    })
+    return {
+      ...turn,
+      end: () => {
+        turn.end()
+        leave()
+      },
+    }
+  }
+
+  #feedPlaces(key: string, { protocol }: URL, { proxy }: RemoteOptions): number {
+    const hasStreams = protocol === 'https:' && proxy === undefined ? this.#hasStreams.get(key) : false
+    if (hasStreams === undefined) return 1
+    return hasStreams ? STREAMS : this.#feedConnections
+  }
+
+  get #feedConnections(): number {
+    return Math.max(1, Math.floor(this.#maxConnections() * FEED_SHARE))
+  }
+
+  /**
+   * Feeds have a pool of their own, since only they share connections: undici sends no body that is a stream over an HTTP/2
+   * connection on which a feed waits.
+   */
+  pool(options: RemoteOptions, isFeed: boolean): Dispatcher {
+    const feedConnections = this.#feedConnections
+    const connections = isFeed ? feedConnections : Math.max(1, this.#maxConnections() - feedConnections)
+    const key = JSON.stringify([remoteKey('', options), isFeed, connections])
+    const known = this.#pools.get(key)
+    if (known !== undefined) return known
+    const { mayBePrivate, proxy, timeoutMs } = options
+    const tls = { rejectUnauthorized: options.verifiesCertificates }
+    const connect = { timeout: timeoutMs, ...tls, ...(!mayBePrivate && { lookup: publicLookup }) }
+    const agent =
+      proxy !== undefined
+        ? new ProxyAgent({ uri: proxy, requestTls: tls, connections })
+        : new Agent({
+            connect: isFeed ? this.#feedConnector(options, connect) : connect,
+            allowH2: isFeed,
+            connections,
+            keepAliveTimeout: 10_000,
+          })
+    const pool = agent.compose(this.#interceptors)
+    this.#pools.set(key, pool)
+    return pool
+  }
+
+  /** Notes whether remotes speak HTTP/2. */
+  #feedConnector(options: RemoteOptions, connect: buildConnector.BuildOptions): buildConnector.connector {
+    const connector = buildConnector({ ...connect, allowH2: true })
+    return (asked, callback) => {
+      connector(asked, (...found) => {
+        const [, socket] = found
+        if (socket !== null && asked.protocol === 'https:') {
+          const key = remoteKey(new URL(`https://${asked.host ?? asked.hostname}`).origin, options)
+          const hasStreams = (socket as TLSSocket).alpnProtocol === 'h2'
+          this.#hasStreams.set(key, hasStreams)
+          this.#turns.get(key)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
+        }
+        callback(...found)
+      })
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
+    this.#pools.clear()
+  }
+}
+
+/** Remotes are told apart by their origin, and by what makes connections to it different. */
+function remoteKey(origin: string, { mayBePrivate, proxy, verifiesCertificates }: RemoteOptions): string {
+  return JSON.stringify([origin, mayBePrivate, proxy, verifiesCertificates])
+}
