@@ -28,6 +28,7 @@ import { get } from './trials/get.ts'
 import { huge } from './trials/huge.ts'
 import { many } from './trials/many.ts'
 import { memory } from './trials/memory.ts'
+import { move } from './trials/move.ts'
 import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
 import { recovery } from './trials/recovery.ts'
@@ -62,6 +63,7 @@ const TRIALS: readonly Trial[] = [
   crowd,
   recovery,
   startup,
+  move,
 ]
 
 const HELP = `npm run bench -- [words] [options]
