@@ -1,9 +1,9 @@
 /** Makes the jobs of this server, within its bounds, and connects them to their peers and the scheduler. */
 import type { Logger } from 'pino'
 import { ADMIN_ROLE } from '../auth/accounts.ts'
-import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import { BatchTurns } from './batch-turns.ts'
 import { ReplicationJob, type ReplicatorDocument } from './job.ts'
 import type { JobOwner } from './job-rights.ts'
 import { checkpointIdOf, Peers, type PeersOptions } from './peers.ts'
@@ -38,8 +38,8 @@ export class Jobs {
   readonly peers: Peers
   readonly #options: JobsOptions
   readonly #scheduler: Scheduler
-  // Each job runs a bounded number of batches.
-  readonly #batches = new Limiter(MAX_BATCHES, Number.POSITIVE_INFINITY)
+  // Each job has a bounded number of batches.
+  readonly #batches = new BatchTurns(MAX_BATCHES)
 
   constructor(options: JobsOptions) {
     this.#options = options
@@ -95,6 +95,7 @@ export class Jobs {
 
   #run(id: string, request: ReplicationRequest, user: UserCtx, signal: AbortSignal): Replication {
     const { tmpDir } = this.#options
+    const remote = remoteOf(request)
     const log = this.#options.logger.child({ replication: id })
     return new Replication({
       ...this.peers.of(request, user),
@@ -102,7 +103,7 @@ export class Jobs {
       checkpointId: checkpointIdOf(id),
       tmpDir,
       signal,
-      inTurn: (batch) => this.#batches.run(batch, id),
+      inTurn: (batch) => this.#batches.run(remote, id, batch),
       onRetry: (error) =>
         log.warn({ reason: error.message }, 'a step of a replication failed and is repeated'),
       onRefused: (docId, reason) => log.warn({ docId, reason }, 'a replication skipped a document'),
@@ -122,4 +123,10 @@ export class Jobs {
     await this.#scheduler.close(CLOSE_MS)
     await this.peers.close()
   }
+}
+
+/** @returns the origins of the servers whose speed a job depends on; empty if it has none */
+function remoteOf({ source, target }: ReplicationRequest): string {
+  const origins = [source, target].map((end) => (end.type === 'local' ? '' : new URL(end.url).origin))
+  return origins.join(' ').trim()
 }
