@@ -96,19 +96,12 @@ export class Checkpoints {
 
   /** Reads both ends. @returns where to go on @throws PeerError */
   async read(): Promise<Position> {
-    const { checkpointId, signal, source, target, options } = this.#options
+    const { checkpointId, signal, target } = this.#options
     if (this.#source.isReadOnly) {
       this.#target.couch = storedOf(await target.readDocument(checkpointId, signal), parseCouchCheckpoint)
       return this.#target.couch.checkpoint?.source_last_seq ?? BEGINNING
     }
-    const ids = await Promise.all([source.pouchId(signal), target.pouchId(signal)]).catch(
-      (error: unknown) => {
-        // Not every proxy lets the root of a server through.
-        if (error instanceof PeerError && !error.isTemporary) return null
-        throw error
-      },
-    )
-    if (ids !== null) this.#pouchId = pouchIdOf(ids, options)
+    this.#pouchId = await this.#readPouchId()
     for (const end of [this.#source, this.#target]) {
       end.couch = storedOf(await end.peer.readDocument(checkpointId, signal), parseCouchCheckpoint)
       if (this.#pouchId === null) continue
@@ -121,13 +114,30 @@ export class Checkpoints {
     return higher(couch, pouch)
   }
 
+  /** @returns null: the replication has no checkpoints of PouchDB @throws PeerError */
+  async #readPouchId(): Promise<string | null> {
+    const { source, target, options, signal } = this.#options
+    // PouchDB's id says nothing about this option, so PouchDB would take the conflicts for copied.
+    if (options.isWinningRevsOnly) return null
+    try {
+      const ids = await Promise.all([source.pouchId(signal), target.pouchId(signal)])
+      return pouchIdOf(ids, options)
+    } catch (error) {
+      // Not every proxy lets the root of a server through.
+      if (error instanceof PeerError && !error.isTemporary) return null
+      throw error
+    }
+  }
+
   /**
    * Writes checkpoints, unless the sequence has one. One at a time.
    * @throws PeerError, also if a database was deleted and made again
    */
   record(seq: Position, session: Session): Promise<void> {
     return this.#inOrder(async () => {
-      if (seq === this.#recorded) return
+      // What only PouchDB has recorded gets a checkpoint of CouchDB's form, too, which is the answer.
+      const isAnswer = seq === BEGINNING || this.#target.couch.checkpoint !== null
+      if (seq === this.#recorded && isAnswer) return
       await this.#commit()
       await this.#recordAtBoth(seq, session)
     })

@@ -46,7 +46,7 @@ t.test('everything besides the documents is read from settee', async (t) => {
   for (let n = 0; n < 101; n++) await call('PUT', `/notes%2Fof%2Banna/_local/${n}`, { n: 1 })
   await server.request('PUT', '/notes%2Fof%2Banna/_local/z', { auth, body: '{"n":9007199254740993}' })
   const remote = remoteServer(t, server.url.replace('://', `://${auth}@`))
-  t.equal(remote.address, `${server.url.replace('://', '://anna:*****@')}/`)
+  t.equal(remote.address, `${server.url}/`)
   t.equal((await remote.welcome(signal)).uuid, (await call('GET', '/')).uuid)
   const names = await listOf(remote.databaseNames(signal))
   t.ok(names.includes('notes/of+anna') && names.includes('_users'))

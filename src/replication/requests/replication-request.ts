@@ -282,8 +282,7 @@ function remoteAddress(
   const [user = null] = basicOf(auth, role) ?? named ?? basic ?? []
   const encoded = credentials === null ? null : Buffer.from(credentials.join(':')).toString('base64')
   const authorization = encoded === null ? null : `Basic ${encoded}`
-  const shownUser = user === null ? '' : `${encodeURIComponent(unescaped(user))}:*****@`
-  const shown = `${url.protocol}//${shownUser}${url.host}${url.pathname}`
+  const shown = `${url.origin}${url.pathname}`
   return { type: 'remote', url: url.href, headers, user, authorization, shown }
 }
 
