@@ -47,6 +47,8 @@ export interface Policy {
     owner: string | undefined,
     properties?: DatabaseProperties,
   ): Promise<void>
+  /** @returns how many replications a user may have at once; undefined: as many as any user */
+  maxReplications(user: UserCtx): number | undefined
   /** @returns bytes of JSON in one document of an account; undefined: as the configuration says */
   maxDocumentSize(account: string): number | undefined
   /** @returns what may still be written to a database; undefined: any amount */
@@ -150,6 +152,7 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
       if (name === databases.usersDatabase) return
       await databases.get(name).setSecurity(user, EVERYONE)
     },
+    maxReplications: () => undefined,
     maxDocumentSize: () => undefined,
     allowance: () => undefined,
     write: (_database, _length, _kind, work) => work(),

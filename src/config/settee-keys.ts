@@ -93,6 +93,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'requests per second of a tenant, or of an address without an account',
   ),
   row('quota', 'feeds', 50, count(1), 'open feeds of a tenant'),
+  row('quota', 'replications', 5, count(0), 'replications of a tenant, with settee/hosted_replication'),
   row('settee', 'max_connections', 20_000, integer(1, 1_000_000), 'connections open at once'),
   row(
     'settee',

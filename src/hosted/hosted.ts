@@ -122,6 +122,10 @@ function hostedPolicy(parts: Parts): Policy {
     updatesOf: (account) => updates.of(account),
     createDatabase: (name, user, owner, properties) =>
       createDatabase(parts, name, { tenant: tenantOf(user), owner }, properties),
+    maxReplications: (user) => {
+      const tenant = tenantOf(user)
+      return tenant === null ? undefined : tenants.quotaOf(tenant).replications
+    },
     maxDocumentSize: (account) => tenants.quotaOf(account).document_size,
     allowance: (database) => {
       const owner = owners.ownerOf(database)

@@ -261,6 +261,8 @@ export interface Quota {
   readonly requests: number
   /** Open feeds. */
   readonly feeds: number
+  /** Replications at once, where tenants may replicate. */
+  readonly replications: number
 }
 
 type QuotaName = keyof Quota
@@ -280,6 +282,7 @@ const LEAST: Quota = {
   document_size: 1,
   requests: 1,
   feeds: 1,
+  replications: 0,
 }
 
 const NAMES = Object.keys(LEAST) as QuotaName[]

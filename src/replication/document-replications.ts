@@ -2,14 +2,18 @@
  * The replications that documents of `_replicator` ask for; protocol.md 14.3. A document starts a job, a change of it ends
  * the job and starts another, and the end of a job is written into the document (couch_replicator_doc_processor).
  */
-import { isServerAdmin } from '../auth/accounts.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { holdsReplications } from '../core/ids.ts'
 import { DocumentReplication } from './document-replication.ts'
 import { type WrittenState, writeState } from './document-states.ts'
 import type { ReplicatorDocument } from './job.ts'
-import { type JobOwner, ownerOfDocument, type RightsSources } from './job-rights.ts'
+import {
+  type JobOwner,
+  ownerOfDocument,
+  type RightsSources,
+  requireReplicationAllowed,
+} from './job-rights.ts'
 import type { Jobs, JobsOptions } from './jobs.ts'
 import { type DocumentMembers, ReplicatorFeed } from './replicator-feed.ts'
 import { type DocumentRequest, readDocumentRequest, stateOf } from './requests/replication-document.ts'
@@ -148,8 +152,7 @@ export class DocumentReplications {
       name: found.name,
       rights: async () => {
         const user = await found.rights()
-        const isOff = config.isHosted && !config.boolean('settee', 'hosted_replication')
-        if (isOff && !isServerAdmin(user)) throw new CouchError('hosted_replication')
+        requireReplicationAllowed(config, user)
         return user
       },
     }

@@ -1,5 +1,5 @@
 /** With whose rights a replication runs. They are looked up at each run, so a job ends with the rights of its user. */
-import { type Accounts, ADMIN_ROLE, PARTY_ADMIN } from '../auth/accounts.ts'
+import { type Accounts, ADMIN_ROLE, isServerAdmin, PARTY_ADMIN } from '../auth/accounts.ts'
 import { isOpen } from '../auth/admins.ts'
 import { userOfToken } from '../auth/token-record.ts'
 import type { Tokens } from '../auth/tokens.ts'
@@ -102,6 +102,12 @@ function gone(name: string): CouchError {
 
 function lost(reason: string): CouchError {
   return new CouchError('unauthorized', reason)
+}
+
+/** @throws hosted_replication for tenants, unless the configuration allows it */
+export function requireReplicationAllowed(config: Config, user: UserCtx): void {
+  const isOff = config.isHosted && !config.boolean('settee', 'hosted_replication')
+  if (isOff && !isServerAdmin(user)) throw new CouchError('hosted_replication')
 }
 
 /** Whether the rights of an owner are lost for good. */

@@ -1,6 +1,6 @@
 /** Makes the jobs of this server, within its bounds, and connects them to their peers and the scheduler. */
 import type { Logger } from 'pino'
-import { ADMIN_ROLE } from '../auth/accounts.ts'
+import { isServerAdmin } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import { BatchTurns } from './batch-turns.ts'
@@ -85,12 +85,13 @@ export class Jobs {
     return job
   }
 
-  #checkNumber({ name, roles }: UserCtx): void {
+  #checkNumber(user: UserCtx): void {
     const { isClosed, size } = this.#scheduler
-    const isFull = isClosed || size >= MAX_JOBS
-    if (isFull || (!roles.includes(ADMIN_ROLE) && this.#scheduler.countOf(name) >= MAX_USER_JOBS)) {
-      throw new CouchError('too_many_requests', 'There are too many replications; cancel some of them first.')
-    }
+    const most = isServerAdmin(user)
+      ? MAX_JOBS
+      : (this.#options.policy.maxReplications(user) ?? MAX_USER_JOBS)
+    if (!isClosed && size < MAX_JOBS && this.#scheduler.countOf(user.name) < most) return
+    throw new CouchError('too_many_requests', 'There are too many replications; cancel some of them first.')
   }
 
   #run(id: string, request: ReplicationRequest, user: UserCtx, signal: AbortSignal): Replication {

@@ -1,5 +1,6 @@
 /** A database of this server, as one end of a replication, with the rights of the user who replicates. */
 import { randomBytes } from 'node:crypto'
+import type { WriteKind } from '../auth/policy.ts'
 import { readFilter } from '../changes/filters.ts'
 import type { ChangesOptions } from '../changes/rows.ts'
 import { decodeSendable } from '../core/bytes.ts'
@@ -8,6 +9,7 @@ import { newUuid } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { packRequest } from '../documents/function-request.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { LocalTurns } from './local-turns.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import type { Position, ReplicationFilter } from './requests/replication-request.ts'
@@ -18,6 +20,8 @@ interface LocalPeerOptions {
   readonly user: UserCtx
   /** For people. */
   readonly address: string
+  /** Counts the calls; absent: they are not counted. */
+  readonly turns?: LocalTurns
   /** Makes the database with the user's rights. */
   create(params: Readonly<Record<string, unknown>>): Promise<void>
 }
@@ -111,12 +115,19 @@ export class LocalPeer implements Peer {
     return { type: `multipart/mixed; boundary="${boundary}"`, chunks }
   }
 
-  bulkDocs(body: Uint8Array): AsyncIterable<Uint8Array> {
-    return this.#stream((database, user) => database.bulkDocs(user, { bytes: body }))
+  async *bulkDocs(body: Uint8Array): AsyncIterable<Uint8Array> {
+    // The answer has rows only for documents that were refused.
+    yield* await this.#write(body.length, 'list', async (database, user) => {
+      const chunks: Uint8Array[] = []
+      for await (const chunk of database.bulkDocs(user, { bytes: body })) chunks.push(chunk)
+      return chunks
+    })
   }
 
-  async putRevision(id: string, { body, boundary }: MultipartRevision): Promise<void> {
-    await this.#call((database, user) => database.put(user, id, body, { newEdits: false, boundary }))
+  async putRevision(id: string, { body, start, end, boundary }: MultipartRevision): Promise<void> {
+    await this.#write(end - start, 'document', (database, user) =>
+      database.put(user, id, body, { newEdits: false, boundary }),
+    )
   }
 
   async readDocument(id: string): Promise<unknown> {
@@ -131,7 +142,9 @@ export class LocalPeer implements Peer {
 
   async writeLocal(id: string, doc: object): Promise<string> {
     const bytes = Buffer.from(JSON.stringify(doc))
-    const { rev } = await this.#call((database, user) => database.put(user, id, { bytes }, {}))
+    const { rev } = await this.#write(bytes.length, 'document', (database, user) =>
+      database.put(user, id, { bytes }, {}),
+    )
     return rev
   }
 
@@ -149,18 +162,37 @@ export class LocalPeer implements Peer {
   }
 
   #call<T>(use: (database: DatabaseHandle, user: UserCtx) => Promise<T>): Promise<T> {
-    const { databases, name, user } = this.#options
-    return this.#translated(async () => use(databases.get(name), user))
+    const { databases, name, user, turns } = this.#options
+    return this.#translated(async () =>
+      turns === undefined
+        ? use(databases.get(name), user)
+        : turns.call((caller) => use(databases.get(name), caller)),
+    )
+  }
+
+  #write<T>(
+    length: number,
+    kind: WriteKind,
+    use: (database: DatabaseHandle, user: UserCtx) => Promise<T>,
+  ): Promise<T> {
+    const { databases, name, turns } = this.#options
+    if (turns === undefined) return this.#call(use)
+    return this.#translated(() =>
+      turns.write(length, kind, async (writer) => use(databases.get(name), writer)),
+    )
   }
 
   async *#stream(
     use: (database: DatabaseHandle, user: UserCtx) => AsyncIterable<Uint8Array>,
   ): AsyncGenerator<Uint8Array> {
-    const { databases, name, user } = this.#options
+    const { databases, name, user, turns } = this.#options
+    const leave = await turns?.enter()
     try {
       yield* use(databases.get(name), user)
     } catch (error) {
       throw this.#faultOf(error)
+    } finally {
+      leave?.()
     }
   }
 

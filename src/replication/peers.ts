@@ -8,6 +8,7 @@ import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
 import { LocalPeer } from './local-peer.ts'
+import { LocalTurns } from './local-turns.ts'
 import type { Peer } from './peer.ts'
 import { withRefusals } from './peer-error.ts'
 import { RemotePeer } from './remote-peer.ts'
@@ -72,8 +73,10 @@ export class Peers {
       name,
       user,
       address: localUrl(name),
+      turns: new LocalTurns(policy, name, user),
       create: async (params) => {
-        requireServerAdmin(user)
+        // A tenant makes databases of its own.
+        if (policy.tenantOf(user) === null) requireServerAdmin(user)
         await policy.createDatabase(name, user, undefined, { partitioned: params.partitioned === 'true' })
       },
     })

@@ -4,13 +4,13 @@
  */
 
 import type { Accounts } from '../auth/accounts.ts'
-import { isServerAdmin, requireServerAdmin } from '../auth/accounts.ts'
+import { requireServerAdmin } from '../auth/accounts.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { DocumentReplications, type DocumentReplicationsOptions } from './document-replications.ts'
 import type { ReplicationJob } from './job.ts'
-import { type Caller, ownerOfCall } from './job-rights.ts'
+import { type Caller, ownerOfCall, requireReplicationAllowed } from './job-rights.ts'
 import { Jobs } from './jobs.ts'
 import { withRefusals } from './peer-error.ts'
 import type { ReplicationResult } from './replication.ts'
@@ -56,7 +56,7 @@ export class Replicator {
    */
   async replicate(body: unknown, caller: Caller): Promise<ReplicateOutcome> {
     const { user } = caller
-    if (this.#options.config.isHosted && !isServerAdmin(user)) throw new CouchError('hosted_replication')
+    requireReplicationAllowed(this.#options.config, user)
     if (!isJsonObject(body)) throw new CouchError('body_not_object')
     const cancel = readCancel(body)
     if (cancel !== null && cancel.id !== null) return this.#cancel(cancel.id, caller)

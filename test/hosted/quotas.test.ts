@@ -237,6 +237,7 @@ t.test('the default quota is configured', async (t) => {
     document_size: Infinity,
     requests: 100,
     feeds: 50,
+    replications: 5,
   })
   await config.set('quota', 'bytes', 'infinity')
   await config.set('quota', 'feeds', '3')
@@ -254,6 +255,7 @@ t.test('overrides are set, changed and taken back', async (t) => {
     document_size: 4,
     requests: 5,
     feeds: 6,
+    replications: 8,
   }
   const first = changedOverrides({}, readQuota({ bytes: 100, feeds: 'infinity' }))
   t.same(quotaWith(defaults, first), { ...defaults, bytes: 100, feeds: Infinity })

@@ -26,6 +26,12 @@ function replicate(server: TestServer, auth: string | undefined, body: object) {
   return server.request('POST', '/_replicate', { body, ...(auth !== undefined && { auth }) })
 }
 
+/** Waits until all jobs have ended. */
+async function withoutJobs(server: TestServer): Promise<void> {
+  const count = async () => (await server.request('GET', '/_scheduler/jobs', { auth: ADMIN })).json.total_rows
+  while ((await count()) > 0) await new Promise((resolve) => setTimeout(resolve, 20))
+}
+
 t.test('users replicate with their own rights, and only admins reach private addresses', async (t) => {
   const server = await withAnna(t)
   t.equal((await replicate(server, undefined, { source: 'annas', target: 'copy' })).status, 401)
@@ -74,9 +80,7 @@ t.test('jobs belong to the user who has started them', async (t) => {
   t.equal((await server.request('GET', '/_scheduler/jobs', { auth: ANNA })).status, 401)
   t.equal((await replicate(server, 'bob:b', body)).status, 401)
   t.match((await replicate(server, ADMIN, cancel)).json, { ok: true })
-  // It ends with a last checkpoint.
-  const jobs = async () => (await server.request('GET', '/_scheduler/jobs', { auth: ADMIN })).json.total_rows
-  while ((await jobs()) > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+  await withoutJobs(server)
   for (let n = 0; n < 20; n++) {
     t.equal((await replicate(server, ANNA, { ...body, doc_ids: [`${n}`] })).status, 202)
   }
@@ -92,16 +96,12 @@ t.test('a job ends with the rights of its user', async (t) => {
     const { json } = await server.request('GET', path, { auth: ADMIN })
     await server.request('PUT', path, { auth: ADMIN, body: { ...account, _rev: json._rev, ...members } })
   }
-  const jobs = async () => (await server.request('GET', '/_scheduler/jobs', { auth: ADMIN })).json.jobs
-  const ended = async () => {
-    while ((await jobs()).length > 0) await new Promise((resolve) => setTimeout(resolve, 20))
-  }
   t.equal((await replicate(server, ANNA, body)).status, 202)
   await change({ password: 'another' })
-  await ended()
+  await withoutJobs(server)
   t.equal((await replicate(server, 'anna:another', body)).status, 202)
   await change({ _deleted: true })
-  await ended()
+  await withoutJobs(server)
 })
 
 t.test('in hosted mode only server admins replicate', async (t) => {
@@ -134,4 +134,39 @@ t.test('private addresses are those that only this server reaches', async (t) =>
   for (const address of ['1.1.1.1', '172.32.0.1', '93.184.216.34', '2606:4700::1111', '::ffff:8.8.8.8']) {
     t.notOk(isPrivateAddress(address), address)
   }
+})
+
+t.test('in hosted mode tenants replicate if the operator allows it, within their quotas', async (t) => {
+  const server = await startTestServer(t, { env, hosted: true })
+  const auth = 'anna:long enough secret'
+  await server.request('PUT', '/_users/org.couchdb.user:anna', {
+    auth: ADMIN,
+    body: { name: 'anna', password: 'long enough secret', roles: [], type: 'user' },
+  })
+  await server.request('PUT', '/_settee/accounts/anna', {
+    auth: ADMIN,
+    body: { quota: { documents: 15, replications: 1 } },
+  })
+  for (const path of ['/plans', '/anna%2F_replicator']) await server.request('PUT', path, { auth })
+  const docs = Array.from({ length: 8 }, (_, n) => ({ _id: `${n}` }))
+  await server.request('POST', '/plans/_bulk_docs', { auth, body: { docs } })
+  const body = { source: 'plans', target: 'second', create_target: true }
+  const write = () => server.request('PUT', '/anna%2F_replicator/x', { auth, body })
+  t.match(await write(), { status: 403, json: { reason: /replicates only for its admins/ } })
+  await server.request('PUT', '/_node/_local/_config/settee/hosted_replication', {
+    auth: ADMIN,
+    body: '"true"',
+  })
+  t.match(await write(), { status: 201 })
+  for (;;) {
+    const { json } = await server.request('GET', '/anna%2F_replicator/x', { auth })
+    if (json._replication_state !== 'completed') continue
+    // Those of both databases, and the document itself.
+    t.match(json._replication_stats, { docs_written: 6, doc_write_failures: 2 })
+    break
+  }
+  t.equal((await server.request('GET', '/second', { auth })).json.doc_count, 6)
+  const continuous = { ...body, continuous: true }
+  t.equal((await replicate(server, auth, { ...continuous, doc_ids: ['1'] })).status, 202)
+  t.equal((await replicate(server, auth, { ...continuous, doc_ids: ['2'] })).status, 429)
 })
