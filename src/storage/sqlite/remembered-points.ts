@@ -17,7 +17,7 @@ export class RememberedPoints {
   constructor(connection: Connection) {
     this.#put = connection.prepare(
       'INSERT INTO remembered_token (family, parts, total, seq) VALUES (?, ?, ?, ?) ' +
-        'ON CONFLICT (family, parts) DO UPDATE SET seq = min(seq, excluded.seq)',
+        'ON CONFLICT (family, parts) DO UPDATE SET seq = excluded.seq WHERE excluded.seq < seq',
     )
     this.#forget = connection.prepare(
       'DELETE FROM remembered_token WHERE num <= ' +
