@@ -15,7 +15,7 @@
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Epochs } from './sequence.ts'
-import type { RememberedPoint } from './token-position.ts'
+import type { forgotten, RememberedPoint } from './token-position.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 
 /** A snapshot of a database's own state, consistent with the documents that are passed along with it. */
@@ -356,8 +356,8 @@ export interface DatabaseStore {
   updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]>
 
   /**
-   * Remembers points in the feeds of other servers, at most MAX_REMEMBERED; the oldest are forgotten. A point that is
-   * remembered already keeps the lower `seq`. They are a part of the database's copies.
+   * Remembers points in the feeds of other servers, in this order. A point that is remembered already keeps the lower
+   * `seq`. Of more than MAX_REMEMBERED, {@link forgotten} are forgotten. They are a part of the database's copies.
    */
   rememberPoints(points: readonly RememberedPoint[]): Promise<void>
   /**

@@ -36,8 +36,12 @@ export interface RememberedPoint extends TokenPosition {
   readonly seq: number
 }
 
-/** How many points a database remembers. The oldest are forgotten first. */
+/** How many points a database remembers. */
 export const MAX_REMEMBERED = 10_000
+/** So many are forgotten at once, if they can be spared. */
+const FORGOTTEN = 1000
+/** Of points whose feeds are this much longer than each other, one can be spared: by a factor of 2^(1/100), or 0.7 %. */
+const STEPS = 100
 
 /** The family of bare numbers, as pouchdb-server and CouchDB 1 send them. */
 export const NUMBERS = 'number'
@@ -80,6 +84,32 @@ export function isAtOrBefore({ parts }: Pick<TokenPosition, 'parts'>, other: Tok
       return count === 0 || (file === otherFile && count <= otherCount)
     })
   )
+}
+
+/**
+ * Which points are forgotten when there are too many. A server that follows another one remembers a token each second.
+ * So of those from which the feed is about equally long, the oldest stands for all; devices that have been away for
+ * long still find one that is not much older than their own.
+ * @param points the oldest first
+ * @param updateSeq the newest local number
+ * @returns none unless there are more than MAX_REMEMBERED
+ */
+export function forgotten<Point extends Pick<RememberedPoint, 'family' | 'seq'>>(
+  points: readonly Point[],
+  updateSeq: number,
+): readonly Point[] {
+  const excess = points.length - MAX_REMEMBERED
+  if (excess <= 0) return []
+  const known = new Set<string>()
+  const [needed, spare]: [Point[], Point[]] = [[], []]
+  for (const point of points) {
+    const key = `${point.family} ${Math.floor(Math.log2(updateSeq - point.seq + 1) * STEPS)}`
+    if (known.has(key)) spare.push(point)
+    else needed.push(point)
+    known.add(key)
+  }
+  const most = Math.max(excess, Math.min(spare.length, FORGOTTEN))
+  return [...spare, ...needed].slice(0, most)
 }
 
 function digestOf(text: string): string {

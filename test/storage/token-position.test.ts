@@ -1,7 +1,13 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { readCouchSequence } from '../../src/storage/couch-sequence.ts'
-import { isAtOrBefore, positionOf, type TokenPosition } from '../../src/storage/token-position.ts'
+import {
+  forgotten,
+  isAtOrBefore,
+  MAX_REMEMBERED,
+  positionOf,
+  type TokenPosition,
+} from '../../src/storage/token-position.ts'
 import { couchToken } from '../helpers/couch-tokens.ts'
 
 /** Of CouchDB 2 and 3, as the documentation and users have published them. */
@@ -93,6 +99,30 @@ t.test('a token of CouchDB is read as it was made, compressed or not', async () 
       return shards?.length === seqs.length && total === seqs.reduce((sum, seq) => sum + seq, 0)
     }),
   )
+})
+
+t.test('who follows another server for long forgets the points that others stand for', async (t) => {
+  let points: { family: string; seq: number }[] = []
+  const end = 200_000
+  for (let seq = 1; seq <= end; seq++) {
+    points.push({ family: 'a', seq })
+    const gone = new Set(forgotten(points, seq))
+    if (gone.size > 0) points = points.filter((point) => !gone.has(point))
+    if (points.length > MAX_REMEMBERED) t.fail(`${points.length} points`)
+  }
+  let at = 0
+  for (const device of [1, 10, 1000, 50_000, 150_000, 190_000, end - 500, end]) {
+    while ((points[at + 1]?.seq ?? Infinity) <= device) at += 1
+    const found = points[at]?.seq ?? 0
+    const extra = (device - found) / (end - device + 100)
+    t.ok(extra < 0.03, `${device}: from ${found}`)
+  }
+})
+
+t.test('exact tokens are forgotten only as far as there are too many', async (t) => {
+  const points = Array.from({ length: MAX_REMEMBERED + 3 }, (_, at) => ({ family: `token ${at}`, seq: 5 }))
+  t.same(forgotten(points, 9), points.slice(0, 3))
+  t.same(forgotten(points.slice(3), 9), [])
 })
 
 function position(token: string): TokenPosition {

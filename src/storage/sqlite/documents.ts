@@ -317,7 +317,7 @@ export class Locals {
         const { result, write, met } = decide(this.byId(id), now, wasRefused)
         return () => {
           if (write !== undefined) this.#write(id, write)
-          if (met) this.#addRefused.run(id)
+          if (met && now.wasRestored) this.#addRefused.run(id)
           return { result }
         }
       },

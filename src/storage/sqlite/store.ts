@@ -315,7 +315,9 @@ export class SqliteStore implements VersionedStore {
   async rememberPoints(points: readonly RememberedPoint[]): Promise<void> {
     for (let at = 0; at < points.length; at += POINTS) {
       const some = points.slice(at, at + POINTS)
-      await this.#access.writeOne(POINT_BYTES * some.length, () => this.#tables.points.remember(some))
+      await this.#access.writeOne(POINT_BYTES * some.length, () =>
+        this.#tables.points.remember(some, this.#tables.state.view.updateSeq),
+      )
     }
   }
 

@@ -22,7 +22,7 @@ import type {
 } from '../../../src/storage/engine.ts'
 import type { DocHistory, HistoryStore, VersionedStore } from '../../../src/storage/history-store.ts'
 import { type Epoch, isRolledBack, type LastKnownSequence } from '../../../src/storage/sequence.ts'
-import { MAX_REMEMBERED, type RememberedPoint } from '../../../src/storage/token-position.ts'
+import { forgotten, type RememberedPoint } from '../../../src/storage/token-position.ts'
 import type {
   CompactionProgress,
   CompactOptions,
@@ -308,8 +308,8 @@ export class MemoryStore implements VersionedStore {
         const seq = Math.min(point.seq, draft.points.get(key)?.seq ?? Infinity)
         draft.points.set(key, { ...point, seq })
       }
-      const [...keys] = draft.points.keys()
-      for (const key of keys.slice(0, -MAX_REMEMBERED)) draft.points.delete(key)
+      const stored = [...draft.points].map(([key, { family, seq }]) => ({ key, family, seq }))
+      for (const { key } of forgotten(stored, draft.updateSeq)) draft.points.delete(key)
     })
   }
 
