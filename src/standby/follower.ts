@@ -13,9 +13,10 @@ import { PeerError } from '../replication/peer-error.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
 import { Backlog, type Failure } from './backlog.ts'
-import { DatabaseCopies } from './database-copies.ts'
+import { type CopyOutcome, DatabaseCopies } from './database-copies.ts'
 import { type First, OtherFirstError } from './first.ts'
 import type { Relation, Relations } from './relation.ts'
+import { RemovalGuard } from './removal-guard.ts'
 import { applySettings } from './settings-copy.ts'
 
 export interface FollowerOptions {
@@ -66,6 +67,7 @@ export class Follower {
   readonly #full = new Set<string>()
   /** Databases that had something new: once nothing is, the last token can be remembered exactly. */
   readonly #settling = new Set<string>()
+  readonly #removals = new RemovalGuard()
   /** Accounts were copied, which may have tokens. */
   #areAccountsNew = false
   /** Databases that the first has deleted, as far as its feed says. */
@@ -219,15 +221,25 @@ export class Follower {
     const { databases, relations } = this.#options
     const followed = [...relations.databases().keys()].filter((name) => name !== databases.usersDatabase)
     const missing = followed.filter((name) => !names.has(name))
-    if (missing.length > 1 && missing.length * 2 > followed.length && !relations.current?.acceptsOthers) {
-      throw new OtherFirstError(`${missing.length} of ${followed.length} databases are gone on the first`)
-    }
+    this.#requireFew(missing.length, followed.length)
     for (const name of missing) {
       this.#signal.throwIfAborted()
       this.#backlog.forget(name)
-      this.#deleted.delete(name)
-      await this.#copies.setAside(name)
+      await this.#setAside(name)
     }
+  }
+
+  /** @throws OtherFirstError if the first has lost more than an operator would delete */
+  #requireFew(missing: number, followed: number): void {
+    const refusal = this.#removals.refusal(missing, followed, performance.now())
+    if (refusal !== null && !this.#options.relations.current?.acceptsOthers)
+      throw new OtherFirstError(refusal)
+  }
+
+  async #setAside(name: string): Promise<void> {
+    await this.#copies.setAside(name)
+    this.#deleted.delete(name)
+    this.#removals.note(performance.now())
   }
 
   /** Settings and device tokens. */
@@ -279,17 +291,15 @@ export class Follower {
   async #copy(name: string): Promise<void> {
     const isFull = this.#full.delete(name)
     try {
-      const outcome = await this.#copies.copy(name, isFull, this.#signal)
-      if (outcome === 'changed') {
-        this.#settling.add(name)
-        this.#areAccountsNew ||= name === this.#options.databases.usersDatabase
-      }
+      const outcome = await this.#copyOrReplace(name, isFull)
       this.#backlog.done(name)
       if (outcome === 'gone') await this.#look()
       this.#deleted.delete(name)
+      if (outcome !== 'changed') return
+      this.#settling.add(name)
+      this.#areAccountsNew ||= name === this.#options.databases.usersDatabase
     } catch (error) {
       if (isFull) this.#full.add(name)
-      if (error instanceof OtherFirstError && this.#mayReplace(name)) return this.#replace(name)
       if (error instanceof OtherFirstError || this.#signal.aborted) throw error
       const reason = reasonOf(error)
       this.#backlog.fail(name, performance.now(), reason)
@@ -300,18 +310,18 @@ export class Follower {
     }
   }
 
-  #mayReplace(name: string): boolean {
-    return this.#deleted.has(name) || this.#options.relations.current?.acceptsOthers === true
-  }
-
-  /** The first has deleted the database and made another one, or an operator has accepted it. */
-  async #replace(name: string): Promise<void> {
-    await this.#requireIdentity()
-    this.#deleted.delete(name)
-    await this.#copies.setAside(name)
-    this.#backlog.done(name)
-    this.#full.add(name)
-    this.#mark(name, this.#listedAt)
+  /** If the first has deleted the database and made another one, or an operator has accepted it, the copy is replaced. */
+  async #copyOrReplace(name: string, isFull: boolean): Promise<CopyOutcome> {
+    try {
+      return await this.#copies.copy(name, isFull, this.#signal)
+    } catch (error) {
+      const mayReplace = this.#deleted.has(name) || this.#options.relations.current?.acceptsOthers === true
+      if (!(error instanceof OtherFirstError && mayReplace)) throw error
+      await this.#requireIdentity()
+      this.#requireFew(1, this.#options.relations.databases().size)
+      await this.#setAside(name)
+      return this.#copies.copy(name, true, this.#signal)
+    }
   }
 
   /** A database was not found: looks which ones are missing. */
