@@ -13,7 +13,6 @@ import { jsonParts, parsed } from './json-parts.ts'
 import { shownEndpoint } from './peers.ts'
 import type { DocumentMembers } from './replicator-feed.ts'
 import { stateOf } from './requests/replication-document.ts'
-import type { ReplicationEndpoint } from './requests/replication-request.ts'
 import { MASK } from './requests/sealed-credentials.ts'
 
 const STATES = ['initializing', 'error', 'pending', 'running', 'crashing', 'completed', 'failed'] as const
@@ -151,9 +150,10 @@ function shownPlace({ database, id }: ReplicatorDocument): object {
 
 /** An endpoint as it is stored, without credentials. */
 function shownText(endpoint: unknown): unknown {
-  if (isJsonObject(endpoint)) return endpoint.url ?? null
-  if (typeof endpoint !== 'string' || endpoint.includes('://')) return endpoint ?? null
-  return shownEndpoint({ type: 'local', name: endpoint } satisfies ReplicationEndpoint)
+  const text = isJsonObject(endpoint) ? endpoint.url : endpoint
+  if (typeof text !== 'string') return null
+  if (text.includes('://')) return text.replace(/\/\/[^/]*@/, '//')
+  return shownEndpoint({ type: 'local', name: text })
 }
 
 function withoutPassword(proxy: string | undefined): string | null {
