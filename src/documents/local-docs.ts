@@ -60,8 +60,8 @@ export function checkLocal(doc: IncomingDoc): void {
 const MAX_LOOKED_UP = 100
 
 /**
- * The tokens in checkpoints that are not newer than a remembered token, so that the database has everything that they
- * name. Bare numbers do not count: they may be those of the device that pushes.
+ * The tokens in checkpoints that are not newer than a remembered token: a device that pulls has them from the server that
+ * this database was copied from. Bare numbers do not count: they may be those of the device that pushes.
  * @returns as far as they are looked up; a checkpoint with an unknown token is unproven whatever its others are
  */
 async function copiedTokens(store: DatabaseStore, edits: readonly LocalEdit[]): Promise<ReadonlySet<string>> {

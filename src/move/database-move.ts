@@ -145,6 +145,8 @@ async function prepare(
       `The database ${target} exists here, and has not come from ${old.endpoint.shown}. Add --merge to add to it.`,
     )
   }
+  // A device that comes before the copy is complete must not take a number of the old server for one of this database.
+  await here.rememberTokens([{ token: '0', seq: 0 }])
   const wasUsed = isForeign || (record?.isDone === true && record.end !== (await endOf(here)))
   if (record === null) await records.write(target, { oldServer, isDone: false, end: await endOf(here) })
   const limit = await repeated(signal, () => old.revsLimit(signal))

@@ -51,7 +51,7 @@ type ClaimView = Pick<StoreView, 'epochs' | 'updateSeq'>
  * A token of one of the database's own epochs, within that epoch's numbers, names exactly one state of this database,
  * and the database still has everything of that state. So the checkpoints of pulls need not be refused.
  * @param body as it would be stored
- * @param copied tokens of another server, of which this database has everything: {@link foreignTokens}
+ * @param copied those of {@link foreignTokens} that come from the feed of the server that this database was copied from
  * @returns null when it is not a checkpoint
  */
 export function claimOf(

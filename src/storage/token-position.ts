@@ -8,9 +8,9 @@ import { createHash } from 'node:crypto'
 import { readCouchSequence } from './couch-sequence.ts'
 
 /**
- * What a token of another server means here. Whoever states it must be sure of three things: everything up to the token
- * has been copied; a device that has read the other feed up to the token has all documents up to `seq`, so nothing but
- * copies of the other database is there; and what the other database has changed after the token is found after `seq`.
+ * What a token of another server means here. Whoever states it must be sure of two things: a device that has read the
+ * other feed up to the token has all documents up to `seq`, so nothing but copies of the other database is there; and
+ * what the other database has changed after the token is found after `seq`, also if it is copied later.
  */
 export interface RememberedToken {
   /** As the other server sent it; a bare number in decimal. With or without JSON quotes. */

@@ -124,6 +124,8 @@ t.test('interruptions, repetitions, and databases that exist here', async (t) =>
     const first = await move(url, here, { databases })
     t.match(first.failed, [{ name: 'notes', reason: /401/ }])
     t.equal(first.hasUuid, false)
+    const { results } = await call(here, 'GET', '/notes/_changes?since=3')
+    t.match(results[0]?.seq, /^1-/, 'a number of the old server is not a local one')
     script.judge(() => null)
     const before = script.requests.length
     const second = await move(url, here, { databases })
