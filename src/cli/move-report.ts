@@ -65,7 +65,7 @@ export function linesOfMove(outcome: MoveOutcome): string[] {
     each.oldDigest.slice(0, 12),
     each.newDigest.slice(0, 12),
     `${each.sampled}`,
-    each.localDocs === null ? '-' : `${each.localDocs}`,
+    `${each.localDocs}`,
     each.isComplete ? 'complete' : 'NOT COMPLETE',
   ])
   const head = ['database', 'documents', 'deleted', 'leaves', 'there', 'here', 'sampled', '_local', '']

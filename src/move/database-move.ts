@@ -15,6 +15,7 @@ import { CheckpointTokens } from './checkpoint-tokens.ts'
 import { compareFeeds, type FeedComparison } from './feed-comparison.ts'
 import { readLocalDocs, storeLocalDocs } from './local-doc-moves.ts'
 import { LocalDocSpool } from './local-doc-spool.ts'
+import type { LoggedIds } from './logged-ids.ts'
 import { MoveRecords } from './move-records.ts'
 import { repeated } from './old-server.ts'
 import { resolveTokens } from './resolve-tokens.ts'
@@ -27,6 +28,8 @@ export interface DatabaseMoveOptions {
   readonly tmpDir: string
   /** What identifies the old server: its uuid, or its address without one. */
   readonly oldServer: string
+  /** The ids of `_local` documents, for a server that does not list them. */
+  readonly logged: LoggedIds
   /** Whether to add to a database that was not made by this move. */
   readonly isMerged: boolean
   readonly signal: AbortSignal
@@ -49,8 +52,7 @@ export interface MovedDatabase {
   readonly newDigest: string
   /** Documents whose content and attachments were compared. */
   readonly sampled: number
-  /** null: the old server does not list them. */
-  readonly localDocs: number | null
+  readonly localDocs: number
   /** Sequences of the old server from which devices can go on. */
   readonly tokens: number
 }
@@ -101,7 +103,7 @@ export async function moveDatabase(
   try {
     // A checkpoint must not say more than the documents that are copied after it was read.
     const tokens = new CheckpointTokens(info.updateSeq)
-    const hasList = await readLocalDocs(old, spool, tokens, signal)
+    const hasList = await readLocalDocs(old, spool, tokens, options.logged, signal)
     await copySettings(old, here, databases, signal)
     const { comparison, refusals } = await copyAndCompare(old, target, info, options)
     const remembered = await rememberTokens(old, here, tokens, comparison, options)
@@ -116,7 +118,8 @@ export async function moveDatabase(
       kept,
       sample,
       tokens: remembered,
-      localDocs: hasList ? spool.count : null,
+      localDocs: spool.count,
+      hasList,
     })
   } finally {
     await spool.remove()
@@ -148,7 +151,8 @@ async function prepare(
   // A device that comes before the copy is complete must not take a number of the old server for one of this database.
   await here.rememberTokens([{ token: '0', seq: 0 }])
   const wasUsed = isForeign || (record?.isDone === true && record.end !== (await endOf(here)))
-  if (record === null) await records.write(target, { oldServer, isDone: false, end: await endOf(here) })
+  // Until the move is done, changes here are its own.
+  if (!wasUsed) await records.write(target, { oldServer, isDone: false, end: await endOf(here) })
   const limit = await repeated(signal, () => old.revsLimit(signal))
   if (limit !== null && limit > 0) await here.setRevsLimit(SYSTEM_USER, limit)
   return wasUsed
@@ -285,13 +289,14 @@ interface Outcome {
   readonly kept: number
   readonly sample: SampleOutcome
   readonly tokens: number
-  readonly localDocs: number | null
+  readonly localDocs: number
+  readonly hasList: boolean
 }
 
 function reportOf(
   name: string,
   comparison: FeedComparison,
-  { refusals, kept, sample, tokens, localDocs }: Outcome,
+  { refusals, kept, sample, tokens, localDocs, hasList }: Outcome,
 ): MovedDatabase {
   const { live, deleted, leaves, missing, changedHere, onlyHere, differentWinners } = comparison
   const examples = (ids: readonly string[]) => ids.slice(0, 3).join(', ')
@@ -307,7 +312,7 @@ function reportOf(
     ...(changedHere.count > 0 ? [`${changedHere.count} documents have further revisions here`] : []),
     ...(onlyHere > 0 ? [`${onlyHere} documents exist only here`] : []),
     ...(kept > 0 ? [`kept ${kept} _local documents that were changed here`] : []),
-    ...(localDocs === null ? ['the old server does not list _local documents'] : []),
+    ...(hasList ? [] : [`the old server does not list _local documents: ${localDocs} were found by its log`]),
   ]
   return {
     name,

@@ -63,6 +63,8 @@ export interface OldRow {
 const PAGE_ROWS = 1000
 const MAX_EXAMPLES = 10
 const SAMPLE = 100
+/** Winners that are asked for. */
+const MAX_DOUBTS = 1000
 
 /** @throws PeerError; what `signal` is aborted with */
 export async function compareFeeds(
@@ -82,7 +84,28 @@ export async function compareFeeds(
   // What no device of the old server has must follow every position.
   const firstOwn = onlyHere > 0 ? await firstUnmarked(here, tally) : Number.POSITIVE_INFINITY
   const end = Math.min(localEnd, tally.firstChangedHere - 1, firstOwn - 1)
-  return { ...tally.result(), onlyHere, end }
+  const differentWinners = await otherWinners(old.peer, tally.doubtful, signal)
+  return { ...tally.result(), differentWinners, onlyHere, end }
+}
+
+/** A document with its winner here; null: it is deleted. */
+interface Doubt {
+  readonly id: string
+  readonly winner: string | null | undefined
+}
+
+/** Asks for the winners, since PouchDB's server does not list them first. */
+async function otherWinners(
+  old: Peer,
+  doubtful: readonly Doubt[],
+  signal: AbortSignal,
+): Promise<Differences> {
+  const found = new Examples()
+  for (const { id, winner } of doubtful) {
+    const doc = (await old.readDocument(id, signal)) as { readonly _rev?: string } | null
+    if ((doc?._rev ?? null) !== winner) found.add(id)
+  }
+  return found.list()
 }
 
 class Tally {
@@ -99,7 +122,8 @@ class Tally {
   readonly #newDigest = new LeafDigest()
   readonly #missing = new Examples()
   readonly #changedHere = new Examples()
-  readonly #differentWinners = new Examples()
+  /** Documents whose winners may differ. */
+  readonly doubtful: Doubt[] = []
   readonly #sample: { id: string; rev: string }[] = []
   #sampleStep = 1
   #live = 0
@@ -138,9 +162,10 @@ class Tally {
     else if (here !== undefined && here.leaves.length > leaves.length) this.#changedHere.add(id)
     const isChanged = here?.leaves.some((leaf) => !leaves.includes(leaf))
     if (here !== undefined && isChanged) this.firstChangedHere = Math.min(this.firstChangedHere, here.seq)
-    if (here === undefined || here.leaves[0] !== leaves[0] || here.isDeleted !== row.isDeleted) {
-      this.#differentWinners.add(id)
-    }
+    if (here === undefined) return
+    const isSame = here.leaves[0] === leaves[0] && here.isDeleted === row.isDeleted
+    if (!isSame && this.doubtful.length < MAX_DOUBTS)
+      this.doubtful.push({ id, winner: here.isDeleted ? null : here.leaves[0] })
   }
 
   /** A row may come twice if its document changes meanwhile. */
@@ -162,14 +187,13 @@ class Tally {
     this.#sampleStep *= 2
   }
 
-  result(): Omit<FeedComparison, 'onlyHere' | 'end'> {
+  result(): Omit<FeedComparison, 'onlyHere' | 'end' | 'differentWinners'> {
     return {
       live: this.#live,
       deleted: this.#deleted,
       leaves: this.#leaves,
       missing: this.#missing.list(),
       changedHere: this.#changedHere.list(),
-      differentWinners: this.#differentWinners.list(),
       oldDigest: this.#oldDigest.toString(),
       newDigest: this.#newDigest.toString(),
       points: this.#points,

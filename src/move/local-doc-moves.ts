@@ -7,25 +7,40 @@ import type { RemoteDatabase } from '../replication/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import type { CheckpointTokens } from './checkpoint-tokens.ts'
 import type { LocalDoc, LocalDocSpool } from './local-doc-spool.ts'
+import { type LoggedIds, localIdsToTry } from './logged-ids.ts'
 import { repeated } from './old-server.ts'
 
-/** @returns whether the old server lists them */
+/**
+ * @param logged the ids to ask for if the old server does not list them
+ * @returns whether the old server lists them
+ */
 export async function readLocalDocs(
   old: RemoteDatabase,
   spool: LocalDocSpool,
   tokens: CheckpointTokens,
+  logged: LoggedIds,
   signal: AbortSignal,
 ): Promise<boolean> {
   return repeated(signal, async () => {
     await spool.empty()
-    const docs = await old.localDocs(signal)
-    if (docs === null) return false
-    for await (const doc of docs) {
+    const listed = await old.localDocs(signal)
+    for await (const doc of listed ?? docsOf(old, localIdsToTry(logged, old.name), signal)) {
       await spool.add(doc)
       if (doc.length <= MAX_CHECKPOINT) tokens.note(JSON.parse(doc.toString()))
     }
-    return true
+    return listed !== null
   })
+}
+
+async function* docsOf(
+  old: RemoteDatabase,
+  ids: readonly string[],
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for (const id of ids) {
+    const doc = await old.localDoc(id, signal)
+    if (doc !== null) yield doc
+  }
 }
 
 /** The most bytes of a checkpoint: CouchDB's has 50 sessions. */

@@ -193,7 +193,10 @@ async function stateOf(
 async function notesOf(old: RemoteDatabase, signal: AbortSignal): Promise<string[]> {
   const notes: string[] = []
   if ((await old.localDocs(signal)) === null) {
-    notes.push('its _local documents cannot be listed: devices compare the ids of all documents once')
+    notes.push(
+      'its _local documents cannot be listed; those that its log names come along, and devices of others compare ' +
+        'the ids of all documents once',
+    )
   }
   for await (const doc of old.designDocs(signal)) {
     const { _id, language = 'javascript' } = doc

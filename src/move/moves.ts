@@ -6,6 +6,7 @@ import { RemoteServer } from '../replication/remote-server.ts'
 import { readServer } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
 import { type MovedDatabase, type MovePhase, moveDatabase } from './database-move.ts'
+import { type LoggedIds, loggedIds } from './logged-ids.ts'
 import { type MovePlan, type MoveRequest, type PreparedMove, prepareMove } from './move-plan.ts'
 import type { MovedSetting } from './moved-settings.ts'
 import { asRefusal } from './old-server.ts'
@@ -79,8 +80,10 @@ export function localMoveControl(services: MoveServices): MoveControl {
       if (isBusy) throw new CouchError('conflict', 'A move is under way already.')
       isBusy = true
       try {
+        // On connections of its own, since PouchDB's server ends this answer badly.
+        const logged = await withOldServer(services, request, signal, loggedIds)
         return await withOldServer(services, request, signal, (old, ending) =>
-          new Move(services, request, old, onProgress, ending).run(),
+          new Move(services, request, old, logged, onProgress, ending).run(),
         )
       } finally {
         isBusy = false
@@ -121,6 +124,7 @@ class Move {
   readonly #services: MoveServices
   readonly #request: MoveRequest
   readonly #old: RemoteServer
+  readonly #logged: LoggedIds
   readonly #onProgress: (progress: MoveProgress) => void
   readonly #signal: AbortSignal
 
@@ -128,12 +132,14 @@ class Move {
     services: MoveServices,
     request: MoveRequest,
     old: RemoteServer,
+    logged: LoggedIds,
     onProgress: (progress: MoveProgress) => void,
     signal: AbortSignal,
   ) {
     this.#services = services
     this.#request = request
     this.#old = old
+    this.#logged = logged
     this.#onProgress = onProgress
     this.#signal = signal
   }
@@ -169,6 +175,7 @@ class Move {
       databases,
       tmpDir,
       oldServer,
+      logged: this.#logged,
       isMerged: this.#request.isMerged,
       signal: this.#signal,
       onProgress: (phase, documents, total) =>

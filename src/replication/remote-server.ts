@@ -127,6 +127,18 @@ export class RemoteServer {
     return new RemoteDatabase(name, endpoint, this.#connections, this.#options)
   }
 
+  /**
+   * The end of the request log, which CouchDB 1 and PouchDB's server serve.
+   * @param bytes of the log that are read at most
+   * @throws PeerError, also if there is none
+   */
+  async *log(bytes: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    const query = { bytes: String(bytes) }
+    const answer = await this.#client.send({ method: 'GET', path: '/_log', query, signal })
+    await this.#client.expect(answer)
+    yield* answer.chunks
+  }
+
   /** The configuration; null if these credentials may not read it. @throws PeerError */
   async config(signal: AbortSignal): Promise<RemoteConfig | null> {
     for (const path of ['/_node/_local/_config', '/_config']) {
@@ -292,6 +304,11 @@ export class RemoteDatabase {
       }
       if (rows < PAGE_LOCALS || last === before) return
     }
+  }
+
+  /** @param id without `_local/` @returns the document's JSON text; null if there is none @throws PeerError */
+  localDoc(id: string, signal: AbortSignal): Promise<Buffer | null> {
+    return this.#value(`/_local/${encodeURIComponent(id)}`, signal)
   }
 
   /** @returns null if the server does not have it */

@@ -171,6 +171,28 @@ t.test('interruptions, repetitions, and databases that exist here', async (t) =>
     t.match(await phone.get('mine'), { _id: 'mine' }, 'a device gets what the old server never had')
   })
 
+  await t.test('without a list of _local documents, ids come from the log of the old server', async (t) => {
+    await filled(old, 'logged', ['a', 'b'])
+    const phone = await device(t)
+    const before = remote(`${addressOf(old)}/logged`)
+    await phone.sync(before.db)
+    await call(old, 'PUT', '/logged/_local/obsydian_livesync_milestone', { n: 1 })
+    const lines = before.seen.map(
+      ({ method, path }) => `[info] [<0.0.0>] 127.0.0.1 - - ${method} ${path} 200\n`,
+    )
+    script.judge((line) => {
+      if (/_local_docs/.test(line)) return { type: 'answer', status: 404 }
+      return / \/_log/.test(line) ? { type: 'answer', status: 200, body: lines.join('') } : null
+    })
+    const moved = await move(url, here, { databases: ['logged'] })
+    t.match(moved.databases, [{ isComplete: true, localDocs: 3, notes: [/3 were found by its log/] }])
+    const after = remote(`${addressOf(here)}/logged`)
+    await phone.sync(after.db)
+    const feeds = after.seen.filter(({ path }) => path.endsWith('/_changes'))
+    t.ok(feeds.length > 0 && feeds.every(({ query }) => query.get('since') !== '0'))
+    script.judge(() => null)
+  })
+
   await t.test('a plan changes nothing, and says what stays behind', async (t) => {
     await call(old, 'PUT', '/_replicator').catch(() => undefined)
     await filled(old, 'planned', ['a'])
