@@ -123,7 +123,15 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })
   const monitoring = standbyMonitoring(context, standby, backupServices)
-  const services = { ...base, ...authServices, ...backupServices, ...monitoring, replicator, standby }
+  const services = {
+    ...base,
+    ...authServices,
+    ...backupServices,
+    ...monitoring,
+    replicator,
+    sealingKey,
+    standby,
+  }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
   later.onMassDeletion = (entry, deletion) =>
@@ -133,7 +141,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     await Promise.all([app.close(), app.secure?.close()])
   })
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
-  await startStandby(context, standby, services)
+  await startStandby(context, standby, { ...services, sealingKey })
   await serveCommands(context, services, app)
   backupServices.backups.startSchedule()
   runDocuments(replicator, standby)

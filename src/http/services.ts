@@ -11,6 +11,7 @@ import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
 import type { Collector } from '../metrics/metric.ts'
 import type { Replicator } from '../replication/replicator.ts'
+import type { SealingKey } from '../replication/sealing-key.ts'
 import type { Standby } from '../standby/standby.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
@@ -30,6 +31,7 @@ export interface Services {
   readonly alarms: Alarms
   readonly rewinds: Rewinds
   readonly replicator: Replicator
+  readonly sealingKey: Pick<SealingKey, 'value'>
   /** Absent: this server is never a standby. */
   readonly standby?: Pick<Standby, 'acceptsWrites'>
   readonly logger: Logger

@@ -18,10 +18,11 @@ import type { Jobs, JobsOptions } from './jobs.ts'
 import { type DocumentMembers, ReplicatorFeed } from './replicator-feed.ts'
 import { type DocumentRequest, readDocumentRequest, stateOf } from './requests/replication-document.ts'
 import { replicationDefaults } from './requests/replication-request.ts'
+import type { SealingKey } from './sealing-key.ts'
 
 export interface DocumentReplicationsOptions extends JobsOptions, RightsSources {
-  /** Of the credentials in documents; null: there is none. */
-  readonly sealingKey: string | null
+  /** Of the credentials in documents. */
+  readonly sealingKey: Pick<SealingKey, 'value'>
 }
 
 /** Documents that have not ended. The others wait until some of these have. */
@@ -106,7 +107,7 @@ export class DocumentReplications {
   #read(doc: DocumentMembers): DocumentRequest | CouchError {
     const { config, sealingKey } = this.#options
     try {
-      return readDocumentRequest(doc, sealingKey, replicationDefaults(config))
+      return readDocumentRequest(doc, sealingKey.value, replicationDefaults(config))
     } catch (error) {
       if (error instanceof CouchError) return error
       throw error

@@ -1,20 +1,58 @@
-/** The key of the credentials in `_replicator`, which this server has made for itself. */
+/** The key of the credentials in `_replicator`, which this server has made for itself or taken from its first. */
 import type { Databases } from '../threads/databases.ts'
-import { newSealingKey } from './requests/sealed-credentials.ts'
+import { isSealingKey, newSealingKey } from './requests/sealed-credentials.ts'
 
 const RECORD = { kind: 'replication', key: 'sealing key' }
 
-/**
- * Reads the key, or makes it. It is in server.sqlite, apart from the databases, so the file of a database alone opens
- * no credentials.
- * @throws as the catalog
- */
-export async function openSealingKey(
-  records: Pick<Databases, 'readRecords' | 'writeRecords'>,
-): Promise<string> {
-  const found = (await records.readRecords(RECORD.kind)).find(({ key }) => key === RECORD.key)
-  if (found !== undefined) return found.value
-  const value = newSealingKey()
-  await records.writeRecords([{ ...RECORD, value }])
-  return value
+type Records = Pick<Databases, 'readRecords' | 'writeRecords'>
+
+/** The key is in server.sqlite, apart from the databases, so the file of a database alone opens no credentials. */
+export class SealingKey {
+  readonly #records: Records
+  readonly #listeners = new Set<() => void>()
+  #value: string | null = null
+
+  /** @param onFault the key could not be read or made, so there is none */
+  static async open(records: Records, onFault: (fault: unknown) => void): Promise<SealingKey> {
+    const key = new SealingKey(records)
+    await key.#open().catch(onFault)
+    return key
+  }
+
+  private constructor(records: Records) {
+    this.#records = records
+  }
+
+  /** null: there is none. */
+  get value(): string | null {
+    return this.#value
+  }
+
+  /**
+   * Takes another server's key, whose documents this one has; durable and in effect when resolved. Texts that are no keys
+   * are ignored.
+   * @throws as the catalog
+   */
+  async adopt(value: string): Promise<void> {
+    if (value === this.#value || !isSealingKey(value)) return
+    await this.#write(value)
+    for (const listener of this.#listeners) listener()
+  }
+
+  /** Calls the listener after the key has changed. */
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener)
+  }
+
+  async #open(): Promise<void> {
+    const records = await this.#records.readRecords(RECORD.kind)
+    const found = records.find(({ key }) => key === RECORD.key)
+    if (found === undefined) await this.#write(newSealingKey())
+    else this.#value = found.value
+  }
+
+  async #write(value: string): Promise<void> {
+    await this.#records.writeRecords([{ ...RECORD, value }])
+    this.#value = value
+  }
 }

@@ -29,7 +29,7 @@ import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
-import { openSealingKey } from '../replication/sealing-key.ts'
+import { SealingKey } from '../replication/sealing-key.ts'
 import type { Standby } from '../standby/standby.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
@@ -66,7 +66,7 @@ interface OpenDatabasesOptions
 export async function openDatabases(
   context: ServerContext,
   options: OpenDatabasesOptions,
-): Promise<{ readonly databases: OwnedDatabases; readonly sealingKey: string | null }> {
+): Promise<{ readonly databases: OwnedDatabases; readonly sealingKey: SealingKey }> {
   const { dataDir, config, logger, shutdown } = context
   const databases = await openServerDatabases({
     dataDir,
@@ -97,14 +97,15 @@ export async function openDatabases(
   })
   // Feeds end with the databases' `gone` event. The connections can close after that.
   shutdown.add(() => databases.close())
-  const sealingKey = await openSealingKey(databases).catch((error: unknown) => {
+  const sealingKey = await SealingKey.open(databases, (error) => {
     // On a full disk an admin must still be able to start the server and free space.
     logger.error({ err: error }, 'cannot write a key for the credentials of replications')
-    return null
   })
-  databases.setSettings(settingsOf(config, sealingKey))
+  const applySettings = () => databases.setSettings(settingsOf(config, sealingKey.value))
+  applySettings()
+  sealingKey.onChange(applySettings)
   config.onChange((section) => {
-    if (SETTINGS_SECTIONS.has(section)) databases.setSettings(settingsOf(config, sealingKey))
+    if (SETTINGS_SECTIONS.has(section)) applySettings()
   })
   return { databases, sealingKey }
 }

@@ -1,7 +1,7 @@
 /** Opens this server's part as a standby, if it is one. */
 import type { Services } from '../http/services.ts'
 import { Relations } from '../standby/relation.ts'
-import { Standby } from '../standby/standby.ts'
+import { type RunningParts, Standby } from '../standby/standby.ts'
 import { standbyCollector, standbyHealth } from '../standby/standby-health.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { ServerContext } from './server-context.ts'
@@ -20,10 +20,10 @@ export async function openStandby({ config, logger }: ServerContext, databases: 
 export async function startStandby(
   { logger, shutdown }: ServerContext,
   standby: Standby,
-  { tokens, accounts, tmpDir }: Pick<Services, 'tokens' | 'accounts' | 'tmpDir'>,
+  parts: Omit<RunningParts, 'logger'>,
 ): Promise<void> {
   shutdown.add(() => standby.close())
-  await standby.start({ tokens, accounts, tmpDir, logger })
+  await standby.start({ ...parts, logger })
 }
 
 /** The monitoring of a standby, beside that of the other parts. */

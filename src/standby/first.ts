@@ -13,6 +13,12 @@ export class OtherFirstError extends Error {
   override readonly name = 'OtherFirstError'
 }
 
+interface FirstSettings {
+  readonly settings: CopiedSettings
+  /** Of the credentials in `_replicator`; null: the first has none. */
+  readonly sealingKey: string | null
+}
+
 const VENDOR = 'settee'
 
 export class First {
@@ -38,9 +44,12 @@ export class First {
   }
 
   /** The settings that a standby takes, with secrets. @throws PeerError; `not_found` from a settee without them */
-  async settings(signal: AbortSignal): Promise<CopiedSettings> {
-    const { settings } = await this.#read('/_settee/standby/settings', {}, signal)
-    return settingsOf(settings)
+  async settings(signal: AbortSignal): Promise<FirstSettings> {
+    const { settings, sealing_key } = await this.#read('/_settee/standby/settings', {}, signal)
+    return {
+      settings: settingsOf(settings),
+      sealingKey: typeof sealing_key === 'string' ? sealing_key : null,
+    }
   }
 
   /** All device tokens: hashes, no secrets. @throws PeerError */

@@ -11,6 +11,7 @@ import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
+import type { SealingKey } from '../replication/sealing-key.ts'
 import type { Databases } from '../threads/databases.ts'
 import { Backlog, type Failure } from './backlog.ts'
 import { type CopyOutcome, DatabaseCopies } from './database-copies.ts'
@@ -26,6 +27,7 @@ export interface FollowerOptions {
   readonly config: Config
   readonly tokens: Tokens
   readonly accounts: Accounts
+  readonly sealingKey: Pick<SealingKey, 'adopt'>
   /** An existing folder. */
   readonly tmpDir: string
   readonly logger: Logger
@@ -244,11 +246,13 @@ export class Follower {
 
   /** Settings and device tokens. */
   async #copyServer(): Promise<void> {
-    const { first, relations, config, logger } = this.#options
+    const { first, relations, config, sealingKey, logger } = this.#options
+    const found = await first.settings(this.#signal)
     const before = relations.current?.settings ?? []
-    const { keys, refused } = await applySettings(config, await first.settings(this.#signal), before)
+    const { keys, refused } = await applySettings(config, found.settings, before)
     if (refused.length > 0) logger.warn({ refused }, 'the standby could not take settings of its first')
     await relations.note({ settings: keys })
+    if (found.sealingKey !== null) await sealingKey.adopt(found.sealingKey)
     await this.#copyTokens()
   }
 

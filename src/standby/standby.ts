@@ -28,7 +28,7 @@ export interface StandbyOptions {
 /** What only a running server has. */
 export type RunningParts = Pick<
   FollowerOptions,
-  'tokens' | 'accounts' | 'tmpDir' | 'logger' | 'pollMs' | 'sweepMs'
+  'tokens' | 'accounts' | 'sealingKey' | 'tmpDir' | 'logger' | 'pollMs' | 'sweepMs'
 >
 
 export interface FollowRequest {

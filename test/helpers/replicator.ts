@@ -2,5 +2,6 @@
 import { Replicator, type ReplicatorOptions } from '../../src/replication/replicator.ts'
 
 export function withReplicator<Services extends Omit<ReplicatorOptions, 'sealingKey'>>(services: Services) {
-  return { ...services, replicator: new Replicator({ ...services, sealingKey: null }) }
+  const sealingKey = { value: null }
+  return { ...services, sealingKey, replicator: new Replicator({ ...services, sealingKey }) }
 }

@@ -47,6 +47,9 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   await put('/notes/_local/settings', { n: 2 })
   await put('/parts?partitioned=true', '')
   await put('/_users/org.couchdb.user:anna', { name: 'anna', password: 'secret', roles: [], type: 'user' })
+  await put('/_replicator', '')
+  const job = { source: 'notes', target: 'http://anna:hidden@127.0.0.1:9/x', continuous: true }
+  await put('/_replicator/job', job)
   await put('/_node/_local/_config/cors/origins', JSON.stringify('https://notes.example'))
   await put('/_node/_local/_config/log/level', JSON.stringify('none'))
   const session = await first.request('POST', '/_session', { body: { name: 'anna', password: 'secret' } })
@@ -87,6 +90,15 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
     await t.rejects(controls.setPassword({ name: 'anna', password: 'x', create: false }), { code: 'standby' })
   })
 
+  const [here, there] = await Promise.all(
+    [standby, first].map(async (server) => ({
+      doc: (await server.request('GET', '/_replicator/job', { auth })).text,
+      jobs: (await server.request('GET', '/_scheduler/jobs', { auth })).json.total_rows,
+      key: (await server.request('GET', '/_settee/standby/settings', { auth })).json.sealing_key,
+    })),
+  )
+  t.match(here, { doc: there?.doc, key: there?.key, jobs: 0 }, 'only the first runs its replications')
+
   await put('/notes/a', { n: 3, _rev: (await first.request('GET', '/notes/a', { auth })).json._rev })
   const changed = () => standby.request('GET', '/notes/a', { auth })
   while ((await changed()).json.n !== 3) await delay(50)
@@ -107,6 +119,7 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   const saved = await standby.request('PUT', '/notes/a', { auth, body: { n: 4, _rev: seen.json._rev } })
   t.equal(saved.status, 201)
   t.match(await controls.readStandby({}), { state: 'none', first: null })
+  while ((await standby.request('GET', '/_scheduler/jobs', { auth })).json.total_rows !== 1) await delay(50)
   await t.rejects(controls.follow({ url: address, again: true }), /former first/)
   await t.rejects(controls.promote({}), /no standby/)
 })

@@ -29,11 +29,12 @@ export const standbyRoutes: readonly Path[] = [
 
 const PAGE = 500
 
-/** With the secret of session cookies, so only for callers with an admin's password. */
+/** With the secret of session cookies and the key of credentials in `_replicator`, so only for callers with an admin's password. */
 async function settings(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   requirePassword(request)
   reply.header('Cache-Control', 'no-store')
-  return sendJson(reply, 200, { settings: copiedSettings(request.server.services.config) })
+  const { config, sealingKey } = request.server.services
+  return sendJson(reply, 200, { settings: copiedSettings(config), sealing_key: sealingKey.value })
 }
 
 /** In the order of their ids, in pages. */

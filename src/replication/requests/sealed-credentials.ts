@@ -26,6 +26,11 @@ export function newSealingKey(): string {
   return randomBytes(KEY_BYTES).toString('base64')
 }
 
+/** Whether a text is a key that {@link newSealingKey} could have made. */
+export function isSealingKey(text: string): boolean {
+  return /^[A-Za-z0-9+/]{43}=$/.test(text)
+}
+
 /** @returns {@link SECRET_MEMBERS} of a document without credentials */
 export function maskCredentials(members: Members): Members {
   const given = SECRET_MEMBERS.filter((name) => members[name] !== undefined)
