@@ -1,6 +1,6 @@
 /** Which settings of the old server come along: admins, CORS, limits and access. Pure. */
 import { isHashed } from '../auth/password.ts'
-import { SECRET_MASK } from '../config/defaults.ts'
+import { knownKey, SECRET_MASK } from '../config/defaults.ts'
 import type { RemoteConfig } from '../replication/remote-server.ts'
 
 export interface MovedSetting {
