@@ -78,8 +78,8 @@ const OLDER: Readonly<Record<string, string>> = { chttpd: 'httpd', chttpd_auth: 
 export function movedSettings(old: RemoteConfig): readonly MovedSetting[] {
   const found: MovedSetting[] = []
   const add = (section: string, key: string, value: string | undefined) => {
-    if (value !== undefined && value.trim() !== '' && value !== SECRET_MASK)
-      found.push({ section, key, value })
+    if (value === undefined || value.trim() === '' || value === SECRET_MASK) return
+    if (value !== knownKey(section, key)?.value) found.push({ section, key, value })
   }
   for (const [name, stored] of Object.entries(old.admins ?? {})) {
     if (isHashed(stored)) add('admins', name, stored)
