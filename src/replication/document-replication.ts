@@ -17,8 +17,8 @@ interface DocumentReplicationOptions {
   readonly jobs: Jobs
   /** Whether `triggered` and `error` are written as well: `replicator/update_docs`. */
   readonly writesAll: () => boolean
-  /** Runs what asks a source, when its turn has come. */
-  inTurn<T>(work: () => Promise<T>): Promise<T>
+  /** Runs a start when its turn has come: `asking` ones ask their source for a filter. */
+  inTurn<T>(kind: 'asking' | 'quick', work: () => Promise<T>): Promise<T>
   /** Writes a state into the document. @throws as a write */
   write(state: WrittenState): Promise<void>
   /** The end is written, or nothing more can be. */
@@ -69,8 +69,10 @@ export class DocumentReplication {
 
   /** Never rejects. */
   async #start(): Promise<void> {
+    const { inTurn, wanted } = this.#options
+    const kind = wanted.request.options.filter.filter === undefined ? 'quick' : 'asking'
     try {
-      this.job = await this.#job()
+      this.job = await inTurn(kind, () => this.#job())
       if (this.job !== null) await this.#follow(this.job)
     } catch (error) {
       if (this.#isDropped) return
@@ -81,15 +83,14 @@ export class DocumentReplication {
 
   /** @returns null if the document was changed meanwhile */
   async #job(): Promise<ReplicationJob | null> {
-    const { place, wanted, owner, jobs, inTurn } = this.#options
+    if (this.#isDropped) return null
+    const { place, wanted, owner, jobs } = this.#options
     await jobs.peers.load()
     const user = await owner.rights().catch((error: unknown) => {
       throw isLostForGood(error) ? new StartRefused(wordsOf(error)) : error
     })
     const { request } = wanted
-    const { filter } = request.options.filter
-    const find = () => jobs.peers.idOf(request, user)
-    const id = await (filter === undefined ? find() : inTurn(find))
+    const id = await jobs.peers.idOf(request, user)
     for (let other = jobs.find(id); other !== undefined; other = jobs.find(id)) {
       if (this.#isDropped) return null
       // The job of the document as it was before.

@@ -4,6 +4,7 @@
  */
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { holdsReplications } from '../core/ids.ts'
 import { DocumentReplication } from './document-replication.ts'
 import { type WrittenState, writeState } from './document-states.ts'
@@ -27,15 +28,22 @@ export interface DocumentReplicationsOptions extends JobsOptions, RightsSources 
 
 /** Documents that have not ended. The others wait until some of these have. */
 const MAX_LIVE = 10_000
-/** Documents that ask their sources for a filter at once. */
-const FILTER_READS = 8
+/** Documents that start at once: those that ask their sources for a filter, and others. */
+const ASKING_STARTS = 8
+const QUICK_STARTS = 2
 
 export class DocumentReplications {
   readonly #options: DocumentReplicationsOptions
   readonly #jobs: Jobs
   readonly #feed: ReplicatorFeed
   readonly #live = new Map<string, Map<string, DocumentReplication>>()
-  readonly #filterReads = new Limiter(FILTER_READS, MAX_LIVE)
+  readonly #starts = {
+    asking: new Limiter(ASKING_STARTS, MAX_LIVE),
+    quick: new Limiter(QUICK_STARTS, MAX_LIVE),
+  }
+  readonly #yielder = new Yielder()
+  /** Resolves when those of databases that are gone are dropped; in steps, since there may be thousands. */
+  #dropping: Promise<void> = Promise.resolve()
   #count = 0
   #isOverfull = false
 
@@ -59,8 +67,8 @@ export class DocumentReplications {
 
   /** Stops all of them, until the next {@link start}. Idempotent. */
   stop(): void {
-    for (const database of this.#live.keys()) this.#onGone(database)
     this.#feed.stop()
+    for (const database of this.#live.keys()) this.#onGone(database)
   }
 
   /** The databases of such documents, in byte order. */
@@ -75,6 +83,7 @@ export class DocumentReplications {
 
   async close(): Promise<void> {
     this.stop()
+    await this.#dropping
     await this.#feed.close()
   }
 
@@ -134,7 +143,11 @@ export class DocumentReplications {
       owner: this.#ownerOf(wanted),
       jobs: this.#jobs,
       writesAll: () => this.#writesAll,
-      inTurn: (work) => this.#filterReads.run(work, wanted.owner ?? ''),
+      inTurn: (kind, work) =>
+        this.#starts[kind].run(async () => {
+          await this.#yielder.yieldIfDue()
+          return work()
+        }, wanted.owner ?? ''),
       write: (state) => this.#write(place, state, this.#isSame(wanted)),
       onOver: () => {
         if (this.find(place) === entry) this.#remove(place)
@@ -177,7 +190,7 @@ export class DocumentReplications {
     const entries = this.#live.get(database)
     this.#live.delete(database)
     this.#count -= entries?.size ?? 0
-    for (const entry of entries?.values() ?? []) entry.drop()
+    if (entries !== undefined) this.#dropping = this.#dropping.then(() => dropAll(entries.values()))
   }
 
   get #writesAll(): boolean {
@@ -197,5 +210,13 @@ export class DocumentReplications {
       { err: fault, database, document: id },
       'a replication document could not be started or written',
     )
+  }
+}
+
+async function dropAll(entries: Iterable<DocumentReplication>): Promise<void> {
+  const yielder = new Yielder()
+  for (const entry of entries) {
+    entry.drop()
+    await yielder.yieldIfDue()
   }
 }

@@ -75,7 +75,10 @@ export function schedule<Job extends ScheduledJob>(
   mayRotate: boolean,
 ): Schedule<Job> {
   const oldestFirst = (a: Job, b: Job) => a.since - b.since
-  const running = jobs.filter(({ state }) => state === 'running').sort(oldestFirst)
+  const running = jobs.filter(({ state }) => state === 'running')
+  // The usual case with many jobs, which need no order then.
+  if (!mayRotate && running.length >= limits.maxJobs) return { stop: [], start: [] }
+  running.sort(oldestFirst)
   const pending = jobs.filter(({ state }) => state === 'pending').sort(oldestFirst)
   const free = Math.max(0, limits.maxJobs - running.length)
   const others = pending.length - free

@@ -1,5 +1,6 @@
 /** The jobs of this server and their turns: as many run as allowed, and the others wait; protocol.md 14.4. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Yielder } from '../core/event-loop.ts'
 import type { ReplicationJob } from './job.ts'
 import { schedule } from './job-state.ts'
 
@@ -72,9 +73,19 @@ export class Scheduler {
     this.#isClosed = true
     clearTimeout(this.#rotation)
     clearImmediate(this.#next)
-    const stopped = Promise.all([...this.#jobs.values()].map((job) => job.stop('cancel')))
+    const stopped = this.#stopAll()
     // A remote that is down must not delay the end of the server.
     await Promise.race([stopped, sleep(graceMs, undefined, { ref: false })])
+  }
+
+  async #stopAll(): Promise<void> {
+    const yielder = new Yielder()
+    const stops: Promise<void>[] = []
+    for (const job of this.#jobs.values()) {
+      stops.push(job.stop('cancel'))
+      await yielder.yieldIfDue()
+    }
+    await Promise.all(stops)
   }
 
   #count({ user }: ReplicationJob, change: number): void {

@@ -1,9 +1,11 @@
 /** A body for each call, as its grammar has it. */
 import { gzipSync } from 'node:zlib'
+import { holdsReplications } from '../../src/core/ids.ts'
 import { md5 } from '../helpers/related.ts'
 import type { Choices } from './choices.ts'
 import { designText, documentText, ordinary } from './documents.ts'
 import {
+  ADMIN,
   ATTACHMENT_NAMES,
   type Facts,
   GUARDED_VAULT,
@@ -96,6 +98,24 @@ function replication({ choices }: BodyPlace): FuzzBody {
   )
 }
 
+/** A document that starts a replication. */
+function replicationDocument(place: BodyPlace): FuzzBody {
+  const { choices } = place
+  const request = replication(place).bytes.toString().slice(0, -1)
+  const members = {
+    ...(choices.chance(0.2) && { owner: choices.pick(['a', null, 7, ADMIN.name]) }),
+    ...(choices.chance(0.2) && { user_ctx: choices.pick([{ name: 'a' }, { roles: [] }, { roles: [7] }, 7]) }),
+    ...(choices.chance(0.2) && { sealed_credentials: choices.pick([{}, 7, { source: 'AAAA', target: '' }]) }),
+    ...(choices.chance(0.2) && { proxy: choices.pick(['http://a:b@127.0.0.1:1/', 'x', 7]) }),
+    ...(choices.chance(0.2) && {
+      _replication_state: choices.pick(['completed', 'failed', 'error', 'odd', 7]),
+    }),
+    ...(choices.chance(0.4) && { _rev: choices.pick([...REVISIONS, ...ODD_REVISIONS]) }),
+  }
+  const more = JSON.stringify(members).slice(1)
+  return json(more === '}' ? `${request}}` : `${request},${more}`)
+}
+
 export function makeBody(place: BodyPlace): FuzzBody {
   const { choices, method } = place
   const route = place.route.replace('/_partition/:partition', '')
@@ -112,7 +132,9 @@ function json(text: string): FuzzBody {
   return { bytes: Buffer.from(text), type: JSON_TYPE }
 }
 
-function document({ choices, database }: BodyPlace): FuzzBody {
+function document(place: BodyPlace): FuzzBody {
+  const { choices, database } = place
+  if (holdsReplications(database) && choices.chance(0.7)) return replicationDocument(place)
   return json(documentText(choices, { isVault: isVault(database), isListed: isVault(database) }))
 }
 

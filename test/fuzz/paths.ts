@@ -67,7 +67,7 @@ const PARAMETERS: Readonly<Record<string, Generator>> = {
     choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32), '2026-01-01T00-00-00Z', '..']),
   type: ({ choices }) => choices.mostly(['json'], ['text', 'special', '']),
   alarm: ({ choices }) => choices.pick(['', 'x', 'é', '__proto__', '0'.repeat(32)]),
-  '*': attachmentName,
+  '*': (place) => (place.route === '/_scheduler/docs/*' ? replicationPlace(place) : attachmentName(place)),
 }
 
 /** The parameters of a pattern that nothing here can make. */
@@ -113,6 +113,14 @@ function documentId({ choices, database, isRead }: Place): string {
   }
   if (!isRead) return choices.pick(KEPT_IDS)
   return choices.chance(0.1) ? PACKED_ID : choices.mostly(KEPT_IDS, ODD_IDS)
+}
+
+function replicationPlace({ choices }: Place): string {
+  const database = choices.mostly(
+    ['wild/_replicator'],
+    ['_replicator', 'wild-a', '_replicator/_replicator', ''],
+  )
+  return choices.chance(0.3) ? database : `${database}/${choices.mostly(WILD_IDS, ODD_IDS)}`
 }
 
 function attachmentName({ choices, database, isRead }: Place): string {

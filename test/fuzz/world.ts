@@ -3,7 +3,7 @@
 export const ADMIN = { name: 'fuzz', password: 'fuzz' } as const
 
 /** Made, written to, emptied and deleted by the requests. */
-export const WILD_DATABASES = ['wild-a', 'wild-b', 'wild/c', '_users'] as const
+export const WILD_DATABASES = ['wild-a', 'wild-b', 'wild/c', 'wild/_replicator', '_users'] as const
 
 /** Never deleted by a request, and never purged; their documents below are only attacked. */
 export const OPEN_VAULT = 'vault-open'
