@@ -265,4 +265,6 @@ export const OTHER_METHODS = [
   ...['createIndex', 'deleteIndex', 'deleteIndexes'],
   // A rewind writes what is stored, and by the way of all edits.
   ...['history', 'overwritten', 'version', 'rewind'],
+  // Moves and standbys alone call them, which hosted mode does not have.
+  ...['copyLocals', 'rememberTokens'],
 ]
