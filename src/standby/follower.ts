@@ -192,10 +192,12 @@ export class Follower {
     }
   }
 
-  /** Marks all databases for a full copy, and copies what belongs to no database. */
+  /** Copies what belongs to no database, and marks all databases for a full copy. */
   async #sweep(since: number | null): Promise<void> {
     const { first, relations } = this.#options
     await this.#requireIdentity()
+    // Limits come before the documents that they allow.
+    await this.#copyServer()
     const names = new Set<string>()
     for await (const name of first.server.databaseNames(this.#signal)) names.add(name)
     for (const name of names) {
@@ -203,7 +205,6 @@ export class Follower {
       this.#mark(name, relations.databases().has(name) ? since : this.#listedAt)
     }
     await this.#removeMissing(names)
-    await this.#copyServer()
   }
 
   /** @throws OtherFirstError */

@@ -6,7 +6,6 @@ import { randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { jsonParts, parsed, partsOf } from '../replication/json-parts.ts'
 import type { RemoteDatabase } from '../replication/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
@@ -20,6 +19,7 @@ const PAGE_BYTES = 1024 * 1024
 const MAX_IDS = 100_000
 /** Epochs of one database whose origin is remembered. */
 const MAX_EPOCHS = 1000
+const LINE_FEED = 0x0a
 const ROWS = new Set(['rows'])
 
 /** Knows which epochs belong to the first's database. */
@@ -101,7 +101,7 @@ export class LocalDocuments {
       page = []
       bytes = 0
     }
-    for await (const line of createInterface({ input: createReadStream(this.#path) })) {
+    for await (const line of linesOf(createReadStream(this.#path))) {
       page.push(line)
       bytes += line.length
       if (page.length >= PAGE_DOCS || bytes >= PAGE_BYTES) await flush()
@@ -115,6 +115,20 @@ export class LocalDocuments {
   /** Removes the file. */
   async discard(): Promise<void> {
     await rm(this.#path, { force: true })
+  }
+}
+
+/** Node's readline would also end a line at U+2028, which JSON may contain. */
+async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let pieces: Buffer[] = []
+  for await (const chunk of chunks) {
+    let at = 0
+    for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, at)) {
+      yield Buffer.concat([...pieces, chunk.subarray(at, end)]).toString()
+      pieces = []
+      at = end + 1
+    }
+    pieces.push(chunk.subarray(at))
   }
 }
 

@@ -1,6 +1,4 @@
 /** A standby and its first, both listening, with the commands of the control socket. */
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { ControlCommands } from '../../src/control/control-commands.ts'
@@ -44,7 +42,7 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   await put('/notes/_design/own', {
     validate_doc_update: 'function (doc) { if (doc._id === "b") throw { forbidden: "no" } }',
   })
-  await put('/notes/_local/settings', { n: 2 })
+  await put('/notes/_local/settings', { n: 2, text: 'a\u2028b\nc' })
   await put('/parts?partitioned=true', '')
   await put('/_users/org.couchdb.user:anna', { name: 'anna', password: 'secret', roles: [], type: 'user' })
   await put('/_replicator', '')
@@ -66,7 +64,9 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   }
   t.equal((await standby.request('GET', '/notes/a')).status, 401)
   t.equal((await standby.request('GET', '/notes/_revs_limit', { auth })).text.trim(), '7')
-  t.match((await standby.request('GET', '/notes/_local/settings', { auth })).json, { _rev: '0-1', n: 2 })
+  t.match((await standby.request('GET', '/notes/_local/settings', { auth })).json, {
+    ...{ _rev: '0-1', n: 2, text: 'a\u2028b\nc' },
+  })
   t.match((await standby.request('GET', '/parts', { auth })).json, { props: { partitioned: true } })
   const config = await standby.request('GET', '/_node/_local/_config', { auth })
   t.equal(config.json.cors.origins, 'https://notes.example')
@@ -122,26 +122,6 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   while ((await standby.request('GET', '/_scheduler/jobs', { auth })).json.total_rows !== 1) await delay(50)
   await t.rejects(controls.follow({ url: address, again: true }), /former first/)
   await t.rejects(controls.promote({}), /no standby/)
-})
-
-t.test('deleted databases are kept as files, and databases made anew are copied anew', async (t) => {
-  const { first, standby, controls, address } = await startPair(t)
-  for (const name of ['gone', 'again', 'stays']) {
-    await first.request('PUT', `/${name}`, { auth })
-    await first.request('PUT', `/${name}/old`, { auth, body: {} })
-  }
-  await controls.follow({ url: address, again: false })
-  await until(controls, isCurrent)
-  await first.request('DELETE', '/gone', { auth })
-  await first.request('DELETE', '/again', { auth })
-  await first.request('PUT', '/again', { auth })
-  await first.request('PUT', '/again/new', { auth, body: {} })
-  while ((await standby.request('GET', '/again/new', { auth })).status !== 200) await delay(50)
-  await until(controls, (report) => isCurrent(report) && report.databases === 3)
-  t.equal((await standby.request('GET', '/again/old', { auth })).status, 404)
-  t.equal((await standby.request('GET', '/gone', { auth })).status, 404)
-  const kept = await readdir(join(standby.dataDir, 'replaced'))
-  t.match(kept.sort(), [/^again\./, /^gone\./])
 })
 
 t.test(

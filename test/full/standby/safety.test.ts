@@ -82,6 +82,20 @@ t.test(
   },
 )
 
+t.test('deleted databases are kept as files, and databases made anew are copied anew', async (t) => {
+  const { first, standby, controls, dataDir } = await startPair(t, ['gone', 'again', 'a', 'b', 'c'])
+  await first.request('DELETE', '/gone')
+  await first.request('DELETE', '/again')
+  await first.request('PUT', '/again')
+  await first.request('PUT', '/again/new', { body: {} })
+  while ((await statusOf(standby, '/again/new')) !== 200) await delay(50)
+  // The databases of the test, without `gone`, and `_users`.
+  await until(controls, ({ databases }) => databases === 5)
+  t.equal(await statusOf(standby, '/again/old'), 404)
+  t.equal(await statusOf(standby, '/gone'), 404)
+  t.match((await readdir(join(dataDir, 'replaced'))).sort(), [/^again\./, /^gone\./])
+})
+
 t.test('when most databases are gone, the standby keeps them, and can be promoted', async (t) => {
   const names = ['a', 'b', 'c', 'd']
   const { first, standby, controls } = await startPair(t, names)
