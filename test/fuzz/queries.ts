@@ -1,4 +1,5 @@
 /** Query strings: every parameter that some call knows, with right, wrong and huge values. */
+import { couchToken } from '../helpers/couch-tokens.ts'
 import type { Choices } from './choices.ts'
 import { type Facts, KEPT_IDS, MEMBER_NAMES, ODD_REVISIONS, REVISIONS, WILD_IDS } from './world.ts'
 
@@ -94,13 +95,21 @@ const LISTING = {
   queries: ({ choices }) => choices.json(),
 } satisfies Record<string, Value>
 
+/** Of CouchDB and another settee: whole, cut, and much larger than it looks. */
+const FOREIGN_TOKENS = [
+  couchToken([5, 7]),
+  couchToken([5, 7]).slice(0, 60),
+  couchToken([5, 7], undefined, { padding: 1_000_000 }),
+  '5-abcdefghijkl',
+]
+
 const FEED = {
   feed: ({ choices }) =>
     choices.mostly(['normal', 'longpoll', 'continuous', 'live', 'eventsource'], ['x', '']),
   since: ({ choices, facts }) =>
     choices.mostly(
       [...facts.tokens, '0', 'now'],
-      ['5', '-1', '1-x', '"0"', '', choices.text(), '9'.repeat(400)],
+      ['5', '-1', '1-x', '"0"', '', choices.text(), '9'.repeat(400), ...FOREIGN_TOKENS],
       0.4,
     ),
   'last-event-id': ({ choices, facts }) => choices.pick(facts.tokens),

@@ -6,6 +6,8 @@ interface TokenOptions {
   readonly isCompressed?: boolean
   /** Bytes of a term that no token has. */
   readonly padding?: number
+  /** The size of the term as the token states it, in bytes. */
+  readonly statedBytes?: number
 }
 
 const NODE = 'couchdb@127.0.0.1'
@@ -17,7 +19,7 @@ const NODE = 'couchdb@127.0.0.1'
 export function couchToken(
   counts: readonly number[],
   files: readonly string[] = counts.map((_, shard) => `file${shard}`),
-  { isCompressed = true, padding = 0 }: TokenOptions = {},
+  { isCompressed = true, padding = 0, statedBytes }: TokenOptions = {},
 ): string {
   const width = Math.floor(2 ** 32 / counts.length)
   const elements = counts.map((count, shard) => {
@@ -28,7 +30,7 @@ export function couchToken(
   if (padding > 0) elements.push(binary(' '.repeat(padding)))
   const term = list(elements)
   const size = Buffer.alloc(4)
-  size.writeUInt32BE(term.length)
+  size.writeUInt32BE(statedBytes ?? term.length)
   const bytes = isCompressed
     ? Buffer.concat([Buffer.from([131, 80]), size, deflateSync(term)])
     : Buffer.concat([Buffer.from([131]), term])

@@ -73,6 +73,8 @@ t.test('a beginning that is no number and text that no server sends have no posi
 t.test('a token that is damaged or hostile is only equal to itself', async (t) => {
   const bomb = couchToken([1, 2], undefined, { padding: 10_000_000 })
   t.match(position(bomb).family, /^token /)
+  const liar = couchToken([1, 2], undefined, { padding: 10_000_000, statedBytes: 100 })
+  t.match(position(liar).family, /^token /)
   const opaque = PUBLISHED.last.slice(2)
   fc.assert(
     fc.property(fc.nat(opaque.length - 1), fc.constantFrom('A', '_', '9', ''), (at, character) => {
