@@ -64,7 +64,7 @@ for (let round = 1; round <= ROUNDS; round++) {
     const took = performance.now() - began
     t.ok(took < 1000, `the promotion takes ${Math.round(took)} ms`)
     address.leadTo(standby.url)
-    t.ok(lagSeconds !== null && lagSeconds < 6, `the standby was ${lagSeconds} s behind`)
+    t.ok(lagSeconds !== null && lagSeconds < 15, `the standby was ${lagSeconds} s behind`)
     // The report rounds to 0.1 s.
     const certain = journal.filter(({ at }) => at < knownAt - ((lagSeconds ?? 0) + 0.1) * 1000)
     t.ok(certain.length > 10)

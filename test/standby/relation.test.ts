@@ -1,0 +1,118 @@
+/** What a standby records of its first, and a promotion that a crash interrupts at each write. */
+import { pino } from 'pino'
+import t from 'tap'
+import type { Config } from '../../src/config/config.ts'
+import { readServer } from '../../src/replication/requests/replication-request.ts'
+import { Relations } from '../../src/standby/relation.ts'
+import { Standby } from '../../src/standby/standby.ts'
+import { standbyFacts } from '../../src/standby/standby-health.ts'
+import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import type { Databases } from '../../src/threads/databases.ts'
+
+/** Records in memory. @param fail throws to refuse a write */
+function records(fail: () => void = () => {}) {
+  const stored = new Map<string, ServerRecord>()
+  return {
+    stored,
+    readRecords: async (kind: string) => [...stored.values()].filter((each) => each.kind === kind),
+    writeRecords: async (writes: readonly RecordWrite[]) => {
+      fail()
+      for (const { kind, key, value } of writes) {
+        if (value === null) stored.delete(`${kind} ${key}`)
+        else stored.set(`${kind} ${key}`, { kind, key, value })
+      }
+    },
+  }
+}
+
+const FIRST = {
+  first: readServer('http://admin:secret@first:5984'),
+  uuid: 'u1',
+  reason: null,
+  acceptsOthers: false,
+  updatesSeq: null,
+  syncedAt: 1000,
+  settings: [],
+}
+
+async function standbyOver(store: ReturnType<typeof records>, adopted: string[]) {
+  const databases = { adoptUuid: async (uuid: string) => void adopted.push(uuid) } as unknown as Databases
+  const relations = await Relations.open(store)
+  const config = {} as Config
+  return new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
+}
+
+t.test('the relation survives a restart, and its reports do not show the password', async (t) => {
+  const store = records()
+  const relations = await Relations.open(store)
+  t.ok(relations.acceptsWrites)
+  t.equal(await relations.enter('promote'), false)
+  t.ok(await relations.enter('follow', FIRST))
+  await relations.noteDatabase('notes', { instance: '1', seq: '4-abc', refused: 2 })
+  await relations.enter('halt', { reason: 'notes was restored' })
+  const again = await standbyOver(store, [])
+  t.notOk(again.acceptsWrites)
+  const report = again.report()
+  t.match(report, { state: 'halted', databases: 1, refused: 2, reason: 'notes was restored' })
+  t.equal(report.first, 'http://first:5984/')
+  t.notMatch(JSON.stringify(report), /secret/)
+})
+
+t.test('a promotion that ends at any of its writes is finished by the next start', async (t) => {
+  for (let failing = 1; failing <= 3; failing++) {
+    let writes = 0
+    let isBroken = false
+    const store = records(() => {
+      writes += 1
+      if (isBroken && writes === failing) throw new Error('crashed')
+    })
+    await (await Relations.open(store)).enter('follow', FIRST)
+    writes = 0
+    isBroken = true
+    const adopted: string[] = []
+    const crashed = await standbyOver(store, adopted)
+    const promoted = await crashed.promote().then(
+      () => true,
+      () => false,
+    )
+    isBroken = false
+    const after = await standbyOver(store, adopted)
+    await after.recover()
+    if (failing === 1) t.notOk(after.acceptsWrites, 'what was not recorded has not begun')
+    else t.ok(after.acceptsWrites)
+    t.equal(promoted, failing === 3)
+    t.same(new Set(adopted), new Set(failing === 1 ? [] : ['u1']))
+    if (failing > 1) t.equal(store.stored.size, 0, 'the credentials are gone')
+  }
+})
+
+t.test(
+  'a damaged record keeps the server from starting, since it must not take writes by mistake',
+  async (t) => {
+    const store = records()
+    await store.writeRecords([{ kind: 'standby', key: 'first', value: '{}' }])
+    await t.rejects(Relations.open(store), /damaged/)
+  },
+)
+
+t.test('the health of a standby', async (t) => {
+  const fine = {
+    state: 'following',
+    first: 'http://first:5984/',
+    lagSeconds: 3,
+    databases: 2,
+    waiting: 0,
+    refused: 0,
+    reason: null,
+    failures: [],
+  } as const
+  const reasonOf = (change: object) => standbyFacts({ ...fine, ...change }, 60)[0]?.reason
+  t.same(standbyFacts({ ...fine, state: 'none' }, 60), [])
+  t.match(standbyFacts(fine, 60), [{ name: 'standby', ok: true, lag: 3 }])
+  t.equal(reasonOf({ state: 'halted', reason: 'x' }), 'The standby has stopped following: x.')
+  t.equal(reasonOf({ lagSeconds: null }), 'The first copy is not complete.')
+  t.equal(reasonOf({ lagSeconds: 61, reason: 'down' }), 'The standby is 61 s behind its first (down).')
+  const failures = [{ database: 'a', reason: 'full' }]
+  t.equal(reasonOf({ lagSeconds: 99, failures }), 'The standby is 99 s behind its first (a: full).')
+  t.match(reasonOf({ refused: 2 }), /^2 revisions could not/)
+})
