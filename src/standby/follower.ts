@@ -14,6 +14,7 @@ import type { Position } from '../replication/requests/replication-request.ts'
 import type { SealingKey } from '../replication/sealing-key.ts'
 import type { Databases } from '../threads/databases.ts'
 import { Backlog, type Failure } from './backlog.ts'
+import { epochOf } from './checkpoint-rule.ts'
 import { type CopyOutcome, DatabaseCopies } from './database-copies.ts'
 import { type First, OtherFirstError } from './first.ts'
 import type { Relation, Relations } from './relation.ts'
@@ -157,6 +158,8 @@ export class Follower {
 
   async #readUpdates(): Promise<void> {
     const asked = performance.now()
+    const before = epochOf(this.#updatesSeq)
+    const wasDown = this.#fault !== null
     for (;;) {
       const page = await this.#options.first.server.updates(this.#updatesSeq, {
         waits: false,
@@ -170,6 +173,8 @@ export class Follower {
       this.#updatesSeq = page.lastSeq
       if (page.updates.length === 0) break
     }
+    // A first that has crashed may not list its last writes (architecture.md, "The path of a feed").
+    if (wasDown || epochOf(this.#updatesSeq) !== before) await this.#sweep(this.#listedAt)
     if (this.#areAccountsNew) {
       await this.#copyTokens()
       this.#areAccountsNew = false
