@@ -9,12 +9,7 @@ import { holdsReplications } from '../core/ids.ts'
 import { DocumentReplication } from './document-replication.ts'
 import { type WrittenState, writeState } from './document-states.ts'
 import type { ReplicatorDocument } from './job.ts'
-import {
-  type JobOwner,
-  ownerOfDocument,
-  type RightsSources,
-  requireReplicationAllowed,
-} from './job-rights.ts'
+import { ownerOfDocument, type RightsSources } from './job-rights.ts'
 import type { Jobs, JobsOptions } from './jobs.ts'
 import { type DocumentMembers, ReplicatorFeed } from './replicator-feed.ts'
 import { type DocumentRequest, readDocumentRequest, stateOf } from './requests/replication-document.ts'
@@ -140,7 +135,7 @@ export class DocumentReplications {
     const entry: DocumentReplication = new DocumentReplication({
       place,
       wanted,
-      owner: this.#ownerOf(wanted),
+      owner: ownerOfDocument(this.#options, wanted.owner, wanted.userCtx),
       jobs: this.#jobs,
       writesAll: () => this.#writesAll,
       inTurn: (kind, work) =>
@@ -157,19 +152,6 @@ export class DocumentReplications {
     const entries = this.#live.get(place.database) ?? new Map<string, DocumentReplication>()
     this.#live.set(place.database, entries.set(place.id, entry))
     this.#count += 1
-  }
-
-  #ownerOf({ owner, userCtx }: DocumentRequest): JobOwner {
-    const found = ownerOfDocument(this.#options, owner, userCtx)
-    const { config } = this.#options
-    return {
-      name: found.name,
-      rights: async () => {
-        const user = await found.rights()
-        requireReplicationAllowed(config, user)
-        return user
-      },
-    }
   }
 
   #forget(place: ReplicatorDocument, entry: DocumentReplication | undefined): void {

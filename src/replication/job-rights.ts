@@ -44,6 +44,7 @@ export async function ownerOfCall(sources: RightsSources, caller: Caller): Promi
   if (name === null) return nobody(sources.config)
   const before = await sources.accounts.find(name)
   const rights = async () => {
+    requireReplicationAllowed(sources.config, user)
     const account = await sources.accounts.find(name)
     // A token or a proxy may name a user who has no account.
     if (account === null && before === null) return user
@@ -68,6 +69,7 @@ export async function ownerOfCall(sources: RightsSources, caller: Caller): Promi
 export function ownerOfDocument(sources: RightsSources, name: string | null, given: GivenUser): JobOwner {
   const rights = async () => {
     const owner = name === null ? await nobody(sources.config).rights() : await accountOf(sources, name)
+    requireReplicationAllowed(sources.config, owner)
     const roles = given.roles ?? owner.roles
     if (owner.roles.includes(ADMIN_ROLE)) {
       if (given.name === null || given.name === name) return { name, roles }

@@ -41,10 +41,14 @@ export class Replicator {
     this.#options = options
     this.#jobs = new Jobs(options)
     this.documents = new DocumentReplications(this.#jobs, options)
-    const { accounts, tokens } = options
-    this.#stops = [accounts, tokens].map((source) =>
-      source.onChange((names) => void this.#jobs.checkRights(names)),
-    )
+    const { accounts, tokens, config } = options
+    const check = (names: ReadonlySet<string> | 'all') => void this.#jobs.checkRights(names)
+    this.#stops = [
+      ...[accounts, tokens].map((source) => source.onChange(check)),
+      config.onChange((section, key) => {
+        if (section === 'settee' && key === 'hosted_replication') check('all')
+      }),
+    ]
   }
 
   /**

@@ -169,4 +169,6 @@ t.test('in hosted mode tenants replicate if the operator allows it, within their
   const continuous = { ...body, continuous: true }
   t.equal((await replicate(server, auth, { ...continuous, doc_ids: ['1'] })).status, 202)
   t.equal((await replicate(server, auth, { ...continuous, doc_ids: ['2'] })).status, 429)
+  await server.request('DELETE', '/_node/_local/_config/settee/hosted_replication', { auth: ADMIN })
+  await withoutJobs(server)
 })

@@ -25,6 +25,8 @@ t.test('passwords of addresses are hidden however they are written', async (t) =
     `http://u:a/${SECRET}@host/db`,
     `http://u:${SECRET}@[/db`,
     `http://:${SECRET}@host/db`,
+    `u:${SECRET}@host/db`,
+    `//u:${SECRET}@host/db`,
   ]) {
     t.notMatch(
       JSON.stringify(maskCredentials({ source, proxy: source, target: { url: source } })),

@@ -239,7 +239,8 @@ function endpoint(value: unknown, role: 'source' | 'target'): ReplicationEndpoin
 function textEndpoint(text: string, role: 'source' | 'target'): ReplicationEndpoint {
   if (text.includes('://')) return remote(text, {}, {}, role)
   const name = unescaped(text).replace(/^\//, '')
-  if (name === '') throw invalidUrl('endpoint')
+  // No database has such a name; it is an address without its scheme, perhaps with a password.
+  if (name === '' || /[:@]/.test(name)) throw invalidUrl('endpoint')
   return { type: 'local', name }
 }
 

@@ -113,6 +113,8 @@ function maskedValue(name: SecretMember, value: unknown): unknown {
 const PASSWORD = /^(\s*[a-z][a-z\d+.-]*:[\s/\\]*[^/\\?#:@]*):[^/\\?#]+@/i
 
 function maskedUrl(text: string): string {
+  // An address without its scheme looks like a name.
+  if (!/^\s*h\s*t\s*t\s*p\s*s?\s*:/i.test(text)) return text.replace(/:[^@]*@/, `:${MASK}@`)
   const masked = text.replace(PASSWORD, `$1:${MASK}@`)
   if (!URL.canParse(masked))
     return masked.replace(/:[^@]*@/, (found) => (found === `:${MASK}@` ? found : `:${MASK}@`))
