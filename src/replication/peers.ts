@@ -33,6 +33,7 @@ export class Peers {
 
   /** Makes connections to remote peers possible. */
   async load(): Promise<void> {
+    if (this.#connections !== null) return
     const { RemoteConnections } = await import('./remote-requests.ts')
     this.#connections ??= new RemoteConnections(() =>
       this.#options.config.integer('replicator', 'http_connections'),
