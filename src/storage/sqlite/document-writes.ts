@@ -202,6 +202,6 @@ export function openTables(connection: Connection, now: () => number) {
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
   const locals = new Locals(connection)
-  const points = new RememberedPoints(connection)
+  const points = new RememberedPoints(connection, now)
   return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals, points }
 }

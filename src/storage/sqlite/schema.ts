@@ -111,16 +111,15 @@ ALTER TABLE attachment ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 `
 
 const VERSION_7 = `
--- what sequence tokens of other servers mean here (token-position.ts), oldest first; parts: JSON
+-- what sequence tokens of other servers mean here (token-position.ts); parts: JSON; at: ms since 1970 when it was remembered
 CREATE TABLE remembered_token (
-  num INTEGER PRIMARY KEY,
   family TEXT NOT NULL,
-  parts TEXT NOT NULL,
   total INTEGER NOT NULL,
+  parts TEXT NOT NULL,
   seq INTEGER NOT NULL,
-  UNIQUE (family, parts)
-);
-CREATE INDEX remembered_token_total ON remembered_token (family, total);
+  at INTEGER NOT NULL,
+  PRIMARY KEY (family, total, parts)
+) WITHOUT ROWID;
 `
 
 /**
