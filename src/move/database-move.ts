@@ -81,7 +81,7 @@ const OPTIONS: ReplicationOptions = {
 
 const MAX_REFUSALS = 10
 const PROGRESS_MS = 500
-/** Copies of what the old server got meanwhile. */
+/** Comparisons, where much is missing after the first one. */
 const MAX_ROUNDS = 3
 
 /**
@@ -104,7 +104,7 @@ export async function moveDatabase(
     // A checkpoint must not say more than the documents that are copied after it was read.
     const tokens = new CheckpointTokens(info.updateSeq)
     const hasList = await readLocalDocs(old, spool, tokens, options.logged, signal)
-    await copySettings(old, here, databases, signal)
+    if (!wasUsed) await copySecurity(old, here, databases, signal)
     const { comparison, refusals } = await copyAndCompare(old, target, info, options)
     const remembered = await rememberTokens(old, here, tokens, comparison, options)
     const kept = await storeLocalDocs(here, spool, wasUsed, {
@@ -153,7 +153,7 @@ async function prepare(
   const wasUsed = isForeign || (record?.isDone === true && record.end !== (await endOf(here)))
   // Until the move is done, changes here are its own.
   if (!wasUsed) await records.write(target, { oldServer, isDone: false, end: await endOf(here) })
-  const limit = await repeated(signal, () => old.revsLimit(signal))
+  const limit = wasUsed ? null : await repeated(signal, () => old.revsLimit(signal))
   if (limit !== null && limit > 0) await here.setRevsLimit(SYSTEM_USER, limit)
   return wasUsed
 }
@@ -163,7 +163,7 @@ async function endOf(here: DatabaseHandle): Promise<string> {
 }
 
 /** Before the documents, so that nobody reads what the old server would not have shown. */
-async function copySettings(
+async function copySecurity(
   old: RemoteDatabase,
   here: DatabaseHandle,
   { usersDatabase }: Databases,
@@ -191,18 +191,20 @@ async function copyAndCompare(
   const refusals = new Refusals()
   const isUsers = target === databases.usersDatabase
   const ownIds = new Set(isUsers ? [AUTH_DESIGN_ID] : [])
+  const copy = (fromBeginning: boolean) => copyDocuments(old, target, fromBeginning, total, refusals, options)
+  await copy(false)
   for (let round = 1; ; round++) {
-    // What an earlier copy has skipped is asked for again from the beginning.
-    await copyDocuments(old, target, round === MAX_ROUNDS, total, refusals, options)
     const comparison = await repeated(signal, () =>
       compareFeeds(old, databases.get(target), {
         signal,
         ownIds,
+        // The second time, what an earlier copy has skipped is asked for again.
+        copyAgain: () => copy(round > 1),
         onProgress: (rows) => onProgress('comparing', rows, total),
       }),
     )
-    const { count } = comparison.missing
-    if (count === 0 || count <= refusals.count || round === MAX_ROUNDS) return { comparison, refusals }
+    const isDone = comparison.missing.count <= refusals.count && !comparison.isOverfull
+    if (isDone || round === MAX_ROUNDS) return { comparison, refusals }
   }
 }
 

@@ -50,6 +50,12 @@ export class FeedPoints {
     if (this.#segments.length > this.#maxPoints) this.#thinOut()
   }
 
+  /** Adds a local number to a row that was added before. @param row its number, from 1 on */
+  include(row: number, seq: number): void {
+    const segment = this.#segments.findLast(({ at }) => at < row) as Segment
+    segment.least = Math.min(segment.least, seq)
+  }
+
   /**
    * @param end the last number of the local feed before the rows were read, or one before the first local document that
    *   the old database lacks

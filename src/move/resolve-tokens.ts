@@ -2,9 +2,9 @@
 import type { Peer } from '../replication/peer.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
-import { oldPages } from './feed-comparison.ts'
 import type { FeedPoint } from './feed-points.ts'
 import { localRowsOf } from './local-rows.ts'
+import { oldPages } from './old-feed.ts'
 
 /** Rows that are read for one token, and for all tokens of a database. A token beyond them goes on from an older point. */
 const MAX_TOKEN_ROWS = 20_000

@@ -171,6 +171,40 @@ t.test('interruptions, repetitions, and databases that exist here', async (t) =>
     t.match(await phone.get('mine'), { _id: 'mine' }, 'a device gets what the old server never had')
   })
 
+  await t.test(
+    'what devices write to the old server meanwhile comes along, and moves no position',
+    async (t) => {
+      await filled(old, 'live', ids.slice(0, 100))
+      const feed = async (server: TestServer, since: string) =>
+        call(server, 'GET', `/live/_changes?style=all_docs&since=${since}`)
+      const before = await feed(old, '0')
+      const docs = before.results.map(({ id }: { id: string }) => ({ id }))
+      const content = await call(old, 'POST', '/live/_bulk_get?revs=true', { docs })
+      await call(old, 'PUT', '/live/n0', { _rev: before.results[0].changes[0].rev, text: 'again' })
+      // The copy does not see the edit, and the comparison does.
+      const end = { type: 'answer', status: 200 } as const
+      script.script(
+        /live\/_changes.*limit=500/,
+        { ...end, body: JSON.stringify(before) },
+        { ...end, body: JSON.stringify({ results: [], last_seq: before.last_seq }) },
+      )
+      script.script(/live\/_bulk_get/, { ...end, body: JSON.stringify(content) })
+      const moved = await move(url, here, { databases: ['live'] })
+      t.match(moved.databases, [{ documents: 100, isComplete: true, notes: [] }])
+      t.equal(moved.databases[0]?.newDigest, moved.databases[0]?.oldDigest)
+      const after = await feed(here, before.last_seq)
+      t.same(
+        after.results.map(({ id }: { id: string }) => id),
+        ['n0'],
+      )
+      t.same(
+        (await feed(here, before.results[49].seq)).results.length,
+        51,
+        'and the last 50 as well, after one in the middle',
+      )
+    },
+  )
+
   await t.test('without a list of _local documents, ids come from the log of the old server', async (t) => {
     await filled(old, 'logged', ['a', 'b'])
     const phone = await device(t)

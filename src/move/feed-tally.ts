@@ -1,0 +1,148 @@
+/** Counts and compares the rows of the old feed with those here, in memory that does not grow with the database. Pure. */
+import { FeedPoints } from './feed-points.ts'
+import { LeafDigest } from './leaf-digest.ts'
+import type { LocalRow } from './local-rows.ts'
+import type { OldRow } from './old-feed.ts'
+
+/** Documents of one kind. */
+export interface Differences {
+  readonly count: number
+  /** The first of them. */
+  readonly ids: readonly string[]
+}
+
+/** A document of the old database with leaves that were not here when its row was read. */
+export interface MissingDocument {
+  readonly id: string
+  readonly leaves: readonly string[]
+  /** The number of its row. */
+  readonly row: number
+}
+
+/** A document whose winner here may be another one; null: it is deleted here. */
+export interface DoubtfulWinner {
+  readonly id: string
+  readonly winner: string | null
+}
+
+const MAX_EXAMPLES = 10
+const SAMPLE = 100
+/** Documents of which more than an example is kept. */
+const MAX_KEPT = 1000
+
+export class FeedTally {
+  readonly points = new FeedPoints()
+  readonly oldDigest = new LeafDigest()
+  readonly newDigest = new LeafDigest()
+  readonly changedHere = new Examples()
+  readonly doubtful: DoubtfulWinner[] = []
+  /** A few live documents from all parts of the feed, with their winners. */
+  readonly sample: { readonly id: string; readonly rev: string }[] = []
+  readonly missing: MissingDocument[] = []
+  /** Whether more documents are missing than are kept. */
+  isOverfull = false
+  live = 0
+  deleted = 0
+  leaves = 0
+  /** Documents that are in both, up to `localEnd`. */
+  found = 0
+  /** The smallest local number of a document with leaves that the old database does not have. */
+  firstChangedHere = Number.POSITIVE_INFINITY
+  readonly localEnd: number
+  readonly #ownIds: ReadonlySet<string>
+  /** One bit for each local number: whether its document is in the old database. */
+  readonly #marks: Uint8Array
+  #sampleStep = 1
+
+  /**
+   * @param localEnd the last number of the local feed before the first row is read
+   * @param ownIds documents whose leaves may differ, since each server makes its own
+   */
+  constructor(localEnd: number, ownIds: ReadonlySet<string>) {
+    this.localEnd = localEnd
+    this.#ownIds = ownIds
+    this.#marks = new Uint8Array((localEnd >> 3) + 1)
+  }
+
+  get rows(): number {
+    return this.live + this.deleted
+  }
+
+  /** Whether a document that only exists here, or was written to meanwhile, has this local number. */
+  isOnlyHere(seq: number): boolean {
+    return seq <= this.localEnd && ((this.#marks[seq >> 3] as number) & (1 << (seq & 7))) === 0
+  }
+
+  /** Adds a row. @param here undefined: the document is not here */
+  add(row: OldRow, here: LocalRow | undefined): void {
+    const { id, leaves } = row
+    this.#count(row)
+    if (here !== undefined) this.#mark(here.seq)
+    if (this.#ownIds.has(id)) {
+      this.points.add(row.seq, here?.seq ?? Number.POSITIVE_INFINITY)
+      return
+    }
+    this.oldDigest.add(id, leaves)
+    const known = new Set(here?.leaves)
+    if (here === undefined || leaves.some((leaf) => !known.has(leaf))) {
+      this.#addMissing(row, here)
+      return
+    }
+    this.points.add(row.seq, here.seq)
+    this.newDigest.add(id, here.leaves)
+    if (here.leaves.length > leaves.length) {
+      this.changedHere.add(id)
+      this.noteOwnChange(here.seq)
+    }
+    const isSame = here.leaves[0] === leaves[0] && here.isDeleted === row.isDeleted
+    if (isSame || this.doubtful.length === MAX_KEPT) return
+    this.doubtful.push({ id, winner: here.isDeleted ? null : (here.leaves[0] ?? null) })
+  }
+
+  /** Notes the local number of a document that has been changed here. */
+  noteOwnChange(seq: number): void {
+    this.firstChangedHere = Math.min(this.firstChangedHere, seq)
+  }
+
+  /** It gets a greater local number than all others when it is copied; {@link MissingDocument}s are looked at again then. */
+  #addMissing({ id, leaves, seq }: OldRow, here: LocalRow | undefined): void {
+    const isKept = this.missing.length < MAX_KEPT
+    this.points.add(seq, isKept || here === undefined ? Number.POSITIVE_INFINITY : here.seq)
+    if (isKept) this.missing.push({ id, leaves, row: this.rows })
+    else this.isOverfull = true
+    if (!isKept && here?.leaves.some((leaf) => !leaves.includes(leaf))) this.noteOwnChange(here.seq)
+  }
+
+  /** A row may come twice if its document changes meanwhile. */
+  #mark(seq: number): void {
+    if (!this.isOnlyHere(seq)) return
+    this.#marks[seq >> 3] = (this.#marks[seq >> 3] as number) | (1 << (seq & 7))
+    this.found += 1
+  }
+
+  #count({ id, leaves, isDeleted }: OldRow): void {
+    if (isDeleted) this.deleted += 1
+    else this.live += 1
+    this.leaves += leaves.length
+    const [rev] = leaves
+    if (isDeleted || rev === undefined || this.live % this.#sampleStep !== 0) return
+    this.sample.push({ id, rev })
+    if (this.sample.length <= SAMPLE) return
+    for (let at = this.sample.length - 1; at >= 0; at -= 2) this.sample.splice(at, 1)
+    this.#sampleStep *= 2
+  }
+}
+
+export class Examples {
+  #count = 0
+  readonly #ids: string[] = []
+
+  add(id: string): void {
+    this.#count += 1
+    if (this.#ids.length < MAX_EXAMPLES) this.#ids.push(id)
+  }
+
+  list(): Differences {
+    return { count: this.#count, ids: [...this.#ids] }
+  }
+}
