@@ -1,10 +1,11 @@
 /** Connections to other servers, which all replications share, and the turns of the feeds that wait on them. */
 import type { TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
-import { Agent, buildConnector, type Dispatcher, ProxyAgent } from 'undici'
+import type { buildConnector as Connectors, Dispatcher } from 'undici'
 import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { publicLookup } from './remote-addresses.ts'
 import { pausing, repeating } from './remote-pace.ts'
+import { Agent, buildConnector, ProxyAgent } from './undici-parts.ts'
 
 export interface RemoteOptions {
   /** Whether private addresses are allowed, which they are for server admins. */
@@ -104,7 +105,7 @@ export class RemotePools {
   }
 
   /** Notes whether remotes speak HTTP/2. */
-  #feedConnector(options: RemoteOptions, connect: buildConnector.BuildOptions): buildConnector.connector {
+  #feedConnector(options: RemoteOptions, connect: Connectors.BuildOptions): Connectors.connector {
     const connector = buildConnector({ ...connect, allowH2: true })
     return (asked, callback) => {
       connector(asked, (...found) => {

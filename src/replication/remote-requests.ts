@@ -1,13 +1,14 @@
 /** Requests to other servers: redirects, gzip, and faults in words. */
 import type { Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
-import { type Dispatcher, request } from 'undici'
+import type { Dispatcher } from 'undici'
 import { isLoopback } from '../core/network.ts'
 import type { FeedTurn } from './feed-turns.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
 import { checkLiteralAddress, PrivateAddressError } from './remote-addresses.ts'
 import { retryAfter } from './remote-pace.ts'
 import { type RemoteOptions, RemotePools } from './remote-pools.ts'
+import { request } from './undici-parts.ts'
 
 export interface RemoteRequest {
   readonly method: 'GET' | 'POST' | 'PUT'
@@ -66,8 +67,9 @@ export class RemoteConnections {
     const { method, url, headers, body, isFeed = false, signal } = asked
     try {
       if (!options.mayBePrivate) checkLiteralAddress(url.hostname)
-      const answer = request(url, {
-        dispatcher: this.#pools.pool(options, isFeed),
+      const answer = request.call(this.#pools.pool(options, isFeed), {
+        origin: url.origin,
+        path: url.pathname + url.search,
         method,
         headers: { 'accept-encoding': acceptedEncoding(url), ...headers },
         body: typeof body === 'function' ? body() : (body ?? null),
