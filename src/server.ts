@@ -9,6 +9,7 @@ import { requireSafeProxyAuth } from './config/value-rules.ts'
 import { setteeVersion } from './config/version.ts'
 import { reportDisallowed } from './hosted/disallowed-report.ts'
 import type { Device } from './metrics/alarms.ts'
+import { replicationCollector } from './metrics/replication-metrics.ts'
 import type { SpaceWatch } from './metrics/space-watch.ts'
 import { shareCollationTable } from './query/collation/collation-table.ts'
 import type { Replicator } from './replication/replicator.ts'
@@ -128,6 +129,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     ...authServices,
     ...backupServices,
     ...monitoring,
+    collectors: [...(monitoring.collectors ?? []), replicationCollector(replicator)],
     replicator,
     sealingKey,
     standby,
