@@ -32,6 +32,7 @@ export interface RemoteDatabaseInfo {
   readonly updateSeq: Position
   readonly instanceStartTime: string
   readonly isPartitioned: boolean
+  readonly purgeSeq: Position
 }
 
 /** A row of `_db_updates`. */
@@ -224,8 +225,17 @@ export class RemoteDatabase {
   /** @throws PeerError */
   async info(signal: AbortSignal): Promise<RemoteDatabaseInfo> {
     const info = await this.#client.object(await this.#client.send({ method: 'GET', path: '', signal }))
-    const { doc_count, doc_del_count, sizes, disk_size, data_size, update_seq, instance_start_time, props } =
-      info
+    const {
+      doc_count,
+      doc_del_count,
+      sizes,
+      disk_size,
+      data_size,
+      update_seq,
+      purge_seq,
+      instance_start_time,
+      props,
+    } = info
     const { file = disk_size, active = data_size } = (sizes ?? {}) as { file?: unknown; active?: unknown }
     return {
       documents: numberOr(doc_count, 0),
@@ -234,6 +244,7 @@ export class RemoteDatabase {
       activeBytes: numberOr(active, null),
       updateSeq: typeof update_seq === 'number' ? update_seq : String(update_seq ?? 0),
       instanceStartTime: String(instance_start_time ?? '0'),
+      purgeSeq: typeof purge_seq === 'number' ? purge_seq : String(purge_seq ?? 0),
       isPartitioned: (props as { partitioned?: unknown } | undefined)?.partitioned === true,
     }
   }

@@ -1,29 +1,21 @@
 /** Copies one database of the first: what is new of its documents, and with a full copy everything else. */
 import { isDeepStrictEqual } from 'node:util'
-import type { Logger } from 'pino'
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
-import { LocalPeer } from '../replication/local-peer.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote-server.ts'
-import { Replication } from '../replication/replication.ts'
-import type { Position, ReplicationOptions } from '../replication/requests/replication-request.ts'
-import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { Position } from '../replication/requests/replication-request.ts'
+import type { DatabaseHandle } from '../threads/databases.ts'
 import { epochOf } from './checkpoint-rule.ts'
 import { COPYING_USER } from './copying-user.ts'
-import { type First, OtherFirstError } from './first.ts'
+import { DocumentCopy } from './document-copy.ts'
+import { OtherFirstError } from './first.ts'
 import { LocalDocuments, OwnEpochs } from './local-documents.ts'
+import { copyPurges, type PurgeCopyOptions } from './purge-copies.ts'
 import type { FollowedDatabase, Relations } from './relation.ts'
 
-interface DatabaseCopiesOptions {
-  readonly databases: Databases
-  readonly first: First
+interface DatabaseCopiesOptions extends PurgeCopyOptions {
   readonly relations: Relations
-  /** An existing folder. */
-  readonly tmpDir: string
-  readonly logger: Logger
-  /** Runs a batch when its turn among all databases has come. */
-  inTurn<T>(database: string, batch: () => Promise<T>): Promise<T>
 }
 
 /** `gone`: the first does not have the database. */
@@ -36,24 +28,6 @@ const RETRY_REFUSED_MS = 3_600_000
 /** How often the meaning of a token is stored while the database changes all the time, in ms. */
 const REMEMBER_MS = 60_000
 const BEGINNING = 0
-
-const OPTIONS: Omit<ReplicationOptions, 'sinceSeq'> = {
-  isContinuous: false,
-  createsTarget: false,
-  createTargetParams: {},
-  filter: {},
-  isWinningRevsOnly: false,
-  // The relation has the positions.
-  usesCheckpoints: false,
-  checkpointInterval: 30_000,
-  usesBulkGet: true,
-  batchSize: 500,
-  batches: 4,
-  timeout: 30_000,
-  retries: 2,
-  sourceProxy: undefined,
-  targetProxy: undefined,
-}
 
 export class DatabaseCopies {
   readonly #options: DatabaseCopiesOptions
@@ -74,28 +48,28 @@ export class DatabaseCopies {
    * @throws OtherFirstError if it is another database than before; PeerError, CouchError
    */
   async copy(name: string, isFull: boolean, signal: AbortSignal): Promise<CopyOutcome> {
-    const { first, relations } = this.#options
-    const remote = first.server.database(name)
+    const remote = this.#options.first.server.database(name)
     const info = await infoOf(remote, signal)
     if (info === null) return 'gone'
-    const known = this.#known(name)
-    if (known !== null) await this.#requireSame(name, known, info, signal)
+    const before = this.#known(name)
+    if (before !== null) await this.#requireSame(name, before, info, signal)
+    const database = await this.#prepare(name, before === null, info)
+    const known = before && (await this.#copyPurges(database, remote, before, info, signal))
     const isSame = known !== null && info.updateSeq === known.seq
     if (known !== null) await this.#remember(name, info.updateSeq, isSame)
     if (isSame && !isFull) return 'same'
-    const database = await this.#prepare(name, known === null, info)
     const isDeep = isFull || known === null
     if (isDeep) await applyRules(database, remote, signal)
     const locals = isDeep ? await this.#readLocals(name, remote, signal) : null
     try {
       const since = this.#since(name, known, isFull)
       const isDone = isSame && since === known.seq
-      const copied = isDone ? null : await this.#copyDocuments(name, remote, info, since, signal)
+      const copied = isDone ? null : await this.#copyDocuments(remote, info, since, signal)
       signal.throwIfAborted()
       await locals?.store(database, signal)
       if (copied === null) return 'same'
       if (known !== null && numberOf(copied.seq) < numberOf(known.seq)) throw wentBack(name)
-      await relations.noteDatabase(name, copied)
+      await this.#options.relations.noteDatabase(name, copied)
       return 'changed'
     } finally {
       await locals?.discard()
@@ -159,13 +133,13 @@ export class DatabaseCopies {
   async #prepare(
     name: string,
     isNew: boolean,
-    { isPartitioned, instanceStartTime: instance }: RemoteDatabaseInfo,
+    { isPartitioned, instanceStartTime: instance, purgeSeq }: RemoteDatabaseInfo,
   ): Promise<DatabaseHandle> {
     const { databases, relations } = this.#options
     if (isNew) {
       if (!databases.names().includes(name)) await databases.create(name, { partitioned: isPartitioned })
       // Before it has anything of the first's database, so that another one is recognised later.
-      await relations.noteDatabase(name, { instance, seq: BEGINNING, refused: 0 })
+      await relations.noteDatabase(name, { instance, seq: BEGINNING, purges: numberOf(purgeSeq), refused: 0 })
     }
     return databases.get(name)
   }
@@ -193,48 +167,51 @@ export class DatabaseCopies {
   }
 
   async #copyDocuments(
-    name: string,
     remote: RemoteDatabase,
-    { instanceStartTime: instance }: RemoteDatabaseInfo,
+    { instanceStartTime: instance, purgeSeq }: RemoteDatabaseInfo,
     since: Position,
     signal: AbortSignal,
   ): Promise<FollowedDatabase> {
-    const { databases, relations, tmpDir, logger, inTurn } = this.#options
+    const { name } = remote
     const known = this.#known(name)
-    let refused = since === BEGINNING ? 0 : (known?.refused ?? 0)
-    const replication = new Replication({
-      source: remote.peer,
-      target: new LocalPeer({
-        databases,
-        name,
-        user: COPYING_USER,
-        address: name,
-        create: async () => undefined,
-      }),
-      options: { ...OPTIONS, sinceSeq: since },
-      checkpointId: '_local/standby',
-      tmpDir,
-      signal,
-      inTurn: (batch) => inTurn(name, batch),
-      onRetry: (error) =>
-        logger.warn({ database: name, reason: error.message }, 'a step of a copy failed and is repeated'),
-      onRefused: (docId, reason) => {
-        refused += 1
-        logger.warn({ database: name, docId, reason }, 'the standby could not store a document')
-      },
-    })
+    const before = since === BEGINNING ? 0 : (known?.refused ?? 0)
+    const purges = numberOf(purgeSeq)
+    const copy = new DocumentCopy(this.#options, remote, since, undefined, signal)
+    const noted = () => ({ instance, seq: copy.reached, purges, refused: before + copy.refused })
     // A long copy goes on from there after a crash.
     const noting = setInterval(() => {
-      const { throughSeq } = replication.progress
-      if (numberOf(throughSeq) <= numberOf(known?.seq ?? BEGINNING)) return
-      relations.noteDatabase(name, { instance, seq: throughSeq, refused }).catch(() => undefined)
+      if (numberOf(copy.reached) <= numberOf(known?.seq ?? BEGINNING)) return
+      this.#options.relations.noteDatabase(name, noted()).catch(() => undefined)
     }, NOTE_MS)
     try {
-      await replication.run()
+      await copy.run()
     } finally {
       clearInterval(noting)
     }
-    return { instance, seq: replication.progress.throughSeq, refused }
+    return noted()
+  }
+
+  /** Repeats the purges since the last copy. */
+  async #copyPurges(
+    database: DatabaseHandle,
+    remote: RemoteDatabase,
+    known: FollowedDatabase,
+    { purgeSeq }: RemoteDatabaseInfo,
+    signal: AbortSignal,
+  ): Promise<FollowedDatabase> {
+    const { relations, logger } = this.#options
+    const count = numberOf(purgeSeq) - known.purges
+    if (count <= 0) return known
+    const lost = await copyPurges(this.#options, database, remote, count, signal)
+    if (lost > 0) {
+      logger.warn(
+        { database: database.name, purges: lost },
+        'the first no longer knows what it has purged, so the standby keeps it',
+      )
+    }
+    const noted = { ...known, purges: numberOf(purgeSeq) }
+    await relations.noteDatabase(database.name, noted)
+    return noted
   }
 }
 

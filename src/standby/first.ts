@@ -1,6 +1,7 @@
 /** The server that a standby follows, over HTTP. It is only read. */
 import { type Token, tokenOfRecord } from '../auth/token-record.ts'
 import { isJsonObject } from '../core/json.ts'
+import { jsonParts, parsed } from '../replication/json-parts.ts'
 import { type Query, RemoteClient } from '../replication/remote-client.ts'
 import type { RemoteOptions } from '../replication/remote-pools.ts'
 import type { RemoteConnections } from '../replication/remote-requests.ts'
@@ -19,6 +20,15 @@ interface FirstSettings {
   readonly sealingKey: string | null
 }
 
+/** A purge of one document. */
+export interface Purge {
+  readonly id: string
+  readonly revs: readonly string[]
+}
+
+/** Purges that are read at once. */
+const MAX_PURGES = 10_000
+const PURGED_INFOS = new Set(['purged_infos'])
 const VENDOR = 'settee'
 
 export class First {
@@ -79,6 +89,20 @@ export class First {
     const path = `/${encodeURIComponent(database)}/_changes`
     const { last_seq } = await this.#read(path, query, signal)
     return last_seq === token
+  }
+
+  /** The newest purges of a database that it remembers, oldest first. @param most of them @throws PeerError */
+  async purges(database: string, most: number, signal: AbortSignal): Promise<readonly Purge[]> {
+    const path = `/${encodeURIComponent(database)}/_purged_infos`
+    const answer = await this.#client.send({ method: 'GET', path, signal })
+    await this.#client.expect(answer)
+    const found: Purge[] = []
+    for await (const { member, bytes } of jsonParts(answer.chunks, { lists: PURGED_INFOS })) {
+      if (member !== 'purged_infos') continue
+      found.push(parsed<Purge>(bytes))
+      if (found.length > Math.min(most, MAX_PURGES)) found.shift()
+    }
+    return found
   }
 
   async #read(path: string, query: Query, signal: AbortSignal): Promise<Record<string, unknown>> {

@@ -85,11 +85,11 @@ export class Follower {
   #running: Promise<void> | null = null
 
   constructor(options: FollowerOptions, relation: Relation) {
-    const { databases, first, relations, tmpDir, logger } = options
+    const { databases, first, relations, config, tmpDir, logger } = options
     this.#options = options
     const batches = new Limiter(BATCHES, Number.POSITIVE_INFINITY)
     this.#copies = new DatabaseCopies({
-      ...{ databases, first, relations, tmpDir, logger },
+      ...{ databases, first, relations, config, tmpDir, logger },
       inTurn: (database, batch) => batches.run(batch, database),
     })
     this.#updatesSeq = relation.updatesSeq

@@ -30,6 +30,8 @@ export interface FollowedDatabase {
   readonly instance: string
   /** Everything up to here is copied. */
   readonly seq: Position
+  /** How many purges of the first are repeated here. */
+  readonly purges: number
   /** Revisions that could not be stored here. */
   readonly refused: number
 }

@@ -48,7 +48,7 @@ t.test('the relation survives a restart, and its reports do not show the passwor
   t.ok(relations.acceptsWrites)
   t.equal(await relations.enter('promote'), false)
   t.ok(await relations.enter('follow', FIRST))
-  await relations.noteDatabase('notes', { instance: '1', seq: '4-abc', refused: 2 })
+  await relations.noteDatabase('notes', { instance: '1', seq: '4-abc', purges: 0, refused: 2 })
   await relations.enter('halt', { reason: 'notes was restored' })
   const again = await standbyOver(store, [])
   t.notOk(again.acceptsWrites)

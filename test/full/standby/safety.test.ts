@@ -96,6 +96,28 @@ t.test('deleted databases are kept as files, and databases made anew are copied 
   t.match((await readdir(join(dataDir, 'replaced'))).sort(), [/^again\./, /^gone\./])
 })
 
+t.test('what the first purges is purged, and what a device sends again comes again', async (t) => {
+  const { first, standby } = await startPair(t, ['notes'])
+  const put = (id: string) => first.request('PUT', `/notes/${id}`, { body: {} })
+  const again = await put('again')
+  const purge = async (id: string) => {
+    const { _rev } = (await first.request('GET', `/notes/${id}`)).json
+    t.match((await first.request('POST', '/notes/_purge', { body: { [id]: [_rev] } })).json, {
+      purged: { [id]: [_rev] },
+    })
+  }
+  while ((await statusOf(standby, '/notes/again')) !== 200) await delay(50)
+  await purge('old')
+  await purge('again')
+  const docs = [{ _id: 'again', _rev: again.json.rev }]
+  await first.request('POST', '/notes/_bulk_docs', { body: { docs, new_edits: false } })
+  await put('new')
+  while ((await statusOf(standby, '/notes/new')) !== 200) await delay(50)
+  t.equal(await statusOf(standby, '/notes/old'), 404)
+  t.equal((await standby.request('GET', '/notes/again')).json._rev, again.json.rev)
+  t.same((await standby.request('GET', '/notes/_purged_infos')).json.purged_infos.length, 2)
+})
+
 t.test('when most databases are gone, the standby keeps them, and can be promoted', async (t) => {
   const names = ['a', 'b', 'c', 'd']
   const { first, standby, controls } = await startPair(t, names)

@@ -1,0 +1,88 @@
+/** Copies documents of one database of the first, by a replication that only reads the first. */
+import type { Logger } from 'pino'
+import { LocalPeer } from '../replication/local-peer.ts'
+import type { RemoteDatabase } from '../replication/remote-server.ts'
+import { Replication } from '../replication/replication.ts'
+import type { Position, ReplicationOptions } from '../replication/requests/replication-request.ts'
+import type { Databases } from '../threads/databases.ts'
+import { COPYING_USER } from './copying-user.ts'
+
+export interface DocumentCopyOptions {
+  readonly databases: Databases
+  /** An existing folder. */
+  readonly tmpDir: string
+  readonly logger: Logger
+  /** Runs a batch when its turn among all databases has come. */
+  inTurn<T>(database: string, batch: () => Promise<T>): Promise<T>
+}
+
+const OPTIONS: Omit<ReplicationOptions, 'sinceSeq' | 'filter'> = {
+  isContinuous: false,
+  createsTarget: false,
+  createTargetParams: {},
+  isWinningRevsOnly: false,
+  // The relation has the positions.
+  usesCheckpoints: false,
+  checkpointInterval: 30_000,
+  usesBulkGet: true,
+  batchSize: 500,
+  batches: 4,
+  timeout: 30_000,
+  retries: 2,
+  sourceProxy: undefined,
+  targetProxy: undefined,
+}
+
+/** A copy up to the end of the first's feed. */
+export class DocumentCopy {
+  readonly #replication: Replication
+  #refused = 0
+
+  /** @param docIds only these; undefined: all */
+  constructor(
+    { databases, tmpDir, logger, inTurn }: DocumentCopyOptions,
+    remote: RemoteDatabase,
+    since: Position,
+    docIds: readonly string[] | undefined,
+    signal: AbortSignal,
+  ) {
+    const { name } = remote
+    this.#replication = new Replication({
+      source: remote.peer,
+      target: new LocalPeer({
+        databases,
+        name,
+        user: COPYING_USER,
+        address: name,
+        create: async () => undefined,
+      }),
+      options: { ...OPTIONS, sinceSeq: since, filter: docIds === undefined ? {} : { docIds } },
+      checkpointId: '_local/standby',
+      isSourceReadOnly: true,
+      tmpDir,
+      signal,
+      inTurn: (batch) => inTurn(name, batch),
+      onRetry: (error) =>
+        logger.warn({ database: name, reason: error.message }, 'a step of a copy failed and is repeated'),
+      onRefused: (docId, reason) => {
+        this.#refused += 1
+        logger.warn({ database: name, docId, reason }, 'the standby could not store a document')
+      },
+    })
+  }
+
+  /** Revisions that could not be stored so far. */
+  get refused(): number {
+    return this.#refused
+  }
+
+  /** Everything up to here is copied. */
+  get reached(): Position {
+    return this.#replication.progress.throughSeq
+  }
+
+  /** @throws PeerError; what the signal is aborted with */
+  async run(): Promise<void> {
+    await this.#replication.run()
+  }
+}
