@@ -152,8 +152,12 @@ function shownPlace({ database, id }: ReplicatorDocument): object {
 function shownText(endpoint: unknown): unknown {
   const text = isJsonObject(endpoint) ? endpoint.url : endpoint
   if (typeof text !== 'string') return null
-  if (text.includes('://')) return text.replace(/\/\/[^/]*@/, '//')
+  if (URL.canParse(text) && text.includes('://')) return shownAddress(new URL(text))
   return shownEndpoint({ type: 'local', name: text })
+}
+
+function shownAddress({ protocol, host, pathname }: URL): string {
+  return `${protocol}//${host}${pathname}${pathname.endsWith('/') ? '' : '/'}`
 }
 
 function withoutPassword(proxy: string | undefined): string | null {

@@ -94,6 +94,8 @@ t.test('credentials are shown nowhere, and still work', async (t) => {
   ]) {
     t.notMatch((await call(server, 'GET', path)).text, /pass(?!word)/, path)
   }
+  const { docs } = (await call(server, 'GET', '/_scheduler/docs')).json
+  t.match(docs, [{ source: `${server.url}/notes/`, target: `${server.url}/copy/` }])
   const { _replication_state: _1, _replication_stats: _2, ...again } = done
   await call(server, 'PUT', '/notes/b', { text: 'second' })
   t.match(await call(server, 'PUT', '/_replicator/x', again), { status: 201 })
