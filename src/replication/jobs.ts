@@ -41,6 +41,10 @@ export class Jobs {
   // Each job has a bounded number of batches.
   readonly #batches = new BatchTurns(MAX_BATCHES)
 
+  /** Accounts whose jobs are to be checked. */
+  #changed: Set<string> | 'all' = new Set()
+  #checking: Promise<void> | null = null
+
   constructor(options: JobsOptions) {
     this.#options = options
     this.peers = new Peers(options)
@@ -111,11 +115,24 @@ export class Jobs {
     })
   }
 
-  /** Checks the rights of running jobs. @param names the accounts that have changed */
-  async checkRights(names: ReadonlySet<string> | 'all'): Promise<void> {
-    for (const job of this.#scheduler.jobs()) {
-      const { name } = job.user
-      if (names === 'all' || (name !== null && names.has(name))) await job.checkRights()
+  /** Checks the rights of running jobs, once for many changes. @param names the accounts that have changed */
+  checkRights(names: ReadonlySet<string> | 'all'): void {
+    const changed = this.#changed
+    if (names === 'all' || changed === 'all') this.#changed = 'all'
+    else for (const name of names) changed.add(name)
+    this.#checking ??= this.#checkAll().finally(() => {
+      this.#checking = null
+    })
+  }
+
+  async #checkAll(): Promise<void> {
+    while (this.#changed === 'all' || this.#changed.size > 0) {
+      const changed = this.#changed
+      this.#changed = new Set()
+      for (const job of this.#scheduler.jobs()) {
+        const { name } = job.user
+        if (changed === 'all' || (name !== null && changed.has(name))) await job.checkRights()
+      }
     }
   }
 

@@ -42,7 +42,7 @@ export class Replicator {
     this.#jobs = new Jobs(options)
     this.documents = new DocumentReplications(this.#jobs, options)
     const { accounts, tokens, config } = options
-    const check = (names: ReadonlySet<string> | 'all') => void this.#jobs.checkRights(names)
+    const check = (names: ReadonlySet<string> | 'all') => this.#jobs.checkRights(names)
     this.#stops = [
       ...[accounts, tokens].map((source) => source.onChange(check)),
       config.onChange((section, key) => {

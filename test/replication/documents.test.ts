@@ -1,4 +1,6 @@
 /** Documents of `_replicator`, their life and their secrets; protocol.md 14.3, docs/replication.md. */
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 
@@ -109,6 +111,38 @@ t.test('credentials are shown nowhere, and still work', async (t) => {
   ]) {
     const { status, json } = await call(server, 'PUT', '/_replicator/x', { ...again, _rev, ...changed })
     t.match({ status, json }, { status: 403, json: { error: 'forbidden', reason: /write them again/ } })
+  }
+})
+
+t.test('no way of writing a document keeps its credentials readable', async (t) => {
+  const server = await prepared(t)
+  const secret = 'p4ssw0rd'
+  const url = `http://u:${secret}@127.0.0.1:1/x`
+  const text = (members: string) => `{${members},"target":"copy","_replication_state":"failed"}`
+  const bodies = [
+    text(`"source":"${url}","source":"notes"`),
+    text(`"s\\u006furce":"${url}"`),
+    text(`"source":"notes","s\\u006furce":{"url":"${url}","url":"${url}"}`),
+    text(`"source":"notes","proxy":"${url}","source_proxy":"${url}"`),
+  ]
+  for (const [at, body] of bodies.entries()) {
+    t.equal((await server.request('PUT', `/_replicator/put-${at}`, { auth: ADMIN, body })).status, 201, body)
+    const replica = body.replace('{', `{"_id":"bulk-${at}","_rev":"1-a",`)
+    const bulk = `{"new_edits":false,"docs":[${replica}]}`
+    const headers = { 'content-type': 'application/json' }
+    t.equal(
+      (await server.request('POST', '/_replicator/_bulk_docs', { auth: ADMIN, body: bulk, headers })).status,
+      201,
+    )
+  }
+  const { json } = await call(server, 'GET', '/_replicator/put-0')
+  const gone = { _id: 'put-0', _rev: json._rev, _deleted: true, source: url }
+  t.match(await call(server, 'POST', '/_replicator', gone), { status: 201 })
+  await server.close()
+  for (const name of await readdir(server.dataDir, { recursive: true, withFileTypes: true })) {
+    if (!name.isFile()) continue
+    const bytes = await readFile(join(name.parentPath, name.name))
+    t.notOk(bytes.includes(secret), name.name)
   }
 })
 

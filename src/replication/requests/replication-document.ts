@@ -60,10 +60,16 @@ export function readDocumentRequest(
   key: string | null,
   defaults: ReplicationDefaults,
 ): DocumentRequest {
-  const owner = typeof members.owner === 'string' ? members.owner : null
+  const owner = ownerOf(members)
   const userCtx = readUserCtx(members.user_ctx)
   const request = readReplication(unsealCredentials(members, owner, key), defaults)
   return { request, owner, userCtx, fingerprint: digestOf([request, owner, userCtx]) }
+}
+
+/** The server writes it. A file that was made by other means may lack it. */
+function ownerOf({ owner }: Members): string | null {
+  if (typeof owner === 'string' || owner === null) return owner
+  throw new CouchError('bad_request', 'The document has no owner: write it again.')
 }
 
 function readUserCtx(value: unknown): GivenUser {
