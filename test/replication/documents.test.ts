@@ -77,6 +77,13 @@ t.test('a continuous document follows until it is deleted', async (t) => {
   t.match(await call(server, 'GET', '/_scheduler/docs'), { json: { total_rows: 0 } })
 })
 
+t.test('a tombstone keeps members that are not about a replication', async (t) => {
+  const server = await prepared(t)
+  const { json } = await call(server, 'PUT', '/_replicator/gone', { _deleted: true, why: 'not needed' })
+  const { json: stored } = await call(server, 'GET', `/_replicator/gone?rev=${json.rev}`)
+  t.same(stored, { _id: 'gone', _rev: json.rev, _deleted: true, why: 'not needed' })
+})
+
 t.test('credentials are shown nowhere, and still work', async (t) => {
   const server = await prepared(t)
   const address = `${server.url.replace('://', `://${ADMIN}@`)}/notes`

@@ -114,6 +114,7 @@ function parsedMembers({ body }: IncomingDoc): Readonly<Record<string, unknown>>
 function rewritten(doc: IncomingDoc, members: Readonly<Record<string, unknown>>): IncomingDoc {
   const { body } = splitMembers(doc.body, (name) => REWRITTEN.has(name))
   const added = JSON.stringify(members)
+  if (added === '{}') return { ...doc, body }
   return { ...doc, body: body === '{}' ? added : `${added.slice(0, -1)},${body.slice(1)}` }
 }
 
