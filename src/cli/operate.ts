@@ -91,6 +91,8 @@ async function openFolder(
       cause: error,
     })
   })
+  // A move changes limits that its own writes are checked against.
+  config.onChange(() => databases.setSettings(withoutAutomaticWork(settingsOf(config))))
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
   const tmpDir = join(dataDir, 'tmp')
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })

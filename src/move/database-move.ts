@@ -16,7 +16,7 @@ import { compareFeeds, type FeedComparison } from './feed-comparison.ts'
 import { readLocalDocs, storeLocalDocs } from './local-doc-moves.ts'
 import { LocalDocSpool } from './local-doc-spool.ts'
 import type { LoggedIds } from './logged-ids.ts'
-import { MoveRecords } from './move-records.ts'
+import type { MoveRecords } from './move-records.ts'
 import { repeated } from './old-server.ts'
 import { resolveTokens } from './resolve-tokens.ts'
 import { compareSample, type SampleOutcome } from './sample-comparison.ts'
@@ -25,6 +25,7 @@ export type MovePhase = 'copying' | 'comparing' | 'checkpoints'
 
 export interface DatabaseMoveOptions {
   readonly databases: Databases
+  readonly records: MoveRecords
   readonly tmpDir: string
   /** What identifies the old server: its uuid, or its address without one. */
   readonly oldServer: string
@@ -94,10 +95,9 @@ export async function moveDatabase(
   target: string,
   options: DatabaseMoveOptions,
 ): Promise<MovedDatabase> {
-  const { databases, signal, tmpDir } = options
+  const { databases, records, signal, tmpDir } = options
   const info = await repeated(signal, () => old.info(signal))
-  const records = new MoveRecords(databases)
-  const wasUsed = await prepare(old, target, info, records, options)
+  const wasUsed = await prepare(old, target, info, options)
   const here = databases.get(target)
   const spool = await LocalDocSpool.open(tmpDir)
   try {
@@ -131,15 +131,17 @@ async function prepare(
   old: RemoteDatabase,
   target: string,
   info: RemoteDatabaseInfo,
-  records: MoveRecords,
-  { databases, oldServer, isMerged, signal }: DatabaseMoveOptions,
+  { databases, records, oldServer, isMerged, signal }: DatabaseMoveOptions,
 ): Promise<boolean> {
   const isUsers = target === databases.usersDatabase
   if (!databases.names().includes(target)) {
-    await databases.create(target, { partitioned: info.isPartitioned })
+    await databases.create(target, { partitioned: info.isPartitioned }).catch((error: unknown) => {
+      // couch_peruser makes databases, too.
+      if (!(error instanceof CouchError && error.code === 'file_exists')) throw error
+    })
   }
   const here = databases.get(target)
-  const record = await records.read(target)
+  const record = records.read(target)
   const { doc_count, doc_del_count } = await here.info(SYSTEM_USER)
   const isForeign = record === null ? doc_count + doc_del_count > 0 : record.oldServer !== oldServer
   if (isForeign && !isMerged && !isUsers) {

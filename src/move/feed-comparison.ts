@@ -5,7 +5,6 @@
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { BEGINNING } from '../replication/checkpoint.ts'
-import type { Peer } from '../replication/peer.ts'
 import type { RemoteDatabase } from '../replication/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import type { FeedPoints } from './feed-points.ts'
@@ -84,7 +83,7 @@ export async function compareFeeds(
     isOverfull,
     changedHere: tally.changedHere.list(),
     onlyHere,
-    differentWinners: await otherWinners(old.peer, tally.doubtful, signal),
+    differentWinners: await otherWinners(old, tally.doubtful, signal),
     oldDigest: tally.oldDigest.toString(),
     newDigest: tally.newDigest.toString(),
     points,
@@ -122,14 +121,13 @@ async function lackingOf(
 
 /** Asks for the winners, since PouchDB's server does not list them first. */
 async function otherWinners(
-  old: Peer,
+  old: RemoteDatabase,
   doubtful: readonly DoubtfulWinner[],
   signal: AbortSignal,
 ): Promise<Differences> {
   const found = new Examples()
   for (const { id, winner } of doubtful) {
-    const doc = (await old.readDocument(id, signal)) as { readonly _rev?: string } | null
-    if ((doc?._rev ?? null) !== winner) found.add(id)
+    if ((await old.winner(id, signal)) !== winner) found.add(id)
   }
   return found.list()
 }

@@ -68,6 +68,7 @@ export interface PreparedMove {
   readonly plan: MovePlan
   readonly welcome: RemoteWelcome
   readonly settings: readonly MovedSetting[]
+  readonly records: MoveRecords
   /** What identifies the old server. */
   readonly oldServer: string
 }
@@ -92,9 +93,17 @@ export async function prepareMove(
   const welcome = await old.welcome(signal)
   const oldServer = welcome.uuid ?? old.address
   const { chosen, left } = await chooseDatabases(old, request.databases, signal)
+  const records = await MoveRecords.open(services.databases)
   const databases: PlannedDatabase[] = []
   for (const name of chosen) {
-    const planned = await planDatabase(old.database(name), request.isMerged, oldServer, services, signal)
+    const planned = await planDatabase(
+      old.database(name),
+      request.isMerged,
+      oldServer,
+      records,
+      services,
+      signal,
+    )
     databases.push(planned)
   }
   const config = await repeated(signal, () => old.config(signal))
@@ -109,7 +118,7 @@ export async function prepareMove(
     settings: config === null ? null : settings.map((setting) => planSetting(setting, services.config)),
     freeBytes: (await diskSize(services.dataDir)).free,
   }
-  return { plan, welcome, settings, oldServer }
+  return { plan, welcome, settings, records, oldServer }
 }
 
 interface Choice {
@@ -158,13 +167,14 @@ async function planDatabase(
   old: RemoteDatabase,
   isMerged: boolean,
   oldServer: string,
+  records: MoveRecords,
   { databases }: PlanServices,
   signal: AbortSignal,
 ): Promise<PlannedDatabase> {
   const { name } = old
   const target = name === '_users' ? databases.usersDatabase : name
   const info = await repeated(signal, () => old.info(signal))
-  const state = await stateOf(target, databases, oldServer)
+  const state = await stateOf(target, databases, records, oldServer)
   const isUsers = target === databases.usersDatabase
   if (state === 'merged' && !isMerged && !isUsers) {
     throw new CouchError(
@@ -181,10 +191,11 @@ async function planDatabase(
 async function stateOf(
   target: string,
   databases: Databases,
+  records: MoveRecords,
   oldServer: string,
 ): Promise<PlannedDatabase['state']> {
   if (!databases.names().includes(target)) return 'new'
-  const record = await new MoveRecords(databases).read(target)
+  const record = records.read(target)
   if (record !== null) return record.oldServer === oldServer ? 'continued' : 'merged'
   const { doc_count, doc_del_count } = await databases.get(target).info(SYSTEM_USER)
   return doc_count + doc_del_count === 0 ? 'new' : 'merged'

@@ -12,27 +12,35 @@ export interface MoveRecord {
 
 const KIND = 'move'
 
+type Stored = MoveRecord & { readonly incarnation: number }
+
 export class MoveRecords {
   readonly #databases: Databases
+  readonly #records: Map<string, Stored>
 
-  constructor(databases: Databases) {
+  private constructor(databases: Databases, records: Map<string, Stored>) {
     this.#databases = databases
+    this.#records = records
+  }
+
+  static async open(databases: Databases): Promise<MoveRecords> {
+    const records = await databases.readRecords(KIND)
+    return new MoveRecords(
+      databases,
+      new Map(records.map(({ key, value }) => [key, JSON.parse(value) as Stored])),
+    )
   }
 
   /** @returns null if the database has not come from a move, or was made anew since */
-  async read(name: string): Promise<MoveRecord | null> {
-    if (!this.#databases.names().includes(name)) return null
-    const { incarnation } = this.#databases.get(name)
-    const records = await this.#databases.readRecords(KIND)
-    const found = records.find(({ key }) => key === name)
-    if (found === undefined) return null
-    const record = JSON.parse(found.value) as MoveRecord & { readonly incarnation: number }
-    return record.incarnation === incarnation ? record : null
+  read(name: string): MoveRecord | null {
+    const record = this.#records.get(name)
+    if (record === undefined || !this.#databases.names().includes(name)) return null
+    return record.incarnation === this.#databases.get(name).incarnation ? record : null
   }
 
   async write(name: string, record: MoveRecord): Promise<void> {
-    const { incarnation } = this.#databases.get(name)
-    const value = JSON.stringify({ ...record, incarnation })
-    await this.#databases.writeRecords([{ kind: KIND, key: name, value }])
+    const stored = { ...record, incarnation: this.#databases.get(name).incarnation }
+    await this.#databases.writeRecords([{ kind: KIND, key: name, value: JSON.stringify(stored) }])
+    this.#records.set(name, stored)
   }
 }

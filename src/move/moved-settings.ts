@@ -14,6 +14,11 @@ export function isShown({ section, key }: Pick<MovedSetting, 'section' | 'key'>)
   return section !== 'admins' && section !== 'jwt_keys' && key !== 'secret'
 }
 
+/** A limit of what a database accepts. */
+export function isLimit({ section, key }: Pick<MovedSetting, 'section' | 'key'>): boolean {
+  return section === 'couchdb' && key.startsWith('max_')
+}
+
 /**
  * The keys, and the defaults of CouchDB's versions and of PouchDB's server: `_config` lists defaults as well, and settee
  * has its own (protocol.md 12.2).

@@ -8,7 +8,7 @@ import type { Databases } from '../threads/databases.ts'
 import { type MovedDatabase, type MovePhase, moveDatabase } from './database-move.ts'
 import { type LoggedIds, loggedIds } from './logged-ids.ts'
 import { type MovePlan, type MoveRequest, type PreparedMove, prepareMove } from './move-plan.ts'
-import type { MovedSetting } from './moved-settings.ts'
+import { isLimit, type MovedSetting } from './moved-settings.ts'
 import { asRefusal } from './old-server.ts'
 
 export interface MoveProgress {
@@ -147,6 +147,9 @@ class Move {
   async run(): Promise<MoveOutcome> {
     const prepared = await prepareMove(this.#old, this.#request, this.#services, this.#signal)
     const { plan, welcome, settings } = prepared
+    const outcomes: SettingOutcome[] = []
+    // Limits first, since documents of the old server keep to them.
+    for (const setting of settings.filter(isLimit)) outcomes.push(await this.#applySetting(setting))
     const databases: MovedDatabase[] = []
     const failed: { name: string; reason: string }[] = []
     for (const [done, { name, target }] of plan.databases.entries()) {
@@ -156,8 +159,8 @@ class Move {
         failed.push({ name, reason: this.#reasonOf(error) })
       }
     }
-    const outcomes: SettingOutcome[] = []
-    for (const setting of settings) outcomes.push(await this.#applySetting(setting))
+    const others = settings.filter((setting) => !isLimit(setting))
+    for (const setting of others) outcomes.push(await this.#applySetting(setting))
     // Devices must not trust checkpoints of a server whose databases are not all here.
     const hasUuid = plan.takesUuid && failed.length === 0
     if (hasUuid && welcome.uuid !== null) await this.#services.databases.adoptUuid(welcome.uuid)
@@ -168,11 +171,12 @@ class Move {
     name: string,
     target: string,
     done: number,
-    { plan, oldServer }: PreparedMove,
+    { plan, records, oldServer }: PreparedMove,
   ): Promise<MovedDatabase> {
     const { databases, tmpDir } = this.#services
     return moveDatabase(this.#old.database(name), target, {
       databases,
+      records,
       tmpDir,
       oldServer,
       logged: this.#logged,

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { isJsonObject } from '../core/json.ts'
+import { PeerError } from '../replication/peer-error.ts'
 import type { RemoteDatabase } from '../replication/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import type { FeedComparison } from './feed-comparison.ts'
@@ -25,17 +26,25 @@ export async function compareSample(
   let compared = 0
   for (const { id, rev } of sample) {
     if (missing.ids.includes(id)) continue
-    const [there, local] = await Promise.all([
-      repeated(signal, () => old.peer.readDocument(id, signal)),
-      here.open(SYSTEM_USER, id, { rev }).catch(() => null),
-    ])
+    const there = await repeated(signal, () => readSmall(old, id, signal))
     // It may have changed meanwhile.
     if (!isJsonObject(there) || there._rev !== rev) continue
+    const local = await here.open(SYSTEM_USER, id, { rev }).catch(() => null)
     compared += 1
     const found: unknown = local === null ? null : JSON.parse(decodeSendable(local.json))
     if (!isJsonObject(found) || !isDeepStrictEqual(comparable(there), comparable(found))) different.push(id)
   }
   return { compared, different }
+}
+
+/** @returns null for a document with a member of more than 1 MB, which would hold the thread for long */
+async function readSmall(old: RemoteDatabase, id: string, signal: AbortSignal): Promise<unknown> {
+  try {
+    return await old.peer.readDocument(id, signal)
+  } catch (error) {
+    if (error instanceof PeerError && error.fault === 'invalid_answer') return null
+    throw error
+  }
 }
 
 /** CouchDB's digests of compressible attachments are of their compressed form (protocol.md 7.1). */

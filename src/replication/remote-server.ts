@@ -260,6 +260,19 @@ export class RemoteDatabase {
     return /^\d+$/.test(text) ? Number(text) : null
   }
 
+  /** @returns the winning revision; null if the document is deleted or missing @throws PeerError */
+  async winner(id: string, signal: AbortSignal): Promise<string | null> {
+    const call = { path: '/_all_docs', query: { key: JSON.stringify(id) }, signal }
+    for await (const { member, bytes } of partsFrom(this.#client, call, ROWS)) {
+      if (member !== 'rows') continue
+      const { value } = parsed<{ readonly value?: { readonly rev?: unknown; readonly deleted?: unknown } }>(
+        bytes,
+      )
+      return value?.deleted === true ? null : textOrNull(value?.rev)
+    }
+    return null
+  }
+
   /** The design documents. @throws PeerError */
   async *designDocs(signal: AbortSignal): AsyncGenerator<Readonly<Record<string, unknown>>> {
     const query: Query = { include_docs: 'true', startkey: '"_design/"', endkey: '"_design0"' }

@@ -19,6 +19,10 @@ t.test('a stopped server takes everything over', async (t) => {
   await old.request('PUT', '/notes', { auth })
   await old.request('PUT', '/notes/a', { auth, body: { text: 'a note' } })
   await old.request('PUT', '/notes/_security', { auth, body: {} })
+  const limit = '/_node/_local/_config/couchdb/max_document_size'
+  await old.request('PUT', limit, { auth, body: JSON.stringify('20000000') })
+  const big = { text: 'x'.repeat(9_000_000) }
+  t.equal((await old.request('PUT', '/notes/big', { auth, body: big })).status, 201)
   const dataDir = await temporaryFolder(t)
   const from = old.url.replace('://', '://anna@')
   const run = (args: readonly string[], options: object = {}) =>
@@ -31,11 +35,14 @@ t.test('a stopped server takes everything over', async (t) => {
   t.match([wrong.code, wrong.stderr, wrong.stdout], [1, /^settee: .*Name or password is incorrect/, ''])
   const planned = await run(['--dry-run'], given)
   t.equal(planned.code, 0, planned.stderr)
-  t.match(planned.stdout, /^notes +1 +0 .*\n(?:.*\n)*This server takes over the uuid \w+\.\n/m)
-  t.match(planned.stdout, /Setting admins\/anna\nnotes: open to everybody\nNothing was changed\.\n$/)
+  t.match(planned.stdout, /^notes +2 +0 .*\n(?:.*\n)*This server takes over the uuid \w+\.\n/m)
+  t.match(
+    planned.stdout,
+    /Setting admins\/anna\nSetting couchdb\/max_document_size = 20000000\nnotes: open to everybody\nNothing was changed\.\n$/,
+  )
   const moved = await run(['--stdin'], { input: `${PASSWORD}\n` })
   t.equal(moved.code, 0, moved.stderr)
-  t.match(moved.stdout, /^notes +1 +0 +1 +(\w{12}) +\1 +1 +0 +complete\n/m)
+  t.match(moved.stdout, /^notes +2 +0 +2 +(\w{12}) +\1 +1 +0 +complete\n/m)
   t.match(moved.stdout, /Everything is here: 2 databases\.\n$/)
   const again = await run(['--json', '--db', 'notes'], given)
   t.match(JSON.parse(again.stdout), { databases: [{ name: 'notes', isComplete: true }], failed: [] })
