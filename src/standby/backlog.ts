@@ -66,10 +66,15 @@ export class Backlog {
     if (entry.again !== null) this.mark(database, entry.again.since)
   }
 
-  /** A copy that was taken has failed; it is due again after a wait that doubles. @param reason in words */
-  fail(database: string, now: number, reason: string): void {
+  /**
+   * A copy that was taken has failed; it is due again after a wait that doubles.
+   * @param reason in words
+   * @returns whether the reason is another one than before
+   */
+  fail(database: string, now: number, reason: string): boolean {
     const entry = this.#entries.get(database)
-    if (entry === undefined) return
+    if (entry === undefined) return true
+    const isNew = entry.reason !== reason
     entry.failures += 1
     const wait = Math.min(FIRST_WAIT_MS * 2 ** (entry.failures - 1), LONGEST_WAIT_MS)
     if (entry.again !== null) entry.since = earlier(entry.since, entry.again.since)
@@ -77,6 +82,7 @@ export class Backlog {
     // Others go first.
     this.#entries.delete(database)
     this.#entries.set(database, entry)
+    return isNew
   }
 
   /** The database no longer exists. */

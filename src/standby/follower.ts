@@ -7,7 +7,7 @@ import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
-import { Limiter } from '../core/concurrency.ts'
+import { KeyedMutex, Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
@@ -71,6 +71,7 @@ export class Follower {
   /** Databases that had something new: once nothing is, the last token can be remembered exactly. */
   readonly #settling = new Set<string>()
   readonly #removals = new RemovalGuard()
+  readonly #removing = new KeyedMutex()
   /** Accounts were copied, which may have tokens. */
   #areAccountsNew = false
   /** Databases that the first has deleted, as far as its feed says. */
@@ -225,7 +226,11 @@ export class Follower {
    * @param names of all databases of the first
    * @throws OtherFirstError if most of them are gone
    */
-  async #removeMissing(names: ReadonlySet<string>): Promise<void> {
+  #removeMissing(names: ReadonlySet<string>): Promise<void> {
+    return this.#removing.run('', () => this.#removeAllBut(names))
+  }
+
+  async #removeAllBut(names: ReadonlySet<string>): Promise<void> {
     const { databases, relations } = this.#options
     const followed = [...relations.databases().keys()].filter((name) => name !== databases.usersDatabase)
     const missing = followed.filter((name) => !names.has(name))
@@ -303,7 +308,7 @@ export class Follower {
     try {
       const outcome = await this.#copyOrReplace(name, isFull)
       this.#backlog.done(name)
-      if (outcome === 'gone') await this.#look()
+      if (outcome === 'gone' && this.#options.relations.databases().has(name)) await this.#look()
       this.#deleted.delete(name)
       if (outcome !== 'changed') return
       this.#settling.add(name)
@@ -312,7 +317,7 @@ export class Follower {
       if (isFull) this.#full.add(name)
       if (error instanceof OtherFirstError || this.#signal.aborted) throw error
       const reason = reasonOf(error)
-      this.#backlog.fail(name, performance.now(), reason)
+      if (!this.#backlog.fail(name, performance.now(), reason)) return
       this.#options.logger.warn(
         { database: name, reason },
         'a database could not be copied, and is tried again',

@@ -184,9 +184,12 @@ export class Standby {
 
   async #begin(relation: Relation): Promise<void> {
     const { relations, databases, config, logger } = this.#options
-    const first = await this.#firstAt(relation.first)
     if (this.#parts === null) return
-    const follower = new Follower({ ...this.#parts, first, relations, databases, config }, relation)
+    const first = await this.#firstAt(relation.first)
+    const parts = this.#parts
+    // It was closed meanwhile.
+    if (parts === null) return this.#end()
+    const follower = new Follower({ ...parts, first, relations, databases, config }, relation)
     this.#follower = follower
     follower.start((reason) => {
       logger.error({ reason }, HALTED)

@@ -25,7 +25,7 @@ t.test(
     t.equal(backlog.take(40), 'b')
     backlog.done('b')
     t.equal(backlog.oldest, 30)
-    backlog.fail('a', 50, 'down')
+    t.ok(backlog.fail('a', 50, 'down'))
     t.equal(backlog.oldest, 30, 'a failed copy proves nothing')
     t.same(backlog.failures(), [{ database: 'a', reason: 'down' }])
     t.equal(backlog.take(50), 'c')

@@ -95,6 +95,15 @@ t.test(
   },
 )
 
+t.test('a server in hosted mode is no standby', async (t) => {
+  const relations = await Relations.open(records())
+  const config = { isHosted: true } as Config
+  const databases = {} as Databases
+  const standby = new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
+  await t.rejects(standby.follow({ url: 'http://admin:secret@first:5984', again: false }), /hosted mode/)
+  t.ok(standby.acceptsWrites)
+})
+
 t.test('the health of a standby', async (t) => {
   const fine = {
     state: 'following',
