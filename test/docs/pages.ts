@@ -135,6 +135,7 @@ function replication(): Page {
 
 /** A settee plays the first. */
 function standby(): Page {
+  const standbyAdmin = ADMIN.replace('anna:secret', 'admin:oldsecret')
   let first = ''
   return {
     server: [],
@@ -148,14 +149,15 @@ function standby(): Page {
     async names() {
       return {
         'http://admin:password@first:5984': first,
-        'http://admin:password@127.0.0.1': 'http://admin:oldsecret@127.0.0.1',
         // The commands of the page follow one another faster than a reader types.
-        'settee promote': `until curl -sf ${ADMIN.replace('anna:secret', 'admin:oldsecret')}/notes/a; do sleep 0.1; done; settee promote`,
+        'curl ': 'curl --retry 60 --retry-delay 1 --retry-all-errors ',
+        'http://admin:password@127.0.0.1': 'http://admin:oldsecret@127.0.0.1',
+        'settee promote': `curl --retry 60 --retry-delay 1 --retry-all-errors ${standbyAdmin}/notes/a; settee promote`,
       }
     },
     after: `
-      curl ${ADMIN.replace('anna:secret', 'admin:oldsecret')}/notes/a | grep "a note"
-      curl -X PUT ${ADMIN.replace('anna:secret', 'admin:oldsecret')}/notes/b -d '{}'`,
+      curl ${standbyAdmin}/notes/a | grep "a note"
+      curl -X PUT ${standbyAdmin}/notes/b -d '{}'`,
   }
 }
 
