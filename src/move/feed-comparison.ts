@@ -87,7 +87,7 @@ export async function compareFeeds(
     oldDigest: tally.oldDigest.toString(),
     newDigest: tally.newDigest.toString(),
     points,
-    end: Math.min(tally.localEnd, tally.firstChangedHere - 1, firstOwn - 1),
+    end: tally.endBefore(firstOwn),
     sample,
   }
 }
@@ -99,13 +99,10 @@ async function settle(tally: FeedTally, here: DatabaseHandle, missing: Examples)
     tally.missing.map(({ id }) => id),
   )
   const lacking = await lackingOf(here, tally.missing)
-  for (const { id, leaves, row } of tally.missing) {
-    const local = rows.get(id)
-    if (lacking.has(id)) missing.add(id)
-    else tally.newDigest.add(id, leaves)
-    if (local === undefined || local.seq > tally.localEnd) continue
-    tally.points.include(row, local.seq)
-    if (local.leaves.some((leaf) => !leaves.includes(leaf))) tally.noteOwnChange(local.seq)
+  for (const document of tally.missing) {
+    const isHere = !lacking.has(document.id)
+    if (!isHere) missing.add(document.id)
+    tally.settle(document, rows.get(document.id), isHere)
   }
 }
 

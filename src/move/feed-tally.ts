@@ -46,12 +46,12 @@ export class FeedTally {
   leaves = 0
   /** Documents that are in both, up to `localEnd`. */
   found = 0
-  /** The smallest local number of a document with leaves that the old database does not have. */
-  firstChangedHere = Number.POSITIVE_INFINITY
   readonly localEnd: number
   readonly #ownIds: ReadonlySet<string>
   /** One bit for each local number: whether its document is in the old database. */
   readonly #marks: Uint8Array
+  /** The smallest local number of a document with leaves that the old database does not have. */
+  #firstChangedHere = Number.POSITIVE_INFINITY
   #sampleStep = 1
 
   /**
@@ -92,16 +92,34 @@ export class FeedTally {
     this.newDigest.add(id, here.leaves)
     if (here.leaves.length > leaves.length) {
       this.changedHere.add(id)
-      this.noteOwnChange(here.seq)
+      this.#noteOwnChange(here.seq)
     }
     const isSame = here.leaves[0] === leaves[0] && here.isDeleted === row.isDeleted
     if (isSame || this.doubtful.length === MAX_KEPT) return
     this.doubtful.push({ id, winner: here.isDeleted ? null : (here.leaves[0] ?? null) })
   }
 
-  /** Notes the local number of a document that has been changed here. */
-  noteOwnChange(seq: number): void {
-    this.firstChangedHere = Math.min(this.firstChangedHere, seq)
+  /**
+   * Looks at a document again that was missing, after another copy. A copied one has a local number beyond `localEnd`.
+   * @param isHere whether its leaves are known now
+   */
+  settle({ id, leaves, row }: MissingDocument, here: LocalRow | undefined, isHere: boolean): void {
+    if (isHere) this.newDigest.add(id, leaves)
+    if (here === undefined || here.seq > this.localEnd) return
+    this.points.include(row, here.seq)
+    if (here.leaves.some((leaf) => !leaves.includes(leaf))) this.#noteOwnChange(here.seq)
+  }
+
+  /**
+   * The local number that the end of the old feed stands for.
+   * @param firstOwn the smallest local number of a document that only exists here; Infinity: there is none
+   */
+  endBefore(firstOwn: number): number {
+    return Math.min(this.localEnd, this.#firstChangedHere - 1, firstOwn - 1)
+  }
+
+  #noteOwnChange(seq: number): void {
+    this.#firstChangedHere = Math.min(this.#firstChangedHere, seq)
   }
 
   /** It gets a greater local number than all others when it is copied; {@link MissingDocument}s are looked at again then. */
@@ -110,7 +128,7 @@ export class FeedTally {
     this.points.add(seq, isKept || here === undefined ? Number.POSITIVE_INFINITY : here.seq)
     if (isKept) this.missing.push({ id, leaves, row: this.rows })
     else this.isOverfull = true
-    if (!isKept && here?.leaves.some((leaf) => !leaves.includes(leaf))) this.noteOwnChange(here.seq)
+    if (!isKept && here?.leaves.some((leaf) => !leaves.includes(leaf))) this.#noteOwnChange(here.seq)
   }
 
   /** A row may come twice if its document changes meanwhile. */
