@@ -4,6 +4,7 @@
  */
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { BEGINNING } from '../replication/checkpoint.ts'
 import type { RemoteDatabase } from '../replication/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
@@ -60,10 +61,14 @@ export async function compareFeeds(
 ): Promise<FeedComparison> {
   const { update_seq, doc_count, doc_del_count } = await here.info(SYSTEM_USER)
   const tally = new FeedTally(Number.parseInt(update_seq, 10), ownIds)
+  const yielder = new Yielder()
   for await (const page of oldPages(old.peer, BEGINNING, signal)) {
     const ids = page.map(({ id }) => id)
     const local = await localRowsOf(here, ids)
-    for (const row of page) tally.add(row, local.get(row.id))
+    for (const row of page) {
+      tally.add(row, local.get(row.id))
+      await yielder.yieldIfDue()
+    }
     onProgress(tally.rows)
   }
   const missing = new Examples()
