@@ -138,6 +138,8 @@ export class DatabaseCopies {
     const { databases, relations } = this.#options
     if (isNew) {
       if (!databases.names().includes(name)) await databases.create(name, { partitioned: isPartitioned })
+      // From now on it refuses the first checkpoint of a device that pushes.
+      await databases.get(name).copyLocals(COPYING_USER, [], [])
       // Before it has anything of the first's database, so that another one is recognised later.
       await relations.noteDatabase(name, { instance, seq: BEGINNING, purges: numberOf(purgeSeq), refused: 0 })
     }

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { reachServer } from '../../../src/control/control-socket.ts'
-import { startTestServer } from '../../helpers/server.ts'
+import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
 import { switchableAddress } from '../../helpers/switchable-address.ts'
 import { device, remote, sinces } from '../../protocol/devices.ts'
 
@@ -56,3 +56,37 @@ t.test('a device pulls only what is new, and sends only what the standby lacks',
     t.equal(JSON.parse(sent[0]?.body ?? '').docs.length, 1)
   })
 })
+
+t.test(
+  'a live push sends again what the first took with it, although it notices no change of servers',
+  async (t) => {
+    const first = await startTestServer(t)
+    const dataDir = await temporaryFolder(t)
+    const early = await startTestServer(t, { dataDir })
+    const address = await switchableAddress(t, first.url)
+    await first.request('PUT', '/notes')
+    const phone = await device(t)
+    await phone.put({ _id: 'before' })
+    const push = phone.replicate.to(remote(`${address.url}/notes`).db, { live: true, retry: true })
+    t.teardown(() => push.cancel())
+    const arrives = async (server: { request: typeof first.request }, id: string) => {
+      while ((await server.request('GET', `/notes/${id}`)).status !== 200) await delay(50)
+    }
+    await arrives(first, 'before')
+    await (await reachServer(dataDir))?.follow({ url: first.url, again: false })
+    await arrives(early, 'before')
+    await early.close()
+
+    await phone.put({ _id: 'last moment' })
+    await arrives(first, 'last moment')
+    // Its checkpoint says so, on the device.
+    await delay(500)
+    await first.close()
+    const standby = await startTestServer(t, { dataDir })
+    await (await reachServer(dataDir))?.promote({})
+    address.leadTo(standby.url)
+    await phone.put({ _id: 'after' })
+    await arrives(standby, 'after')
+    await arrives(standby, 'last moment')
+  },
+)
