@@ -11,9 +11,17 @@ async function call(server: TestServer, method: string, path: string, body?: unk
   return server.request(method, path, { auth, ...(body !== undefined && { body }) })
 }
 
-async function prepared(t: Test): Promise<TestServer> {
-  const server = await startTestServer(t, { env })
-  for (const name of ['_replicator', 'notes', 'copy']) await call(server, 'PUT', `/${name}`)
+let shared: TestServer | undefined
+
+/** An admin, and the databases of the tests without earlier contents. @param own a server that the test may close */
+async function prepared(own?: Test): Promise<TestServer> {
+  if (own === undefined) shared ??= await startTestServer(t, { env })
+  const server = own === undefined ? (shared as TestServer) : await startTestServer(own, { env })
+  for (const name of ['_replicator', 'notes', 'copy']) {
+    await call(server, 'DELETE', `/${name}`)
+    await call(server, 'PUT', `/${name}`)
+  }
+  await until(async () => (await call(server, 'GET', '/_scheduler/jobs')).json.total_rows === 0)
   await call(server, 'PUT', '/notes/a', { text: 'first' })
   return server
 }
@@ -34,7 +42,7 @@ function inState(server: TestServer, path: string, state: string) {
 }
 
 t.test('a document replicates once, and says so', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   t.match(await call(server, 'PUT', '/_replicator/once', { source: 'notes', target: 'copy' }), {
     status: 201,
   })
@@ -58,7 +66,7 @@ t.test('a document replicates once, and says so', async (t) => {
 })
 
 t.test('a continuous document follows until it is deleted', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   const body = { source: 'notes', target: 'copy', continuous: true }
   const { json: saved } = await call(server, 'PUT', '/_replicator/all', body)
   await until(async () => (await call(server, 'GET', '/copy/a')).status === 200)
@@ -78,14 +86,14 @@ t.test('a continuous document follows until it is deleted', async (t) => {
 })
 
 t.test('a tombstone keeps members that are not about a replication', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   const { json } = await call(server, 'PUT', '/_replicator/gone', { _deleted: true, why: 'not needed' })
   const { json: stored } = await call(server, 'GET', `/_replicator/gone?rev=${json.rev}`)
   t.same(stored, { _id: 'gone', _rev: json.rev, _deleted: true, why: 'not needed' })
 })
 
 t.test('credentials are shown nowhere, and still work', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   const address = `${server.url.replace('://', `://${ADMIN}@`)}/notes`
   const body = {
     source: address,
@@ -154,7 +162,7 @@ t.test('no way of writing a document keeps its credentials readable', async (t) 
 })
 
 t.test('requests that are not valid are refused when they are written', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   for (const [body, reason] of [
     [{}, /Missing replicator database/],
     [{ source: 'notes' }, /Missing replicator database/],
@@ -188,7 +196,7 @@ t.test('requests that are not valid are refused when they are written', async (t
 })
 
 t.test('documents belong to their owners, and have their rights', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   for (const name of ['anna', 'bob']) {
     const body = { name, password: 'secret', roles: ['writers'], type: 'user' }
     await call(server, 'PUT', `/_users/org.couchdb.user:${name}`, body)
@@ -271,11 +279,12 @@ t.test('documents start again with the server, and one replication has one job',
 })
 
 t.test('with update_docs, documents say what goes on', async (t) => {
-  const server = await prepared(t)
+  const server = await prepared()
   await call(server, 'PUT', '/_node/_local/_config/replicator/update_docs', '"true"')
   await call(server, 'PUT', '/_replicator/x', { source: 'notes', target: 'none', continuous: true })
   const failing = await inState(server, '/_replicator/x', 'error')
   t.match(failing, { _replication_state_reason: /db_not_found/, _replication_id: /^[0-9a-f]{32}$/ })
   await call(server, 'PUT', '/none')
   await inState(server, '/_replicator/x', 'triggered')
+  await call(server, 'DELETE', '/_node/_local/_config/replicator/update_docs')
 })
