@@ -51,6 +51,8 @@ export interface RemoteUpdates {
 const PAGE_NAMES = 1000
 const PAGE_LOCALS = 100
 const PAGE_UPDATES = 1000
+/** The most `_local` documents of a database. */
+const MAX_LOCALS = 1_000_000
 /** The most bytes of one document or of one section of the configuration. */
 const MAX_DOCUMENT = 64 * 1024 * 1024
 /** The most bytes of a security object. */
@@ -304,6 +306,7 @@ export class RemoteDatabase {
   }
 
   async *#pagesOfLocalDocs(signal: AbortSignal): AsyncGenerator<Buffer> {
+    let all = 0
     for (let last: string | null = null; ; ) {
       const query: Query = {
         include_docs: 'true',
@@ -327,6 +330,10 @@ export class RemoteDatabase {
         if (last !== before && doc !== undefined && doc.toString('latin1') !== 'null') yield doc
       }
       if (rows < PAGE_LOCALS || last === before) return
+      all += rows
+      if (all > MAX_LOCALS) {
+        throw new PeerError('invalid_answer', `${this.#client.address}_local_docs does not end`)
+      }
     }
   }
 
