@@ -226,6 +226,31 @@ t.test('vaults and setting up', (t) => {
   t.end()
 })
 
+t.test('follow and promote', (t) => {
+  const follow = { name: 'follow', data: undefined, json: false, first: null, again: false, stdin: false }
+  const first = 'http://admin:hunter2@first:5984'
+  t.strictSame(read(['follow']), follow)
+  t.strictSame(read(['follow', first, '--again', '--stdin']), { ...follow, first, again: true, stdin: true })
+  t.strictSame(read(['promote', '--yes', '--data', 'd']), {
+    name: 'promote',
+    data: 'd',
+    json: false,
+    yes: true,
+  })
+  const mistakes: [args: string[], message: RegExp][] = [
+    [['follow', first, first], /takes one address/],
+    [['follow', 'admin:hunter2@first'], /needs an address like/],
+    [['follow', '--stdin'], /--stdin needs an address/],
+    [['promote', 'x'], /Unexpected argument/],
+    [['promote', '--again'], /no option --again/],
+  ]
+  for (const [args, message] of mistakes) {
+    t.throws(() => read(args), { name: 'UsageError', message }, args.join(' '))
+    t.throws(() => read(args), { message: /^(?!.*hunter2)/ })
+  }
+  t.end()
+})
+
 t.test('each mistake is reported in one sentence', (t) => {
   const table: [args: string[], message: string | RegExp][] = [
     [['--bogus'], "Unknown option '--bogus'."],

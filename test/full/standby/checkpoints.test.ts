@@ -6,7 +6,7 @@ import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
 import { switchableAddress } from '../../helpers/switchable-address.ts'
 import { device, remote, sinces } from '../../protocol/devices.ts'
 
-t.setTimeout(60_000)
+t.setTimeout(180_000)
 
 t.test('a device pulls only what is new, and sends only what the standby lacks', async (t) => {
   const first = await startTestServer(t)

@@ -17,7 +17,7 @@ import { call } from '../../protocol/served.ts'
 const ROUNDS = Number(process.env.STANDBY_ROUNDS ?? 2)
 const HABITS: readonly Habit[] = ['live', 'live', 'live without retry', 'once and again', 'stopped meanwhile']
 
-t.setTimeout(120_000 * ROUNDS)
+t.setTimeout(180_000 * ROUNDS)
 
 for (let round = 1; round <= ROUNDS; round++) {
   t.test(`the first is killed, round ${round}`, async (t) => {
@@ -64,7 +64,7 @@ for (let round = 1; round <= ROUNDS; round++) {
     const took = performance.now() - began
     t.ok(took < 1000, `the promotion takes ${Math.round(took)} ms`)
     address.leadTo(standby.url)
-    t.ok(lagSeconds !== null && lagSeconds < 15, `the standby was ${lagSeconds} s behind`)
+    t.ok(lagSeconds !== null && lagSeconds < 30, `the standby was ${lagSeconds} s behind`)
     // The report rounds to 0.1 s.
     const certain = journal.filter(({ at }) => at < knownAt - ((lagSeconds ?? 0) + 0.1) * 1000)
     t.ok(certain.length > 10)

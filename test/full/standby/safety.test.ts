@@ -10,7 +10,7 @@ import { copyNotes, restoreNotes } from '../../faults/restoring.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
 import { switchableAddress } from '../../helpers/switchable-address.ts'
 
-t.setTimeout(120_000)
+t.setTimeout(300_000)
 
 async function controlsOf({ dataDir }: TestServer): Promise<ControlCommands> {
   const controls = await reachServer(dataDir)
