@@ -109,10 +109,11 @@ export class RemotePools {
     const connector = buildConnector({ ...connect, allowH2: true })
     return (asked, callback) => {
       connector(asked, (...found) => {
-        const [, socket] = found
-        if (socket !== null && asked.protocol === 'https:') {
+        // undici passes no socket with an error, though its types say null.
+        const socket = found[1] as TLSSocket | null | undefined
+        if (socket && asked.protocol === 'https:') {
           const key = remoteKey(new URL(`https://${asked.host ?? asked.hostname}`).origin, options)
-          const hasStreams = (socket as TLSSocket).alpnProtocol === 'h2'
+          const hasStreams = socket.alpnProtocol === 'h2'
           this.#hasStreams.set(key, hasStreams)
           this.#turns.get(key)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
         }

@@ -81,3 +81,10 @@ t.test('a remote gets no more connections than allowed', async (t) => {
   await Promise.all(answers)
   t.equal(sockets.size, 3)
 })
+
+t.test('a feed over TLS whose connection fails is a fault of the remote', async (t) => {
+  const { port } = await serve(t, (_, answer) => answer.end())
+  const url = new URL(`https://127.0.0.1:${port}/db/_changes`)
+  const feed = connections(t).send({ ...get(url), isFeed: true }, options)
+  await t.rejects(feed, { name: 'PeerError', fault: 'unreachable' })
+})
