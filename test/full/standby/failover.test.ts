@@ -54,9 +54,16 @@ for (let round = 1; round <= ROUNDS; round++) {
         await delay(5)
       }
     })()
-    await delay(6000 + Math.random() * 3000)
-    const { lagSeconds } = await controls.readStandby({})
-    const knownAt = performance.now()
+    // At a random moment, when some of the writes are older than the lag.
+    const writing = performance.now()
+    const more = 2000 + Math.random() * 3000
+    let lagSeconds: number | null = null
+    let knownAt = writing
+    while (knownAt - writing < (lagSeconds ?? 60) * 1000 + more) {
+      await delay(20)
+      lagSeconds = (await controls.readStandby({})).lagSeconds
+      knownAt = performance.now()
+    }
     await first.kill()
     address.leadTo(null)
     const began = performance.now()
