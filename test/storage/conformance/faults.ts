@@ -126,6 +126,7 @@ async function readFaults(t: Test, makeEngine: MakeEngine): Promise<void> {
     readLocals: () => store.readLocals(['_local/l1']),
     readLocalRange: () => store.readLocalRange({}, ALL),
     countLocals: () => store.countLocals({}),
+    findPoint: () => store.findPoint('t1', 0, () => true),
   }
   for (const [name, read] of Object.entries(reads)) {
     const wanted = await read()
