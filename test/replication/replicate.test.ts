@@ -1,5 +1,7 @@
 /** Replications by the server, between listening servers; protocol.md 14, 16. */
 import { randomBytes } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 
@@ -170,6 +172,23 @@ t.test('a continuous replication follows, is shown, and is cancelled', async (t)
   await until(async () => (await call(first, 'GET', '/_scheduler/jobs')).json.total_rows === 0)
   t.equal((await call(first, 'POST', '/_replicate', { cancel: true, id: ids[0] })).status, 404)
   t.equal((await call(first, 'GET', `/_scheduler/jobs/${ids[0]}`)).status, 404)
+})
+
+t.test('nothing is compressed between servers of one machine', async (t) => {
+  const server = await startTestServer(t, { env })
+  const accepted: unknown[] = []
+  const remote = createServer((request, answer) => {
+    accepted.push(request.headers['accept-encoding'])
+    answer.writeHead(404, { 'content-type': 'application/json' }).end('{}')
+  })
+  await new Promise<void>((resolve) => remote.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => remote.close())
+  const source = `http://127.0.0.1:${(remote.address() as AddressInfo).port}/notes`
+  t.match(await call(server, 'POST', '/_replicate', { source, target: 'copy' }), {
+    status: 500,
+    json: { error: 'db_not_found', reason: `could not open ${source}/` },
+  })
+  t.strictSame(accepted, ['identity'])
 })
 
 async function until(isTrue: () => Promise<boolean>): Promise<void> {
