@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Dispatcher } from 'undici'
+import { atMost } from '../core/cache.ts'
 
 type Headers = Dispatcher.ResponseData['headers']
 type Interceptor = Dispatcher.DispatcherComposeInterceptor
@@ -29,7 +30,7 @@ const SPREAD_MS = 500
  * @returns an interceptor that remembers the pauses of all servers
  */
 export function pausing(): Interceptor {
-  const pauses = new LRUCache<string, Pause>({ max: MAX_SERVERS })
+  const pauses = new LRUCache<string, Pause>(atMost(MAX_SERVERS))
   const note = (server: string, status: number, headers: Headers) => {
     const asked = retryAfter(headers)
     if (status !== 429 && (status !== 503 || asked === null)) {

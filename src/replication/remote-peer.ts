@@ -122,7 +122,7 @@ export class RemotePeer implements Peer {
       revs: 'true',
       latest: 'true',
       open_revs: JSON.stringify(revs),
-      ...(attsSince.length > 0 && { atts_since: JSON.stringify(attsSince) }),
+      ...(attsSince.length > 0 && { atts_since: JSON.stringify(newest(attsSince)) }),
       ...(isInline && { attachments: 'true' }),
     }
     const headers = { accept: isInline ? 'application/json' : 'multipart/mixed, application/json;q=0.5' }
@@ -184,6 +184,16 @@ export class RemotePeer implements Peer {
     await this.#client.expect(answer)
     return answer.chunks
   }
+}
+
+/** Servers refuse long addresses, often above 8 kB. An ancestor that is not named only costs bytes. */
+const MAX_ANCESTORS = 50
+
+/** @returns the revisions with the highest generations */
+function newest(revs: readonly string[]): readonly string[] {
+  if (revs.length <= MAX_ANCESTORS) return revs
+  const generation = (rev: string) => Number.parseInt(rev, 10)
+  return [...revs].sort((a, b) => generation(b) - generation(a)).slice(0, MAX_ANCESTORS)
 }
 
 const readFile = promisify(read)

@@ -2,6 +2,7 @@
 import type { TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
 import type { buildConnector as Connectors, Dispatcher } from 'undici'
+import { atMost } from '../core/cache.ts'
 import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { publicLookup } from './remote-addresses.ts'
 import { pausing, repeating } from './remote-pace.ts'
@@ -35,7 +36,7 @@ export class RemotePools {
   /** Of the remotes with feeds that wait, by options and origin. */
   readonly #turns = new Map<string, FeedTurns>()
   /** Whether a remote speaks HTTP/2, by options and origin; unknown before its first connection. */
-  readonly #hasStreams = new LRUCache<string, boolean>({ max: MAX_REMOTES })
+  readonly #hasStreams = new LRUCache<string, boolean>(atMost(MAX_REMOTES))
 
   /** @param maxConnections to one remote */
   constructor(maxConnections = () => DEFAULT_CONNECTIONS) {

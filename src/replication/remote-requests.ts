@@ -179,13 +179,21 @@ function faultOf(error: unknown, url: URL | null): PeerError {
     const reason = `${where}: only server admins may replicate with private addresses`
     return new PeerError('forbidden_address', reason)
   }
-  const code = reasons.map((cause) => (cause as { code?: unknown }).code).find((each) => each !== undefined)
-  const [fault, words]: [PeerFault, string] = String(code).includes('TIMEOUT')
+  const code = reasons
+    .map((cause) => (cause as { code?: unknown }).code)
+    .find((each) => typeof each === 'string')
+  const isLate = String(code).includes('TIMEOUT') || reasons.some((cause) => isTimeout(cause))
+  const [fault, words]: [PeerFault, string] = isLate
     ? ['timeout', 'took too long']
     : ['unreachable', url === null ? 'ended before it was complete' : 'could not be reached']
   return new PeerError(fault, `${where} ${words}${code === undefined ? '' : ` (${String(code)})`}`, {
     cause: error,
   })
+}
+
+/** What `AbortSignal.timeout` aborts with. */
+function isTimeout(error: object): boolean {
+  return error instanceof DOMException && error.name === 'TimeoutError'
 }
 
 function causes(error: unknown): object[] {

@@ -110,6 +110,19 @@ async function deletedRev(server: TestServer): Promise<string | undefined> {
   return json.results[0]?.changes[0]?.rev as string | undefined
 }
 
+t.test('many conflicts at the target make no address too long', async (t) => {
+  const { server, remote } = await scene(t)
+  const leaf = (n: number) => n.toString(16).padStart(32, '0')
+  const docs = Array.from({ length: 600 }, (_, n) => ({ _id: 'c', _rev: `1-${leaf(n)}` }))
+  await server.request('POST', '/empty/_bulk_docs', { body: { new_edits: false, docs } })
+  const { json } = await server.request('PUT', '/full/c', { body: {} })
+  const data = { content_type: 'text/plain', data: 'aGVsbG8=' }
+  await server.request('PUT', '/full/c', { body: { _rev: json.rev, _attachments: { a: data } } })
+  const done = await replicate(server, { source: `${remote.url}/full`, target: 'empty' })
+  t.match(done.json, { ok: true, history: [{ doc_write_failures: 0 }] })
+  t.equal((await server.request('GET', '/empty/c/a')).text, 'hello')
+})
+
 t.test('what no further try helps ends a replication at once, in words', async (t) => {
   const { server, remote } = await scene(t)
   const source = `${remote.url}/full`
