@@ -1,39 +1,30 @@
 /** The move of one database. It can be repeated after every interruption, and goes on where it was. */
 import { createHash } from 'node:crypto'
 import { SYSTEM_USER } from '../auth/accounts.ts'
-import { CouchError } from '../core/errors.ts'
 import { LOCAL_PREFIX } from '../core/ids.ts'
-import { isJsonObject } from '../core/json.ts'
-import type { SecurityObject, UserCtx } from '../core/types.ts'
+import type { UserCtx } from '../core/types.ts'
 import { AUTH_DESIGN_ID } from '../documents/auth-design.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote-server.ts'
 import { Replication } from '../replication/replication.ts'
 import type { ReplicationOptions } from '../replication/requests/replication-request.ts'
-import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { DatabaseHandle } from '../threads/databases.ts'
 import { CheckpointTokens } from './checkpoint-tokens.ts'
 import { compareFeeds, type FeedComparison } from './feed-comparison.ts'
 import { readLocalDocs, storeLocalDocs } from './local-doc-moves.ts'
 import { LocalDocSpool } from './local-doc-spool.ts'
 import type { LoggedIds } from './logged-ids.ts'
-import type { MoveRecords } from './move-records.ts'
+import { copySecurity, endOf, prepareTarget, type TargetOptions } from './move-target.ts'
 import { repeated } from './old-server.ts'
 import { resolveTokens } from './resolve-tokens.ts'
 import { compareSample, type SampleOutcome } from './sample-comparison.ts'
 
 export type MovePhase = 'copying' | 'comparing' | 'checkpoints'
 
-export interface DatabaseMoveOptions {
-  readonly databases: Databases
-  readonly records: MoveRecords
+export interface DatabaseMoveOptions extends TargetOptions {
   readonly tmpDir: string
-  /** What identifies the old server: its uuid, or its address without one. */
-  readonly oldServer: string
   /** The ids of `_local` documents, for a server that does not list them. */
   readonly logged: LoggedIds
-  /** Whether to add to a database that was not made by this move. */
-  readonly isMerged: boolean
-  readonly signal: AbortSignal
   /** @param total null: unknown */
   onProgress(phase: MovePhase, done: number, total: number | null): void
 }
@@ -97,7 +88,7 @@ export async function moveDatabase(
 ): Promise<MovedDatabase> {
   const { databases, records, signal, tmpDir } = options
   const info = await repeated(signal, () => old.info(signal))
-  const wasUsed = await prepare(old, target, info, options)
+  const wasUsed = await prepareTarget(old, target, info, options)
   const here = databases.get(target)
   const spool = await LocalDocSpool.open(tmpDir)
   try {
@@ -112,7 +103,13 @@ export async function moveDatabase(
       onProgress: (stored, total) => options.onProgress('checkpoints', stored, total),
     })
     const sample = await compareSample(old, here, comparison, signal)
-    await records.write(target, { oldServer: options.oldServer, isDone: true, end: await endOf(here) })
+    const numbersOf = records.read(target)?.numbersOf ?? null
+    await records.write(target, {
+      oldServer: options.oldServer,
+      isDone: true,
+      end: await endOf(here),
+      numbersOf,
+    })
     return reportOf(target, comparison, {
       refusals,
       kept,
@@ -124,57 +121,6 @@ export async function moveDatabase(
   } finally {
     await spool.remove()
   }
-}
-
-/** @returns whether somebody else has written to the database here @throws conflict */
-async function prepare(
-  old: RemoteDatabase,
-  target: string,
-  info: RemoteDatabaseInfo,
-  { databases, records, oldServer, isMerged, signal }: DatabaseMoveOptions,
-): Promise<boolean> {
-  const isUsers = target === databases.usersDatabase
-  if (!databases.names().includes(target)) {
-    await databases.create(target, { partitioned: info.isPartitioned }).catch((error: unknown) => {
-      // couch_peruser makes databases, too.
-      if (!(error instanceof CouchError && error.code === 'file_exists')) throw error
-    })
-  }
-  const here = databases.get(target)
-  const record = records.read(target)
-  const { doc_count, doc_del_count } = await here.info(SYSTEM_USER)
-  const isForeign = record === null ? doc_count + doc_del_count > 0 : record.oldServer !== oldServer
-  if (isForeign && !isMerged && !isUsers) {
-    throw new CouchError(
-      'conflict',
-      `The database ${target} exists here, and has not come from ${old.endpoint.shown}. Add --merge to add to it.`,
-    )
-  }
-  // A device that comes before the copy is complete must not take a number of the old server for one of this database.
-  await here.rememberTokens([{ token: '0', seq: 0 }])
-  const wasUsed = isForeign || (record?.isDone === true && record.end !== (await endOf(here)))
-  // Until the move is done, changes here are its own.
-  if (!wasUsed) await records.write(target, { oldServer, isDone: false, end: await endOf(here) })
-  const limit = wasUsed ? null : await repeated(signal, () => old.revsLimit(signal))
-  if (limit !== null && limit > 0) await here.setRevsLimit(SYSTEM_USER, limit)
-  return wasUsed
-}
-
-async function endOf(here: DatabaseHandle): Promise<string> {
-  return (await here.info(SYSTEM_USER)).update_seq
-}
-
-/** Before the documents, so that nobody reads what the old server would not have shown. */
-async function copySecurity(
-  old: RemoteDatabase,
-  here: DatabaseHandle,
-  { usersDatabase }: Databases,
-  signal: AbortSignal,
-): Promise<void> {
-  if (here.name === usersDatabase) return
-  const text = await repeated(signal, () => old.security(signal))
-  const security: unknown = text === null ? null : JSON.parse(text.toString())
-  if (isJsonObject(security)) await here.setSecurity(SYSTEM_USER, security as SecurityObject)
 }
 
 interface Copied {

@@ -8,6 +8,8 @@ export interface MoveRecord {
   readonly isDone: boolean
   /** The end of the local feed after the last move. */
   readonly end: string
+  /** The old server whose sequences are plain numbers, which those of another one must not be taken for; null: none. */
+  readonly numbersOf: string | null
 }
 
 const KIND = 'move'

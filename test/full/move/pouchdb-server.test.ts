@@ -55,3 +55,16 @@ t.test('devices of PouchDB go on where they were', async (t) => {
   t.same(await winners(desk), await winners(phone))
   t.equal((await here.request('GET', '/files/f/a.txt')).text, 'hello')
 })
+
+t.test('numbers of two servers are not mixed', async (t) => {
+  const [first, second] = [await startPouchdbServer(), await startPouchdbServer()]
+  t.teardown(() => Promise.all([first.close(), second.close()]))
+  const here = await startTestServer(t)
+  for (const { origin } of [first, second]) await fetch(`${origin}/notes`, { method: 'PUT' })
+  const controls = await reachServer(here.dataDir)
+  const move = (url: string) =>
+    controls?.move({ url, databases: ['notes'], keepsUuid: false, isMerged: true })
+  t.match(await move(first.origin), { databases: [{ isComplete: true }] })
+  t.match(await move(first.origin), { databases: [{ isComplete: true }] })
+  t.match(await move(second.origin), { failed: [{ name: 'notes', reason: /plain numbers/ }] })
+})
