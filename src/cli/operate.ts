@@ -11,6 +11,7 @@ import { setteeVersion } from '../config/version.ts'
 import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
 import type { Settings } from '../core/types.ts'
+import { SealingKey } from '../replication/sealing-key.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
@@ -91,8 +92,13 @@ async function openFolder(
       cause: error,
     })
   })
+  // Without the key, an import of `_replicator` would be refused.
+  const sealingKey = await SealingKey.open(databases, () => undefined)
+  const applySettings = () =>
+    databases.setSettings(withoutAutomaticWork(settingsOf(config, sealingKey.value)))
+  applySettings()
   // A move changes limits that its own writes are checked against.
-  config.onChange(() => databases.setSettings(withoutAutomaticWork(settingsOf(config))))
+  config.onChange(applySettings)
   const revokeTokens = (account: string) => removeTokensOf(databases, account)
   const tmpDir = join(dataDir, 'tmp')
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })

@@ -25,7 +25,7 @@ export interface DocumentReplicationsOptions extends JobsOptions, RightsSources 
 const MAX_LIVE = 10_000
 /** Documents that start at once: those that ask their sources for a filter, and others. */
 const ASKING_STARTS = 8
-const QUICK_STARTS = 2
+const QUICK_STARTS = 16
 
 export class DocumentReplications {
   readonly #options: DocumentReplicationsOptions

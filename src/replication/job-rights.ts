@@ -99,7 +99,7 @@ function nobody(config: Config): JobOwner {
 }
 
 function gone(name: string): CouchError {
-  return lost(`There is no account ${name} any more.`)
+  return lost(`There is no account ${name}.`)
 }
 
 function lost(reason: string): CouchError {

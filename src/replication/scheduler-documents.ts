@@ -15,7 +15,7 @@ import type { DocumentMembers } from './replicator-feed.ts'
 import { stateOf } from './requests/replication-document.ts'
 import { MASK } from './requests/sealed-credentials.ts'
 
-const STATES = ['initializing', 'error', 'pending', 'running', 'crashing', 'completed', 'failed'] as const
+const STATES = ['initializing', 'error', 'running', 'pending', 'crashing', 'completed', 'failed'] as const
 
 type State = (typeof STATES)[number]
 
@@ -39,7 +39,7 @@ export function readStates(text: string): ReadonlySet<string> | null {
   if (text === '') return null
   const states = text.split(',').map((state) => state.trim().toLowerCase())
   if (states.every((state) => (STATES as readonly string[]).includes(state))) return new Set(states)
-  throw new CouchError('query_parse_error', `Unknown state: the states are ${STATES.join(', ')}`)
+  throw new CouchError('query_parse_error', `States must be one or more of [${STATES}]`)
 }
 
 /**
