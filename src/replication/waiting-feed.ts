@@ -6,6 +6,8 @@ import type { Position } from './requests/replication-request.ts'
 
 /** An answer with more than this, in bytes without white space, has news. `{"results":[` has 12. */
 const HEAD = 32
+/** A feed that has sent this many bytes without news, heartbeats for example, is asked again. */
+const MAX_BLANK = 4096
 
 interface WaitingFeed {
   readonly turn: FeedTurn
@@ -28,25 +30,41 @@ export async function* waitingFeed(feed: WaitingFeed): AsyncGenerator<Uint8Array
     yield* untilTaken(feed)
   } catch (error) {
     if (signal.aborted || !turn.signal.aborted) throw error
-    yield Buffer.from(JSON.stringify({ results: [], last_seq: since, pending: 0 }))
+    yield noNews(since)
   } finally {
     turn.end()
   }
 }
 
-async function* untilTaken({ turn, timeoutMs, signal, open }: WaitingFeed): AsyncGenerator<Uint8Array> {
+async function* untilTaken({
+  turn,
+  since,
+  timeoutMs,
+  signal,
+  open,
+}: WaitingFeed): AsyncGenerator<Uint8Array> {
   const answer = await open(queryOf(turn, timeoutMs), AbortSignal.any([signal, turn.signal]))
   // Until there is news nothing is passed on, so that the turn can be given up.
   const head: Uint8Array[] = []
   let seen = 0
+  let bytes = 0
   for await (const chunk of answer.chunks) {
     if (seen <= HEAD) seen += inked(chunk)
     head.push(chunk)
-    if (seen <= HEAD) continue
-    turn.keep()
-    yield* head.splice(0)
+    bytes += chunk.length
+    if (seen > HEAD) {
+      turn.keep()
+      yield* head.splice(0)
+    } else if (bytes > MAX_BLANK) {
+      yield noNews(since)
+      return
+    }
   }
   yield* head
+}
+
+function noNews(since: Position): Uint8Array {
+  return Buffer.from(JSON.stringify({ results: [], last_seq: since, pending: 0 }))
 }
 
 /** CouchDB lets a heartbeat win over a timeout, so a feed asks for one of them. */
