@@ -167,8 +167,9 @@ export class Follower {
         signal: this.#signal,
       })
       if (page === null) throw new PeerError('invalid_answer', 'the first has no _db_updates')
-      for (const { database, type } of page.updates) {
-        if (type === 'deleted') this.#deleted.add(database)
+      for (const { database, type, seq } of page.updates) {
+        // A feed that begins again, since the first was restored, has deletions from before.
+        if (type === 'deleted' && epochOf(seq) === before) this.#deleted.add(database)
         this.#mark(database, this.#listedAt)
       }
       this.#updatesSeq = page.lastSeq

@@ -53,6 +53,15 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   const session = await first.request('POST', '/_session', { body: { name: 'anna', password: 'secret' } })
   const cookie = String(session.headers['set-cookie']).split(';')[0] as string
   const made = await first.request('POST', '/_settee/tokens?account=anna', { auth, body: { name: 'phone' } })
+  const admins = await first.request('POST', '/_settee/tokens', {
+    auth,
+    body: { name: 'tablet', admin: true },
+  })
+  for (const path of ['settings', 'tokens']) {
+    const withToken = { auth: `root:${admins.json.token}` }
+    t.equal((await first.request('GET', `/_settee/standby/${path}`, withToken)).status, 403)
+    t.notMatch((await first.request('GET', `/_settee/standby/${path}`, { auth })).text, made.json.token)
+  }
   const report = await controls.follow({ url: address, again: false })
   t.match(report, { state: 'following', reason: null })
   t.notMatch(JSON.stringify(report), /relax/)
