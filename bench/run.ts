@@ -33,6 +33,7 @@ import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
 import { recovery } from './trials/recovery.ts'
 import { replicate } from './trials/replicate.ts'
+import { standby } from './trials/standby.ts'
 import { startup } from './trials/startup.ts'
 import { tenants } from './trials/tenants.ts'
 import { views } from './trials/views.ts'
@@ -64,6 +65,7 @@ const TRIALS: readonly Trial[] = [
   recovery,
   startup,
   move,
+  standby,
 ]
 
 const HELP = `npm run bench -- [words] [options]
