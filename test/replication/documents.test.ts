@@ -175,6 +175,11 @@ t.test('requests that are not valid are refused when they are written', async (t
       json: { error: 'forbidden', reason },
     })
   }
+  const long = [{ _id: 'long', _rev: '1-a', source: 'x:'.repeat(100_000) }]
+  for (const doc of [...long, { ...long[0], _deleted: true }]) {
+    const bulk = await call(server, 'POST', '/_replicator/_bulk_docs', { docs: [doc], new_edits: false })
+    t.match(bulk, { status: 413, json: { error: 'document_too_large', reason: /`source` of a replication/ } })
+  }
   t.match(await call(server, 'PUT', '/_replicator/bad/file.txt', 'text'), { status: 403 })
   const docs = [
     { _id: 'from-elsewhere', _rev: '1-a', source: 'notes' },

@@ -18,6 +18,11 @@ import { maskCredentials, SEALED_MEMBER, SECRET_MEMBERS, sealCredentials } from 
 
 /** The most characters of a document, as of a body of `_replicate`: it is parsed in one step. */
 const MAX_CHARS = 1024 * 1024
+/** The most characters of an endpoint, and of the sealed values of all. */
+const MAX_MEMBER_CHARS = 64 * 1024
+const MAX_SEALED_CHARS = 512 * 1024
+type Members = Readonly<Record<string, unknown>>
+
 const OWNER = 'owner'
 const REWRITTEN: ReadonlySet<string> = new Set([...SECRET_MEMBERS, SEALED_MEMBER, OWNER])
 
@@ -34,19 +39,21 @@ function replicatorRules(store: VersionedStore, { rules }: StoreDatabaseOptions)
       if (isReplication(id)) requireReplicator(user, rules().replicator.isForAdminsOnly)
     },
     checkDocument: (doc, write) => {
-      if (hasNoRequest(doc, write)) return
-      if (doc.body.length > MAX_CHARS) {
-        const reason = `a replication holds more than ${MAX_CHARS} characters`
-        throw new CouchError('document_too_large', reason)
-      }
-      const members = parsedMembers(doc)
-      const owner = ownerFor(members[OWNER], write.user)
-      if (write.kind === 'edit') checkReplication({ ...members, owner }, sealingKey())
+      if (!hasOwnBody(write)) return
+      checkSize(doc)
+      const { owner: given } = writtenMembers(doc)
+      if (doc.deleted) return
+      const owner = ownerFor(given, write.user)
+      if (write.kind !== 'edit') return
+      const members = JSON.parse(doc.body) as Members
+      checkReplication({ ...members, owner }, sealingKey())
     },
     prepare: async (doc, write) => {
-      if (hasNoRequest(doc, write)) return doc.deleted ? withoutCredentials(doc) : doc
-      const members = parsedMembers(doc)
-      const owner = ownerFor(members[OWNER], write.user)
+      if (!hasOwnBody(write)) return doc
+      const members = writtenMembers(doc)
+      // A tombstone asks for nothing, but may repeat the document.
+      if (doc.deleted) return rewritten(doc, { ...ownerMember(members), ...maskCredentials(members) })
+      const owner = ownerFor(members.owner, write.user)
       return rewritten(doc, { owner, ...sealCredentials(members, owner, sealingKey()) })
     },
     checkStored: (stored, write) => {
@@ -59,9 +66,9 @@ function isReplication(id: string): boolean {
   return !isDesignId(id) && !isLocalId(id)
 }
 
-/** Design documents and `_local` ones are ordinary, tombstones ask for nothing, and a rewind writes what was stored. */
-function hasNoRequest(doc: IncomingDoc, { id, kind, isAttachment }: RuledWrite): boolean {
-  return !isReplication(id) || doc.deleted || isAttachment || kind === 'rewind'
+/** Design documents and `_local` ones are ordinary, and a rewind writes what was stored. */
+function hasOwnBody({ id, kind, isAttachment }: RuledWrite): boolean {
+  return isReplication(id) && !isAttachment && kind !== 'rewind'
 }
 
 /** @throws unauthorized for anonymous users; hosted_replication */
@@ -106,22 +113,35 @@ function othersDocument(): CouchError {
   return new CouchError('forbidden', "Can't update replication documents from other users.")
 }
 
-function parsedMembers({ body }: IncomingDoc): Readonly<Record<string, unknown>> {
-  return JSON.parse(body) as Record<string, unknown>
+/** @throws document_too_large */
+function checkSize({ body }: IncomingDoc): void {
+  if (body.length <= MAX_CHARS) return
+  throw new CouchError('document_too_large', `a replication holds more than ${MAX_CHARS} characters`)
+}
+
+/** The members that depend on the writer, which no other kind of write may leave as they are. @throws document_too_large */
+function writtenMembers({ body }: IncomingDoc): Members {
+  const { special } = splitMembers(body, (name) => REWRITTEN.has(name))
+  const members: Record<string, unknown> = {}
+  for (const [name, json] of special) {
+    const most = name === SEALED_MEMBER ? MAX_SEALED_CHARS : MAX_MEMBER_CHARS
+    if (json.length > most) {
+      const reason = `\`${name}\` of a replication holds more than ${most} characters`
+      throw new CouchError('document_too_large', reason)
+    }
+    members[name] = JSON.parse(json)
+  }
+  return members
+}
+
+function ownerMember({ owner }: Members): Members {
+  return owner === undefined ? {} : { owner }
 }
 
 /** Replaces the members that depend on the writer; the text of all others stays. */
-function rewritten(doc: IncomingDoc, members: Readonly<Record<string, unknown>>): IncomingDoc {
+function rewritten(doc: IncomingDoc, members: Members): IncomingDoc {
   const { body } = splitMembers(doc.body, (name) => REWRITTEN.has(name))
   const added = JSON.stringify(members)
   if (added === '{}') return { ...doc, body }
   return { ...doc, body: body === '{}' ? added : `${added.slice(0, -1)},${body.slice(1)}` }
-}
-
-/** A tombstone may repeat the document. */
-function withoutCredentials(doc: IncomingDoc): IncomingDoc {
-  if (doc.body === '{}' || doc.body.length > MAX_CHARS) return doc
-  const members = parsedMembers(doc)
-  const { owner } = members
-  return rewritten(doc, { ...(owner !== undefined && { owner }), ...maskCredentials(members) })
 }

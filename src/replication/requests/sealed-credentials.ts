@@ -109,19 +109,29 @@ function maskedValue(name: SecretMember, value: unknown): unknown {
   }
 }
 
-/** The user and the password of an address, also in the forms that WHATWG's URL accepts beside the usual one. */
-const PASSWORD = /^(\s*[a-z][a-z\d+.-]*:[\s/\\]*[^/\\?#:@]*):[^/\\?#]+@/i
+/**
+ * The user and the password of an address, also in the forms that WHATWG's URL accepts beside the usual one. No two parts
+ * of the pattern can match the same text, so it takes linear time.
+ */
+const PASSWORD = /^(\s*[a-z][a-z\d+.-]*:[\s/\\]*(?:[^/\\?#:@\s][^/\\?#:@]*)?):[^/\\?#]+@/i
+const SCHEME = /^\s*h\s*t\s*t\s*p\s*s?\s*:/i
 
 function maskedUrl(text: string): string {
   // An address without its scheme looks like a name.
-  if (!/^\s*h\s*t\s*t\s*p\s*s?\s*:/i.test(text)) return text.replace(/:[^@]*@/, `:${MASK}@`)
+  if (!SCHEME.test(text)) return maskedRoughly(text, 0)
   const masked = text.replace(PASSWORD, `$1:${MASK}@`)
-  if (!URL.canParse(masked))
-    return masked.replace(/:[^@]*@/, (found) => (found === `:${MASK}@` ? found : `:${MASK}@`))
+  if (!URL.canParse(masked)) return maskedRoughly(masked, masked.indexOf(':') + 1)
   const url = new URL(masked)
   if (url.password === '' || url.password === MASK) return masked
   url.password = MASK
   return url.href
+}
+
+/** Masks whatever stands between the first colon and the last `@`. @param from where to look for the colon */
+function maskedRoughly(text: string, from: number): string {
+  const start = text.indexOf(':', from)
+  const end = text.lastIndexOf('@')
+  return start === -1 || end < start ? text : `${text.slice(0, start + 1)}${MASK}${text.slice(end)}`
 }
 
 /** Masks all texts of a value but those of one member. */
