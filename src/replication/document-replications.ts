@@ -82,7 +82,8 @@ export class DocumentReplications {
     await this.#feed.close()
   }
 
-  #onDocument(place: ReplicatorDocument, doc: DocumentMembers | null): void {
+  /** @returns when the document says so, if it is not started. Never rejects */
+  async #onDocument(place: ReplicatorDocument, doc: DocumentMembers | null): Promise<void> {
     const known = this.find(place)
     const state = doc === null ? 'completed' : stateOf(doc)
     if (doc === null || state === 'completed' || state === 'failed') {
@@ -94,18 +95,16 @@ export class DocumentReplications {
       this.#forget(place, known)
       const { _rev: rev } = doc
       const failed = { state: 'failed', reason: wanted.message } as const
-      this.#write(place, failed, (now) => now._rev === rev).catch((fault: unknown) =>
-        this.#onFault(place, fault),
-      )
-      return
+      return this.#tryToWrite(place, failed, (now) => now._rev === rev)
     }
     if (known?.wanted.fingerprint === wanted.fingerprint) return
     this.#forget(place, known)
+    this.#add(place, wanted)
     if (state !== null && !this.#writesAll) {
       const isSame = this.#isSame(wanted)
-      this.#write(place, { state: null }, isSame).catch((fault: unknown) => this.#onFault(place, fault))
+      // Its end may have been written meanwhile.
+      await this.#tryToWrite(place, { state: null }, (now) => stateOf(now) === state && isSame(now))
     }
-    this.#add(place, wanted)
   }
 
   #read(doc: DocumentMembers): DocumentRequest | CouchError {
@@ -185,6 +184,14 @@ export class DocumentReplications {
     isSame: (doc: DocumentMembers) => boolean,
   ): Promise<void> {
     return writeState(this.#options.databases, place, state, isSame)
+  }
+
+  async #tryToWrite(
+    place: ReplicatorDocument,
+    state: WrittenState,
+    isSame: (doc: DocumentMembers) => boolean,
+  ): Promise<void> {
+    await this.#write(place, state, isSame).catch((fault: unknown) => this.#onFault(place, fault))
   }
 
   #onFault({ database, id }: ReplicatorDocument, fault: unknown): void {

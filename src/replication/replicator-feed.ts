@@ -11,8 +11,11 @@ export type DocumentMembers = Readonly<Record<string, unknown>>
 
 interface ReplicatorFeedOptions {
   readonly databases: Pick<Databases, 'names' | 'get' | 'watchUpdates'>
-  /** A document was written; null: it was deleted. Called for all of them at the start, in the order of their changes. */
-  onDocument(database: string, id: string, doc: DocumentMembers | null): void
+  /**
+   * A document was written; null: it was deleted. Called for all of them at the start, in the order of their changes. The
+   * next change of the database waits for it.
+   */
+  onDocument(database: string, id: string, doc: DocumentMembers | null): Promise<void>
   /** A database was deleted, or replaced by another one, whose documents follow. */
   onGone(database: string): void
   /** Reading failed; it is tried again. */
@@ -166,7 +169,8 @@ class Follower {
         deleted?: boolean
         doc?: DocumentMembers
       }
-      if (!id.startsWith('_')) this.#options.onDocument(this.handle.name, id, deleted ? null : (doc ?? null))
+      if (!id.startsWith('_'))
+        await this.#options.onDocument(this.handle.name, id, deleted ? null : (doc ?? null))
       await yielder.yieldIfDue()
     }
   }

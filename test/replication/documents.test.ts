@@ -292,4 +292,7 @@ t.test('with update_docs, documents say what goes on', async (t) => {
   await call(server, 'PUT', '/none')
   await inState(server, '/_replicator/x', 'triggered')
   await call(server, 'DELETE', '/_node/_local/_config/replicator/update_docs')
+  const left = { source: 'notes', target: 'copy', _replication_state: 'triggered', _replication_id: 'odd' }
+  await call(server, 'PUT', '/_replicator/left', left)
+  t.match(await inState(server, '/_replicator/left', 'completed'), { owner: 'adm' })
 })
