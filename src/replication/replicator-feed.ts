@@ -2,6 +2,7 @@
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { findDatabase, PLAIN_FEED } from '../auth/users.ts'
 import type { ChangesOptions } from '../changes/rows.ts'
+import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { holdsReplications } from '../core/ids.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
@@ -143,7 +144,7 @@ class Follower {
         await this.#read()
       }
     } catch (fault) {
-      if (this.#isClosed) return
+      if (this.#isClosed || isGone(fault)) return
       this.#options.onFault(this.handle.name, fault)
       this.#retry = setTimeout(() => this.#wake(), RETRY_MS).unref()
     }
@@ -174,4 +175,9 @@ class Follower {
       await yielder.yieldIfDue()
     }
   }
+}
+
+/** The database was deleted, of which a message is on its way. */
+function isGone(fault: unknown): boolean {
+  return fault instanceof CouchError && fault.code === 'no_database'
 }
