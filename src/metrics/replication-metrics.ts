@@ -1,5 +1,5 @@
 /** The replications of this server as metrics. */
-import type { ReplicationJob } from '../replication/job.ts'
+import type { ReplicationJob } from '../replication/jobs/job.ts'
 import { type Collector, collector, type Metric } from './metric.ts'
 
 type Jobs = readonly Pick<ReplicationJob, 'state'>[]

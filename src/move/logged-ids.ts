@@ -2,7 +2,7 @@
  * The ids of `_local` documents in the request log of a server that cannot list them. PouchDB's server and CouchDB 1 serve
  * their logs, in which devices have left the ids of their checkpoints.
  */
-import type { RemoteServer } from '../replication/remote-server.ts'
+import type { RemoteServer } from '../replication/remote/remote-server.ts'
 
 /** By the names of databases. */
 export type LoggedIds = ReadonlyMap<string, ReadonlySet<string>>

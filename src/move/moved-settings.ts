@@ -1,7 +1,7 @@
 /** Which settings of the old server come along: admins, CORS, limits and access. Pure. */
 import { isHashed } from '../auth/password.ts'
 import { knownKey, SECRET_MASK } from '../config/defaults.ts'
-import type { RemoteConfig } from '../replication/remote-server.ts'
+import type { RemoteConfig } from '../replication/remote/remote-server.ts'
 
 export interface MovedSetting {
   readonly section: string

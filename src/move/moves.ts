@@ -2,7 +2,7 @@
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import { PeerError } from '../replication/peer-error.ts'
-import { RemoteServer } from '../replication/remote-server.ts'
+import { RemoteServer } from '../replication/remote/remote-server.ts'
 import { readServer } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
 import { type MovedDatabase, type MovePhase, moveDatabase } from './database-move.ts'
@@ -102,7 +102,7 @@ async function withOldServer<T>(
     throw new CouchError('bad_request', 'In hosted mode databases belong to tenants; nothing was moved.')
   const endpoint = readServer(url)
   // Its library is large, and few servers ever need it.
-  const { RemoteConnections } = await import('../replication/remote-requests.ts')
+  const { RemoteConnections } = await import('../replication/remote/remote-requests.ts')
   const connections = new RemoteConnections()
   const stop = signal === undefined ? ending : AbortSignal.any([signal, ending])
   const old = new RemoteServer(endpoint, connections, {

@@ -11,8 +11,8 @@ import { LocalPeer } from './local-peer.ts'
 import { LocalTurns } from './local-turns.ts'
 import type { Peer } from './peer.ts'
 import { withRefusals } from './peer-error.ts'
-import { RemotePeer } from './remote-peer.ts'
-import type { RemoteConnections } from './remote-requests.ts'
+import { RemotePeer } from './remote/remote-peer.ts'
+import type { RemoteConnections } from './remote/remote-requests.ts'
 import { couchCheckpointId, type Endpoint } from './replication-id.ts'
 import type { ReplicationEndpoint, ReplicationRequest } from './requests/replication-request.ts'
 
@@ -34,7 +34,7 @@ export class Peers {
   /** Makes connections to remote peers possible. */
   async load(): Promise<void> {
     if (this.#connections !== null) return
-    const { RemoteConnections } = await import('./remote-requests.ts')
+    const { RemoteConnections } = await import('./remote/remote-requests.ts')
     this.#connections ??= new RemoteConnections(() =>
       this.#options.config.integer('replicator', 'http_connections'),
     )

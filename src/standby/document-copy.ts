@@ -1,7 +1,7 @@
 /** Copies documents of one database of the first, by a replication that only reads the first. */
 import type { Logger } from 'pino'
 import { LocalPeer } from '../replication/local-peer.ts'
-import type { RemoteDatabase } from '../replication/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
 import { Replication } from '../replication/replication.ts'
 import type { Position, ReplicationOptions } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'

@@ -3,7 +3,7 @@
  * more: a device may have sent a purged revision again.
  */
 import type { Config } from '../config/config.ts'
-import type { RemoteDatabase } from '../replication/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { COPYING_USER } from './copying-user.ts'
 import { DocumentCopy, type DocumentCopyOptions } from './document-copy.ts'

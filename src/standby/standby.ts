@@ -8,7 +8,7 @@ import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { PeerError } from '../replication/peer-error.ts'
-import type { RemoteConnections } from '../replication/remote-requests.ts'
+import type { RemoteConnections } from '../replication/remote/remote-requests.ts'
 import { type RemoteEndpoint, readServer } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Failure } from './backlog.ts'
@@ -210,7 +210,7 @@ export class Standby {
 
   async #firstAt(endpoint: RemoteEndpoint): Promise<First> {
     // Its library would delay every start of a server.
-    const { RemoteConnections } = await import('../replication/remote-requests.ts')
+    const { RemoteConnections } = await import('../replication/remote/remote-requests.ts')
     this.#connections ??= new RemoteConnections()
     return new First(endpoint, this.#connections, {
       // The operator has named it.

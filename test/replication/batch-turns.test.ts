@@ -1,6 +1,6 @@
 /** Batches take turns by remote and by job, and a slow remote leaves places to others. */
 import t from 'tap'
-import { BatchTurns } from '../../src/replication/batch-turns.ts'
+import { BatchTurns } from '../../src/replication/jobs/batch-turns.ts'
 
 interface Step {
   readonly name: string

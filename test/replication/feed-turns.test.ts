@@ -1,6 +1,6 @@
 /** Feeds that wait at one remote take turns. */
 import t from 'tap'
-import { FeedTurns } from '../../src/replication/feed-turns.ts'
+import { FeedTurns } from '../../src/replication/remote/feed-turns.ts'
 
 const never = new AbortController().signal
 

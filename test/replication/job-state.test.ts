@@ -8,7 +8,7 @@ import {
   nextState,
   schedule,
   TRANSITIONS,
-} from '../../src/replication/job-state.ts'
+} from '../../src/replication/jobs/job-state.ts'
 
 const EVENTS: readonly JobEvent[] = ['start', 'stop', 'crash', 'wake', 'finish', 'fail', 'cancel']
 

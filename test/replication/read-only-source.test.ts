@@ -1,7 +1,7 @@
 /** A replication that only reads its source: for `settee move` and for a server that follows another. */
 import t from 'tap'
-import { RemotePeer } from '../../src/replication/remote-peer.ts'
-import { RemoteConnections } from '../../src/replication/remote-requests.ts'
+import { RemotePeer } from '../../src/replication/remote/remote-peer.ts'
+import { RemoteConnections } from '../../src/replication/remote/remote-requests.ts'
 import { Replication } from '../../src/replication/replication.ts'
 import {
   type RemoteEndpoint,

@@ -2,8 +2,8 @@
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import type { RemoteOptions } from '../../src/replication/remote-pools.ts'
-import { RemoteConnections, type RemoteRequest } from '../../src/replication/remote-requests.ts'
+import type { RemoteOptions } from '../../src/replication/remote/remote-pools.ts'
+import { RemoteConnections, type RemoteRequest } from '../../src/replication/remote/remote-requests.ts'
 
 const options: RemoteOptions = {
   mayBePrivate: true,

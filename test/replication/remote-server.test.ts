@@ -2,8 +2,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { RemoteConnections } from '../../src/replication/remote-requests.ts'
-import { RemoteServer } from '../../src/replication/remote-server.ts'
+import { RemoteConnections } from '../../src/replication/remote/remote-requests.ts'
+import { RemoteServer } from '../../src/replication/remote/remote-server.ts'
 import { readServer } from '../../src/replication/requests/replication-request.ts'
 import { startTestServer } from '../helpers/server.ts'
 

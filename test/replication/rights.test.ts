@@ -1,6 +1,6 @@
 /** Who may replicate what; docs/replication.md, "Rights". */
 import t, { type Test } from 'tap'
-import { isPrivateAddress } from '../../src/replication/remote-addresses.ts'
+import { isPrivateAddress } from '../../src/replication/remote/remote-addresses.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 
 const ADMIN = 'adm:pass'

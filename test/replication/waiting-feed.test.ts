@@ -1,8 +1,8 @@
 /** A feed that waits gives up its turn until it has news. */
 import t from 'tap'
-import { type FeedTurn, FeedTurns } from '../../src/replication/feed-turns.ts'
-import type { Query } from '../../src/replication/remote-client.ts'
-import { waitingFeed } from '../../src/replication/waiting-feed.ts'
+import { type FeedTurn, FeedTurns } from '../../src/replication/remote/feed-turns.ts'
+import type { Query } from '../../src/replication/remote/remote-client.ts'
+import { waitingFeed } from '../../src/replication/remote/waiting-feed.ts'
 
 const never = new AbortController().signal
 const NEWS = '{"results":[{"id":"a","seq":"8-x","changes":[]}],"last_seq":"8-x"}'

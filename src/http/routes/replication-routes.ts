@@ -1,9 +1,13 @@
 /** Replications by the server, and what its scheduler shows; protocol.md 14. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
-import type { ReplicationJob } from '../../replication/job.ts'
-import { progressInfo, timestamp } from '../../replication/job-info.ts'
-import { readStates, schedulerDocument, schedulerDocuments } from '../../replication/scheduler-documents.ts'
+import {
+  readStates,
+  schedulerDocument,
+  schedulerDocuments,
+} from '../../replication/documents/scheduler-documents.ts'
+import type { ReplicationJob } from '../../replication/jobs/job.ts'
+import { progressInfo, timestamp } from '../../replication/jobs/job-info.ts'
 import { sendJson } from '../replies.ts'
 import { pathParam, queryOf } from '../request-params.ts'
 import { COUNT, nodeName, type Path } from '../route-table.ts'

@@ -1,13 +1,13 @@
 /** One replication with its state, its history and its runs. */
 import type { Logger } from 'pino'
-import type { CouchError } from '../core/errors.ts'
-import type { UserCtx } from '../core/types.ts'
+import type { CouchError } from '../../core/errors.ts'
+import type { UserCtx } from '../../core/types.ts'
+import { PeerError } from '../peer-error.ts'
+import { shownEndpoint } from '../peers.ts'
+import type { Replication, ReplicationProgress, ReplicationResult } from '../replication.ts'
+import type { ReplicationRequest } from '../requests/replication-request.ts'
 import { hasSameRights, isLostForGood, type JobOwner } from './job-rights.ts'
 import { crashDelay, type JobEvent, type JobState, nextState } from './job-state.ts'
-import { PeerError } from './peer-error.ts'
-import { shownEndpoint } from './peers.ts'
-import type { Replication, ReplicationProgress, ReplicationResult } from './replication.ts'
-import type { ReplicationRequest } from './requests/replication-request.ts'
 
 interface JobOptions {
   readonly id: string

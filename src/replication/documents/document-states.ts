@@ -1,14 +1,14 @@
 /** Writes the states of replications into their documents; update_rep_doc in couch_replicator_docs. */
-import { SYSTEM_USER } from '../auth/accounts.ts'
-import { findDatabase } from '../auth/users.ts'
-import { decodeSendable } from '../core/bytes.ts'
-import { CouchError } from '../core/errors.ts'
-import { splitMembers } from '../documents/body.ts'
-import type { Databases } from '../threads/databases.ts'
-import type { ReplicatorDocument } from './job.ts'
-import { timestamp } from './job-info.ts'
+import { SYSTEM_USER } from '../../auth/accounts.ts'
+import { findDatabase } from '../../auth/users.ts'
+import { decodeSendable } from '../../core/bytes.ts'
+import { CouchError } from '../../core/errors.ts'
+import { splitMembers } from '../../documents/body.ts'
+import type { Databases } from '../../threads/databases.ts'
+import type { ReplicatorDocument } from '../jobs/job.ts'
+import { timestamp } from '../jobs/job-info.ts'
+import type { DocumentState } from '../requests/replication-document.ts'
 import type { DocumentMembers } from './replicator-feed.ts'
-import type { DocumentState } from './requests/replication-document.ts'
 
 /** What a document is to say about its replication. */
 export interface WrittenState {

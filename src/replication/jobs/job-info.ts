@@ -1,5 +1,5 @@
 /** Jobs in the words of CouchDB's scheduler; protocol.md 14.4. Pure. */
-import type { ReplicationProgress } from './replication.ts'
+import type { ReplicationProgress } from '../replication.ts'
 
 /** @returns a time of ms since 1970 in CouchDB's form, such as `2026-11-25T17:30:00Z` */
 export function timestamp(ms: number): string {

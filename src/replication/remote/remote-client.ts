@@ -1,11 +1,11 @@
 /** Calls to one address of another server: paths, credentials, and refusals in words. */
-import { isJsonObject } from '../core/json.ts'
+import { isJsonObject } from '../../core/json.ts'
+import { jsonParts, parsed } from '../json-parts.ts'
+import { PeerError, type PeerFault } from '../peer-error.ts'
+import type { RemoteEndpoint } from '../requests/replication-request.ts'
 import type { FeedTurn } from './feed-turns.ts'
-import { jsonParts, parsed } from './json-parts.ts'
-import { PeerError, type PeerFault } from './peer-error.ts'
 import type { RemoteOptions } from './remote-pools.ts'
 import type { RemoteAnswer, RemoteConnections, RemoteRequest } from './remote-requests.ts'
-import type { RemoteEndpoint } from './requests/replication-request.ts'
 
 export type Query = Readonly<Record<string, string>>
 

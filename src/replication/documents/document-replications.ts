@@ -2,18 +2,18 @@
  * The replications that documents of `_replicator` ask for; protocol.md 14.3. A document starts a job, a change of it ends
  * the job and starts another, and the end of a job is written into the document (couch_replicator_doc_processor).
  */
-import { Limiter } from '../core/concurrency.ts'
-import { CouchError } from '../core/errors.ts'
-import { Yielder } from '../core/event-loop.ts'
-import { holdsReplications } from '../core/ids.ts'
+import { Limiter } from '../../core/concurrency.ts'
+import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
+import { holdsReplications } from '../../core/ids.ts'
+import type { ReplicatorDocument } from '../jobs/job.ts'
+import { ownerOfDocument, type RightsSources } from '../jobs/job-rights.ts'
+import type { Jobs, JobsOptions } from '../jobs/jobs.ts'
+import { type DocumentRequest, readDocumentRequest, stateOf } from '../requests/replication-document.ts'
+import { replicationDefaults } from '../requests/replication-request.ts'
 import { DocumentReplication } from './document-replication.ts'
 import { type WrittenState, writeState } from './document-states.ts'
-import type { ReplicatorDocument } from './job.ts'
-import { ownerOfDocument, type RightsSources } from './job-rights.ts'
-import type { Jobs, JobsOptions } from './jobs.ts'
 import { type DocumentMembers, ReplicatorFeed } from './replicator-feed.ts'
-import { type DocumentRequest, readDocumentRequest, stateOf } from './requests/replication-document.ts'
-import { replicationDefaults } from './requests/replication-request.ts'
 import type { SealingKey } from './sealing-key.ts'
 
 export interface DocumentReplicationsOptions extends JobsOptions, RightsSources {

@@ -2,7 +2,7 @@
 import type { TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
 import type { buildConnector as Connectors, Dispatcher } from 'undici'
-import { atMost } from '../core/cache.ts'
+import { atMost } from '../../core/cache.ts'
 import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { publicLookup } from './remote-addresses.ts'
 import { pausing, repeating } from './remote-pace.ts'

@@ -1,14 +1,14 @@
 /** Makes the jobs of this server, within its bounds, and connects them to their peers and the scheduler. */
 import type { Logger } from 'pino'
-import { isServerAdmin } from '../auth/accounts.ts'
-import { CouchError } from '../core/errors.ts'
-import type { UserCtx } from '../core/types.ts'
+import { isServerAdmin } from '../../auth/accounts.ts'
+import { CouchError } from '../../core/errors.ts'
+import type { UserCtx } from '../../core/types.ts'
+import { checkpointIdOf, Peers, type PeersOptions } from '../peers.ts'
+import { Replication } from '../replication.ts'
+import type { ReplicationRequest } from '../requests/replication-request.ts'
 import { BatchTurns } from './batch-turns.ts'
 import { ReplicationJob, type ReplicatorDocument } from './job.ts'
 import type { JobOwner } from './job-rights.ts'
-import { checkpointIdOf, Peers, type PeersOptions } from './peers.ts'
-import { Replication } from './replication.ts'
-import type { ReplicationRequest } from './requests/replication-request.ts'
 import { Scheduler } from './scheduler.ts'
 
 export interface JobsOptions extends PeersOptions {

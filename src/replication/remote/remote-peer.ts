@@ -2,12 +2,12 @@
 import { read } from 'node:fs'
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
-import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
-import { PeerError } from './peer-error.ts'
+import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from '../peer.ts'
+import { PeerError } from '../peer-error.ts'
+import type { Position, RemoteEndpoint } from '../requests/replication-request.ts'
 import { discard, type Query, RemoteClient } from './remote-client.ts'
 import type { RemoteOptions } from './remote-pools.ts'
 import type { RemoteAnswer, RemoteConnections } from './remote-requests.ts'
-import type { Position, RemoteEndpoint } from './requests/replication-request.ts'
 import { waitingFeed } from './waiting-feed.ts'
 
 /** A peer that rejects these calls with one of these statuses does not have them. */

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Dispatcher } from 'undici'
-import { atMost } from '../core/cache.ts'
+import { atMost } from '../../core/cache.ts'
 
 type Headers = Dispatcher.ResponseData['headers']
 type Interceptor = Dispatcher.DispatcherComposeInterceptor

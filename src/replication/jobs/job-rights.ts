@@ -1,12 +1,12 @@
 /** With whose rights a replication runs. They are looked up at each run, so a job ends with the rights of its user. */
-import { type Accounts, ADMIN_ROLE, isServerAdmin, PARTY_ADMIN } from '../auth/accounts.ts'
-import { isOpen } from '../auth/admins.ts'
-import { userOfToken } from '../auth/token-record.ts'
-import type { Tokens } from '../auth/tokens.ts'
-import type { Config } from '../config/config.ts'
-import { CouchError } from '../core/errors.ts'
-import type { UserCtx } from '../core/types.ts'
-import type { GivenUser } from './requests/replication-document.ts'
+import { type Accounts, ADMIN_ROLE, isServerAdmin, PARTY_ADMIN } from '../../auth/accounts.ts'
+import { isOpen } from '../../auth/admins.ts'
+import { userOfToken } from '../../auth/token-record.ts'
+import type { Tokens } from '../../auth/tokens.ts'
+import type { Config } from '../../config/config.ts'
+import { CouchError } from '../../core/errors.ts'
+import type { UserCtx } from '../../core/types.ts'
+import type { GivenUser } from '../requests/replication-document.ts'
 
 /** A user as the owner of a job. */
 export interface JobOwner {

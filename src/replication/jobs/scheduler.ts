@@ -1,6 +1,6 @@
 /** The jobs of this server and their turns: as many run as allowed, and the others wait; protocol.md 14.4. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Yielder } from '../core/event-loop.ts'
+import { Yielder } from '../../core/event-loop.ts'
 import type { ReplicationJob } from './job.ts'
 import { schedule } from './job-state.ts'
 

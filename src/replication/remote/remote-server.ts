@@ -2,14 +2,14 @@
  * Another server as a whole: what it has besides the documents of one database. It is only read. The calls are CouchDB's
  * (protocol.md 4, 12, 15); where a server lacks one, the answer is null.
  */
-import { isJsonObject } from '../core/json.ts'
-import { type JsonPart, jsonParts, parsed, partsOf } from './json-parts.ts'
-import { PeerError, type PeerFault } from './peer-error.ts'
+import { isJsonObject } from '../../core/json.ts'
+import { type JsonPart, jsonParts, parsed, partsOf } from '../json-parts.ts'
+import { PeerError, type PeerFault } from '../peer-error.ts'
+import type { Position, RemoteEndpoint } from '../requests/replication-request.ts'
 import { discard, type Query, RemoteClient } from './remote-client.ts'
 import { RemotePeer } from './remote-peer.ts'
 import type { RemoteOptions } from './remote-pools.ts'
 import type { RemoteConnections } from './remote-requests.ts'
-import type { Position, RemoteEndpoint } from './requests/replication-request.ts'
 
 export interface RemoteWelcome {
   /** null: the server has none, as CouchDB 1.2 and before. */

@@ -1,8 +1,9 @@
 /** A feed that waits for news at a remote, in its turn. */
+
+import type { Position } from '../requests/replication-request.ts'
 import type { FeedTurn } from './feed-turns.ts'
 import type { Query } from './remote-client.ts'
 import type { RemoteAnswer } from './remote-requests.ts'
-import type { Position } from './requests/replication-request.ts'
 
 /** An answer with more than this, in bytes without white space, has news. `{"results":[` has 12. */
 const HEAD = 32

@@ -1,6 +1,6 @@
 /** The key of the credentials in `_replicator`, which this server has made for itself or taken from its first. */
-import type { Databases } from '../threads/databases.ts'
-import { isSealingKey, newSealingKey } from './requests/sealed-credentials.ts'
+import type { Databases } from '../../threads/databases.ts'
+import { isSealingKey, newSealingKey } from '../requests/sealed-credentials.ts'
 
 const RECORD = { kind: 'replication', key: 'sealing key' }
 

@@ -1,14 +1,14 @@
 /** The replication of one document of `_replicator`, from its start until its end is written into the document. */
-import { CouchError } from '../core/errors.ts'
+import { CouchError } from '../../core/errors.ts'
+import type { ReplicationJob, ReplicatorDocument } from '../jobs/job.ts'
+import { progressInfo, timestamp } from '../jobs/job-info.ts'
+import { isLostForGood, type JobOwner } from '../jobs/job-rights.ts'
+import { startDelay } from '../jobs/job-state.ts'
+import type { Jobs } from '../jobs/jobs.ts'
+import { PeerError } from '../peer-error.ts'
+import { checkpointIdOf } from '../peers.ts'
+import type { DocumentRequest } from '../requests/replication-document.ts'
 import type { WrittenState } from './document-states.ts'
-import type { ReplicationJob, ReplicatorDocument } from './job.ts'
-import { progressInfo, timestamp } from './job-info.ts'
-import { isLostForGood, type JobOwner } from './job-rights.ts'
-import { startDelay } from './job-state.ts'
-import type { Jobs } from './jobs.ts'
-import { PeerError } from './peer-error.ts'
-import { checkpointIdOf } from './peers.ts'
-import type { DocumentRequest } from './requests/replication-document.ts'
 
 interface DocumentReplicationOptions {
   readonly place: ReplicatorDocument
