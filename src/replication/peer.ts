@@ -42,6 +42,8 @@ export interface MultipartRevision {
 export interface Peer {
   /** For people, without credentials. */
   readonly address: string
+  /** Revisions with large attachments that are read from here at once. Each may hold tens of MB until they are collected. */
+  readonly largeFetches: number
   info(signal: AbortSignal): Promise<PeerInfo>
   /** Makes the database. An existing one is fine. */
   create(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<void>

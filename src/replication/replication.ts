@@ -1,5 +1,6 @@
 /** One run of a replication: from where it was interrupted to the end of the feed, or on and on; protocol.md 16.1. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Limiter } from '../core/concurrency.ts'
 import { newUuid } from '../core/ids.ts'
 import { type ChangesBatch, readChanges } from './changes-reader.ts'
 import { BEGINNING, type CouchStatistics } from './checkpoint.ts'
@@ -72,7 +73,9 @@ export class Replication {
     const { source, target, tmpDir, onRefused, options } = context
     this.#signal = AbortSignal.any([context.signal, this.#stop.signal])
     const signal = this.#signal
-    this.#ends = { source, target, tmpDir, signal, onRefused, usesBulkGet: options.usesBulkGet }
+    const largeFetches = new Limiter(source.largeFetches, Number.POSITIVE_INFINITY)
+    const { usesBulkGet } = options
+    this.#ends = { source, target, tmpDir, signal, onRefused, usesBulkGet, largeFetches }
   }
 
   get progress(): ReplicationProgress {

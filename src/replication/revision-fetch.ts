@@ -4,7 +4,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Body } from '../documents/database.ts'
 import { headerParameter, MultipartScanner, type Part } from '../documents/multipart.ts'
-import { jsonParts, partsOf } from './json-parts.ts'
+import { jsonParts, parsed, partsOf } from './json-parts.ts'
 import type { MultipartRevision, OpenedRevisions, Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 
@@ -80,7 +80,7 @@ async function inlineRevision(
 ): Promise<FetchedRevision> {
   const found = await revisionOf(opened)
   if (found === null) return { type: 'missing' }
-  if (!hasAttachments(found)) return { type: 'json', json: found }
+  if (attachedBytes(found) === null) return { type: 'json', json: found }
   const complete = await revisionOf(
     await source.openRevs(id, [rev], { attsSince: [], isInline: true }, signal),
   )
@@ -97,11 +97,22 @@ async function revisionOf({ chunks }: OpenedRevisions): Promise<Uint8Array | nul
 
 const ATTACHMENTS = Buffer.from('"_attachments"')
 
-/** Whether the JSON of a document has attachments. @throws PeerError */
-export function hasAttachments(json: Buffer | Uint8Array): boolean {
-  if (!Buffer.from(json.buffer, json.byteOffset, json.byteLength).includes(ATTACHMENTS)) return false
+/**
+ * The attachments in the JSON of a document.
+ * @returns the sum of their lengths in bytes, as far as the document has them; null without attachments
+ * @throws PeerError
+ */
+export function attachedBytes(json: Buffer | Uint8Array): number | null {
+  if (!Buffer.from(json.buffer, json.byteOffset, json.byteLength).includes(ATTACHMENTS)) return null
   const part = partsOf(json).find(({ member }) => member === '_attachments')
-  return part !== undefined && partsOf(part.bytes).length > 0
+  const attachments = part === undefined ? [] : partsOf(part.bytes)
+  if (attachments.length === 0) return null
+  return attachments.reduce((sum, { bytes }) => sum + lengthIn(bytes), 0)
+}
+
+function lengthIn(stub: Uint8Array): number {
+  const length = partsOf(stub).find(({ member }) => member === 'length')
+  return length === undefined ? 0 : Number(parsed(length.bytes)) || 0
 }
 
 function boundaryOf(type: string, media: string): string | null {

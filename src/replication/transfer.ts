@@ -6,7 +6,7 @@ import type { CouchStatistics } from './checkpoint.ts'
 import { jsonParts, parsed, partsOf } from './json-parts.ts'
 import type { Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
-import { hasAttachments, withRevision } from './revision-fetch.ts'
+import { attachedBytes, withRevision } from './revision-fetch.ts'
 
 /** A row of the source's feed. */
 export interface ChangedDocument {
@@ -33,6 +33,8 @@ export interface TransferEnds {
   readonly target: Peer
   /** Whether the source has `_bulk_get`; cleared when it has not. */
   usesBulkGet: boolean
+  /** The turns of large revisions of all batches; see {@link Peer.largeFetches}. */
+  readonly largeFetches: Limiter
   readonly tmpDir: string
   readonly signal: AbortSignal
   /** Reports a revision that was not copied, for the log. */
@@ -43,6 +45,8 @@ interface MissingRevision {
   readonly id: string
   readonly rev: string
   readonly ancestors: readonly string[]
+  /** Whether it is known to have more attachments than {@link LARGE}. */
+  readonly isLarge?: boolean
 }
 
 /** Revisions in one `_bulk_get`. */
@@ -52,6 +56,8 @@ const WRITE_BYTES = 1024 * 1024
 const WRITE_DOCS = 500
 /** Revisions that one batch fetches one by one at once. */
 const SINGLE_FETCHES = 4
+/** From this many bytes of attachments on, one stream fills a connection, and several only take memory. */
+const LARGE = 8 * 1024 * 1024
 const RESULTS = new Set(['results'])
 const DOCS = new Set(['docs'])
 
@@ -84,7 +90,9 @@ export async function transfer(changes: readonly ChangedDocument[], ends: Transf
     single.push(...(ends.usesBulkGet ? await fetchMany(wanted, ends, writer, stats) : wanted))
   }
   const limiter = new Limiter(SINGLE_FETCHES, Number.POSITIVE_INFINITY)
-  const fetches = single.map((each) => limiter.run(() => fetchOne(each, ends, writer, stats)))
+  const fetches = single.map((each) =>
+    (each.isLarge ? ends.largeFetches : limiter).run(() => fetchOne(each, ends, writer, stats)),
+  )
   const results = await Promise.allSettled(fetches)
   for (const result of results) if (result.status === 'rejected') throw result.reason
   await writer.flush()
@@ -134,8 +142,11 @@ async function fetchMany(
       if (asked === undefined) break
       const docs = partsOf(bytes, { lists: DOCS }).filter((part) => part.member === 'docs')
       const found = docs.flatMap((doc) => partsOf(doc.bytes).filter((part) => part.member === 'ok'))
-      if (found.length === 0 || found.some((doc) => hasAttachments(doc.bytes))) continue
-      open.delete(keyOf(asked.id, asked.rev))
+      const key = keyOf(asked.id, asked.rev)
+      const attached = found.map((doc) => attachedBytes(doc.bytes)).filter((bytes) => bytes !== null)
+      if (attached.some((bytes) => bytes > LARGE)) open.set(key, { ...asked, isLarge: true })
+      if (found.length === 0 || attached.length > 0) continue
+      open.delete(key)
       for (const doc of found) await writer.add(doc.bytes)
       read += 1
     }
