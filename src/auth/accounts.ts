@@ -42,6 +42,9 @@ export const ADMIN_ROLE = '_admin'
 /** The server itself, which reads and writes accounts for logins. */
 export const SYSTEM_USER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
+/** The server itself, which stores what another server has accepted as it is. */
+export const COPYING_USER: UserCtx = { ...SYSTEM_USER, isCopying: true }
+
 /** The role that may read metrics and the like; protocol.md 11.4. */
 const METRICS_ROLE = '_metrics'
 

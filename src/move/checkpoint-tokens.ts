@@ -2,7 +2,7 @@
  * The sequence tokens that devices will send after a move. They stand in the checkpoints that replications have left in
  * the old database (protocol.md 14.2). Pure.
  */
-import { parseCouchCheckpoint, parsePouchCheckpoint } from '../replication/checkpoint.ts'
+import { leadingNumber, parseCouchCheckpoint, parsePouchCheckpoint } from '../replication/checkpoint.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
 
 /**
@@ -50,10 +50,4 @@ const MAX_TOKENS = 5000
 
 function isNumber(token: string): boolean {
   return /^\d+$/.test(token)
-}
-
-/** The part of a sequence that grows, in every server's form. */
-export function leadingNumber(token: Position): number {
-  const number = Number.parseInt(String(token), 10)
-  return Number.isNaN(number) ? 0 : number
 }

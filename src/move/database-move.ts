@@ -1,8 +1,7 @@
 /** The move of one database. It can be repeated after every interruption, and goes on where it was. */
 import { createHash } from 'node:crypto'
-import { SYSTEM_USER } from '../auth/accounts.ts'
+import { COPYING_USER } from '../auth/accounts.ts'
 import { LOCAL_PREFIX } from '../core/ids.ts'
-import type { UserCtx } from '../core/types.ts'
 import { AUTH_DESIGN_ID } from '../documents/auth-design.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-server.ts'
@@ -48,9 +47,6 @@ export interface MovedDatabase {
   /** Sequences of the old server from which devices can go on. */
   readonly tokens: number
 }
-
-/** Writes what another server has accepted as it is. */
-const COPIER: UserCtx = { ...SYSTEM_USER, isCopying: true }
 
 /** One batch at a time keeps the order of the feed, so that devices compare little again. */
 const OPTIONS: ReplicationOptions = {
@@ -170,7 +166,7 @@ async function copyDocuments(
     target: new LocalPeer({
       databases,
       name: target,
-      user: COPIER,
+      user: COPYING_USER,
       address: target,
       create: async () => undefined,
     }),

@@ -1,6 +1,6 @@
 /** Rows of a local database's feed, for comparisons with another server. */
 import { SYSTEM_USER } from '../auth/accounts.ts'
-import type { ChangesOptions } from '../changes/rows.ts'
+import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 
 export interface LocalRow {
@@ -12,16 +12,7 @@ export interface LocalRow {
   readonly isDeleted: boolean
 }
 
-const OPTIONS: ChangesOptions = {
-  style: 'all_docs',
-  descending: false,
-  includeDocs: false,
-  conflicts: false,
-  attachments: false,
-  attEncodingInfo: false,
-  framing: 'json',
-  seqInterval: 1,
-}
+const OPTIONS: ChangesOptions = { ...PLAIN_CHANGES, style: 'all_docs', framing: 'json' }
 
 /** The rows of some documents; those that do not exist have none. */
 export async function localRowsOf(

@@ -180,7 +180,7 @@ async function planDatabase(
     throw new CouchError(
       'conflict',
       `The database ${target} exists here, and has not come from ${old.endpoint.shown}. Add --merge to add to it, ` +
-        'or choose others with --databases.',
+        'or choose others with --db.',
     )
   }
   const { documents, deleted, activeBytes, fileBytes } = info

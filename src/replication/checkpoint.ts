@@ -216,3 +216,9 @@ function isPouchSession(value: unknown): value is PouchSession {
 function isCouchSession(value: unknown): value is CouchSession {
   return isJsonObject(value) && isText(value.session_id) && isPosition(value.recorded_seq)
 }
+
+/** The part of a sequence that grows, in every server's form; 0 if it has none. */
+export function leadingNumber(position: Position): number {
+  const number = Number.parseInt(String(position), 10)
+  return Number.isNaN(number) ? 0 : number
+}

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { WriteKind } from '../auth/policy.ts'
 import { readFilter } from '../changes/filters.ts'
-import type { ChangesOptions } from '../changes/rows.ts'
+import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { CouchError, ERRORS } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
@@ -85,7 +85,11 @@ export class LocalPeer implements Peer {
 
   async pending(since: Position): Promise<number | null> {
     const page = await this.#call((database, user) =>
-      database.changes(user, { options: PLAIN, since: String(since), limit: 0 }),
+      database.changes(user, {
+        options: { ...PLAIN_CHANGES, framing: 'json' },
+        since: String(since),
+        limit: 0,
+      }),
     )
     return page.pending
   }
@@ -232,17 +236,6 @@ function faultOfStatus(status: number): PeerFault {
   return status >= 500 ? 'server_error' : 'filter_fetch_error'
 }
 
-const PLAIN: ChangesOptions = {
-  style: 'main_only',
-  descending: false,
-  includeDocs: false,
-  conflicts: false,
-  attachments: false,
-  attEncodingInfo: false,
-  framing: 'json',
-  seqInterval: 1,
-}
-
 async function feedOptions(
   database: DatabaseHandle,
   user: UserCtx,
@@ -269,7 +262,7 @@ async function feedOptions(
       form: {},
     }),
   )
-  return { ...PLAIN, style, ...options }
+  return { ...PLAIN_CHANGES, framing: 'json', style, ...options }
 }
 
 function filterName({ docIds, selector, filter = '' }: ReplicationFilter): string {

@@ -1,13 +1,14 @@
 /** Copies one database of the first: what is new of its documents, and with a full copy everything else. */
 import { isDeepStrictEqual } from 'node:util'
+import { COPYING_USER } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
+import { leadingNumber } from '../replication/checkpoint.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-server.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { epochOf } from './checkpoint-rule.ts'
-import { COPYING_USER } from './copying-user.ts'
 import { DocumentCopy } from './document-copy.ts'
 import { OtherFirstError } from './first.ts'
 import { LocalDocuments, OwnEpochs } from './local-documents.ts'
@@ -68,7 +69,7 @@ export class DatabaseCopies {
       signal.throwIfAborted()
       await locals?.store(database, signal)
       if (copied === null) return 'same'
-      if (known !== null && numberOf(copied.seq) < numberOf(known.seq)) throw wentBack(name)
+      if (known !== null && leadingNumber(copied.seq) < leadingNumber(known.seq)) throw wentBack(name)
       await this.#options.relations.noteDatabase(name, copied)
       return 'changed'
     } finally {
@@ -110,7 +111,7 @@ export class DatabaseCopies {
     if (last.token === token || !(isSame || performance.now() - last.at > REMEMBER_MS)) return
     const database = this.#options.databases.get(name)
     const { update_seq } = await database.info(COPYING_USER)
-    await database.rememberTokens([{ token: String(token), seq: numberOf(update_seq) }])
+    await database.rememberTokens([{ token: String(token), seq: leadingNumber(update_seq) }])
     this.#remembered.set(name, { token, at: performance.now() })
   }
 
@@ -124,9 +125,9 @@ export class DatabaseCopies {
     if (instance !== instanceStartTime) {
       throw new OtherFirstError(`${name} was restored or made anew on the first`)
     }
-    if (numberOf(updateSeq) < numberOf(seq)) throw wentBack(name)
+    if (leadingNumber(updateSeq) < leadingNumber(seq)) throw wentBack(name)
     // Each opening of the file begins an epoch; one that the first does not know was lost.
-    if (numberOf(seq) === 0 || epochOf(updateSeq) === epochOf(seq)) return
+    if (leadingNumber(seq) === 0 || epochOf(updateSeq) === epochOf(seq)) return
     if (!(await this.#options.first.knowsToken(name, String(seq), signal))) throw wentBack(name)
   }
 
@@ -141,7 +142,12 @@ export class DatabaseCopies {
       // From now on it refuses the first checkpoint of a device that pushes.
       await databases.get(name).copyLocals(COPYING_USER, [], [])
       // Before it has anything of the first's database, so that another one is recognised later.
-      await relations.noteDatabase(name, { instance, seq: BEGINNING, purges: numberOf(purgeSeq), refused: 0 })
+      await relations.noteDatabase(name, {
+        instance,
+        seq: BEGINNING,
+        purges: leadingNumber(purgeSeq),
+        refused: 0,
+      })
     }
     return databases.get(name)
   }
@@ -177,12 +183,12 @@ export class DatabaseCopies {
     const { name } = remote
     const known = this.#known(name)
     const before = since === BEGINNING ? 0 : (known?.refused ?? 0)
-    const purges = numberOf(purgeSeq)
+    const purges = leadingNumber(purgeSeq)
     const copy = new DocumentCopy(this.#options, remote, since, undefined, signal)
     const noted = () => ({ instance, seq: copy.reached, purges, refused: before + copy.refused })
     // A long copy goes on from there after a crash.
     const noting = setInterval(() => {
-      if (numberOf(copy.reached) <= numberOf(known?.seq ?? BEGINNING)) return
+      if (leadingNumber(copy.reached) <= leadingNumber(known?.seq ?? BEGINNING)) return
       this.#options.relations.noteDatabase(name, noted()).catch(() => undefined)
     }, NOTE_MS)
     try {
@@ -202,7 +208,7 @@ export class DatabaseCopies {
     signal: AbortSignal,
   ): Promise<FollowedDatabase> {
     const { relations, logger } = this.#options
-    const count = numberOf(purgeSeq) - known.purges
+    const count = leadingNumber(purgeSeq) - known.purges
     if (count <= 0) return known
     const lost = await copyPurges(this.#options, database, remote, count, signal)
     if (lost > 0) {
@@ -211,7 +217,7 @@ export class DatabaseCopies {
         'the first no longer knows what it has purged, so the standby keeps it',
       )
     }
-    const noted = { ...known, purges: numberOf(purgeSeq) }
+    const noted = { ...known, purges: leadingNumber(purgeSeq) }
     await relations.noteDatabase(database.name, noted)
     return noted
   }
@@ -249,9 +255,4 @@ async function applyRules(
 
 function wentBack(name: string): OtherFirstError {
   return new OtherFirstError(`${name} went back to an earlier state on the first`)
-}
-
-function numberOf(position: Position): number {
-  const number = Number.parseInt(String(position), 10)
-  return Number.isNaN(number) ? 0 : number
 }

@@ -1,11 +1,11 @@
 /** Copies documents of one database of the first, by a replication that only reads the first. */
 import type { Logger } from 'pino'
+import { COPYING_USER } from '../auth/accounts.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
 import { Replication } from '../replication/replication.ts'
 import type { Position, ReplicationOptions } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
-import { COPYING_USER } from './copying-user.ts'
 
 export interface DocumentCopyOptions {
   readonly databases: Databases

@@ -6,11 +6,11 @@ import { randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { COPYING_USER } from '../auth/accounts.ts'
 import { jsonParts, parsed, partsOf } from '../replication/json-parts.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { claimedTokens, epochOf } from './checkpoint-rule.ts'
-import { COPYING_USER } from './copying-user.ts'
 
 /** Documents and bytes of one write. */
 const PAGE_DOCS = 200

@@ -2,10 +2,11 @@
  * Purges of the first, which no replication brings. What is purged there is purged here. Then the documents are copied once
  * more: a device may have sent a purged revision again.
  */
+
+import { COPYING_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
-import { COPYING_USER } from './copying-user.ts'
 import { DocumentCopy, type DocumentCopyOptions } from './document-copy.ts'
 import type { First, Purge } from './first.ts'
 

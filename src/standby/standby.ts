@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { COPYING_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
@@ -12,7 +13,6 @@ import type { RemoteConnections } from '../replication/remote/remote-requests.ts
 import { type RemoteEndpoint, readServer } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Failure } from './backlog.ts'
-import { COPYING_USER } from './copying-user.ts'
 import { First, OtherFirstError } from './first.ts'
 import { Follower, type FollowerOptions } from './follower.ts'
 import type { Relation, Relations } from './relation.ts'
