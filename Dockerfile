@@ -5,10 +5,12 @@
 FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+COPY console/package.json console/
 RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts scripts
 COPY src src
+COPY console console
 RUN npm run build
 RUN npm prune --omit=dev
 # A new volume on /data starts as a copy of this folder, which any account may write to: --user 1234 works, too.
