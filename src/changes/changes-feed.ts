@@ -26,6 +26,8 @@ export interface FeedRequest {
   /** Milliseconds; null if the client did not request a heartbeat. A heartbeat disables `timeout`. */
   readonly heartbeat: number | null
   readonly timeout: number
+  /** Called with the sequence token of each position that everything before has been sent to. */
+  onSent?(token: string): void
 }
 
 /** The answer that a feed writes. */
@@ -164,6 +166,7 @@ export class Feed {
     this.#position = page.lastSeq
     this.#lastToken = page.lastToken
     this.#pending = page.pending
+    if (!out.signal.aborted) this.#request.onSent?.(page.lastToken)
     return this.#whatNext(page.atTip)
   }
 

@@ -357,3 +357,22 @@ for (const [name, make] of Object.entries(MAKERS)) {
     await Promise.all([tokens.close(), later.close()])
   })
 }
+
+t.test('positions are written with the uses, and belong to eight databases at most', async (t) => {
+  const { tokens, open, state, kept } = await setUp(t)
+  const { token } = await tokens.make(phone)
+  for (let n = 0; n < 10; n++) {
+    state.now += 1
+    tokens.notePosition(token.id, `db-${n % 9}`, `${n}-a`)
+  }
+  tokens.notePosition('none', 'db', '1-a')
+  const names = tokens.positionsOf(token.id).map(({ database, token }) => [database, token])
+  t.strictSame(names[0], ['db-0', '9-a'], 'the latest first')
+  t.equal(names.length, 8)
+  await tokens.close()
+  const again = await open()
+  t.strictSame(again.positionsOf(token.id), tokens.positionsOf(token.id))
+  t.equal(again.positionsOf('none').length, 0)
+  await again.revoke(token.id)
+  t.strictSame([again.positionsOf(token.id), kept.size], [[], 0])
+})

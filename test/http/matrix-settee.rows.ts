@@ -17,6 +17,12 @@ function ofM(status: number, others: number): Statuses {
   return { open: everybody(status), secured: columns, hosted: columns }
 }
 
+const allTokens: Statuses = {
+  open: everybody(200),
+  secured: [401, 403, 403, 403, 200],
+  hosted: [401, 403, 403, 403, 200],
+}
+
 /** For admins of `_users`, which here is only the server admin; refused to others. */
 const users = (status: number): Statuses => ({
   open: everybody(status),
@@ -31,6 +37,7 @@ export const setteeRows: Rows = {
   '/_settee/tokens': [
     ['GET /_settee/tokens', accounts(200)],
     ['GET /_settee/tokens?account=m', ofM(200, 403)],
+    ['GET /_settee/tokens?all=true&positions=true', allTokens],
     [
       'POST /_settee/tokens',
       // A token belongs to an account, and there nobody has said which.

@@ -138,6 +138,73 @@ t.test('a server admin sees, creates and revokes tokens of others', async (t) =>
   t.strictSame(await listed('m:m'), [])
 })
 
+t.test('a server admin lists the tokens of all accounts in pages', async (t) => {
+  const { call, make } = await setUp(t)
+  const made: Shown[] = []
+  for (const [account, name] of [
+    ['m', 'phone'],
+    ['o', 'phone'],
+    ['m', 'desk'],
+  ] as const)
+    made.push(await make('s:s', { name }, `?account=${account}`))
+  const ids = made.map(({ id }) => id).sort()
+  const page = async (query: string) => {
+    const { json } = await call('GET', `/_settee/tokens?all=true&${query}`, { auth: 's:s' })
+    const { tokens, next } = json as { tokens: Shown[]; next: string | null }
+    return { ids: tokens.map(({ id }) => id), next }
+  }
+  t.strictSame(await page(''), { ids, next: null })
+  t.strictSame(await page('limit=2'), { ids: ids.slice(0, 2), next: ids[1] })
+  t.strictSame(await page(`limit=2&after=${ids[1]}`), { ids: ids.slice(2), next: null })
+  const refused = await call('GET', '/_settee/tokens?all=true', { auth: 'm:m' })
+  t.match([refused.status, refused.json], [403, { reason: /^Only server admins/ }])
+  t.equal((await call('GET', '/_settee/tokens?all=true&account=m', { auth: 's:s' })).status, 400)
+  t.equal((await call('GET', '/_settee/tokens?all=perhaps', { auth: 's:s' })).status, 400)
+})
+
+t.test('a token shows how far its device has read', async (t) => {
+  const { call, make, app } = await setUp(t)
+  const { id, token } = await make('m:m', { name: 'phone' })
+  const auth = `m:${token}`
+  const positions = async (query = '', caller = 'm:m') => {
+    const { json } = await call('GET', `/_settee/tokens?positions=true${query}`, { auth: caller })
+    const { tokens } = json as { tokens: { positions: { database: string; behind: number }[] }[] }
+    return tokens.flatMap((each) => each.positions.map(({ database, behind }) => [database, behind]))
+  }
+  const write = (db: string, name: string) => call('PUT', `/${db}/${name}`, { body: '{}', auth: 's:s' })
+  const security = { members: { names: ['m'] } }
+  for (const db of ['db', 'more']) {
+    await call('PUT', `/${db}`, { auth: 's:s' })
+    await call('PUT', `/${db}/_security`, { json: security, auth: 's:s' })
+    for (const name of ['a', 'b', 'c']) await write(db, name)
+  }
+  t.strictSame(await positions(), [])
+  // A list says nothing of what the device lacks if it starts now, runs backwards or has listed documents only.
+  for (const query of ['since=now', 'descending=true', 'filter=_doc_ids&doc_ids=["a"]'])
+    t.equal((await call('GET', `/db/_changes?${query}`, { auth })).status, 200)
+  t.strictSame(await positions(), [])
+  await call('GET', '/db/_changes?limit=1', { auth })
+  t.strictSame(await positions(), [['db', 2]])
+  const { last_seq } = (await call('GET', '/db/_changes', { auth })).json as { last_seq: string }
+  t.strictSame(await positions(), [['db', 0]])
+  await write('db', 'd')
+  t.strictSame(await positions(), [['db', 1]])
+  await call('GET', `/db/_changes?feed=longpoll&since=${last_seq}`, { auth })
+  await call('GET', '/more/_changes?feed=continuous&timeout=1', { auth })
+  t.strictSame(await positions(), [
+    ['more', 0],
+    ['db', 0],
+  ])
+  t.strictSame(await positions('&all=true', 's:s'), await positions())
+  await call('PUT', '/db/_security', { json: { members: { names: ['o'] } }, auth: 's:s' })
+  t.strictSame(await positions(), [['more', 0]], 'not of a database that the caller may not read')
+  await call('DELETE', '/more', { auth: 's:s' })
+  t.strictSame(await positions('&account=m', 's:s'), [['db', 0]], 'nor of a deleted one')
+  t.notHas((await call('GET', '/_settee/tokens', { auth: 'm:m' })).json, { tokens: [{ positions: [] }] })
+  await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })
+  t.strictSame(app.services.tokens.positionsOf(id), [])
+})
+
 t.test("an admin's token is an admin's only when that is asked for", async (t) => {
   const { call, make } = await setUp(t)
   const plain = await make('s:s', { name: 'phone' })

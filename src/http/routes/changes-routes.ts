@@ -38,11 +38,26 @@ async function answerChanges(hub: FeedHub, request: FastifyRequest, reply: Fasti
   return answerFeed(request, reply, {
     hub,
     database,
-    query: feedRequest(query, filter),
+    query: { ...feedRequest(query, filter), ...positionNotes(request, database.name, query, filter) },
     // The result of a function may depend on anything, so such answers have no validator.
     etagOf: (state) =>
       runsFunction(filter.filter) ? null : feedTag(request, [database.incarnation, state, filter]),
   })
+}
+
+/**
+ * Notes the positions of a device that has a token. A feed that starts now, runs backwards or has only listed documents
+ * does not show what a device lacks.
+ */
+function positionNotes(
+  { identity: { token }, server }: FastifyRequest,
+  database: string,
+  { since, descending }: FeedQuery,
+  { docIds }: FilterOptions,
+): Pick<FeedRequest, 'onSent'> {
+  if (token === null || since === 'now' || descending || docIds !== undefined) return {}
+  const { tokens } = server.services
+  return { onSent: (position) => tokens.notePosition(token, database, position) }
 }
 
 async function filterFrom(request: FastifyRequest, query: FeedQuery): Promise<FilterOptions> {

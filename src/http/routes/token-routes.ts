@@ -1,18 +1,31 @@
 /** Device tokens: secrets that a device uses in place of the password; docs/settee-api.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin } from '../../auth/accounts.ts'
+import { lagsOf } from '../../auth/device-positions.ts'
 import type { Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
-import { pathParam, queryOf, textParam } from '../request-params.ts'
-import { type Path, type Schema, shape } from '../route-table.ts'
+import { count, pathParam, queryOf, textParam, viewBoolean } from '../request-params.ts'
+import { COUNT, type Path, type Schema, shape, VIEW_BOOLEAN } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
 const ACCOUNT_QUERY: Schema = {
   type: 'object',
   properties: { account: { type: 'string', minLength: 1 } },
 }
+const LIST_QUERY: Schema = {
+  type: 'object',
+  properties: {
+    ...ACCOUNT_QUERY.properties,
+    all: VIEW_BOOLEAN,
+    positions: VIEW_BOOLEAN,
+    limit: COUNT,
+    after: { type: 'string' },
+  },
+}
+const PAGE = 100
+const MAX_PAGE = 1000
 
 export const tokenRoutes: readonly Path[] = [
   {
@@ -20,7 +33,7 @@ export const tokenRoutes: readonly Path[] = [
     allow: 'GET,HEAD,POST',
     access: 'user',
     methods: {
-      GET: { handler: listTokens, query: ACCOUNT_QUERY },
+      GET: { handler: listTokens, query: LIST_QUERY },
       POST: { handler: makeToken, query: ACCOUNT_QUERY, json: true },
     },
   },
@@ -50,9 +63,39 @@ const tokenBody = shape<TokenBody>({
 
 async function listTokens(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   refuseTokens(request)
+  const query = queryOf(request)
+  if (viewBoolean(query, 'all') === true) return listAllTokens(request, reply)
   const account = accountOf(request)
   const tokens = account === null ? [] : request.server.services.tokens.list(account)
-  return sendJson(reply, 200, { tokens: tokens.map(shown) })
+  return sendJson(reply, 200, { tokens: await listed(request, tokens) })
+}
+
+/** A page of the tokens of all accounts. */
+async function listAllTokens(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  if (!isServerAdmin(request.user)) {
+    throw new CouchError('forbidden', 'Only server admins may list the tokens of all accounts.')
+  }
+  const query = queryOf(request)
+  if (textParam(query, 'account') !== undefined) {
+    throw new CouchError('bad_request', 'The parameters `all` and `account` exclude each other.')
+  }
+  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const found = request.server.services.tokens.page(textParam(query, 'after') ?? '', limit + 1)
+  const page = found.slice(0, limit)
+  const next = found.length > limit ? (page.at(-1)?.id ?? null) : null
+  return sendJson(reply, 200, { tokens: await listed(request, page), next })
+}
+
+/** The tokens as an answer shows them, with the positions of their devices if the caller asks for them. */
+async function listed(request: FastifyRequest, tokens: readonly Token[]): Promise<object[]> {
+  if (viewBoolean(queryOf(request), 'positions') !== true) return tokens.map(shown)
+  const { services } = request.server
+  const positions = tokens.map(({ id }) => services.tokens.positionsOf(id))
+  const lags = await lagsOf(services.databases, request.user, positions)
+  return tokens.map((token, at) => ({
+    ...shown(token),
+    positions: (lags[at] ?? []).map((lag) => ({ ...lag, time: timeText(lag.time) })),
+  }))
 }
 
 async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
