@@ -25,6 +25,7 @@ import { changesRoutes, dbUpdatesRoutes } from './http/routes/changes-routes.ts'
 import { clusterSetupRoutes } from './http/routes/cluster-setup-routes.ts'
 import { maintenanceRoutes } from './http/routes/compaction-routes.ts'
 import { configRoutes } from './http/routes/config-routes.ts'
+import { configurationRoutes } from './http/routes/configuration-routes.ts'
 import { couchappRoutes } from './http/routes/couchapp-routes.ts'
 import { databaseRoutes } from './http/routes/database-routes.ts'
 import { documentRoutes } from './http/routes/document-routes.ts'
@@ -185,6 +186,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, upRoutes)
   registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
+  await app.register(configurationRoutes)
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, sizeRoutes)

@@ -4,7 +4,17 @@ import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
 import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
-import { type ConfigFlags, type LocalIni, overlay, put, readIniText, readLocalIni } from './sources.ts'
+import {
+  type ConfigFlags,
+  type LocalIni,
+  type Origin,
+  type Origins,
+  originKey,
+  overlay,
+  put,
+  readIniText,
+  readLocalIni,
+} from './sources.ts'
 import { StartError } from './start-error.ts'
 import { problemOfProxyAuth, requireSafeProxyAuth } from './value-rules.ts'
 import { checkNames, checkSetting, newerSection, type Own, ownIn, valueInEffect } from './values.ts'
@@ -54,8 +64,8 @@ type ConfigListener = (section: string, key: string, value: string | undefined) 
  * @throws StartError
  */
 export async function openConfig(options: ConfigOptions): Promise<Config> {
-  const { sections } = await readSources(options, () => false)
-  const config = new Config(options, sections)
+  const { sections, origins } = await readSources(options, () => false)
+  const config = new Config(options, sections, origins)
   // The policy names the database whose design document may run (documents/document-policy.ts).
   if (config.isHosted && config.usersDatabase !== USERS_DATABASE) {
     throw new StartError(
@@ -68,10 +78,11 @@ export async function openConfig(options: ConfigOptions): Promise<Config> {
 async function readSources(
   { dataDir, env, flags }: ConfigOptions,
   isOverruled: (section: string, key: string) => boolean,
-): Promise<LocalIni> {
+): Promise<LocalIni & { readonly origins: Origins }> {
   const local = await readLocalIni(localIniIn(dataDir))
-  await overlay(local.sections, env, flags, isOverruled)
-  return local
+  const origins: Origins = new Map()
+  await overlay(local.sections, env, flags, isOverruled, origins)
+  return { ...local, origins }
 }
 
 function localIniIn(dataDir: string): string {
@@ -97,6 +108,7 @@ export class Config {
   readonly #overruled = new Set<string>()
   /** Values of the sources and later writes, without the defaults. */
   #current: Sections
+  #origins: Origins
   /** What was read since the last change, by section and key: of keys that have a value or that settee knows. */
   readonly #read = new Map<string, Map<string, string | undefined>>()
   #lastWrite: Promise<unknown> = Promise.resolve()
@@ -104,11 +116,12 @@ export class Config {
   #isUncertain = false
 
   /** Use {@link openConfig}. */
-  constructor(sources: ConfigOptions, sections: Sections) {
+  constructor(sources: ConfigOptions, sections: Sections, origins: Origins) {
     this.path = localIniIn(sources.dataDir)
     this.#sources = sources
     this.#fixed = new Map([['couchdb', new Map([['database_dir', resolve(sources.dataDir, 'databases')]])]])
     this.#current = sections
+    this.#origins = origins
     this.isHosted = this.get('settee', 'mode') === 'hosted'
     this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
   }
@@ -134,6 +147,17 @@ export class Config {
     return this.#current.get(section)?.has(key) ?? false
   }
 
+  /** @returns where the key's own value comes from; null if it has none */
+  origin(section: string, key: string): Origin | null {
+    if (!this.isSet(section, key)) return null
+    return this.#origins.get(originKey(section, key)) ?? { from: 'local.ini', name: null }
+  }
+
+  /** @returns the names of all sections with a key that is set, or has a default */
+  sections(): string[] {
+    return [...new Set([...LISTED.keys(), ...this.#current.keys()])]
+  }
+
   /** @returns how many keys of the section are set, without defaults */
   keyCount(section: string): number {
     return this.#current.get(section)?.size ?? 0
@@ -152,8 +176,7 @@ export class Config {
 
   /** @returns every section that has a key, as `GET /_node/_local/_config` lists them; a copy */
   all(): Record<string, Record<string, string>> {
-    const names = [...new Set([...LISTED.keys(), ...this.#current.keys()])]
-    const sections = names.map((name) => [name, this.section(name)] as const)
+    const sections = this.sections().map((name) => [name, this.section(name)] as const)
     return Object.fromEntries(sections.filter(([, keys]) => Object.keys(keys).length > 0))
   }
 
@@ -174,7 +197,7 @@ export class Config {
       this.#refuseUnsafe(section, key, trimmed)
       const old = this.get(section, key) ?? ''
       await this.#keep(section, key, options, (text) => setInText(text, section, key, trimmed))
-      this.#apply(section, key, trimmed)
+      this.#apply(section, key, trimmed, options)
       return old
     })
   }
@@ -192,7 +215,7 @@ export class Config {
       if (old === undefined) throw new CouchError('unknown_config_value')
       this.#refuseUnsafe(section, key, undefined)
       await this.#keep(section, key, options, (text) => deleteInText(text, section, key))
-      this.#apply(section, key, undefined)
+      this.#apply(section, key, undefined, options)
       return old
     })
   }
@@ -208,9 +231,12 @@ export class Config {
    */
   reload(look: (fresh: FreshConfig) => Promise<void>): Promise<string[]> {
     return this.#inTurn(async () => {
-      const { sections, text } = await readSources(this.#sources, (...key) => this.isOverruled(...key))
+      const { sections, text, origins } = await readSources(this.#sources, (...key) =>
+        this.isOverruled(...key),
+      )
       requireSafeProxyAuth((...key) => valueInEffect(ownIn(sections), ...key))
       await look({ sections, text, env: this.#sources.env })
+      this.#origins = origins
       return this.#replace(sections)
     })
   }
@@ -226,7 +252,7 @@ export class Config {
 
   /** @returns whether the key was written while the server ran, so that only local.ini counts for it */
   isOverruled(section: string, key: string): boolean {
-    return this.#overruled.has(idOf(section, key))
+    return this.#overruled.has(originKey(section, key))
   }
 
   /**
@@ -278,7 +304,9 @@ export class Config {
       throw new CouchError('bad_request', problem)
   }
 
-  #apply(section: string, key: string, value: string | undefined): void {
+  #apply(section: string, key: string, value: string | undefined, { persist = true }: WriteOptions): void {
+    if (persist || value === undefined) this.#origins.delete(originKey(section, key))
+    else this.#origins.set(originKey(section, key), { from: 'memory', name: null })
     if (value === undefined) this.#current.get(section)?.delete(key)
     else put(this.#current, section, key, value)
     this.#read.clear()
@@ -311,7 +339,7 @@ export class Config {
   ): Promise<void> {
     if (!persist) return
     await this.#edit(change)
-    if (!isOwn) this.#overruled.add(idOf(section, key))
+    if (!isOwn) this.#overruled.add(originKey(section, key))
   }
 
   #inTurn<T>(write: () => Promise<T>): Promise<T> {
@@ -333,10 +361,6 @@ export class Config {
       throw writeFailure(error)
     }
   }
-}
-
-function idOf(section: string, key: string): string {
-  return JSON.stringify([section, key])
 }
 
 /** The keys whose values differ. */

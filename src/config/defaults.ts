@@ -1,20 +1,9 @@
-import { DATABASE_NAME } from '../core/address.ts'
-import { USERS_DATABASE } from '../core/ids.ts'
 import { APP_ORIGINS } from '../core/network.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
+import { AUTHENTICATION_KEYS } from './authentication-keys.ts'
 import { REPLICATOR_KEYS } from './replicator-keys.ts'
-import {
-  BOOLEAN,
-  bytes,
-  integer,
-  type KnownKey,
-  row,
-  SETTEE_KEYS,
-  TEXT,
-  type ValueKind,
-} from './settee-keys.ts'
-import { problemOfClaims, problemOfHandlers, problemOfProxies } from './value-rules.ts'
+import { AT_START, BOOLEAN, bytes, integer, type KnownKey, row, SETTEE_KEYS, TEXT } from './settee-keys.ts'
 
 /** CouchDB's names of log levels, most detailed first (its default.ini, section `[log]`). */
 export const LOG_LEVELS = [
@@ -42,124 +31,11 @@ const { maxDocumentSize, maxAttachmentSize, maxDocumentIdLength } = DEFAULT_LIMI
 const { maxPurgedDocuments, maxPurgedRevisions, functionTimeout } = DEFAULT_LIMITS
 const { maxBulkDocs, maxBulkGet } = DEFAULT_LIMITS
 
-/** Other names that begin with an underscore have meanings of their own. */
-function problemOfUsersDatabase(name: string): string | null {
-  if (name === USERS_DATABASE || DATABASE_NAME.test(name)) return null
-  return 'must be the name of a database and begin with a letter'
-}
-
-const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
-
-/** Authentication; protocol.md 11.2 to 11.5. */
-const AUTHENTICATION_KEYS: readonly KnownKey[] = [
-  row(
-    'chttpd',
-    'authentication_handlers',
-    null,
-    { type: 'checked', problem: problemOfHandlers },
-    'the authentication handlers in order: cookie, then default (Basic); name proxy and jwt to use them',
-  ),
-  row('chttpd', 'require_valid_user', null, TEXT, 'true: requests without credentials are refused'),
-  row('chttpd', 'require_valid_user_except_for_up', null, TEXT, 'the same; _up is always open'),
-  row(
-    'chttpd_auth',
-    'authentication_db',
-    null,
-    { type: 'checked', problem: problemOfUsersDatabase },
-    'the database of accounts, _users if unset; read at start',
-  ),
-  row('chttpd_auth', 'secret', null, TEXT, 'signs session cookies; generated when first needed'),
-  row('chttpd_auth', 'timeout', 600, integer(1, 315_360_000), 'seconds until an unused session ends'),
-  row(
-    'chttpd_auth',
-    'hash_algorithms',
-    'sha256, sha',
-    TEXT,
-    'digests of session cookies; the first one signs',
-  ),
-  row(
-    'chttpd_auth',
-    'allow_persistent_cookies',
-    'true',
-    BOOLEAN,
-    'false: cookies end with the browser window',
-  ),
-  row('chttpd_auth', 'cookie_domain', null, TEXT, 'the Domain of session cookies'),
-  row('chttpd_auth', 'same_site', null, SAME_SITE, 'the SameSite of session cookies; Lax if unset'),
-  row('chttpd_auth', 'proxy_use_secret', 'false', BOOLEAN, 'true: a proxy must sign the user name'),
-  row(
-    'chttpd_auth',
-    'x_auth_username',
-    null,
-    TEXT,
-    'the header with the name; X-Auth-CouchDB-UserName if unset',
-  ),
-  row('chttpd_auth', 'x_auth_roles', null, TEXT, 'the header with the roles; X-Auth-CouchDB-Roles if unset'),
-  row(
-    'chttpd_auth',
-    'x_auth_token',
-    null,
-    TEXT,
-    'the header with the signature; X-Auth-CouchDB-Token if unset',
-  ),
-  row(
-    'chttpd_auth_lockout',
-    'mode',
-    'enforce',
-    { type: 'choice', of: ['off', 'warn', 'enforce'] },
-    'lockout',
-  ),
-  row('chttpd_auth_lockout', 'threshold', 5, integer(1, 1_000_000), 'failed logins that lock an account'),
-  row(
-    'chttpd_auth_lockout',
-    'max_lifetime',
-    300_000,
-    integer(1, 86_400_000),
-    'milliseconds that it stays locked',
-  ),
-  row(
-    'chttpd_auth_lockout',
-    'max_objects',
-    10_000,
-    integer(1, 1_000_000),
-    'accounts and addresses that are counted',
-  ),
-  row(
-    'jwt_auth',
-    'required_claims',
-    'exp',
-    { type: 'checked', problem: problemOfClaims },
-    'claims that a token must have; {claim, "value"} also requires the value',
-  ),
-  row('jwt_auth', 'roles_claim_name', '_couchdb.roles', TEXT, "the claim that holds a token's roles"),
-  row('jwt_auth', 'roles_claim_path', null, TEXT, 'a path to it, through nested claims'),
-  row(
-    'settee',
-    'jwt_admin',
-    'false',
-    BOOLEAN,
-    'true: tokens may claim _admin and other roles that begin with _',
-  ),
-  row(
-    'settee',
-    'trusted_proxies',
-    null,
-    { type: 'checked', problem: problemOfProxies },
-    'proxies whose X-Forwarded headers count',
-  ),
-]
-
 /** settee's own TLS; the names are CouchDB's (its default.ini, section `[ssl]`), except for the address. */
 const TLS_KEYS: readonly KnownKey[] = [
-  row('ssl', 'enable', 'false', BOOLEAN, 'true: settee speaks TLS itself; read at start'),
-  row('ssl', 'port', 6984, integer(0, 65_535), 'TCP port of TLS; 0 picks a free one; read at start'),
-  row(
-    'settee',
-    'tls_bind_address',
-    null,
-    TEXT,
-    'address of TLS, chttpd/bind_address if unset; read at start',
-  ),
+  row('ssl', 'enable', 'false', BOOLEAN, 'true: settee speaks TLS itself', AT_START),
+  row('ssl', 'port', 6984, integer(0, 65_535), 'TCP port of TLS; 0 picks a free one', AT_START),
+  row('settee', 'tls_bind_address', null, TEXT, 'address of TLS, chttpd/bind_address if unset', AT_START),
   row('ssl', 'cert_file', null, TEXT, 'PEM file of the certificate, followed by intermediate certificates'),
   row('ssl', 'key_file', null, TEXT, "PEM file of the certificate's key"),
   row('ssl', 'cacert_file', null, TEXT, 'PEM file of intermediate certificates that are not in cert_file'),
@@ -191,7 +67,8 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     'max_dbs_open',
     500,
     integer(1, 100_000),
-    'databases open at once; idle ones are closed; read at start',
+    'databases open at once; idle ones are closed',
+    AT_START,
   ),
   row(
     'couchdb',
@@ -220,13 +97,14 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('purge', 'max_revisions_number', maxPurgedRevisions, integer(1, 1_000_000), 'revisions in one _purge'),
   row('mango', 'default_limit', find.defaultLimit, integer(0, 1e9), 'documents in one answer of _find'),
   row('mango', 'index_scan_warning_threshold', find.scanRatio, integer(0, 1e9), SCAN_RATIO),
-  row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 picks a free one; read at start'),
+  row('chttpd', 'port', 5984, integer(0, 65_535), 'TCP port; 0 picks a free one', AT_START),
   row(
     'chttpd',
     'bind_address',
     '127.0.0.1',
     TEXT,
-    'address to listen on; `any`: all addresses of the machine; read at start',
+    'address to listen on; `any`: all addresses of the machine',
+    AT_START,
   ),
   ...TLS_KEYS,
   row('chttpd', 'max_http_request_size', 4_294_967_296, bytes(1), 'bytes of one request body, inflated'),
@@ -260,18 +138,18 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     'milliseconds that a feed waits by default',
   ),
   row('chttpd', 'enable_cors', null, BOOLEAN, 'false: pages of other origins have no access; on if unset'),
-  row('httpd', 'enable_cors', null, BOOLEAN, 'the same, if chttpd/enable_cors is not set'),
-  row('cors', 'origins', APP_ORIGINS.join(','), TEXT, 'origins that have access; * for all'),
+  row('httpd', 'enable_cors', null, BOOLEAN, 'stands for chttpd/enable_cors if that is not set'),
+  row('cors', 'origins', APP_ORIGINS.join(','), TEXT, 'origins of web pages that have access; * for all'),
   row(
     'cors',
     'credentials',
     null,
     BOOLEAN,
-    'whether they may send credentials; unset: only the default origins',
+    'whether pages of other origins may send credentials; unset: only the default origins',
   ),
-  row('cors', 'methods', null, TEXT, 'methods that they may use; unset: all'),
-  row('cors', 'headers', null, TEXT, 'headers that their requests may have; unset: all'),
-  row('cors', 'exposed_headers', null, TEXT, 'headers of answers that they may read'),
+  row('cors', 'methods', null, TEXT, 'methods that pages of other origins may use; unset: all'),
+  row('cors', 'headers', null, TEXT, 'headers that requests of other origins may have; unset: all'),
+  row('cors', 'exposed_headers', null, TEXT, 'headers of answers that pages of other origins may read'),
   row(
     'cors',
     'max_age',
@@ -290,7 +168,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     'patterns that new passwords must match',
   ),
   row('chttpd_auth', 'public_fields', null, TEXT, 'members of user documents that others may see'),
-  row('chttpd_auth', 'users_db_public', 'false', BOOLEAN, 'whether `public_fields` counts'),
+  row(
+    'chttpd_auth',
+    'users_db_public',
+    'false',
+    BOOLEAN,
+    'whether others may see the public_fields of user documents',
+  ),
   row(
     'chttpd_auth',
     'upgrade_hash_on_auth',
@@ -332,7 +216,13 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   ),
   ...REPLICATOR_KEYS,
   row('uuids', 'algorithm', 'uuid_v7', { type: 'choice', of: UUID_ALGORITHMS }, 'how new ids are made'),
-  row('uuids', 'format', 'base_16', { type: 'choice', of: UUID_FORMATS }, 'of uuid_v4 and uuid_v7'),
+  row(
+    'uuids',
+    'format',
+    'base_16',
+    { type: 'choice', of: UUID_FORMATS },
+    'format of uuid_v4 and uuid_v7 ids',
+  ),
   row('uuids', 'utc_id_suffix', null, TEXT, 'suffix of utc_id ids'),
   row('uuids', 'max_count', 1000, integer(1, 1_000_000), 'the largest count in one GET /_uuids'),
   ...SETTEE_KEYS,

@@ -5,7 +5,13 @@ import { BOOLEAN, integer, type KnownKey, row } from './settee-keys.ts'
 export const REPLICATOR_KEYS: readonly KnownKey[] = [
   row('replicator', 'max_jobs', 500, integer(1, 5000), 'replications that run at once'),
   row('replicator', 'max_churn', 20, integer(1, 5000), 'replications that make room for others at once'),
-  row('replicator', 'interval', 60_000, integer(100, 86_400_000), 'milliseconds until they make room'),
+  row(
+    'replicator',
+    'interval',
+    60_000,
+    integer(100, 86_400_000),
+    'milliseconds until replications make room for others',
+  ),
   row('replicator', 'use_checkpoints', 'true', BOOLEAN, 'whether a replication can be continued'),
   row(
     'replicator',

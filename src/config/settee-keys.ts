@@ -25,8 +25,10 @@ export interface KnownKey {
   /** The default, as CouchDB would list it; null if the key is unset by default, and so not listed. */
   readonly value: string | null
   readonly kind: ValueKind
-  /** One line for docs/operating.md. */
+  /** One line that says what the key does, for `GET /_settee/configuration`. */
   readonly about: string
+  /** true: a change counts from the next start. */
+  readonly isReadAtStart: boolean
 }
 
 export const TEXT: ValueKind = { type: 'text' }
@@ -34,6 +36,8 @@ export const BOOLEAN: ValueKind = { type: 'choice', of: ['true', 'false'] }
 export const integer = (min: number, max: number): ValueKind => ({ type: 'integer', min, max })
 export const bytes = (min: number): ValueKind => ({ type: 'bytes', min })
 const count = (min: number): ValueKind => ({ type: 'count', min })
+/** For {@link row}: a change counts from the next start. */
+export const AT_START = 'at start'
 /** @param value a number is listed in decimal */
 export const row = (
   section: string,
@@ -41,12 +45,14 @@ export const row = (
   value: string | number | null,
   kind: ValueKind,
   about: string,
+  read?: typeof AT_START,
 ): KnownKey => ({
   section,
   key,
   value: value === null ? null : String(value),
   kind,
   about,
+  isReadAtStart: read === AT_START,
 })
 
 /** @returns the error of a folder's path, in words that follow the key's name; null if there is none */
@@ -69,7 +75,8 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'mode',
     'single',
     { type: 'choice', of: ['single', 'hosted'] },
-    'hosted: for tenants who do not share data; read at start',
+    'hosted: for tenants who do not share data',
+    AT_START,
   ),
   row(
     'settee',
@@ -100,7 +107,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'max_network_connections',
     2500,
     integer(1, 1_000_000),
-    'of them from one IPv4 address or IPv6 /64; at most a quarter of all',
+    'connections from one IPv4 address or IPv6 /64; at most a quarter of all',
   ),
   row(
     'settee',
@@ -135,7 +142,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   ),
   row('settee', 'couchapps', 'true', BOOLEAN, 'false: no shows, lists, updates and rewrites'),
   row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),
-  row('settee', 'keep_bytes', 1_073_741_824, bytes(0), 'bytes of them in one database; the oldest go first'),
+  row(
+    'settee',
+    'keep_bytes',
+    1_073_741_824,
+    bytes(0),
+    'bytes of kept bodies in one database; the oldest go first',
+  ),
   row(
     'settee',
     'compaction',
@@ -217,7 +230,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'mass_deletion_documents',
     DEFAULT_RULES.massDeletion.documents,
     integer(1, 1_000_000),
-    'documents that must be deleted for that at the least',
+    'deleted documents below which there is no alarm',
   ),
   row(
     'settee',

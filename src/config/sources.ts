@@ -22,6 +22,21 @@ export interface ConfigFlags {
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
 
+/** Where a value comes from. `memory`: it was set while the server runs, until the next start or reload. */
+export interface Origin {
+  readonly from: 'local.ini' | 'environment' | 'command line' | 'memory'
+  /** The name of the variable or of the flag; null for the others. */
+  readonly name: string | null
+}
+
+/** Values with their origins, where these are not local.ini. */
+export type Origins = Map<string, Origin>
+
+/** The key of {@link Origins}. */
+export function originKey(section: string, key: string): string {
+  return JSON.stringify([section, key])
+}
+
 /** The settings of local.ini, and its text for messages that name a line. */
 export interface LocalIni {
   readonly sections: Sections
@@ -105,7 +120,7 @@ export async function readIniText(path: string): Promise<string> {
 }
 
 /**
- * Applies the environment and then the command line to the sections. COUCHDB_USER is applied later, since its password
+ * Applies the environment and then the command line to the sections. Notes in `origins` which values they are. COUCHDB_USER is applied later, since its password
  * must be hashed (`prepareAdmins` in auth/admins.ts).
  * @param isOverruled returns true for keys that environment and command line no longer override
  * @throws StartError for an invalid value, with the variable or the flag
@@ -115,6 +130,7 @@ export async function overlay(
   env: NodeJS.ProcessEnv,
   flags: ConfigFlags,
   isOverruled: (section: string, key: string) => boolean = () => false,
+  origins: Origins = new Map(),
 ): Promise<void> {
   const secret = await secretFromEnvironment(env, 'COUCHDB_SECRET')
   for (const [section, key, value, source] of settingsOf(env, flags, secret)) {
@@ -122,6 +138,8 @@ export async function overlay(
     const problem = problemWith(section, key, value)
     if (problem) throw new StartError(`${source} ${problemText(section, key, value, problem)}`)
     put(sections, section, key, value)
+    const from = source.startsWith('--') ? 'command line' : 'environment'
+    origins.set(originKey(section, key), { from, name: source })
   }
 }
 

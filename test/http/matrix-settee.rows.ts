@@ -46,6 +46,7 @@ export const setteeRows: Rows = {
     ],
     ['POST /_settee/tokens?account=m', ofM(201, 403), { json: { name: 'token-{n}' } }],
   ],
+  '/_settee/configuration': [['GET /_settee/configuration', serverAdmins(200)]],
   '/_settee/standby/settings': [['GET /_settee/standby/settings', singleOnly]],
   '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],
