@@ -160,8 +160,8 @@ async function* rangeRows(
   add: AddRow,
 ): AsyncGenerator<void> {
   const options = winnerOptions(query)
-  let range = queryRange(kind, query)
-  let skip = query.skip ?? 0
+  const whole = queryRange(kind, query)
+  let range = whole === null ? null : await store.skipRange(whole, query.skip ?? 0)
   let left = query.limit ?? Number.POSITIVE_INFINITY
   const yielder = new Yielder()
   while (range !== null && left > 0) {
@@ -171,17 +171,13 @@ async function* rangeRows(
     const page = await store.readRange(
       range,
       {
-        limit: Math.min(CHUNK_ROWS, left + skip),
+        limit: Math.min(CHUNK_ROWS, left),
         touches: touchesOf(query),
         enough: () => isFull || yielder.isDue,
       },
       (doc, view) => {
         requireMember(user, view.security)
         last = doc.id
-        if (skip > 0) {
-          skip -= 1
-          return
-        }
         left -= 1
         isFull = add(liveRow(doc, options))
       },

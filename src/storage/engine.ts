@@ -314,6 +314,8 @@ export interface DatabaseStore {
   readRange<R>(range: IdRange, paging: Paging, read: (doc: DocState, view: StoreView) => R): Promise<Page<R>>
   /** How many live documents a range has; a large range takes several turns. */
   countRange(range: IdRange): Promise<number>
+  /** Skips the first live documents of a range; many take several turns. @returns the rest; null at the end */
+  skipRange(range: IdRange, documents: number): Promise<IdRange | null>
   /** The counts and sizes of the documents of a range, in short turns. */
   measureRange(range: IdRange): Promise<RangeSizes>
   /** Documents by their place in the feed: above `since` upwards, or, descending, from the newest down. */

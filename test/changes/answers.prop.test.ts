@@ -72,6 +72,7 @@ function withoutShortcuts(store: VersionedStore): VersionedStore {
     ...store,
     view: () => store.view(),
     countRange: (range) => store.countRange(range),
+    skipRange: (range, documents) => store.skipRange(range, documents),
     countChanges: (seq) => store.countChanges(seq),
     readLocals: (ids) => store.readLocals(ids),
     readDocs: (ids, read, touches) =>

@@ -38,13 +38,12 @@ import { SMALL_WRITE } from './documents.ts'
 import { History } from './history-reader.ts'
 import { fillPage } from './id-pages.ts'
 import { markRestoredIfRolledBack } from './prepared-restore.ts'
+import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
 import { Sizes } from './size-counters.ts'
 import { References, Uploads } from './uploads.ts'
 import { type CommitTally, Writer } from './writer.ts'
 
-/** Rows counted in one turn, which takes about 1 ms. */
-const COUNT_STRETCH = 10_000
 /** Documents that one query reads by id, without and with their bodies. */
 const READ_ROWS = 100
 const READ_BODIES = 20
@@ -225,17 +224,11 @@ export class SqliteStore implements VersionedStore {
   }
 
   async countRange(range: IdRange): Promise<number> {
-    const ascending: IdRange = range.descending ? swapped(range) : range
-    let total = 0
-    for (let rest = ascending; ; await nextTurn()) {
-      const deletedToo = this.#tables.state.view.deletedCount === 0
-      const { count, last } = this.#access.read(() =>
-        this.#tables.documents.countStretch(rest, deletedToo, COUNT_STRETCH),
-      )
-      total += count
-      if (last === null || count < COUNT_STRETCH) return total
-      rest = { ...rest, start: { id: last, inclusive: false } }
-    }
+    return countRange(this.#access, this.#tables, range)
+  }
+
+  async skipRange(range: IdRange, documents: number): Promise<IdRange | null> {
+    return skipRange(this.#access, this.#tables, range, documents)
   }
 
   async measureRange(range: IdRange): Promise<RangeSizes> {

@@ -120,6 +120,7 @@ async function readFaults(t: Test, makeEngine: MakeEngine): Promise<void> {
     readDocs: () => readOne(store, 'a'),
     readRange: () => store.readRange({}, ALL, (doc) => doc.body(doc.rev)),
     countRange: () => store.countRange({}),
+    skipRange: () => store.skipRange({}, 1),
     readChanges: () => readFeed(store),
     countChanges: () => store.countChanges(2),
     readBlob: () => store.readBlob(blob[0] ?? -1, 0, 5),

@@ -17,6 +17,12 @@ const IDS = [
   '\u{1F600}a',
 ]
 
+/** The ids of a range after its first documents. */
+const idsAfter = async (store: DatabaseStore, range: IdRange, skip: number) => {
+  const rest = await store.skipRange(range, skip)
+  return rest === null ? [] : idsOf(store, rest)
+}
+
 const idsOf = async (store: DatabaseStore, range: IdRange) =>
   (await store.readRange(range, ALL, (doc) => doc.id)).rows
 
@@ -91,9 +97,16 @@ export const rangeCases: StorageCases = {
       const wanted = within(sorted, range)
       const read = await idsOf(store, range)
       const count = await store.countRange(range)
+      const rest = await idsAfter(store, range, 2)
       tried += 1
-      if (count === wanted.length && JSON.stringify(read) === JSON.stringify(wanted)) continue
-      t.same({ range, read, count }, { range, read: wanted, count: wanted.length })
+      if (
+        count === wanted.length &&
+        JSON.stringify(read) === JSON.stringify(wanted) &&
+        JSON.stringify(rest) === JSON.stringify(wanted.slice(2))
+      )
+        continue
+      const right = { range, read: wanted, count: wanted.length, rest: wanted.slice(2) }
+      t.same({ range, read, count, rest }, right)
     }
     t.ok(tried > 1000, `${tried} ranges agree with a filter over the sorted ids`)
   },
@@ -150,6 +163,11 @@ export const rangeCases: StorageCases = {
     t.equal(await store.countRange({ start, end }), 2400)
     t.equal(await store.countRange({ start: end, end: start, descending: true }), 2400)
     t.equal(await store.countRange({ start: end, end: start }), 0)
+    for (const range of [{ end }, { start: end, descending: true }]) {
+      const read = await idsOf(store, range)
+      for (const skip of [0, 1, 799, 801, 2000, read.length])
+        t.same((await idsAfter(store, range, skip))[0], read[skip], `after ${skip} documents`)
+    }
     const [count] = await Promise.all([store.countRange({ end }), store.updateDocs([put('zzz')])])
     t.equal(count, 3200)
   },

@@ -145,6 +145,14 @@ export class MemoryStore implements VersionedStore {
     return this.#read((state) => idsInRange(liveIds(state), range).length)
   }
 
+  skipRange(range: IdRange, documents: number): Promise<IdRange | null> {
+    return this.#read((state) => {
+      if (documents === 0) return range
+      const id = idsInRange(liveIds(state), range)[documents - 1]
+      return id === undefined ? null : { ...range, start: { id, inclusive: false } }
+    })
+  }
+
   measureRange(range: IdRange): Promise<RangeSizes> {
     return this.#read((state) => measured(state, range))
   }
