@@ -23,6 +23,7 @@ import {
   openReplicator,
   serveCommands,
 } from './server/open-services.ts'
+import { openSamples, startSampling } from './server/sampling.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
 import { openStandby, standbyMonitoring, startStandby } from './server/standby-services.ts'
 import type { Standby } from './standby/standby.ts'
@@ -124,6 +125,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })
   const monitoring = standbyMonitoring(context, standby, backupServices)
+  const sampleFile = await openSamples(context)
   const services = {
     ...base,
     ...authServices,
@@ -133,6 +135,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     replicator,
     sealingKey,
     standby,
+    samples: sampleFile.samples,
   }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
@@ -145,6 +148,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
   await startStandby(context, standby, { ...services, sealingKey })
   await serveCommands(context, services, app)
+  startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
   runDocuments(replicator, standby)
   return app

@@ -10,6 +10,7 @@ import type { HealthFact, Space } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
 import type { Collector } from '../metrics/metric.ts'
+import type { Samples } from '../metrics/samples.ts'
 import type { SealingKey } from '../replication/documents/sealing-key.ts'
 import type { Replicator } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
@@ -39,6 +40,8 @@ export interface Services {
   readonly version: string
   /** Metrics of other parts of the server for `_prometheus`, beside those of plugins/request-metrics.ts. */
   readonly collectors?: readonly Collector[]
+  /** The recent past of the server. */
+  readonly samples: Pick<Samples, 'read'>
   /** Health checks of parts of the server; they never reject. */
   readonly health?: readonly (() => Promise<readonly HealthFact[]>)[]
   /** Absent: this server makes no backups. */

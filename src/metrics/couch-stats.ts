@@ -136,7 +136,10 @@ export const VIEWS: RegExp = /^\/:db\/_design\/:ddoc\/_view\/:view(?:\/queries)?
 const EMPTY = new Histogram(REQUEST_SECONDS).counts()
 
 /** The number of requests that match. */
-export function requestsBy({ requests }: HttpCounts, matches: (request: RequestCount) => boolean): number {
+export function requestsBy(
+  { requests }: Pick<HttpCounts, 'requests'>,
+  matches: (request: RequestCount) => boolean,
+): number {
   return requests.reduce((sum, request) => sum + (matches(request) ? request.count : 0), 0)
 }
 
@@ -159,7 +162,7 @@ export function statusesOf(http: HttpCounts): Map<string, number> {
 }
 
 /** The number of feeds that wait for changes. */
-export function clientsOfFeeds({ openFeeds }: HttpCounts): number {
+export function clientsOfFeeds({ openFeeds }: Pick<HttpCounts, 'openFeeds'>): number {
   const { longpoll = 0, continuous = 0, eventsource = 0 } = openFeeds
   return longpoll + continuous + eventsource
 }

@@ -376,8 +376,8 @@ export interface DatabaseStore {
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
 
-  /** Called after each durable commit that used sequence numbers, with the newest and its epoch. */
-  onCommit(listener: (updateSeq: number, epoch: string) => void): void
+  /** Called after each durable commit that used sequence numbers, with the newest, its epoch, and how many it used. */
+  onCommit(listener: (updateSeq: number, epoch: string, updates: number) => void): void
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>
 }

@@ -132,6 +132,8 @@ export interface Databases {
   writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The running compactions. */
   tasks(): readonly CompactionTask[]
+  /** Documents written since the start of the server. */
+  readonly documentsWritten: number
   /** The state of the threads, within about a second even if they are busy. Never rejects. */
   stats(): Promise<DatabasesStats>
   /** Copies of databases as files; null if the engine makes none. */

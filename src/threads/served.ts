@@ -71,7 +71,9 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
       ? replicatorDatabase(store, options)
       : storeDatabase(store, options)
   // Registered last: the initial contents of `_users` are not reported as a commit.
-  store.onCommit((updateSeq, epoch) => sendEvent({ type: 'committed', incarnation, updateSeq, epoch }))
+  store.onCommit((updateSeq, epoch, updates) =>
+    sendEvent({ type: 'committed', incarnation, updateSeq, epoch, updates }),
+  )
   const views = policy.designDocs
     ? storeViews({ store, sandbox, incarnation, indexes, onSkipped, cleanUp })
     : refusedViews({ store, cleanUp })

@@ -96,6 +96,7 @@ class ServerDatabases implements OwnedDatabases {
   })
   readonly copies: Copies
   readonly usersDatabase: string
+  documentsWritten = 0
   #names: readonly string[] | undefined
   #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
@@ -221,7 +222,8 @@ class ServerDatabases implements OwnedDatabases {
     const proxy = this.#byIncarnation.get(event.incarnation)
     if (proxy === undefined) return
     if (event.type === 'committed') {
-      const { updateSeq, epoch } = event
+      const { updateSeq, epoch, updates } = event
+      this.documentsWritten += updates
       this.#notes.add(proxy.entry.name, { updateSeq, epoch })
       this.#faults.noteWrite(event.incarnation)
       proxy.emit({ type: 'committed', updateSeq })

@@ -123,6 +123,8 @@ export type ThreadEvent =
       readonly updateSeq: number
       /** The epoch of `updateSeq`. */
       readonly epoch: string
+      /** Documents that the commit has written. */
+      readonly updates: number
     }
   /** A database's file was replaced by hand, and has a new epoch. */
   | { readonly type: 'fileReplaced'; readonly incarnation: number; readonly lastKnown: LastKnownSequence }

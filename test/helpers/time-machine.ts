@@ -1,6 +1,7 @@
-/** Alarms and rewinds over the databases of a test's server. */
+/** Alarms, rewinds and samples over the databases of a test's server. */
 import type { Logger } from 'pino'
 import { openAlarms } from '../../src/metrics/alarms.ts'
+import { Samples } from '../../src/metrics/samples.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { Rewinds } from '../../src/time-machine/rewinds.ts'
 
@@ -8,5 +9,6 @@ export async function timeMachineOver(databases: Databases, logger: Pick<Logger,
   const incarnationOf = (name: string) =>
     databases.names().includes(name) ? databases.get(name).incarnation : undefined
   const alarms = await openAlarms({ records: databases, logger, incarnationOf, keepsVersions: () => true })
-  return { alarms, rewinds: new Rewinds(databases) }
+  const samples = new Samples(new Uint8Array(), Date.now())
+  return { alarms, rewinds: new Rewinds(databases), samples }
 }

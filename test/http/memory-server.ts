@@ -189,6 +189,7 @@ async function memoryDatabases(config: Config) {
     tasks: () => [],
     readRecords: (kind) => catalog.readRecords(kind),
     writeRecords: (writes) => catalog.writeRecords(writes),
+    documentsWritten: 0,
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
     copies: null,
     unreadable: async () => [],

@@ -1,14 +1,18 @@
 /** Metrics and health; protocol.md 4.4, 15. */
 import { once } from 'node:events'
+import { stat } from 'node:fs/promises'
 import { request as send } from 'node:http'
 import { connect as connectSocket, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { RequestTally } from '../../src/http/plugins/request-metrics.ts'
 import { gatherFacts } from '../../src/metrics/health.ts'
 import { collector, type Metric } from '../../src/metrics/metric.ts'
+import { SampleFile } from '../../src/metrics/sampler.ts'
+import { COLUMNS, SAMPLE_BYTES, type Sampled } from '../../src/metrics/samples.ts'
 import { type ReadFamily, readPrometheus, sampleOf } from '../helpers/prometheus-text.ts'
-import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
@@ -268,6 +272,7 @@ t.test('metrics', async (t) => {
       '/_node/_local/_stats',
       '/_node/_local/_stats/couchdb',
       '/_node/_local/_system',
+      '/_settee/samples?period=month',
     ]) {
       for (const [auth, status] of [
         [undefined, 401],
@@ -288,6 +293,31 @@ t.test('metrics', async (t) => {
     }
     t.equal((await call('GET', '/_dbs_info', { auth: '_metrics:_metrics' })).status, 401)
     t.equal((await call('GET', '/_all_dbs', { auth: '_metrics:_metrics' })).status, 401)
+  })
+
+  t.test('the samples of earlier runs of the server', async (t) => {
+    const dataDir = await temporaryFolder(t)
+    const earlier = await SampleFile.open(dataDir, { warn: () => t.fail('a warning') })
+    const none = Object.fromEntries(COLUMNS.map(({ name }) => [name, null])) as Sampled
+    earlier.store(earlier.samples.add(Date.now() - 5 * 60_000, { ...none, saves: 2.5, memory_bytes: 1e8 }))
+    await earlier.close()
+    const server = await startTestServer(t, { dataDir })
+    const day = await server.request('GET', '/_settee/samples')
+    t.match(day.json, { period: 'day', step: 60, points: 1440, units: { saves: /second/ } })
+    t.strictSame(Object.keys(day.json.mean), Object.keys(day.json.units))
+    t.equal(day.json.mean.saves.length, 1440)
+    t.strictSame(day.json.mean.saves.filter(Number.isFinite), [2.5])
+    t.notOk('max' in day.json)
+    const month = await server.request('GET', '/_settee/samples?period=month')
+    t.match(month.json, { period: 'month', step: 1800, points: 1488 })
+    t.equal(month.json.max.memory_bytes.length, 1488)
+    t.strictSame(month.json.max.memory_bytes.filter(Number.isFinite), [1e8])
+    t.match(await server.request('GET', '/_settee/samples?period=year'), {
+      status: 400,
+      json: { error: 'bad_request', reason: '`period` must be day or month.' },
+    })
+    await server.close()
+    t.equal((await stat(join(dataDir, 'samples'))).size, SAMPLE_BYTES)
   })
 
   t.test('the tree of stats, and unknown paths', async (t) => {

@@ -63,6 +63,7 @@ t.test('the table', async (t) => {
     '/_node/:node/_stats/*': row('/_node/_local/_stats/couchdb', 'GET', { GET: 200 }),
     '/_node/:node/_system': row('/_node/_local/_system', 'GET', { GET: 200 }),
     '/_settee/configuration': row('/_settee/configuration', 'GET,HEAD', { GET: 200 }),
+    '/_settee/samples': row('/_settee/samples', 'GET,HEAD', { GET: 200 }),
     '/_settee/standby/settings': row('/_settee/standby/settings', 'GET,HEAD', { GET: 200 }),
     '/_settee/standby/tokens': row('/_settee/standby/tokens', 'GET,HEAD', { GET: 200 }),
     '/_settee/backups': row('/_settee/backups', 'GET,HEAD,POST', { GET: 200, POST: 415 }),

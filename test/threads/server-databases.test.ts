@@ -100,6 +100,7 @@ t.test('watchers get commits, security changes and the end of the database', asy
     { type: 'committed', updateSeq: 2 },
   ])
   t.equal(stopped.length, 1)
+  t.equal(databases.documentsWritten, 2)
   t.same(ofB, [])
   await databases.delete('a')
   databases.endFeeds()

@@ -7,7 +7,8 @@ import { couchStats, statAt } from '../../metrics/couch-stats.ts'
 import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
 import { type Collector, type Family, familiesOf, orNullAfter } from '../../metrics/metric.ts'
 import { systemInfo } from '../../metrics/process-metrics.ts'
-import { sendJson } from '../replies.ts'
+import { COLUMNS, type ColumnName, type SampleSeries } from '../../metrics/samples.ts'
+import { sendJson, streamJson } from '../replies.ts'
 import { pathParam, pathParams, queryOf } from '../request-params.ts'
 import { checkNodeName, type Path } from '../route-table.ts'
 
@@ -21,6 +22,7 @@ export const metricsRoutes: readonly Path[] = [
   { url: '/_node/:node/_stats', allow: 'GET', access: 'metrics', methods: { GET: { handler: stats } } },
   { url: '/_node/:node/_stats/*', allow: 'GET', access: 'metrics', methods: { GET: { handler: stats } } },
   { url: '/_node/:node/_system', allow: 'GET', access: 'metrics', methods: { GET: { handler: system } } },
+  { url: '/_settee/samples', allow: 'GET,HEAD', access: 'metrics', methods: { GET: { handler: samples } } },
 ]
 
 /** How long a collector may take, in milliseconds. */
@@ -63,6 +65,35 @@ async function stats(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 async function system(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   checkNode(request)
   return sendJson(reply, 200, systemInfo(await request.server.measure()))
+}
+
+async function samples(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { period = 'day' } = queryOf(request)
+  if (period !== 'day' && period !== 'month')
+    throw new CouchError('bad_request', '`period` must be day or month.')
+  return streamJson(request, reply, 200, seriesText(request.server.services.samples.read(period, Date.now())))
+}
+
+/** A chunk for each column, since the text of all would hold the thread for several milliseconds. */
+async function* seriesText({ period, start, step, points, mean, max }: SampleSeries): AsyncGenerator<Buffer> {
+  const units = Object.fromEntries(COLUMNS.map(({ name, unit }) => [name, unit]))
+  yield Buffer.from(JSON.stringify({ period, start, step, points, units }).slice(0, -1))
+  yield* columnsText('mean', mean)
+  if (max !== null) yield* columnsText('max', max)
+  yield Buffer.from('}\n')
+}
+
+function* columnsText(
+  member: string,
+  columns: ReadonlyMap<ColumnName, Float64Array>,
+): Generator<Buffer, void> {
+  let before = `,"${member}":{`
+  for (const [name, values] of columns) {
+    // A value that is not known is NaN, which JSON writes as null.
+    yield Buffer.from(`${before}"${name}":${JSON.stringify([...values])}`)
+    before = ','
+  }
+  yield Buffer.from('}')
 }
 
 /** @throws no_such_node */

@@ -80,7 +80,7 @@ export class SqliteStore implements VersionedStore {
   readonly #access: DatabaseAccess
   readonly #compaction: Compaction
   readonly #checkpointer: Checkpointer
-  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
+  readonly #listeners: ((updateSeq: number, epoch: string, updates: number) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
@@ -129,14 +129,14 @@ export class SqliteStore implements VersionedStore {
     const updates = this.#tables.state.committed()
     this.#tables.garbage.committed()
     this.#options.tally?.add(writes, updates, ms)
-    if (updates > 0) this.#tell()
+    if (updates > 0) this.#tell(updates)
     this.#checkpointer.committed()
   }
 
-  #tell(): void {
+  #tell(updates: number): void {
     const { updateSeq, epochs } = this.#tables.state.view
     const { id } = epochs.at(-1) as Epoch
-    for (const listener of this.#listeners) listener(updateSeq, id)
+    for (const listener of this.#listeners) listener(updateSeq, id, updates)
   }
 
   #rollBack(): void {
@@ -337,7 +337,7 @@ export class SqliteStore implements VersionedStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string, updates: number) => void): void {
     this.#listeners.push(listener)
   }
 

@@ -70,7 +70,7 @@ export class MemoryStore implements VersionedStore {
   readonly #operate: Operate
   readonly #staging: MemoryStaging
   readonly wasRolledBack: boolean
-  readonly #listeners: ((updateSeq: number, epoch: string) => void)[] = []
+  readonly #listeners: ((updateSeq: number, epoch: string, updates: number) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
   #closing: Promise<void> | null = null
@@ -353,7 +353,7 @@ export class MemoryStore implements VersionedStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number, epoch: string) => void): void {
+  onCommit(listener: (updateSeq: number, epoch: string, updates: number) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -414,7 +414,8 @@ export class MemoryStore implements VersionedStore {
     for (const answer of settle) answer()
     if (draft.updateSeq > before.updateSeq) {
       const { id } = draft.epochs.at(-1) as Epoch
-      for (const listener of this.#listeners) listener(draft.updateSeq, id)
+      const updates = draft.updateSeq - before.updateSeq
+      for (const listener of this.#listeners) listener(draft.updateSeq, id, updates)
     }
   }
 
