@@ -159,6 +159,14 @@ export interface DatabaseSize extends StoreSizes {
   readonly views: { readonly bytes: number }
 }
 
+/** A page of the list of conflicts. */
+export interface ConflictsPage {
+  /** The maximum number of rows. */
+  readonly limit: number
+  /** The bookmark of the previous page; absent for the first. */
+  readonly bookmark?: string
+}
+
 /** The contents of a database that a policy without them would refuse. */
 export interface DisallowedContent {
   /** Live design documents, settee's own aside. */
@@ -178,6 +186,9 @@ export interface Database extends TimeMachine {
   checkPartition(user: UserCtx, partition: string): Promise<void>
   /** The sizes of the database's parts. For database admins. */
   size(user: UserCtx): Promise<DatabaseSize>
+
+  /** The documents with several live leaves, as JSON; a bounded search. @throws bad_request for an invalid bookmark */
+  conflicts(user: UserCtx, page: ConflictsPage): Promise<Uint8Array>
 
   /** For the server itself: no rights are checked. Null if no security object was ever set. */
   security(): Promise<SecurityObject | null>

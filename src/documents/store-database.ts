@@ -12,6 +12,7 @@ import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withUploads } from './attachment-uploads.ts'
 import { bulkDocs } from './bulk-docs.ts'
 import { bulkGet, bulkGetMixed } from './bulk-get.ts'
+import { conflictList } from './conflict-list.ts'
 import { withCopySource } from './copy.ts'
 import type {
   Body,
@@ -133,6 +134,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
 
     copyLocals: (user, docs, removed) => copyLocals(store, user, docs, removed, settings()),
     ...maintenance(store, options),
+    conflicts: (user, page) => conflictList(store, user, page),
     ...timeMachine(store, checks, options.now ?? Date.now),
 
     open: (user, id, options) => openDocument(readable(user), user, id, options),

@@ -295,6 +295,14 @@ export interface Page<R> {
   readonly view: StoreView
 }
 
+/** A page of a search that may find few documents, or none, in a stretch of them. */
+export interface ForkedPage<R> extends Omit<Page<R>, 'more'> {
+  /** Where the next page begins; null at the end. */
+  readonly next: number | null
+  /** How many documents were searched. */
+  readonly searched: number
+}
+
 /** One open database. Methods may be called at any time; writes of several calls may share a commit. */
 export interface DatabaseStore {
   /** Whether its file was found, when it was opened, to be an older copy. */
@@ -324,6 +332,15 @@ export interface DatabaseStore {
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>>
+  /**
+   * Documents that have several leaves, or may have, in an order that no write changes. One call searches a stretch of
+   * some thousand documents. @param after the `next` of the previous page; 0 for the first
+   */
+  readForked<R>(
+    after: number,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<ForkedPage<R>>
   /** How many rows of the feed lie above `seq`; in O(log n). */
   countChanges(seq: number): Promise<number>
   /** How many attachments all stored revisions have, retained ones included; counted up to `most`. */

@@ -64,6 +64,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('size', args)
   }
 
+  conflicts(...args: Args<'conflicts'>) {
+    return this.#call('conflicts', args)
+  }
+
   security() {
     return this.#call('security', [])
   }

@@ -152,6 +152,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   partitionInfo: { kind: 'call', users: 'server admins', cost: 'scan' },
   checkPartition: { kind: 'call', users: 'own rules' },
   size: { kind: 'call', users: 'own rules' },
+  conflicts: { kind: 'call', users: 'admins', cost: 'long' },
   security: { kind: 'call', users: 'own rules' },
   countDisallowed: { kind: 'call', users: 'own rules' },
   rememberTokens: { kind: 'call', users: 'own rules' },

@@ -13,6 +13,7 @@ import { copyCases } from './conformance/copies.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
+import { forkCases } from './conformance/forks.ts'
 import { historyCases } from './conformance/history.ts'
 import { keepingCases } from './conformance/keeping.ts'
 import { localCases } from './conformance/locals.ts'
@@ -37,6 +38,7 @@ const PARTS: Record<string, StorageCases> = {
   updates: updateCases,
   revisions: revisionCases,
   feed: feedCases,
+  forks: forkCases,
   ranges: rangeCases,
   attachments: attachmentCases,
   staging: stagingCases,

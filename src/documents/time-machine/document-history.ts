@@ -125,9 +125,10 @@ export async function overwritten(
 
 function examine(
   doc: DocHistory,
-  { since = 0, until = Number.MAX_SAFE_INTEGER }: OverwrittenQuery,
+  { since = 0, until = Number.MAX_SAFE_INTEGER, deleted: wantsDeleted = false }: OverwrittenQuery,
 ): Examined {
   const { id, seq, rev, deleted } = doc
+  if (wantsDeleted && !deleted) return { seq, row: null, isTooOld: false }
   const versions = doc.versions({ leavesAfter: since - 1, limit: MAX_VERSIONS })
   const overwrites = versions.filter(({ supersededAt }) => supersededAt !== null && supersededAt <= until)
   const [newest] = overwrites

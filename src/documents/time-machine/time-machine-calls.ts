@@ -19,6 +19,8 @@ export interface OverwrittenQuery extends HistoryPage {
   /** In ms since 1970; both are included. */
   readonly since?: number
   readonly until?: number
+  /** Only documents that are deleted now. */
+  readonly deleted?: boolean
 }
 
 export interface RewindRequest {

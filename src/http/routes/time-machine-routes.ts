@@ -71,7 +71,8 @@ async function history(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   if (id !== undefined) return sendBytes(reply, 200, await database.history(request.user, id, page))
   const [since, until] = [timeParam(query, 'since'), timeParam(query, 'until')]
   const range = { ...(since !== undefined && { since }), ...(until !== undefined && { until }) }
-  return sendBytes(reply, 200, await database.overwritten(request.user, { ...page, ...range }))
+  const deleted = isOn(query, 'deleted')
+  return sendBytes(reply, 200, await database.overwritten(request.user, { ...page, ...range, deleted }))
 }
 
 async function version(request: FastifyRequest, reply: FastifyReply): Promise<void> {

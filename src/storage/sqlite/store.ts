@@ -5,6 +5,7 @@ import type {
   BlobUpload,
   DocState,
   DocUpdate,
+  ForkedPage,
   IdRange,
   LocalDoc,
   LocalUpdate,
@@ -35,6 +36,7 @@ import {
 } from './database-access.ts'
 import { DocWrites, openTables, type Tables } from './document-writes.ts'
 import { SMALL_WRITE } from './documents.ts'
+import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
 import { fillPage } from './id-pages.ts'
 import { markRestoredIfRolledBack } from './prepared-restore.ts'
@@ -77,6 +79,7 @@ export class SqliteStore implements VersionedStore {
   readonly #uploads: Uploads
   readonly #sizes: Sizes
   readonly #docWrites: DocWrites
+  readonly #forked: ForkedDocuments
   readonly #access: DatabaseAccess
   readonly #compaction: Compaction
   readonly #checkpointer: Checkpointer
@@ -101,6 +104,7 @@ export class SqliteStore implements VersionedStore {
     const { state, garbage, feed } = this.#tables
     this.partitioned = state.partitioned
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
+    this.#forked = new ForkedDocuments(this.#connection, this.#tables.revisions)
     const errors = new FileErrors(name, options.watch)
     const memory = {
       prefetch: (ids: readonly string[]) => this.#docWrites.prefetch(ids),
@@ -237,6 +241,17 @@ export class SqliteStore implements VersionedStore {
 
   async countChanges(seq: number): Promise<number> {
     return this.#access.read(() => this.#tables.feed.above(seq))
+  }
+
+  async readForked<R>(
+    after: number,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<ForkedPage<R>> {
+    return this.#access.read(() => {
+      const { view } = this.#tables.state
+      return { ...this.#forked.search(after, paging, (doc) => read(doc, view)), view }
+    })
   }
 
   async countAttachments(most: number): Promise<number> {

@@ -122,6 +122,7 @@ async function readFaults(t: Test, makeEngine: MakeEngine): Promise<void> {
     countRange: () => store.countRange({}),
     skipRange: () => store.skipRange({}, 1),
     readChanges: () => readFeed(store),
+    readForked: () => store.readForked(0, ALL, ({ id }) => id),
     countChanges: () => store.countChanges(2),
     readBlob: () => store.readBlob(blob[0] ?? -1, 0, 5),
     readLocals: () => store.readLocals(['_local/l1']),

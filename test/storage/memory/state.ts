@@ -34,6 +34,8 @@ export interface Row extends StoredRevision {
 }
 
 export interface StoredDoc {
+  /** The order of creation. */
+  readonly num: number
   readonly id: string
   readonly seq: number
   readonly rev: string
@@ -177,7 +179,8 @@ export function writeDoc(
     rows.set(change.rev, writeRow(draft, rows.get(change.rev), change, at))
   }
   const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
-  draft.docs.set(id, { id, seq, rev: write.rev, deleted: write.deleted, rows })
+  const num = before?.num ?? ++draft.lastPlace
+  draft.docs.set(id, { num, id, seq, rev: write.rev, deleted: write.deleted, rows })
   if (write.design) draft.designVersion += 1
   if (before !== undefined) count(draft, before.deleted, -1)
   count(draft, write.deleted, 1)

@@ -7,6 +7,7 @@ import type {
   BlobUpload,
   DocState,
   DocUpdate,
+  ForkedPage,
   IdRange,
   LocalDoc,
   LocalUpdate,
@@ -173,6 +174,23 @@ export class MemoryStore implements VersionedStore {
 
   countChanges(seq: number): Promise<number> {
     return this.#read((state) => feedAbove(state, seq).length)
+  }
+
+  readForked<R>(
+    after: number,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<ForkedPage<R>> {
+    return this.#read((state, view) => {
+      const docs = [...state.docs.values()].filter(({ num }) => num > after).sort((a, b) => a.num - b.num)
+      const forked = docs.filter(({ rows }) => [...rows.values()].filter(({ leaf }) => leaf).length > 1)
+      const { rows, more } = this.#page(forked, paging, view, (row) =>
+        this.#lend(state, row, (doc) => read(doc as DocState, view)),
+      )
+      const last = more ? (forked[rows.length - 1]?.num ?? after) : null
+      const searched = last === null ? docs.length : docs.filter(({ num }) => num <= last).length
+      return { rows, view, next: last, searched }
+    })
   }
 
   countAttachments(most: number): Promise<number> {

@@ -1,0 +1,54 @@
+/** Lists the documents in conflict, for people who want to settle them; docs/settee-api.md. */
+import { CouchError } from '../core/errors.ts'
+import { Yielder } from '../core/event-loop.ts'
+import type { UserCtx } from '../core/types.ts'
+import { conflicts as losingLeaves } from '../revisions/branch.ts'
+import type { DatabaseStore, DocState, ForkedPage } from '../storage/engine.ts'
+import type { ConflictsPage } from './database.ts'
+import { requireMember } from './security.ts'
+
+/** Documents that one request searches. Then it answers with what it has found, and a bookmark. */
+const MAX_SEARCHED = 200_000
+/** Conflicting revisions shown of one document. */
+const SHOWN = 100
+const BOOKMARK = /^\d{1,15}$/
+
+/** The JSON of {@link Database.conflicts}. */
+export async function conflictList(
+  store: DatabaseStore,
+  user: UserCtx,
+  { limit, bookmark }: ConflictsPage,
+): Promise<Uint8Array> {
+  const rows: object[] = []
+  const yielder = new Yielder()
+  let next: number | null = placeOf(bookmark)
+  let searched = 0
+  while (next !== null && rows.length < limit && searched < MAX_SEARCHED) {
+    const paging = { limit: limit - rows.length, enough: () => yielder.isDue }
+    const page: ForkedPage<object | null> = await store.readForked(next, paging, (doc, view) => {
+      requireMember(user, view.security)
+      return rowOf(doc)
+    })
+    requireMember(user, page.view.security)
+    rows.push(...page.rows.flatMap((row) => row ?? []))
+    searched += page.searched
+    next = page.next
+    await yielder.yieldIfDue()
+  }
+  const answer = { rows, bookmark: next === null ? null : String(next), searched }
+  return Buffer.from(`${JSON.stringify(answer)}\n`)
+}
+
+function placeOf(bookmark: string | undefined): number {
+  if (bookmark === undefined) return 0
+  if (!BOOKMARK.test(bookmark)) throw new CouchError('bad_request', 'The bookmark is invalid.')
+  return Number(bookmark)
+}
+
+/** @returns null for a document with no more than one live leaf */
+function rowOf(doc: DocState): object | null {
+  if (doc.deleted) return null
+  const conflicts = losingLeaves(doc.branches)
+  if (conflicts.length === 0) return null
+  return { id: doc.id, rev: doc.rev, leaves: conflicts.length + 1, conflicts: conflicts.slice(0, SHOWN) }
+}
