@@ -27,6 +27,7 @@ import { maintenanceRoutes } from './http/routes/compaction-routes.ts'
 import { configRoutes } from './http/routes/config-routes.ts'
 import { configurationRoutes } from './http/routes/configuration-routes.ts'
 import { couchappRoutes } from './http/routes/couchapp-routes.ts'
+import { databaseListRoutes } from './http/routes/database-list-routes.ts'
 import { databaseRoutes } from './http/routes/database-routes.ts'
 import { documentRoutes } from './http/routes/document-routes.ts'
 import { findRoutes } from './http/routes/find-routes.ts'
@@ -190,6 +191,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, sizeRoutes)
+  registerPaths(app, databaseListRoutes)
   registerPaths(app, restoreRoutes)
   registerPaths(app, standbyRoutes)
   registerPaths(app, clusterSetupRoutes)

@@ -9,6 +9,7 @@ import type { Config } from '../config/config.ts'
 import type { HealthFact, Space } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
+import type { Growth } from '../metrics/growth.ts'
 import type { Collector } from '../metrics/metric.ts'
 import type { Samples } from '../metrics/samples.ts'
 import type { SealingKey } from '../replication/documents/sealing-key.ts'
@@ -31,6 +32,8 @@ export interface Services {
   readonly hosted: Hosted | null
   readonly alarms: Alarms
   readonly rewinds: Rewinds
+  /** Absent: this server does not record how databases grow. */
+  readonly growth?: Pick<Growth, 'of'>
   readonly replicator: Replicator
   readonly sealingKey: Pick<SealingKey, 'value'>
   /** Absent: this server is never a standby. */

@@ -27,6 +27,7 @@ import { type Hosted, openHosted } from '../hosted/hosted.ts'
 import type { Services } from '../http/services.ts'
 import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
+import { Growth } from '../metrics/growth.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
@@ -202,11 +203,11 @@ export function openReplicator(
   return replicator
 }
 
-type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'collectors' | 'health'> & {
+type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'growth' | 'collectors' | 'health'> & {
   readonly backups: Backups
 }
 
-/** Opens alarms, backups and the time machine; shutdown closes them. The schedule of backups is not started yet. */
+/** Opens alarms, backups, the time machine and the record of growth; shutdown closes them. The schedule of backups is not started yet. */
 export async function openBackupServices(
   { dataDir, config, logger, shutdown }: ServerContext,
   databases: Databases,
@@ -220,11 +221,13 @@ export async function openBackupServices(
     keepsVersions: () => config.integer('settee', 'keep_days') > 0,
   })
   shutdown.add(() => alarms.close())
+  const growth = await Growth.open({ databases, logger })
+  shutdown.add(() => growth.close())
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
   shutdown.add(() => backups.close())
   const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
   const health = [() => disk.health(), async () => [backupFact(await backups.state())], () => alarms.health()]
-  return { alarms, rewinds: new Rewinds(databases), backups, collectors, health }
+  return { alarms, rewinds: new Rewinds(databases), growth, backups, collectors, health }
 }
 
 /** Serves commands of this machine through the control socket, until shutdown. */

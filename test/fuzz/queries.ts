@@ -145,6 +145,20 @@ const CREATING = {
 
 const text: Value = ({ choices }) => choices.text()
 
+/** Of settee's own lists. */
+const PAGES = {
+  limit: count,
+  after: text,
+  prefix: text,
+  bookmark: ({ choices }) => choices.mostly(['0', '1', '7'], ['-1', 'x', '9'.repeat(30), '']),
+  since: ({ choices }) => choices.mostly(['0', '2025-03-01'], ['x', '']),
+  until: ({ choices }) => choices.mostly(['2025-03-01T14:05Z'], ['x', '']),
+  deleted: boolean,
+  id: docId,
+  at: ({ choices }) => choices.mostly(['0', '2025-03-01'], ['x', '', '-1']),
+  rev,
+} satisfies Record<string, Value>
+
 const OTHERS = {
   count,
   r: count,
@@ -157,6 +171,7 @@ const OTHERS = {
 
 const ALL: Readonly<Record<string, Value>> = Object.assign(
   Object.create(null),
+  PAGES,
   READING,
   WRITING,
   LISTING,
@@ -171,6 +186,7 @@ function namesFor(route: string): readonly string[] {
   if (/_all_docs|_design_docs|_local_docs|_view\/|_list\/|_all_dbs|_dbs_info/.test(route))
     return Object.keys(LISTING)
   if (route === '/_uuids') return ['count']
+  if (route.startsWith('/_settee/databases')) return Object.keys(PAGES)
   if (route === '/:db') return Object.keys(CREATING)
   return [...Object.keys(READING), ...Object.keys(WRITING)]
 }

@@ -246,6 +246,7 @@ export const OTHER_METHODS = [
     'partitionInfo',
     'checkPartition',
     'size',
+    'conflicts',
     'security',
     'setSecurity',
     'countDisallowed',

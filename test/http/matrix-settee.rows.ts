@@ -1,11 +1,13 @@
 /** The rights matrix: `/_settee/`, with device tokens and the accounts of hosted mode. */
 import {
+  absent,
   accounts,
   anybody,
   type Columns,
   databaseAdmins,
   everybody,
   metricsReaders,
+  members,
   onlyHosted,
   type Rows,
   type Statuses,
@@ -53,6 +55,16 @@ export const setteeRows: Rows = {
   '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],
   '/_settee/alarms/:alarm': [['DELETE /_settee/alarms/x', serverAdmins(404)]],
+  '/_settee/databases': [['GET /_settee/databases?limit=2', accounts(200)]],
+  '/_settee/databases/:db': [
+    ['GET /_settee/databases/{db}', members(200)],
+    ['GET /_settee/databases/none', absent],
+  ],
+  '/_settee/databases/:db/growth': [['GET /_settee/databases/{db}/growth', members(200)]],
+  '/_settee/databases/:db/conflicts': [
+    ['GET /_settee/databases/{db}/conflicts', members(200)],
+    ['GET /_settee/databases/_users/conflicts', users(200)],
+  ],
   '/_settee/databases/:db/alarms': [['GET /_settee/databases/{db}/alarms', databaseAdmins(200)]],
   '/_settee/databases/:db/alarms/:alarm': [['DELETE /_settee/databases/{db}/alarms/x', databaseAdmins(404)]],
   '/_settee/databases/:db/history': [

@@ -102,6 +102,8 @@ t.test('recent changes and deletions, newest first', async (t) => {
     ['b', false, 1],
   ])
   t.match(all.json.rows[0].versions, [{ rev: made[0].rev, size: 2 }])
+  const deleted = await server.request('GET', `${AT}/history?deleted=true`)
+  t.strictSame(ids(deleted.json), [['a', true, 1]])
   const page = await server.request('GET', `${AT}/history?limit=1`)
   t.strictSame(ids(page.json), [['a', true, 1]])
   const rest = await server.request('GET', `${AT}/history?limit=5&bookmark=${page.json.bookmark}`)

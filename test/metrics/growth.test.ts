@@ -1,0 +1,106 @@
+import { pino } from 'pino'
+import t from 'tap'
+import { Growth } from '../../src/metrics/growth.ts'
+import type { CatalogUpdate, RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import type { Epochs } from '../../src/storage/sequence.ts'
+import type { DatabaseHandle } from '../../src/threads/databases.ts'
+
+const DAY = 24 * 60 * 60 * 1000
+const EPOCHS: Epochs = [{ id: 'e', firstSeq: 0 }]
+
+/** Databases that count how often each is asked for its size. */
+function stage() {
+  const records = new Map<string, ServerRecord>()
+  const updates: CatalogUpdate[] = []
+  const counts = new Map<string, number>()
+  const asked: string[] = []
+  let lastSeq = 0
+  const note = (name: string, type: CatalogUpdate['type']) => {
+    const at = updates.findIndex((each) => each.name === name && each.type === type)
+    if (at !== -1) updates.splice(at, 1)
+    updates.push({ seq: ++lastSeq, name, type })
+  }
+  const databases = {
+    get: (name: string) =>
+      ({
+        name,
+        incarnation: 1,
+        info: async () => {
+          asked.push(name)
+          const doc_count = counts.get(name) ?? 0
+          return {
+            doc_count,
+            doc_del_count: 0,
+            sizes: { file: 4096 + doc_count, active: doc_count, external: 0 },
+          }
+        },
+      }) as unknown as DatabaseHandle,
+    updates: async ({ since }: { since: number }, limit: number) => ({
+      rows: updates.filter(({ seq }) => seq > since).slice(0, limit),
+      lastSeq,
+      epochs: EPOCHS,
+    }),
+    watchUpdates: () => () => undefined,
+    readRecords: async () => [...records.values()],
+    writeRecords: async (writes: readonly RecordWrite[]) => {
+      for (const { kind, key, value } of writes) {
+        if (value === null) records.delete(key)
+        else records.set(key, { kind, key, value })
+      }
+    },
+  }
+  const write = (name: string, documents: number) => {
+    counts.set(name, documents)
+    note(name, 'updated')
+  }
+  return { databases, records, asked, note, write, logger: pino({ level: 'silent' }) }
+}
+
+t.test('growth is recorded by day, and kept over a restart', async (t) => {
+  const { databases, logger, note, write, asked, records } = stage()
+  let now = Date.parse('2025-03-01T12:00:00Z')
+  const open = () => Growth.open({ databases, logger, now: () => now })
+  write('before', 9)
+  const growth = await open()
+  write('notes', 1)
+  await growth.measure()
+  write('notes', 2)
+  await growth.measure()
+  const notes = { name: 'notes', incarnation: 1 }
+  const first = { date: '2025-03-01', doc_count: 2, doc_del_count: 0, file: 4098, active: 2 }
+  t.strictSame(growth.of(notes), [first], 'the last size of the day counts')
+  t.same(growth.of({ name: 'before', incarnation: 1 }), [])
+  now += DAY
+  await growth.measure()
+  t.strictSame(asked, ['notes', 'notes'], 'only what was written to is opened')
+  write('notes', 5)
+  await growth.measure()
+  const second = { date: '2025-03-02', doc_count: 5, doc_del_count: 0, file: 4101, active: 5 }
+  t.strictSame(growth.of(notes), [first, second])
+  await growth.close()
+
+  records.set('bad', { kind: 'growth', key: 'bad', value: '{"incarnation":1,"days":[[1]]}' })
+  records.set('worse', { kind: 'growth', key: 'worse', value: '{' })
+  const again = await open()
+  t.strictSame(again.of(notes), [first, second])
+  t.same(again.of({ name: 'bad', incarnation: 1 }), [])
+  t.same(again.of({ name: 'notes', incarnation: 2 }), [], 'nothing of an earlier database of the name')
+  now += 30 * DAY
+  t.strictSame(again.of(notes), [second], 'a month is shown')
+  note('notes', 'deleted')
+  await again.measure()
+  t.same(again.of(notes), [])
+  await again.close()
+  t.notOk(records.has('notes'))
+})
+
+t.test('the databases that were written to last are remembered', async (t) => {
+  const { databases, logger, write, records } = stage()
+  const growth = await Growth.open({ databases, logger })
+  for (let n = 0; n < 2100; n++) write(`d${n}`, n)
+  for (let round = 0; round < 5; round++) await growth.measure()
+  t.equal(growth.of({ name: 'd99', incarnation: 1 }).length, 0)
+  t.equal(growth.of({ name: 'd100', incarnation: 1 }).length, 1)
+  await growth.close()
+  t.equal(records.size, 2000)
+})
