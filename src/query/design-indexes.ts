@@ -4,12 +4,26 @@ import { LRUCache } from 'lru-cache'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { IndexStores } from '../storage/index-store.ts'
 import { COLLATION_VERSION } from './collation/collation-table.ts'
-import { IndexUpdater, type RowSource } from './index-updater.ts'
+import { type IndexProgress, IndexUpdater, type RowSource } from './index-updater.ts'
 
 /** Changes with the tables of a store, so that indexes of another version are built again. */
 const FORMAT = 1
 /** The maximum number of indexes that are remembered while nobody uses them. */
 const MAX_REMEMBERED = 100
+
+/** What is known of an index that has a file. */
+export interface IndexState {
+  /** On disk. */
+  readonly bytes: number
+  /** The last update of the database that it includes; null: it was not built yet. */
+  readonly seq: number | null
+  /** The number of rows of each of its indexes. */
+  readonly rows: readonly number[]
+  readonly isUpdating: boolean
+  readonly progress: IndexProgress | null
+  /** In ms since 1970; null: unknown. */
+  readonly lastUse: number | null
+}
 
 export class DesignIndexes {
   readonly #store: DatabaseStore
@@ -34,6 +48,31 @@ export class DesignIndexes {
     const updater = new IndexUpdater(this.#store, this.#stores.open(signature, source.indexes), source)
     this.#updaters.set(signature, updater)
     return updater
+  }
+
+  /**
+   * Reads what is known of an index, and builds nothing.
+   * @param built the signatures of all indexes that have a file
+   * @param indexes the number of its indexes
+   * @returns null if it has no file
+   */
+  state(signature: string, built: ReadonlySet<string>, indexes: number): IndexState | null {
+    if (!built.has(signature)) return null
+    const updater = this.#running.get(signature) ?? this.#updaters.peek(signature)
+    const index = this.#stores.open(signature, updater?.index.indexes ?? indexes)
+    return {
+      bytes: index.sizes().file,
+      seq: index.position?.seq ?? null,
+      rows: Array.from({ length: indexes }, (_, at) => index.count(at)),
+      isUpdating: updater?.isRunning ?? false,
+      progress: updater?.progress ?? null,
+      lastUse: updater?.lastUse ?? null,
+    }
+  }
+
+  /** The signatures of all indexes that have a file. */
+  built(): ReadonlySet<string> {
+    return new Set(this.#stores.signatures())
   }
 
   /** Includes everything that was written before the call. @throws the errors of {@link IndexUpdater.update} */

@@ -49,11 +49,19 @@ interface FeedPage {
   readonly more: boolean
 }
 
+/** Updates of the database that are in an index already, of those that are to come in. */
+export interface IndexProgress {
+  readonly done: number
+  readonly total: number
+}
+
 export class IndexUpdater {
   readonly #store: DatabaseStore
   readonly #index: IndexStore
   readonly #source: RowSource
   #running: Promise<void> | undefined
+  #progress: IndexProgress | null = null
+  #lastUse: number | null = null
 
   constructor(store: DatabaseStore, index: IndexStore, source: RowSource) {
     this.#store = store
@@ -69,11 +77,22 @@ export class IndexUpdater {
     return this.#running !== undefined
   }
 
+  /** How far the update under way is; null: there is none, or it has not begun to read. */
+  get progress(): IndexProgress | null {
+    return this.#running === undefined ? null : this.#progress
+  }
+
+  /** When a query has last asked for an update, in ms since 1970; null: not since the database was opened. */
+  get lastUse(): number | null {
+    return this.#lastUse
+  }
+
   /**
    * Includes everything that was written before the call.
    * @throws the errors of {@link RowSource.rowsOf} and of the stores
    */
   async update(): Promise<void> {
+    this.#lastUse = Date.now()
     // An update under way may have missed a write that the caller already knows.
     while (this.#running !== undefined) await this.#running.catch(() => undefined)
     this.#running = this.#update()
@@ -81,6 +100,7 @@ export class IndexUpdater {
       await this.#running
     } finally {
       this.#running = undefined
+      this.#progress = null
     }
   }
 
@@ -150,7 +170,9 @@ export class IndexUpdater {
         more = page.more
       }
       const next = underWay.shift()
-      if (next !== undefined) await apply(await next.rows, next.end)
+      if (next === undefined) continue
+      await apply(await next.rows, next.end)
+      this.#progress = { done: next.end - since, total: last - since }
     }
   }
 

@@ -1,13 +1,11 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
-import { DESIGN_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
 import { QUERIES_SCHEMA, QUERY_SCHEMA } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
-import { renderDocument } from '../documents/render.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
 import { requireMaintainer, requireMember } from '../documents/security.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
@@ -15,9 +13,17 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { COLLATION_VERSION } from './collation/collation-table.ts'
 import { compareJson, compareRaw } from './collation.ts'
-import { type DesignIndexes, signatureOf } from './design-indexes.ts'
+import type { DesignIndexes } from './design-indexes.ts'
+import {
+  type DesignDoc,
+  definitionsOf,
+  JAVASCRIPT,
+  LIBRARY,
+  orderOf,
+  readDesignDoc,
+  signatureOfViews,
+} from './design-views.ts'
 import type { IndexUpdater } from './index-updater.ts'
-import type { KeyOrder } from './sort-keys.ts'
 import { linkedDocuments } from './view-documents.ts'
 import { builtinGroups, functionGroups, reducedRows } from './view-groups.ts'
 import { type SkippedDocument, type ViewDefinition, viewRows } from './view-map.ts'
@@ -66,27 +72,6 @@ interface ViewContext {
   readonly onSkipped: (ddoc: string, skipped: SkippedDocument) => void
   /** Removes the indexes that no design document uses. */
   cleanUp(): Promise<void>
-}
-
-const JAVASCRIPT = 'javascript'
-
-/** The parts of a design document that views need. */
-export interface DesignDoc {
-  readonly id: string
-  readonly rev: string
-  readonly source: string
-  readonly language: unknown
-  readonly options: Readonly<Record<string, unknown>>
-  /** Whether its views have their rows by partitions: by default all of a partitioned database. */
-  readonly partitioned: boolean
-  readonly views: Readonly<Record<string, View>>
-}
-
-/** A member of `views`; only the types of `map` and `reduce` were checked when it was stored. */
-interface View {
-  readonly map: unknown
-  readonly reduce?: unknown
-  readonly options?: unknown
 }
 
 /** A view that can be queried. */
@@ -156,37 +141,6 @@ function readQueries({ queries }: Readonly<Record<string, unknown>>): Record<str
   return queries as Record<string, unknown>[]
 }
 
-/** @throws not_found, deleted */
-export async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDoc> {
-  const [found] = await store.readDocs(
-    [id],
-    (doc) => {
-      if (doc === null) throw new CouchError('not_found')
-      if (doc.deleted) throw new CouchError('deleted')
-      return { rev: doc.rev, source: renderDocument(doc, doc.rev) }
-    },
-    { body: true },
-  )
-  return designDocOf(store, { id, ...(found as { rev: string; source: string }) })
-}
-
-function designDocOf(
-  store: DatabaseStore,
-  { id, rev, source }: Pick<DesignDoc, 'id' | 'rev' | 'source'>,
-): DesignDoc {
-  const members = JSON.parse(source) as Record<string, unknown>
-  const options = isJsonObject(members.options) ? members.options : {}
-  return {
-    id,
-    rev,
-    source,
-    language: members.language ?? JAVASCRIPT,
-    options,
-    partitioned: store.partitioned && options.partitioned !== false,
-    views: (isJsonObject(members.views) ? members.views : {}) as DesignDoc['views'],
-  }
-}
-
 async function openView(context: ViewContext, id: string, name: string): Promise<OpenView> {
   const ddoc = await readDesignDoc(context.store, id)
   const view = Object.hasOwn(ddoc.views, name) ? ddoc.views[name] : undefined
@@ -207,48 +161,12 @@ async function openView(context: ViewContext, id: string, name: string): Promise
   }
 }
 
-/** The first id after those of all design documents. */
-const AFTER_DESIGN_DOCS = '_design0'
-const DESIGN_DOCS_AT_ONCE = 10
-
-/** The member of `views` that holds CommonJS modules, not a view. */
-const LIBRARY = 'lib'
-
-/** As in CouchDB, `collation` is an option of a view; among the options of the design document it has no effect. */
-function orderOf({ options }: View): KeyOrder {
-  return isJsonObject(options) && options.collation === 'raw' ? 'raw' : 'json'
-}
-
 function functionOf(
   { incarnation }: ViewContext,
   { id, rev, source }: DesignDoc,
   path: readonly string[],
 ): UserFunction {
   return { database: incarnation, ddoc: id, rev, source, path: ['views', ...path] }
-}
-
-function signatureOfViews({ language, options, partitioned, views }: DesignDoc): string {
-  return signatureOf([language, options, partitioned, views])
-}
-
-/** The signatures of the indexes of all views. */
-export async function viewSignatures(store: DatabaseStore): Promise<Set<string>> {
-  const used = new Set<string>()
-  let start = { id: DESIGN_PREFIX, inclusive: true }
-  const end = { id: AFTER_DESIGN_DOCS, inclusive: false }
-  for (let more = true; more; ) {
-    const page = await store.readRange(
-      { start, end },
-      { limit: DESIGN_DOCS_AT_ONCE, touches: { body: true } },
-      (doc) => ({ id: doc.id, rev: doc.rev, source: renderDocument(doc, doc.rev) }),
-    )
-    for (const doc of page.rows) {
-      used.add(signatureOfViews(designDocOf(store, doc)))
-      start = { id: doc.id, inclusive: false }
-    }
-    more = page.more
-  }
-  return used
 }
 
 interface OpenIndex {
@@ -259,10 +177,8 @@ interface OpenIndex {
 
 function openIndex(context: ViewContext, ddoc: DesignDoc): OpenIndex {
   const { sandbox, indexes, onSkipped } = context
-  const { options, views, id } = ddoc
-  const definitions: ViewDefinition[] = Object.entries(views)
-    .filter(([name, view]) => name !== LIBRARY && typeof view?.map === 'string')
-    .map(([name, view]) => ({ name, order: orderOf(view) }))
+  const { options, id } = ddoc
+  const definitions = definitionsOf(ddoc)
   const signature = signatureOfViews(ddoc)
   const updater = indexes.use(signature, () =>
     viewRows({

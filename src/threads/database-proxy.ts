@@ -272,6 +272,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('indexes', args)
   }
 
+  indexReport(...args: Args<'indexReport'>) {
+    return this.#call('indexReport', args)
+  }
+
   createIndex(...args: Args<'createIndex'>) {
     return this.#call('createIndex', args)
   }

@@ -9,6 +9,7 @@ import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
 import type { IndexSource } from '../query/index-changes.ts'
+import type { IndexReportSource } from '../query/index-report.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type {
@@ -42,6 +43,7 @@ export interface DatabaseHandle
     ViewSource,
     FindSource,
     IndexSource,
+    IndexReportSource,
     CouchappSource {
   readonly name: string
   readonly incarnation: number

@@ -11,14 +11,16 @@ import { requireDatabaseAdmin, requireServerAdmin } from '../documents/security.
 import { storeDatabase } from '../documents/store-database.ts'
 import { usersDatabase } from '../documents/users-database.ts'
 import { DesignIndexes } from '../query/design-indexes.ts'
+import { viewSignatures } from '../query/design-views.ts'
 import { storeFind } from '../query/find.ts'
 import { storeIndexes } from '../query/index-changes.ts'
 import { IndexList } from '../query/index-list.ts'
+import { storeIndexReport } from '../query/index-report.ts'
 import type { MangoIndex } from '../query/mango-index.ts'
 import { openMangoIndexes, signatureOfIndex } from '../query/mango-rows.ts'
 import { Budget, compileRegex } from '../query/regex.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
-import { refusedViews, storeViews, viewSignatures } from '../query/views.ts'
+import { refusedViews, storeViews } from '../query/views.ts'
 import { replicatorDatabase } from '../replication/requests/replicator-database.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
@@ -91,6 +93,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
       openIndex: openMangoIndexes(indexes, onSkipped),
     }),
     countDisallowed: async () => withoutIndexDocuments(await documents.countDisallowed(), await list.read()),
+    ...storeIndexReport({ store, indexes, runsFunctions: policy.designDocs }),
     ...storeIndexes({
       store,
       indexes: list,
@@ -203,6 +206,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   find: { kind: 'stream', users: 'server admins', cost: 'scan' },
   explain: { kind: 'call', users: 'server admins' },
   indexes: { kind: 'call', users: 'admins' },
+  indexReport: { kind: 'call', users: 'admins' },
   createIndex: { kind: 'call', users: 'admins' },
   deleteIndex: { kind: 'call', users: 'admins' },
   deleteIndexes: { kind: 'call', users: 'admins' },

@@ -7,6 +7,7 @@ import type { Database } from '../documents/database.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
 import type { IndexSource } from '../query/index-changes.ts'
+import type { IndexReportSource } from '../query/index-report.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
@@ -19,7 +20,13 @@ import type { StreamControl } from './rpc-stream.ts'
 import type { ThreadStats } from './thread-stats.ts'
 
 /** The methods of a database that its thread serves; database-proxy.ts has a stub for each. */
-export type ServedDatabase = Database & ChangesSource & ViewSource & FindSource & IndexSource & CouchappSource
+export type ServedDatabase = Database &
+  ChangesSource &
+  ViewSource &
+  FindSource &
+  IndexSource &
+  IndexReportSource &
+  CouchappSource
 
 /** The methods with one answer. */
 export type CallMethod = {

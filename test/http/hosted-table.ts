@@ -261,7 +261,7 @@ export const OTHER_METHODS = [
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],
   // They are refused there, since they run functions.
   ...['show', 'list', 'update', 'rewrite'],
-  ...['compactViews', 'cleanUpViews', 'find', 'explain', 'indexes', 'indexUsage'],
+  ...['compactViews', 'cleanUpViews', 'find', 'explain', 'indexes', 'indexReport', 'indexUsage'],
   // They write design documents without functions, which hosted mode allows.
   ...['createIndex', 'deleteIndex', 'deleteIndexes'],
   // A rewind writes what is stored, and by the way of all edits.

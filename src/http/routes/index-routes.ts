@@ -4,8 +4,8 @@ import { CouchError } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
-import { pathParam, queryOf } from '../request-params.ts'
-import type { Path } from '../route-table.ts'
+import { count, pathParam, queryOf, textParam } from '../request-params.ts'
+import { COUNT, type Path } from '../route-table.ts'
 import { isOwner, tenantOf } from '../services.ts'
 import { withBody } from '../transport/body-reader.ts'
 import { smallBody } from './find-routes.ts'
@@ -25,6 +25,14 @@ export const indexRoutes: readonly Path[] = [
     allow: 'POST',
     access: 'member',
     methods: { POST: { handler: deleteMany, access: 'db admin', json: true } },
+  },
+  {
+    url: '/_settee/databases/:db/indexes',
+    allow: 'GET,HEAD',
+    access: 'member',
+    methods: {
+      GET: { handler: reportIndexes, query: { type: 'object', properties: { limit: COUNT } } },
+    },
   },
   indexPath('/:db/_index/:ddoc/:type/:name', (request) => pathParam(request, 'ddoc')),
   indexPath('/:db/_index/_design/:ddoc/:type/:name', (request) => DESIGN_PREFIX + pathParam(request, 'ddoc')),
@@ -46,6 +54,18 @@ async function getIndexes(request: FastifyRequest, reply: FastifyReply): Promise
   const from = skip === undefined ? 0 : listParameter(skip, 0)
   const most = limit === undefined ? undefined : listParameter(limit, 1)
   return sendBytes(reply, 200, await databaseOf(request).indexes(request.user, from, most))
+}
+
+const PAGE = 20
+const MAX_PAGE = 50
+
+/** With sizes and progress; docs/settee-api.md. */
+async function reportIndexes(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const query = queryOf(request)
+  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const after = textParam(query, 'after')
+  const page = { limit, ...(after !== undefined && { after }) }
+  return sendBytes(reply, 200, await databaseOf(request).indexReport(request.user, page))
 }
 
 function listParameter(text: string, least: number): number {
