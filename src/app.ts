@@ -33,6 +33,7 @@ import { documentRoutes } from './http/routes/document-routes.ts'
 import { findRoutes } from './http/routes/find-routes.ts'
 import { indexRoutes } from './http/routes/index-routes.ts'
 import { metricsRoutes, upRoutes } from './http/routes/metrics-routes.ts'
+import { moveRoutes } from './http/routes/move-routes.ts'
 import { partitionRoutes } from './http/routes/partition-routes.ts'
 import { replicationRoutes } from './http/routes/replication-routes.ts'
 import { serverRoutes } from './http/routes/server-routes.ts'
@@ -197,6 +198,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
   registerPaths(app, backupRoutes)
+  registerPaths(app, moveRoutes)
   registerPaths(app, alarmRoutes)
   registerPaths(app, timeMachineRoutes)
   registerPaths(app, replicationRoutes)

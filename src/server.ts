@@ -20,6 +20,7 @@ import {
   openAuthServices,
   openBackupServices,
   openDatabases,
+  openMoves,
   openReplicator,
   serveCommands,
 } from './server/open-services.ts'
@@ -131,6 +132,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     ...authServices,
     ...backupServices,
     ...monitoring,
+    ...openMoves(context, databases, tmpDir),
     collectors: [...(monitoring.collectors ?? []), replicationCollector(replicator)],
     replicator,
     sealingKey,

@@ -11,6 +11,7 @@ import { setteeVersion } from '../config/version.ts'
 import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
 import type { Settings } from '../core/types.ts'
+import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
@@ -108,7 +109,8 @@ async function openFolder(
   const rewinds = new Rewinds(databases)
   const relations = await Relations.open(databases)
   const standby = new Standby({ relations, databases, config, logger: SILENT })
-  const services = { standby, restorer, backups, rewinds, dataDir, tmpDir, ending: ending.signal }
+  const moves = new Moves({ config, databases, dataDir, tmpDir })
+  const services = { standby, restorer, backups, rewinds, moves, tmpDir, ending: ending.signal }
   const vaults = {
     tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
     createDatabase: (name: string) => databases.create(name),

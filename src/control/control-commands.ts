@@ -12,7 +12,7 @@ import type { RestoreControl } from '../backup/restore.ts'
 import { localTransferControl, type TransferControl, type TransferServices } from '../backup/transfers.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
-import { localMoveControl, type MoveControl, type MoveServices } from '../move/moves.ts'
+import { localMoveControl, type MoveControl, type Moves } from '../move/moves.ts'
 import type { Standby } from '../standby/standby.ts'
 import { localStandbyControl, type StandbyControl, withoutChanges } from '../standby/standby-control.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -68,7 +68,8 @@ const CHANGING: readonly (keyof ControlCommands)[] = [
   'move',
 ]
 
-interface ControlServices extends OperatorServices, TransferServices, VaultServices, MoveServices {
+interface ControlServices extends OperatorServices, TransferServices, VaultServices {
+  readonly moves: Moves
   readonly restorer: RestoreControl
   readonly backups: Backups
   readonly rewinds: Rewinds
@@ -86,7 +87,7 @@ export function localControlCommands(services: ControlServices): ControlCommands
     ...localBackupControl(services.backups),
     ...localTimeMachineControl(services.databases, services.rewinds),
     ...localVaultControl(services, operator),
-    ...localMoveControl(services),
+    ...localMoveControl(services.moves),
     ...localStandbyControl(services.standby),
   }
   return withoutChanges(commands, CHANGING, services.standby)

@@ -12,6 +12,7 @@ import type { Alarms } from '../metrics/alarms.ts'
 import type { Growth } from '../metrics/growth.ts'
 import type { Collector } from '../metrics/metric.ts'
 import type { Samples } from '../metrics/samples.ts'
+import type { MoveRuns } from '../move/move-runs.ts'
 import type { SealingKey } from '../replication/documents/sealing-key.ts'
 import type { Replicator } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
@@ -37,7 +38,9 @@ export interface Services {
   readonly replicator: Replicator
   readonly sealingKey: Pick<SealingKey, 'value'>
   /** Absent: this server is never a standby. */
-  readonly standby?: Pick<Standby, 'acceptsWrites'>
+  readonly standby?: Pick<Standby, 'acceptsWrites' | 'report' | 'followers'>
+  /** Absent: no other server is moved to this one. */
+  readonly moveRuns?: MoveRuns
   readonly logger: Logger
   /** settee's own version, from package.json. */
   readonly version: string

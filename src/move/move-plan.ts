@@ -212,7 +212,7 @@ async function notesOf(old: RemoteDatabase, signal: AbortSignal): Promise<string
   for await (const doc of old.designDocs(signal)) {
     const { _id, language = 'javascript' } = doc
     if (language === 'javascript' || language === 'query' || notes.length >= MAX_NOTES) continue
-    notes.push(`${String(_id)}: functions in ${String(language)} do not run here`)
+    notes.push(`${short(_id)}: functions in ${short(language)} do not run here`)
   }
   const security = await old.security(signal)
   if (security !== null && isOpen(JSON.parse(security.toString()))) notes.push('open to everybody')
@@ -220,6 +220,13 @@ async function notesOf(old: RemoteDatabase, signal: AbortSignal): Promise<string
 }
 
 const MAX_NOTES = 20
+/** Characters of a name in a note. */
+const MAX_NAME = 100
+
+function short(name: unknown): string {
+  const text = String(name)
+  return text.length > MAX_NAME ? `${text.slice(0, MAX_NAME)}…` : text
+}
 
 /** Whether a security object names nobody, which opens the database (protocol.md 11.6). */
 function isOpen(security: unknown): boolean {

@@ -61,62 +61,103 @@ export interface MoveServices {
   readonly dataDir: string
   /** For attachments on their way. */
   readonly tmpDir: string
-  /** Ends moves under way, because the server is stopping. */
-  readonly ending: AbortSignal
+}
+
+/** Who is told how a move goes on. */
+export interface MoveWatcher {
+  onPlan?(plan: MovePlan): void
+  onProgress?(progress: MoveProgress): void
+  /** @param result what became of a database, or why it could not be moved */
+  onDatabase?(name: string, result: MovedDatabase | { readonly reason: string }): void
 }
 
 /** How long the old server may be silent, in ms. */
 const TIMEOUT_MS = 60_000
 
-/** @returns the commands, on the databases that are open in this process */
-export function localMoveControl(services: MoveServices): MoveControl {
-  let isBusy = false
-  return {
-    planMove: async (request, _, signal) =>
-      withOldServer(services, request, signal, async (old, ending) => {
-        return (await prepareMove(old, request, services, ending)).plan
-      }),
-    move: async (request, onProgress = () => undefined, signal) => {
-      if (isBusy) throw new CouchError('conflict', 'A move is under way already.')
-      isBusy = true
-      try {
-        // On connections of its own, since PouchDB's server ends this answer badly.
-        const logged = await withOldServer(services, request, signal, loggedIds)
-        return await withOldServer(services, request, signal, (old, ending) =>
-          new Move(services, request, old, logged, onProgress, ending).run(),
-        )
-      } finally {
-        isBusy = false
-      }
-    },
+/** The moves of a server: one at a time, whoever has asked for it. */
+export class Moves {
+  readonly #services: MoveServices
+  readonly #ending = new AbortController()
+  #isBusy = false
+
+  constructor(services: MoveServices) {
+    this.#services = services
+  }
+
+  /** Whether a move is under way. */
+  get isBusy(): boolean {
+    return this.#isBusy
+  }
+
+  /** @returns the old server's address without credentials @throws bad_request in hosted mode; invalid_replication */
+  check({ url }: MoveRequest): string {
+    if (this.#services.config.isHosted) throw new CouchError('bad_request', HOSTED)
+    return readServer(url).shown
+  }
+
+  /** As {@link MoveControl.planMove}. */
+  plan(request: MoveRequest, signal?: AbortSignal): Promise<MovePlan> {
+    return this.#withOldServer(request, signal, async (old, ending) => {
+      return (await prepareMove(old, request, this.#services, ending)).plan
+    })
+  }
+
+  /** As {@link MoveControl.move}. */
+  async run(request: MoveRequest, watcher: MoveWatcher, signal?: AbortSignal): Promise<MoveOutcome> {
+    if (this.#isBusy) throw new CouchError('conflict', 'A move is under way already.')
+    this.#isBusy = true
+    try {
+      // On connections of its own, since PouchDB's server ends this answer badly.
+      const logged = await this.#withOldServer(request, signal, loggedIds)
+      return await this.#withOldServer(request, signal, (old, ending) =>
+        new Move(this.#services, request, old, logged, watcher, ending).run(),
+      )
+    } finally {
+      this.#isBusy = false
+    }
+  }
+
+  /** Ends what is under way, because the server is stopping. Idempotent. */
+  close(): void {
+    this.#ending.abort()
+  }
+
+  async #withOldServer<T>(
+    { url }: MoveRequest,
+    signal: AbortSignal | undefined,
+    use: (old: RemoteServer, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { config } = this.#services
+    if (config.isHosted) throw new CouchError('bad_request', HOSTED)
+    const endpoint = readServer(url)
+    // Its library is large, and few servers ever need it.
+    const { RemoteConnections } = await import('../replication/remote/remote-requests.ts')
+    const connections = new RemoteConnections()
+    const ending = this.#ending.signal
+    const stop = signal === undefined ? ending : AbortSignal.any([signal, ending])
+    const old = new RemoteServer(endpoint, connections, {
+      mayBePrivate: true,
+      proxy: undefined,
+      timeoutMs: TIMEOUT_MS,
+      verifiesCertificates: config.boolean('replicator', 'verify_ssl_certificates'),
+    })
+    try {
+      return await use(old, stop)
+    } catch (error) {
+      throw stop.aborted ? new CouchError('unavailable', undefined, { cause: error }) : asRefusal(error)
+    } finally {
+      await connections.close()
+    }
   }
 }
 
-async function withOldServer<T>(
-  { config, ending }: MoveServices,
-  { url }: MoveRequest,
-  signal: AbortSignal | undefined,
-  use: (old: RemoteServer, signal: AbortSignal) => Promise<T>,
-): Promise<T> {
-  if (config.isHosted)
-    throw new CouchError('bad_request', 'In hosted mode databases belong to tenants; nothing was moved.')
-  const endpoint = readServer(url)
-  // Its library is large, and few servers ever need it.
-  const { RemoteConnections } = await import('../replication/remote/remote-requests.ts')
-  const connections = new RemoteConnections()
-  const stop = signal === undefined ? ending : AbortSignal.any([signal, ending])
-  const old = new RemoteServer(endpoint, connections, {
-    mayBePrivate: true,
-    proxy: undefined,
-    timeoutMs: TIMEOUT_MS,
-    verifiesCertificates: config.boolean('replicator', 'verify_ssl_certificates'),
-  })
-  try {
-    return await use(old, stop)
-  } catch (error) {
-    throw stop.aborted ? new CouchError('unavailable', undefined, { cause: error }) : asRefusal(error)
-  } finally {
-    await connections.close()
+const HOSTED = 'In hosted mode databases belong to tenants; nothing was moved.'
+
+/** @returns the commands */
+export function localMoveControl(moves: Moves): MoveControl {
+  return {
+    planMove: (request, _, signal) => moves.plan(request, signal),
+    move: (request, onProgress, signal) => moves.run(request, onProgress ? { onProgress } : {}, signal),
   }
 }
 
@@ -125,7 +166,7 @@ class Move {
   readonly #request: MoveRequest
   readonly #old: RemoteServer
   readonly #logged: LoggedIds
-  readonly #onProgress: (progress: MoveProgress) => void
+  readonly #watcher: MoveWatcher
   readonly #signal: AbortSignal
 
   constructor(
@@ -133,20 +174,21 @@ class Move {
     request: MoveRequest,
     old: RemoteServer,
     logged: LoggedIds,
-    onProgress: (progress: MoveProgress) => void,
+    watcher: MoveWatcher,
     signal: AbortSignal,
   ) {
     this.#services = services
     this.#request = request
     this.#old = old
     this.#logged = logged
-    this.#onProgress = onProgress
+    this.#watcher = watcher
     this.#signal = signal
   }
 
   async run(): Promise<MoveOutcome> {
     const prepared = await prepareMove(this.#old, this.#request, this.#services, this.#signal)
     const { plan, welcome, settings } = prepared
+    this.#watcher.onPlan?.(plan)
     const outcomes: SettingOutcome[] = []
     // Limits first, since documents of the old server keep to them.
     for (const setting of settings.filter(isLimit)) outcomes.push(await this.#applySetting(setting))
@@ -154,9 +196,13 @@ class Move {
     const failed: { name: string; reason: string }[] = []
     for (const [done, { name, target }] of plan.databases.entries()) {
       try {
-        databases.push(await this.#moveDatabase(name, target, done, prepared))
+        const moved = await this.#moveDatabase(name, target, done, prepared)
+        databases.push(moved)
+        this.#watcher.onDatabase?.(name, moved)
       } catch (error) {
-        failed.push({ name, reason: this.#reasonOf(error) })
+        const reason = this.#reasonOf(error)
+        failed.push({ name, reason })
+        this.#watcher.onDatabase?.(name, { reason })
       }
     }
     const others = settings.filter((setting) => !isLimit(setting))
@@ -183,7 +229,14 @@ class Move {
       isMerged: this.#request.isMerged,
       signal: this.#signal,
       onProgress: (phase, documents, total) =>
-        this.#onProgress({ database: name, done, of: plan.databases.length, phase, documents, total }),
+        this.#watcher.onProgress?.({
+          database: name,
+          done,
+          of: plan.databases.length,
+          phase,
+          documents,
+          total,
+        }),
     })
   }
 

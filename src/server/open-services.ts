@@ -29,6 +29,8 @@ import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
 import { Growth } from '../metrics/growth.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
+import { MoveRuns } from '../move/move-runs.ts'
+import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
@@ -230,6 +232,16 @@ export async function openBackupServices(
   return { alarms, rewinds: new Rewinds(databases), growth, backups, collectors, health }
 }
 
+/** Moves of other servers to this one. {@link serveCommands} ends them. */
+export function openMoves(
+  { dataDir, config, logger }: ServerContext,
+  databases: Databases,
+  tmpDir: string,
+): { readonly moves: Moves; readonly moveRuns: MoveRuns } {
+  const moves = new Moves({ config, databases, dataDir, tmpDir })
+  return { moves, moveRuns: new MoveRuns(moves, logger) }
+}
+
 /** Serves commands of this machine through the control socket, until shutdown. */
 export async function serveCommands(
   { dataDir, env, config, logger, shutdown }: ServerContext,
@@ -240,13 +252,15 @@ export async function serveCommands(
     tmpDir,
     backups,
     rewinds,
+    moves,
+    moveRuns,
     standby,
-  }: Services & BackupServices & { readonly standby: Standby },
+  }: Services & BackupServices & ReturnType<typeof openMoves> & { readonly standby: Standby },
   app: FastifyInstance,
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ config, databases, dataDir, env, tmpDir, backups, rewinds, standby },
+    ...{ config, databases, env, tmpDir, backups, rewinds, moves, standby },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
     revokeTokens: (account) => tokens.revokeAll(account),
@@ -264,7 +278,8 @@ export async function serveCommands(
   shutdown.add(async () => {
     ending.abort()
     rewinds.close()
-    await backups.close()
+    moves.close()
+    await Promise.all([moveRuns.close(), backups.close()])
   })
 }
 

@@ -15,6 +15,7 @@ import type { Databases } from '../threads/databases.ts'
 import type { Failure } from './backlog.ts'
 import { First, OtherFirstError } from './first.ts'
 import { Follower, type FollowerOptions } from './follower.ts'
+import { Followers } from './followers.ts'
 import type { Relation, Relations } from './relation.ts'
 import type { StandbyState } from './standby-state.ts'
 
@@ -70,6 +71,8 @@ const MAX_NAMED = 5
 
 export class Standby {
   readonly #options: StandbyOptions
+  /** The standbys of this server. */
+  readonly followers = new Followers()
   #parts: RunningParts | null = null
   #connections: RemoteConnections | null = null
   #follower: Follower | null = null

@@ -51,6 +51,17 @@ export const setteeRows: Rows = {
   ],
   '/_settee/configuration': [['GET /_settee/configuration', serverAdmins(200)]],
   '/_settee/samples': [['GET /_settee/samples', metricsReaders(200)]],
+  '/_settee/standby': [['GET /_settee/standby', singleOnly]],
+  '/_settee/moves': [
+    ['GET /_settee/moves', serverAdmins(200)],
+    ['POST /_settee/moves', serverAdmins(400), { json: { source: 'nowhere' } }],
+  ],
+  '/_settee/moves/:id': [
+    ['GET /_settee/moves/x', serverAdmins(404)],
+    ['DELETE /_settee/moves/x', serverAdmins(404)],
+  ],
+  '/_settee/moves/:id/databases': [['GET /_settee/moves/x/databases', serverAdmins(404)]],
+  '/_settee/databases/:db/indexes': [['GET /_settee/databases/{db}/indexes', members(200)]],
   '/_settee/standby/settings': [['GET /_settee/standby/settings', singleOnly]],
   '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],

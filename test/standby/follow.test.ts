@@ -118,6 +118,17 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
     { ok: true },
   )
   t.match((await standby.request('GET', '/_node/_local/_prometheus', { auth })).text, /^settee_standby_lag/m)
+  const { json: standbyState } = await standby.request('GET', '/_settee/standby', { auth })
+  t.match(standbyState, {
+    role: 'standby',
+    state: 'following',
+    first: `${first.url}/`,
+    max_lag: 60,
+    failures: [],
+  })
+  t.equal(typeof standbyState.lag, 'number')
+  const { json: tstandbyState } = await first.request('GET', '/_settee/standby', { auth })
+  t.match(tstandbyState, { role: 'first', state: 'none', first: null, followers: [{ address: '127.0.0.1' }] })
 
   const began = performance.now()
   const outcome = await controls.promote({})

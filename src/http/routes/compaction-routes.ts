@@ -3,6 +3,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { BackupTask } from '../../backup/backups.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
+import { isUnderWay } from '../../move/move-runs.ts'
 import type { CompactionTask, DatabaseHandle } from '../../threads/databases.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
@@ -10,6 +11,7 @@ import { pathParam } from '../request-params.ts'
 import { nodeName, type Path } from '../route-table.ts'
 import { tenantOf, visibleTo } from '../services.ts'
 import { readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
+import { moveTask } from './move-routes.ts'
 import { replicationTasks } from './replication-routes.ts'
 
 export const maintenanceRoutes: readonly Path[] = [
@@ -109,7 +111,7 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { config, databases, rewinds, backups, replicator } = request.server.services
+  const { config, databases, rewinds, backups, moveRuns, replicator } = request.server.services
   const node = nodeName(config)
   const tasks: Task[] = [
     ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
@@ -117,9 +119,11 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
   ]
   if (tenantOf(request) === null) {
     const backup = backups?.task ?? null
+    const move = moveRuns?.last ?? null
     return sendJson(reply, 200, [
       ...tasks.map((task) => activeTask(node, task)),
       ...(backup === null ? [] : [backupTask(node, backup)]),
+      ...(move === null || !isUnderWay(move) ? [] : [moveTask(node, move)]),
       ...replicationTasks(node, replicator.jobs()),
     ])
   }

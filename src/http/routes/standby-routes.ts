@@ -1,4 +1,4 @@
-/** What a standby copies of its first beside databases; docs/settee-api.md. */
+/** The state of a standby, and what it copies of its first beside databases; docs/settee-api.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { recordOfToken, type Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
@@ -8,6 +8,12 @@ import { queryOf, textParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 
 export const standbyRoutes: readonly Path[] = [
+  {
+    url: '/_settee/standby',
+    allow: 'GET,HEAD',
+    access: 'server admin',
+    methods: { GET: { handler: state } },
+  },
   {
     url: '/_settee/standby/settings',
     allow: 'GET,HEAD',
@@ -29,11 +35,33 @@ export const standbyRoutes: readonly Path[] = [
 
 const PAGE = 500
 
+async function state(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  requireSingleMode(request)
+  const { standby, config } = request.server.services
+  if (standby === undefined) throw new CouchError('not_found', 'This server is never a standby.')
+  const { first, lagSeconds, databases, waiting, refused, reason, failures, ...report } = standby.report()
+  const followers = standby.followers.list(Date.now())
+  return sendJson(reply, 200, {
+    role: report.state !== 'none' ? 'standby' : followers.length > 0 ? 'first' : 'none',
+    state: report.state,
+    first,
+    lag: lagSeconds,
+    max_lag: config.integer('settee', 'standby_max_lag'),
+    ...{ databases, waiting, refused, reason },
+    failures: failures.map(({ database, reason }) => ({ database, reason })),
+    followers: followers.map(({ address, lastSeen }) => ({
+      address,
+      last_seen: new Date(lastSeen).toISOString(),
+    })),
+  })
+}
+
 /** With the secret of session cookies and the key of credentials in `_replicator`, so only for callers with an admin's password. */
 async function settings(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   requirePassword(request)
   reply.header('Cache-Control', 'no-store')
-  const { config, sealingKey } = request.server.services
+  const { config, sealingKey, standby } = request.server.services
+  standby?.followers.note(request.address, Date.now())
   return sendJson(reply, 200, { settings: copiedSettings(config), sealing_key: sealingKey.value })
 }
 
@@ -55,10 +83,15 @@ function byId(a: Token, b: Token): number {
 }
 
 /** @throws not_found in hosted mode, which has no standby; forbidden for device tokens */
-function requirePassword({ server, identity }: FastifyRequest): void {
-  if (server.services.config.isHosted)
-    throw new CouchError('not_found', 'A server in hosted mode has no standby.')
-  if (identity.token !== null) {
+function requirePassword(request: FastifyRequest): void {
+  requireSingleMode(request)
+  if (request.identity.token !== null) {
     throw new CouchError('forbidden', 'A device token gives no access to what a standby copies.')
   }
+}
+
+/** @throws not_found */
+function requireSingleMode({ server }: FastifyRequest): void {
+  if (server.services.config.isHosted)
+    throw new CouchError('not_found', 'A server in hosted mode has no standby.')
 }
