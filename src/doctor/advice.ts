@@ -1,7 +1,10 @@
-/** Detects the proxy and the server that answer, and names the setting to change in each of them for each fault. */
+/**
+ * Detects the proxy and the server that answer, and names the setting to change in each of them for each fault. Also runs in
+ * the console.
+ */
 import type { Address } from '../core/address.ts'
 import { APP_ORIGINS } from '../core/network.ts'
-import { type Answer, headerOf } from './doctor-client.ts'
+import type { Answer } from './doctor-client.ts'
 import type { Cure, Quote } from './finding.ts'
 
 const PROXIES = ['nginx', 'Caddy', 'Traefik', 'Cloudflare'] as const
@@ -11,7 +14,7 @@ type ProxyName = (typeof PROXIES)[number]
 type ServerKind = 'settee' | 'CouchDB' | 'PouchDB Server'
 
 /** The proxies in front of the server, and the server itself. */
-interface DetectedStack {
+export interface DetectedStack {
   /** In the order of their advice. */
   readonly proxies: readonly ProxyName[]
   /** Whether an answer named the proxy; otherwise `proxies` has all of them. */
@@ -20,7 +23,12 @@ interface DetectedStack {
   readonly server: ServerKind | null
 }
 
-type ReceivedAnswer = Pick<Answer, 'headers' | 'raw' | 'text' | 'json'>
+type ReceivedAnswer = Pick<Answer, 'raw' | 'text' | 'json'>
+
+/** @returns all values of a header, as a page sees them: Node keeps only the first `Server`, and Caddy sends two */
+export function headerOf({ raw }: Pick<Answer, 'raw'>, name: string): string {
+  return raw.flatMap(([each, value]) => (each === name ? [value] : [])).join(', ')
+}
 
 /**
  * @param answers in any order; the first one that names a proxy, or a server, decides
@@ -40,12 +48,15 @@ export function detectStack(answers: readonly ReceivedAnswer[]): DetectedStack {
 
 /** Traefik sends no name. It is recognised by the texts of its error pages, which are those of Go. */
 function detectProxy(answer: ReceivedAnswer): ProxyName | null {
-  const { headers, text } = answer
+  const { text } = answer
   const names = `${headerOf(answer, 'server')} ${headerOf(answer, 'via')}`
-  if (headers['cf-ray'] !== undefined || /cloudflare/i.test(names)) return 'Cloudflare'
+  if (headerOf(answer, 'cf-ray') !== '' || /cloudflare/i.test(names)) return 'Cloudflare'
   if (/nginx|openresty/i.test(names)) return 'nginx'
   if (/caddy/i.test(names)) return 'Caddy'
-  if (headers.server === undefined && /^(?:404 page not found|Bad Gateway|Gateway Timeout)\s*$/.test(text)) {
+  if (
+    headerOf(answer, 'server') === '' &&
+    /^(?:404 page not found|Bad Gateway|Gateway Timeout)\s*$/.test(text)
+  ) {
     return 'Traefik'
   }
   return null
@@ -206,7 +217,7 @@ export const ADVICE = {
   },
 } satisfies Record<string, Lines>
 
-type AdviceName = keyof typeof ADVICE
+export type AdviceName = keyof typeof ADVICE
 
 /**
  * Advice about pages of other origins.

@@ -48,11 +48,6 @@ export function isJson({ json }: Pick<Answer, 'json'>): boolean {
   return typeof json === 'object' && json !== null
 }
 
-/** @returns all values of a header, as a page sees them: Node keeps only the first `Server`, and Caddy sends two */
-export function headerOf({ raw }: Pick<Answer, 'raw'>, name: string): string {
-  return raw.flatMap(([each, value]) => (each === name ? [value] : [])).join(', ')
-}
-
 /** The header that PouchDB sends with the credentials of its address: Basic, in UTF-8. */
 export function basicOf({ username, password }: Address): string | undefined {
   if (username === undefined) return undefined

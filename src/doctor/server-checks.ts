@@ -1,6 +1,6 @@
 /** Checks what answers at the address, its versions, its clock, and whether it knows its own address. */
-import { advise, type CheckContext } from './advice.ts'
-import { type Answer, headerOf, isAnswer, isJson, type Reply } from './doctor-client.ts'
+import { advise, type CheckContext, headerOf } from './advice.ts'
+import { type Answer, isAnswer, isJson, type Reply } from './doctor-client.ts'
 import { adviceToUser, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
 
 /** Statuses of a proxy that cannot reach the server; 520 to 530 are Cloudflare's. */

@@ -196,7 +196,7 @@ t.test('bodies that are not tried', async (t) => {
 
 t.test('slow heartbeats of PouchDB Server behind a proxy are not a fault', async (t) => {
   const stack = detectStack([
-    { headers: {}, raw: [['server', 'nginx/1.22']], text: '', json: { 'express-pouchdb': 'Welcome!' } },
+    { raw: [['server', 'nginx/1.22']], text: '', json: { 'express-pouchdb': 'Welcome!' } },
   ])
   const facts = { heartbeatMs: 1000, watchedMs: 3500, status: 200, ended: null, failure: null }
   t.match(checkFeed({ ...facts, arrivals: [5] }, { ...CONTEXT, stack }), { state: 'note', text: /every 6 s/ })
