@@ -176,6 +176,36 @@ t.test('a database goes back to a time, and to the time before that', async (t) 
   }
 })
 
+t.test('one version is restored, whenever it was shown', async (t) => {
+  const server = await started(t)
+  const ids = ['a1', 'a2', 'a3']
+  const docs = ids.map((id, at) => ({
+    _id: 'a',
+    n: at + 1,
+    _rev: `${at + 1}-${id}`,
+    _revisions: { start: at + 1, ids: ids.slice(0, at + 1).reverse() },
+  }))
+  await bulk(server, docs, { new_edits: false })
+  const dry = await rewind(server, { ids: ['a'], rev: '2-a2', dry_run: true })
+  t.match(dry.at(1), { id: 'a', outcome: 'restored', from: '3-a3', to: '2-a2' })
+  t.match((await rewind(server, { ids: ['a'], rev: '2-a2' })).at(1), { outcome: 'restored', rev: /^4-/ })
+  t.match((await server.request('GET', '/notes/a')).json, { n: 2 })
+  t.match((await rewind(server, { ids: ['a'], rev: '2-a2' })).at(-1), { counts: { unchanged: 1 } })
+  t.match((await rewind(server, { ids: ['a'], rev: '7-bb' })).at(1), { outcome: 'expired' })
+  const { json } = await server.request('GET', '/notes/a')
+  await server.request('DELETE', `/notes/a?rev=${json._rev}`)
+  t.match((await rewind(server, { ids: ['a'], rev: '1-a1' })).at(1), { outcome: 'recreated' })
+  t.match((await server.request('GET', '/notes/a')).json, { n: 1 })
+  for (const body of [
+    { rev: '1-a1' },
+    { rev: '1-a1', ids: ['a', 'b'] },
+    { rev: '1-a1', ids: ['a'], at: 5 },
+  ]) {
+    t.equal((await server.request('POST', `${AT}/rewind`, { body })).status, 400)
+  }
+  t.equal((await server.request('POST', `${AT}/rewind`, { body: { rev: 'x', ids: ['a'] } })).status, 400)
+})
+
 t.test('later conflicts stay, unless the document is removed', async (t) => {
   const server = await started(t)
   const [a, b] = await bulk(server, [

@@ -23,6 +23,8 @@ export interface RewindTarget {
   readonly lastSeq: number
   /** Whether all documents were requested: then documents that did not exist are deleted. */
   readonly isWhole: boolean
+  /** The version to restore; absent: the winner at that time. */
+  readonly rev?: string
 }
 
 export interface RewindPlan {
@@ -51,12 +53,20 @@ export function winnerAsOf(doc: DocHistory, at: number, horizon: StoreHorizon): 
   return asOf(doc.versions(range), () => doc.branches, at, horizon)
 }
 
+function versionOf(doc: DocHistory, rev: string): AsOf<Pick<StoredVersion, 'rev' | 'deleted'>> {
+  const deleted = doc.isDeleted(rev)
+  return deleted === null ? { kind: 'expired' } : { kind: 'version', version: { rev, deleted } }
+}
+
 /** Plans what a rewind writes to a document. */
-export function planRewind(doc: DocHistory, { at, horizon, lastSeq, isWhole }: RewindTarget): RewindPlan {
+export function planRewind(
+  doc: DocHistory,
+  { at, horizon, lastSeq, isWhole, rev }: RewindTarget,
+): RewindPlan {
   const { id, rev: from } = doc
   const left = (outcome: RewindOutcome, to: string | null = null) => ({ id, outcome, from, to, docs: [] })
   if (doc.seq > lastSeq) return left('newer')
-  const then = winnerAsOf(doc, at, horizon)
+  const then = rev === undefined ? winnerAsOf(doc, at, horizon) : versionOf(doc, rev)
   if (then.kind === 'expired') return left('expired')
   if (then.kind === 'absent' && !isWhole) return left('absent')
   const to = then.kind === 'version' ? then.version.rev : null

@@ -53,13 +53,19 @@ async function* rewind(options: RewindOptions, request: RewindRequest): AsyncGen
   const view = await store.view()
   requireDatabaseAdmin(user, view.security)
   const horizon = await store.history.horizon()
-  const { at, ids, dryRun } = request
+  const { at, ids, rev, dryRun } = request
   if (at > now()) throw new CouchError('bad_request', 'The time to go back to is in the future.')
   if (ids === undefined && at < Math.max(horizon.begun, horizon.timed)) {
     const since = new Date(Math.max(horizon.begun, horizon.timed)).toISOString()
     throw new CouchError('bad_request', `The history of the database begins at ${since}.`)
   }
-  const target = { at, horizon, lastSeq: view.updateSeq, isWhole: ids === undefined }
+  const target = {
+    at,
+    horizon,
+    lastSeq: view.updateSeq,
+    isWhole: ids === undefined,
+    ...(rev !== undefined && { rev }),
+  }
   const run = new Rewind(options, target, dryRun)
   const of = ids?.length ?? view.docCount + view.deletedCount
   yield line({ at: new Date(at).toISOString(), dry_run: dryRun, documents: of })

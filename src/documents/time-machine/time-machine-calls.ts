@@ -28,6 +28,8 @@ export interface RewindRequest {
   readonly at: number
   /** Absent: all documents. */
   readonly ids?: readonly string[]
+  /** The version to restore, of the one document in `ids`; absent: the one that was shown at that time. */
+  readonly rev?: string
   /** Reports the changes without making them. */
   readonly dryRun: boolean
 }

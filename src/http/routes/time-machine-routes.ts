@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { parseTime, type VersionChoice } from '../../documents/time-machine/time-machine-calls.ts'
 import { type Alarm, restoreCommand } from '../../metrics/alarms.ts'
+import { formatRev, parseRev } from '../../revisions/rev.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson, streamJson } from '../replies.ts'
 import { count, isOn, pathParam, type Query, queryOf, textParam } from '../request-params.ts'
@@ -41,17 +42,17 @@ export const timeMachineRoutes: readonly Path[] = [
 ]
 
 interface RewindBody {
-  readonly at: string | number
+  readonly at?: string | number
+  readonly rev?: string
   readonly ids?: readonly string[]
   readonly dry_run?: boolean
 }
 
 const rewindBody = shape<RewindBody>({
-  allOf: [
-    { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
-    { required: ['at'], refusal: ['bad_request', '`at` member must exist.'] },
-  ],
+  type: 'object',
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
   properties: {
+    rev: { type: 'string', refusal: ['bad_request', '`rev` member must be a revision.'] },
     ids: {
       type: 'array',
       items: { type: 'string' },
@@ -91,12 +92,25 @@ function choiceOf(query: Query): VersionChoice {
 }
 
 async function rewind(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { at, ids, dry_run = false } = rewindBody(await readSmallJson(request, LARGE_LIST_BODY))
-  const dryRun = dry_run || isOn(queryOf(request), 'dry_run')
-  const asked = { at: timeOf(at, 'at'), dryRun, ...(ids !== undefined && { ids }) }
+  const body = rewindBody(await readSmallJson(request, LARGE_LIST_BODY))
+  const dryRun = body.dry_run === true || isOn(queryOf(request), 'dry_run')
+  const asked = { ...targetOf(body), dryRun, ...(body.ids !== undefined && { ids: body.ids }) }
   const chunks = request.server.services.rewinds.run(request.user, databaseOf(request).name, asked)
   const headers = { 'Content-Type': 'application/x-ndjson', 'X-Accel-Buffering': 'no' }
   await sendStream(request, reply, { status: 200, headers, chunks })
+}
+
+/** @throws bad_request, invalid_rev */
+function targetOf({ at, rev, ids }: RewindBody): { readonly at: number; readonly rev?: string } {
+  if (rev === undefined) {
+    if (at === undefined) throw new CouchError('bad_request', '`at` member must exist.')
+    return { at: timeOf(at, 'at') }
+  }
+  if (at !== undefined || ids?.length !== 1) {
+    throw new CouchError('bad_request', '`rev` names a version of the one document in `ids`, without `at`.')
+  }
+  const { pos, id } = parseRev(rev)
+  return { at: Date.now(), rev: formatRev(pos, id) }
 }
 
 function timeParam(query: Query, name: string): number | undefined {
