@@ -41,6 +41,7 @@ import { sessionRoutes } from './http/routes/session-routes.ts'
 import { standbyRoutes } from './http/routes/standby-routes.ts'
 import { alarmRoutes, timeMachineRoutes } from './http/routes/time-machine-routes.ts'
 import { tokenRoutes } from './http/routes/token-routes.ts'
+import { vaultRoutes } from './http/routes/vault-routes.ts'
 import { viewRoutes } from './http/routes/view-routes.ts'
 import type { Services } from './http/services.ts'
 import { deferContinue } from './http/transport/body-collector.ts'
@@ -191,6 +192,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   await app.register(configurationRoutes)
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
+  registerPaths(app, vaultRoutes)
   registerPaths(app, sizeRoutes)
   registerPaths(app, databaseListRoutes)
   registerPaths(app, restoreRoutes)

@@ -24,6 +24,7 @@ import {
   openReplicator,
   serveCommands,
 } from './server/open-services.ts'
+import { operatorControls } from './server/operator-controls.ts'
 import { openSamples, startSampling } from './server/sampling.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
 import { openStandby, standbyMonitoring, startStandby } from './server/standby-services.ts'
@@ -103,7 +104,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 /** @returns the HTTP layer with all services; it does not listen yet */
 async function compose(options: ServerOptions, context: ServerContext): Promise<FastifyInstance> {
   const { config, logger, shutdown, dataDir } = context
-  const later: { disk?: SpaceWatch; onMassDeletion?: ServerDatabasesOptions['onMassDeletion'] } = {}
+  const later: {
+    disk?: SpaceWatch
+    app?: FastifyInstance
+    onMassDeletion?: ServerDatabasesOptions['onMassDeletion']
+  } = {}
   // Threads get the table when they start.
   shareCollationTable()
   const opening = openDatabases(context, {
@@ -138,9 +143,11 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
     sealingKey,
     standby,
     samples: sampleFile.samples,
+    ...operatorControls(context, databases, authServices, () => later.app),
   }
   const { buildApp } = await loading
   const app = await buildApp(services, { closeGraceMs: options.closeGraceMs })
+  later.app = app
   later.onMassDeletion = (entry, deletion) =>
     backupServices.alarms.raise(entry, deletion, writingDevice(app, entry.name, deletion.account))
   shutdown.add(async () => {
@@ -149,7 +156,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   })
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
   await startStandby(context, standby, { ...services, sealingKey })
-  await serveCommands(context, services, app)
+  await serveCommands(context, services)
   startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
   runDocuments(replicator, standby)

@@ -1,6 +1,7 @@
 import { mkdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { environmentAdmin } from '../auth/admins.ts'
+import { localOperator } from '../auth/operator.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { removeTokensOf, storedTokenMaker } from '../auth/tokens.ts'
 import { Backups } from '../backup/backups.ts'
@@ -17,6 +18,7 @@ import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
 import { openServerDatabases } from '../threads/server-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
+import { localVaultControl } from '../vaults/vaults.ts'
 
 export interface FolderOptions {
   /** The absolute path of a copy of server.sqlite, which replaces the one in the folder before that is opened. */
@@ -111,15 +113,18 @@ async function openFolder(
   const standby = new Standby({ relations, databases, config, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, tmpDir })
   const services = { standby, restorer, backups, rewinds, moves, tmpDir, ending: ending.signal }
-  const vaults = {
+  const operator = localOperator({ config, databases, env, revokeTokens })
+  const vaultServices = {
+    ...{ config, databases },
     tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
     createDatabase: (name: string) => databases.create(name),
     adminNames: () => adminNames(config, env),
     listening: () => null,
     ownerOf: () => undefined,
   }
+  const vaults = localVaultControl(vaultServices, operator)
   return {
-    controls: localControlCommands({ config, databases, env, revokeTokens, ...services, ...vaults }),
+    controls: localControlCommands({ databases, operator, vaults, ...services }),
     close: async () => {
       await standby.close()
       await backups.close()

@@ -1,5 +1,4 @@
 /** Questions to the user at the terminal, and passwords and passphrases from standard input and files. */
-import { randomInt } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import type { Readable, Writable } from 'node:stream'
 
@@ -146,14 +145,4 @@ function decodeUtf8(bytes: Buffer, what: string): string {
   } catch {
     throw new Error(`${what} is not valid UTF-8.`)
   }
-}
-
-/** Without characters that look alike in some fonts, because users copy passphrases by hand. */
-const LETTERS = 'abcdefghjkmnpqrstuvwxyz23456789'
-const GROUPS = 5
-
-/** @returns five groups of five letters: about 124 random bits */
-export function newPassphrase(): string {
-  const group = () => Array.from({ length: 5 }, () => LETTERS[randomInt(LETTERS.length)]).join('')
-  return Array.from({ length: GROUPS }, group).join('-')
 }

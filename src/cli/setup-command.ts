@@ -2,19 +2,23 @@
 import { prepareDataFolder } from '../config/data-folder.ts'
 import type { ControlCommands } from '../control/control-commands.ts'
 import { oneLine, shown } from '../core/errors.ts'
+import { newPassphrase } from '../vaults/livesync-setup.ts'
+import { makeVault, type VaultReport } from '../vaults/vault-answer.ts'
 import type { VaultState } from '../vaults/vault-control.ts'
-import { dataFolder, withControl } from './operate.ts'
-import { newPassphrase, type Prompts, readPassword, terminalPrompts } from './prompts.ts'
 import {
   type App,
-  adminFault,
   hostFault,
-  type SetupCommand,
-  type VaultCommand,
+  planVault,
+  reachable,
+  type VaultPlan,
   vaultFault,
-} from './vault-arguments.ts'
-import { columnsFor, makeVault, planVault, reachable, type VaultPlan, vaultOf } from './vault-command.ts'
-import { type VaultReport, vaultJson, vaultText } from './vault-report.ts'
+  vaultOf,
+} from '../vaults/vault-plan.ts'
+import { dataFolder, withControl } from './operate.ts'
+import { type Prompts, readPassword, terminalPrompts } from './prompts.ts'
+import { adminFault, type SetupCommand, type VaultCommand } from './vault-arguments.ts'
+import { columnsFor, passphrasesOf } from './vault-command.ts'
+import { vaultJson, vaultText } from './vault-report.ts'
 
 /** The admin and vault to create. */
 interface Answers {
@@ -99,7 +103,7 @@ export async function setUp(command: SetupCommand, access: SetupAccess): Promise
 
 async function planOf(command: VaultCommand, { operate, prompts }: SetupAccess): Promise<VaultPlan> {
   const state = await operate((controls) => controls.readVault(vaultOf(command)))
-  return planVault(command, null, state, prompts)
+  return planVault(command, null, state, passphrasesOf(command, prompts, null))
 }
 
 async function tryMakeVault(

@@ -1,32 +1,21 @@
 /** The grammar of `settee setup` and `settee vault`. */
 import { checkNames } from '../config/values.ts'
-import { type AddressFaultCode, DATABASE_NAME, parseAddress } from '../core/address.ts'
+import { APPS, type App, hostFault, type VaultWish, vaultFault } from '../vaults/vault-plan.ts'
 import { DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
-const APPS = ['inkdrop', 'livesync', 'pouchdb'] as const
-export type App = (typeof APPS)[number]
-
-interface Shared {
+interface Shared extends Pick<VaultWish, 'host' | 'account' | 'device' | 'mobileFilter'> {
   /** The folder given with --data. */
   readonly data: string | undefined
-  /** Scheme, host and port at which devices reach the server; undefined: where it listens. */
-  readonly host: string | undefined
-  readonly account: string | undefined
-  readonly device: string | undefined
   readonly passphraseFile: string | undefined
-  readonly mobileFilter: boolean
   readonly json: boolean
   /** Whether to print a QR code even if the output is not a terminal. */
   readonly qr: boolean
 }
 
-export interface VaultCommand extends Shared {
+export interface VaultCommand extends Shared, VaultWish {
   readonly name: 'vault add'
-  readonly vault: string
-  readonly app: App
   /** Whether to read the account's password from standard input, and use it instead of a token. */
   readonly stdin: boolean
-  readonly renew: boolean
 }
 
 /** The command asks for members that are undefined. */
@@ -168,18 +157,6 @@ function appOf(text: string | undefined): App | undefined {
   return app
 }
 
-/**
- * @param app undefined: not known yet
- * @returns the fault of a vault's name, as a sentence; undefined: none
- */
-export function vaultFault(name: string, app?: App): string | undefined {
-  if (!DATABASE_NAME.test(name))
-    return "A vault's name starts with a lowercase letter, followed by lowercase letters, digits and any of _ $ ( ) + - /."
-  // LiveSync appends the name to the server's URL unescaped (livesync-commonlib 0.1.18, connectRemoteCouchDB).
-  if (app !== 'livesync' || !name.includes('/')) return undefined
-  return "With LiveSync, a vault's name must not contain a slash."
-}
-
 /** @returns the fault of a server admin's name, as a sentence; undefined: none */
 export function adminFault(name: string): string | undefined {
   if (name.trim() === '') return 'An admin name must not be empty.'
@@ -190,27 +167,6 @@ export function adminFault(name: string): string | undefined {
   } catch {
     return 'An admin name is a key in local.ini: it must not contain [ ] = or control characters, start with ; or #, or start or end with a space.'
   }
-}
-
-/** Faults after the port. Their texts about a database would not help, because only the server's address is needed. */
-const AFTER_THE_PORT: ReadonlySet<AddressFaultCode> = new Set([
-  'path',
-  'query',
-  'database',
-  'database_missing',
-])
-
-/** @returns the faults of the address at which devices reach the server; undefined: none */
-export function hostFault(host: string): string | undefined {
-  const result = parseAddress(`${host.trim().replace(/\/$/, '')}/n`)
-  if (result.ok)
-    return result.address.username === undefined
-      ? undefined
-      : 'The address must not contain a user name or password.'
-  const faults = result.faults.filter(({ code }) => !AFTER_THE_PORT.has(code))
-  const messages = faults.map(({ reason, mend }) => `${reason} ${mend}`)
-  if (faults.length < result.faults.length) messages.push('Leave out everything after the port.')
-  return messages.join(' ')
 }
 
 function refuse(fault: string | undefined): void {

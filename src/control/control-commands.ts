@@ -5,7 +5,7 @@
  * them; failures are CouchErrors.
  */
 import { SYSTEM_USER } from '../auth/accounts.ts'
-import { localOperator, type Operator, type OperatorServices } from '../auth/operator.ts'
+import type { Operator } from '../auth/operator.ts'
 import { type BackupControl, localBackupControl } from '../backup/backup-control.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { RestoreControl } from '../backup/restore.ts'
@@ -18,8 +18,7 @@ import { localStandbyControl, type StandbyControl, withoutChanges } from '../sta
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
 import { localTimeMachineControl, type TimeMachineControl } from '../time-machine/time-machine-control.ts'
-import type { VaultControl, VaultServices } from '../vaults/vault-control.ts'
-import { localVaultControl } from '../vaults/vaults.ts'
+import type { VaultControl } from '../vaults/vault-control.ts'
 
 export type ControlCommands = Operator &
   SizeControl &
@@ -68,7 +67,9 @@ const CHANGING: readonly (keyof ControlCommands)[] = [
   'move',
 ]
 
-interface ControlServices extends OperatorServices, TransferServices, VaultServices {
+interface ControlServices extends TransferServices {
+  readonly operator: Operator
+  readonly vaults: VaultControl
   readonly moves: Moves
   readonly restorer: RestoreControl
   readonly backups: Backups
@@ -78,15 +79,14 @@ interface ControlServices extends OperatorServices, TransferServices, VaultServi
 
 /** @returns the commands, on the configuration and databases that are open in this process */
 export function localControlCommands(services: ControlServices): ControlCommands {
-  const operator = localOperator(services)
   const commands: ControlCommands = {
-    ...operator,
+    ...services.operator,
     ...localSizeControl(services.databases),
     ...localTransferControl(services),
     ...services.restorer,
     ...localBackupControl(services.backups),
     ...localTimeMachineControl(services.databases, services.rewinds),
-    ...localVaultControl(services, operator),
+    ...services.vaults,
     ...localMoveControl(services.moves),
     ...localStandbyControl(services.standby),
   }

@@ -6,7 +6,7 @@ import type { Policy } from '../auth/policy.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { Config } from '../config/config.ts'
-import type { HealthFact, Space } from '../core/types.ts'
+import type { HealthFact, Space, UserCtx } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
 import type { Growth } from '../metrics/growth.ts'
@@ -18,6 +18,7 @@ import type { Replicator } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
+import type { VaultControl } from '../vaults/vault-control.ts'
 import { pathParam } from './request-params.ts'
 import type { BodyFiles, BodyMemory, LargeBodies } from './transport/body-limits.ts'
 
@@ -52,6 +53,10 @@ export interface Services {
   readonly health?: readonly (() => Promise<readonly HealthFact[]>)[]
   /** Absent: this server makes no backups. */
   readonly backups?: Backups
+  /** Vaults as server admins make them; absent: this server makes none. */
+  readonly vaults?: VaultControl
+  /** Vaults as another account makes them for itself. */
+  ownVaults?(user: UserCtx): VaultControl
   /** The free space of the disk. Default: enough. */
   space?(): Space
   /** An existing folder for bodies that are too large for memory. */

@@ -1,7 +1,6 @@
 /** Opens the services of a server in order: databases, policy and accounts, backups and alarms, the control socket. */
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import { adminAccounts } from '../auth/admins.ts'
@@ -10,7 +9,7 @@ import { HashUpgrades } from '../auth/hash-upgrades.ts'
 import { PerUserDatabases, type PerUserOptions } from '../auth/peruser.ts'
 import { defaultPolicy } from '../auth/policy.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
-import { openTokens, runningTokenMaker, type Tokens } from '../auth/tokens.ts'
+import { openTokens, type Tokens } from '../auth/tokens.ts'
 import { combinedAccounts, usersAccounts } from '../auth/users.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
@@ -38,7 +37,7 @@ import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threa
 import { openServerDatabases } from '../threads/server-databases.ts'
 import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
-import { urlOf } from './listening.ts'
+import type { OperatorControls } from './operator-controls.ts'
 import type { ServerContext } from './server-context.ts'
 
 /** Sections with settings of database threads. */
@@ -244,34 +243,28 @@ export function openMoves(
 
 /** Serves commands of this machine through the control socket, until shutdown. */
 export async function serveCommands(
-  { dataDir, env, config, logger, shutdown }: ServerContext,
+  { dataDir, config, logger, shutdown }: ServerContext,
   {
     databases,
     policy,
-    tokens,
     tmpDir,
     backups,
     rewinds,
     moves,
     moveRuns,
     standby,
-  }: Services & BackupServices & ReturnType<typeof openMoves> & { readonly standby: Standby },
-  app: FastifyInstance,
+    operator,
+    vaults,
+  }: Omit<Services, 'vaults' | 'ownVaults'> &
+    BackupServices &
+    ReturnType<typeof openMoves> &
+    OperatorControls & { readonly standby: Standby },
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ config, databases, env, tmpDir, backups, rewinds, moves, standby },
+    ...{ databases, tmpDir, backups, rewinds, moves, standby, operator, vaults },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
-    revokeTokens: (account) => tokens.revokeAll(account),
-    tokenMaker: runningTokenMaker(tokens),
-    createDatabase: (name: string, account: string) => policy.databases.create(name, account),
-    adminNames: async () => Object.keys(config.section('admins')).sort(),
-    listening: () => {
-      const url = urlOf(app)
-      return url === null ? null : { url, secureUrl: app.secure?.url ?? null }
-    },
-    ownerOf: (name: string) => policy.ownerOf(name),
   })
   shutdown.add(await serveControl({ dataDir, controls, logger }))
   // First stops the work that commands wait for, since the socket closes when all of them are answered.

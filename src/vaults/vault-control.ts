@@ -101,19 +101,13 @@ export async function checkOrder(services: VaultServices, order: VaultOrder): Pr
   checkDatabaseName(order.database)
   if (services.config.isHosted) await checkHosted(services, order)
   await checkPassword(services, order)
-  await checkToken(services, order)
+  await requireToken(services, order)
 }
 
 async function checkHosted(services: VaultServices, order: VaultOrder): Promise<void> {
   const { databases, listening } = services
   const { database, account, mobileFilter } = order
-  if (mobileFilter) {
-    throw new CouchError(
-      'hosted_design',
-      'This server runs in hosted mode, which allows no design documents and so no mobile filter. ' +
-        'Leave out --mobile-filter: hosted databases hold no pictures.',
-    )
-  }
+  if (mobileFilter) refuseHostedFilter()
   if (listening() === null) {
     throw new CouchError(
       'conflict',
@@ -128,6 +122,15 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
     'conflict',
     `The database ${database} exists, and ${account} has no access to it: choose another name, or see ` +
       'docs/hosted.md for how its owner can give access.',
+  )
+}
+
+/** @throws hosted_design */
+export function refuseHostedFilter(): never {
+  throw new CouchError(
+    'hosted_design',
+    'This server runs in hosted mode, which allows no design documents and so no mobile filter. ' +
+      'Leave it out: hosted databases hold no pictures.',
   )
 }
 
@@ -158,7 +161,11 @@ async function checkPassword(services: VaultServices, { account, password }: Vau
   )
 }
 
-async function checkToken({ tokenMaker }: VaultServices, { account, device }: VaultOrder): Promise<void> {
+/** Checks that the order's token can be made, unless it exists. @throws as `TokenMaker.make` */
+export async function requireToken(
+  { tokenMaker }: VaultServices,
+  { account, device }: VaultOrder,
+): Promise<void> {
   if (device === null || (await tokenMaker.names(account)).includes(device)) return
   await tokenMaker.check(account, device)
 }

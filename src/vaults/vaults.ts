@@ -10,7 +10,7 @@ import { decodeSendable } from '../core/bytes.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { SecurityList, SecurityObject } from '../core/types.ts'
+import type { SecurityList, SecurityObject, UserCtx } from '../core/types.ts'
 import { databaseRole } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import {
@@ -68,13 +68,16 @@ async function addVault(
     database,
     // In hosted mode, a database is made with its security object.
     security: database === 'made' && security === 'there' ? 'made' : security,
-    filter: order.mobileFilter ? await putFilter(handle) : null,
+    filter: order.mobileFilter ? await putFilter(handle, SYSTEM_USER) : null,
     ...keys,
     ...(await makeToken(tokenMaker, order)),
   }
 }
 
-async function readVault(services: VaultServices, { database, account }: VaultQuery): Promise<VaultState> {
+export async function readVault(
+  services: VaultServices,
+  { database, account }: VaultQuery,
+): Promise<VaultState> {
   const { config, databases, tokenMaker } = services
   const listening = services.listening()
   return {
@@ -139,11 +142,12 @@ async function grantAccess(database: DatabaseHandle, account: string): Promise<S
   return before === null ? 'made' : 'changed'
 }
 
-async function putFilter(database: DatabaseHandle): Promise<StepOutcome> {
+/** Adds the mobile filter to a database, with the rights of a user. @throws forbidden, hosted_design */
+export async function putFilter(database: DatabaseHandle, user: UserCtx): Promise<StepOutcome> {
   const before = await readDocument(database, MOBILE_DESIGN_ID)
   const after = withMobileFilter(before)
   if (typeof after === 'string') return after
-  await database.put(SYSTEM_USER, MOBILE_DESIGN_ID, { bytes: Buffer.from(JSON.stringify(after)) }, {})
+  await database.put(user, MOBILE_DESIGN_ID, { bytes: Buffer.from(JSON.stringify(after)) }, {})
   return before === null ? 'made' : 'changed'
 }
 
@@ -171,7 +175,8 @@ async function setKeys(
   }
 }
 
-async function makeToken(
+/** Makes the token of a device; an existing one stays unless it is to be renewed. */
+export async function makeToken(
   maker: TokenMaker,
   { account, device, renew }: VaultOrder,
 ): Promise<Pick<VaultOutcome, 'token' | 'secret'>> {

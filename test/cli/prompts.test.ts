@@ -7,11 +7,11 @@ import {
   askNewPassword,
   clackPrompts,
   confirmOrStop,
-  newPassphrase,
   type Prompts,
   readPassphrase,
   readPassword,
 } from '../../src/cli/prompts.ts'
+import { newPassphrase } from '../../src/vaults/livesync-setup.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 /** Types keys one at a time, each after the screen has changed. */

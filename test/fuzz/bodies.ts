@@ -76,8 +76,24 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   '/_node/:node/_config/:section/:key': setting,
   '/_config/:section/:key': setting,
   '/_replicate': replication,
+  '/_settee/vaults': vault,
   '/_dbs_info': ({ choices }) =>
     json(`{"keys":${JSON.stringify(choices.some([...WILD_DATABASES, ...VAULTS, 'x'], 0.4))}}`),
+}
+
+/** Without LiveSync, whose settings would close the server to anonymous callers. */
+function vault({ choices }: BodyPlace): FuzzBody {
+  const names = WILD_DATABASES.filter((name) => !name.startsWith('_'))
+  return json(
+    JSON.stringify({
+      vault: choices.pick([...names, 'A', 7]),
+      for: choices.mostly(['pouchdb', 'inkdrop'], ['', 'x', 7], 0.2),
+      account: choices.pick([undefined, 'x', 'a:b', 'fuzz', '']),
+      device: choices.pick([undefined, 'x', ' ', 'x'.repeat(300)]),
+      host: choices.pick([undefined, 'http://127.0.0.1:5984', 'https://[::1]:1/', 'x']),
+      renew: choices.pick([undefined, true, false, 'x']),
+    }),
+  )
 }
 
 /** Between databases of the server alone. */

@@ -20,6 +20,13 @@ function ofM(status: number, others: number): Statuses {
   return { open: everybody(status), secured: columns, hosted: columns }
 }
 
+/** A database that does not exist: in single mode only a server admin makes one. */
+const ownVaults: Statuses = {
+  open: everybody(201),
+  secured: [401, 403, 403, 403, 201],
+  hosted: [401, 201, 201, 201, 201],
+}
+
 const allTokens: Statuses = {
   open: everybody(200),
   secured: [401, 403, 403, 403, 200],
@@ -62,6 +69,14 @@ export const setteeRows: Rows = {
   ],
   '/_settee/moves/:id/databases': [['GET /_settee/moves/x/databases', serverAdmins(404)]],
   '/_settee/databases/:db/indexes': [['GET /_settee/databases/{db}/indexes', members(200)]],
+  '/_settee/vaults': [
+    ['POST /_settee/vaults', ownVaults, { json: { vault: 'vault-{n}', for: 'pouchdb', device: 'd-{n}' } }],
+    [
+      'POST /_settee/vaults',
+      { open: everybody(201), secured: [401, 403, 201, 403, 201], hosted: [401, 403, 201, 403, 201] },
+      { json: { vault: '{db}', for: 'pouchdb', account: 'm', device: 'd-{n}' } },
+    ],
+  ],
   '/_settee/standby/settings': [['GET /_settee/standby/settings', singleOnly]],
   '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],

@@ -132,8 +132,11 @@ async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promis
   return sendJson(reply, 200, { ok: true })
 }
 
-/** The finder of a lost phone must neither create a lasting token nor revoke those of other devices. */
-function refuseTokens(request: FastifyRequest): void {
+/**
+ * The finder of a lost phone must neither create a lasting token nor revoke those of other devices.
+ * @throws forbidden for callers with a device token
+ */
+export function refuseTokens(request: FastifyRequest): void {
   if (request.identity.token !== null) {
     throw new CouchError(
       'forbidden',

@@ -5,10 +5,12 @@ import t from 'tap'
 import type { Prompts } from '../../../src/cli/prompts.ts'
 import { setUp } from '../../../src/cli/setup-command.ts'
 import { type SetupCommand, setupCommand, vaultCommand } from '../../../src/cli/vault-arguments.ts'
-import { makeVault, planVault } from '../../../src/cli/vault-command.ts'
+import { passphrasesOf } from '../../../src/cli/vault-command.ts'
 import { vaultJson, vaultText } from '../../../src/cli/vault-report.ts'
 import type { ControlCommands } from '../../../src/control/control-commands.ts'
+import { makeVault } from '../../../src/vaults/vault-answer.ts'
 import type { VaultControl, VaultOrder, VaultOutcome, VaultState } from '../../../src/vaults/vault-control.ts'
+import { planVault } from '../../../src/vaults/vault-plan.ts'
 import { NEW_VAULT } from '../../cli/new-vault.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
@@ -240,7 +242,7 @@ async function add(
     },
   }
   const command = vaultCommand([...words], { ...values, ...(password !== null && { stdin: true }) })
-  const plan = await planVault(command, password, state, prompts)
+  const plan = await planVault(command, password, state, passphrasesOf(command, prompts, password))
   t.equal(orders.length, 0, 'a plan makes nothing')
   const report = await makeVault(plan, controls)
   return { report, text: vaultText(report, { columns: 0 }), json: JSON.parse(vaultJson(report)) }
