@@ -24,16 +24,24 @@ const dist = join(root, 'dist')
 const stamp = join(dist, '.stamp')
 const entry = join('cli', 'main.js')
 
-function sourceFiles() {
-  return readdirSync(join(root, 'src'), { recursive: true, withFileTypes: true })
+function filesIn(folder) {
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile())
     .map((file) => join(file.parentPath, file.name))
+}
+
+const sourceFiles = () => filesIn('src')
+
+/** The inputs of the console's page. */
+function consoleFiles() {
+  const settings = ['index.html', 'package.json', 'precompress.ts', 'tsconfig.json', 'vite.config.ts']
+  return [...filesIn(join('console', 'src')), ...settings.map((name) => join(root, 'console', name))]
 }
 
 /** One line per input: path, size, time. */
 function inputs() {
   const settings = ['package.json', 'tsconfig.json', 'tsconfig.build.json'].map((name) => join(root, name))
-  return [...sourceFiles(), ...settings]
+  return [...sourceFiles(), ...consoleFiles(), ...settings]
     .sort((a, b) => (a < b ? -1 : 1))
     .map((path) => {
       const { size, mtimeMs } = statSync(path)
@@ -42,13 +50,18 @@ function inputs() {
     .join('')
 }
 
-function compilerPath() {
+/** @returns the path of a package's program, or null if the package is not installed */
+function programOf(name, program) {
   try {
-    const manifest = createRequire(join(root, 'package.json')).resolve('typescript/package.json')
-    return join(dirname(manifest), JSON.parse(readFileSync(manifest, 'utf8')).bin.tsc)
+    const manifest = createRequire(join(root, 'package.json')).resolve(`${name}/package.json`)
+    return join(dirname(manifest), JSON.parse(readFileSync(manifest, 'utf8')).bin[program])
   } catch {
     return null
   }
+}
+
+function succeeds(program, args) {
+  return spawnSync(process.execPath, [program, ...args], { cwd: root, stdio: 'inherit' }).status === 0
 }
 
 function fail(message) {
@@ -57,13 +70,13 @@ function fail(message) {
 }
 
 /** Builds into a separate folder, which replaces dist/ only when it is complete. */
-function build(compiler, wanted) {
+function build({ compiler, bundler }, wanted) {
   const partial = join(root, `.dist-${process.pid}`)
   rmSync(partial, { recursive: true, force: true })
   try {
-    const options = ['-p', 'tsconfig.build.json', '--outDir', partial]
-    const { status } = spawnSync(process.execPath, [compiler, ...options], { cwd: root, stdio: 'inherit' })
-    if (status !== 0) return false
+    if (!succeeds(compiler, ['-p', 'tsconfig.build.json', '--outDir', partial])) return false
+    const page = ['--outDir', join(partial, 'console'), '--emptyOutDir', '--logLevel', 'warn']
+    if (!succeeds(bundler, ['build', 'console', ...page])) return false
     // Tables and licences, which the compiler leaves out.
     for (const file of sourceFiles().filter((name) => !name.endsWith('.ts'))) {
       copyFileSync(file, join(partial, file.slice(join(root, 'src').length)))
@@ -79,11 +92,13 @@ function build(compiler, wanted) {
 }
 
 const built = existsSync(join(dist, entry))
-const compiler = compilerPath()
-if (!existsSync(join(root, 'src')) || compiler === null) {
+const compiler = programOf('typescript', 'tsc')
+const bundler = programOf('vite', 'vite')
+if (!existsSync(join(root, 'src')) || compiler === null || bundler === null) {
   if (!built) fail('dist/ is missing and cannot be built here; run npm ci first.')
 } else {
   const wanted = inputs()
   const fresh = built && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted
-  if ((!fresh || process.argv.includes('--force')) && !build(compiler, wanted)) fail('the build failed.')
+  if ((!fresh || process.argv.includes('--force')) && !build({ compiler, bundler }, wanted))
+    fail('the build failed.')
 }

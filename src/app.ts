@@ -137,6 +137,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   }
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
   await registerRoutes(app)
+  if (config.boolean('settee', 'console')) await registerConsole(app)
   return app
 }
 
@@ -217,6 +218,12 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   await app.register(dbUpdatesRoutes)
   registerPaths(app, documentRoutes)
   registerPaths(app, attachmentRoutes)
+}
+
+/** Loaded here, since a server without the console needs none of its modules. */
+async function registerConsole(app: FastifyInstance): Promise<void> {
+  const { consoleRoutes } = await import('./http/routes/console-routes.ts')
+  await app.register(consoleRoutes)
 }
 
 /** `http://host/path`, as a client of a proxy sends it. */

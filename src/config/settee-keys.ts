@@ -140,6 +140,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row('settee', 'console', 'true', BOOLEAN, 'false: no console at `/_utils`; read at start'),
   row('settee', 'couchapps', 'true', BOOLEAN, 'false: no shows, lists, updates and rewrites'),
   row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),
   row(

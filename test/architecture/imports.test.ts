@@ -51,6 +51,7 @@ t.test('fastify stays in http/, app.ts, server/ and server.ts', async (t) => {
     '@fastify/compress',
     '@fastify/rate-limit',
     '@fastify/proxy-addr',
+    '@fastify/static',
   ]) {
     t.same(packageOutside(sources, name, allowed), [])
   }
@@ -93,12 +94,12 @@ t.test('prom-client stays in metrics/exposition.ts', async (t) => {
 
 t.test('modules that few servers need are not loaded at the start', async (t) => {
   const isLoadedLater = (path: string) =>
-    /^(?:cli\/|doctor\/|auth\/jwt-signature\.ts$|metrics\/exposition\.ts$|http\/transport\/rewritten-request\.ts$)/.test(
+    /^(?:cli\/|doctor\/|auth\/jwt-signature\.ts$|metrics\/exposition\.ts$|http\/routes\/console-routes\.ts$|http\/transport\/rewritten-request\.ts$)/.test(
       path,
     )
   const loaded = sources.filter(({ path }) => !isLoadedLater(path))
   const costly =
-    /^import (?!type\b).*'(?:re2js|pino-pretty|jose|prom-client|@fastify\/rate-limit|node:https?)'/
+    /^import (?!type\b).*'(?:re2js|pino-pretty|jose|prom-client|@fastify\/rate-limit|@fastify\/static|node:https?)'/
   t.same(
     linesWith(loaded, costly, ({ code }) => code),
     [],

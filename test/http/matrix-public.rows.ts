@@ -56,7 +56,7 @@ export const publicRows: Rows = {
     ['PUT /{closed}/put-{n}', insiders(201), DOCUMENT],
     ['GET /missing/doc', absent],
     ['GET /_nothing/doc', serverAdmins(404)],
-    ['GET /_utils/index.html', serverAdmins(404)],
+    ['GET /_nothing/index.html', serverAdmins(404)],
   ],
   '/:db/_local/:local': [['PUT /{public}/_local/put-{n}', anybody(201), DOCUMENT]],
   '/:db/_design/:ddoc': [

@@ -57,6 +57,8 @@ function config(base: string, path: string): Rows {
 export const serverRows: Rows = {
   '/': [['GET /', anybody(200)]],
   '/_up': [['GET /_up', anybody(200)]],
+  '/_utils': [['GET /_utils', anybody(301)]],
+  '/_utils/*': [['GET /_utils/none.js', anybody(404)]],
   '/_uuids': [['GET /_uuids', anybody(200)]],
   '/_session': [
     ['GET /_session', anybody(200)],

@@ -35,6 +35,8 @@ t.test('the table', async (t) => {
   const ROWS: Readonly<Record<string, Row>> = {
     '/': row('/', 'GET,HEAD', { GET: 200 }),
     '/_up': row('/_up', 'GET,HEAD', { GET: 200 }),
+    '/_utils': row('/_utils', 'GET,HEAD', { GET: 301 }),
+    '/_utils/*': row('/_utils/none.js', 'GET,HEAD', { GET: 404 }),
     '/_uuids': row('/_uuids', 'GET', { GET: 200 }),
     '/_session': row('/_session', 'GET,HEAD,POST,DELETE', { GET: 200, POST: 415, DELETE: 200 }),
     '/_all_dbs': row('/_all_dbs', 'GET,HEAD', { GET: 200 }),

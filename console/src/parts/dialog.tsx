@@ -1,0 +1,56 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef } from 'preact/hooks'
+import { en } from '../strings/en.ts'
+import { Button } from './button.tsx'
+
+interface DialogProps {
+  readonly title: string
+  readonly children: ComponentChildren
+  /** Buttons, the main one last. */
+  readonly footer?: ComponentChildren
+  readonly isWide?: boolean
+  /** Called by Escape and the close button; absent: it cannot be closed. */
+  readonly onClose?: () => void
+  /** Makes the dialog a form. */
+  readonly onSubmit?: () => void
+}
+
+/** A modal dialog. The focus goes to its first field, and back to where it was. */
+export function Dialog({ title, children, footer, isWide = false, onClose, onSubmit }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const heading = useId()
+  useEffect(() => {
+    const before = document.activeElement
+    dialog.current?.showModal()
+    return () => {
+      dialog.current?.close()
+      if (before instanceof HTMLElement && before.isConnected) before.focus()
+    }
+  }, [])
+  return (
+    <dialog
+      ref={dialog}
+      class={isWide ? 'dialog is-wide' : 'dialog'}
+      aria-labelledby={heading}
+      onCancel={(event) => {
+        event.preventDefault()
+        onClose?.()
+      }}
+    >
+      <form
+        method="dialog"
+        onSubmit={(event) => {
+          event.preventDefault()
+          onSubmit?.()
+        }}
+      >
+        <header class="dialog-head">
+          <h2 id={heading}>{title}</h2>
+          {onClose && <Button kind="quiet" icon="close" label={en.common.close} onClick={onClose} />}
+        </header>
+        <div class="dialog-body">{children}</div>
+        {footer !== undefined && <footer class="dialog-foot">{footer}</footer>}
+      </form>
+    </dialog>
+  )
+}

@@ -1,0 +1,5 @@
+import type { DatabasePartProps } from './database-page.tsx'
+
+export default function AccessPart(_: DatabasePartProps) {
+  return null
+}

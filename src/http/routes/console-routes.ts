@@ -1,0 +1,95 @@
+/** The console, a web page at `/_utils` (docs/console.md). It is built from console/, and uses only the public API. */
+import { existsSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import files from '@fastify/static'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { CouchError } from '../../core/errors.ts'
+import { pathParams } from '../request-params.ts'
+import { type Path, registerPaths } from '../route-table.ts'
+import type { Handler } from '../services.ts'
+
+/** The build: in dist/ beside this code, or in dist/ beside the sources. */
+const FOLDERS = ['../../console/', '../../../dist/console/'].map((path) =>
+  fileURLToPath(new URL(path, import.meta.url)),
+)
+
+const INDEX = 'index.html'
+/** Compressed copies, which are sent in place of the files that they belong to. */
+const COMPRESSED = /\.(?:br|gz)$/
+/** The names of these files contain a digest of their contents. */
+const HASHED = /^assets\//
+const YEAR_MS = 365 * 86_400_000
+
+/** The page runs its own scripts, talks to its own server, and cannot be framed. Contents of attachments are `blob:` URLs. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' blob:",
+  "media-src 'self' blob:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+const HEADERS = {
+  'Content-Security-Policy': POLICY,
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+  'X-Frame-Options': 'DENY',
+}
+
+/**
+ * Registers the console's paths.
+ * @param folder the built files. Without a build, the paths answer 404
+ */
+export async function consoleRoutes(
+  app: FastifyInstance,
+  { folder = FOLDERS.find((each) => existsSync(each)) }: { readonly folder?: string } = {},
+): Promise<void> {
+  const names = folder === undefined ? new Set<string>() : await namesIn(folder)
+  if (folder !== undefined) await app.register(files, { root: folder, serve: false, preCompressed: true })
+  const sendNamed = async (request: FastifyRequest, reply: FastifyReply) =>
+    sendPart(reply, names, pathParams(request)['*'] ?? '')
+  const sendIndex = async (request: FastifyRequest, reply: FastifyReply) =>
+    isFolder(request.originalUrl) ? sendPart(reply, names, INDEX) : redirectToFolder(reply)
+  registerPaths(app, [path('/_utils', sendIndex), path('/_utils/*', sendNamed)])
+}
+
+function path(url: string, handler: Handler): Path {
+  return {
+    url,
+    allow: 'GET,HEAD',
+    access: 'public',
+    methods: { GET: { handler, credentials: 'ignored', compress: false } },
+  }
+}
+
+/** The route table's addresses have no slash at the end (app.ts), but addresses in the page are relative to `_utils/`. */
+function isFolder(originalUrl: string): boolean {
+  const [pathname = ''] = originalUrl.split('?')
+  return pathname.endsWith('/')
+}
+
+/** Relative, since a proxy may have removed a prefix from the path. */
+function redirectToFolder(reply: FastifyReply): FastifyReply {
+  return reply.code(301).header('Location', '_utils/').send()
+}
+
+async function namesIn(folder: string): Promise<ReadonlySet<string>> {
+  const entries = await readdir(folder, { recursive: true })
+  return new Set(entries.map((name) => name.replaceAll('\\', '/')).filter((name) => !COMPRESSED.test(name)))
+}
+
+/** @throws not_found for anything that is not a file of the build */
+function sendPart(reply: FastifyReply, names: ReadonlySet<string>, name: string): FastifyReply {
+  if (!names.has(name) || !name.includes('.'))
+    throw new CouchError('not_found', 'The console has no such file.')
+  reply.headers(HEADERS)
+  return HASHED.test(name)
+    ? reply.sendFile(name, { maxAge: YEAR_MS, immutable: true })
+    : reply.header('Cache-Control', 'no-cache').sendFile(name, { cacheControl: false })
+}
