@@ -32,6 +32,7 @@ import { databaseRoutes } from './http/routes/database-routes.ts'
 import { documentRoutes } from './http/routes/document-routes.ts'
 import { findRoutes } from './http/routes/find-routes.ts'
 import { indexRoutes } from './http/routes/index-routes.ts'
+import { logRoutes } from './http/routes/log-routes.ts'
 import { metricsRoutes, upRoutes } from './http/routes/metrics-routes.ts'
 import { moveRoutes } from './http/routes/move-routes.ts'
 import { partitionRoutes } from './http/routes/partition-routes.ts'
@@ -191,6 +192,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, sessionRoutes)
   registerPaths(app, configRoutes)
   await app.register(configurationRoutes)
+  await app.register(logRoutes)
   await app.register(accountRoutes)
   registerPaths(app, tokenRoutes)
   registerPaths(app, vaultRoutes)

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { prepareAdmins, reloadConfig, requireAdmin } from './auth/admins.ts'
 import { openConfig } from './config/config.ts'
 import { prepareDataFolder, restrictPermissions } from './config/data-folder.ts'
+import { LogTail } from './config/log-tail.ts'
 import { makeLogger } from './config/logger.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { requireSafeProxyAuth } from './config/value-rules.ts'
@@ -76,12 +77,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const shutdown = new Shutdown()
   try {
     const config = await openConfig({ dataDir, env, flags })
-    const { logger, close: closeLog } = makeLogger(config, { tty: process.stdout.isTTY === true })
+    const log = new LogTail()
+    const tty = process.stdout.isTTY === true
+    const { logger, close: closeLog } = makeLogger(config, { tty, tail: log })
     shutdown.add(closeLog)
     for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
     requireAdmin(config)
     requireSafeProxyAuth((section, key) => config.get(section, key))
-    const app = await compose(options, { dataDir, env, config, logger, shutdown })
+    const app = await compose(options, { dataDir, env, config, logger, shutdown }, log)
     // TLS first, so that the list of addresses is complete when the app listens (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
@@ -102,7 +105,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 }
 
 /** @returns the HTTP layer with all services; it does not listen yet */
-async function compose(options: ServerOptions, context: ServerContext): Promise<FastifyInstance> {
+async function compose(
+  options: ServerOptions,
+  context: ServerContext,
+  log: LogTail,
+): Promise<FastifyInstance> {
   const { config, logger, shutdown, dataDir } = context
   const later: {
     disk?: SpaceWatch
@@ -128,7 +135,7 @@ async function compose(options: ServerOptions, context: ServerContext): Promise<
   const standby = await openStandby(context, databases)
   const authServices = await openAuthServices(context, databases, standby)
   const backupServices = await openBackupServices(context, databases, disk, authServices)
-  const base = { config, databases, logger, version: setteeVersion(), tmpDir, space: () => disk.space }
+  const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, space: () => disk.space }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })
   const monitoring = standbyMonitoring(context, standby, backupServices)
   const sampleFile = await openSamples(context)

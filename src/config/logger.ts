@@ -2,6 +2,7 @@ import { constants, openSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { Config } from './config.ts'
+import type { LogTail } from './log-tail.ts'
 import { StartError } from './start-error.ts'
 
 /** The current destination of log lines. */
@@ -19,6 +20,8 @@ interface Logging {
 interface LoggerOptions {
   /** Whether the standard output is a terminal: readable lines instead of JSON, unless log/file is set. */
   readonly tty: boolean
+  /** Gets every line, too. */
+  readonly tail?: Pick<LogTail, 'add'>
 }
 
 /** Between pino's own info (30) and warn (40), as in CouchDB. */
@@ -60,7 +63,7 @@ const REDACTED = [
  * take effect with the next line. If a new file cannot be opened, the log says so and stays where it was.
  * @throws StartError if log/file cannot be opened at the start
  */
-export function makeLogger(config: Config, { tty }: LoggerOptions): Logging {
+export function makeLogger(config: Config, { tty, tail }: LoggerOptions): Logging {
   let sink = openSinkAtStart(config, tty)
   const logger = pino(
     {
@@ -71,7 +74,12 @@ export function makeLogger(config: Config, { tty }: LoggerOptions): Logging {
       formatters: { level: (label) => ({ level: label }) },
       redact: REDACTED,
     },
-    { write: (line: string) => sink.write(line) },
+    {
+      write: (line: string) => {
+        tail?.add(line)
+        sink.write(line)
+      },
+    },
   )
   const reopen = (): void => {
     try {

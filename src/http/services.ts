@@ -6,6 +6,7 @@ import type { Policy } from '../auth/policy.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { Config } from '../config/config.ts'
+import type { LogTail } from '../config/log-tail.ts'
 import type { HealthFact, Space, UserCtx } from '../core/types.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
@@ -43,6 +44,8 @@ export interface Services {
   /** Absent: no other server is moved to this one. */
   readonly moveRuns?: MoveRuns
   readonly logger: Logger
+  /** The newest lines of the logger. */
+  readonly log: LogTail
   /** settee's own version, from package.json. */
   readonly version: string
   /** Metrics of other parts of the server for `_prometheus`, beside those of plugins/request-metrics.ts. */

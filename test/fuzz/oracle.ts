@@ -105,7 +105,7 @@ function faultOfJson(request: FuzzRequest, body: Buffer): string | null {
   const text = body.toString()
   if (parsed(text) !== undefined) return null
   const lines = text.split('\n').filter((line) => line !== '')
-  const isFeed = /_changes|_db_updates/.test(request.target)
+  const isFeed = /_changes|_db_updates|_settee\/log/.test(request.target)
   return isFeed && lines.every((line) => parsed(line) !== undefined) ? null : 'JSON that does not parse'
 }
 

@@ -103,6 +103,10 @@ const FOREIGN_TOKENS = [
   '5-abcdefghijkl',
 ]
 
+const LOG = {
+  level: ({ choices }) => choices.mostly(['debug', 'warn', 'warning', 'fatal'], ['x', '']),
+} satisfies Record<string, Value>
+
 const FEED = {
   feed: ({ choices }) =>
     choices.mostly(['normal', 'longpoll', 'continuous', 'live', 'eventsource'], ['x', '']),
@@ -176,6 +180,7 @@ const ALL: Readonly<Record<string, Value>> = Object.assign(
   WRITING,
   LISTING,
   FEED,
+  LOG,
   CREATING,
   OTHERS,
 )
@@ -183,6 +188,7 @@ const ALL: Readonly<Record<string, Value>> = Object.assign(
 /** Parameters that belong to a route; the others get them as well, more rarely. */
 function namesFor(route: string): readonly string[] {
   if (/_changes|_db_updates/.test(route)) return Object.keys(FEED)
+  if (route === '/_settee/log') return [...Object.keys(LOG), 'feed', 'since', 'limit', 'heartbeat', 'filter']
   if (/_all_docs|_design_docs|_local_docs|_view\/|_list\/|_all_dbs|_dbs_info/.test(route))
     return Object.keys(LISTING)
   if (route === '/_uuids') return ['count']
@@ -204,7 +210,7 @@ function functionNames(choices: Choices): string[] {
 /** A query string with its question mark; often none. */
 export function makeQuery(place: QueryPlace): string {
   const { choices, route, isRead, isVault } = place
-  const isFeed = /_changes|_db_updates/.test(route)
+  const isFeed = /_changes|_db_updates|_settee\/log/.test(route)
   if (choices.chance(isFeed ? 0.1 : 0.45)) return ''
   const names = namesFor(route)
   const pairs = choices.list(isFeed ? 6 : 4, () => {

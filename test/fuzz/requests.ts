@@ -181,7 +181,7 @@ function override(choices: Choices): Header {
 /** Whether the answer may stay open as long as others write: a feed that waits. */
 function staysOpen(target: string): boolean {
   const said = unescaped(target)
-  return /_changes|_db_updates/.test(said) && /feed|heartbeat/i.test(said)
+  return /_changes|_db_updates|_settee\/log/.test(said) && /feed|heartbeat/i.test(said)
 }
 
 function unescaped(text: string): string {

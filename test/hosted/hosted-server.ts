@@ -8,6 +8,7 @@ import { adminAccounts } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
+import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantCollector } from '../../src/metrics/database-metrics.ts'
@@ -75,7 +76,7 @@ export async function startHostedServer(
       ...{ config, accounts, credentials, tokens, databases, policy: hosted.policy, hosted },
       collectors: [tenantCollector(hosted)],
       ...(await timeMachineOver(databases, pino({ level: 'silent' }))),
-      ...{ logger: pino({ level: 'silent' }), version: '0.0.1', tmpDir: folder },
+      ...{ logger: pino({ level: 'silent' }), log: new LogTail(), version: '0.0.1', tmpDir: folder },
     }),
   )
   await app.listen({ port: 0, host: '127.0.0.1' })

@@ -9,6 +9,7 @@ import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
+import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { withReplicator } from '../helpers/replicator.ts'
@@ -87,6 +88,7 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
       databases,
       ...(await timeMachineOver(databases, logger)),
       logger,
+      log: new LogTail(),
       version,
       tmpDir: dataDir,
     }),

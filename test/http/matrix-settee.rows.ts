@@ -77,6 +77,7 @@ export const setteeRows: Rows = {
       { json: { vault: '{db}', for: 'pouchdb', account: 'm', device: 'd-{n}' } },
     ],
   ],
+  '/_settee/log': [['GET /_settee/log?limit=1', serverAdmins(200)]],
   '/_settee/standby/settings': [['GET /_settee/standby/settings', singleOnly]],
   '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],

@@ -15,6 +15,7 @@ import { tokenLimitsOf } from '../../src/auth/token-record.ts'
 import { readFilterBody } from '../../src/changes/filters.ts'
 import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
+import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName, checkPartitionable, holdsAccounts } from '../../src/core/ids.ts'
@@ -58,7 +59,16 @@ export async function startMemoryServer(
     await config.set(section, key, value)
   }
   const lines: string[] = []
-  const logger = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) })
+  const log = new LogTail()
+  const logger = pino(
+    { level: 'debug' },
+    {
+      write: (line: string) => {
+        lines.push(line)
+        log.add(line)
+      },
+    },
+  )
   const { databases, before } = await memoryDatabases(config)
   const hosted = await hostedMode(config, databases)
   const plain = withPlainAccounts(adminAccounts(config))
@@ -71,6 +81,7 @@ export async function startMemoryServer(
     ...made,
     ...(await timeMachineOver(databases, logger)),
     logger,
+    log,
     version: '0.0.1',
     tmpDir: dataDir,
     ...(space && { space }),

@@ -71,6 +71,7 @@ t.test('the table', async (t) => {
     '/_settee/moves/:id': row('/_settee/moves/x', 'GET,HEAD,DELETE', { GET: 404, DELETE: 404 }),
     '/_settee/moves/:id/databases': row('/_settee/moves/x/databases', 'GET,HEAD', { GET: 404 }),
     '/_settee/databases/:db/indexes': row('/_settee/databases/_users/indexes', 'GET,HEAD', { GET: 200 }),
+    '/_settee/log': row('/_settee/log', 'GET,HEAD', { GET: 200 }),
     '/_settee/standby/settings': row('/_settee/standby/settings', 'GET,HEAD', { GET: 200 }),
     '/_settee/standby/tokens': row('/_settee/standby/tokens', 'GET,HEAD', { GET: 200 }),
     '/_settee/backups': row('/_settee/backups', 'GET,HEAD,POST', { GET: 200, POST: 415 }),

@@ -8,6 +8,7 @@ import { buildApp } from '../../src/app.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
+import { LogTail } from '../../src/config/log-tail.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
@@ -75,6 +76,7 @@ export async function startStoredServer(t: Shutdown) {
     ...made,
     ...(await timeMachineOver(databases, logger)),
     logger,
+    log: new LogTail(),
     version: '0.0.1',
     tmpDir: dataDir,
   }

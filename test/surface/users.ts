@@ -9,6 +9,7 @@ import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { defaultPolicy } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
+import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { openServerDatabases } from '../../src/threads/server-databases.ts'
 import { withReplicator } from '../helpers/replicator.ts'
@@ -74,6 +75,7 @@ export async function startServerWithUsers(
     ...made,
     ...(await timeMachineOver(databases, logger)),
     logger,
+    log: new LogTail(),
     version: '0.0.1',
     tmpDir: dataDir,
   }

@@ -1,4 +1,4 @@
-/** The settings with all that can be said of them, and the lines of the log; docs/settee-api.md. */
+/** The settings with all that can be said of them; docs/settee-api.md. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { listSettings, valuesAtStart } from '../../config/setting-list.ts'
 import { unsafeSettings } from '../../config/unsafe-settings.ts'
