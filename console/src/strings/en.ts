@@ -127,6 +127,32 @@ export const en = {
   settings: {
     title: 'Settings',
   },
+  codeEditor: {
+    isPlain: 'The editor could not be loaded; this is a plain text field.',
+    goTo: 'Go there',
+    repeated: (name: string, line: number) =>
+      `Line ${line}: “${name}” occurs twice in one object. The last one counts.`,
+    fault: (line: number, column: number, problem: string, found: string) =>
+      `Line ${line}, column ${column}: ${problem}${found === '' ? '.' : `, not “${found}”.`}`,
+    problems: {
+      value: 'a value is needed here',
+      name: 'a name in double quotes is needed here',
+      'name or end': 'a name in double quotes or a closing brace is needed here',
+      colon: 'a colon is needed after the name',
+      'comma or brace': 'a comma or a closing brace is needed here',
+      'comma or bracket': 'a comma or a closing bracket is needed here',
+      'nothing more': 'the value has ended, so nothing may follow',
+      'unclosed string': 'the text that begins here has no closing quote in its line',
+      escape: 'a backslash must be followed by one of " \\ / b f n r t, or by u and four hexadecimal digits',
+      'control character':
+        'a tab or another control character in a text is written with a backslash, such as \\t',
+      number: 'a number is needed here, such as 12, -0.5 or 1e9',
+      word: 'a value is needed here; a text needs double quotes, and the only words are true, false and null',
+      'trailing comma': 'a name or a value must follow the comma',
+      'too deep': 'objects and arrays may be nested 512 deep',
+      'no object': 'a document is an object, which begins and ends with braces',
+    },
+  },
   words: {
     documents: (value: number) => count(value, 'document', 'documents'),
     databases: (value: number) => count(value, 'database', 'databases'),

@@ -1,0 +1,91 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { en } from '../../strings/en.ts'
+import { Skeleton } from '../notice.tsx'
+import type { CodeLanguage, CodeView } from './code-view.ts'
+import './code-editor.css'
+
+export interface CodeEditorProps {
+  readonly label: string
+  readonly value: string
+  readonly language: CodeLanguage
+  /** Called with the text after each change by the user; absent: the text cannot be changed. */
+  readonly onChange?: (value: string) => void
+  /** The position of a fault, whose line is marked; null: there is none. */
+  readonly faultAt?: number | null
+  /** Set to a new object to move the caret to a position. */
+  readonly goTo?: { readonly at: number } | null
+  /** Whether it grows with its text, up to a limit, or fills its container. */
+  readonly fills?: boolean
+  /** Called for Mod-S in the editor. */
+  readonly onSave?: () => void
+}
+
+/** An editor for code, whose own code is loaded when it first appears; a plain text field where that fails. */
+export function CodeEditor(props: CodeEditorProps) {
+  const { label, value, language, onChange, faultAt = null, goTo = null, fills = false } = props
+  const host = useRef<HTMLDivElement>(null)
+  const view = useRef<CodeView | null>(null)
+  const latest = useRef(props)
+  latest.current = props
+  const [state, setState] = useState<'loading' | 'ready' | 'plain'>('loading')
+  const isReadOnly = onChange === undefined
+  useEffect(() => {
+    let isGone = false
+    import('./code-view.ts').then(
+      ({ createCodeView }) => {
+        if (isGone || host.current === null) return
+        const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' })
+        const frame = document.createElement('div')
+        frame.style.blockSize = '100%'
+        root.replaceChildren(frame)
+        view.current = createCodeView(
+          root,
+          frame,
+          latest.current.value,
+          { language, isReadOnly, label },
+          {
+            onChange: (text) => latest.current.onChange?.(text),
+            onSave: () => latest.current.onSave?.(),
+          },
+        )
+        setState('ready')
+      },
+      () => {
+        if (!isGone) setState('plain')
+      },
+    )
+    return () => {
+      isGone = true
+      view.current?.destroy()
+      view.current = null
+    }
+  }, [language, isReadOnly, label])
+  useEffect(() => view.current?.setText(value), [value, state])
+  useEffect(() => view.current?.setFault(faultAt), [faultAt, state])
+  useEffect(() => {
+    if (goTo !== null) view.current?.goTo(goTo.at)
+  }, [goTo])
+  if (state === 'plain') {
+    return (
+      <textarea
+        class={`code-plain is-code ${fills ? 'fills' : ''}`}
+        aria-label={label}
+        title={en.codeEditor.isPlain}
+        spellcheck={false}
+        readOnly={isReadOnly}
+        value={value}
+        onInput={(event) => onChange?.(event.currentTarget.value)}
+      />
+    )
+  }
+  return (
+    <div class={`code-editor ${fills ? 'fills' : ''}`}>
+      {state === 'loading' && (
+        <div class="code-waits">
+          <Skeleton lines={5} />
+        </div>
+      )}
+      <div class="code-host" ref={host} />
+    </div>
+  )
+}
