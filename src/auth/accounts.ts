@@ -172,14 +172,17 @@ export async function removeUser(users: DatabaseHandle, name: string, text: stri
   await users.remove(PARTY_ADMIN, userDocId(name), _rev)
 }
 
-/** @returns the names of users behind `after`, in the order of their bytes, at most `limit` */
+/** @returns the names of users behind `after` that begin with `prefix`, in the order of their bytes, at most `limit` */
 export async function userNames(
   users: DatabaseHandle,
   after: string | null,
   limit: number,
+  prefix = '',
 ): Promise<string[]> {
-  const startKey = after === null ? userDocId('') : `${userDocId(after)}\u0000`
-  const query = { startKey, endKey: END, inclusiveEnd: false, limit }
+  const isBefore = after === null || Buffer.compare(Buffer.from(after), Buffer.from(prefix)) < 0
+  const startKey = isBefore ? userDocId(prefix) : `${userDocId(after)}\u0000`
+  const endKey = prefix === '' ? END : `${userDocId(prefix)}\u{10FFFF}`
+  const query = { startKey, endKey, inclusiveEnd: false, limit }
   const chunks: Uint8Array[] = []
   for await (const chunk of users.allDocs(PARTY_ADMIN, 'all', query, null)) chunks.push(chunk)
   const { rows } = JSON.parse(Buffer.concat(chunks).toString()) as { rows: readonly { id: string }[] }

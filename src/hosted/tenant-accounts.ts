@@ -86,12 +86,19 @@ export class TenantAccounts {
 
   /**
    * A page of accounts in byte order: users, and owners of databases.
+   * @param prefix with which their names begin; empty: all
    * @returns the accounts after `after`, and the last name if there may be more
    */
-  async list(after: string, limit: number): Promise<{ accounts: object[]; next: string | null }> {
+  async list(
+    after: string,
+    limit: number,
+    prefix = '',
+  ): Promise<{ accounts: object[]; next: string | null }> {
     const { owners, tenants } = this.#options
-    const users = await this.#users.list(after, limit + 1)
-    const others = [...owners.accounts(), ...tenants.names()].filter((name) => isBehind(name, after))
+    const users = await this.#users.list(after, limit + 1, prefix)
+    const others = [...owners.accounts(), ...tenants.names()].filter(
+      (name) => isBehind(name, after) && name.startsWith(prefix),
+    )
     const all = [...new Set([...users, ...others])].sort(byBytes)
     const names = all.slice(0, limit)
     const accounts = names.map((name) => ({ name, ...this.#state(name), usage: this.usageOf(name) }))
@@ -277,8 +284,8 @@ class UserDocuments {
   }
 
   /** @returns names in byte order, at most `limit` after `after` */
-  async list(after: string, limit: number): Promise<string[]> {
-    return this.#areKept ? userNames(this.#users, after, limit) : []
+  async list(after: string, limit: number, prefix: string): Promise<string[]> {
+    return this.#areKept ? userNames(this.#users, after, limit, prefix) : []
   }
 
   /** Removes a user with all stored revisions. @returns whether there was one */

@@ -265,6 +265,15 @@ t.test('accounts in pages', async (t) => {
   }
   t.same(names, ['anna', 'bert', 'cora', 'dora', 'zoë'])
   t.equal((await call('GET', '/_settee/accounts?limit=x', ROOT)).status, 400)
+  for (const name of ['bo', 'b']) await make({ name, password: 'x' })
+  const found = async (query: string) => {
+    const { json } = await call('GET', `/_settee/accounts?prefix=${query}`, ROOT)
+    return (json as { accounts: { name: string }[] }).accounts.map(({ name }) => name)
+  }
+  t.same(await found('b'), ['b', 'bert', 'bo'])
+  t.same(await found('b&after=bert'), ['bo'])
+  t.same(await found('co'), ['cora'])
+  t.same(await found('x'), [])
 })
 
 t.test('every tenant sees only its own databases', async (t) => {

@@ -10,7 +10,10 @@ import { count, pathParam, queryOf } from '../request-params.ts'
 import { COUNT, type Path, registerPaths, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
-const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT, after: { type: 'string' } } }
+const LIST_QUERY: Schema = {
+  type: 'object',
+  properties: { limit: COUNT, after: { type: 'string' }, prefix: { type: 'string' } },
+}
 const PAGE = 100
 const MAX_PAGE = 1000
 /** How many accounts one address may create in a window. */
@@ -80,7 +83,7 @@ function nameOf(request: FastifyRequest): string {
 async function listAccounts(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const query = queryOf(request)
   const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
-  return sendJson(reply, 200, await hostedOf(request).accounts.list(query.after ?? '', limit))
+  return sendJson(reply, 200, await hostedOf(request).accounts.list(query.after ?? '', limit, query.prefix))
 }
 
 const TEXT = (name: string): Schema => ({
