@@ -1,7 +1,7 @@
 /** Who uses the console, and what kind of server it is. */
 import { computed, signal } from '@preact/signals'
 import { ask, pathOf } from './client.ts'
-import { Failure } from './failure.ts'
+import { asFailure, type Failure } from './failure.ts'
 import { answerRenewal, beginSession, endSession, forgetSession } from './session-end.ts'
 
 export interface User {
@@ -26,8 +26,8 @@ export interface ServerFacts {
 export type SessionState =
   | { readonly kind: 'loading' }
   | { readonly kind: 'unreachable'; readonly failure: Failure }
-  | { readonly kind: 'open'; readonly server: ServerFacts }
-  | { readonly kind: 'anonymous'; readonly version: string }
+  | { readonly kind: 'open' }
+  | { readonly kind: 'anonymous' }
   | { readonly kind: 'signed in'; readonly user: User; readonly server: ServerFacts }
 
 export const session = signal<SessionState>({ kind: 'loading' })
@@ -55,44 +55,43 @@ interface Welcome {
 /** Asks the server who the user is. It never throws; the result is in {@link session}. */
 export async function readSession(): Promise<void> {
   try {
-    const welcome = await ask<Welcome>('')
-    const { userCtx } = await ask<SessionAnswer>('_session', { isLogin: true })
-    session.value = await stateOf(userCtx, welcome)
+    // At once, since each takes a second on a slow network.
+    const [welcome, { userCtx }, isHosted] = await Promise.all([
+      ask<Welcome>(''),
+      ask<SessionAnswer>('_session', { isLogin: true }),
+      readIsHosted(),
+    ])
+    session.value = stateOf(userCtx, welcome, isHosted)
   } catch (error) {
-    if (!(error instanceof Failure)) throw error
-    session.value =
-      error.status === 401 ? { kind: 'anonymous', version: '' } : { kind: 'unreachable', failure: error }
+    const failure = asFailure(error)
+    session.value = failure.status === 401 ? { kind: 'anonymous' } : { kind: 'unreachable', failure }
   }
 }
 
-async function stateOf({ name, roles }: SessionAnswer['userCtx'], welcome: Welcome): Promise<SessionState> {
+function stateOf(
+  { name, roles }: SessionAnswer['userCtx'],
+  { vendor, version, uuid }: Welcome,
+  isHosted: boolean,
+): SessionState {
   const isAdmin = roles.includes('_admin')
   if (name === null && !isAdmin) {
     forgetSession()
-    return { kind: 'anonymous', version: welcome.vendor.version }
+    return { kind: 'anonymous' }
   }
-  if (name !== null) beginSession(() => void readSession())
-  const facts = {
-    version: welcome.vendor.version,
-    couchVersion: welcome.version,
-    uuid: welcome.uuid,
-    isHosted: await readIsHosted(isAdmin),
-  }
-  return name === null
-    ? { kind: 'open', server: facts }
-    : { kind: 'signed in', user: { name, roles, isAdmin }, server: facts }
+  if (name === null) return { kind: 'open' }
+  beginSession(() => void readSession())
+  const server = { version: vendor.version, couchVersion: version, uuid, isHosted }
+  return { kind: 'signed in', user: { name, roles, isAdmin }, server }
 }
 
-/** Only a server in hosted mode tells an account about itself. */
-async function readIsHosted(isAdmin: boolean): Promise<boolean> {
-  if (isAdmin) return (await ask<string>('_node/_local/_config/settee/mode')) === 'hosted'
-  try {
-    await ask('_settee/account')
-    return true
-  } catch (error) {
-    if (error instanceof Failure && error.status === 404) return false
-    throw error
-  }
+/** An admin may read the mode; a tenant has an account of settee's own, which single mode does not know. */
+async function readIsHosted(): Promise<boolean> {
+  const none = () => null
+  const [mode, account] = await Promise.all([
+    ask<string>('_node/_local/_config/settee/mode', { isLogin: true }).catch(none),
+    ask('_settee/account', { isLogin: true }).catch(none),
+  ])
+  return mode === 'hosted' || account !== null
 }
 
 /** Signs in with a name and a password. @throws Failure with 401 for wrong ones */
