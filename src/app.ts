@@ -19,7 +19,7 @@ import { registerPaths, validatorCompiler } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/account-routes.ts'
 import { allDocsRoutes } from './http/routes/all-docs-routes.ts'
 import { attachmentRoutes } from './http/routes/attachment-routes.ts'
-import { backupRoutes, restoreRoutes, sizeRoutes } from './http/routes/backup-routes.ts'
+import { backupRoutes, restoreRoutes, sizeRoutes, verifyRoutes } from './http/routes/backup-routes.ts'
 import { bulkRoutes } from './http/routes/bulk-routes.ts'
 import { changesRoutes, dbUpdatesRoutes } from './http/routes/changes-routes.ts'
 import { clusterSetupRoutes } from './http/routes/cluster-setup-routes.ts'
@@ -199,6 +199,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, sizeRoutes)
   registerPaths(app, databaseListRoutes)
   registerPaths(app, restoreRoutes)
+  registerPaths(app, verifyRoutes)
   registerPaths(app, standbyRoutes)
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)

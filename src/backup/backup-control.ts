@@ -38,7 +38,7 @@ export function localBackupControl(backups: Backups): BackupControl {
       }
       const { outcome, path } = await backups.start({ databases, to, reason: 'asked', signal }, onProgress)
       const { manifest } = await outcome
-      return { ...summaryOf({ manifest, damage: [] }, Date.now()), path }
+      return { ...summaryOf({ manifest, damage: [], verifiedAt: null }, Date.now()), path }
     },
   }
 }

@@ -1,18 +1,22 @@
 /** The folder of backups: lists them, and adds and removes them durably. */
 import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join, relative, sep } from 'node:path'
-import { syncPath } from '../core/durable-files.ts'
+import { syncPath, writeAtomically } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
 import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from './backup-format.ts'
 
 /** The damage that was found in a backup since it was made, one line for each. */
 const DAMAGED_FILE = 'DAMAGED'
+/** When all files were last read and compared on request; ISO 8601. */
+const VERIFIED_FILE = 'VERIFIED'
 
 /** A finished backup in the folder. */
 export interface StoredBackup {
   readonly manifest: BackupManifest
   /** The damage that was found since, one line for each. */
   readonly damage: readonly string[]
+  /** When it was last verified on request, in ms since 1970; null: not since it was made. */
+  readonly verifiedAt: number | null
 }
 
 export class BackupFolder {
@@ -82,7 +86,13 @@ export class BackupFolder {
     const manifest = await this.#manifest(id)
     if (manifest?.server_uuid !== this.#folderUuid) return null
     const text = await readFile(join(this.path, id, DAMAGED_FILE), 'utf8').catch(() => '')
-    return { manifest, damage: text.split('\n').filter((line) => line !== '') }
+    const verified = await readFile(join(this.path, id, VERIFIED_FILE), 'utf8').catch(() => '')
+    const verifiedAt = Date.parse(verified.trim())
+    return {
+      manifest,
+      damage: text.split('\n').filter((line) => line !== ''),
+      verifiedAt: Number.isNaN(verifiedAt) ? null : verifiedAt,
+    }
   }
 
   async #manifest(id: string): Promise<BackupManifest | null> {
@@ -141,6 +151,18 @@ export class BackupFolder {
   async markDamaged(id: string, line: string): Promise<void> {
     await appendFile(join(this.path, id, DAMAGED_FILE), `${line}\n`, { mode: 0o600 })
   }
+
+  /**
+   * Records that all files of a backup were compared with their checksums, and which of them differ. This replaces the
+   * damage that was known before: a disk that failed for a moment may have been the reason.
+   * @param time in ms since 1970
+   */
+  async noteVerified(id: string, time: number, damage: readonly string[]): Promise<void> {
+    const damaged = join(this.path, id, DAMAGED_FILE)
+    if (damage.length === 0) await rm(damaged, { force: true })
+    else await writeAtomically(damaged, damage.map((line) => `${line}\n`).join(''))
+    await writeAtomically(join(this.path, id, VERIFIED_FILE), `${new Date(time).toISOString()}\n`)
+  }
 }
 
 /** Folders of the data folder that settee uses and cleans up. */
@@ -196,6 +218,8 @@ export interface BackupSummary {
   readonly is_whole: boolean
   /** Whether no damage was found since the backup was made. */
   readonly verified: boolean
+  /** When all its files were last verified: when it was made, or on request since; ISO 8601. */
+  readonly verified_at: string
   readonly databases: number
   readonly left_out: BackupManifest['left_out']
   /** Bytes of all its files. */
@@ -207,7 +231,7 @@ export interface BackupSummary {
 }
 
 /** @param now ms since 1970 */
-export function summaryOf({ manifest, damage }: StoredBackup, now: number): BackupSummary {
+export function summaryOf({ manifest, damage, verifiedAt }: StoredBackup, now: number): BackupSummary {
   const { id, begun_at, ended_at, reason, is_whole, databases, left_out } = manifest
   const shared = databases.reduce((sum, { bytes, same_as }) => sum + (same_as === null ? 0 : bytes), 0)
   const bytes = bytesOf(manifest)
@@ -219,6 +243,7 @@ export function summaryOf({ manifest, damage }: StoredBackup, now: number): Back
     reason,
     is_whole,
     verified: damage.length === 0,
+    verified_at: verifiedAt === null ? ended_at : new Date(verifiedAt).toISOString(),
     databases: databases.length,
     left_out,
     bytes,

@@ -22,6 +22,7 @@ import {
   wallClock,
 } from './backup-schedule.ts'
 import { type BackupOutcome, type BackupProgress, makeBackup } from './make-backup.ts'
+import { Verifications } from './verification.ts'
 
 interface BackupsOptions {
   readonly config: Config
@@ -87,6 +88,7 @@ export class Backups {
   readonly #options: BackupsOptions
   readonly #clock: WallClock
   readonly #startedAt: number
+  readonly verifications: Verifications
   #folder: BackupFolder | undefined
   #task: BackupTask | null = null
   /** Aborts the backup under way. */
@@ -101,6 +103,11 @@ export class Backups {
     this.#options = options
     this.#clock = options.clock ?? wallClock
     this.#startedAt = this.#clock.now()
+    this.verifications = new Verifications({
+      folder: () => this.#configuredFolder(),
+      now: () => this.#clock.now(),
+      logger: options.logger,
+    })
   }
 
   /** Follows the configuration's schedule from now on. */
@@ -349,6 +356,7 @@ export class Backups {
   /** Cancels the backup under way, and ends the schedule. */
   async close(): Promise<void> {
     this.#isClosed = true
+    await this.verifications.close()
     await this.#abort?.()
     await this.#running?.catch(() => undefined)
     await this.#schedule?.close()

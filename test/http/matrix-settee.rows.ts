@@ -121,6 +121,9 @@ export const setteeRows: Rows = {
     ['GET /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
     ['DELETE /_settee/backups/2026-01-01T00-00-00Z', serverAdmins(404)],
   ],
+  '/_settee/backups/:id/verify': [
+    ['POST /_settee/backups/2026-01-01T00-00-00Z/verify', serverAdmins(404), { json: {} }],
+  ],
   '/_settee/backups/:id/restore': [
     ['POST /_settee/backups/2026-01-01T00-00-00Z/restore', serverAdmins(404), { json: { database: 'x' } }],
   ],

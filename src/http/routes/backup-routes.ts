@@ -29,6 +29,28 @@ export const backupRoutes: readonly Path[] = [
   },
 ]
 
+export const verifyRoutes: readonly Path[] = [
+  {
+    url: '/_settee/backups/:id/verify',
+    allow: 'POST',
+    access: 'server admin',
+    methods: { POST: { handler: verifyBackup, json: true } },
+  },
+]
+
+/** Answers as soon as it has begun. `GET /_settee/backups` shows the progress and then the result. */
+async function verifyBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const backups = backupsOf(request)
+  verifyBody(await readSmallJson(request))
+  await backups.verifications.start(idOf(request))
+  return sendJson(reply, 202, { ok: true })
+}
+
+const verifyBody = shape<object>({
+  type: 'object',
+  refusal: ['body_not_object', 'Request body must be a JSON object'],
+})
+
 /** @throws not_found if the server makes no backups */
 function backupsOf(request: FastifyRequest): Backups {
   const { backups } = request.server.services
@@ -43,6 +65,7 @@ async function listBackups(request: FastifyRequest, reply: FastifyReply): Promis
   return sendJson(reply, 200, {
     backups: await backups.list(),
     running: task === null ? null : shownTask(task),
+    verifying: shownVerification(backups),
     last_failure: failure === null ? null : { time: timeText(failure.time), reason: failure.reason },
   })
 }
@@ -56,6 +79,12 @@ function shownTask({
   startedAt,
 }: BackupTask): object {
   return { id, database, databases_done, databases_total, percent, begun_at: timeText(startedAt) }
+}
+
+function shownVerification({ verifications: { task } }: Backups): object | null {
+  if (task === null) return null
+  const { id, filesDone, filesTotal, percent, startedAt } = task
+  return { id, files_done: filesDone, files_total: filesTotal, percent, begun_at: timeText(startedAt) }
 }
 
 const backupBody = shape<{ readonly databases?: readonly string[] }>({
@@ -84,8 +113,8 @@ async function startBackup(request: FastifyRequest, reply: FastifyReply): Promis
 
 async function readBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const stored = await backupsOf(request).find(idOf(request))
-  const { age, bytes, verified, damage } = summaryOf(stored, Date.now())
-  return sendJson(reply, 200, { ...stored.manifest, age, bytes, verified, damage })
+  const { age, bytes, verified, verified_at, damage } = summaryOf(stored, Date.now())
+  return sendJson(reply, 200, { ...stored.manifest, age, bytes, verified, verified_at, damage })
 }
 
 async function removeBackup(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -1,7 +1,7 @@
 /** Compaction, purging, and active tasks; protocol.md 4.6, 4.7, 15. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { BackupTask } from '../../backup/backups.ts'
+import type { Backups, BackupTask } from '../../backup/backups.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import { isUnderWay } from '../../move/move-runs.ts'
 import type { CompactionTask, DatabaseHandle } from '../../threads/databases.ts'
@@ -123,6 +123,7 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
     return sendJson(reply, 200, [
       ...tasks.map((task) => activeTask(node, task)),
       ...(backup === null ? [] : [backupTask(node, backup)]),
+      ...verificationTasks(node, backups),
       ...(move === null || !isUnderWay(move) ? [] : [moveTask(node, move)]),
       ...replicationTasks(node, replicator.jobs()),
     ])
@@ -174,6 +175,27 @@ function backupTask(
     started_on: Math.floor(times.startedAt / 1000),
     updated_on: Math.floor(times.updatedAt / 1000),
   }
+}
+
+/** The verification of a backup, in the same form. */
+function verificationTasks(node: string, backups: Backups | undefined): object[] {
+  const task = backups?.verifications.task ?? null
+  if (task === null) return []
+  const { id, filesDone, filesTotal, percent, startedAt, updatedAt } = task
+  return [
+    {
+      node,
+      pid: '<0.0.0>',
+      process_status: 'running',
+      type: 'backup_verification',
+      backup: id,
+      files_done: filesDone,
+      files_total: filesTotal,
+      progress: percent,
+      started_on: Math.floor(startedAt / 1000),
+      updated_on: Math.floor(updatedAt / 1000),
+    },
+  ]
 }
 
 async function membership(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
