@@ -41,6 +41,8 @@ export interface StageOptions {
   readonly ini?: string
   /** Whether the server begins without an admin. */
   readonly isOpen?: boolean
+  /** Prepares the data folder before the server starts. */
+  readonly prepare?: (dataDir: string) => Promise<void>
 }
 
 export interface Stage {
@@ -66,10 +68,14 @@ export interface Answer {
 }
 
 /** Needs `npm run build`, which the tiers run first. */
-export async function openStage(t: Test, { ini = '', isOpen = false }: StageOptions = {}): Promise<Stage> {
+export async function openStage(
+  t: Test,
+  { ini = '', isOpen = false, prepare }: StageOptions = {},
+): Promise<Stage> {
   const dataDir = await temporaryFolder(t)
   const admins = isOpen ? '' : `[admins]\n${ADMIN.name} = ${ADMIN.password}\n`
   await writeFile(join(dataDir, 'local.ini'), `${admins}[chttpd_auth]\niterations = 10\n${ini}\n`)
+  await prepare?.(dataDir)
   const [server, browser] = await Promise.all([startChildServer(t, { dataDir }), launchBrowser(t)])
   const open: Stage['open'] = async (test, { hash = '', ...options } = {}) => {
     const context = await browser.newContext({

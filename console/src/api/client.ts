@@ -14,6 +14,8 @@ export interface CallOptions {
   readonly body?: BodyInit
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal | undefined
+  /** Statuses besides 2xx whose answer is returned. */
+  readonly accepted?: readonly number[]
   /** Whether a 401 is answered to the caller; otherwise the user is asked to sign in again. */
   readonly isLogin?: boolean
 }
@@ -53,7 +55,7 @@ export function serverAddress(): string {
  */
 export async function send(path: string, options: CallOptions = {}): Promise<Response> {
   const answer = await fetched(path, options)
-  if (answer.ok) return answer
+  if (answer.ok || options.accepted?.includes(answer.status)) return answer
   if (answer.status === 401 && isSignedIn() && options.isLogin !== true) {
     // Another tab may have signed out, or the session may have timed out. The user's input stays as it is.
     if (await renewSession()) return send(path, options)

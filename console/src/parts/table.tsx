@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 export interface Column<Row> {
   readonly key: string
@@ -22,8 +23,15 @@ interface DataTableProps<Row> {
 
 /** A table, whose rows become cards on a phone. */
 export function DataTable<Row>({ caption, columns, rows, keyOf }: DataTableProps<Row>) {
+  const frame = useRef<HTMLDivElement>(null)
+  const isWide = useOverflow(frame)
   return (
-    <div class="table-frame">
+    // The keyboard scrolls what it can focus.
+    <div
+      class="table-frame"
+      ref={frame}
+      {...(isWide && { tabIndex: 0, role: 'region', 'aria-label': caption })}
+    >
       <table class="table">
         <caption class="for-readers">{caption}</caption>
         <thead>
@@ -47,6 +55,21 @@ export function DataTable<Row>({ caption, columns, rows, keyOf }: DataTableProps
       </table>
     </div>
   )
+}
+
+/** Whether an element is wider inside than outside, and so scrolls. */
+function useOverflow(element: { readonly current: HTMLElement | null }): boolean {
+  const [isWide, setWide] = useState(false)
+  useEffect(() => {
+    const { current } = element
+    if (current === null) return undefined
+    const measure = () => setWide(current.scrollWidth > current.clientWidth)
+    const observer = new ResizeObserver(measure)
+    observer.observe(current)
+    for (const child of current.children) observer.observe(child)
+    return () => observer.disconnect()
+  }, [])
+  return isWide
 }
 
 function Cell<Row>({

@@ -87,3 +87,16 @@ export function duration(seconds: number): string {
     .map(([value, unit]) => `${value} ${unit}`)
     .join(' ')
 }
+
+const TIME_LABEL = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit' })
+const DAY_LABEL = new Intl.DateTimeFormat(LOCALE, { day: 'numeric', month: 'short' })
+
+/** Hours and minutes, for the axis of a plot. */
+export function timeLabel(value: TimeLike): string {
+  return TIME_LABEL.format(new Date(value))
+}
+
+/** Day and month, for the axis of a plot. */
+export function dayLabel(value: TimeLike): string {
+  return DAY_LABEL.format(new Date(value))
+}
