@@ -1,5 +1,49 @@
+/**
+ * The time machine: `time-machine` is what was overwritten and deleted, `time-machine/ID` the versions of one document, and
+ * `?at=TIME` the way back of the whole database.
+ */
+import { useLoad } from '../../api/load.ts'
+import { ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
+import { Card } from '../../parts/page.tsx'
+import { en } from '../../strings/en.ts'
+import { readDatabase } from './database-calls.ts'
 import type { DatabasePartProps } from './database-page.tsx'
+import { DocumentVersions } from './document-versions.tsx'
+import { RewindCard } from './rewind-card.tsx'
+import { Timeline } from './timeline.tsx'
+import './databases.css'
 
-export default function TimeMachinePart(_: DatabasePartProps) {
-  return null
+const texts = en.databases.timeMachine
+
+export default function TimeMachinePart({ database, path, query }: DatabasePartProps) {
+  const { data, failure, reload } = useLoad((signal) => readDatabase(database, signal), database)
+  if (data === undefined) {
+    return failure === null ? (
+      <Card>
+        <Skeleton lines={6} />
+      </Card>
+    ) : (
+      <ErrorNotice failure={failure} title={texts.notLoaded} onRetry={reload} />
+    )
+  }
+  if (data.role !== 'admin') return <AdminsOnly />
+  if (path.length > 0) {
+    const id = path.join('/')
+    return <DocumentVersions key={id} database={database} id={id} />
+  }
+  return (
+    <div class="stack">
+      <RewindCard key={query.at ?? ''} database={database} at={query.at} />
+      <Timeline database={database} query={query} />
+    </div>
+  )
+}
+
+/** In place of what only admins of the database may see. */
+export function AdminsOnly() {
+  return (
+    <Notice tone="info" title={texts.mayNot}>
+      <p>{texts.mayNotHelp}</p>
+    </Notice>
+  )
 }
