@@ -467,6 +467,7 @@ export const en = {
       entry: 'Who may enter',
       entryLegend: 'Read, write and sync',
       isListed: (name: string) => `${name} is listed already.`,
+      listed: (list: string) => `${list}, listed`,
       leave: 'Leave without saving',
       leaveEffect: 'Your changes of who may enter are not saved yet.',
       leaveTitle: 'Leave this page?',
@@ -511,7 +512,7 @@ export const en = {
     timeMachine: {
       attachmentChanges: { added: 'new', removed: 'removed' },
       attachments: 'Attachments',
-      changes: 'Changes',
+      changesOf: (rev: string) => `Changes of ${rev}`,
       current: 'Current',
       deletion: 'Deleted',
       gap: (lines: number) =>

@@ -62,7 +62,7 @@ export function NameList({ label, hint, names, onChange, disabled = false }: Nam
         )}
       </Field>
       {names.length > 0 && (
-        <ul class="chips" aria-label={label}>
+        <ul class="chips" aria-label={en.databases.access.listed(label)}>
           {names.map((name) => (
             <li class="chip" key={name}>
               <span>{name}</span>

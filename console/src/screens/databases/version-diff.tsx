@@ -59,7 +59,7 @@ export function VersionDiff({ database, id, rev, before }: VersionDiffProps) {
           <pre class="diff">{data.text}</pre>
         </>
       ) : (
-        <DiffLines lines={data.lines} />
+        <DiffLines rev={rev} lines={data.lines} />
       )}
       {data.attachments.length > 0 && <AttachmentChanges attachments={data.attachments} />}
     </div>
@@ -100,10 +100,16 @@ function changedAttachments(
 
 const SIGNS = { same: ' ', added: '+', removed: '−' } as const
 
-function DiffLines({ lines }: { readonly lines: readonly (DiffLine | DiffGap)[] }) {
+function DiffLines({
+  rev,
+  lines,
+}: {
+  readonly rev: string
+  readonly lines: readonly (DiffLine | DiffGap)[]
+}) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
-    <section class="diff" tabIndex={0} aria-label={texts.changes}>
+    <section class="diff" tabIndex={0} aria-label={texts.changesOf(rev)}>
       {lines.map((line, at) => {
         if (line.kind === 'gap') {
           return (
