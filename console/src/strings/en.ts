@@ -3,7 +3,6 @@
  * functions, since languages count in different ways.
  */
 import { bytes, count, duration, number } from './format.ts'
-import { count, number } from './format.ts'
 
 export const en = {
   common: {
