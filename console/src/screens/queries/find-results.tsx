@@ -1,0 +1,177 @@
+/** A page of documents that a query has found. */
+import { useState } from 'preact/hooks'
+import { Button } from '../../parts/button.tsx'
+import { formatJson, membersOf } from '../../parts/json-editor/exact-json.ts'
+import { Empty, Notice } from '../../parts/notice.tsx'
+import { Card } from '../../parts/page.tsx'
+import { type Column, DataTable } from '../../parts/table.tsx'
+import { hashOf } from '../../shell/hash.ts'
+import { en } from '../../strings/en.ts'
+import { CodeBlock } from './code-block.tsx'
+import { columnsFor, fieldOf, parseExactly, shortText } from './exact-values.ts'
+import { memberOf } from './find-body.ts'
+import { IndexOffer } from './index-offer.tsx'
+
+export type FoundDoc = Readonly<Record<string, unknown>>
+
+export interface FindPage {
+  readonly docs: readonly FoundDoc[]
+  /** The documents as the server has sent them. */
+  readonly text: string
+  /** Of the next page; null if this is the last one. */
+  readonly bookmark: string | null
+  readonly warnings: readonly string[]
+  readonly stats: FindStats | null
+}
+
+interface FindStats {
+  readonly total_keys_examined: number
+  readonly total_docs_examined: number
+  readonly results_returned: number
+  readonly execution_time_ms: number
+}
+
+/** @param size documents on a full page */
+export function readPage(answer: string, size: number): FindPage {
+  const { docs, bookmark, warning, execution_stats } = parseExactly(answer) as {
+    docs: readonly FoundDoc[]
+    bookmark: string
+    warning?: string
+    execution_stats?: FindStats
+  }
+  const found = membersOf(answer).find(({ name }) => name === 'docs')
+  return {
+    docs,
+    text: found === undefined ? '[]' : answer.slice(found.valueFrom, found.to),
+    bookmark: docs.length < size || bookmark === 'nil' ? null : bookmark,
+    warnings: warning?.split('\n').filter((line) => line.trim() !== '') ?? [],
+    stats: execution_stats ?? null,
+  }
+}
+
+/** The server's warning that it reads every document. */
+const NO_INDEX = /^No matching index found/i
+/** Characters of a cell. */
+const MAX_CELL = 120
+
+interface FindResultsProps {
+  readonly database: string
+  readonly text: string
+  readonly page: FindPage
+  /** From 1. */
+  readonly number: number
+  readonly mayChange: boolean
+  readonly isBusy: boolean
+  /** Whether the text in the editor has changed since. */
+  readonly isOld: boolean
+  onRunAgain(): void
+  onNext(): void
+  onBack(): void
+}
+
+export function FindResults(props: FindResultsProps) {
+  const { database, text, page, number, mayChange, isBusy, isOld, onNext, onBack } = props
+  const [isJson, setJson] = useState(false)
+  const { docs, warnings, stats } = page
+  const isScan = warnings.some((line) => NO_INDEX.test(line))
+  const others = warnings.filter((line) => !NO_INDEX.test(line))
+  const actions = (
+    <>
+      <Button isSmall isPressed={!isJson} onClick={() => setJson(false)}>
+        {en.queries.results.table}
+      </Button>
+      <Button isSmall isPressed={isJson} onClick={() => setJson(true)}>
+        {en.queries.results.json}
+      </Button>
+    </>
+  )
+  return (
+    <Card
+      title={en.queries.results.title}
+      lead={
+        <span role="status">
+          {en.queries.results.summary(docs.length, number)}
+          {stats !== null &&
+            ` ${en.queries.results.stats(stats.execution_time_ms, stats.total_docs_examined, isScan ? 0 : stats.total_keys_examined)}`}
+          {isOld && ` ${en.queries.results.isOld}`}
+        </span>
+      }
+      {...(docs.length > 0 && { actions })}
+    >
+      {isScan && (
+        <IndexOffer database={database} text={text} mayChange={mayChange} onMade={props.onRunAgain} />
+      )}
+      {others.map((line) => (
+        <Notice key={line} tone="info">
+          {line}
+        </Notice>
+      ))}
+      {docs.length === 0 ? (
+        <Empty icon="search" title={number === 1 ? en.queries.results.none : en.queries.results.noMore}>
+          {number === 1 ? en.queries.results.noneHelp : undefined}
+        </Empty>
+      ) : isJson ? (
+        <CodeBlock label={en.queries.results.json} text={formatJson(page.text)} />
+      ) : (
+        <ResultTable database={database} text={text} docs={docs} />
+      )}
+      {(number > 1 || page.bookmark !== null) && (
+        <div class="row">
+          <Button icon="back" onClick={onBack} disabled={number === 1 || isBusy}>
+            {en.queries.results.back}
+          </Button>
+          <span class="soft">{en.queries.results.page(number)}</span>
+          <Button onClick={onNext} disabled={page.bookmark === null} isBusy={isBusy}>
+            {en.queries.results.next}
+          </Button>
+        </div>
+      )}
+    </Card>
+  )
+}
+
+function ResultTable({
+  database,
+  text,
+  docs,
+}: {
+  readonly database: string
+  readonly text: string
+  readonly docs: readonly FoundDoc[]
+}) {
+  const wanted = memberOf(text, 'fields')
+  const fields = Array.isArray(wanted)
+    ? wanted.filter((field): field is string => typeof field === 'string')
+    : []
+  const rows = docs.map((doc, at) => ({ doc, at }))
+  const columns: Column<(typeof rows)[number]>[] = [
+    {
+      key: '_id',
+      title: '_id',
+      isMain: true,
+      cell: ({ doc, at }) => {
+        const { _id: id } = doc
+        if (typeof id !== 'string') return <span class="soft">{en.queries.results.row(at + 1)}</span>
+        return <a href={hashOf(['databases', database, 'documents', id])}>{id}</a>
+      },
+    },
+    ...columnsFor(docs, fields).map((field) => ({
+      key: field,
+      title: field,
+      cell: ({ doc }: (typeof rows)[number]) => {
+        const value = fieldOf(doc, field)
+        return value === undefined ? <span class="soft">–</span> : <span>{shortText(value, MAX_CELL)}</span>
+      },
+    })),
+  ]
+  return (
+    <div class="result-table">
+      <DataTable
+        caption={en.queries.results.title}
+        columns={columns}
+        rows={rows}
+        keyOf={({ at }) => String(at)}
+      />
+    </div>
+  )
+}
