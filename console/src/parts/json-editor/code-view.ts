@@ -52,10 +52,11 @@ const THEME = EditorView.theme({
     color: 'var(--soft)',
     borderRight: '1px solid var(--line)',
   },
-  '.cm-activeLine, .cm-activeLineGutter': {
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'transparent' },
+  '&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter': {
     backgroundColor: 'color-mix(in srgb, var(--ink) 5%, transparent)',
   },
-  '.cm-activeLineGutter': { color: 'var(--ink)' },
+  '&.cm-focused .cm-activeLineGutter': { color: 'var(--ink)' },
   '.cm-foldGutter .cm-gutterElement': { inlineSize: '1rem', textAlign: 'center', cursor: 'pointer' },
   '.cm-foldPlaceholder': {
     backgroundColor: 'var(--accent-wash)',
@@ -63,7 +64,8 @@ const THEME = EditorView.theme({
     color: 'var(--accent-strong)',
     paddingInline: '0.4rem',
   },
-  '.cm-matchingBracket, &.cm-focused .cm-matchingBracket': {
+  '& .cm-matchingBracket': { backgroundColor: 'transparent' },
+  '&.cm-focused .cm-matchingBracket': {
     backgroundColor: 'var(--accent-wash)',
     outline: '1px solid var(--edge)',
   },

@@ -29,7 +29,8 @@ export interface OpenDocument {
 
 export interface RevisionInfo {
   readonly rev: string
-  readonly status: 'available' | 'missing' | 'deleted'
+  /** `unknown`: the server says it for the winner's branch only. */
+  readonly status: 'available' | 'missing' | 'deleted' | 'unknown'
 }
 
 interface Stub {
@@ -47,6 +48,7 @@ interface Special {
   readonly _conflicts?: readonly string[]
   readonly _deleted_conflicts?: readonly string[]
   readonly _revs_info?: readonly RevisionInfo[]
+  readonly _revisions?: { readonly start: number; readonly ids: readonly string[] }
 }
 
 /** @param text a document as the server sends it */
@@ -66,8 +68,18 @@ export function openDocument(text: string): OpenDocument {
     attachmentsText: attachments === undefined ? null : text.slice(attachments.valueFrom, attachments.to),
     conflicts: special._conflicts ?? [],
     deletedConflicts: special._deleted_conflicts ?? [],
-    history: special._revs_info ?? [],
+    history: special._revs_info ?? historyOf(special),
   }
+}
+
+function historyOf({
+  _deleted,
+  _revisions: { start, ids } = { start: 0, ids: [] },
+}: Special): RevisionInfo[] {
+  return ids.map((id, back) => ({
+    rev: `${start - back}-${id}`,
+    status: back > 0 ? 'unknown' : _deleted ? 'deleted' : 'available',
+  }))
 }
 
 function attachmentOf([name, stub]: [string, Stub]): Attachment {

@@ -1,0 +1,84 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { en } from '../../strings/en.ts'
+import { Skeleton } from '../notice.tsx'
+import type { CompareView } from './compare-view.ts'
+import './code-editor.css'
+
+interface JsonCompareProps {
+  readonly left: string
+  readonly right: string
+  readonly leftLabel: string
+  readonly rightLabel: string
+  /** Called with the text on the right after each change by the user; absent: it cannot be changed. */
+  readonly onChange?: (right: string) => void
+}
+
+/** Below this width, in px, the two texts stand in one column. */
+const NARROW = 760
+
+/** Two texts beside each other, with their differences marked; on narrow screens in one column. */
+export function JsonCompare(props: JsonCompareProps) {
+  const { left, right, leftLabel, rightLabel, onChange } = props
+  const host = useRef<HTMLDivElement>(null)
+  const view = useRef<CompareView | null>(null)
+  const latest = useRef(props)
+  latest.current = props
+  const [state, setState] = useState<'loading' | 'ready' | 'plain'>('loading')
+  const [isNarrow, setNarrow] = useState(() => innerWidth < NARROW)
+  const isRightEditable = onChange !== undefined
+  useEffect(() => {
+    const onResize = () => setNarrow(innerWidth < NARROW)
+    addEventListener('resize', onResize)
+    return () => removeEventListener('resize', onResize)
+  }, [])
+  useEffect(() => {
+    let isGone = false
+    import('./compare-view.ts').then(
+      ({ createCompareView }) => {
+        if (isGone || host.current === null) return
+        const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' })
+        const frame = document.createElement('div')
+        frame.style.blockSize = '100%'
+        root.replaceChildren(frame)
+        const look = { leftLabel, rightLabel, takeLabel: en.codeEditor.take, isRightEditable, isNarrow }
+        view.current = createCompareView(root, frame, [left, latest.current.right], look, (text) =>
+          latest.current.onChange?.(text),
+        )
+        setState('ready')
+      },
+      () => {
+        if (!isGone) setState('plain')
+      },
+    )
+    return () => {
+      isGone = true
+      view.current?.destroy()
+      view.current = null
+    }
+  }, [left, leftLabel, rightLabel, isRightEditable, isNarrow])
+  useEffect(() => view.current?.setRight(right), [right, state])
+  if (state === 'plain') {
+    return (
+      <div class="compare-plain">
+        <textarea class="is-code" aria-label={leftLabel} readOnly value={left} />
+        <textarea
+          class="is-code"
+          aria-label={rightLabel}
+          readOnly={!isRightEditable}
+          value={right}
+          onInput={(event) => onChange?.(event.currentTarget.value)}
+        />
+      </div>
+    )
+  }
+  return (
+    <div class="code-editor fills">
+      {state === 'loading' && (
+        <div class="code-waits">
+          <Skeleton lines={5} />
+        </div>
+      )}
+      <div class="code-host" ref={host} />
+    </div>
+  )
+}
