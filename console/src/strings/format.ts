@@ -5,6 +5,7 @@ const WHOLE = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 })
 const ONE = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 1 })
 const DATE_TIME = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'short' })
 const EXACT_TIME = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' })
+const CLOCK = new Intl.DateTimeFormat(LOCALE, { timeStyle: 'medium' })
 const DATE = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium' })
 const RELATIVE = new Intl.RelativeTimeFormat(LOCALE, { numeric: 'auto' })
 const PLURALS = new Intl.PluralRules('en')
@@ -48,6 +49,11 @@ export function time(value: TimeLike): string {
 /** Date and time to the second. */
 export function exactTime(value: TimeLike): string {
   return EXACT_TIME.format(new Date(value))
+}
+
+/** The time of day to the second. */
+export function clock(value: TimeLike): string {
+  return CLOCK.format(new Date(value))
 }
 
 export function date(value: TimeLike): string {
