@@ -78,12 +78,3 @@ function refusalOf({ status, body }: Asked): string {
   if (status === 429) return 'There were too many attempts. Try again in a few minutes.'
   return body.reason ?? `The server answered ${status}.`
 }
-
-/** A name for this device, from its browser's user agent. */
-export function deviceName(userAgent: string): string {
-  const browser = ['Firefox', 'Edg', 'Chrome', 'Safari'].find((name) => userAgent.includes(`${name}/`))
-  const system = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac', 'Linux'].find((name) =>
-    userAgent.includes(name),
-  )
-  return `Notes, ${browser === 'Edg' ? 'Edge' : (browser ?? 'browser')}${system ? ` on ${system}` : ''}`
-}

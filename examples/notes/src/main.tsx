@@ -2,6 +2,7 @@
 import PouchDB from 'pouchdb-browser'
 import { render } from 'preact'
 import type { Address } from '../../../src/core/address.ts'
+import { browserName, ThisDevice } from './device.ts'
 import type { Diagnosis } from './diagnosis/finding.ts'
 import { type ProbeOptions, probe } from './diagnosis/probes.ts'
 import { verdict } from './diagnosis/verdict.ts'
@@ -14,6 +15,8 @@ import { Syncer } from './sync/syncer.ts'
 import { choiceOf } from './sync/target.ts'
 import { App } from './ui/app.tsx'
 import { type Services, ServicesContext } from './ui/services.ts'
+import { loadTextEditor } from './ui/text-editor.tsx'
+import { Toasts } from './ui/toasts.ts'
 
 const send: typeof fetch = (input, init) => fetch(input, init)
 
@@ -46,14 +49,16 @@ function makeServices(): Services {
     syncer,
     refusals,
     log,
+    device: new ThisDevice(localStorage, browserName(navigator.userAgent)),
+    toasts: new Toasts(),
     hostedServer: import.meta.env.VITE_HOSTED_SERVER ?? '',
     diagnose: (address, options, signal) => diagnose(address, { ...options, feed: true }, signal),
   }
 }
 
 /** The settings on which a sync depends. */
-function textOfSync({ mode, address, isMobile, account }: Settings): string {
-  return JSON.stringify([mode, address, isMobile, account])
+function textOfSync({ mode, address, isMobile, account, isModeChosen }: Settings): string {
+  return JSON.stringify([mode, address, isMobile, account, isModeChosen])
 }
 
 /** The sync follows the settings. */
@@ -90,9 +95,17 @@ async function start(): Promise<void> {
     )
     await services.library.open()
     connect(services)
+    loadEditorAhead()
   } catch (error) {
     render(<Unable reason={(error as Error).message} />, root)
   }
+}
+
+/** Once the page has nothing else to do, so that the user can write even if the network is gone by then. */
+function loadEditorAhead(): void {
+  const load = () => void loadTextEditor().catch(() => undefined)
+  if ('requestIdleCallback' in globalThis) requestIdleCallback(load, { timeout: 10_000 })
+  else setTimeout(load, 2000)
 }
 
 /** Some browsers refuse to store anything in private windows. */

@@ -34,6 +34,12 @@ export interface Settings {
   /** Whether sync events are logged. */
   readonly isLogging: boolean
   readonly account: HostedAccount | null
+  /** Whether the user has chosen a mode; until then, the default is no wish of the user. */
+  readonly isModeChosen: boolean
+  /** Whether text and formatted note are shown side by side where there is room. */
+  readonly isSplit: boolean
+  /** Whether single keys are shortcuts. */
+  readonly hasShortcuts: boolean
 }
 
 export const DEFAULTS: Settings = {
@@ -42,6 +48,9 @@ export const DEFAULTS: Settings = {
   isMobile: false,
   isLogging: false,
   account: null,
+  isModeChosen: false,
+  isSplit: false,
+  hasShortcuts: true,
 }
 
 /** The part of localStorage that is used. */
@@ -73,7 +82,7 @@ export class SettingsKeeper implements Watched<Settings> {
   }
 
   chooseMode(mode: SyncMode): void {
-    this.#keep({ mode })
+    this.#keep({ mode, isModeChosen: true })
   }
 
   /** @returns its faults; with a fault, the previous Address stays */
@@ -89,6 +98,14 @@ export class SettingsKeeper implements Watched<Settings> {
 
   setLogging(isLogging: boolean): void {
     this.#keep({ isLogging })
+  }
+
+  setSplit(isSplit: boolean): void {
+    if (isSplit !== this.value.isSplit) this.#keep({ isSplit })
+  }
+
+  setShortcuts(hasShortcuts: boolean): void {
+    this.#keep({ hasShortcuts })
   }
 
   signIn(account: HostedAccount): void {
@@ -126,7 +143,15 @@ export function readSettings(text: string | null): Settings {
     isMobile: kept.isMobile === true,
     isLogging: kept.isLogging === true,
     account: isAccount(kept.account) ? kept.account : null,
+    // A mode that an earlier version stored, or a sign-in, was a choice as well.
+    isModeChosen: kept.isModeChosen === true || (kept.isModeChosen === undefined && wasChosen(kept)),
+    isSplit: kept.isSplit === true,
+    hasShortcuts: kept.hasShortcuts !== false,
   }
+}
+
+function wasChosen({ mode, account }: Readonly<Record<string, unknown>>): boolean {
+  return isAccount(account) || (mode !== undefined && mode !== DEFAULTS.mode)
 }
 
 function membersOf(text: string | null): Readonly<Record<string, unknown>> {

@@ -113,8 +113,7 @@ export async function booksTagsPictures(t: Test, stage: Stage): Promise<void> {
   t.equal(json._attachments.index.content_type, 'image/png')
 
   await one.read('Roses')
-  await one.page.getByRole('button', { name: 'Delete' }).click()
-  await one.page.getByRole('button', { name: 'Delete this note' }).click()
-  await other.page.getByText('not on this device').waitFor()
+  await one.page.getByRole('button', { name: 'Delete', exact: true }).click()
+  await other.page.getByText('This note is in the trash.').waitFor()
   t.pass('a deletion travels')
 }

@@ -1,6 +1,6 @@
 /** What happens to a note while it is written and read, and what notes of others may do to a page. */
 import type { Test } from 'tap'
-import { type Device, until } from './device.ts'
+import { until } from './device.ts'
 import type { Stage } from './stage.ts'
 
 /** Writes a note as another device would. @returns its revision */
@@ -52,7 +52,7 @@ export async function hostileNotes(t: Test, stage: Stage): Promise<void> {
   await device.page.getByRole('link', { name: 'd', exact: true }).waitFor()
   const found = (await device.page.evaluate(FOUND)) as string[]
   const allowed =
-    /^(?:p|a|br|ul|li|span|input)$|^a (?:href=(?:https?:.*|)|target=_blank|rel=noopener noreferrer)$|^span class=no-picture$|^input (?:type=checkbox|checked=.*|disabled=.*|aria-label=Done)$/
+    /^(?:p|a|br|ul|li|span|input)$|^a (?:href=(?:https?:.*|)|target=_blank|rel=noopener noreferrer)$|^span class=no-picture$|^input (?:type=checkbox|checked=.*|disabled=.*|data-task=\d+|aria-label=fine)$/
   t.same(
     found.filter((each) => !allowed.test(each)),
     [],
@@ -77,8 +77,7 @@ export async function typingOver(t: Test, stage: Stage): Promise<void> {
   await device.arrived('Both')
   await device.read('Both')
   await page.getByRole('button', { name: 'Write' }).click()
-  const text = page.getByLabel('Text', { exact: true })
-  await text.focus()
+  await device.text().focus()
   await page.keyboard.press('Control+End')
   await page.keyboard.type(' mine')
   await putNote(stage, 'typing', 'note:1', { _rev: rev, title: 'Both', body: 'begun theirs' })
@@ -90,7 +89,7 @@ export async function typingOver(t: Test, stage: Stage): Promise<void> {
     return notice.isVisible()
   })
   await page.keyboard.type(' to the end')
-  t.equal(await text.inputValue(), `begun${typed} to the end`, 'what is written stays under the hands')
+  t.equal(await device.textValue(), `begun${typed} to the end`, 'what is written stays under the hands')
   await until('both are at the server', async () => {
     const { json } = await stage.server.call('GET', '/typing/note:1?open_revs=all', undefined, 'anna:anna')
     const bodies = (json as { ok: { body: string } }[]).map(({ ok }) => ok.body).sort()
@@ -132,15 +131,11 @@ export async function undisturbed(t: Test, stage: Stage): Promise<void> {
   // The next frame comes late, as on a busy machine.
   await page.evaluate('globalThis.requestAnimationFrame = () => 0')
   await page.getByRole('button', { name: 'New book' }).click()
-  await page.getByLabel('Text', { exact: true }).focus()
+  await device.text().focus()
   await putNote(stage, 'calm', 'note:3', { title: 'A third', body: 'x' })
   await device.arrived('A third')
   await page.keyboard.type('here')
-  t.match(
-    await page.getByLabel('Text', { exact: true }).inputValue(),
-    /here/,
-    'the keys go where they went before',
-  )
+  t.match(await device.textValue(), /here/, 'the keys go where they went before')
 }
 
 /** A choice made in one window holds in all. */
@@ -165,9 +160,11 @@ export async function twoWindows(t: Test, stage: Stage): Promise<void> {
   t.same(device.sent, [], 'neither window sends anything')
 }
 
-const MANY = 1000
+const MANY = 3000
+/** What is promised is 5 s and 50 ms (bench/RESULTS.md); a machine of CI may be much slower, and busy. */
+const MOST_MS = { arrival: 30_000, search: 500 }
 
-/** A thousand notes: they come, are found, and one is written while they are there. */
+/** Thousands of notes: they come, are found, and one is written while they are there. */
 export async function manyNotes(t: Test, stage: Stage): Promise<void> {
   const address = await stage.database('many')
   const body = 'A line of a note, with **some** Markdown and [a link](https://example.org/).\n'.repeat(25)
@@ -181,28 +178,49 @@ export async function manyNotes(t: Test, stage: Stage): Promise<void> {
   const begun = performance.now()
   await device.apply(address)
   await device.go('#/notes')
-  await page
-    .locator('.row')
-    .nth(MANY - 1)
-    .waitFor({ state: 'attached' })
-  t.comment(`first sync: ${took(begun)} ms`)
-  await page.getByLabel('Search').fill('note 517')
+  await page.getByRole('link', { name: 'All notes 3,000' }).waitFor()
+  const arrival = took(begun)
+  t.comment(`${MANY} notes arrive: ${arrival} ms`)
+  t.ok(arrival < MOST_MS.arrival, `${arrival} ms`)
+  await device.status('Up to date')
+  await device.go('#/notes')
+  await device.row('Note 2999').waitFor()
+  const drawn = await page.locator('.row').count()
+  t.ok(drawn < 500, `${drawn} rows are drawn at first`)
+  await page.locator('.row').last().focus()
+  await page.keyboard.press('End')
+  await until('more are drawn', async () => (await page.locator('.row').count()) > drawn)
+  const search = Math.round((await page.evaluate(SEARCH)) as number)
+  t.comment(`search: ${search} ms`)
+  t.ok(search < MOST_MS.search, `${search} ms`)
   await until('one is found', async () => (await page.locator('.row').count()) === 1)
+  await device.row('Note 2517').click()
   await page.getByLabel('Search').fill('')
-  await device.read('Note 517')
   await page.getByRole('button', { name: 'Write' }).click()
   await page.evaluate(WATCH_TASKS)
   const words = 'and this is what somebody writes into it while they are all there. '
   const writing = performance.now()
   for (let at = 0; at < 3; at++) {
-    await page.getByLabel('Text', { exact: true }).pressSequentially(words)
+    await device.text().pressSequentially(words)
     // Saved, and so at the head of the list.
-    await page.locator('.row').first().getByText('Note 517', { exact: true }).waitFor()
+    await page.locator('.row').first().getByText('Note 2517', { exact: true }).waitFor()
   }
   const longest = (await page.evaluate('globalThis.longest')) as number
   t.comment(`${words.length * 3} keys: ${took(writing)} ms, longest task ${Math.round(longest)} ms`)
-  t.match(await page.getByLabel('Text', { exact: true }).inputValue(), words.repeat(3).trim())
+  t.match(await device.textValue(), words.repeat(3).trim())
 }
+
+/** The time from the last key of a search to the frame that shows what was found, in milliseconds. */
+const SEARCH = `new Promise((resolve) => {
+  const input = document.querySelector('.search input')
+  input.focus()
+  document.execCommand('insertText', false, 'note 251')
+  requestAnimationFrame(() => setTimeout(() => {
+    const begun = performance.now()
+    document.execCommand('insertText', false, '7')
+    requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - begun)))
+  }, 300))
+})`
 
 const WATCH_TASKS = `globalThis.longest = 0
 new PerformanceObserver((list) => {
@@ -219,16 +237,10 @@ export async function keyboard(t: Test, stage: Stage): Promise<void> {
   const { page } = device
   await page.getByRole('button', { name: 'Menu' }).focus()
   await page.keyboard.press('Enter')
-  await until('the focus is in the menu', () => isFocused(device, '.sidebar'))
+  await until('the focus is in the menu', () => device.isFocused('.sidebar'))
   await page.keyboard.press('Escape')
-  await until('the focus is back', () => isFocused(device, '.menu-button'))
+  await until('the focus is back', () => device.isFocused('.menu-button'))
   t.pass('the menu opens and closes by the keyboard')
-}
-
-function isFocused({ page }: Device, selector: string): Promise<boolean> {
-  return page.evaluate(
-    `document.activeElement.closest(${JSON.stringify(selector)}) !== null`,
-  ) as Promise<boolean>
 }
 
 /** A browser that lets the page keep nothing. */

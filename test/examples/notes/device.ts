@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 
 const CHROMIUM = '/usr/bin/chromium'
 /** Of a step, on a machine that is slow and busy; in milliseconds. */
-export const PATIENCE = 60_000
+export const PATIENCE = Number(process.env.NOTES_PATIENCE ?? 60_000)
 
 /** @throws when there is no Chromium, with the command that installs it */
 export async function launchBrowser(t: Test): Promise<Browser> {
@@ -97,7 +97,7 @@ export class Device {
     await this.go('#/notes')
     await this.page.getByRole('button', { name: 'New note' }).first().click()
     await this.page.getByLabel('Title', { exact: true }).fill(title)
-    await this.page.getByLabel('Text', { exact: true }).fill(body)
+    await this.fillText(body)
     await this.arrived(title)
   }
 
@@ -105,10 +105,32 @@ export class Device {
   async edit(title: string, body: string): Promise<void> {
     await this.read(title)
     await this.page.getByRole('button', { name: 'Write' }).click()
-    await this.page.getByLabel('Text', { exact: true }).fill(body)
+    await this.fillText(body)
     await this.row(title)
       .getByText(body.split('\n')[0] ?? '')
       .waitFor({ state: 'attached' })
+  }
+
+  /** The text of the open note. */
+  text(): Locator {
+    return this.page.getByLabel('Text', { exact: true })
+  }
+
+  /** The lines of the text that are drawn: all of a short note. */
+  async textValue(): Promise<string> {
+    return (await this.text().locator('.cm-line').allTextContents()).join('\n')
+  }
+
+  /** Replaces the text, as somebody who pastes does. */
+  async fillText(text: string): Promise<void> {
+    await this.text().focus()
+    await this.page.keyboard.press('Control+a')
+    await this.page.evaluate(`(() => {
+      const clipboardData = new DataTransfer()
+      clipboardData.setData('text/plain', ${JSON.stringify(text)})
+      const editor = document.activeElement.shadowRoot.activeElement
+      editor.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }))
+    })()`)
   }
 
   async read(title: string): Promise<void> {
@@ -167,8 +189,14 @@ export class Device {
     await this.page
       .getByLabel('Add a picture')
       .setInputFiles({ name, mimeType: 'image/png', buffer: content })
-    const text = this.page.getByLabel('Text', { exact: true })
-    await until(`${name} is taken in`, async () => (await text.inputValue()).includes(`![${name}](file:`))
+    await until(`${name} is taken in`, async () => (await this.textValue()).includes(`![${name}](file:`))
+  }
+
+  /** Whether the focus is on an element of this selector, or in it. */
+  isFocused(selector: string): Promise<boolean> {
+    return this.page.evaluate(
+      `document.activeElement.closest(${JSON.stringify(selector)}) !== null`,
+    ) as Promise<boolean>
   }
 
   /** What its own database holds. */

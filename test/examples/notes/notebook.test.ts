@@ -7,7 +7,15 @@ import t, { type Test } from 'tap'
 import { compareLines, keep, keepAll, versionsOf } from '../../../examples/notes/src/notes/conflicts.ts'
 import { Draft } from '../../../examples/notes/src/notes/draft.ts'
 import { LARGEST_PICTURE, Library } from '../../../examples/notes/src/notes/library.ts'
-import { excerptOf, type Note, noteOf, notesOn, tagId } from '../../../examples/notes/src/notes/model.ts'
+import {
+  excerptOf,
+  freshNote,
+  type Note,
+  newId,
+  noteOf,
+  tagId,
+} from '../../../examples/notes/src/notes/model.ts'
+import { notesOn } from '../../../examples/notes/src/notes/shelves.ts'
 import type { Pouch } from '../../../examples/notes/src/pouch.ts'
 
 PouchDB.plugin(memoryAdapter)
@@ -16,6 +24,20 @@ function database(t: Test): Pouch {
   const db = new PouchDB(`notes-${randomUUID()}`, { adapter: 'memory' })
   t.teardown(() => db.destroy())
   return db as unknown as Pouch
+}
+
+const HERE = { id: 'here', name: 'Desk' }
+
+/** @returns the id of a new note */
+async function addNote(db: Pouch, text: object): Promise<string> {
+  const id = newId('note')
+  await db.put({ _id: id, title: '', body: '', bookId: '', tags: [], createdAt: 1, updatedAt: 1, ...text })
+  return id
+}
+
+async function removeAll(db: Pouch, id: string): Promise<void> {
+  const { _rev, _conflicts = [] } = await db.get(id, { conflicts: true })
+  await db.bulkDocs([_rev, ..._conflicts].map((rev) => ({ _id: id, _rev: rev, _deleted: true })))
 }
 
 /** A note with two revisions that know nothing of each other. */
@@ -29,7 +51,7 @@ async function conflicting(db: Pouch): Promise<string> {
 
 t.test('the library shows what is there, and what comes', async (t) => {
   const library = new Library(database(t))
-  const first = await library.addNote({ title: 'First' })
+  const first = await addNote(library.db, { title: 'First' })
   await library.open()
   t.same(
     library.value.notes.map(({ title }) => title),
@@ -43,12 +65,12 @@ t.test('the library shows what is there, and what comes', async (t) => {
   const bookId = await library.addBook(' Kitchen ')
   const tag = await library.addTag('Slow Food')
   t.equal(await library.addTag('slow  food'), tag, 'the same tag')
-  await library.addNote({ title: 'Second', body: 'of bread', bookId, tags: [tag] })
+  await addNote(library.db, { title: 'Second', body: 'of bread', bookId, tags: [tag] })
   await until(() => library.value.notes.length === 2 && library.value.books.length === 1)
   t.same(notesOn(library.value, { kind: 'book', id: bookId }, '').length, 1)
   t.same(notesOn(library.value, { kind: 'tag', id: tag }, 'BREAD second').length, 1)
   t.same(notesOn(library.value, { kind: 'all' }, 'cheese').length, 0)
-  await library.remove(first)
+  await removeAll(library.db, first)
   await until(() => library.value.notes.length === 1)
   t.equal(library.value.notes[0]?.title, 'Second')
 })
@@ -63,18 +85,10 @@ t.test('what is no picture, or too large a one, is refused in words', async (t) 
   t.equal((await db.allDocs({})).rows.length, 0)
 })
 
-t.test('a removed note takes its conflicting revisions along', async (t) => {
-  const db = database(t)
-  const id = await conflicting(db)
-  await new Library(db).remove(id)
-  await t.rejects(db.get(id), { name: 'not_found' })
-})
-
 t.test('a draft is written onto what it was written over', async (t) => {
   const db = database(t)
-  const library = new Library(db)
-  const id = await library.addNote({ title: 'One' })
-  const draft = new Draft(db, noteOf(await db.get(id)))
+  const id = await addNote(db, { title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)), HERE)
   draft.change({ body: 'a' })
   draft.change({ body: 'ab' })
   await draft.save()
@@ -86,9 +100,9 @@ t.test('a draft is written onto what it was written over', async (t) => {
 
 t.test('an edit that comes in between is a conflict, and neither is lost', async (t) => {
   const db = database(t)
-  const id = await new Library(db).addNote({ title: 'One' })
+  const id = await addNote(db, { title: 'One' })
   const note = noteOf(await db.get(id))
-  const draft = new Draft(db, note)
+  const draft = new Draft(db, note, HERE)
   draft.change({ body: 'mine' })
   await db.put({ ...(await db.get(id)), body: 'theirs' })
   const theirs = noteOf(await db.get(id))
@@ -100,8 +114,8 @@ t.test('an edit that comes in between is a conflict, and neither is lost', async
 
 t.test('a draft follows another device while nothing is unsaved', async (t) => {
   const db = database(t)
-  const id = await new Library(db).addNote({ title: 'One' })
-  const draft = new Draft(db, noteOf(await db.get(id)))
+  const id = await addNote(db, { title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)), HERE)
   await db.put({ ...(await db.get(id)), body: 'theirs' })
   t.ok(draft.follow(noteOf(await db.get(id))))
   t.equal(draft.text.body, 'theirs')
@@ -162,13 +176,13 @@ t.test('a version goes only when its copy is there', async (t) => {
 
 t.test('what could not be saved is saved later, and its writer hears of it', async (t) => {
   const db = database(t)
-  const id = await new Library(db).addNote({ title: 'One' })
+  const id = await addNote(db, { title: 'One' })
   let isFull = true
   const put: Pouch['put'] = async (doc) => {
     if (isFull) throw { status: 500, reason: 'no room' }
     return db.put(doc)
   }
-  const draft = new Draft({ put }, noteOf(await db.get(id)))
+  const draft = new Draft({ put }, noteOf(await db.get(id)), HERE)
   draft.change({ body: 'precious' })
   await draft.save()
   t.equal(draft.fault.value, 'no room')
@@ -189,8 +203,8 @@ t.test('what could not be saved is saved later, and its writer hears of it', asy
 
 t.test('who never pauses is saved all the same', async (t) => {
   const db = database(t)
-  const id = await new Library(db).addNote({ title: 'One' })
-  const draft = new Draft(db, noteOf(await db.get(id)))
+  const id = await addNote(db, { title: 'One' })
+  const draft = new Draft(db, noteOf(await db.get(id)), HERE)
   let words = ''
   while ((await db.get(id)).body === '') {
     words += 'x'
@@ -203,9 +217,9 @@ t.test('who never pauses is saved all the same', async (t) => {
 
 t.test('a draft goes back neither to its own past nor to the other side of a conflict', async (t) => {
   const db = database(t)
-  const id = await new Library(db).addNote({ title: 'One' })
+  const id = await addNote(db, { title: 'One' })
   const first = noteOf(await db.get(id))
-  const draft = new Draft(db, first)
+  const draft = new Draft(db, first, HERE)
   draft.change({ body: 'mine' })
   await draft.save()
   t.notOk(draft.follow(first), 'the list of notes may be late')
@@ -227,12 +241,11 @@ t.test('a draft goes back neither to its own past nor to the other side of a con
 
 t.test('an edit outlives a deletion that knew nothing of it', async (t) => {
   const [one, other] = [database(t), database(t)]
-  const library = new Library(one)
-  const id = await library.addNote({ title: 'One' })
+  const id = await addNote(one, { title: 'One' })
   const both = one as unknown as { sync(other: unknown): Promise<unknown> }
   await both.sync(other)
-  const draft = new Draft(other, noteOf(await other.get(id)))
-  await library.remove(id)
+  const draft = new Draft(other, noteOf(await other.get(id)), HERE)
+  await removeAll(one, id)
   draft.change({ body: 'written meanwhile' })
   await draft.save()
   await both.sync(other)
@@ -244,7 +257,7 @@ t.test('an edit outlives a deletion that knew nothing of it', async (t) => {
     )
   }
   draft.change({ body: 'and after it has come' })
-  await new Library(other).remove(id)
+  await removeAll(other, id)
   await draft.save()
   t.equal((await other.get(id)).body, 'and after it has come', 'typed while the deletion came in')
 })
@@ -284,4 +297,38 @@ t.test('small things', async (t) => {
     const { updatedAt, createdAt } = noteOf({ _id: 'note:1', _rev: '1-a', updatedAt: time, createdAt: time })
     t.ok(new Date(updatedAt).toISOString() && new Date(createdAt).toISOString(), `${time} can be shown`)
   }
+})
+
+t.test(
+  'a new note is stored with its first word, signed by the device, and with what it was given',
+  async (t) => {
+    const db = database(t)
+    const draft = new Draft(db, freshNote('note:new', { bookId: 'book:1' }), HERE)
+    await draft.save()
+    draft.change({ tags: ['tag:x'] })
+    draft.change({ title: ' ' })
+    await draft.save()
+    await t.rejects(db.get('note:new'), { name: 'not_found' }, 'nothing is written, nothing is stored')
+    draft.change({ title: 'A word' })
+    await draft.save()
+    t.match(await db.get('note:new'), { title: 'A word', bookId: 'book:1', tags: ['tag:x'], device: HERE })
+    draft.change({ title: '' })
+    await draft.save()
+    t.match(await db.get('note:new'), { title: '' }, 'a stored note may become empty')
+    t.same(noteOf(await db.get('note:new')).device, HERE)
+  },
+)
+
+t.test('an edit keeps the members that another app has written', async (t) => {
+  const db = database(t)
+  const id = await addNote(db, { title: 'One', pinned: true })
+  const draft = new Draft(db, noteOf(await db.get(id)), HERE)
+  draft.change({ title: 'Two' })
+  await draft.save()
+  t.match(await db.get(id), { title: 'Two', pinned: true })
+  await db.put({ ...(await db.get(id)), pinned: 'since' })
+  t.ok(draft.follow(noteOf(await db.get(id, { conflicts: true }))))
+  draft.change({ title: 'Three' })
+  await draft.save()
+  t.match(await db.get(id), { title: 'Three', pinned: 'since' })
 })

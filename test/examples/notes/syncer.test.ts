@@ -3,8 +3,9 @@ import { randomUUID } from 'node:crypto'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
+import { browserName } from '../../../examples/notes/src/device.ts'
 import type { Diagnosis } from '../../../examples/notes/src/diagnosis/finding.ts'
-import { databaseOf, deviceName } from '../../../examples/notes/src/hosted.ts'
+import { databaseOf } from '../../../examples/notes/src/hosted.ts'
 import type { SyncEvent } from '../../../examples/notes/src/log.ts'
 import type { Pouch, PouchOptions } from '../../../examples/notes/src/pouch.ts'
 import { DEFAULTS } from '../../../examples/notes/src/settings.ts'
@@ -235,8 +236,8 @@ t.test('refusals are remembered by database', async (t) => {
 t.test('names', async (t) => {
   t.equal(databaseOf('anna'), 'userdb-616e6e61')
   t.equal(
-    deviceName('Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537 Chrome/120 Safari/537'),
-    'Notes, Chrome on Linux',
+    browserName('Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537 Chrome/120 Safari/537'),
+    'Chrome on Linux',
   )
-  t.equal(deviceName('curl'), 'Notes, browser')
+  t.equal(browserName('curl'), 'Browser')
 })

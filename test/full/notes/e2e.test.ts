@@ -6,12 +6,14 @@
 import t, { type Test } from 'tap'
 import { firstLoad } from '../../examples/notes/cases-build.ts'
 import { diagnosis, failingSync, longLog } from '../../examples/notes/cases-diagnosis.ts'
+import { byKeyboard, caretAndUndo, reading } from '../../examples/notes/cases-editor.ts'
 import { hosted, hostedMobile } from '../../examples/notes/cases-hosted.ts'
 import { looks } from '../../examples/notes/cases-looks.ts'
 import { mobile } from '../../examples/notes/cases-mobile.ts'
 import { changingModes, modes } from '../../examples/notes/cases-modes.ts'
 import { rented } from '../../examples/notes/cases-rented.ts'
 import { booksTagsPictures, conflict, twoDevices } from '../../examples/notes/cases-self-hosted.ts'
+import { labels, trash } from '../../examples/notes/cases-shelves.ts'
 import {
   hostileNotes,
   keyboard,
@@ -31,9 +33,14 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'books, tags and pictures travel': booksTagsPictures,
   'typing goes on while another edit of the note comes in, and both are kept': typingOver,
   'what comes in disturbs neither who reads nor who types': undisturbed,
+  'caret and undo stay when another device edits the open note': caretAndUndo,
+  'a note is begun, written and found by the keyboard alone': byKeyboard,
+  'tasks are ticked, code has colours, and text and note are side by side': reading,
+  'deleted notes go to the trash, which syncs': trash,
+  'labels: books and tags are renamed and deleted': labels,
   'nothing of a note runs, loads, or passes for the app': hostileNotes,
   'a mode that is chosen in one window holds in all': twoWindows,
-  'a thousand notes come, are found and written': manyNotes,
+  '3,000 notes come, are found and written': manyNotes,
   'the menu is used by the keyboard': keyboard,
   'a browser that keeps nothing is told of': withoutStorage,
   'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,

@@ -1,8 +1,8 @@
 /** A note that the user is editing, saved while the user types. */
-import type { Pouch, PouchError } from '../pouch.ts'
+import type { Doc, Pouch, PouchError } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
 import type { NoteText } from './library.ts'
-import type { Note } from './model.ts'
+import type { DeviceLabel, Note } from './model.ts'
 
 /** The pause in typing after which the note is saved, in milliseconds. */
 const PAUSE_MS = 400
@@ -14,16 +14,20 @@ const RETRY_MS = 5000
 const MOST_PAST = 100
 
 /**
- * An edit is saved as a successor of the revision that the user saw. If another device's edit arrived meanwhile, both
+ * A note that is not stored yet is stored with its first title or text. An edit is saved as a successor of the revision that the user saw. If another device's edit arrived meanwhile, both
  * stay as a conflict for the user to resolve; nothing is overwritten.
  */
 export class Draft {
   readonly #db: Pick<Pouch, 'put'>
   readonly #id: string
+  readonly #device: DeviceLabel
+  /** Empty: not stored yet. */
   #rev: string
   /** Revisions that this draft has written, because the library reports them late. */
   #past: readonly string[] = []
   #createdAt: number
+  /** The document that was edited last, whose other members stay. */
+  #doc: Doc
   #text: NoteText
   #unsaved: NoteText | null = null
   #saving: Promise<void> = Promise.resolve()
@@ -32,12 +36,24 @@ export class Draft {
   #since: number | undefined
   readonly #fault = new Store<string | null>(null)
 
-  constructor(db: Pick<Pouch, 'put'>, note: Note) {
+  /** @param device signs each revision, so that the sides of a conflict can be told apart */
+  constructor(db: Pick<Pouch, 'put'>, note: Note, device: DeviceLabel) {
     this.#db = db
+    this.#device = device
     this.#id = note.id
     this.#rev = note.rev
     this.#createdAt = note.createdAt
+    this.#doc = note.doc
     this.#text = textOf(note)
+  }
+
+  get id(): string {
+    return this.#id
+  }
+
+  /** Whether there is a document of this note. */
+  get isStored(): boolean {
+    return this.#rev !== ''
   }
 
   get text(): NoteText {
@@ -51,6 +67,7 @@ export class Draft {
 
   change(members: Partial<NoteText>): void {
     this.#unsaved = { ...this.text, ...members }
+    if (this.#rev === '' && isBlank(this.#unsaved)) return
     const now = performance.now()
     this.#since ??= now
     this.#saveIn(Math.max(0, Math.min(PAUSE_MS, this.#since + LONGEST_MS - now)))
@@ -66,6 +83,7 @@ export class Draft {
     if (this.#unsaved !== null || isOwn || note.conflicts.includes(this.#rev)) return false
     this.#rev = note.rev
     this.#createdAt = note.createdAt
+    this.#doc = note.doc
     this.#text = textOf(note)
     return true
   }
@@ -91,7 +109,7 @@ export class Draft {
 
   async #write(): Promise<void> {
     const text = this.#unsaved
-    if (text === null) return
+    if (text === null || (this.#rev === '' && isBlank(text))) return
     this.#since = undefined
     try {
       const rev = await this.#put(text)
@@ -109,13 +127,26 @@ export class Draft {
 
   /** @returns the new revision */
   async #put(text: NoteText): Promise<string> {
-    const doc = { _id: this.#id, _rev: this.#rev, ...text, createdAt: this.#createdAt, updatedAt: Date.now() }
+    const { _conflicts, _rev, ...others } = this.#doc
+    const doc = {
+      ...others,
+      _id: this.#id,
+      ...(this.#rev !== '' && { _rev: this.#rev }),
+      ...text,
+      createdAt: this.#createdAt,
+      updatedAt: Date.now(),
+      device: this.#device,
+    }
     const { rev } = await this.#db.put(doc).catch((error: PouchError) => {
       if (error.status !== 409) throw error
       return this.#db.put(doc, { force: true })
     })
     return rev
   }
+}
+
+function isBlank({ title, body }: NoteText): boolean {
+  return title.trim() === '' && body.trim() === ''
 }
 
 function textOf({ title, body, bookId, tags }: Note): NoteText {

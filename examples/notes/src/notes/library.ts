@@ -1,5 +1,5 @@
 /** The notes of this device: the content of PouchDB, read once and kept current by its changes feed. */
-import type { Doc, Pouch, StoredDoc } from '../pouch.ts'
+import type { Pouch, StoredDoc } from '../pouch.ts'
 import { Store, type Watched } from '../store.ts'
 import { EMPTY, type Notebook, newId, notebookOf, tagId } from './model.ts'
 
@@ -58,15 +58,6 @@ export class Library implements Watched<Notebook> {
     this.#notebook.set(notebookOf(this.#docs.values()))
   }
 
-  /** @returns the new note's id */
-  async addNote(text: Partial<NoteText>): Promise<string> {
-    const now = Date.now()
-    const id = newId('note', now)
-    const empty: NoteText = { title: '', body: '', bookId: '', tags: [] }
-    await this.db.put({ _id: id, ...empty, ...text, createdAt: now, updatedAt: now })
-    return id
-  }
-
   async addBook(name: string): Promise<string> {
     const id = newId('book')
     await this.db.put({ _id: id, name: name.trim(), createdAt: Date.now() })
@@ -101,13 +92,6 @@ export class Library implements Watched<Notebook> {
   /** @throws when the picture is not on this device */
   pictureContent(id: string): Promise<Blob> {
     return this.db.getAttachment(id, PICTURE_NAME)
-  }
-
-  /** Removes a note, a book or a tag with all conflicting revisions. The notes of a book stay, without a book. */
-  async remove(id: string): Promise<void> {
-    const { _rev, _conflicts = [] } = await this.db.get(id, { conflicts: true })
-    const tombstones: Doc[] = [_rev, ..._conflicts].map((rev) => ({ _id: id, _rev: rev, _deleted: true }))
-    await this.db.bulkDocs(tombstones)
   }
 }
 

@@ -4,6 +4,13 @@ import { Marked, type Tokens } from 'marked'
 
 /** Marks a picture that is a separate document; its address is set when its content has been read. */
 export const PICTURE_ATTRIBUTE = 'data-picture'
+/** Marks a task's box with its place among the tasks of the note. */
+export const TASK_ATTRIBUTE = 'data-task'
+/** The language of a code block. */
+export const CODE_LANGUAGE = 'data-language'
+
+/** Tasks of the text that is being formatted. */
+let tasks = 0
 
 const marked = new Marked({
   gfm: true,
@@ -15,6 +22,10 @@ const marked = new Marked({
       // The server of an external picture would learn when the note is read, so it becomes a link.
       return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>`
     },
+    checkbox: ({ checked }: Tokens.Checkbox) =>
+      `<input type="checkbox" ${TASK_ATTRIBUTE}="${tasks++}"${checked ? ' checked' : ''}>`,
+    code: ({ text, lang = '' }: Tokens.Code) =>
+      `<pre><code ${CODE_LANGUAGE}="${escaped(lang)}">${escaped(text)}</code></pre>`,
   },
 })
 
@@ -37,8 +48,8 @@ function tickBox(node: Element): void {
     node.remove()
     return
   }
-  node.setAttribute('disabled', '')
-  node.setAttribute('aria-label', node.hasAttribute('checked') ? 'Done' : 'To do')
+  if (!node.hasAttribute(TASK_ATTRIBUTE)) node.setAttribute('disabled', '')
+  node.setAttribute('aria-label', 'Done')
 }
 
 /** The elements that Markdown makes, and a few more that people use. Classes and ids are reserved for the app. */
@@ -69,11 +80,12 @@ const ATTRIBUTES = ['href', 'title', 'alt', 'type', 'checked', 'start', 'align',
 
 /** @returns HTML that is safe to insert into the page */
 export function htmlOf(markdown: string): string {
+  tasks = 0
   return DOMPurify.sanitize(marked.parse(markdown, { async: false }), {
     ALLOWED_TAGS: TAGS,
-    ALLOWED_ATTR: [...ATTRIBUTES, PICTURE_ATTRIBUTE],
+    ALLOWED_ATTR: [...ATTRIBUTES, PICTURE_ATTRIBUTE, TASK_ATTRIBUTE, CODE_LANGUAGE],
     // The id of a document is not an address that a link may have.
-    ADD_URI_SAFE_ATTR: [PICTURE_ATTRIBUTE],
+    ADD_URI_SAFE_ATTR: [PICTURE_ATTRIBUTE, CODE_LANGUAGE],
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
   })

@@ -1,5 +1,5 @@
 /** The documents of a notebook. The id of each begins with its kind. Pure. */
-import type { StoredDoc } from '../pouch.ts'
+import type { Doc, StoredDoc } from '../pouch.ts'
 
 export interface Note {
   readonly id: string
@@ -13,8 +13,20 @@ export interface Note {
   /** Milliseconds since 1970. */
   readonly createdAt: number
   readonly updatedAt: number
+  /** When the note was moved to the trash; 0: it is not in the trash. */
+  readonly trashedAt: number
+  /** The device that wrote this revision; null: the app that wrote it does not say. */
+  readonly device: DeviceLabel | null
   /** The other conflicting revisions. */
   readonly conflicts: readonly string[]
+  /** The document itself, whose other members an edit keeps. */
+  readonly doc: Doc
+}
+
+/** How a device signs what it writes. */
+export interface DeviceLabel {
+  readonly id: string
+  readonly name: string
 }
 
 export interface Book {
@@ -107,8 +119,21 @@ export function noteOf(doc: StoredDoc): Note {
     tags,
     createdAt: timeAt(doc, 'createdAt'),
     updatedAt: timeAt(doc, 'updatedAt'),
+    trashedAt: timeAt(doc, 'trashedAt'),
+    device: deviceOf(doc.device),
     conflicts: doc._conflicts ?? [],
+    doc,
   }
+}
+
+/** A note that is not stored yet; its revision is empty. */
+export function freshNote(id: string, members: Partial<Pick<Note, 'bookId' | 'tags'>> = {}): Note {
+  return { ...noteOf({ _id: id, _rev: '', createdAt: Date.now() }), ...members }
+}
+
+function deviceOf(value: unknown): DeviceLabel | null {
+  const { id, name } = (value ?? {}) as Partial<Record<keyof DeviceLabel, unknown>>
+  return typeof id === 'string' && typeof name === 'string' ? { id, name } : null
 }
 
 function named(doc: StoredDoc): Book {
@@ -131,28 +156,6 @@ function timeAt(doc: StoredDoc, member: string): number {
 
 function byName(a: { readonly name: string }, b: { readonly name: string }): number {
   return a.name.localeCompare(b.name)
-}
-
-/** Which notes a list shows. */
-export type Shelf =
-  | { readonly kind: 'all' }
-  | { readonly kind: 'conflicts' }
-  | { readonly kind: 'book' | 'tag'; readonly id: string }
-
-/** @param search words that must all be in a note's title or body */
-export function notesOn({ notes }: Notebook, shelf: Shelf, search: string): readonly Note[] {
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean)
-  return notes.filter((note) => isOn(note, shelf) && words.every((word) => holds(note, word)))
-}
-
-function isOn(note: Note, shelf: Shelf): boolean {
-  if (shelf.kind === 'book') return note.bookId === shelf.id
-  if (shelf.kind === 'tag') return note.tags.includes(shelf.id)
-  return shelf.kind === 'all' || note.conflicts.length > 0
-}
-
-function holds({ title, body }: Note, word: string): boolean {
-  return title.toLowerCase().includes(word) || body.toLowerCase().includes(word)
 }
 
 const EXCERPT = 120

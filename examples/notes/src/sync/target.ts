@@ -17,7 +17,7 @@ export interface Target {
 
 /** Why there is nothing to sync with. */
 export type Idle =
-  | { readonly reason: 'off' | 'signed-out' | 'no-address' | 'no-hosted-server' }
+  | { readonly reason: 'off' | 'unchosen' | 'signed-out' | 'no-address' | 'no-hosted-server' }
   | { readonly reason: 'address'; readonly faults: readonly AddressFault[] }
 
 export type Choice = { readonly target: Target } | { readonly idle: Idle }
@@ -28,9 +28,11 @@ export function choiceOf(settings: Settings, hostedServer: string): Choice {
   return settings.mode === 'hosted' ? hosted(settings, hostedServer) : advanced(settings)
 }
 
-function hosted({ account, isMobile }: Settings, server: string): Choice {
+function hosted({ account, isMobile, isModeChosen }: Settings, server: string): Choice {
   if (server === '') return { idle: { reason: 'no-hosted-server' } }
-  if (account === null || account.server !== server) return { idle: { reason: 'signed-out' } }
+  if (account === null || account.server !== server) {
+    return { idle: { reason: isModeChosen ? 'signed-out' : 'unchosen' } }
+  }
   const found = hostedAddress(server, account.database, account.name, account.token)
   if (!('address' in found)) return { idle: { reason: 'address', faults: found.faults } }
   return { target: { mode: 'hosted', address: found.address, mobile: isMobile ? 'selector' : 'none' } }

@@ -1,19 +1,23 @@
-import { useState } from 'preact/hooks'
-import type { Shelf } from '../notes/model.ts'
+import type { Shelf } from '../notes/shelves.ts'
 import { Icon } from './icons.tsx'
+import type { NoteView } from './note-view.ts'
 import { hashOf } from './route.ts'
+import { SyncDot } from './sync-badge.tsx'
 
 interface EditorBarProps {
   readonly shelf: Shelf
-  readonly isReading: boolean
-  readonly onRead: (isReading: boolean) => void
-  readonly onPictures: (files: readonly File[]) => void
+  readonly view: NoteView
+  readonly isTrashed: boolean
+  readonly onView: (view: NoteView) => void
+  /** null: no pictures can be added. */
+  readonly onPictures: ((files: readonly File[]) => void) | null
   readonly onRemove: () => void
 }
 
+const VIEWS: Readonly<Record<NoteView, string>> = { write: 'Write', both: 'Both', read: 'Read' }
+
 /** The buttons for an open note. */
-export function EditorBar({ shelf, isReading, onRead, onPictures, onRemove }: EditorBarProps) {
-  const [isSure, ask] = useState(false)
+export function EditorBar({ shelf, view, isTrashed, onView, onPictures, onRemove }: EditorBarProps) {
   return (
     <header class="bar">
       <a
@@ -23,36 +27,42 @@ export function EditorBar({ shelf, isReading, onRead, onPictures, onRemove }: Ed
       >
         <Icon name="back" />
       </a>
-      <fieldset class="switch">
-        <legend class="unseen">Write or read</legend>
-        <button type="button" aria-pressed={!isReading} onClick={() => onRead(false)}>
-          Write
-        </button>
-        <button type="button" aria-pressed={isReading} onClick={() => onRead(true)}>
-          Read
-        </button>
-      </fieldset>
+      {!isTrashed && (
+        <fieldset class="switch">
+          <legend class="unseen">Write or read</legend>
+          {(['write', 'both', 'read'] as const).map((each) => (
+            <button
+              type="button"
+              class={`as-${each}`}
+              key={each}
+              aria-pressed={view === each}
+              onClick={() => onView(each)}
+            >
+              {VIEWS[each]}
+            </button>
+          ))}
+        </fieldset>
+      )}
       <span class="spring" />
-      <label class="bare" title="Add a picture">
-        <Icon name="picture" />
-        <span class="unseen">Add a picture</span>
-        <input
-          class="unseen"
-          type="file"
-          accept="image/*"
-          multiple
-          onChange={(event) => {
-            onPictures([...(event.currentTarget.files ?? [])])
-            event.currentTarget.value = ''
-          }}
-        />
-      </label>
-      {isSure ? (
-        <button type="button" class="small is-bad" onClick={onRemove} onBlur={() => ask(false)}>
-          Delete this note
-        </button>
-      ) : (
-        <button type="button" class="bare" onClick={() => ask(true)} aria-label="Delete" title="Delete">
+      <SyncDot />
+      {onPictures !== null && !isTrashed && (
+        <label class="bare" title="Add a picture">
+          <Icon name="picture" />
+          <span class="unseen">Add a picture</span>
+          <input
+            class="unseen"
+            type="file"
+            accept="image/*"
+            multiple
+            onChange={(event) => {
+              onPictures([...(event.currentTarget.files ?? [])])
+              event.currentTarget.value = ''
+            }}
+          />
+        </label>
+      )}
+      {!isTrashed && (
+        <button type="button" class="bare" onClick={onRemove} aria-label="Delete" title="Move to the trash">
           <Icon name="bin" />
         </button>
       )}

@@ -1,67 +1,92 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
-import { Draft } from '../notes/draft.ts'
-import type { NoteText } from '../notes/library.ts'
-import type { Note, Shelf } from '../notes/model.ts'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type { Note } from '../notes/model.ts'
+import type { Shelf } from '../notes/shelves.ts'
+import { toggledTask } from '../notes/tasks.ts'
+import { moveToTrash, restore } from '../notes/trash.ts'
+import type { CodeEditor } from '../writing/code-editor.ts'
 import { EditorBar } from './editor-bar.tsx'
+import { type NoteView, useFocusOnOpen, useNoteView } from './note-view.ts'
+import { usePictures } from './pictures.ts'
 import { Preview } from './preview.tsx'
 import { go, hashOf } from './route.ts'
+import { scrollInStep } from './scroll-in-step.ts'
 import { useServices, useWatched } from './services.ts'
+import { useShortcut } from './shortcuts.ts'
 import { TagField } from './tag-field.tsx'
+import { TextEditor } from './text-editor.tsx'
+import { TitleField } from './title-field.tsx'
+import { TrashNotice } from './trash-notice.tsx'
+import { useDraft } from './use-draft.ts'
 
 interface EditorProps {
   readonly note: Note
   readonly shelf: Shelf
+  /** Whether the note is new, and not stored yet. */
+  readonly isFresh: boolean
 }
 
 /** An open note, to write or to read. Changes are saved automatically. */
-export function Editor({ note, shelf }: EditorProps) {
-  const { library } = useServices()
+export function Editor({ note, shelf, isFresh }: EditorProps) {
+  const { library, toasts } = useServices()
   const { books } = useWatched(library)
-  const draft = useDraft(note)
-  const [text, setText] = useState<NoteText>(draft.text)
-  const [isReading, read] = useState(note.body !== '')
+  const { text, isOwn, draft, change } = useDraft(note)
   const unsaved = useWatched(draft.fault)
-  const [fault, setFault] = useState('')
-  const area = useRef<HTMLTextAreaElement>(null)
-  useEffect(() => {
-    if (draft.follow(note)) setText(draft.text)
-  }, [draft, note])
-  const change = (members: Partial<NoteText>) => {
-    draft.change(members)
-    setText(draft.text)
+  const isTrashed = note.trashedAt > 0
+  const { view, hasText, choose } = useNoteView(text.body === '' && !isTrashed, isTrashed)
+  const [editor, setEditor] = useState<CodeEditor | null>(null)
+  const sheet = useRef<HTMLDivElement>(null)
+  const wantsFocus = useRef(false)
+  const pictures = usePictures((block) => {
+    if (editor !== null) editor.insertBlock(block)
+    else change({ body: `${draft.text.body.replace(/\n*$/, '\n\n').trimStart()}${block}\n` })
+  })
+  const page = () => sheet.current?.querySelector<HTMLElement>('.preview') ?? null
+  const write = (next: NoteView) => {
+    wantsFocus.current = next !== 'read'
+    choose(next)
+    if (next !== 'read' && editor !== null && view !== 'read') editor.focus()
   }
-  const addPictures = async (files: readonly File[]) => {
-    setFault('')
-    for (const file of files) {
-      try {
-        const { id, name } = await library.addPicture(file)
-        change({
-          body: inserted(
-            draft.text.body,
-            area.current?.selectionEnd,
-            `![${name.replace(/[[\]]/g, '')}](${id})`,
-          ),
-        })
-      } catch (error) {
-        setFault(error instanceof Error ? error.message : 'The picture cannot be added.')
-      }
-    }
+  const toggle = () => {
+    if (isTrashed) return
+    const next = view === 'read' ? 'write' : 'read'
+    write(next)
+    if (next === 'read') requestAnimationFrame(() => page()?.focus())
+  }
+  useShortcut('e', toggle)
+  useFocusOnOpen(sheet, isFresh)
+  useLayoutEffect(() => {
+    if (editor === null || view === 'read' || !wantsFocus.current) return
+    wantsFocus.current = false
+    editor.focus()
+  }, [editor, view])
+  useEffect(() => {
+    const preview = page()
+    return view === 'both' && editor !== null && preview ? scrollInStep(editor.scroller, preview) : undefined
+  }, [editor, view])
+  const tick = (shown: readonly boolean[], index: number) => {
+    const body = toggledTask(draft.text.body, shown, index)
+    if (body !== null) change({ body })
   }
   const remove = async () => {
-    await draft.discard()
+    await draft.save()
     go({ screen: 'notes', shelf, note: null })
-    await library.remove(note.id)
+    if (!draft.isStored) return
+    const ids = [draft.id]
+    await moveToTrash(library.db, ids)
+    toasts.show(`“${draft.text.title || 'Untitled'}” is in the trash.`, () => restore(library.db, ids))
   }
   return (
-    <article class="editor">
+    <article class={`editor is-${view}`}>
       <h1 class="unseen">{text.title === '' ? 'Untitled' : text.title}</h1>
       <EditorBar
         shelf={shelf}
-        isReading={isReading}
-        onRead={read}
-        onPictures={(files) => void addPictures(files)}
+        view={view}
+        isTrashed={isTrashed}
+        onView={write}
+        onPictures={pictures.isOffered ? (files) => void pictures.add(files) : null}
         onRemove={() => void remove()}
       />
+      {isTrashed && <TrashNotice note={note} shelf={shelf} />}
       {note.conflicts.length > 0 && (
         <p class="notice is-warning">
           <span>Two devices have changed this note independently.</span>
@@ -73,23 +98,25 @@ export function Editor({ note, shelf }: EditorProps) {
           This note is not saved yet. The app tries again: {unsaved}
         </p>
       )}
-      {fault !== '' && (
+      {pictures.fault !== '' && (
         <p class="notice is-bad" role="alert">
-          {fault}
+          {pictures.fault}
         </p>
       )}
-      <div class="sheet">
-        <input
-          class="title"
-          aria-label="Title"
-          placeholder="Title"
-          value={text.title}
-          onInput={(event) => change({ title: event.currentTarget.value })}
+      <div class="sheet" ref={sheet} tabIndex={-1}>
+        <TitleField
+          title={text.title}
+          isFixed={isTrashed}
+          isFirst={isFresh}
+          onChange={(title) => change({ title })}
+          onEnter={() => write(view === 'read' ? 'write' : view)}
+          onToggle={toggle}
         />
-        <div class="meta">
+        <fieldset class="meta" disabled={isTrashed}>
+          <legend class="unseen">Book and tags</legend>
           <select
             aria-label="Book"
-            value={text.bookId}
+            value={books.some(({ id }) => id === text.bookId) ? text.bookId : ''}
             onChange={(event) => change({ bookId: event.currentTarget.value })}
           >
             <option value="">No book</option>
@@ -104,47 +131,22 @@ export function Editor({ note, shelf }: EditorProps) {
             onAdd={(id) => change({ tags: [...new Set([...draft.text.tags, id])] })}
             onRemove={(id) => change({ tags: draft.text.tags.filter((tag) => tag !== id) })}
           />
+        </fieldset>
+        <div class="columns">
+          {hasText && (
+            <TextEditor
+              text={text.body}
+              isOwn={isOwn}
+              isHidden={view === 'read'}
+              onReady={setEditor}
+              onChange={(body) => change({ body })}
+              onToggle={toggle}
+              onFiles={(files) => void pictures.add(files)}
+            />
+          )}
+          {view !== 'write' && <Preview body={text.body} {...(!isTrashed && { onTick: tick })} />}
         </div>
-        {isReading ? (
-          <Preview body={text.body} />
-        ) : (
-          <textarea
-            class="body"
-            aria-label="Text"
-            placeholder="Write in Markdown…"
-            ref={area}
-            value={text.body}
-            onInput={(event) => change({ body: event.currentTarget.value })}
-            onPaste={(event) => {
-              const files = [...(event.clipboardData?.files ?? [])]
-              if (files.length > 0) event.preventDefault()
-              void addPictures(files)
-            }}
-          />
-        )}
       </div>
     </article>
   )
-}
-
-function useDraft(note: Note): Draft {
-  const { library } = useServices()
-  const [draft] = useState(() => new Draft(library.db, note))
-  useEffect(() => {
-    const save = () => void draft.save()
-    addEventListener('pagehide', save)
-    document.addEventListener('visibilitychange', save)
-    return () => {
-      removeEventListener('pagehide', save)
-      document.removeEventListener('visibilitychange', save)
-      save()
-    }
-  }, [draft])
-  return draft
-}
-
-function inserted(body: string, at = body.length, text: string): string {
-  const before = body.slice(0, at)
-  const isAtLine = before === '' || before.endsWith('\n')
-  return `${before}${isAtLine ? '' : '\n'}${text}\n${body.slice(at)}`
 }

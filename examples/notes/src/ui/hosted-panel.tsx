@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import type { Finding } from '../diagnosis/finding.ts'
-import { deviceName, signIn, signOut } from '../hosted.ts'
+import { signIn, signOut } from '../hosted.ts'
 import { FindingCard } from './finding-card.tsx'
 import { useServices, useWatched } from './services.ts'
 
@@ -41,7 +41,7 @@ export function HostedPanel() {
 }
 
 function SignIn() {
-  const { settings, hostedServer, diagnose } = useServices()
+  const { settings, hostedServer, diagnose, device } = useServices()
   const [name, setName] = useState('')
   const [password, setPassword] = useState('')
   const [isBusy, setBusy] = useState(false)
@@ -53,7 +53,7 @@ function SignIn() {
       hostedServer,
       name.trim(),
       password,
-      deviceName(navigator.userAgent),
+      `Notes, ${device.value.name}`,
       (input, init) => fetch(input, init),
     )
     if ('account' in result) settings.signIn(result.account)

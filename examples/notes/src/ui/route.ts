@@ -1,9 +1,12 @@
 /** Which screen is shown. It is part of the page's address, so that the browser's back button works. */
 import { useEffect, useState } from 'preact/hooks'
-import type { Shelf } from '../notes/model.ts'
+import type { Shelf } from '../notes/shelves.ts'
 
 export const SECTIONS = ['synchronization', 'logging', 'about'] as const
 export type Section = (typeof SECTIONS)[number]
+
+/** Stands for the id of a note that is not stored yet. */
+export const NEW_NOTE = 'new'
 
 export type Route =
   | { readonly screen: 'notes'; readonly shelf: Shelf; readonly note: string | null }
@@ -25,7 +28,7 @@ export function readRoute(hash: string): Route {
 function shelfOf(text: string): Shelf {
   if (text.startsWith('book:')) return { kind: 'book', id: text }
   if (text.startsWith('tag:')) return { kind: 'tag', id: text }
-  return { kind: text === 'conflicts' ? 'conflicts' : 'all' }
+  return { kind: text === 'conflicts' || text === 'trash' ? text : 'all' }
 }
 
 export function hashOf(route: Route): string {
@@ -42,6 +45,12 @@ export function hashOf(route: Route): string {
 
 export function go(route: Route): void {
   location.hash = hashOf(route)
+}
+
+/** Goes there without a new step in the browser's history. */
+export function replaceRoute(route: Route): void {
+  history.replaceState(history.state, '', hashOf(route))
+  dispatchEvent(new HashChangeEvent('hashchange'))
 }
 
 export function useRoute(): Route {

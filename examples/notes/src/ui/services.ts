@@ -2,6 +2,7 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useState } from 'preact/hooks'
 import type { Address } from '../../../../src/core/address.ts'
+import type { ThisDevice } from '../device.ts'
 import type { Diagnosis } from '../diagnosis/finding.ts'
 import type { SyncLog } from '../log.ts'
 import type { Library } from '../notes/library.ts'
@@ -9,6 +10,7 @@ import type { SettingsKeeper } from '../settings.ts'
 import type { Watched } from '../store.ts'
 import type { Refusals } from '../sync/refusals.ts'
 import type { Syncer } from '../sync/syncer.ts'
+import type { Toasts } from './toasts.ts'
 
 export interface Services {
   readonly library: Library
@@ -16,6 +18,8 @@ export interface Services {
   readonly syncer: Syncer
   readonly refusals: Refusals
   readonly log: SyncLog
+  readonly device: ThisDevice
+  readonly toasts: Toasts
   /** `scheme://host:port` from the build, or empty. */
   readonly hostedServer: string
   /** The complete diagnosis, including the feed. */

@@ -1,15 +1,21 @@
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
-import type { Shelf } from '../notes/model.ts'
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { countsOf, type Shelf } from '../notes/shelves.ts'
 import { Icon, type IconName } from './icons.tsx'
 import { hashOf } from './route.ts'
 import { useServices, useWatched } from './services.ts'
 import { SyncBadge } from './sync-badge.tsx'
 
-/** The books, the tags and the link to Preferences. */
-export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
+interface SidebarProps {
+  readonly shelf: Shelf
+  readonly onHelp: () => void
+}
+
+/** The books, the tags, the trash, and the link to Preferences. */
+export function Sidebar({ shelf, onHelp }: SidebarProps) {
   const { library } = useServices()
-  const { notes, books, tags } = useWatched(library)
-  const conflicts = notes.filter((note) => note.conflicts.length > 0).length
+  const notebook = useWatched(library)
+  const { books, tags } = notebook
+  const { all, conflicts, trash, byId } = useMemo(() => countsOf(notebook), [notebook])
   const isOn = (id: string) => 'id' in shelf && shelf.id === id
   return (
     <nav class="sidebar" aria-label="Notebook">
@@ -21,7 +27,7 @@ export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
           shelf={{ kind: 'all' }}
           icon="notes"
           name="All notes"
-          count={notes.length}
+          count={all}
           isOn={shelf.kind === 'all'}
         />
         {conflicts > 0 && (
@@ -33,6 +39,13 @@ export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
             isOn={shelf.kind === 'conflicts'}
           />
         )}
+        <ShelfLink
+          shelf={{ kind: 'trash' }}
+          icon="bin"
+          name="Trash"
+          count={trash}
+          isOn={shelf.kind === 'trash'}
+        />
       </ul>
       <h2 class="shelf-head">Books</h2>
       <ul class="shelves">
@@ -42,7 +55,7 @@ export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
             shelf={{ kind: 'book', id }}
             icon="book"
             name={name}
-            count={notes.filter((note) => note.bookId === id).length}
+            count={byId.get(id) ?? 0}
             isOn={isOn(id)}
           />
         ))}
@@ -56,7 +69,7 @@ export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
             shelf={{ kind: 'tag', id }}
             icon="tag"
             name={name}
-            count={notes.filter((note) => note.tags.includes(id)).length}
+            count={byId.get(id) ?? 0}
             isOn={isOn(id)}
           />
         ))}
@@ -66,6 +79,9 @@ export function Sidebar({ shelf }: { readonly shelf: Shelf }) {
         <a class="shelf" href={hashOf({ screen: 'preferences', section: null })}>
           <Icon name="settings" /> <span>Preferences</span>
         </a>
+        <button type="button" class="shelf quiet" onClick={onHelp}>
+          <Icon name="help" /> <span>Keyboard</span> <kbd>?</kbd>
+        </button>
       </div>
     </nav>
   )
@@ -87,7 +103,7 @@ function ShelfLink({ shelf, icon, name, count, isOn }: ShelfLinkProps) {
         href={hashOf({ screen: 'notes', shelf, note: null })}
         aria-current={isOn ? 'page' : undefined}
       >
-        <Icon name={icon} /> <span>{name}</span> <small>{count}</small>
+        <Icon name={icon} /> <span>{name}</span> <small>{count > 0 ? count.toLocaleString() : ''}</small>
       </a>
     </li>
   )

@@ -17,3 +17,10 @@ export function momentOf(time: number): string {
 export function exactly(time: number): string {
   return EXACT.format(time)
 }
+
+const NUMBER = new Intl.NumberFormat()
+
+/** @returns "1 note", "2,000 notes" */
+export function countOf(count: number, what: string): string {
+  return `${NUMBER.format(count)} ${what}${count === 1 ? '' : 's'}`
+}
