@@ -151,7 +151,7 @@ export function readSettings(text: string | null): Settings {
 }
 
 function wasChosen({ mode, account }: Readonly<Record<string, unknown>>): boolean {
-  return isAccount(account) || (mode !== undefined && mode !== DEFAULTS.mode)
+  return isAccount(account) || SYNC_MODES.some((each) => each === mode && each !== DEFAULTS.mode)
 }
 
 function membersOf(text: string | null): Readonly<Record<string, unknown>> {

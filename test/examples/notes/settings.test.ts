@@ -101,6 +101,16 @@ t.test('what cannot be read counts as not set', async (t) => {
   t.same(readSettings('{"mode":"x","address":1,"isMobile":"yes","account":{"name":"a"}}'), DEFAULTS)
 })
 
+t.test('a mode counts as chosen when the user has chosen it, in an earlier version, too', async (t) => {
+  const kept = shelf()
+  new SettingsKeeper(kept).setLogging(true)
+  t.notOk(new SettingsKeeper(kept).value.isModeChosen)
+  new SettingsKeeper(kept).chooseMode('hosted')
+  t.ok(new SettingsKeeper(kept).value.isModeChosen)
+  t.ok(readSettings('{"mode":"off"}').isModeChosen)
+  t.notOk(readSettings('{"mode":"hosted","isMobile":true}').isModeChosen)
+})
+
 t.test('what the settings mean', async (t) => {
   const account = {
     server: 'https://h:443',
@@ -114,9 +124,11 @@ t.test('what the settings mean', async (t) => {
     return 'idle' in choice ? choice.idle.reason : choice.target
   }
   t.equal(idle({ mode: 'off', address: 'https://h:1/n' }), 'off')
-  t.equal(idle({}), 'signed-out')
+  t.equal(idle({}), 'unchosen', 'the default is no wish of the user')
+  t.equal(idle({ isModeChosen: true }), 'signed-out')
   t.equal(idle({ account }, ''), 'no-hosted-server')
-  t.equal(idle({ account }, 'https://other:443'), 'signed-out', 'no other server is shown the token')
+  const elsewhere = { account, isModeChosen: true }
+  t.equal(idle(elsewhere, 'https://other:443'), 'signed-out', 'no other server is shown the token')
   t.equal(idle({ mode: 'advanced' }), 'no-address')
   t.equal(idle({ mode: 'advanced', address: 'http://h:1/n', isMobile: true }), 'address')
   t.match(idle({ account }), {
