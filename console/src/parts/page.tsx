@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { en } from '../strings/en.ts'
 import { Icon } from './icon.tsx'
 
@@ -77,8 +77,14 @@ export interface Tab {
 
 /** Links to the parts of a screen. */
 export function Tabs({ label, tabs }: { readonly label: string; readonly tabs: readonly Tab[] }) {
+  const nav = useRef<HTMLElement>(null)
+  const shown = tabs.find(({ isOn }) => isOn)?.href
+  useEffect(() => {
+    // On a phone the tabs scroll sideways.
+    nav.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+  }, [shown])
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" ref={nav} aria-label={label}>
       <ul>
         {tabs.map(({ href, text, isOn, note }) => (
           <li key={href}>

@@ -510,10 +510,11 @@ export const en = {
     },
     timeMachine: {
       attachmentChanges: { added: 'new', removed: 'removed' },
-      attachments: 'Attachments',
+      attachmentsOf: (rev: string) => `Attachments of ${rev}`,
       changesOf: (rev: string) => `Changes of ${rev}`,
       current: 'Current',
       deletion: 'Deleted',
+      download: 'Download',
       gap: (lines: number) =>
         `${count(lines, 'more line', 'more lines')} ${lines === 1 ? 'is' : 'are'} unchanged or not shown`,
       hideChanges: 'Hide',
@@ -525,6 +526,7 @@ export const en = {
       longAgo: 'Long ago',
       mayNot: 'The time machine is for admins of this database',
       mayNotHelp: 'Ask one of them, or a server admin, to look at earlier versions or to restore a document.',
+      notDownloaded: 'The attachment was not downloaded',
       notLoaded: 'The history was not loaded',
       nothing: 'Nothing was overwritten or deleted yet',
       nothingHelp:
@@ -566,6 +568,8 @@ export const en = {
         'Documents whose earlier content is kept, the newest change first. New documents are not listed.',
       toDocument: 'Open the document',
       toTimeline: 'Time machine',
+      tooLarge: (size: string) =>
+        `These attachments have ${size} together, too much for a download here. Restore the version to get them.`,
       tooDifferent: 'The two versions differ too much to be compared. This is the later one.',
       unknownTime: 'At an unknown time',
       until: 'To',
@@ -593,6 +597,7 @@ export const en = {
       needTime: 'Choose a date and a time.',
       notDone: 'The database was not taken back',
       notPreviewed: 'The preview failed',
+      open: 'Take the whole database back…',
       outcomeOne: {
         restored: 'earlier content restored',
         recreated: 'brought back',

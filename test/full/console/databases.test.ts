@@ -138,7 +138,12 @@ t.test('databases', async (t) => {
   })
 
   await t.test('the versions of a document, and the way back to one', async (t) => {
+    const history = '**/notes/history?*'
+    await page.route(history, (route) => route.abort())
     await goTo(page, '#/databases/notes/time-machine')
+    await page.getByText('The history was not loaded').waitFor()
+    await page.unroute(history)
+    await page.getByRole('button', { name: 'Try again' }).click()
     await page.getByRole('link', { name: 'lamp' }).click()
     await page.getByText('The lamp in the hall').first().waitFor()
     await page.getByRole('button', { name: 'Show content' }).click()

@@ -1,6 +1,6 @@
 import { Badge } from '../../parts/notice.tsx'
 import { en } from '../../strings/en.ts'
-import type { DatabaseRow } from './database-calls.ts'
+import type { DatabaseRow } from './database-answers.ts'
 
 /** Who may come in, in a word or two. */
 export function AccessBadge({ access }: Pick<DatabaseRow, 'access'>) {

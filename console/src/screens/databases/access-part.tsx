@@ -13,13 +13,8 @@ import { go, guardRoute } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { type Access, accessOf, isAdminOf, isSameAccess, removedFrom, securityOf } from './access-rules.ts'
 import { ChoiceGroup } from './choice-group.tsx'
-import {
-  type DatabaseRow,
-  readDatabase,
-  readSecurity,
-  type Security,
-  writeSecurity,
-} from './database-calls.ts'
+import type { DatabaseRow, Security } from './database-answers.ts'
+import { readDatabase, readSecurity, writeSecurity } from './database-calls.ts'
 import type { DatabasePartProps } from './database-page.tsx'
 import { NameList } from './name-list.tsx'
 import './databases.css'
@@ -162,17 +157,17 @@ function AccessForm({ row, security, onSaved }: AccessFormProps) {
         </div>
       </Card>
       {failure !== null && <ErrorNotice failure={failure} title={texts.notSaved} />}
-      {mayChange && (
-        <div class="row save-bar">
-          <Button kind="primary" type="submit" isBusy={isBusy} disabled={!isChanged}>
-            {texts.save}
-          </Button>
-          <Button disabled={!isChanged || isBusy} onClick={() => setAccess(stored)}>
+      {isChanged && (
+        <div class="save-bar">
+          <strong class="grow" role="status">
+            {texts.unsaved}
+          </strong>
+          <Button disabled={isBusy} onClick={() => setAccess(stored)}>
             {texts.discard}
           </Button>
-          <span class="soft" role="status">
-            {isChanged ? texts.unsaved : ''}
-          </span>
+          <Button kind="primary" type="submit" isBusy={isBusy}>
+            {texts.save}
+          </Button>
         </div>
       )}
     </form>

@@ -1,5 +1,5 @@
 /** Security objects in plain words. Pure. */
-import type { Security, SecurityList } from './database-calls.ts'
+import type { Security, SecurityList } from './database-answers.ts'
 
 /** Who may come in besides the admins. */
 export type Entry = 'admins' | 'members' | 'everyone'

@@ -7,7 +7,8 @@ import { ErrorNotice, Notice } from '../../parts/notice.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { time } from '../../strings/format.ts'
-import { type Alarm, placeOf, readAlarms } from './database-calls.ts'
+import type { Alarm } from './database-answers.ts'
+import { placeOf, readAlarms } from './database-calls.ts'
 
 const texts = en.databases.alarms
 

@@ -7,7 +7,8 @@ import { ErrorNotice, Notice } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
 import { bytes } from '../../strings/format.ts'
-import { type DatabaseRow, readDatabase } from './database-calls.ts'
+import type { DatabaseRow } from './database-answers.ts'
+import { readDatabase } from './database-calls.ts'
 
 const texts = en.databases.compaction
 

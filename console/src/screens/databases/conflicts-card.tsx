@@ -6,7 +6,8 @@ import { ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import { type ConflictRow, type Conflicts, readConflicts } from './database-calls.ts'
+import type { ConflictRow, Conflicts } from './database-answers.ts'
+import { readConflicts } from './database-calls.ts'
 
 const texts = en.databases.conflicts
 
@@ -60,7 +61,7 @@ export function ConflictsCard({ database }: { readonly database: string }) {
           ))}
         </ul>
       )}
-      {!isFirst && (
+      {!isFirst && (rows.length > 0 || bookmark !== null) && (
         <div class="row" aria-live="polite">
           <span class="soft">
             {bookmark === null ? texts.all(rows.length, searched) : texts.soFar(rows.length, searched)}

@@ -32,6 +32,10 @@ export function CreateDatabase({ onClose }: { readonly onClose: () => void }) {
   const [isBusy, setBusy] = useState(false)
   // The name of the database that a first attempt has made without setting its access.
   const made = useRef('')
+  const rename = (text: string) => {
+    setName(text)
+    setError(null)
+  }
   const submit = () => {
     if (isBusy) return
     const fault = nameFault(name)
@@ -76,7 +80,7 @@ export function CreateDatabase({ onClose }: { readonly onClose: () => void }) {
         error={error}
         isCode
         value={name}
-        onChange={setName}
+        onChange={rename}
       />
       {isHosted && isAdmin && (
         <TextField label={texts.owner} hint={texts.ownerHint} isCode value={owner} onChange={setOwner} />

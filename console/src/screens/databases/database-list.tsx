@@ -13,7 +13,8 @@ import { en } from '../../strings/en.ts'
 import { bytes, number } from '../../strings/format.ts'
 import { AccessBadge } from './access-badge.tsx'
 import { CreateDatabase } from './create-database.tsx'
-import { type DatabaseRow, type ListedRow, listDatabases } from './database-calls.ts'
+import type { DatabaseRow, ListedRow } from './database-answers.ts'
+import { listDatabases } from './database-calls.ts'
 import './databases.css'
 
 const texts = en.databases.list

@@ -10,13 +10,8 @@ import { say } from '../../parts/toast.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { bytes, exactTime } from '../../strings/format.ts'
-import {
-  type OverwrittenRow,
-  type RewindOutcome,
-  readDatabase,
-  readOverwritten,
-  rewindLines,
-} from './database-calls.ts'
+import type { OverwrittenRow, RewindOutcome } from './database-answers.ts'
+import { readDatabase, readOverwritten, rewindLines } from './database-calls.ts'
 import type { DatabasePartProps } from './database-page.tsx'
 import { AdminsOnly } from './time-machine-part.tsx'
 import { useMore } from './use-more.ts'

@@ -10,13 +10,8 @@ import { say } from '../../parts/toast.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { bytes, exactTime } from '../../strings/format.ts'
-import {
-  type DocumentHistory,
-  type RewindOutcome,
-  readHistory,
-  rewindLines,
-  type Version,
-} from './database-calls.ts'
+import type { DocumentHistory, RewindOutcome, Version } from './database-answers.ts'
+import { readHistory, rewindLines } from './database-calls.ts'
 import { useMore } from './use-more.ts'
 import { VersionDiff } from './version-diff.tsx'
 

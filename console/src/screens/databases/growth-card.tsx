@@ -6,7 +6,8 @@ import { ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
 import { bytes, date, number } from '../../strings/format.ts'
-import { type DatabaseRow, readGrowth } from './database-calls.ts'
+import type { DatabaseRow } from './database-answers.ts'
+import { readGrowth } from './database-calls.ts'
 import { type PlottedDay, plottedDays } from './growth-days.ts'
 
 const texts = en.databases.growth

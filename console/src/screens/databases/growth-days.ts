@@ -1,5 +1,5 @@
 /** Days for the plot of growth: those without a write have the size of the day before. Pure. */
-import type { DaySize } from './database-calls.ts'
+import type { DaySize } from './database-answers.ts'
 
 export interface PlottedDay {
   readonly date: string

@@ -8,7 +8,7 @@ import { Card } from '../../parts/page.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { exactTime, number } from '../../strings/format.ts'
-import type { RewindLine, RewindOutcome } from './database-calls.ts'
+import type { RewindLine, RewindOutcome } from './database-answers.ts'
 import { fromLocal, toLocal } from './local-time.ts'
 import { changedBy, type RewindState, useRewind } from './rewind-run.ts'
 

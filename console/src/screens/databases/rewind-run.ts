@@ -1,7 +1,8 @@
 /** A rewind while the page reads its lines. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { asFailure, Failure, isAborted } from '../../api/failure.ts'
-import { type RewindCounts, type RewindLine, type RewindRequest, rewindLines } from './database-calls.ts'
+import type { RewindCounts, RewindLine, RewindRequest } from './database-answers.ts'
+import { rewindLines } from './database-calls.ts'
 
 /** Changed documents that are listed. */
 const MAX_LISTED = 200

@@ -5,7 +5,8 @@ import { ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
 import { bytes, percent } from '../../strings/format.ts'
-import { type PartName, readSizes, type Sizes } from './database-calls.ts'
+import type { PartName, Sizes } from './database-answers.ts'
+import { readSizes } from './database-calls.ts'
 
 const texts = en.databases.sizes
 

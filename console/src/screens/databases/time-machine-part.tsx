@@ -2,7 +2,9 @@
  * The time machine: `time-machine` is what was overwritten and deleted, `time-machine/ID` the versions of one document, and
  * `?at=TIME` the way back of the whole database.
  */
+import { useState } from 'preact/hooks'
 import { useLoad } from '../../api/load.ts'
+import { Button } from '../../parts/button.tsx'
 import { ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
@@ -31,10 +33,21 @@ export default function TimeMachinePart({ database, path, query }: DatabasePartP
     const id = path.join('/')
     return <DocumentVersions key={id} database={database} id={id} />
   }
+  return <Whole key={JSON.stringify(query)} database={database} query={query} />
+}
+
+/** The timeline, and on request the way back of everything. */
+function Whole({ database, query }: Pick<DatabasePartProps, 'database' | 'query'>) {
+  const [isRewinding, setRewinding] = useState(query.at !== undefined)
+  const actions = (
+    <Button icon="restore" isExpanded={isRewinding} onClick={() => setRewinding(!isRewinding)}>
+      {en.databases.rewind.open}
+    </Button>
+  )
   return (
     <div class="stack">
-      <RewindCard key={query.at ?? ''} database={database} at={query.at} />
-      <Timeline database={database} query={query} />
+      {isRewinding && <RewindCard database={database} at={query.at} />}
+      <Timeline database={database} query={query} actions={actions} />
     </div>
   )
 }

@@ -1,4 +1,5 @@
 /** What was overwritten and deleted in a database, the newest first, by days. */
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { useLoad } from '../../api/load.ts'
 import { Button } from '../../parts/button.tsx'
@@ -9,7 +10,8 @@ import { Card } from '../../parts/page.tsx'
 import { hashOf, type Route } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { date, exactTime } from '../../strings/format.ts'
-import { type OverwrittenRow, readOverwritten } from './database-calls.ts'
+import type { OverwrittenRow } from './database-answers.ts'
+import { readOverwritten } from './database-calls.ts'
 import { clock, fromLocal, toLocal } from './local-time.ts'
 import { useMore } from './use-more.ts'
 
@@ -23,9 +25,11 @@ interface TimelineProps {
   readonly database: string
   /** `since` and `until` choose a time. */
   readonly query: Route['query']
+  /** Beside the title. */
+  readonly actions: ComponentChildren
 }
 
-export function Timeline({ database, query }: TimelineProps) {
+export function Timeline({ database, query, actions }: TimelineProps) {
   const isChosen = query.since !== undefined || query.until !== undefined
   const [span, setSpan] = useState<Span>(isChosen ? 'chosen' : 'all')
   const [since, setSince] = useState(toLocal(query.since))
@@ -37,7 +41,7 @@ export function Timeline({ database, query }: TimelineProps) {
   )
   const more = useMore(data, (bookmark) => readOverwritten(database, { ...range(), bookmark }))
   return (
-    <Card title={texts.timeline} lead={texts.timelineLead}>
+    <Card title={texts.timeline} lead={texts.timelineLead} actions={actions}>
       <div class="toolbar">
         <SelectField
           label={texts.span}

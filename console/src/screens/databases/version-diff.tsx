@@ -1,9 +1,13 @@
 /** What changed between two versions of a document. The library is loaded when the first difference is shown. */
+import { useState } from 'preact/hooks'
+import { asFailure, type Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
+import { Button } from '../../parts/button.tsx'
 import { ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { en } from '../../strings/en.ts'
 import { bytes } from '../../strings/format.ts'
 import { readVersion } from './database-calls.ts'
+import { MAX_DOWNLOAD, readAttachment, saveFile, type VersionPlace } from './version-attachment.ts'
 import {
   attachmentsOf,
   contentText,
@@ -61,7 +65,9 @@ export function VersionDiff({ database, id, rev, before }: VersionDiffProps) {
       ) : (
         <DiffLines rev={rev} lines={data.lines} />
       )}
-      {data.attachments.length > 0 && <AttachmentChanges attachments={data.attachments} />}
+      {data.attachments.length > 0 && (
+        <AttachmentChanges version={{ database, id, rev }} attachments={data.attachments} />
+      )}
     </div>
   )
 }
@@ -131,18 +137,48 @@ function DiffLines({
   )
 }
 
-function AttachmentChanges({ attachments }: Pick<Difference, 'attachments'>) {
+function AttachmentChanges({
+  version,
+  attachments,
+}: Pick<Difference, 'attachments'> & { readonly version: VersionPlace }) {
+  const [failure, setFailure] = useState<Failure | null>(null)
+  const [loading, setLoading] = useState<string | null>(null)
+  const all = attachments.reduce((sum, { length, change }) => sum + (change === 'removed' ? 0 : length), 0)
+  const download = ({ name, type }: VersionAttachment) => {
+    setLoading(name)
+    setFailure(null)
+    readAttachment(version, name)
+      .then((content) => saveFile(name, new Blob([content], { type })))
+      .catch((error: unknown) => setFailure(asFailure(error)))
+      .finally(() => setLoading(null))
+  }
   return (
-    <ul class="lines" aria-label={texts.attachments}>
-      {attachments.map(({ name, type, length, digest, change }) => (
-        <li key={`${change}${digest}${name}`}>
-          <span class={`name attachment is-${change}`}>{name}</span>
-          <span class="soft">
-            {type}, {bytes(length)}
-            {change === 'same' ? '' : `, ${texts.attachmentChanges[change]}`}
-          </span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul class="lines" aria-label={texts.attachmentsOf(version.rev)}>
+        {attachments.map(({ change, ...attachment }) => (
+          <li key={`${change}${attachment.digest}${attachment.name}`}>
+            <span>
+              <span class={`name attachment is-${change}`}>{attachment.name}</span>{' '}
+              <span class="soft">
+                {attachment.type}, {bytes(attachment.length)}
+                {change === 'same' ? '' : `, ${texts.attachmentChanges[change]}`}
+              </span>
+            </span>
+            {change !== 'removed' && all <= MAX_DOWNLOAD && (
+              <Button
+                isSmall
+                icon="download"
+                isBusy={loading === attachment.name}
+                onClick={() => download(attachment)}
+              >
+                {texts.download}
+              </Button>
+            )}
+          </li>
+        ))}
+      </ul>
+      {all > MAX_DOWNLOAD && <p class="fine">{texts.tooLarge(bytes(all))}</p>}
+      {failure !== null && <ErrorNotice failure={failure} title={texts.notDownloaded} />}
+    </>
   )
 }
