@@ -9,10 +9,11 @@ import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import type { ScreenProps } from '../../shell/screens.ts'
 import { en } from '../../strings/en.ts'
+import type { Setting } from './setting.ts'
 import { SettingDialog } from './setting-dialog.tsx'
 import { filterSettings, GROUPS, groupOf, type SettingFilter } from './setting-groups.ts'
 import { shownDefault, shownValue, sourceText } from './setting-values.ts'
-import { type Configuration, readConfiguration, type Setting } from './settings-api.ts'
+import { type Configuration, readConfiguration } from './settings-api.ts'
 
 const { configuration: texts } = en.settings
 

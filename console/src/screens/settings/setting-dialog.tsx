@@ -9,8 +9,9 @@ import { Facts } from '../../parts/page.tsx'
 import { say } from '../../parts/toast.tsx'
 import { en } from '../../strings/en.ts'
 import { bytes } from '../../strings/format.ts'
+import type { Setting } from './setting.ts'
 import { problemOf, shownDefault, shownValue, sourceText } from './setting-values.ts'
-import { resetSetting, type Setting, writeSetting } from './settings-api.ts'
+import { resetSetting, writeSetting } from './settings-api.ts'
 
 const { configuration: texts } = en.settings
 

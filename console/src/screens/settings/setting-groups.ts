@@ -1,5 +1,5 @@
 /** The settings in the groups in which people look for them. */
-import type { Setting } from './settings-api.ts'
+import type { Setting } from './setting.ts'
 
 export const GROUPS = [
   'access',
@@ -57,6 +57,7 @@ const KEYS: readonly (readonly [pattern: string, group: GroupName])[] = [
   ['settee/jwt_admin', 'access'],
   ['settee/max_tokens', 'access'],
   ['settee/token*', 'access'],
+  ['settee/console', 'network'],
   ['settee/trusted_proxies', 'network'],
   ['settee/tls_bind_address', 'network'],
   ['settee/max_*', 'limits'],

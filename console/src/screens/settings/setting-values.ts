@@ -1,7 +1,7 @@
 /** Values of settings: as people read them, and whether they fit. */
 import { en } from '../../strings/en.ts'
 import { bytes, duration, number } from '../../strings/format.ts'
-import type { Setting, SettingKind } from './settings-api.ts'
+import type { Setting, SettingKind } from './setting.ts'
 
 const { values: texts } = en.settings
 

@@ -1,32 +1,6 @@
 /** The calls of the settings' screens; docs/settee-api.md. */
 import { ask, pathOf } from '../../api/client.ts'
-
-export type SettingKind =
-  | { readonly type: 'integer'; readonly min: number; readonly max: number }
-  | { readonly type: 'bytes' | 'count'; readonly min: number }
-  | { readonly type: 'choice'; readonly of: readonly string[] }
-  | { readonly type: 'text' }
-
-export interface Unsafe {
-  readonly severity: 'danger' | 'caution'
-  readonly reason: string
-}
-
-export interface Setting {
-  readonly section: string
-  readonly key: string
-  readonly value: string | null
-  readonly default: string | null
-  readonly kind: SettingKind
-  readonly about: string | null
-  readonly source: 'default' | 'local.ini' | 'environment' | 'command line' | 'memory'
-  readonly source_name: string | null
-  readonly read_at_start: boolean
-  readonly restart_needed: boolean
-  readonly editable: boolean
-  readonly secret: boolean
-  readonly unsafe: Unsafe | null
-}
+import type { Setting, Unsafe } from './setting.ts'
 
 export interface Configuration {
   readonly settings: readonly Setting[]
