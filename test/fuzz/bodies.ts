@@ -77,6 +77,7 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   '/_config/:section/:key': setting,
   '/_replicate': replication,
   '/_settee/vaults': vault,
+  '/_settee/moves': move,
   '/_dbs_info': ({ choices }) =>
     json(`{"keys":${JSON.stringify(choices.some([...WILD_DATABASES, ...VAULTS, 'x'], 0.4))}}`),
 }
@@ -110,6 +111,19 @@ function replication({ choices }: BodyPlace): FuzzBody {
       ...(choices.chance(0.2) && { filter: choices.pick(['_view', '_design', 'd/f', '']) }),
       ...(choices.chance(0.2) && { worker_batch_size: choices.pick([0, 1, 1e9, 'x']) }),
       ...(choices.chance(0.2) && { cancel: true }),
+    }),
+  )
+}
+
+/** From an address where nobody answers. */
+function move({ choices }: BodyPlace): FuzzBody {
+  return json(
+    JSON.stringify({
+      source: choices.mostly(['http://a:b@127.0.0.1:1/'], ['', 'x', '/etc/passwd', 'ftp://x/', 7, {}], 0.4),
+      ...(choices.chance(0.3) && { databases: choices.pick([['x'], [], ['_users', '_x', 7], 'x']) }),
+      ...(choices.chance(0.3) && { dry_run: choices.pick([true, false, 'yes']) }),
+      ...(choices.chance(0.2) && { merge: choices.pick([true, 7]) }),
+      ...(choices.chance(0.2) && { keep_uuid: choices.pick([true, null]) }),
     }),
   )
 }

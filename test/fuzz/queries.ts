@@ -192,7 +192,7 @@ function namesFor(route: string): readonly string[] {
   if (/_all_docs|_design_docs|_local_docs|_view\/|_list\/|_all_dbs|_dbs_info/.test(route))
     return Object.keys(LISTING)
   if (route === '/_uuids') return ['count']
-  if (route.startsWith('/_settee/databases')) return Object.keys(PAGES)
+  if (/^\/_settee\/(?:databases|moves)/.test(route)) return Object.keys(PAGES)
   if (route === '/:db') return Object.keys(CREATING)
   return [...Object.keys(READING), ...Object.keys(WRITING)]
 }

@@ -1224,7 +1224,7 @@ export const en = {
       title: 'Move another server in',
       lead: 'Copies everything from CouchDB, PouchDB’s server or another settee: databases, accounts, admins and settings. The old server is only read, and devices go on where they were.',
       address: 'Address of the old server',
-      addressHint: 'Such as http://192.168.1.10:5984. Both servers must be able to reach each other.',
+      addressHint: 'Such as http://192.168.1.10:5984. This server must be able to reach it.',
       name: 'Name of an admin there',
       more: 'More choices',
       databases: 'Only these databases',
@@ -1301,7 +1301,8 @@ export const en = {
       state: 'State',
       deleted: 'Deleted',
       sizeThere: 'Size there',
-      comes: 'comes along',
+      comes: { new: 'comes along', continued: 'goes on', merged: 'is added to' },
+      notReached: 'not reached',
       states: {
         waiting: 'waits',
         moving: 'is being moved',
@@ -1312,7 +1313,7 @@ export const en = {
       },
       found: {
         continued: 'An earlier move has made it; only what is new is fetched.',
-        merged: 'It exists here, and is added to.',
+        merged: 'A database of this name exists here.',
       },
       compared: (documents: number) =>
         `All revisions were compared, and the content of ${count(documents, 'document', 'documents')}.`,
@@ -1372,6 +1373,7 @@ export const en = {
         'When the first copy is complete, the standby is ready.',
       ],
       follow: 'Command on the second machine',
+      thisServer: 'THIS-SERVER',
     },
   },
   hosted: {

@@ -15,10 +15,12 @@ interface ExplainCardProps {
   /** Of `_explain`. */
   readonly answer: string
   readonly mayChange: boolean
+  /** Whether an index is offered here; the results may do so already. */
+  readonly offersIndex: boolean
   onClose(): void
 }
 
-export function ExplainCard({ database, text, answer, mayChange, onClose }: ExplainCardProps) {
+export function ExplainCard({ database, text, answer, mayChange, offersIndex, onClose }: ExplainCardProps) {
   const [isJson, setJson] = useState(false)
   const [isMade, setMade] = useState(false)
   const { isFullScan, steps, others } = explainedQuery(JSON.parse(answer) as Explanation)
@@ -43,7 +45,7 @@ export function ExplainCard({ database, text, answer, mayChange, onClose }: Expl
               ))}
             </ol>
           </div>
-          {isFullScan && !isMade && (
+          {isFullScan && offersIndex && !isMade && (
             <IndexOffer
               database={database}
               text={text}

@@ -111,6 +111,7 @@ export function FindPart({ database, mayChange }: FindPartProps) {
           text={explained.text}
           answer={explained.answer}
           mayChange={mayChange}
+          offersIndex={shown?.text !== explained.text}
           onClose={() => setExplained(null)}
         />
       )}

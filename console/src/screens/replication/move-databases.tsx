@@ -44,7 +44,7 @@ export function MoveDatabases({ move }: { readonly move: Move }) {
       ) : (
         <DataTable
           caption={texts.databasesTitle}
-          columns={COLUMNS}
+          columns={columnsOf(move.state)}
           rows={data.databases}
           keyOf={({ name }) => name}
         />
@@ -64,14 +64,14 @@ export function MoveDatabases({ move }: { readonly move: Move }) {
   )
 }
 
-const COLUMNS: readonly Column<MovedDatabase>[] = [
+const columnsOf = (of: Move['state']): readonly Column<MovedDatabase>[] => [
   {
     key: 'name',
     title: texts.database,
     isMain: true,
     cell: ({ name, target }) => (target === undefined || target === name ? name : `${name} → ${target}`),
   },
-  { key: 'state', title: texts.state, cell: (row) => <StateCell row={row} /> },
+  { key: 'state', title: texts.state, cell: (row) => <StateCell row={row} of={of} /> },
   {
     key: 'documents',
     title: texts.documentCount,
@@ -92,7 +92,8 @@ const COLUMNS: readonly Column<MovedDatabase>[] = [
   },
 ]
 
-function StateCell({ row }: { readonly row: MovedDatabase }) {
+/** @param of the state of the whole move */
+function StateCell({ row, of }: { readonly row: MovedDatabase; readonly of: Move['state'] }) {
   const { state, found, reason, notes = [], result } = row
   const hints = [
     ...(state === 'waiting' && found !== undefined && found !== 'new' ? [texts.found[found]] : []),
@@ -105,9 +106,7 @@ function StateCell({ row }: { readonly row: MovedDatabase }) {
   return (
     <div class="job-state">
       <span>
-        <Badge tone={TONES[state]}>
-          {state === 'waiting' && found === 'new' ? texts.comes : texts.states[state]}
-        </Badge>
+        <Badge tone={TONES[state]}>{stateText(row, of)}</Badge>
       </span>
       {hints.map((hint) => (
         <span key={hint} class="fine">
@@ -116,4 +115,10 @@ function StateCell({ row }: { readonly row: MovedDatabase }) {
       ))}
     </div>
   )
+}
+
+function stateText({ state, found = 'new' }: MovedDatabase, of: Move['state']): string {
+  if (state !== 'waiting') return texts.states[state]
+  if (of === 'planned') return texts.comes[found]
+  return of === 'moving' || of === 'planning' ? texts.states.waiting : texts.notReached
 }

@@ -57,19 +57,7 @@ export function MoveShown({ move, hasAddress, onMove, onPlan, onStop, onOther }:
     <>
       <Card title={titleOf(move)}>
         {isRunning && <Progress move={move} />}
-        {move.plan !== null && <PlanFacts move={move} />}
-        {move.state === 'planned' && <Room move={move} />}
-        {isRunning ? (
-          <div class="row">
-            <Button onClick={() => askToStop(onStop)}>{texts.stop}</Button>
-            <span class="fine">{texts.goesOn}</span>
-          </div>
-        ) : move.state === 'planned' ? (
-          <div class="row">
-            {begin('primary', texts.begin)}
-            {other}
-          </div>
-        ) : (
+        {!isRunning && move.state !== 'planned' && (
           <Ending
             move={move}
             actions={
@@ -84,6 +72,22 @@ export function MoveShown({ move, hasAddress, onMove, onPlan, onStop, onOther }:
               </>
             }
           />
+        )}
+        {move.plan !== null && <PlanFacts move={move} />}
+        {move.state === 'planned' && (
+          <>
+            <Room move={move} />
+            <div class="row">
+              {begin('primary', texts.begin)}
+              {other}
+            </div>
+          </>
+        )}
+        {isRunning && (
+          <div class="row">
+            <Button onClick={() => askToStop(onStop)}>{texts.stop}</Button>
+            <span class="fine">{texts.goesOn}</span>
+          </div>
         )}
         {failure !== null && <ErrorNotice failure={failure} />}
       </Card>

@@ -1,6 +1,7 @@
 /** This server in the pair of a first and its standby. */
 import { ask } from '../../api/client.ts'
 import { useLoad } from '../../api/load.ts'
+import { user } from '../../api/session.ts'
 import { CopyField } from '../../parts/copy-field.tsx'
 import { Badge, Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { Card, Facts } from '../../parts/page.tsx'
@@ -140,6 +141,8 @@ function None() {
 
 /** This server as another machine may reach it; the command asks for the password. */
 function exampleAddress(): string {
-  const { protocol, host } = location
-  return `${protocol}//admin@${host}`
+  const { protocol, hostname, host, port } = location
+  const isHere = /^(?:localhost|127\.|\[::1\])/.test(hostname)
+  const place = isHere ? `${texts.thisServer}${port === '' ? '' : `:${port}`}` : host
+  return `${protocol}//${encodeURIComponent(user.value?.name ?? '')}@${place}`
 }
