@@ -135,7 +135,7 @@ t.test(
     const version3 = new Sqlite(file)
     version3.exec(
       'ALTER TABLE revision DROP COLUMN stored_at; DROP TABLE superseded; DROP TABLE refused_checkpoint; ' +
-        'DROP TABLE remembered_token',
+        'DROP TABLE remembered_token; DROP INDEX doc_deleted',
     )
     version3.exec('ALTER TABLE attachment DROP COLUMN place')
     version3.exec('ALTER TABLE doc DROP COLUMN winner; PRAGMA user_version = 3')
