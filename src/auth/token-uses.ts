@@ -8,8 +8,8 @@ import { recordOfToken, type TokenTable } from './token-record.ts'
 const USE_MS = 60_000
 /** Records in one write: about 200 kB. */
 const MAX_WRITES = 500
-/** Characters of the header User-Agent. */
-const MAX_CLIENT = 100
+/** Characters of the header User-Agent; browsers and Electron name the app behind the first 100. */
+const MAX_CLIENT = 200
 
 export interface UseOptions {
   /** Milliseconds since 1970; replaced in tests. */

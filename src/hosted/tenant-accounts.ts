@@ -101,7 +101,12 @@ export class TenantAccounts {
     )
     const all = [...new Set([...users, ...others])].sort(byBytes)
     const names = all.slice(0, limit)
-    const accounts = names.map((name) => ({ name, ...this.#state(name), usage: this.usageOf(name) }))
+    const accounts = names.map((name) => ({
+      name,
+      ...this.#state(name),
+      quota: shownQuota(tenants.quotaOf(name)),
+      usage: this.usageOf(name),
+    }))
     return { accounts, next: all.length > limit ? (names.at(-1) ?? null) : null }
   }
 

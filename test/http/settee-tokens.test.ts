@@ -37,9 +37,9 @@ t.test('a token is created, listed, used and revoked', async (t) => {
 
   const listed = async () => (await call('GET', '/_settee/tokens', { auth: 'm:m' })).json
   t.strictSame(await listed(), { tokens: [{ id, ...rest }] })
-  const headers = { 'user-agent': `PouchDB ${'x'.repeat(200)}` }
+  const headers = { 'user-agent': `PouchDB ${'x'.repeat(300)}` }
   t.equal((await call('GET', '/', { auth: `m:${token}`, headers })).status, 200)
-  const lastUse = { time: TIME, client: headers['user-agent'].slice(0, 100), address: '127.0.0.1' }
+  const lastUse = { time: TIME, client: headers['user-agent'].slice(0, 200), address: '127.0.0.1' }
   t.match(await listed(), { tokens: [{ id, last_use: lastUse }] })
 
   t.strictSame((await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })).json, { ok: true })

@@ -15,6 +15,8 @@ interface DialogProps {
   readonly onSubmit?: () => void
 }
 
+const FIELDS = '.dialog-body :is(input, select, textarea):not(:disabled, :read-only)'
+
 /** A modal dialog. The focus goes to its first field, and back to where it was. */
 export function Dialog({ title, children, footer, isWide = false, onClose, onSubmit }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
@@ -22,6 +24,8 @@ export function Dialog({ title, children, footer, isWide = false, onClose, onSub
   useEffect(() => {
     const before = document.activeElement
     dialog.current?.showModal()
+    // The browser would choose the close button.
+    dialog.current?.querySelector<HTMLElement>(FIELDS)?.focus()
     return () => {
       dialog.current?.close()
       if (before instanceof HTMLElement && before.isConnected) before.focus()

@@ -1060,6 +1060,194 @@ export const en = {
   },
   devices: {
     title: 'Devices',
+    lead: 'Each device has a token of its own in place of the password. You can take it back without disturbing the others.',
+    parts: 'Devices and accounts',
+    add: 'Add a device',
+    caption: 'Devices, with the app that each uses and what it lacks',
+    account: 'Account',
+    device: 'Device',
+    app: 'App',
+    lastSeen: 'Last seen',
+    behind: 'Behind by',
+    revoke: 'Revoke',
+    adminToken: 'Has admin rights',
+    unknown: 'Unknown',
+    client: (app: string | null, system: string | null) =>
+      app === null
+        ? system === null
+          ? 'Unknown'
+          : `An app on ${system}`
+        : system === null
+          ? app
+          : `${app} on ${system}`,
+    never: 'Never',
+    added: (when: string) => `added ${when}`,
+    from: (address: string) => `from ${address}`,
+    notRead: 'Has not asked for changes yet',
+    askedAt: (time: string) => `Last asked for changes ${time}`,
+    lag: (behind: number | null) =>
+      behind === null ? 'Not counted' : behind === 0 ? 'Up to date' : count(behind, 'change', 'changes'),
+    moreDatabases: (value: number) => `and ${count(value, 'more database', 'more databases')}`,
+    notListed: 'The devices could not be listed',
+    none: 'No devices yet',
+    noneHelp: 'Add a phone or a computer: you choose the app, and get an address or a QR code for it.',
+    onlyOf: (account: string) => `Devices of ${account}`,
+    showAll: 'Show all devices',
+    revokeTitle: (name: string) => `Revoke the device “${name}”?`,
+    revokeEffect: (account: string) =>
+      `From now on the server refuses this device of ${account}: its app stops syncing and reports a wrong password.`,
+    revokeKept:
+      'What is stored on the device stays there, and so do changes that it has not sent yet. The other devices and the password are not affected.',
+    revokeUndo: 'Add the device again. It gets a new token, and goes on from where it was.',
+    revoked: (name: string) => `${name} was revoked`,
+    accounts: 'Accounts',
+    accountsLead:
+      'An account may use the databases that name it as a member or admin. Give each person, or each vault, an account of its own.',
+    accountsCaption: 'Accounts and their rights',
+    accountsNotListed: 'The accounts could not be listed',
+    noAccounts: 'No accounts besides server admins',
+    noAccountsHelp: 'Add an account for a person. Adding a device for a new database makes one too.',
+    rights: 'Rights',
+    acts: 'Actions',
+    showDevices: 'Show devices',
+    ofAccount: (name: string) => `of ${name}`,
+    serverAdmin: 'Server admin',
+    adminRights: 'May do everything',
+    accountRights: (roles: readonly string[]) =>
+      roles.length === 0
+        ? 'May use the databases that name it'
+        : `May use the databases that name it, or its ${roles.length === 1 ? 'role' : 'roles'} ${roles.join(', ')}`,
+    noPassword: 'Without a password: only its devices come in',
+    changePassword: 'Change password',
+    setPassword: 'Set password',
+    passwordTitle: (name: string) => `New password for ${name}`,
+    newPassword: 'New password',
+    passwordHint: 'At least 8 characters. A few words that you remember are better than a short riddle.',
+    passwordShort: (least: number) => `The password needs at least ${least} characters.`,
+    passwordEffect:
+      'Everyone who is signed in with the old password has to sign in again. Devices keep their tokens, and go on syncing.',
+    passwordChanged: (name: string) => `The password of ${name} was changed`,
+    addAccount: 'Add an account',
+    addAccountLead:
+      'A new account sees nothing at first. Name it as a member of a database, or add a device for it.',
+    name: 'Name',
+    badName: 'A name needs at least one character, and neither a colon nor a leading underscore.',
+    nameTaken: 'There is an account of this name already.',
+    accountAdded: (name: string) => `The account ${name} was added`,
+    deleteTitle: (name: string) => `Delete the account ${name}?`,
+    deleteEffect: (name: string) =>
+      `${name} can no longer sign in, and all devices of the account are refused from now on.`,
+    deleteAdminEffect: (name: string) =>
+      `${name} is no longer a server admin and can no longer sign in. All devices of the account are refused.`,
+    deleteKept: 'Databases stay, with everything in them. They may still name the account as a member.',
+    deleteUndo: (name: string) =>
+      `Add the account ${name} again, with a new password, and its devices one by one. Databases that name it let it in again.`,
+    deleteAct: 'Delete the account',
+    deleted: (name: string) => `The account ${name} was deleted`,
+  },
+  addDevice: {
+    title: 'Add a device',
+    lead: 'Choose what the device syncs. You get an address or a QR code for it, with a token that only this device uses.',
+    back: 'All devices',
+    appTitle: 'Which app does it use?',
+    apps: {
+      livesync: { name: 'Obsidian', hint: 'with the plugin Self-hosted LiveSync' },
+      inkdrop: { name: 'Inkdrop', hint: 'or another app that asks for a CouchDB address' },
+      pouchdb: { name: 'Your own app', hint: 'with PouchDB or RxDB, or a script' },
+    },
+    whereTitle: 'What does it sync?',
+    vault: 'Database',
+    vaultHint: (mayCreate: boolean) =>
+      mayCreate ? 'The name of an existing database, or of a new one.' : 'A database that you may use.',
+    vaultThere: 'This database exists: the device joins those that use it.',
+    vaultNew: (mayCreate: boolean) =>
+      mayCreate
+        ? 'There is no database of this name: it will be created.'
+        : 'You have no database of this name. Only a server admin can create one.',
+    badVault:
+      'A name begins with a lowercase letter, followed by lowercase letters, digits and any of _ $ ( ) + - /.',
+    slashVault: 'With Obsidian, a name must not contain a slash.',
+    device: 'Name of the device',
+    deviceHint: 'By which you recognise it in the list of devices.',
+    devicePlaceholder: 'Anna’s phone',
+    noDevice: 'Give the device a name.',
+    account: 'Account',
+    accountHint:
+      'Empty: an account with the name of the database. If there is no such account, one is made that can use only this database.',
+    host: 'Address of the server',
+    hostHint: 'As the device sees it, with the port. Phones need https.',
+    badHost: 'Write it as https://notes.example.com:443, with the port and nothing behind it.',
+    passphrase: 'Passphrase of the vault',
+    passphraseHint:
+      'The one with which your other devices encrypt the notes. If the database is empty, choose one. The server does not keep it.',
+    mobileFilter: 'Let phones leave out pictures',
+    mobileFilterHint: 'Creates the filter that the app uses on phones (_design/mobile).',
+    liveSyncSettings: 'The settings of this server that LiveSync checks are adjusted where needed.',
+    submit: 'Add the device',
+    notAdded: 'The device was not added',
+    taken: (device: string) => `This account has a device “${device}” already`,
+    takenHelp: 'Its token is not shown again. Choose another name, or give the device a new token.',
+    renew: 'Give it a new token',
+    renewTitle: (device: string) => `Give “${device}” a new token?`,
+    renewEffect: 'The old token stops working at once. The device syncs again when it has the new address.',
+    renewUndo: 'You cannot have the old token back, but you can make a new one at any time.',
+    readyTitle: (device: string) => `${device} can sync`,
+    readyLead: 'Take these steps on the device now.',
+    onceTitle: 'Shown only this once',
+    once: 'The server keeps neither the token nor a passphrase. When you leave this page, they are gone, and you would have to give the device a new token.',
+    stepsTitle: 'On the device',
+    qrTitle: 'QR code',
+    qrLabel: (device: string) => `QR code for ${device}`,
+    qrUriHint: 'Scan it with the camera: Obsidian opens, and asks for the passphrase of the Setup URI.',
+    qrAddressHint:
+      'Scan it with the camera, and paste the address into the app. It contains the token: let nobody else see it.',
+    setupUri: 'Setup URI',
+    setupPassphrase: 'Passphrase of the Setup URI',
+    encryptionPassphrase: 'Passphrase of the vault',
+    encryptionHelp:
+      'Write this one down: without it nobody can read the notes, and your next device needs it.',
+    address: 'Address with the token',
+    steps: {
+      livesync: [
+        'Install the plugin Self-hosted LiveSync in Obsidian, and turn it on.',
+        'Scan the QR code, or choose “Use a Setup URI” in the plugin’s setup and paste the Setup URI.',
+        'Type the passphrase of the Setup URI.',
+        'On the first device, choose to set up a new vault; on every other one, to join an existing vault.',
+      ],
+      inkdrop: [
+        'Open Preferences › Synchronization › Advanced.',
+        'Paste the address, and choose Apply.',
+        'Wait until the first sync has ended before you edit.',
+      ],
+      pouchdb: [
+        'Keep the address where your app keeps its secrets.',
+        'Sync with it: db.sync(address, { live: true, retry: true })',
+      ],
+    },
+    doneTitle: 'What was done',
+    done: {
+      database: (name: string, isNew: boolean) =>
+        `Database ${name}: ${isNew ? 'created' : 'existed already'}`,
+      account: (name: string, isNew: boolean) =>
+        `Account ${name}: ${isNew ? 'created, without a password' : 'existed already'}`,
+      access: (account: string, name: string, how: 'there' | 'given' | 'closed') =>
+        how === 'there'
+          ? `${account} could use ${name} already`
+          : how === 'given'
+            ? `${account} may now use ${name}`
+            : `${name} was open to everyone; now only its members can use it, and ${account} is one`,
+      filter: (outcome: string) =>
+        outcome === 'differs'
+          ? 'Filter for phones: another one exists, and was left alone'
+          : outcome === 'there'
+            ? 'Filter for phones: existed already'
+            : 'Filter for phones: created',
+      settings: (keys: string) => `Settings changed for LiveSync: ${keys}`,
+      token: (device: string, isRenewed: boolean) =>
+        isRenewed ? `Token of ${device}: replaced` : `Token of ${device}: created`,
+    },
+    finish: 'Done',
+    another: 'Add another device',
   },
   replication: {
     title: 'Replication',
@@ -1378,6 +1566,114 @@ export const en = {
   },
   hosted: {
     title: 'Accounts',
+    lead: 'Each account has its own databases, which the others cannot see, and limits for what it may use.',
+    back: 'All accounts',
+    search: 'Find names that begin with',
+    caption: 'Accounts with what they use',
+    account: 'Account',
+    state: 'State',
+    active: 'Active',
+    suspended: 'Suspended',
+    deleting: 'Being deleted',
+    notListed: 'The accounts could not be listed',
+    notRead: 'The account could not be read',
+    none: 'No accounts yet',
+    noneHelp: 'Add one for each person, or let people sign up themselves (settee/sign_up).',
+    noMatch: (prefix: string) => `No account begins with “${prefix}”`,
+    noMatchHelp: 'Capital letters count.',
+    gone: (name: string) => `There is no account ${name}`,
+    add: 'Add an account',
+    addLead: 'The account can make databases at once, within the configured limits.',
+    name: 'Name',
+    badName: 'A name needs at least one character, and no colon.',
+    passwordShort: (least: number) => `The password needs at least ${least} characters.`,
+    passwordHint: 'At least 8 characters.',
+    added: (name: string) => `The account ${name} was added`,
+    usage: 'Usage',
+    limits: 'Limits',
+    editLimits: 'Change limits',
+    ownLimit: 'Own',
+    limitsOfAll: 'As configured for all accounts, except for those marked as own.',
+    unlimited: 'no limit',
+    of: (limit: string) => `of ${limit}`,
+    perSecond: (value: number) => `${number(value)} per second`,
+    quotas: {
+      bytes: 'Storage',
+      documents: 'Documents',
+      databases: 'Databases',
+      indexes: 'Indexes',
+      document_size: 'Size of a document',
+      requests: 'Requests',
+      feeds: 'Open feeds',
+      replications: 'Replications at once',
+    },
+    units: {
+      bytes: 'MB',
+      documents: 'documents',
+      databases: 'databases',
+      indexes: 'indexes',
+      document_size: 'MB',
+      requests: 'requests per second',
+      feeds: 'feeds',
+      replications: 'replications',
+    },
+    modes: { default: 'As configured', own: 'Own limit', infinity: 'No limit' },
+    limitIn: (unit: string) => `Limit in ${unit}`,
+    limitsTitle: (name: string) => `Limits of ${name}`,
+    limitsLead:
+      'A lower limit deletes nothing: the account keeps what it has, and can store more when it is below the limit again.',
+    badLimit: 'Enter a number from 0.',
+    limitsChanged: (name: string) => `The limits of ${name} were changed`,
+    devices: 'Devices',
+    suspend: 'Suspend',
+    resume: 'Resume',
+    suspendTitle: (name: string) => `Suspend ${name}?`,
+    suspendEffect:
+      'The account and all its devices are refused at once, with a reason that says so. Open feeds end.',
+    suspendKept: 'Its databases stay as they are, and changes on its devices stay there.',
+    suspendUndo: 'Resume the account. Its devices go on from where they were.',
+    wasSuspended: (name: string) => `${name} was suspended`,
+    resumeTitle: (name: string) => `Resume ${name}?`,
+    resumeEffect: 'The account and its devices have access again, and go on from where they were.',
+    resumeUndo: 'Suspend it again.',
+    resumed: (name: string) => `${name} was resumed`,
+    suspendedTitle: (name: string) => `${name} is suspended`,
+    suspendedHelp: 'Neither the account nor its devices have access. Its databases are kept.',
+    deleteTitle: (name: string) => `Delete the account ${name}?`,
+    deleteDatabases: (names: readonly string[]) =>
+      names.length === 0
+        ? 'It has no databases.'
+        : `${count(names.length, 'database is', 'databases are')} deleted with everything in ${names.length === 1 ? 'it' : 'them'}: ${names.slice(0, 10).join(', ')}${names.length > 10 ? ' …' : ''}.`,
+    deleteAccess:
+      'All its device tokens are revoked, and the name becomes free. Devices keep what is stored on them.',
+    deleteBackups:
+      'Backups that exist keep its data until they expire or you delete them. In _users a tombstone with the name stays.',
+    deleteAct: 'Delete the account',
+    deletingTitle: 'This account is being deleted',
+    deletingHelp: (left: number) =>
+      `It has no access any more. ${count(left, 'database is', 'databases are')} left. The server goes on without this page, also after a restart.`,
+    deleted: (name: string) => `${name} was deleted`,
+    deletedKept: (name: string, backups: number) =>
+      `${name} was deleted. ${count(backups, 'backup still has', 'backups still have')} its data.`,
+    database: 'Database',
+    databasesCaption: 'Databases of the account',
+    noDatabases: 'No databases',
+    noDatabasesHelp: 'Its apps make them, or you add a device for a new one.',
+    give: 'Give a database',
+    giveAnyway: 'Change the owner',
+    giveTitle: (name: string) => `Give ${name} a database`,
+    giveLead:
+      'The database counts for its owner’s limits, and its owner may delete it. Who may use it does not change.',
+    noDatabaseName: 'Enter the name of a database.',
+    ownedBy: (database: string, owner: string) =>
+      `${database} belongs to ${owner}, who will no longer see it in their list.`,
+    given: (database: string, account: string) => `${database} belongs to ${account} now`,
+    release: 'Take away',
+    releaseTitle: (database: string, account: string) => `Take ${database} from ${account}?`,
+    releaseEffect: (account: string) =>
+      `The database then belongs to nobody: it no longer counts for ${account}, who cannot delete it. Nothing in it changes, and its members stay.`,
+    releaseUndo: 'Give it to the account again.',
+    released: (database: string) => `${database} belongs to nobody now`,
   },
   settings: {
     title: 'Settings',

@@ -63,7 +63,7 @@ const vaultBody = shape<VaultBody>({
   refusal: ['bad_request', 'The body must be a JSON object with `vault`, its name, and `for`, the app.'],
 })
 
-const HOST_HINT = 'as `host`, such as https://notes.example.com:443'
+const HOST_HINT = 'https://notes.example.com:443, for example'
 
 /** The answer has the secrets of the device, which are shown only here. */
 async function addVault(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

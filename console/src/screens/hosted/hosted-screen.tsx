@@ -1,6 +1,13 @@
-import { Page } from '../../parts/page.tsx'
-import { en } from '../../strings/en.ts'
+/** `#/hosted` lists the accounts of hosted mode, `#/hosted/NAME` is one of them. */
+import type { ScreenProps } from '../../shell/screens.ts'
+import { TenantList } from './tenant-list.tsx'
+import { TenantPageView } from './tenant-page.tsx'
+import './hosted.css'
 
-export default function HostedScreen() {
-  return <Page title={en.hosted.title}>{null}</Page>
+export default function HostedScreen({ path: [name], query }: ScreenProps) {
+  return name === undefined ? (
+    <TenantList prefix={query.prefix ?? ''} />
+  ) : (
+    <TenantPageView key={name} name={name} />
+  )
 }

@@ -1,0 +1,72 @@
+import { useState } from 'preact/hooks'
+import { asFailure, type Failure } from '../../api/failure.ts'
+import { signIn, user } from '../../api/session.ts'
+import { Button } from '../../parts/button.tsx'
+import { Dialog } from '../../parts/dialog.tsx'
+import { PasswordField } from '../../parts/field.tsx'
+import { ErrorNotice } from '../../parts/notice.tsx'
+import { say } from '../../parts/toast.tsx'
+import { en } from '../../strings/en.ts'
+import { type Account, changePassword } from './device-calls.ts'
+
+const texts = en.devices
+export const MIN_PASSWORD = 8
+
+/** The fault of a new password, as a sentence; null: none. */
+export function passwordFault(password: string): string | null {
+  return password.length < MIN_PASSWORD ? texts.passwordShort(MIN_PASSWORD) : null
+}
+
+interface PasswordDialogProps {
+  readonly account: Pick<Account, 'name' | 'isAdmin'>
+  readonly onClose: () => void
+  readonly onChanged?: () => void
+}
+
+export function PasswordDialog({ account, onClose, onChanged }: PasswordDialogProps) {
+  const [password, setPassword] = useState('')
+  const [fault, setFault] = useState<string | null>(null)
+  const [failure, setFailure] = useState<Failure | null>(null)
+  const [isBusy, setBusy] = useState(false)
+  const change = async () => {
+    await changePassword(account, password)
+    // A new password ends the sessions of the account.
+    if (user.value?.name === account.name) await signIn(account.name, password)
+    say(texts.passwordChanged(account.name))
+    onChanged?.()
+    onClose()
+  }
+  const submit = () => {
+    const found = passwordFault(password)
+    setFault(found)
+    setFailure(null)
+    if (found !== null || isBusy) return
+    setBusy(true)
+    change().catch((error: unknown) => {
+      setFailure(asFailure(error))
+      setBusy(false)
+    })
+  }
+  const footer = (
+    <>
+      <Button onClick={onClose}>{en.common.cancel}</Button>
+      <Button kind="primary" type="submit" isBusy={isBusy}>
+        {texts.changePassword}
+      </Button>
+    </>
+  )
+  return (
+    <Dialog title={texts.passwordTitle(account.name)} footer={footer} onClose={onClose} onSubmit={submit}>
+      <PasswordField
+        label={texts.newPassword}
+        value={password}
+        onChange={setPassword}
+        error={fault}
+        hint={texts.passwordHint}
+        isNew
+      />
+      <p>{texts.passwordEffect}</p>
+      {failure !== null && <ErrorNotice failure={failure} />}
+    </Dialog>
+  )
+}
