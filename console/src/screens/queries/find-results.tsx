@@ -51,6 +51,8 @@ export function readPage(answer: string, size: number): FindPage {
 
 /** The server's warning that it reads every document. */
 const NO_INDEX = /^No matching index found/i
+/** The warning that this is slow, which goes without saying then. */
+const MANY_READ = /documents examined is high/i
 /** Characters of a cell. */
 const MAX_CELL = 120
 
@@ -74,7 +76,7 @@ export function FindResults(props: FindResultsProps) {
   const [isJson, setJson] = useState(false)
   const { docs, warnings, stats } = page
   const isScan = warnings.some((line) => NO_INDEX.test(line))
-  const others = warnings.filter((line) => !NO_INDEX.test(line))
+  const others = warnings.filter((line) => !NO_INDEX.test(line) && !(isScan && MANY_READ.test(line)))
   const actions = (
     <>
       <Button isSmall isPressed={!isJson} onClick={() => setJson(false)}>

@@ -116,9 +116,11 @@ function WayCell({ row, onShow }: { readonly row: ReplicationRow; readonly onSho
       <button type="button" class="way-name" onClick={onShow} aria-haspopup="dialog">
         <span class="for-readers">{texts.from} </span>
         <span>{source}</span>
-        <span aria-hidden="true"> → </span>
-        <span class="for-readers"> {texts.to} </span>
-        <span>{target}</span>
+        <span>
+          <span aria-hidden="true">→ </span>
+          <span class="for-readers"> {texts.to} </span>
+          {target}
+        </span>
       </button>
       <span class="fine">
         {kind}
