@@ -15,8 +15,8 @@ interface DialogProps {
   readonly onSubmit?: () => void
 }
 
-const FIELDS = '.dialog-body :is(input, select, textarea):not(:disabled, :read-only)'
-const FIELD = '.dialog-body :is(input, select, textarea):not(:disabled, [readonly])'
+/** Without `:read-only`, which matches every select. */
+const FIELDS = '.dialog-body :is(input, select, textarea):not(:disabled, [readonly])'
 
 /** A modal dialog. The focus goes to its first field, and back to where it was. */
 export function Dialog({ title, children, footer, isWide = false, onClose, onSubmit }: DialogProps) {
@@ -27,8 +27,6 @@ export function Dialog({ title, children, footer, isWide = false, onClose, onSub
     dialog.current?.showModal()
     // The browser would choose the close button.
     dialog.current?.querySelector<HTMLElement>(FIELDS)?.focus()
-    // The browser's choice would be the close button, which stands before the fields.
-    dialog.current?.querySelector<HTMLElement>(FIELD)?.focus()
     return () => {
       dialog.current?.close()
       if (before instanceof HTMLElement && before.isConnected) before.focus()
