@@ -4,6 +4,30 @@
  */
 import { amount, bytes, count, duration, number } from './format.ts'
 
+/** The doctor's checks. */
+const CHECK_NAMES = {
+  encryption: 'Encryption',
+  server: 'Server',
+  http: 'HTTP',
+  headers: 'Headers',
+  clock: 'Clock',
+  session: 'Session',
+  password: 'Passwords of apps',
+  origins: 'Pages of apps',
+  compression: 'Compression',
+  local: 'Checkpoints',
+  location: 'Own address',
+  paths: 'Paths',
+  feed: 'Feed of changes',
+  bodies: 'Large bodies',
+  longFeed: 'Long feeds',
+}
+
+/** @param ms milliseconds */
+function seconds(ms: number): string {
+  return ms < 950 ? `${number(ms)} ms` : `${amount(ms / 1000)} s`
+}
+
 export const en = {
   common: {
     add: 'Add',
@@ -279,6 +303,119 @@ export const en = {
   },
   doctor: {
     title: 'Doctor',
+    lead: 'Checks what apps would notice of this server, from this page and this device: the way through proxies, the feeds, the bodies. It stores nothing, and takes about ten seconds.',
+    database: 'Database to try',
+    databaseHint: 'Its documents are neither read nor changed.',
+    long: 'Keep a feed open for two minutes',
+    longHint: 'Finds proxies that cut a connection after a minute.',
+    run: 'Run the checks',
+    runAgain: 'Run again',
+    results: 'Findings',
+    progress: 'Progress of the checks',
+    checking: (name: keyof typeof CHECK_NAMES) => `Checking: ${CHECK_NAMES[name]}…`,
+    cancelled: 'The checks were ended. What they had made is removed.',
+    summary: (faults: number, notes: number) =>
+      faults + notes === 0
+        ? 'Nothing is wrong.'
+        : `${faults === 0 ? 'Nothing is wrong' : count(faults, 'fault', 'faults')}; ${count(notes, 'note', 'notes')}.`,
+    report: 'the findings as text',
+    restTitle: 'What a page cannot see',
+    rest: 'A browser shows a page neither the certificate nor the answers to other apps’ pages. The doctor on the command line checks these as well, from any machine where settee is installed.',
+    command: 'Command',
+    states: { fine: 'fine', note: 'note', wrong: 'wrong', skipped: 'not checked' },
+    checks: CHECK_NAMES,
+    findings: {
+      failures: {
+        none: 'no answer; the browser does not say why',
+        late: 'no answer in time',
+      },
+      https: 'The connection is encrypted, and this browser trusts the certificate.',
+      loopback: 'Not encrypted, but the server is on this device.',
+      plain:
+        'The connection is not encrypted: anyone on the way can read passwords and documents, and phones refuse it.',
+      plainHelp: 'Put TLS in front of the server, or give settee a certificate, and use https.',
+      answers: (version: string, ms: number) => `settee ${version} answers after ${number(ms)} ms.`,
+      noAnswer: (said: string) => `The server does not answer: ${said}.`,
+      noAnswerHelp: 'Check that settee runs, and that this device reaches it.',
+      otherAnswer: (said: string) => `Something else answers in place of settee: ${said}.`,
+      otherAnswerHelp: 'Check the address that the proxy passes requests to.',
+      http2: (version: string) => `HTTP/${version}: one connection carries any number of feeds.`,
+      http1:
+        'HTTP/1.1: a browser opens six connections, so the feeds of an app with more databases wait for each other.',
+      http1Loopback: 'HTTP/1.1, which is enough on this device.',
+      http1Plain:
+        'HTTP/1.1: a browser opens six connections, so the feeds of an app with more databases wait for each other. HTTP/2 needs https.',
+      http1Help: 'Apps with a few databases do not notice it.',
+      httpUnknown: 'The browser does not say which HTTP it uses.',
+      headersKept: 'The headers of the answers arrive as they were sent.',
+      doubled: (names: string) =>
+        `A proxy adds headers that the server sends already: ${names}. Browsers refuse such answers.`,
+      cached: (value: string) =>
+        `A proxy changes Cache-Control to “${value}”: apps may get old answers for new ones.`,
+      cachedHelp:
+        'Switch off caching for this server in the proxy, such as expires, proxy_cache or cache rules.',
+      stripped: 'A proxy removes X-Couch-Request-ID: errors cannot be found in the log by their id.',
+      serverHeader: 'A proxy replaces the header Server. Some clients look for CouchDB’s name there.',
+      clock: (off: number) =>
+        off <= 1 ? 'The same as this device’s.' : `${number(off)} s off this device’s.`,
+      clockOff: (off: number, isAhead: boolean) =>
+        `The server’s clock is ${duration(off)} ${isAhead ? 'ahead of' : 'behind'} this device’s.`,
+      clockHelp: 'Set both clocks from the network. On Linux: timedatectl set-ntp true',
+      noDate: 'The answer has no Date header, so the clock cannot be checked.',
+      session: 'The session’s cookie arrives.',
+      sessionPlain: 'The session’s cookie arrives, unencrypted like everything else.',
+      noSession: (said: string) => `The session cannot be read: ${said}.`,
+      lostSession: 'The server does not know this session: a proxy removes the cookie, or it has just ended.',
+      lostSessionHelp: 'Sign in and run the checks again.',
+      otherSession: (how: string) => `This page is known by something else than its cookie: ${how}.`,
+      passwordKept: 'A name and a password reach the server, as apps send them.',
+      passwordLost: 'Name and password do not reach the server: a proxy removes them. No app can sync.',
+      passwordFails: (said: string) => `A login as apps do it gets no answer: ${said}.`,
+      proxyPassword: (said: string) => `A proxy asks for a password of its own: ${said}.`,
+      noToken: 'It needs a device token for a moment, and the server did not make one.',
+      originsFine: 'The pages of Obsidian and of Capacitor’s apps may use this server.',
+      originsMissing: (origins: string) => `These apps’ pages may not use this server: ${origins}.`,
+      corsOff: 'No page of another origin may use this server: apps in a browser or on a phone cannot sync.',
+      originsUnknown: 'Only a server admin may read which pages may use this server.',
+      compressed: (encoding: string) => `Long answers arrive compressed (${encoding}).`,
+      uncompressed:
+        'Long answers arrive uncompressed: a proxy removes the compression, or does not ask for it.',
+      uncompressedHelp:
+        'Let the proxy pass Accept-Encoding on. Documents then take a third of the time on slow lines.',
+      notCompressed: (said: string) => `The answer could not be read: ${said}.`,
+      written: 'A checkpoint can be written, read and deleted, as every sync does.',
+      notWritten: (said: string) =>
+        `A checkpoint cannot be written: ${said}. Syncs begin anew each time, or fail.`,
+      knowsAddress: 'The server knows under which address it is used.',
+      otherAddress: (origin: string) =>
+        `The server assumes that its address is ${origin}: cookies may lack Secure, and it may not see the devices’ addresses.`,
+      noLocation: 'The answer has no address.',
+      pathsKept: 'Ids with a slash arrive unchanged.',
+      pathsChanged: (said: string) => `Ids with a slash do not arrive unchanged: ${said}.`,
+      feed: (first: number, gap: number) =>
+        `The first byte came after ${seconds(first)}, and then one every ${seconds(gap)}: nothing is held up.`,
+      feedRefused: (status: number) => `The feed of changes is refused: ${status}.`,
+      feedSilent: (ms: number) =>
+        `The feed of changes was silent for ${seconds(ms)}: a proxy holds it up, and changes arrive late.`,
+      feedCut: 'The feed of changes broke off.',
+      feedLate: (first: number, gap: number) =>
+        `The feed of changes is held up: its first byte came after ${seconds(first)}, and then it was silent for ${seconds(gap)}.`,
+      longFeed: (ms: number, silence: number) =>
+        `A feed stayed open for ${seconds(ms)}, never silent for more than ${seconds(silence)}.`,
+      longFeedCut: (ms: number) =>
+        `A feed with heartbeats ended after ${seconds(ms)}, though it never ends by itself.`,
+      longFeedSilent: (silence: number) =>
+        `A feed with heartbeats was silent for ${seconds(silence)}: a proxy holds it up.`,
+      longFeedSkipped: 'Switch it on above to find proxies that cut feeds after a minute.',
+      bodies: (sizes: readonly number[], perSecond: number) =>
+        `Bodies of ${sizes.map(bytes).join(' and ')} arrive, at ${bytes(perSecond)} a second.`,
+      bodyLost: (size: number, said: string) => `A body of ${bytes(size)} does not arrive: ${said}.`,
+      bodySlow: (size: number, status: number) => `A body of ${bytes(size)} takes too long: ${status}.`,
+      bodyTooLarge: (size: number, isOfServer: boolean) =>
+        `A body of ${bytes(size)} is too large for ${isOfServer ? 'the server' : 'a proxy'}: 413. Larger notes and pictures never sync.`,
+      bodyRefused: (size: number, said: string) => `A body of ${bytes(size)} is refused: ${said}.`,
+      needsDatabase: 'It needs a database: make one, then run the checks again.',
+    },
   },
   databases: {
     title: 'Databases',
