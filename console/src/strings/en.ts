@@ -465,6 +465,10 @@ export const en = {
       search: 'Name begins with',
       searchHint: 'notes',
       size: 'Size',
+      shared: 'Open a shared database',
+      sharedHint:
+        'Databases that others share with you are not in the list. Enter the name that they told you.',
+      openShared: 'Open',
       system: 'System',
       unreadable: 'Unreadable',
     },
@@ -629,10 +633,8 @@ export const en = {
           'Admins of the database',
           'also restore earlier versions and deleted documents, compact, edit design documents and indexes, and decide who may enter.',
         ],
-        [
-          isHosted ? 'The owner and server admins' : 'Server admins',
-          'also create and delete the database, and restore it from a backup.',
-        ],
+        ...(isHosted ? [['The owner', 'may also delete the database.'] as const] : []),
+        ['Server admins', 'also create and delete databases, and restore them from backups.'],
         [
           'Device tokens',
           'have the rights of their account in the documents, but cannot decide who may enter. A lost phone can be shut out without changing a password (Devices).',

@@ -78,8 +78,28 @@ export function DatabaseList({ query }: Pick<Route, 'query'>) {
       {data !== undefined && (after !== '' || data.next !== null) && (
         <Pager prefix={prefix} after={after} next={data.next} />
       )}
+      {server.value?.isHosted === true && user.value?.isAdmin !== true && <OpenShared />}
       {isCreating && <CreateDatabase onClose={() => setCreating(false)} />}
     </Page>
+  )
+}
+
+/** On a hosted server an account's list has only its own databases. */
+function OpenShared() {
+  const [name, setName] = useState('')
+  return (
+    <Card>
+      <form
+        class="toolbar"
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (name.trim() !== '') go(hashOf(['databases', name.trim()]))
+        }}
+      >
+        <TextField label={texts.shared} hint={texts.sharedHint} isCode value={name} onChange={setName} />
+        <Button type="submit">{texts.openShared}</Button>
+      </form>
+    </Card>
   )
 }
 

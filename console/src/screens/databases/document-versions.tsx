@@ -20,6 +20,7 @@ const texts = en.databases.timeMachine
 export function DocumentVersions({ database, id }: { readonly database: string; readonly id: string }) {
   const { data, failure, reload } = useLoad((signal) => readHistory(database, id, undefined, signal), id)
   const more = useMore(asPage(data), async (bookmark) => asPage(await readHistory(database, id, bookmark))!)
+  const firstContent = more?.rows.findIndex(({ deleted }) => !deleted)
   return (
     <div class="stack">
       <div class="row">
@@ -53,7 +54,7 @@ export function DocumentVersions({ database, id }: { readonly database: string; 
                 history={data}
                 version={version}
                 before={contentBefore(more.rows, at)}
-                isOpen={at === 0}
+                isOpen={at === firstContent}
                 onRestored={reload}
               />
             ))}
@@ -100,7 +101,7 @@ interface VersionRowProps {
 function VersionRow({ database, history, version, before, isOpen, onRestored }: VersionRowProps) {
   const { id, rev: winner, deleted: isDocumentDeleted } = history
   const { rev, deleted, stored_at, superseded_at, size, attachments } = version
-  const [isShown, setShown] = useState(isOpen && !deleted)
+  const [isShown, setShown] = useState(isOpen)
   const isCurrent = rev === winner
   const when = stored_at === null ? texts.unknownTime : exactTime(stored_at)
   const restore = () =>
