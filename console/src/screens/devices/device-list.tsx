@@ -162,9 +162,13 @@ function DeviceName({ token }: { readonly token: DeviceToken }) {
 }
 
 function ClientText({ client }: { readonly client: string | undefined }) {
-  if (client === undefined || client === '') return <span class="soft">{texts.unknown}</span>
+  if (client === undefined || client === '') return <span class="client soft">{texts.unknown}</span>
   const { app, system } = clientName(client)
-  return <span title={client}>{texts.client(app, system)}</span>
+  return (
+    <span class="client" title={client}>
+      {texts.client(app, system)}
+    </span>
+  )
 }
 
 function LastSeen({ token: { last_use, created } }: { readonly token: DeviceToken }) {
