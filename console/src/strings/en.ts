@@ -1881,7 +1881,7 @@ export const en = {
       value: 'Value',
       present: 'Present value',
       defaultTerm: 'Default',
-      source: 'Comes from',
+      source: 'Source',
       secretHint: 'The present value is never shown. What you enter replaces it.',
       listHint: 'Leave it empty to unset it.',
       unsetOption: 'Not set',
@@ -1889,6 +1889,8 @@ export const en = {
       noteStart: 'A change counts from the next start of the server.',
       noteOverride: (name: string) =>
         `${name} sets it at each start. A change here counts at once, and is written to local.ini, but ${name} overrides it again at the next start.`,
+      noteNoEffect: (name: string) =>
+        `${name} sets it at each start, and it is read only then. A change here is written to local.ini, but has no effect while ${name} is given.`,
       save: 'Save',
       reset: 'Reset to the default',
       saved: (key: string, value: string) => `${key} is now ${value}.`,
@@ -1990,7 +1992,7 @@ export const en = {
     },
     restore: {
       title: (id: string) => `Restore from ${id}`,
-      lead: (time: string) => `One database, as it was ${time}.`,
+      lead: (time: string) => `One database, as it was at ${time}.`,
       database: 'Database',
       find: 'Find a database',
       found: (shown: number, all: number) => `${number(shown)} of ${count(all, 'database', 'databases')}`,
@@ -2012,12 +2014,12 @@ export const en = {
       failed: 'The database was not restored',
       confirmTitle: (database: string) => `Replace ${database} by its backup?`,
       confirmEffects: (database: string, time: string) => [
-        `${database} becomes what it was ${time}. Requests get 503 for some milliseconds; feeds, uploads and downloads of it end.`,
+        `“${database}” becomes what it was at ${time}. Requests get 503 for some milliseconds; feeds, uploads and downloads of it end.`,
         'Each device then compares everything that it has and sends what the backup lacks. Changes that no device has are gone from the database.',
         'Purges and changes of its members since the backup are undone: check both.',
       ],
       confirmUndo: (database: string) =>
-        `the present database is kept as a file in “replaced” in the data folder, for settee/replaced_days days. Restore it with: settee restore FILE --db ${database}`,
+        `the present database is kept as a file in “replaced” in the data folder, for 30 days unless settee/replaced_days says otherwise. Restore it with: settee restore FILE --db ${database}`,
       done: (database: string, documents: number) =>
         `${database} is restored, with ${count(documents, 'document', 'documents')}.`,
       doneTitle: 'The database is restored',

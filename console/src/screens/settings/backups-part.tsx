@@ -195,9 +195,10 @@ function List({ backups: { backups, verifying }, onVerify, onRestore, onDeleted 
       title: texts.when,
       isMain: true,
       cell: ({ begun_at: at, id }) => (
-        <span title={id}>
-          {time(at)} <span class="fine">{ago(at)}</span>
-        </span>
+        <div class="backup-cell" title={id}>
+          {time(at)}
+          <p class="fine">{ago(at)}</p>
+        </div>
       ),
     },
     { key: 'holds', title: texts.holds, cell: (backup) => <Holds backup={backup} /> },
@@ -208,7 +209,7 @@ function List({ backups: { backups, verifying }, onVerify, onRestore, onDeleted 
       title: texts.actions,
       isUntitled: true,
       cell: (backup) => (
-        <div class="row is-end">
+        <div class="row is-end backup-actions">
           <Button
             isSmall
             icon="check"
@@ -248,7 +249,7 @@ function List({ backups: { backups, verifying }, onVerify, onRestore, onDeleted 
 
 function Holds({ backup }: { readonly backup: Backup }) {
   return (
-    <div>
+    <div class="backup-cell">
       {en.words.databases(backup.databases)}
       <p class="fine">{backup.is_whole ? texts.whole : texts.some}</p>
     </div>

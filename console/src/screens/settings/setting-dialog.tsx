@@ -10,7 +10,7 @@ import { say } from '../../parts/toast.tsx'
 import { en } from '../../strings/en.ts'
 import { bytes } from '../../strings/format.ts'
 import type { Setting } from './setting.ts'
-import { problemOf, shownDefault, shownValue, sourceText } from './setting-values.ts'
+import { problemOf, shownDefault, shownValue, sourceName } from './setting-values.ts'
 import { resetSetting, writeSetting } from './settings-api.ts'
 
 const { configuration: texts } = en.settings
@@ -89,7 +89,7 @@ export function SettingDialog({ setting, onClose, onChanged }: SettingDialogProp
         facts={[
           { term: texts.present, value: shownValue(setting) },
           { term: texts.defaultTerm, value: shownDefault(setting) },
-          { term: texts.source, value: sourceText(setting) },
+          { term: texts.source, value: sourceName(setting) },
         ]}
       />
       <Notes setting={setting} />
@@ -108,6 +108,12 @@ function savedText(setting: Setting, value: string): string {
 function Notes({
   setting: { unsafe, read_at_start: isAtStart, source, source_name: name },
 }: Pick<SettingDialogProps, 'setting'>) {
+  const isOverridden = (source === 'environment' || source === 'command line') && name !== null
+  const note = isOverridden
+    ? (isAtStart ? texts.noteNoEffect : texts.noteOverride)(name)
+    : isAtStart
+      ? texts.noteStart
+      : null
   return (
     <>
       {unsafe !== null && (
@@ -118,10 +124,7 @@ function Notes({
           <p>{unsafe.reason}</p>
         </Notice>
       )}
-      {isAtStart && <Notice tone="info">{texts.noteStart}</Notice>}
-      {(source === 'environment' || source === 'command line') && name !== null && (
-        <Notice tone="info">{texts.noteOverride(name)}</Notice>
-      )}
+      {note !== null && <Notice tone="info">{note}</Notice>}
     </>
   )
 }

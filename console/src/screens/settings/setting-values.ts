@@ -10,11 +10,12 @@ const TIMES: Readonly<Record<string, number>> = { milliseconds: 0.001, seconds: 
 const PLAIN_UNITS: ReadonlySet<string> = new Set(['hours', 'days', 'weeks'])
 
 /** @returns the value with separators and unit, such as `600 seconds (10 min)`; the text itself where it is no number */
-export function shownValue({ value, kind, about, secret }: Setting): string {
+export function shownValue({ value, key, kind, about, secret }: Setting): string {
   if (value === null || value === '') return texts.unset
   if (secret) return texts.secret
   if (value === 'infinity') return texts.infinite
   if (kind.type === 'choice' || kind.type === 'text' || !/^\d{1,16}$/.test(value)) return value
+  if (key === 'port') return value
   const amount = Number(value)
   const [unit = ''] = (about ?? '').split(' ', 1)
   if (kind.type === 'bytes' || unit === 'bytes') return sizeText(amount)
@@ -41,6 +42,13 @@ export function sourceText({ source, source_name: name }: Setting): string {
   if (source === 'default') return isDefault
   if (source === 'environment' || source === 'command line') return sources[source](name ?? source)
   return sources[source]
+}
+
+/** @returns the source alone: a file, a variable or a flag */
+export function sourceName({ source, source_name: name }: Setting): string {
+  const { sources, isDefault } = en.settings.configuration
+  if (source === 'default') return isDefault
+  return source === 'memory' ? sources.memory : (name ?? source)
 }
 
 /** @returns what is wrong with a new value, as a sentence; null if the server decides */
