@@ -1,6 +1,6 @@
 /** What the overview makes of the server's samples and health facts. */
 import t from 'tap'
-import { verdictsOf } from '../../console/src/screens/overview/health.ts'
+import { settingsVerdict, verdictsOf } from '../../console/src/screens/overview/health.ts'
 import { valueText } from '../../console/src/screens/overview/plots.ts'
 import {
   drawnOf,
@@ -60,6 +60,15 @@ t.test('small rates are per minute', async (t) => {
   t.equal(valueText('rate', 12.34, rateFactor(12.34)), '12/s')
   t.equal(valueText('rate', 0, rateFactor(0)), '0')
   t.equal(valueText('bytes', 1_250_000), '1.3 MB')
+})
+
+t.test('the worst of the unsafe settings is told in words', async (t) => {
+  t.equal(settingsVerdict([]).tone, 'good')
+  const keepDays = { section: 'settee', key: 'keep_days', severity: 'danger' as const, reason: 'It is off.' }
+  t.match(settingsVerdict([keepDays]), { tone: 'warn', text: 'settee/keep_days is unsafe. It is off.' })
+  t.match(settingsVerdict([{ ...keepDays, section: 'admins', key: null }, keepDays]), {
+    text: '2 settings are unsafe, among them admins. It is off.',
+  })
 })
 
 t.test('faults come first, and each says what to do', async (t) => {

@@ -127,6 +127,15 @@ export const en = {
       toBackups: 'Go to the backups',
       toLog: 'Read the log',
       toStandby: 'Go to the standby',
+      toSettings: 'Look at the settings',
+      settings: {
+        title: 'Settings',
+        fine: 'No setting is unsafe.',
+        unsafe: (settings: number, name: string, reason: string) =>
+          settings === 1
+            ? `${name} is unsafe. ${reason}`
+            : `${count(settings, 'setting is', 'settings are')} unsafe, among them ${name}. ${reason}`,
+      },
       threads: {
         title: 'Threads',
         fine: (threads: number) => `${count(threads, 'database thread answers', 'database threads answer')}.`,
@@ -180,6 +189,7 @@ export const en = {
       device: (token: string, client: string, address: string) =>
         `with the device “${token}” (${client || 'unknown app'}, from ${address}).`,
       help: 'If nobody meant to do this, a device may be broken or in wrong hands. The time machine shows what changed, and brings everything back to just before it.',
+      restore: 'Bring it back…',
       look: 'See what changed',
       dismiss: 'Dismiss',
       dismissTitle: 'Dismiss the alarm?',

@@ -44,6 +44,8 @@ export const CHECKS = 15
 
 /** Everything that the doctor makes has such a name, so that what a closed page has left is recognised. */
 const PREFIX = 'settee-doctor-'
+/** Documents of earlier runs that are removed at once. */
+const MAX_LEFT = 20
 const LONG_MS = 115_000
 
 /**
@@ -149,6 +151,7 @@ async function* checkDatabase(
   around: Surroundings,
 ): AsyncGenerator<Step> {
   yield { begins: 'local' }
+  await removeDocuments(database, signal)
   const id = `_local/${newName()}`
   // As one segment with an escaped slash, which some proxies unescape.
   const withSlash = `${pathOf(database, id)}%2Fslash`
@@ -169,6 +172,23 @@ async function* checkDatabase(
     enough: Number.POSITIVE_INFINITY,
   } as const
   yield { finding: longFeedFinding(isLong ? await watchFeed(database, long, signal) : null, around) }
+}
+
+/** The documents of a page that was closed in the middle. */
+async function removeDocuments(database: string, signal: AbortSignal): Promise<void> {
+  const query = {
+    start_key: JSON.stringify(`_local/${PREFIX}`),
+    end_key: JSON.stringify(`_local/${PREFIX}\ufff0`),
+    limit: String(MAX_LEFT),
+  }
+  const list = await request(pathOf(database, '_local_docs'), { query }, signal)
+  const { rows = [] } = (isServerReply(list) ? (list.json ?? {}) : {}) as { readonly rows?: readonly Row[] }
+  for (const { id, value } of rows) await remove(pathOf(database, id), { rev: value.rev })
+}
+
+interface Row {
+  readonly id: string
+  readonly value: { readonly rev: string }
 }
 
 /** Writes two `_local` documents, which no device receives, and reads the second. */

@@ -69,7 +69,7 @@ async function readAlarms(databases: readonly string[] | undefined, signal: Abor
 
 function AlarmNotice({ alarm, onDismissed }: { readonly alarm: Alarm; readonly onDismissed: () => void }) {
   const { database, deleted, of, since, until } = alarm
-  const timeMachine = hashOf(['databases', database, 'time-machine'], { at: since })
+  const timeMachine = ['databases', database, 'time-machine']
   const dismiss = () =>
     confirm({
       title: words.dismissTitle,
@@ -89,7 +89,10 @@ function AlarmNotice({ alarm, onDismissed }: { readonly alarm: Alarm; readonly o
       title={words.what(deleted, of, database)}
       actions={
         <>
-          <LinkButton kind="primary" isSmall icon="restore" href={timeMachine}>
+          <LinkButton kind="primary" isSmall icon="restore" href={hashOf(timeMachine, { at: since })}>
+            {words.restore}
+          </LinkButton>
+          <LinkButton isSmall href={hashOf(timeMachine, { since, until })}>
             {words.look}
           </LinkButton>
           <Button isSmall onClick={dismiss}>

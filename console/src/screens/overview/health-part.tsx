@@ -6,7 +6,7 @@ import { Icon } from '../../parts/icon.tsx'
 import { Badge, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
-import { type HealthFact, type Verdict, verdictsOf } from './health.ts'
+import { type HealthFact, settingsVerdict, type UnsafeSetting, type Verdict, verdictsOf } from './health.ts'
 
 const { health: words } = en.overview
 const EVERY_MS = 15_000
@@ -16,9 +16,17 @@ interface DeepUp {
   readonly facts: readonly HealthFact[]
 }
 
+interface Configuration {
+  readonly unsafe: readonly UnsafeSetting[]
+}
+
 export function HealthPart() {
   const { data, failure, reload } = useLoad(readHealth, 'health', { every: EVERY_MS })
-  const verdicts = data === undefined ? undefined : verdictsOf(data.facts)
+  const settings = useLoad((signal) => ask<Configuration>('_settee/configuration', { signal }), 'settings')
+  // The rest is shown even if the settings cannot be read.
+  const others = settings.data === undefined ? [] : [settingsVerdict(settings.data.unsafe)]
+  const isReady = !settings.isLoading || settings.data !== undefined
+  const verdicts = data === undefined || !isReady ? undefined : verdictsOf(data.facts, others)
   const wrong = verdicts?.filter(({ tone }) => tone === 'bad').length ?? 0
   const state =
     verdicts === undefined ? undefined : wrong === 0 ? (

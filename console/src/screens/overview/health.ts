@@ -78,12 +78,39 @@ const READERS: Readonly<Record<string, Reader>> = {
   },
 }
 
+/** An unsafe setting of `/_settee/configuration`. */
+export interface UnsafeSetting {
+  readonly section: string
+  /** null: the whole section. */
+  readonly key: string | null
+  readonly severity: 'danger' | 'caution'
+  readonly reason: string
+}
+
+/** @returns what the settings in effect risk, the worst in words */
+export function settingsVerdict(unsafe: readonly UnsafeSetting[]): Verdict {
+  const [first] = unsafe
+  const title = words.settings.title
+  if (first === undefined) {
+    return { name: 'settings', tone: 'good', title, text: words.settings.fine, help: null, link: null }
+  }
+  const name = first.key === null ? first.section : `${first.section}/${first.key}`
+  return {
+    name: 'settings',
+    tone: 'warn',
+    title,
+    text: words.settings.unsafe(unsafe.length, name, first.reason),
+    help: null,
+    link: { href: hashOf(['settings']), text: words.toSettings },
+  }
+}
+
 /** Alarms have a part of their own. */
 const SHOWN_ELSEWHERE = 'alarms'
 
-/** @returns what is wrong first */
-export function verdictsOf(facts: readonly HealthFact[]): Verdict[] {
-  const verdicts = facts.filter(({ name }) => name !== SHOWN_ELSEWHERE).map(verdictOf)
+/** @param others verdicts on other things @returns what is wrong first */
+export function verdictsOf(facts: readonly HealthFact[], others: readonly Verdict[] = []): Verdict[] {
+  const verdicts = [...facts.filter(({ name }) => name !== SHOWN_ELSEWHERE).map(verdictOf), ...others]
   const order = ['bad', 'warn', 'good'] as const
   return order.flatMap((tone) => verdicts.filter((verdict) => verdict.tone === tone))
 }
