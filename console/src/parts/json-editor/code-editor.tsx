@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { en } from '../../strings/en.ts'
 import { Skeleton } from '../notice.tsx'
 import type { CodeLanguage, CodeView } from './code-view.ts'
+import { Echoes } from './echoes.ts'
 import './code-editor.css'
 
 export interface CodeEditorProps {
@@ -25,6 +26,7 @@ export function CodeEditor(props: CodeEditorProps) {
   const { label, value, language, onChange, faultAt = null, goTo = null, fills = false } = props
   const host = useRef<HTMLDivElement>(null)
   const view = useRef<CodeView | null>(null)
+  const echoes = useRef(new Echoes())
   const latest = useRef(props)
   latest.current = props
   const [state, setState] = useState<'loading' | 'ready' | 'plain'>('loading')
@@ -44,7 +46,10 @@ export function CodeEditor(props: CodeEditorProps) {
           latest.current.value,
           { language, isReadOnly, label },
           {
-            onChange: (text) => latest.current.onChange?.(text),
+            onChange: (text) => {
+              echoes.current.send(text)
+              latest.current.onChange?.(text)
+            },
             onSave: () => latest.current.onSave?.(),
           },
         )
@@ -60,7 +65,9 @@ export function CodeEditor(props: CodeEditorProps) {
       view.current = null
     }
   }, [language, isReadOnly, label])
-  useEffect(() => view.current?.setText(value), [value, state])
+  useEffect(() => {
+    if (!echoes.current.isEcho(value)) view.current?.setText(value)
+  }, [value, state])
   useEffect(() => view.current?.setFault(faultAt), [faultAt, state])
   useEffect(() => {
     if (goTo !== null) view.current?.goTo(goTo.at)

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { en } from '../../strings/en.ts'
 import { Skeleton } from '../notice.tsx'
 import type { CompareView } from './compare-view.ts'
+import { Echoes } from './echoes.ts'
 import './code-editor.css'
 
 interface JsonCompareProps {
@@ -21,6 +22,7 @@ export function JsonCompare(props: JsonCompareProps) {
   const { left, right, leftLabel, rightLabel, onChange } = props
   const host = useRef<HTMLDivElement>(null)
   const view = useRef<CompareView | null>(null)
+  const echoes = useRef(new Echoes())
   const latest = useRef(props)
   latest.current = props
   const [state, setState] = useState<'loading' | 'ready' | 'plain'>('loading')
@@ -41,9 +43,10 @@ export function JsonCompare(props: JsonCompareProps) {
         frame.style.blockSize = '100%'
         root.replaceChildren(frame)
         const look = { leftLabel, rightLabel, takeLabel: en.codeEditor.take, isRightEditable, isNarrow }
-        view.current = createCompareView(root, frame, [left, latest.current.right], look, (text) =>
-          latest.current.onChange?.(text),
-        )
+        view.current = createCompareView(root, frame, [left, latest.current.right], look, (text) => {
+          echoes.current.send(text)
+          latest.current.onChange?.(text)
+        })
         setState('ready')
       },
       () => {
@@ -56,7 +59,9 @@ export function JsonCompare(props: JsonCompareProps) {
       view.current = null
     }
   }, [left, leftLabel, rightLabel, isRightEditable, isNarrow])
-  useEffect(() => view.current?.setRight(right), [right, state])
+  useEffect(() => {
+    if (!echoes.current.isEcho(right)) view.current?.setRight(right)
+  }, [right, state])
   if (state === 'plain') {
     return (
       <div class="compare-plain">

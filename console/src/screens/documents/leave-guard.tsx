@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Button } from '../../parts/button.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
 import { hashOf, type Route } from '../../shell/hash.ts'
@@ -10,13 +10,11 @@ const { documents: texts } = en
 /** While it is in the page, leaving asks first. `onDiscard` is called before the page is left without saving. */
 export function LeaveGuard({ onDiscard }: { readonly onDiscard: () => void }) {
   const [next, setNext] = useState<Route | null>(null)
-  const [isLeaving, setLeaving] = useState<string | null>(null)
+  // The guard may have left the page when the route changes, or still be in it.
+  const isLeaving = useRef(false)
   useEffect(() => {
-    if (isLeaving !== null) {
-      go(isLeaving)
-      return undefined
-    }
     const remove = guardRoute((to) => {
+      if (isLeaving.current) return true
       setNext(to)
       return false
     })
@@ -26,15 +24,16 @@ export function LeaveGuard({ onDiscard }: { readonly onDiscard: () => void }) {
       remove()
       removeEventListener('beforeunload', onUnload)
     }
-  }, [isLeaving])
+  }, [])
   if (next === null) return null
   const footer = (
     <>
       <Button
         kind="danger"
         onClick={() => {
+          isLeaving.current = true
           onDiscard()
-          setLeaving(hashOf(next.path, next.query))
+          go(hashOf(next.path, next.query))
         }}
       >
         {texts.leaveDiscard}
