@@ -181,7 +181,8 @@ const AUTHORIZED = { authorization: `Basic ${Buffer.from('root:secret').toString
 async function typeInto(page: Page, text: string, isWhole = false): Promise<void> {
   await page.getByRole('textbox', { name: 'The document as JSON' }).focus()
   await page.keyboard.press(isWhole ? 'Control+a' : 'Control+Home')
-  await page.keyboard.insertText(text)
+  if (isWhole) await page.keyboard.press('Delete')
+  await page.keyboard.type(text)
 }
 
 async function fill(stage: Stage): Promise<void> {
