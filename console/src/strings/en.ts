@@ -119,6 +119,7 @@ export const en = {
     health: {
       title: 'Is the server well?',
       well: 'All is well',
+      wellWith: (notes: number) => `Well, with ${count(notes, 'note', 'notes')}`,
       ill: (faults: number) => count(faults, 'fault', 'faults'),
       unknown: 'The server did not say how it is',
       tones: { good: 'Fine:', warn: 'Note:', bad: 'Fault:' },

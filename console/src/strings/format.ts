@@ -97,6 +97,18 @@ export function duration(seconds: number): string {
 const TIME_LABEL = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit' })
 const DAY_LABEL = new Intl.DateTimeFormat(LOCALE, { day: 'numeric', month: 'short' })
 
+const DAY_TIME_LABEL = new Intl.DateTimeFormat(LOCALE, {
+  day: 'numeric',
+  month: 'short',
+  hour: '2-digit',
+  minute: '2-digit',
+})
+
+/** Day, month, hours and minutes, beside a plot. */
+export function dayTimeLabel(value: TimeLike): string {
+  return DAY_TIME_LABEL.format(new Date(value))
+}
+
 /** Hours and minutes, for the axis of a plot. */
 export function timeLabel(value: TimeLike): string {
   return TIME_LABEL.format(new Date(value))

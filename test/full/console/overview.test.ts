@@ -69,7 +69,7 @@ t.test('a server admin sees how the server is', async (t) => {
 
   await t.test('health, alarms, plots and backups', async (t) => {
     await page.getByText('40 of 60 documents in notes were deleted').waitFor()
-    await page.getByText('All is well').waitFor()
+    await page.getByText('Well, with 2 notes').waitFor()
     await page.getByText('verified', { exact: true }).waitFor()
     await page.locator('.plot canvas').nth(5).waitFor()
     t.equal(await page.locator('.plot canvas').count(), 6)

@@ -27,10 +27,11 @@ export function HealthPart() {
   const others = settings.data === undefined ? [] : [settingsVerdict(settings.data.unsafe)]
   const isReady = !settings.isLoading || settings.data !== undefined
   const verdicts = data === undefined || !isReady ? undefined : verdictsOf(data.facts, others)
+  const notes = verdicts?.filter(({ tone }) => tone === 'warn').length ?? 0
   const wrong = verdicts?.filter(({ tone }) => tone === 'bad').length ?? 0
   const state =
     verdicts === undefined ? undefined : wrong === 0 ? (
-      <Badge tone="good">{words.well}</Badge>
+      <Badge tone="good">{notes === 0 ? words.well : words.wellWith(notes)}</Badge>
     ) : (
       <Badge tone="bad">{words.ill(wrong)}</Badge>
     )

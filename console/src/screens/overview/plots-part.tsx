@@ -8,7 +8,7 @@ import { Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { DataTable } from '../../parts/table.tsx'
 import { en } from '../../strings/en.ts'
-import { dayLabel, time, timeLabel } from '../../strings/format.ts'
+import { dayLabel, dayTimeLabel, timeLabel } from '../../strings/format.ts'
 import { PLOTS, type PlotShape, valueText } from './plots.ts'
 import {
   drawnOf,
@@ -132,7 +132,7 @@ interface ReadoutProps {
 
 /** The values at the pointer, or the newest, with mean and peak of the first line. */
 function Readout({ shape, series, drawn, point }: ReadoutProps) {
-  const label = series.period === 'day' ? timeLabel : time
+  const label = series.period === 'day' ? timeLabel : dayTimeLabel
   const at = point === null ? undefined : timesOf(drawn)[point]
   return (
     <>
@@ -161,7 +161,7 @@ function shown({ kind }: PlotShape, value: number | null): string {
 function summaryText(shape: PlotShape, series: SampleSeries): string {
   const summary = summaryOf(series, shape.lines[0]?.column ?? '')
   if (summary === null) return words.noValues
-  const label = series.period === 'day' ? timeLabel : time
+  const label = series.period === 'day' ? timeLabel : dayTimeLabel
   const { mean, peak, peakAt, least, leastAt } = summary
   return shape.isScarce
     ? words.least(shown(shape, mean), shown(shape, least), label(leastAt * 1000))

@@ -71,11 +71,14 @@ export const PLOTS: readonly PlotShape[] = [
   },
 ]
 
+/** Less than one in twenty minutes, in 1/s: it would be written as `0/min`. */
+const LEAST_RATE = 0.05 / 60
+
 /** Writes a value of a plot. @param factor 60: rates are per minute (see series.ts) */
 export function valueText(kind: PlotShape['kind'], value: number, factor: 1 | 60 = 1): string {
   switch (kind) {
     case 'rate':
-      if (value === 0) return number(0)
+      if (value < LEAST_RATE) return number(0)
       return factor === 60 ? words.perMinute(amount(value * 60)) : words.perSecond(amount(value))
     case 'count':
       return number(value)

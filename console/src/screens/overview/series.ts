@@ -66,15 +66,15 @@ export function summaryOf(series: SampleSeries, column: string): Summary | null 
   }
 }
 
-/** Minutes in a point of a drawn day: a plot has fewer pixels than a day has minutes. */
-const DRAWN_MINUTES = 5
+/** How many points are drawn as one, since a plot has fewer pixels than points: five minutes, and three hours. */
+const DRAWN_AS_ONE = { day: 5, month: 6 } as const
 
-/** @returns a day as the means of five minutes, as it is drawn; a month unchanged */
+/** @returns the means of neighbouring points, as they are drawn */
 export function drawnOf(series: SampleSeries): SampleSeries {
-  if (series.period !== 'day') return series
-  const points = Math.ceil(series.points / DRAWN_MINUTES)
+  const together = DRAWN_AS_ONE[series.period]
+  const points = Math.ceil(series.points / together)
   const groups = Array.from({ length: points }, (_, group) =>
-    Array.from({ length: DRAWN_MINUTES }, (_, at) => group * DRAWN_MINUTES + at),
+    Array.from({ length: together }, (_, at) => group * together + at),
   )
   const mean = Object.fromEntries(
     Object.entries(series.mean).map(([column, values]) => [
@@ -82,7 +82,8 @@ export function drawnOf(series: SampleSeries): SampleSeries {
       groups.map((group) => meanAt(values, group)),
     ]),
   )
-  return { ...series, step: series.step * DRAWN_MINUTES, points, mean }
+  const { period, start, step } = series
+  return { period, start, step: step * together, points, mean }
 }
 
 /** Whether there is anything to show. */
