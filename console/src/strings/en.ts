@@ -1775,6 +1775,7 @@ export const en = {
     badLimit: 'Enter a number from 0.',
     limitsChanged: (name: string) => `The limits of ${name} were changed`,
     devices: 'Devices',
+    changePassword: 'Change password',
     suspend: 'Suspend',
     resume: 'Resume',
     suspendTitle: (name: string) => `Suspend ${name}?`,

@@ -119,6 +119,9 @@ t.test('devices of a server', async (t) => {
     await goTo(page, '#/devices/add?database=notes&account=anna')
     await page.getByRole('radio', { name: /Inkdrop/ }).check()
     await page.getByLabel('Name of the device').fill('inkdrop')
+    await page.route('**/_settee/vaults', (route) => route.abort(), { times: 1 })
+    await page.getByRole('button', { name: 'Add the device' }).click()
+    await page.getByText('The server did not answer').waitFor()
     await page.getByRole('button', { name: 'Add the device' }).click()
     await page.getByText('has a device “inkdrop” already').waitFor()
     await page.getByRole('button', { name: 'Give it a new token' }).click()
@@ -244,6 +247,11 @@ t.test('accounts in hosted mode', async (t) => {
     await page.getByRole('button', { name: 'Resume' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click()
     await page.getByText('anna was resumed').waitFor()
+    await page.getByRole('button', { name: 'Change password' }).click()
+    await page.getByLabel('New password', { exact: true }).fill('anna is new')
+    await page.keyboard.press('Enter')
+    await page.getByText('The password of anna was changed').waitFor()
+    t.equal((await call('GET', '/notes', undefined, 'anna:anna is new')).status, 200)
   })
 
   await t.test('a database changes its owner', async (t) => {

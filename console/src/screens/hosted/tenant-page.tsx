@@ -11,6 +11,7 @@ import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { bytes, number } from '../../strings/format.ts'
+import { PasswordDialog } from '../devices/password-dialog.tsx'
 import { OwnerDialog, Release } from './owner-dialog.tsx'
 import { QuotaDialog } from './quota-dialog.tsx'
 import { changeTenant, deleteTenant, QUOTAS, readTenant, type Tenant } from './tenant-calls.ts'
@@ -114,14 +115,17 @@ interface ActsProps {
 
 function Acts({ tenant, onChanged }: ActsProps) {
   const { name, suspended, deleting } = tenant
+  const [isChanging, setChanging] = useState(false)
   return (
     <>
       <TenantState row={tenant} />
       <LinkButton icon="devices" href={hashOf(['devices'], { account: name })}>
         {texts.devices}
       </LinkButton>
+      {isChanging && <PasswordDialog account={{ name, isAdmin: false }} onClose={() => setChanging(false)} />}
       {!deleting && (
         <>
+          <Button onClick={() => setChanging(true)}>{texts.changePassword}</Button>
           <Button icon={suspended ? 'play' : 'pause'} onClick={() => askToSuspend(tenant, onChanged)}>
             {suspended ? texts.resume : texts.suspend}
           </Button>
