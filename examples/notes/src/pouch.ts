@@ -67,6 +67,8 @@ export interface ReplicationOptions {
   /** The name of a function of a design document, or a function that runs here. */
   readonly filter?: string | ((doc: Doc) => boolean)
   readonly selector?: object
+  /** Documents per request. */
+  readonly batch_size?: number
   /** @returns milliseconds until the next try */
   readonly back_off_function: (lastDelay: number) => number
 }

@@ -1,4 +1,5 @@
 /** Each way in which a sync can be impossible has its own words. */
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
@@ -7,7 +8,7 @@ import type { Test } from 'tap'
 import { freePort } from '../../cli/child.ts'
 import { makeCertificate } from '../../helpers/certificates.ts'
 import { type Device, until } from './device.ts'
-import { startServer } from './servers.ts'
+import { ADMIN, startServer } from './servers.ts'
 import type { Stage } from './stage.ts'
 
 async function listen(t: Test, server: ReturnType<typeof createServer>): Promise<number> {
@@ -156,10 +157,23 @@ export async function failingSync(t: Test, stage: Stage): Promise<void> {
   t.match(await device.finding('credentials'), /401/)
   await device.status('Stopped')
 
+  await device.apply(address.replace('/failing', '/missing'))
+  await device.finding('no_database')
+  await device.status('There is no such database')
+  const command = await device.page.locator('.command code').innerText()
+  // As an admin would paste it, who is asked for the password.
+  spawnSync('sh', ['-c', command.replaceAll('curl -u admin', `curl -sS -u ${ADMIN}`)])
+  await device.status('Up to date')
+  t.ok(await device.page.locator('.status-line').isVisible(), 'the command lets the account in')
+
   await device.apply(address)
   await device.write('After it was mended', 'text')
   await device.status('Up to date')
   await device.page.locator('.status-line', { hasText: /[12] sent/ }).waitFor()
+  const field = device.page.getByLabel('ADDRESS', { exact: true })
+  t.notMatch(await field.inputValue(), /anna:anna/, 'the password is hidden')
+  await device.page.getByRole('button', { name: 'Show the password' }).click()
+  t.equal(await field.inputValue(), address)
 
   await device.preferences('logging')
   const events = device.page.locator('.events li')

@@ -46,6 +46,9 @@ export async function conflict(t: Test, stage: Stage): Promise<void> {
   const [one, other] = await Promise.all([stage.device(t), stage.device(t)])
   await Promise.all([one.apply(address), other.apply(address)])
   await one.write('Plan', 'Monday\nTuesday')
+  await other.preferences('about')
+  await other.page.getByLabel('Name', { exact: true }).fill('the bicycle')
+  await other.page.keyboard.press('Enter')
   await other.go('#/notes')
   await other.arrived('Plan')
   await Promise.all([one.context.setOffline(true), other.context.setOffline(true)])
@@ -66,6 +69,8 @@ export async function conflict(t: Test, stage: Stage): Promise<void> {
     ['Tuesday by train'],
     'what differs is marked',
   )
+  t.match(await train.locator('header').innerText(), /Edited on this device/)
+  t.match(await bike.locator('header').innerText(), /Edited on the bicycle .*\d\d:\d\d:\d\d/)
   await bike.getByRole('button', { name: /^Keep version/ }).click()
 
   await one.page.locator('.sheet').getByText('by bike').waitFor()

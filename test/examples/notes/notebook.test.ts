@@ -4,7 +4,13 @@ import fc from 'fast-check'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
-import { compareLines, keep, keepAll, versionsOf } from '../../../examples/notes/src/notes/conflicts.ts'
+import {
+  compareLines,
+  keep,
+  keepAll,
+  versionsOf,
+  writersOf,
+} from '../../../examples/notes/src/notes/conflicts.ts'
 import { Draft } from '../../../examples/notes/src/notes/draft.ts'
 import { LARGEST_PICTURE, Library } from '../../../examples/notes/src/notes/library.ts'
 import {
@@ -279,6 +285,16 @@ t.test('lines are compared: what is common is the same on both sides, in order',
       )
     }),
   )
+})
+
+t.test('the sides of a conflict say who wrote them', async (t) => {
+  const by = (id: string, name: string) => ({ device: { id, name } })
+  t.same(writersOf([by('here', 'Desk'), by('b123456', 'Phone'), { device: null }], HERE), [
+    'this device',
+    'Phone',
+    null,
+  ])
+  t.same(writersOf([by('b123456', 'Phone'), by('c123456', 'Phone')], HERE), ['Phone (b123)', 'Phone (c123)'])
 })
 
 t.test('small things', async (t) => {

@@ -7,6 +7,7 @@ import {
   type Shelf,
   SYNC_MODES,
 } from '../../../examples/notes/src/settings.ts'
+import { MASK, masked, unmasked } from '../../../examples/notes/src/sync/masked-address.ts'
 import { choiceOf } from '../../../examples/notes/src/sync/target.ts'
 
 function shelf(): Shelf {
@@ -109,6 +110,19 @@ t.test('a mode counts as chosen when the user has chosen it, in an earlier versi
   t.ok(new SettingsKeeper(kept).value.isModeChosen)
   t.ok(readSettings('{"mode":"off"}').isModeChosen)
   t.notOk(readSettings('{"mode":"hosted","isMobile":true}').isModeChosen)
+})
+
+t.test('the password of an Address is hidden, and the rest of it can be edited', async (t) => {
+  const applied = 'https://anna:p@ss:w/x@h:443/notes'.replace('/x', '%2Fx')
+  const shown = masked(applied)
+  t.equal(shown, `https://anna:${MASK}@h:443/notes`)
+  t.equal(unmasked(shown, applied), applied)
+  t.equal(unmasked(shown.replace('h:443', 'g:1'), applied), applied.replace('h:443', 'g:1'))
+  t.equal(unmasked('https://eve:new@h:443/notes', applied), 'https://eve:new@h:443/notes')
+  for (const text of ['', 'https://h:443/notes', 'https://anna@h:443/n', 'https://anna:@h:443/n', 'x']) {
+    t.equal(masked(text), text)
+    t.equal(unmasked(text, applied), text)
+  }
 })
 
 t.test('what the settings mean', async (t) => {

@@ -24,7 +24,10 @@ export type FindingCode =
 export interface Finding {
   readonly code: FindingCode
   readonly title: string
+  /** Empty if {@link points} say everything. */
   readonly detail: string
+  /** Several problems of the same kind, each with how to fix it. */
+  readonly points?: readonly string[]
   /** The command to run, without a password. */
   readonly command?: string
 }

@@ -10,15 +10,17 @@ import type { Answer, Probes } from './probes.ts'
 /** Maximum length of a server's reason, in characters. */
 const MOST_WORDS = 500
 
-/** What is wrong with a text that is not a valid Address; the first fault is the title. */
+/** What is wrong with a text that is not a valid Address. */
 export function addressFinding(faults: readonly AddressFault[]): Finding {
   const [first] = faults
+  if (first === undefined || faults.length === 1) {
+    return { code: 'address', title: first?.reason ?? 'This is not an Address.', detail: first?.mend ?? '' }
+  }
   return {
     code: 'address',
-    title: first?.reason ?? 'This is not an Address.',
-    detail: [first?.mend, ...faults.slice(1).flatMap(({ reason, mend }) => [reason, mend])]
-      .filter((text) => text !== undefined)
-      .join(' '),
+    title: `${faults.length} things in the Address need to change.`,
+    detail: '',
+    points: faults.map(({ reason, mend }) => `${reason} ${mend}`),
   }
 }
 
@@ -170,11 +172,22 @@ export function noDatabase(address: Address, isHosted: boolean): Finding {
         'Sign out, and sign in again. That creates the database again, and this device sends its notes there.',
     }
   }
+  const { username, database, url } = address
+  const finding = { code: 'no_database', title: `The server has no database ${database} (404).` } as const
+  if (username === undefined) {
+    const detail =
+      'Check the last part of the Address. For a new database, put the name and the password of the account that ' +
+      'will use it into the Address first: https://name:password@host:port/database.'
+    return { ...finding, detail }
+  }
+  const security = { admins: { roles: ['_admin'] }, members: { names: [username], roles: [] } }
+  const body = JSON.stringify(security).replaceAll("'", "'\\''")
   return {
-    code: 'no_database',
-    title: `The server has no database ${address.database} (404).`,
-    detail: 'Check the last part of the Address, or ask an admin to create the database.',
-    command: `curl -u admin -X PUT ${address.url}`,
+    ...finding,
+    detail:
+      `Check the last part of the Address, or ask an admin of the server for this command. It creates the database and ` +
+      `lets ${username} use it. The sync then continues by itself.`,
+    command: `curl -u admin -X PUT ${url} && curl -u admin -X PUT ${url}/_security -H 'Content-Type: application/json' -d '${body}'`,
   }
 }
 

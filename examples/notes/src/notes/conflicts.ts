@@ -1,6 +1,6 @@
 /** Conflicting versions of a note, which devices have written independently. */
 import type { Doc, Pouch, PouchError, Saved } from '../pouch.ts'
-import { type Note, newId, noteOf } from './model.ts'
+import { type DeviceLabel, type Note, newId, noteOf } from './model.ts'
 
 /** @returns all versions of a note, the one that is shown first; a single version means no conflict */
 export async function versionsOf(db: Pick<Pouch, 'get'>, id: string): Promise<readonly Note[]> {
@@ -37,13 +37,39 @@ export async function keepAll(db: Pick<Pouch, 'bulkDocs'>, versions: readonly No
   await keep(db, versions, winner)
 }
 
-function copyOf({ title, body, bookId, tags, createdAt, updatedAt }: Note): Doc {
-  const copy = { title: `${title} (other version)`, body, bookId, tags, createdAt, updatedAt }
+function copyOf({ title, body, bookId, tags, createdAt, updatedAt, device }: Note): Doc {
+  const copy = {
+    title: `${title} (other version)`,
+    body,
+    bookId,
+    tags,
+    createdAt,
+    updatedAt,
+    ...(device && { device }),
+  }
   return { _id: newId('note'), ...copy }
 }
 
 function throwFirst([failure]: readonly (Saved | PouchError)[]): void {
   if (failure !== undefined) throw failure
+}
+
+/**
+ * Who wrote each version: "this device", or the name of another one, with a part of its id if two have the same name.
+ * @returns null for a version whose app did not sign it
+ */
+export function writersOf(
+  versions: readonly Pick<Note, 'device'>[],
+  here: DeviceLabel,
+): readonly (string | null)[] {
+  return versions.map(({ device }) => {
+    if (device === null) return null
+    if (device.id === here.id) return 'this device'
+    const hasTwin = versions.some(
+      (other) => other.device?.name === device.name && other.device.id !== device.id,
+    )
+    return hasTwin ? `${device.name} (${device.id.slice(0, 4)})` : device.name
+  })
 }
 
 /** A line of a text, and whether the other text has it, too. */

@@ -26,6 +26,8 @@ export interface SyncerOptions {
   readonly diagnose: (target: Target, signal: AbortSignal) => Promise<Diagnosis>
 }
 
+/** PouchDB's own is 100, with which a new device needs many more requests. */
+const BATCH_SIZE = 500
 const FIRST_DELAY_MS = 1000
 const LONGEST_DELAY_MS = 30_000
 /** Problems that do not go away by themselves. Repeated attempts would lock the account. */
@@ -144,6 +146,7 @@ class Run {
     const options = {
       live: true,
       retry: true,
+      batch_size: BATCH_SIZE,
       back_off_function: backOff,
       ...mobileOptions(this.#target.mobile, direction),
     }

@@ -1,7 +1,9 @@
+import { LONGEST_NAME } from '../device.ts'
 import { useServices, useWatched } from './services.ts'
 
 export function About() {
-  const { library } = useServices()
+  const { library, device } = useServices()
+  const { name } = useWatched(device)
   const { notes, books, tags, pictures } = useWatched(library)
   const rows = [
     ['Notes', notes.length],
@@ -21,6 +23,21 @@ export function About() {
             </div>
           ))}
         </dl>
+      </section>
+      <section class="card">
+        <h2>This device</h2>
+        <label class="field">
+          <span>Name</span>
+          <input
+            maxLength={LONGEST_NAME}
+            value={name}
+            onChange={(event) => {
+              device.rename(event.currentTarget.value)
+              event.currentTarget.value = device.value.name
+            }}
+          />
+        </label>
+        <p class="hint">Stands beside what you write, for when two devices change a note at the same time.</p>
       </section>
       <section class="card">
         <h2>An example of settee</h2>

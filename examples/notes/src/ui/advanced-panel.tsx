@@ -2,18 +2,26 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { parseAddress } from '../../../../src/core/address.ts'
 import type { Diagnosis } from '../diagnosis/finding.ts'
 import { addressVerdict } from '../diagnosis/verdict.ts'
+import { masked, unmasked } from '../sync/masked-address.ts'
+import { AddressField } from './address-field.tsx'
 import { DiagnosisView } from './diagnosis-view.tsx'
 import { useServices, useWatched } from './services.ts'
 
 /** The Address of the user's own server. It takes effect when it is applied. */
-export function AdvancedPanel() {
+export function AdvancedPanel({ onApplied }: { readonly onApplied: () => void }) {
   const { settings, diagnose } = useServices()
   const { address: applied, isMobile } = useWatched(settings)
-  const [text, setText] = useState(applied)
+  /** What the field shows. */
+  const [text, setText] = useState(masked(applied))
+  const [isShown, reveal] = useState(false)
+  const typed = unmasked(text, applied)
   // Another window of the app may apply an Address, too. Later than in this turn, the effect would undo what was typed.
-  useLayoutEffect(() => setText(applied), [applied])
+  useLayoutEffect(() => {
+    setText(masked(applied))
+    reveal(false)
+  }, [applied])
   const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
-  const isApplied = text.trim() === applied
+  const isApplied = typed.trim() === applied
   const running = useRef(new AbortController())
   // A diagnosis of another address is not shown for this one.
   const show = (next: Diagnosis | 'running' | null) => {
@@ -22,11 +30,12 @@ export function AdvancedPanel() {
   }
   useEffect(() => () => running.current.abort(), [])
   const apply = () => {
-    const result = settings.applyAddress(text)
+    const result = settings.applyAddress(typed)
     show(result.ok ? null : addressVerdict(result.faults))
+    if (result.ok) onApplied()
   }
   const examine = async () => {
-    const result = parseAddress(text, { mobile: isMobile })
+    const result = parseAddress(typed, { mobile: isMobile })
     show(result.ok ? 'running' : addressVerdict(result.faults))
     if (!result.ok) return
     running.current = new AbortController()
@@ -48,21 +57,20 @@ export function AdvancedPanel() {
           updates and backups. This app only syncs with the database that you name.
         </span>
       </p>
-      <label class="field">
-        <span>ADDRESS</span>
-        <input
-          inputMode="url"
-          autocomplete="off"
-          autocapitalize="off"
-          spellcheck={false}
-          placeholder="https://name:password@host:port/database"
-          value={text}
-          onInput={(event) => {
-            setText(event.currentTarget.value)
-            show(null)
-          }}
-        />
-      </label>
+      <AddressField
+        text={text}
+        isShown={isShown}
+        hasPassword={masked(typed) !== typed}
+        onInput={(next) => {
+          setText(next)
+          show(null)
+        }}
+        onShow={(next) => {
+          reveal(next)
+          setText(next ? typed : masked(typed))
+        }}
+        onCopy={() => typed.trim()}
+      />
       <p class="hint">{hintOf(applied, isApplied)}</p>
       <div class="buttons">
         <button type="submit" disabled={isApplied}>
@@ -71,7 +79,7 @@ export function AdvancedPanel() {
         <button
           type="button"
           class="quiet"
-          disabled={text.trim() === '' || diagnosis === 'running'}
+          disabled={typed.trim() === '' || diagnosis === 'running'}
           onClick={() => void examine()}
         >
           Network diagnosis

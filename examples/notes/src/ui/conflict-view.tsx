@@ -1,18 +1,19 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { compareLines, keep, keepAll, type Line, versionsOf } from '../notes/conflicts.ts'
+import { compareLines, keep, keepAll, type Line, versionsOf, writersOf } from '../notes/conflicts.ts'
 import type { Note, Notebook } from '../notes/model.ts'
 import { Icon } from './icons.tsx'
 import { go, hashOf } from './route.ts'
 import { useServices, useWatched } from './services.ts'
-import { momentOf } from './times.ts'
+import { exactly } from './times.ts'
 
 /** Shows the versions of a note side by side. The user keeps one or all of them. */
 export function ConflictView({ noteId }: { readonly noteId: string }) {
-  const { library } = useServices()
+  const { library, device } = useServices()
   const notebook = useWatched(library)
   const { notes, isLoaded } = notebook
   const known = notes.find(({ id }) => id === noteId)
   const [versions, setVersions] = useState<readonly Note[]>([])
+  const writers = writersOf(versions, useWatched(device))
   const [isBusy, setBusy] = useState(false)
   const [fault, setFault] = useState('')
   const state = known === undefined ? null : [known.rev, ...known.conflicts].join(' ')
@@ -77,6 +78,7 @@ export function ConflictView({ noteId }: { readonly noteId: string }) {
             <Version
               key={version.rev}
               version={version}
+              writer={writers[at] ?? null}
               name={String.fromCharCode(65 + (at % 26))}
               other={versions[at === 0 ? 1 : 0] ?? version}
               placeOf={(note) => placeOf(note, notebook)}
@@ -94,12 +96,14 @@ interface VersionProps {
   readonly version: Note
   readonly other: Note
   readonly name: string
+  /** The device that wrote it; null: not known. */
+  readonly writer: string | null
   readonly placeOf: (note: Note) => string
   readonly isBusy: boolean
   readonly onKeep: () => void
 }
 
-function Version({ version, other, name, placeOf, isBusy, onKeep }: VersionProps) {
+function Version({ version, other, name, writer, placeOf, isBusy, onKeep }: VersionProps) {
   const [lines] = useMemo(() => compareLines(version.body, other.body), [version.body, other.body])
   const place = placeOf(version)
   return (
@@ -107,8 +111,8 @@ function Version({ version, other, name, placeOf, isBusy, onKeep }: VersionProps
       <header>
         <span class="letter">{name}</span>
         <span>
-          Edited{' '}
-          <time dateTime={new Date(version.updatedAt).toISOString()}>{momentOf(version.updatedAt)}</time>
+          {writer === null ? 'Edited' : <strong>{`Edited on ${writer}`}</strong>}{' '}
+          <time dateTime={new Date(version.updatedAt).toISOString()}>{exactly(version.updatedAt)}</time>
         </span>
       </header>
       <h2 class={version.title === other.title ? '' : 'is-own'}>{version.title || 'Untitled'}</h2>
@@ -126,10 +130,10 @@ function Version({ version, other, name, placeOf, isBusy, onKeep }: VersionProps
 }
 
 /** The book and the tags of a note, by name. */
-function placeOf({ bookId, tags }: Note, notebook: Notebook): string {
+function placeOf({ bookId, tags, trashedAt }: Note, notebook: Notebook): string {
   const book = notebook.books.find(({ id }) => id === bookId)?.name ?? 'No book'
   const names = tags.map((id) => notebook.tags.find((tag) => tag.id === id)?.name ?? id.slice('tag:'.length))
-  return [book, ...names].join(' · ')
+  return [...(trashedAt > 0 ? ['In the trash'] : []), book, ...names].join(' · ')
 }
 
 function TextLine({ line }: { readonly line: Line }) {

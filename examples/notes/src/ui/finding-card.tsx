@@ -3,7 +3,7 @@ import type { Finding } from '../diagnosis/finding.ts'
 
 /** A problem, how to fix it, and the command to run. */
 export function FindingCard({ finding }: { readonly finding: Finding }) {
-  const { title, detail, command, code } = finding
+  const { title, detail, points = [], command, code } = finding
   const [isCopied, tell] = useState(false)
   const line = useRef<HTMLElement>(null)
   const copy = async (text: string) => {
@@ -16,9 +16,20 @@ export function FindingCard({ finding }: { readonly finding: Finding }) {
     }
   }
   return (
-    <div class="finding" role="alert" data-finding={code}>
+    <div
+      class={`finding${code === 'offline' ? ' is-calm' : ''}`}
+      role={code === 'offline' ? 'status' : 'alert'}
+      data-finding={code}
+    >
       <strong>{title}</strong>
-      <p>{detail}</p>
+      {detail !== '' && <p>{detail}</p>}
+      {points.length > 0 && (
+        <ul class="points">
+          {points.map((point) => (
+            <li key={point}>{point}</li>
+          ))}
+        </ul>
+      )}
       {command !== undefined && (
         <div class="command">
           <code ref={line}>{command}</code>

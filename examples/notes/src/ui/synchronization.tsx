@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'preact/hooks'
 import { MODE_NAMES, SYNC_MODES, type SyncMode } from '../settings.ts'
 import { AdvancedPanel } from './advanced-panel.tsx'
 import { HostedPanel } from './hosted-panel.tsx'
@@ -13,6 +14,7 @@ const ABOUT: Readonly<Record<SyncMode, string>> = {
 export function Synchronization() {
   const { settings } = useServices()
   const { mode, isMobile } = useWatched(settings)
+  const { status, bringIntoView } = useStatusInView()
   return (
     <>
       <fieldset class="card modes">
@@ -33,7 +35,10 @@ export function Synchronization() {
         ))}
       </fieldset>
       {mode === 'hosted' && <HostedPanel />}
-      {mode === 'advanced' && <AdvancedPanel />}
+      {mode === 'advanced' && <AdvancedPanel onApplied={bringIntoView} />}
+      <div class="status" ref={status} tabIndex={-1}>
+        <StatusCard />
+      </div>
       {mode !== 'off' && (
         <label class="card toggle">
           <span>
@@ -49,7 +54,26 @@ export function Synchronization() {
           />
         </label>
       )}
-      <StatusCard />
     </>
   )
+}
+
+/** After Apply, the status is brought into view, and again when its result comes. */
+function useStatusInView() {
+  const { syncer } = useServices()
+  const { phase, finding } = useWatched(syncer)
+  const status = useRef<HTMLDivElement>(null)
+  const isAwaited = useRef(false)
+  const scroll = () => status.current?.scrollIntoView({ block: 'nearest' })
+  const bringIntoView = () => {
+    isAwaited.current = true
+    status.current?.focus({ preventScroll: true })
+    scroll()
+  }
+  useEffect(() => {
+    if (!isAwaited.current) return
+    scroll()
+    if (phase === 'synced' || (finding !== null && phase !== 'connecting')) isAwaited.current = false
+  }, [phase, finding])
+  return { status, bringIntoView }
 }

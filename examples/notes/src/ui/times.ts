@@ -1,8 +1,7 @@
 /** Times in the user's language. */
 const TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
 const DAY = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' })
-const BOTH = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
-const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: 'short', timeStyle: 'medium' })
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 
 /** @param time in milliseconds since 1970; today is shown with the hour, other days with the date */
 export function dayOf(time: number): string {
@@ -10,10 +9,7 @@ export function dayOf(time: number): string {
   return (isToday ? TIME : DAY).format(time)
 }
 
-export function momentOf(time: number): string {
-  return BOTH.format(time)
-}
-
+/** @returns the date and the time to the second */
 export function exactly(time: number): string {
   return EXACT.format(time)
 }
