@@ -47,6 +47,10 @@ const RECIPE = `Two days, most of it waiting.
 | 500 g | 325 g | easy to shape |
 | 500 g | 400 g | open, and sticky |
 
+\`\`\`js
+const dough = { flour: 500, water: 375 } // 75 %
+\`\`\`
+
 See [the table of flours](https://example.org/flour), or run \`bread --help\`.
 `
 
@@ -110,6 +114,7 @@ async function fill(stage: Stage, database: string): Promise<void> {
       30,
     ),
     note('4', 'Books to read', '- The Left Hand of Darkness\n- Middlemarch\n\n![cover.png](file:1)', {}, 90),
+    note('6', 'Scratch', 'Nothing that anybody needs.', {}, 500),
     {
       _id: 'file:1',
       name: 'cover.png',
@@ -134,6 +139,7 @@ async function fill(stage: Stage, database: string): Promise<void> {
         { bookId: 'book:travel', tags: ['tag:weekend'] },
         3,
       ),
+      device: { id: 'desk', name: 'Firefox on Linux' },
       _rev: '1-a',
     },
     {
@@ -150,7 +156,13 @@ export async function looks(t: Test, stage: Stage): Promise<void> {
   const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
   if (process.env.NOTES_SCREENSHOTS) await mkdir(FOLDER, { recursive: true })
   const more = process.env.NOTES_SCREENSHOTS ? MORE_LOOKS : []
-  for (const look of [...LOOKS, ...more]) await t.test(look.name, (t) => show(t, stage, look, address, axe))
+  await t.test('looks', { jobs: LOOKS.length }, async (t) => {
+    await Promise.all(
+      [...LOOKS, ...more].map((look) =>
+        t.test(look.name, { buffered: true }, (t) => show(t, stage, look, address, axe)),
+      ),
+    )
+  })
 }
 
 async function show(t: Test, stage: Stage, look: Look, address: string, axe: string): Promise<void> {
@@ -201,6 +213,35 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   await keep('reading')
   await page.getByRole('button', { name: 'Write' }).click()
   await keep('writing')
+  if (look.size === 'desktop') {
+    await page.getByRole('button', { name: 'Both' }).click()
+    await page.locator('.preview .tok-keyword').waitFor()
+    await keep('both')
+    await page.getByRole('button', { name: 'Write' }).click()
+  }
+  await page.evaluate("document.querySelector('.title').blur()")
+  await page.locator('.sheet').focus()
+  await page.keyboard.press('?')
+  await page.getByRole('dialog', { name: 'Keyboard' }).waitFor()
+  await keep('help')
+  await page.keyboard.press('Escape')
+  await device.go('#/notes?shelf=book:kitchen')
+  await page.getByRole('button', { name: 'Rename or delete the book' }).click()
+  await keep('book')
+  await page.keyboard.press('Escape')
+  await device.read('Scratch')
+  await page.getByRole('button', { name: 'Delete', exact: true }).click()
+  await page.getByRole('button', { name: 'Undo' }).waitFor()
+  await keep('deleted')
+  await device.go('#/notes?shelf=trash')
+  await device.row('Scratch').click()
+  await page.getByText('This note is in the trash.').waitFor()
+  await keep('trashed')
+  await page.getByRole('button', { name: 'Delete for good' }).click()
+  await keep('delete-for-good')
+  await page.keyboard.press('Escape')
+  await page.getByRole('button', { name: 'Restore' }).click()
+  await device.go('#/notes')
   await device.read('Books to read')
   await page.getByRole('button', { name: 'Read' }).click()
   await page.getByRole('img', { name: 'cover.png' }).waitFor()

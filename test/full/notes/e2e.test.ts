@@ -25,7 +25,10 @@ import {
 } from '../../examples/notes/cases-writing.ts'
 import { openStage, type Stage } from '../../examples/notes/stage.ts'
 
-const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> = {
+type Cases = Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>>
+
+/** Each with databases of its own, so that several run at once: much of their time is waiting. */
+const CASES: Cases = {
   'three modes, the hosted one by default; nothing leaves the page before': modes,
   'changing the mode ends the old sync and keeps every note': changingModes,
   'two devices, offline and back, over the path that a phone shows': twoDevices,
@@ -40,28 +43,39 @@ const CASES: Readonly<Record<string, (t: Test, stage: Stage) => Promise<void>>> 
   'labels: books and tags are renamed and deleted': labels,
   'nothing of a note runs, loads, or passes for the app': hostileNotes,
   'a mode that is chosen in one window holds in all': twoWindows,
-  '3,000 notes come, are found and written': manyNotes,
   'the menu is used by the keyboard': keyboard,
   'a browser that keeps nothing is told of': withoutStorage,
-  'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,
-  'a mobile device on the hosted server syncs by a selector': hostedMobile,
   'a mobile device syncs over https through nginx, and no picture travels': mobile,
   'each fault of a network has words of its own': diagnosis,
   'a sync that fails says why, and the log has it without credentials': failingSync,
   'all events that are kept can be seen': longLog,
-  'every screen, light and dark, wide and narrow, is accessible': looks,
-  'a first visit loads less than 150 kB': firstLoad,
   // Installed once, which takes a minute or two, because it compiles LevelDB.
   'a rented database (pouchdb-server)': rented,
 }
+
+/** These measure times, or share the account of the hosted server. */
+const CASES_ALONE: Cases = {
+  '3,000 notes come, are found and written': manyNotes,
+  'the hosted server refuses pictures and design documents in words, and takes the rest': hosted,
+  'a mobile device on the hosted server syncs by a selector': hostedMobile,
+  'every screen, light and dark, wide and narrow, is accessible': looks,
+  'a first visit loads less than 150 kB': firstLoad,
+}
+
+/** Cases that run at once, on two cores. */
+const AT_ONCE = 3
 
 // A machine may be four times slower, and busy.
 t.setTimeout(1_200_000)
 
 t.test('examples/notes', async (t) => {
   const stage = await openStage(t)
-  const only = process.env.NOTES_ONLY
-  for (const [name, run] of Object.entries(CASES)) {
-    if (only === undefined || new RegExp(only).test(name)) await t.test(name, (t) => run(t, stage))
-  }
+  const only = new RegExp(process.env.NOTES_ONLY ?? '')
+  const chosen = (cases: Cases) => Object.entries(cases).filter(([name]) => only.test(name))
+  await t.test('at once', { jobs: AT_ONCE }, async (t) => {
+    await Promise.all(
+      chosen(CASES).map(([name, run]) => t.test(name, { buffered: true }, (t) => run(t, stage))),
+    )
+  })
+  for (const [name, run] of chosen(CASES_ALONE)) await t.test(name, (t) => run(t, stage))
 })

@@ -144,7 +144,9 @@ export function Editor({ note, shelf, isFresh }: EditorProps) {
               onFiles={(files) => void pictures.add(files)}
             />
           )}
-          {view !== 'write' && <Preview body={text.body} {...(!isTrashed && { onTick: tick })} />}
+          {view !== 'write' && (
+            <Preview body={text.body} isScroller={view === 'both'} {...(!isTrashed && { onTick: tick })} />
+          )}
         </div>
       </div>
     </article>

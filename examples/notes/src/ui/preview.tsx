@@ -8,6 +8,8 @@ const PAUSE_MS = 150
 
 interface PreviewProps {
   readonly body: string
+  /** Whether it scrolls for itself, so that the keyboard must reach it. */
+  readonly isScroller: boolean
   /**
    * Ticks a task; absent: tasks cannot be ticked.
    * @param shown whether each task that is shown is done
@@ -16,7 +18,7 @@ interface PreviewProps {
 }
 
 /** A note as formatted text. */
-export function Preview({ body, onTick }: PreviewProps) {
+export function Preview({ body, isScroller, onTick }: PreviewProps) {
   const { library } = useServices()
   const { pictures } = useWatched(library)
   // Rendered again only when its pictures change, because the user may have selected some text.
@@ -51,7 +53,7 @@ export function Preview({ body, onTick }: PreviewProps) {
     <div
       class={`preview${onTick === undefined ? ' is-fixed' : ''}`}
       ref={sheet}
-      tabIndex={-1}
+      tabIndex={isScroller ? 0 : -1}
       onClick={(event) => {
         const box = event.target
         if (!(box instanceof HTMLInputElement) || !box.hasAttribute(TASK_ATTRIBUTE)) return
@@ -84,6 +86,9 @@ function drawNote(page: HTMLElement, body: string, pictures: Pictures): () => vo
   }
   // The box that was ticked has been replaced.
   if (hadFocus && focused) page.querySelector<HTMLElement>(`[${TASK_ATTRIBUTE}="${focused}"]`)?.focus()
+  for (const wide of page.querySelectorAll<HTMLElement>('pre, table')) {
+    if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0
+  }
   if (page.querySelector(`code[${CODE_LANGUAGE}]:not([${CODE_LANGUAGE}=""])`) !== null) {
     void import('../writing/highlight.ts').then(
       ({ highlightAll }) => highlightAll(page),

@@ -117,6 +117,7 @@ function extensionsOf({ onToggle, onFiles }: CodeEditorOptions): Extension {
     THEME,
     EditorView.contentAttributes.of({
       'aria-label': 'Text',
+      tabindex: '0',
       spellcheck: 'true',
       autocapitalize: 'sentences',
       autocorrect: 'on',
