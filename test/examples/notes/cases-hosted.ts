@@ -52,6 +52,9 @@ export async function hosted(t: Test, stage: Stage): Promise<void> {
   await page.getByRole('button', { name: 'Sign out' }).click()
   await device.signIn('anna', 'anna')
   await device.status('Up to date')
+  await device.read('With a picture')
+  t.equal(await page.getByLabel('Add a picture').count(), 0, 'no picture is offered that would be refused')
+  await device.preferences()
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByText('Until you sign in, your notes stay on this device.').waitFor()
   await until('the token is gone', async () => {

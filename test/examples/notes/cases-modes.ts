@@ -13,6 +13,7 @@ export async function modes(t: Test, stage: Stage): Promise<void> {
     ["Don't Sync", 'Hosted Sync Server', 'Advanced (compatible database)'],
     'exactly three modes',
   )
+  await device.status('On this device only')
   t.ok(
     await page.getByRole('radio', { name: 'Hosted Sync Server' }).isChecked(),
     'the hosted server is the default',

@@ -16,8 +16,11 @@ export async function twoDevices(t: Test, stage: Stage): Promise<void> {
   await phone.page.getByLabel('ADDRESS', { exact: true }).fill(address)
   await phone.page.getByRole('button', { name: 'Apply' }).click()
   await phone.page.getByText('Applied.').waitFor()
+  await phone.page.locator('.status-line', { hasText: 'Up to date' }).waitFor()
+  t.ok(await phone.page.evaluate(STATUS_IS_IN_VIEW), 'the result of Apply is in view')
   await phone.page.getByRole('link', { name: 'Back to Preferences' }).click()
   await phone.page.getByRole('link', { name: 'Back to the notes' }).click()
+  await phone.page.getByRole('link', { name: 'Sync: Up to date' }).waitFor()
 
   await desk.write('Shopping', 'bread\nmilk')
   await phone.arrived('Shopping')
@@ -30,6 +33,8 @@ export async function twoDevices(t: Test, stage: Stage): Promise<void> {
   await phone.edit('Shopping', 'bread\nmilk\nfrom the train')
   await phone.write('On the train', 'without a network')
   await desk.write('At the desk', 'meanwhile')
+  await phone.status('Offline')
+  await phone.page.locator('.status .finding.is-calm, .status .dot.is-calm').first().waitFor()
   await phone.context.setOffline(false)
   await desk.row('On the train').waitFor()
   await phone.go('#/notes')
@@ -40,6 +45,11 @@ export async function twoDevices(t: Test, stage: Stage): Promise<void> {
   })
   t.pass('what was written offline travels when the network is back')
 }
+
+const STATUS_IS_IN_VIEW = `(() => {
+  const { top, bottom } = document.querySelector('.status').getBoundingClientRect()
+  return top >= 0 && bottom <= innerHeight
+})()`
 
 export async function conflict(t: Test, stage: Stage): Promise<void> {
   const address = await stage.database('conflicts')

@@ -9,11 +9,11 @@ export function masked(text: string): string {
   return place === null ? text : `${text.slice(0, place.from)}${MASK}${text.slice(place.to)}`
 }
 
-/** @returns the text with the password of `applied` in place of {@link MASK} */
-export function unmasked(text: string, applied: string): string {
-  const [place, own] = [passwordIn(text), passwordIn(applied)]
+/** @returns the text with the password of `known` in place of {@link MASK} */
+export function unmasked(text: string, known: string): string {
+  const [place, own] = [passwordIn(text), passwordIn(known)]
   if (place === null || own === null || text.slice(place.from, place.to) !== MASK) return text
-  return `${text.slice(0, place.from)}${applied.slice(own.from, own.to)}${text.slice(place.to)}`
+  return `${text.slice(0, place.from)}${known.slice(own.from, own.to)}${text.slice(place.to)}`
 }
 
 /** Where the password stands: behind the first colon of what is before the last `@` of the authority. */

@@ -13,12 +13,13 @@ export function AdvancedPanel({ onApplied }: { readonly onApplied: () => void })
   const { address: applied, isMobile } = useWatched(settings)
   /** What the field shows. */
   const [text, setText] = useState(masked(applied))
-  const [isShown, reveal] = useState(false)
-  const typed = unmasked(text, applied)
+  /** The Address whose password the mask stands for. */
+  const [hidden, setHidden] = useState(applied)
+  const typed = unmasked(text, hidden)
   // Another window of the app may apply an Address, too. Later than in this turn, the effect would undo what was typed.
   useLayoutEffect(() => {
+    setHidden(applied)
     setText(masked(applied))
-    reveal(false)
   }, [applied])
   const [diagnosis, setDiagnosis] = useState<Diagnosis | 'running' | null>(null)
   const isApplied = typed.trim() === applied
@@ -59,15 +60,15 @@ export function AdvancedPanel({ onApplied }: { readonly onApplied: () => void })
       </p>
       <AddressField
         text={text}
-        isShown={isShown}
+        isShown={text === typed}
         hasPassword={masked(typed) !== typed}
         onInput={(next) => {
           setText(next)
           show(null)
         }}
-        onShow={(next) => {
-          reveal(next)
-          setText(next ? typed : masked(typed))
+        onShow={(isShown) => {
+          setHidden(typed)
+          setText(isShown ? typed : masked(typed))
         }}
         onCopy={() => typed.trim()}
       />

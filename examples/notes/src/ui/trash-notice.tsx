@@ -14,6 +14,7 @@ export function TrashNotice({ note, shelf }: { readonly note: Note; readonly she
   const takeOut = async () => {
     try {
       await restore(library.db, [note.id])
+      toasts.close()
       go({ screen: 'notes', shelf: { kind: 'all' }, note: note.id })
     } catch (error) {
       toasts.show(`That did not work: ${reasonOf(error)}`)
