@@ -172,7 +172,7 @@ export async function failingSync(t: Test, stage: Stage): Promise<void> {
   await device.page.locator('.status-line', { hasText: /[12] sent/ }).waitFor()
   const field = device.page.getByLabel('ADDRESS', { exact: true })
   t.notMatch(await field.inputValue(), /anna:anna/, 'the password is hidden')
-  await device.page.getByRole('button', { name: 'Show the password' }).click()
+  await device.page.getByRole('button', { name: 'Show password' }).click()
   t.equal(await field.inputValue(), address)
 
   await device.preferences('logging')

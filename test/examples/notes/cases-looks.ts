@@ -241,6 +241,7 @@ async function show(t: Test, stage: Stage, look: Look, address: string, axe: str
   await keep('delete-for-good')
   await page.keyboard.press('Escape')
   await page.getByRole('button', { name: 'Restore' }).click()
+  await page.getByText('This note is in the trash.').waitFor({ state: 'detached' })
   await device.go('#/notes')
   await device.read('Books to read')
   await page.getByRole('button', { name: 'Read' }).click()

@@ -44,10 +44,10 @@ export function AddressField(props: AddressFieldProps) {
       {hasPassword && (
         <div class="buttons">
           <button type="button" class="small quiet" onClick={() => onShow(!isShown)}>
-            {isShown ? 'Hide the password' : 'Show the password'}
+            {isShown ? 'Hide password' : 'Show password'}
           </button>
           <button type="button" class="small quiet" onClick={() => void copy()}>
-            {isCopied ? 'Copied' : 'Copy with the password'}
+            {isCopied ? 'Copied' : 'Copy with password'}
           </button>
         </div>
       )}

@@ -9,14 +9,21 @@ const DRAWN_AT_ONCE = 100
 
 interface NoteRowsProps {
   readonly notes: readonly Note[]
+  /** What was searched; another search begins at the top. */
+  readonly search: string
   readonly notebook: Notebook
   readonly shelf: Shelf
   readonly openId: string | null
 }
 
 /** The notes of a shelf. The list is one stop for Tab; the arrow keys go through it. */
-export function NoteRows({ notes, notebook, shelf, openId }: NoteRowsProps) {
+export function NoteRows({ notes, search, notebook, shelf, openId }: NoteRowsProps) {
   const [drawn, draw] = useState(DRAWN_AT_ONCE)
+  const searched = useRef(search)
+  if (searched.current !== search) {
+    searched.current = search
+    draw(DRAWN_AT_ONCE)
+  }
   const [focused, setFocused] = useState<string | null>(null)
   const end = useRef<HTMLLIElement>(null)
   const tagNames = useMemo(() => new Map(notebook.tags.map(({ id, name }) => [id, name])), [notebook.tags])

@@ -72,8 +72,9 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
           />
         </label>
         <NoteRows
-          key={`${hashOf({ screen: 'notes', shelf, note: null })} ${search}`}
+          key={hashOf({ screen: 'notes', shelf, note: null })}
           notes={notes}
+          search={search}
           notebook={notebook}
           shelf={shelf}
           openId={openId}

@@ -79,7 +79,7 @@ export function Sidebar({ shelf, onHelp }: SidebarProps) {
         <a class="shelf" href={hashOf({ screen: 'preferences', section: null })}>
           <Icon name="settings" /> <span>Preferences</span>
         </a>
-        <button type="button" class="shelf" onClick={onHelp}>
+        <button type="button" class="shelf help-button" onClick={onHelp}>
           <Icon name="help" /> <span>Keyboard</span> <kbd>?</kbd>
         </button>
       </div>
