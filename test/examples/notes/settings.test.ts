@@ -141,8 +141,9 @@ t.test('what the settings mean', async (t) => {
   t.equal(idle({}), 'unchosen', 'the default is no wish of the user')
   t.equal(idle({ isModeChosen: true }), 'signed-out')
   t.equal(idle({ account }, ''), 'no-hosted-server')
-  const elsewhere = { account, isModeChosen: true }
-  t.equal(idle(elsewhere, 'https://other:443'), 'signed-out', 'no other server is shown the token')
+  t.equal(idle({ isModeChosen: true }, ''), 'no-hosted-server')
+  t.equal(idle({}, ''), 'unchosen')
+  t.equal(idle({ account }, 'https://other:443'), 'signed-out', 'no other server is shown the token')
   t.equal(idle({ mode: 'advanced' }), 'no-address')
   t.equal(idle({ mode: 'advanced', address: 'http://h:1/n', isMobile: true }), 'address')
   t.match(idle({ account }), {

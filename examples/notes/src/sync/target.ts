@@ -29,9 +29,10 @@ export function choiceOf(settings: Settings, hostedServer: string): Choice {
 }
 
 function hosted({ account, isMobile, isModeChosen }: Settings, server: string): Choice {
+  if (!isModeChosen && account === null) return { idle: { reason: 'unchosen' } }
   if (server === '') return { idle: { reason: 'no-hosted-server' } }
   if (account === null || account.server !== server) {
-    return { idle: { reason: isModeChosen ? 'signed-out' : 'unchosen' } }
+    return { idle: { reason: 'signed-out' } }
   }
   const found = hostedAddress(server, account.database, account.name, account.token)
   if (!('address' in found)) return { idle: { reason: 'address', faults: found.faults } }

@@ -93,6 +93,18 @@ export class CodeEditor {
   }
 }
 
+/** CodeMirror's words are in lower case, which those of the app are not. */
+const SEARCH_WORDS = {
+  next: 'Next',
+  previous: 'Previous',
+  all: 'All',
+  'match case': 'Match case',
+  'by word': 'Whole words',
+  regexp: 'Regular expression',
+  replace: 'Replace',
+  'replace all': 'Replace all',
+}
+
 function extensionsOf({ onToggle, onFiles }: CodeEditorOptions): Extension {
   const take = (files: FileList | undefined, event: Event) => {
     if (files === undefined || files.length === 0) return false
@@ -113,6 +125,7 @@ function extensionsOf({ onToggle, onFiles }: CodeEditorOptions): Extension {
       codeLanguages: languageOf,
     }),
     search({ top: true }),
+    EditorState.phrases.of(SEARCH_WORDS),
     highlightSelectionMatches(),
     THEME,
     EditorView.contentAttributes.of({

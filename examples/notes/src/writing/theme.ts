@@ -43,6 +43,8 @@ const LOOK = EditorView.theme({
     padding: '3px 12px',
     font: '600 13px var(--sans)',
   },
+  '.cm-panel.cm-search :focus-visible': { outline: '2px solid var(--accent)', outlineOffset: '2px' },
+  '.cm-panel.cm-search [type=checkbox]': { accentColor: 'var(--accent)', verticalAlign: '-2px' },
   '.cm-searchMatch': { background: 'var(--warn-wash)', outline: '1px solid var(--warn)' },
   '.cm-searchMatch-selected': { background: 'var(--accent-wash)', outline: '2px solid var(--accent)' },
 })
