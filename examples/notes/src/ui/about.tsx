@@ -1,9 +1,9 @@
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { LONGEST_NAME } from '../device.ts'
 import { useServices, useWatched } from './services.ts'
 
 export function About() {
-  const { library, device } = useServices()
-  const { name } = useWatched(device)
+  const { library } = useServices()
   const { notes, books, tags, pictures } = useWatched(library)
   const rows = [
     ['Notes', notes.length],
@@ -24,21 +24,7 @@ export function About() {
           ))}
         </dl>
       </section>
-      <section class="card">
-        <h2>This device</h2>
-        <label class="field">
-          <span>Name</span>
-          <input
-            maxLength={LONGEST_NAME}
-            value={name}
-            onChange={(event) => {
-              device.rename(event.currentTarget.value)
-              event.currentTarget.value = device.value.name
-            }}
-          />
-        </label>
-        <p class="hint">Stands beside what you write, for when two devices change a note at the same time.</p>
-      </section>
+      <DeviceName />
       <section class="card">
         <h2>An example of settee</h2>
         <p>
@@ -51,5 +37,31 @@ export function About() {
         </p>
       </section>
     </>
+  )
+}
+
+function DeviceName() {
+  const { device } = useServices()
+  const { name } = useWatched(device)
+  const [typed, type] = useState(name)
+  useLayoutEffect(() => type(name), [name])
+  return (
+    <form
+      class="card form"
+      onSubmit={(event) => {
+        event.preventDefault()
+        device.rename(typed)
+      }}
+    >
+      <h2>This device</h2>
+      <label class="field">
+        <span>Name</span>
+        <input maxLength={LONGEST_NAME} value={typed} onInput={(event) => type(event.currentTarget.value)} />
+      </label>
+      <p class="hint">Stands beside what you write, for when two devices change a note at the same time.</p>
+      <button type="submit" class="quiet" disabled={typed.trim() === '' || typed.trim() === name}>
+        Save the name
+      </button>
+    </form>
   )
 }
