@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { useLoad } from '../../api/load.ts'
 import { server, user } from '../../api/session.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
-import { SelectField, TextField } from '../../parts/field.tsx'
+import { Field, SelectField, TextField } from '../../parts/field.tsx'
 import { Badge, Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card, Page } from '../../parts/page.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
@@ -90,14 +90,27 @@ function OpenShared() {
   return (
     <Card>
       <form
-        class="toolbar"
         onSubmit={(event) => {
           event.preventDefault()
           if (name.trim() !== '') go(hashOf(['databases', name.trim()]))
         }}
       >
-        <TextField label={texts.shared} hint={texts.sharedHint} isCode value={name} onChange={setName} />
-        <Button type="submit">{texts.openShared}</Button>
+        <Field label={texts.shared} hint={texts.sharedHint}>
+          {(control) => (
+            <div class="joined narrow">
+              <input
+                {...control}
+                class="is-code"
+                autocomplete="off"
+                autocapitalize="off"
+                spellcheck={false}
+                value={name}
+                onInput={(event) => setName(event.currentTarget.value)}
+              />
+              <Button type="submit">{texts.openShared}</Button>
+            </div>
+          )}
+        </Field>
       </form>
     </Card>
   )
