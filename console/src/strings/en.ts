@@ -1330,6 +1330,8 @@ export const en = {
     passphrase: 'Passphrase of the vault',
     passphraseHint:
       'The one with which your other devices encrypt the notes. If the database is empty, choose one. The server does not keep it.',
+    noPassphrase:
+      'The vault may hold encrypted notes already. Give the passphrase of its other devices, or choose one if there are none yet.',
     mobileFilter: 'Let phones leave out pictures',
     mobileFilterHint: 'Creates the filter that the app uses on phones (_design/mobile).',
     liveSyncSettings: 'The settings of this server that LiveSync checks are adjusted where needed.',

@@ -108,6 +108,7 @@ t.test('devices of a server', async (t) => {
     await page.getByText('This database exists').waitFor()
     await page.getByRole('button', { name: 'Add the device' }).click()
     await page.getByText('The vault may hold encrypted notes already').waitFor()
+    await page.locator('input[type="password"]:focus').waitFor()
     await look(t, page, 'device-refused')
     await page.getByLabel('Passphrase of the vault', { exact: true }).fill('ours')
     await page.getByRole('button', { name: 'Add the device' }).click()

@@ -45,7 +45,7 @@ interface Inputs {
   readonly mobileFilter: boolean
 }
 
-type Faults = Partial<Record<'vault' | 'device' | 'host', string>>
+type Faults = Partial<Record<'vault' | 'device' | 'host' | 'passphrase', string>>
 
 function DeviceForm({ query, onMade }: Pick<Route, 'query'> & { readonly onMade: (vault: Vault) => void }) {
   const isAdmin = user.value?.isAdmin === true
@@ -90,15 +90,24 @@ function DeviceForm({ query, onMade }: Pick<Route, 'query'> & { readonly onMade:
       })
       .finally(() => setBusy(false))
   }
+  const refuse = (found: Faults) => {
+    setFaults(found)
+    setRefusals((count) => count + 1)
+  }
   const submit = () => {
     if (isBusy) return
     const found = faultsOf(inputs)
-    setFaults(found)
     if (Object.keys(found).length > 0) {
-      setRefusals((count) => count + 1)
+      refuse(found)
       return
     }
-    send(orderOf(inputs, isAdmin)).catch((error: unknown) => setFailure(asFailure(error)))
+    setFaults({})
+    send(orderOf(inputs, isAdmin)).catch((error: unknown) => {
+      const why = asFailure(error)
+      // Only the server knows whether the vault may hold encrypted notes.
+      if (!why.message.includes('`passphrase`')) setFailure(why)
+      else refuse({ passphrase: texts.noPassphrase })
+    })
   }
   return (
     <form
@@ -152,6 +161,7 @@ function DeviceForm({ query, onMade }: Pick<Route, 'query'> & { readonly onMade:
             value={inputs.passphrase}
             onChange={(next) => set({ passphrase: next })}
             hint={texts.passphraseHint}
+            error={faults.passphrase}
           />
         )}
         {app === 'inkdrop' && server.value?.isHosted !== true && (

@@ -4,7 +4,7 @@ import { useLoad } from '../../api/load.ts'
 import { user } from '../../api/session.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
-import { Badge, Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
+import { Badge, Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
 import { say } from '../../parts/toast.tsx'
@@ -36,16 +36,10 @@ export function DeviceList({ account }: { readonly account: string | undefined }
   return (
     <>
       {account !== undefined && isAdmin && (
-        <Notice
-          tone="info"
-          actions={
-            <LinkButton isSmall href={hashOf(['devices'])}>
-              {texts.showAll}
-            </LinkButton>
-          }
-        >
-          <p>{texts.onlyOf(account)}</p>
-        </Notice>
+        <p class="row">
+          <strong>{texts.onlyOf(account)}</strong>
+          <a href={hashOf(['devices'])}>{texts.showAll}</a>
+        </p>
       )}
       {failure !== null && <ErrorNotice failure={failure} title={texts.notListed} onRetry={reload} />}
       {data === undefined && failure === null && (
@@ -87,7 +81,7 @@ function latestFirst(tokens: readonly DeviceToken[]): readonly DeviceToken[] {
 
 function NoDevices() {
   const action = (
-    <LinkButton kind="primary" icon="plus" href={hashOf(['devices', 'add'])}>
+    <LinkButton icon="plus" href={hashOf(['devices', 'add'])}>
       {texts.add}
     </LinkButton>
   )
