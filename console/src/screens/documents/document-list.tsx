@@ -1,12 +1,13 @@
 /** The documents of a database, as a list of any length. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { useLoad } from '../../api/load.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
 import { Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { askToDelete } from './delete-documents.ts'
-import type { IdRow, ListKind, RowSource } from './id-rows.ts'
+import { type IdRow, type ListKind, type RowSource, readConflicts } from './id-rows.ts'
 import { Cells } from './list-cells.tsx'
 import { LivePanel } from './live-panel.tsx'
 import { useRows } from './use-rows.ts'
@@ -175,6 +176,14 @@ function Rows({ address, database, kind, prefix, source, isLoading, isStale, onR
   )
   const [selected, setSelected] = useState<ReadonlyMap<string, IdRow>>(new Map())
   const onView = useCallback((first: number, after: number) => source.want(first, after), [source])
+  // Badges: the first conflicts, which the server finds by a short scan. The list does not depend on them.
+  const known = useLoad<ReadonlyMap<string, IdRow>>(
+    async (signal) =>
+      kind === 'all'
+        ? new Map((await readConflicts(database, null, signal)).rows.map((row) => [row.id, row]))
+        : new Map(),
+    JSON.stringify([database, kind, source.count]),
+  )
   const rowHeight = useRowHeight()
   const anchor = useRef(active)
   useEffect(() => {
@@ -250,7 +259,7 @@ function Rows({ address, database, kind, prefix, source, isLoading, isStale, onR
         {(place) => (
           <Cells
             database={database}
-            row={source.row(place)}
+            row={withConflicts(source.row(place), known.data)}
             place={place}
             isSelected={selected.has(source.row(place)?.id ?? '')}
             canSelect={kind !== 'local'}
@@ -294,6 +303,14 @@ function NoRows({
       {texts.noneOf[kind].help}
     </Empty>
   )
+}
+
+function withConflicts(
+  row: IdRow | undefined,
+  known: ReadonlyMap<string, IdRow> | undefined,
+): IdRow | undefined {
+  const conflicts = row && known?.get(row.id)?.conflicts
+  return row === undefined || conflicts === undefined ? row : { ...row, conflicts }
 }
 
 /** Rows of both ends and between that have been loaded. */

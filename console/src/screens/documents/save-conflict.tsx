@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { Failure } from '../../api/failure.ts'
 import { Button } from '../../parts/button.tsx'
-import { findObjectFault } from '../../parts/json-editor/exact-json.ts'
+import { findObjectFault, formatJson } from '../../parts/json-editor/exact-json.ts'
 import { JsonCompare } from '../../parts/json-editor/json-compare.tsx'
 import { faultText } from '../../parts/json-editor/json-editor.tsx'
 import { ErrorNotice, Notice } from '../../parts/notice.tsx'
@@ -23,7 +23,8 @@ interface SaveConflictProps {
 
 /** Somebody else has saved meanwhile: both sides, and a way to join them. */
 export function SaveConflict({ theirs, mine, failure, isSaving, onSave, onDiscard }: SaveConflictProps) {
-  const [merged, setMerged] = useState(mine)
+  // Formatted as what is stored, so that only what differs in substance is marked.
+  const [merged, setMerged] = useState(() => (findObjectFault(mine) === null ? formatJson(mine) : mine))
   return (
     <>
       <Notice tone="warn" title={texts.changedMeanwhile} isAnnounced>
