@@ -35,7 +35,7 @@ export default function BackupsPart() {
   const [restored, setRestored] = useState<Backup | null>(null)
   const goesOn = data !== undefined && (data.running !== null || data.verifying !== null)
   useEffect(() => setBusy(goesOn), [goesOn])
-  useVerificationNews(data)
+  const { damaged, expect } = useVerificationNews(data)
   const run = (title: string, act: Promise<void>, done: string) => {
     setRefusal(null)
     act.then(
@@ -69,6 +69,11 @@ export default function BackupsPart() {
           <p>{data.last_failure.reason}</p>
         </Notice>
       )}
+      {damaged !== null && (
+        <Notice tone="bad" title={texts.foundDamage(damaged)} isAnnounced>
+          <p>{texts.damageHelp}</p>
+        </Notice>
+      )}
       {refusal !== null && <ErrorNotice failure={refusal.failure} title={refusal.title} />}
       {failure !== null && <ErrorNotice failure={failure} title={texts.notLoaded} onRetry={reload} />}
       {data === undefined && failure === null && <Skeleton lines={6} />}
@@ -76,7 +81,13 @@ export default function BackupsPart() {
       {data !== undefined && data.backups.length > 0 && (
         <List
           backups={data}
-          onVerify={(id) => run(texts.notVerified, verifyBackup(id), texts.verifyBegun)}
+          onVerify={(id) =>
+            run(
+              texts.notVerified,
+              verifyBackup(id).then(() => expect(id)),
+              texts.verifyBegun,
+            )
+          }
           onRestore={setRestored}
           onDeleted={reload}
         />
@@ -86,17 +97,33 @@ export default function BackupsPart() {
   )
 }
 
-/** Says how a verification has ended that the user has seen begin. */
-function useVerificationNews(data: Backups | undefined): void {
+/**
+ * Says how a verification has ended that the user has begun, or has seen going on.
+ * @returns the backup that turned out to be damaged, null: none; and what to call when one has begun, which may be over
+ *   when the list is read next
+ */
+function useVerificationNews(data: Backups | undefined): {
+  readonly damaged: string | null
+  expect(id: string): void
+} {
   const before = useRef<string | null>(null)
+  const [damaged, setDamaged] = useState<string | null>(null)
   useEffect(() => {
     if (data === undefined) return
     const id = before.current
     before.current = data.verifying?.id ?? null
     const backup = data.backups.find((each) => each.id === id)
     if (id === null || before.current === id || backup === undefined) return
-    say(backup.verified ? texts.verifiedNow : texts.foundDamage)
+    if (backup.verified) say(texts.verifiedNow)
+    setDamaged(backup.verified ? null : id)
   }, [data])
+  const isThere = data?.backups.some(({ id }) => id === damaged) ?? false
+  return {
+    damaged: isThere ? damaged : null,
+    expect: (id) => {
+      before.current = id
+    },
+  }
 }
 
 type Keys = Readonly<Record<string, string | undefined>>

@@ -196,11 +196,11 @@ function rangeOf(kind: Setting['kind']): string {
   const { values } = en.settings
   switch (kind.type) {
     case 'integer':
-      return values.outside(kind.min, kind.max)
+      return values.range(kind.min, kind.max)
     case 'bytes':
-      return values.tooFewBytes(kind.min)
+      return values.rangeOfBytes(kind.min)
     case 'count':
-      return values.tooFew(kind.min)
+      return values.rangeFrom(kind.min)
     default:
       return ''
   }
