@@ -44,7 +44,7 @@ t.test('settings', async (t) => {
     await page.getByRole('button', { name: 'Change unknown/key' }).waitFor()
     await page.getByLabel('Search').fill('bind_address')
     await page.getByRole('button', { name: 'Change chttpd/bind_address' }).click()
-    await page.getByText('--bind overrides it again').waitFor()
+    await page.getByText('has no effect while --bind is given').waitFor()
     await page.keyboard.press('Escape')
     await page.getByRole('dialog').waitFor({ state: 'detached' })
   })
