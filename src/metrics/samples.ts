@@ -42,10 +42,10 @@ export interface SampleSeries {
   /** Seconds from one point to the next. */
   readonly step: number
   readonly points: number
-  /** For each column a value for each point; NaN where there is none. */
-  readonly mean: ReadonlyMap<ColumnName, Float64Array>
+  /** For each column a value for each point; NaN where there is none. A column is made when it is read. */
+  readonly mean: Iterable<readonly [ColumnName, Float64Array]>
   /** The greatest value of a minute within each point; null for a day. */
-  readonly max: ReadonlyMap<ColumnName, Float64Array> | null
+  readonly max: Iterable<readonly [ColumnName, Float64Array]> | null
 }
 
 /** The part of the buffer that has changed and must be stored. */
@@ -193,16 +193,16 @@ function rounded(value: number): number {
   return Number(value.toPrecision(6))
 }
 
-function columnsOf(
+/** Yields one column after the other: all at once would hold the thread for several milliseconds. */
+function* columnsOf(
   points: number,
   value: (point: number, column: number) => number,
-): Map<ColumnName, Float64Array> {
-  return new Map(
-    COLUMNS.map(({ name }, column) => [
-      name,
-      Float64Array.from({ length: points }, (_, point) => value(point, column)),
-    ]),
-  )
+): Generator<readonly [ColumnName, Float64Array], void> {
+  for (const [column, { name }] of COLUMNS.entries()) {
+    const values = new Float64Array(points)
+    for (let point = 0; point < points; point += 1) values[point] = value(point, column)
+    yield [name, values]
+  }
 }
 
 interface RingShape {
@@ -246,13 +246,17 @@ class Ring {
 
   /** The number of an empty record is 0, which is long ago. */
   has(number: number): boolean {
-    return number > 0 && this.#record(this.#slotOf(number)).readDoubleLE(0) === number
+    return number > 0 && this.#content.readDoubleLE(this.#startOf(number)) === number
+  }
+
+  #startOf(number: number): number {
+    return this.#offset + this.#slotOf(number) * this.#shape.bytes
   }
 
   /** @returns NaN if there is no such record */
   value(number: number, column: number): number {
     if (!this.has(number)) return Number.NaN
-    return this.#record(this.#slotOf(number)).readDoubleLE(8 * (column + 1))
+    return this.#content.readDoubleLE(this.#startOf(number) + 8 * (column + 1))
   }
 
   put(number: number, values: Float64Array): Changed {
@@ -262,7 +266,7 @@ class Ring {
     for (let column = 0; column < this.#shape.width; column += 1)
       record.writeDoubleLE(values[column] ?? Number.NaN, 8 * (column + 1))
     record.writeUInt32LE(this.#checksum(record), this.#shape.bytes - 4)
-    const start = this.#offset + slot * this.#shape.bytes
+    const start = this.#startOf(number)
     return { start, end: start + this.#shape.bytes }
   }
 

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { requireMetricsReader } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
 import { couchStats, statAt } from '../../metrics/couch-stats.ts'
 import { databaseHealth, gatherFacts } from '../../metrics/health.ts'
 import { type Collector, type Family, familiesOf, orNullAfter } from '../../metrics/metric.ts'
@@ -74,24 +75,27 @@ async function samples(request: FastifyRequest, reply: FastifyReply): Promise<vo
   return streamJson(request, reply, 200, seriesText(request.server.services.samples.read(period, Date.now())))
 }
 
-/** A chunk for each column, since the text of all would hold the thread for several milliseconds. */
+/** A chunk for each column, and turns for others between them: all of a month take about 10 ms. */
 async function* seriesText({ period, start, step, points, mean, max }: SampleSeries): AsyncGenerator<Buffer> {
+  const yielder = new Yielder()
   const units = Object.fromEntries(COLUMNS.map(({ name, unit }) => [name, unit]))
   yield Buffer.from(JSON.stringify({ period, start, step, points, units }).slice(0, -1))
-  yield* columnsText('mean', mean)
-  if (max !== null) yield* columnsText('max', max)
+  yield* columnsText('mean', mean, yielder)
+  if (max !== null) yield* columnsText('max', max, yielder)
   yield Buffer.from('}\n')
 }
 
-function* columnsText(
+async function* columnsText(
   member: string,
-  columns: ReadonlyMap<ColumnName, Float64Array>,
-): Generator<Buffer, void> {
+  columns: Iterable<readonly [ColumnName, Float64Array]>,
+  yielder: Yielder,
+): AsyncGenerator<Buffer, void> {
   let before = `,"${member}":{`
   for (const [name, values] of columns) {
     // A value that is not known is NaN, which JSON writes as null.
     yield Buffer.from(`${before}"${name}":${JSON.stringify([...values])}`)
     before = ','
+    await yielder.yieldIfDue()
   }
   yield Buffer.from('}')
 }
