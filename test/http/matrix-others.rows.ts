@@ -30,6 +30,7 @@ const NOTHING = { json: {} }
 const DOCUMENT = { body: '{}' }
 const SECURITY = { json: { admins: { names: ['e'] }, members: { names: ['m'] } } }
 const NEW_TOKEN = { json: { name: 'token-{n}' } }
+const VAULT = { json: { vault: 'vault-{n}', for: 'pouchdb' } }
 
 /** A path for each access rule, and whatever does not look at who asks. */
 const SUSPENDED: readonly (readonly [line: string, status: number, sent?: Sent | undefined])[] = [
@@ -95,6 +96,7 @@ export const otherRows: readonly OtherRow[] = [
   ['token of m', 'GET /_settee/tokens', 403, 403],
   ['token of m', 'POST /_settee/tokens', 403, 403, NEW_TOKEN],
   ['token of m', 'DELETE /_settee/tokens/{token}', 403, 403],
+  ['token of m', 'POST /_settee/vaults', 403, 403, VAULT],
   ['token of m', 'GET /_users', 403, 403],
   ['token of m', 'GET /_users/org.couchdb.user:m', 403, 403],
   ['token of m', 'GET /_all_dbs', 401, 200],
@@ -116,4 +118,5 @@ export const otherRows: readonly OtherRow[] = [
   ['admin token of s', 'GET /_settee/tokens', 403, 403],
   ['admin token of s', 'POST /_settee/tokens', 403, 403, NEW_TOKEN],
   ['admin token of s', 'DELETE /_settee/tokens/{token}', 403, 403],
+  ['admin token of s', 'POST /_settee/vaults', 403, 403, VAULT],
 ]

@@ -1364,7 +1364,7 @@ export const en = {
         'Install the plugin Self-hosted LiveSync in Obsidian, and turn it on.',
         'Scan the QR code, or choose “Use a Setup URI” in the plugin’s setup and paste the Setup URI.',
         'Type the passphrase of the Setup URI.',
-        'On the first device, choose to set up a new vault; on every other one, to join an existing vault.',
+        'On the first device, choose to initialise the server. It reports that it could not recreate the database, which is right, and goes on. On other devices, choose to join the existing vault.',
       ],
       inkdrop: [
         'Open Preferences › Synchronization › Advanced.',
