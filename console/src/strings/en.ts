@@ -747,7 +747,7 @@ export const en = {
       needTime: 'Choose a date and a time.',
       notDone: 'The database was not taken back',
       notPreviewed: 'The preview failed',
-      open: 'Take the whole database back…',
+      open: 'Take all back…',
       outcomeOne: {
         restored: 'earlier content restored',
         recreated: 'brought back',

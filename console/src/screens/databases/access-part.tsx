@@ -70,6 +70,10 @@ function AccessForm({ row, security, onSaved }: AccessFormProps) {
     say(texts.saved)
     onSaved()
   }
+  const discard = () => {
+    setAccess(stored)
+    setFailure(null)
+  }
   useUnsavedGuard(isChanged)
   const submit = () => {
     setFailure(null)
@@ -156,13 +160,13 @@ function AccessForm({ row, security, onSaved }: AccessFormProps) {
           />
         </div>
       </Card>
-      {failure !== null && <ErrorNotice failure={failure} title={texts.notSaved} />}
       {isChanged && (
         <div class="save-bar">
+          {failure !== null && <ErrorNotice failure={failure} title={texts.notSaved} />}
           <strong class="grow" role="status">
             {texts.unsaved}
           </strong>
-          <Button disabled={isBusy} onClick={() => setAccess(stored)}>
+          <Button disabled={isBusy} onClick={discard}>
             {texts.discard}
           </Button>
           <Button kind="primary" type="submit" isBusy={isBusy}>
