@@ -1031,6 +1031,8 @@ export const en = {
       run: 'Run',
       explain: 'Explain',
       format: 'Tidy up',
+      partitioned:
+        'This database is partitioned. With "partition": "name" a query reads only the ids that begin with name and a colon, which is much faster.',
       stop: 'Stop',
       key: 'Ctrl or ⌘ with Enter runs it',
       failed: 'The query could not be run',
@@ -1069,7 +1071,7 @@ export const en = {
         'None of its conditions can use an index: conditions such as “is not”, “matches a pattern”, and “one of several” with different fields have to read the documents.',
       askAdmin: (fields: string) => `Ask an admin of this database for an index on ${fields}.`,
       make: (fields: string) => `Make an index on ${fields}`,
-      made: (fields: string) => `The index on ${fields} is made. It is built with the next query.`,
+      made: (fields: string) => `The index on ${fields} is made.`,
       failed: 'The index was not made',
     },
     explain: {

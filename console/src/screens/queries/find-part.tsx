@@ -1,7 +1,8 @@
 /** A Mango query: its text, what came of it, and how the server answers it. */
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { pathOf } from '../../api/client.ts'
+import { ask, pathOf } from '../../api/client.ts'
 import { asFailure, type Failure, isAborted } from '../../api/failure.ts'
+import { useLoad } from '../../api/load.ts'
 import { Button } from '../../parts/button.tsx'
 import { findObjectFault, formatJson } from '../../parts/json-editor/exact-json.ts'
 import { JsonEditor } from '../../parts/json-editor/json-editor.tsx'
@@ -38,6 +39,10 @@ export function FindPart({ database, mayChange }: FindPartProps) {
   const [failure, setFailure] = useState<Failure | null>(null)
   const [work, setWork] = useState<'find' | 'explain' | null>(null)
   const running = useRef<AbortController | null>(null)
+  const info = useLoad(
+    (signal) => ask<{ props?: { partitioned?: boolean } }>(pathOf(database), { signal }),
+    database,
+  )
   useEffect(() => () => running.current?.abort(), [])
   useEffect(() => keepDraft(database, text), [database, text])
   const isValid = findObjectFault(text) === null
@@ -86,6 +91,7 @@ export function FindPart({ database, mayChange }: FindPartProps) {
         <div class="query-editor" onKeyDownCapture={runByKey}>
           <JsonEditor label={en.queries.find.editor} value={text} onChange={setText} isObject onSave={run} />
         </div>
+        {info.data?.props?.partitioned === true && <p class="hint">{en.queries.find.partitioned}</p>}
         <div class="row">
           <Button kind="primary" icon="play" onClick={run} isBusy={work === 'find'} disabled={!isValid}>
             {en.queries.find.run}

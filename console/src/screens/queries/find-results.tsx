@@ -55,6 +55,8 @@ const NO_INDEX = /^No matching index found/i
 const MANY_READ = /documents examined is high/i
 /** Characters of a cell. */
 const MAX_CELL = 120
+/** Characters that stay on one line, such as those of a date. */
+const ONE_LINE = 24
 
 interface FindResultsProps {
   readonly database: string
@@ -162,7 +164,9 @@ function ResultTable({
       title: field,
       cell: ({ doc }: (typeof rows)[number]) => {
         const value = fieldOf(doc, field)
-        return value === undefined ? <span class="soft">–</span> : <span>{shortText(value, MAX_CELL)}</span>
+        if (value === undefined) return <span class="soft">–</span>
+        const shown = shortText(value, MAX_CELL)
+        return <span class={shown.length <= ONE_LINE ? 'is-short' : undefined}>{shown}</span>
       },
     })),
   ]
