@@ -96,7 +96,11 @@ export class IdPages implements RowSource {
     if (after <= first) return
     const wanted: number[] = []
     for (let page = Math.floor(first / PAGE_ROWS); page * PAGE_ROWS < after; page += 1) wanted.push(page)
-    for (const [page, call] of this.#calls) if (!wanted.includes(page)) call.abort()
+    for (const [page, call] of this.#calls) {
+      if (wanted.includes(page)) continue
+      call.abort()
+      this.#calls.delete(page)
+    }
     clearTimeout(this.#timer)
     const missing = wanted.filter((page) => !this.#pages.has(page) && !this.#calls.has(page))
     if (missing.length === 0) return
@@ -122,13 +126,14 @@ export class IdPages implements RowSource {
     this.#calls.set(page, call)
     try {
       const rows = await this.#fetch(page, call.signal)
+      if (call.signal.aborted) return
       this.#pages.set(page, rows)
       const [oldest] = this.#pages.keys()
       if (this.#pages.size > MAX_PAGES && oldest !== undefined) this.#pages.delete(oldest)
       this.#calls.delete(page)
       this.#onChange(null)
     } catch (error) {
-      this.#calls.delete(page)
+      if (this.#calls.get(page) === call) this.#calls.delete(page)
       if (!call.signal.aborted) this.#onChange(error)
     }
   }

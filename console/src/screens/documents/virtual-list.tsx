@@ -20,7 +20,7 @@ interface VirtualListProps {
   readonly active: number
   readonly onActive: (row: number) => void
   readonly isSelected: (row: number) => boolean
-  /** Called with the first row in view and the row after the last. */
+  /** Called with the first row that is rendered and the row after the last. */
   readonly onView: (first: number, after: number) => void
   /** Called for keys other than those that move. */
   readonly onKey: (event: KeyboardEvent) => void
@@ -64,7 +64,6 @@ export function VirtualList(props: VirtualListProps) {
     if (viewport > 0) moveTo(topToShow(active, position.current.top, size))
   }, [active, rows, rowHeight, viewport])
   const [first, after] = rowsInView(position.current.top, size)
-  useEffect(() => onView(first, after), [first, after, onView])
   const onScroll = () => {
     const scrolled = scroller.current?.scrollTop ?? 0
     if (scrolled === position.current.scrolled) return
@@ -76,6 +75,7 @@ export function VirtualList(props: VirtualListProps) {
   }
   const from = Math.max(0, first - MARGIN)
   const to = Math.min(rows, after + MARGIN)
+  useEffect(() => onView(from, to), [from, to, onView])
   const offset = position.current.scrolled - position.current.top
   return (
     <div
