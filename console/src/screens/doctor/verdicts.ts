@@ -40,7 +40,8 @@ function isJson({ json }: ServerReply): boolean {
 function said(reply: Reply): string {
   if (!isServerReply(reply)) return words.failures[reply.failure]
   const { error, reason } = (reply.json ?? {}) as { readonly error?: unknown; readonly reason?: unknown }
-  return typeof error === 'string' ? `${reply.status} ${error}: ${String(reason)}` : String(reply.status)
+  if (typeof error !== 'string') return String(reply.status)
+  return `${reply.status} ${error}: ${String(reason).replace(/\.$/, '')}`
 }
 
 export function encryptionFinding({ isSecure, isLoopback, stack }: Surroundings): Finding {
