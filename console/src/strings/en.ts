@@ -627,6 +627,7 @@ export const en = {
       memberNames: 'People',
       memberRoles: 'Roles',
       namesHint: 'Names of accounts of this server. Enter adds a name.',
+      nobody: 'Nobody',
       noUnderscore: 'Names and roles do not begin with an underscore.',
       notLoaded: 'Who may enter was not loaded',
       notSaved: 'Your changes were not saved',

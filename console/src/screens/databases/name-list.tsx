@@ -36,6 +36,18 @@ export function NameList({ label, hint, names, onChange, disabled = false }: Nam
     onChange(names.filter((each) => each !== name))
     input.current?.focus()
   }
+  if (disabled) {
+    return (
+      <div class="name-list">
+        <strong>{label}</strong>
+        {names.length === 0 ? (
+          <p class="soft">{en.databases.access.nobody}</p>
+        ) : (
+          <Chips {...{ label, names }} />
+        )}
+      </div>
+    )
+  }
   return (
     <div class="name-list">
       <Field label={label} hint={hint} error={error}>
@@ -48,7 +60,6 @@ export function NameList({ label, hint, names, onChange, disabled = false }: Nam
               autocomplete="off"
               autocapitalize="off"
               spellcheck={false}
-              disabled={disabled}
               value={text}
               onInput={(event) => setText(event.currentTarget.value)}
               onKeyDown={(event) => {
@@ -57,29 +68,40 @@ export function NameList({ label, hint, names, onChange, disabled = false }: Nam
                 add()
               }}
             />
-            <Button icon="plus" label={en.databases.access.addTo(label)} disabled={disabled} onClick={add} />
+            <Button icon="plus" label={en.databases.access.addTo(label)} onClick={add} />
           </div>
         )}
       </Field>
-      {names.length > 0 && (
-        <ul class="chips" aria-label={en.databases.access.listed(label)}>
-          {names.map((name) => (
-            <li class="chip" key={name}>
-              <span>{name}</span>
-              {!disabled && (
-                <button
-                  type="button"
-                  aria-label={en.databases.access.remove(name)}
-                  title={en.databases.access.remove(name)}
-                  onClick={() => remove(name)}
-                >
-                  <Icon name="close" />
-                </button>
-              )}
-            </li>
-          ))}
-        </ul>
-      )}
+      {names.length > 0 && <Chips label={label} names={names} onRemove={remove} />}
     </div>
+  )
+}
+
+interface ChipsProps {
+  readonly label: string
+  readonly names: readonly string[]
+  /** Absent: they cannot be removed. */
+  readonly onRemove?: (name: string) => void
+}
+
+function Chips({ label, names, onRemove }: ChipsProps) {
+  return (
+    <ul class="chips" aria-label={en.databases.access.listed(label)}>
+      {names.map((name) => (
+        <li class="chip" key={name}>
+          <span>{name}</span>
+          {onRemove && (
+            <button
+              type="button"
+              aria-label={en.databases.access.remove(name)}
+              title={en.databases.access.remove(name)}
+              onClick={() => onRemove(name)}
+            >
+              <Icon name="close" />
+            </button>
+          )}
+        </li>
+      ))}
+    </ul>
   )
 }
