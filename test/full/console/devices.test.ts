@@ -21,7 +21,7 @@ const LONG = 'the-notes-of-everybody-in-the-family-and-of-our-guests'
 
 /** The account `anna` with three devices, which differ in what they lack. */
 async function withDevices(t: Test): Promise<Stage> {
-  const stage = await openStage(t)
+  const stage = await openStage(t, { ini: '[settee]\ntokens_per_account = 200\n' })
   const { call } = stage
   await call('PUT', '/_users/org.couchdb.user:anna', {
     name: 'anna',
@@ -189,6 +189,26 @@ t.test('devices of a server', async (t) => {
     await page.getByLabel('Database', { exact: true }).fill('notes')
     await page.getByRole('button', { name: 'Add the device' }).click()
     await page.getByRole('heading', { name: 'tablet can sync' }).waitFor()
+  })
+
+  await t.test('long lists come in pages', async (t) => {
+    const names = Array.from({ length: 101 }, (_, at) => `x${at}`)
+    const docs = names.map((name) => ({ _id: `org.couchdb.user:${name}`, name, type: 'user', roles: [] }))
+    await call('POST', '/_users/_bulk_docs', { docs })
+    await Promise.all(names.map((name) => call('POST', '/_settee/tokens?account=bob', { name })))
+    const rows = page.getByRole('row')
+    const more = page.getByRole('button', { name: 'Show more' })
+    await goTo(page, '#/devices')
+    await more.click()
+    await more.waitFor({ state: 'detached' })
+    const { tokens } = (await call('GET', '/_settee/tokens?all=true&limit=1000')).json
+    t.equal(await rows.count(), 1 + tokens.length)
+    await goTo(page, '#/devices/accounts')
+    await more.click()
+    await rows.nth(100).waitFor()
+    await more.click()
+    await more.waitFor({ state: 'detached' })
+    t.equal(await rows.count(), 1 + 1 + 4 + 101, 'the titles, the admin, and all accounts')
   })
 
   await t.test('the session of an admin goes on with a new password', async (t) => {
