@@ -5,6 +5,7 @@
 import type { Logger } from 'pino'
 import { asCouchError, CouchError, ERRORS } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
+import { PeerError } from '../replication/peer-error.ts'
 import type { MovedDatabase } from './database-move.ts'
 import type { MovePlan, MoveRequest, PlannedDatabase } from './move-plan.ts'
 import type { MoveOutcome, MoveProgress, Moves } from './moves.ts'
@@ -75,12 +76,12 @@ type Running = { -readonly [M in keyof MoveRun]: MoveRun[M] } & { results: Map<s
 
 export class MoveRuns {
   readonly #moves: Moves
-  readonly #logger: Pick<Logger, 'info' | 'error'>
+  readonly #logger: Pick<Logger, 'info' | 'warn' | 'error'>
   #last: Running | null = null
   #stop = new AbortController()
   #work: Promise<void> = Promise.resolve()
 
-  constructor(moves: Moves, logger: Pick<Logger, 'info' | 'error'>) {
+  constructor(moves: Moves, logger: Pick<Logger, 'info' | 'warn' | 'error'>) {
     this.#moves = moves
     this.#logger = logger
   }
@@ -169,6 +170,9 @@ export class MoveRuns {
     run.state = isStopped ? 'stopped' : 'failed'
     if (isStopped) return
     run.error = { error: ERRORS[error.code][1], reason: error.message }
-    if (error.status >= 500) this.#logger.error({ err: error.cause ?? error }, 'a move has failed')
+    if (error.status < 500) return
+    // An old server that does not answer is no fault of this one.
+    const level = error.cause instanceof PeerError ? 'warn' : 'error'
+    this.#logger[level]({ err: error.cause ?? error }, 'a move has failed')
   }
 }
