@@ -151,21 +151,23 @@ async function fill(stage: Stage, database: string): Promise<void> {
 }
 
 export async function looks(t: Test, stage: Stage): Promise<void> {
-  const address = await stage.database('looks')
-  await fill(stage, 'looks')
   const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
   if (process.env.NOTES_SCREENSHOTS) await mkdir(FOLDER, { recursive: true })
   const more = process.env.NOTES_SCREENSHOTS ? MORE_LOOKS : []
   await t.test('looks', { jobs: LOOKS.length }, async (t) => {
     await Promise.all(
       [...LOOKS, ...more].map((look) =>
-        t.test(look.name, { buffered: true }, (t) => show(t, stage, look, address, axe)),
+        t.test(look.name, { buffered: true }, (t) => show(t, stage, look, axe)),
       ),
     )
   })
 }
 
-async function show(t: Test, stage: Stage, look: Look, address: string, axe: string): Promise<void> {
+async function show(t: Test, stage: Stage, look: Look, axe: string): Promise<void> {
+  // Of its own, since they run at once, and each moves a note to the trash.
+  const database = `looks-${look.name}`
+  const address = await stage.database(database)
+  await fill(stage, database)
   const device = await stage.device(t, look)
   const { page } = device
   let at = 0
