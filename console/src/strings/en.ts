@@ -841,10 +841,10 @@ export const en = {
     searchPlaceholder: 'Beginning of an id',
     kindLabel: 'Which documents',
     kinds: {
-      all: 'All documents',
+      all: 'All',
       conflicts: 'In conflict',
-      design: 'Design documents',
-      local: 'Local documents',
+      design: 'Design',
+      local: 'Local',
     },
     openId: 'Open this id',
     live: 'Live',

@@ -127,6 +127,7 @@ t.test('documents', async (t) => {
     await page
       .getByRole('textbox', { name: /Conflicting version/ })
       .getByText('phone')
+      .first()
       .waitFor()
     await look(t, page, 'document-compare')
     await page.getByRole('button', { name: 'Keep the conflicting version' }).click()

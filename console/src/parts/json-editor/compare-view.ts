@@ -6,14 +6,25 @@ import { codeExtensions } from './code-view.ts'
 
 /** Marks for what differs; the sign at the edge does not depend on colour alone. */
 const THEME = EditorView.theme({
+  // A line below, since a darker ground would leave the colours of the text too little contrast.
   '&.cm-merge-a .cm-changedText, .cm-deletedChunk .cm-deletedText': {
-    background: 'color-mix(in srgb, var(--bad) 24%, transparent)',
+    background: 'none',
+    boxShadow: 'inset 0 -2px var(--bad)',
   },
-  '&.cm-merge-b .cm-changedText': { background: 'color-mix(in srgb, var(--good) 26%, transparent)' },
+  '&.cm-merge-b .cm-changedText': { background: 'none', boxShadow: 'inset 0 -2px var(--good)' },
   '&.cm-merge-a .cm-changedLine, .cm-deletedChunk': { backgroundColor: 'var(--bad-wash)' },
   '&.cm-merge-b .cm-changedLine, .cm-inlineChangedLine': { backgroundColor: 'var(--good-wash)' },
   '&.cm-merge-a .cm-changedLineGutter, .cm-deletedLineGutter': { background: 'var(--bad)' },
   '&.cm-merge-b .cm-changedLineGutter': { background: 'var(--good)' },
+  '.cm-chunkButtons button, .cm-chunkButtons button:hover': {
+    padding: '0.3rem 0.6rem',
+    border: '1px solid var(--edge)',
+    borderRadius: '5px',
+    background: 'var(--card)',
+    color: 'var(--ink)',
+    fontFamily: 'var(--sans)',
+    fontSize: '0.8125rem',
+  },
   '.cm-collapsedLines': {
     color: 'var(--soft)',
     background: 'var(--sunken)',
