@@ -13,6 +13,8 @@ const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
 /** Files at a time, on two cores: many quick tests wait for a disk, and some tests of the full tier measure times. */
 const JOBS = { quick: 3, full: 2 }
+/** They wait for clocks most of their time, so they run beside the others, one at a time. */
+const WAITING = ['test/full/proxy/nginx.test.ts', 'test/full/replication/many-jobs.test.ts']
 /** They measure how long others' requests take, so nothing runs beside them. */
 const ALONE = ['test/full/faults/one-caller.test.ts']
 /** Seconds after which a file's test fails, unless it sets a time itself. */
@@ -23,7 +25,6 @@ const KILL_MS = 600_000
 /** The slowest files. They start first, so that both cores work until the end. */
 const SLOWEST = [
   'test/full/notes/e2e.test.ts',
-  'test/full/proxy/nginx.test.ts',
   'test/full/backup/backups.test.ts',
   'test/full/docs/readme.test.ts',
   'test/full/deploy/dockerfile.test.ts',
@@ -130,8 +131,9 @@ async function run(tier) {
       for (const name of Object.keys(sum)) sum[name] += counts[name]
     }
   }
-  const queue = files.filter((file) => !ALONE.includes(file)).values()
-  await Promise.all(Array.from({ length: JOBS[tier] }, () => worker(queue)))
+  const queue = files.filter((file) => !ALONE.includes(file) && !WAITING.includes(file)).values()
+  const waiting = files.filter((file) => WAITING.includes(file)).values()
+  await Promise.all([worker(waiting), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
   await worker(files.filter((file) => ALONE.includes(file)))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))

@@ -1,4 +1,4 @@
-import { APP_ORIGINS } from '../core/network.ts'
+import { APP_ORIGINS } from '../core/app-origins.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
 import { AUTHENTICATION_KEYS } from './authentication-keys.ts'

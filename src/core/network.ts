@@ -41,6 +41,3 @@ function ipv6Network(address: string): string | null {
     .map((group) => Number.parseInt(group, 16).toString(16))
     .join(':')
 }
-
-/** Origins of the apps whose pages call the server: Obsidian's, on computers and on phones; clients.md R12. */
-export const APP_ORIGINS = ['app://obsidian.md', 'capacitor://localhost', 'http://localhost'] as const

@@ -3,7 +3,7 @@
  * the console.
  */
 import type { Address } from '../core/address.ts'
-import { APP_ORIGINS } from '../core/network.ts'
+import { APP_ORIGINS } from '../core/app-origins.ts'
 import type { Answer } from './doctor-client.ts'
 import type { Cure, Quote } from './finding.ts'
 

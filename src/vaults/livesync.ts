@@ -1,6 +1,6 @@
 /** The nine configuration keys that Obsidian LiveSync's set-up scripts write; clients.md 1.2. */
 import { memberView, type Values, valueIn } from '../config/member-view.ts'
-import { APP_ORIGINS } from '../core/network.ts'
+import { APP_ORIGINS } from '../core/app-origins.ts'
 
 /** The document that LiveSync writes into each database that it syncs with; clients.md 1.2. */
 export const LIVESYNC_VERSION_ID = 'obsydian_livesync_version'

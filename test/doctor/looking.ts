@@ -1,6 +1,6 @@
 /** Runs the doctor in the test's own process. */
 import type { Test } from 'tap'
-import { APP_ORIGINS } from '../../src/core/network.ts'
+import { APP_ORIGINS } from '../../src/core/app-origins.ts'
 import { limitsFor, type ProbeLimits } from '../../src/doctor/doctor-client.ts'
 import type { Finding, FindingName } from '../../src/doctor/finding.ts'
 import { type CheckOptions, runChecks } from '../../src/doctor/run-checks.ts'

@@ -1,6 +1,6 @@
 /** Web pages of other origins: CORS, and forged requests. */
 import t, { type Test } from 'tap'
-import { APP_ORIGINS } from '../../src/core/network.ts'
+import { APP_ORIGINS } from '../../src/core/app-origins.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { type Answer, type Call, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'

@@ -1,5 +1,5 @@
 /** What the facts of the probes mean. Pure. */
-import { APP_ORIGINS } from '../../../../src/core/network.ts'
+import { APP_ORIGINS } from '../../../../src/core/app-origins.ts'
 import { type AdviceName, advise, type DetectedStack, detectStack } from '../../../../src/doctor/advice.ts'
 import { en } from '../../strings/en.ts'
 import type { BodyFacts, FeedFacts, Reply, ServerReply } from './facts.ts'

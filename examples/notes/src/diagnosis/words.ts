@@ -1,6 +1,6 @@
 /** The findings that users see: for each cause that stops a sync, what is wrong and how to fix it. Pure. */
 import type { Address, AddressFault } from '../../../../src/core/address.ts'
-import { APP_ORIGINS } from '../../../../src/core/network.ts'
+import { APP_ORIGINS } from '../../../../src/core/app-origins.ts'
 import { MOBILE_DESIGN_ID, MOBILE_FILTER } from '../../../../src/vaults/livesync.ts'
 import { withoutCredentials } from '../log.ts'
 import type { PouchError } from '../pouch.ts'
