@@ -29,26 +29,28 @@ export function HealthPart() {
   const verdicts = data === undefined || !isReady ? undefined : verdictsOf(data.facts, others)
   const notes = verdicts?.filter(({ tone }) => tone === 'warn').length ?? 0
   const wrong = verdicts?.filter(({ tone }) => tone === 'bad').length ?? 0
-  const state =
-    verdicts === undefined ? undefined : wrong === 0 ? (
-      <Badge tone="good">{notes === 0 ? words.well : words.wellWith(notes)}</Badge>
-    ) : (
-      <Badge tone="bad">{words.ill(wrong)}</Badge>
-    )
+  // The words below change with every reading, so screen readers announce the verdict alone.
+  const state = verdicts !== undefined && failure === null && (
+    <span role="status">
+      {wrong > 0 ? (
+        <Badge tone="bad">{words.ill(wrong)}</Badge>
+      ) : (
+        <Badge tone="good">{notes === 0 ? words.well : words.wellWith(notes)}</Badge>
+      )}
+    </span>
+  )
   return (
     <Card title={words.title} {...(state && { actions: state })}>
-      <div role="status">
-        {failure !== null && <ErrorNotice failure={failure} title={words.unknown} onRetry={reload} />}
-        {verdicts === undefined ? (
-          failure === null && <Skeleton lines={4} />
-        ) : (
-          <ul class="verdicts">
-            {verdicts.map((verdict) => (
-              <VerdictRow key={verdict.name} verdict={verdict} />
-            ))}
-          </ul>
-        )}
-      </div>
+      {failure !== null && <ErrorNotice failure={failure} title={words.unknown} onRetry={reload} />}
+      {verdicts === undefined ? (
+        failure === null && <Skeleton lines={4} />
+      ) : (
+        <ul class="verdicts">
+          {verdicts.map((verdict) => (
+            <VerdictRow key={verdict.name} verdict={verdict} />
+          ))}
+        </ul>
+      )}
     </Card>
   )
 }
