@@ -47,6 +47,7 @@ t.test('a backup has everything, and a server starts on it', async (t) => {
   t.strictSame((await server.request('GET', '/_settee/backups')).json, {
     backups: [],
     running: null,
+    verifying: null,
     last_failure: null,
   })
   const made = await backUp(server)
