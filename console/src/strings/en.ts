@@ -864,7 +864,7 @@ export const en = {
     selected: (value: number) => `${count(value, 'document', 'documents')} selected`,
     selectNone: 'Select none',
     deleteSelected: 'Delete',
-    refresh: 'There are changes: refresh the list',
+    refresh: 'Show new changes',
     notRead: 'The documents could not be listed',
     localsCut: 'Only the first 1,000 local documents are shown. Enter the beginning of an id to see others.',
     conflictsCut: 'Not all documents have been searched yet.',

@@ -37,6 +37,7 @@ export function DocumentList({ database, query }: DocumentListProps) {
   const [isLive, setLive] = useState(false)
   const [isStale, setStale] = useState(false)
   const { source, failure, isLoading, isCut, reload, searchOn } = useRows(database, kind, prefix)
+  useEffect(() => setStale(false), [key])
   const refresh = () => {
     setStale(false)
     reload()
@@ -242,7 +243,9 @@ function Rows({ address, database, kind, prefix, source, isLoading, isStale, onR
                 {texts.refresh}
               </Button>
             )}
-            <span class="fine documents-keys">{kind === 'local' ? texts.keysOfLocals : texts.keys}</span>
+            {!isStale && (
+              <span class="fine documents-keys">{kind === 'local' ? texts.keysOfLocals : texts.keys}</span>
+            )}
           </>
         )}
       </div>
