@@ -1741,7 +1741,6 @@ export const en = {
     addLead: 'The account can make databases at once, within the configured limits.',
     name: 'Name',
     badName: 'A name needs at least one character, and no colon.',
-    passwordShort: (least: number) => `The password needs at least ${least} characters.`,
     passwordHint: 'At least 8 characters.',
     added: (name: string) => `The account ${name} was added`,
     usage: 'Usage',

@@ -10,7 +10,7 @@ import { en } from '../../strings/en.ts'
 import { type Account, changePassword } from './device-calls.ts'
 
 const texts = en.devices
-export const MIN_PASSWORD = 8
+const MIN_PASSWORD = 8
 
 /** The fault of a new password, as a sentence; null: none. */
 export function passwordFault(password: string): string | null {

@@ -12,6 +12,7 @@ import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { number } from '../../strings/format.ts'
+import { passwordFault } from '../devices/password-dialog.tsx'
 import { createTenant, listTenants, type TenantPage, type TenantRow } from './tenant-calls.ts'
 import { UsageMeter } from './usage-meters.tsx'
 
@@ -140,22 +141,20 @@ const COLUMNS: readonly Column<TenantRow>[] = [
   },
 ]
 
-const MIN_PASSWORD = 8
-
 function AddTenant({ onClose }: { readonly onClose: () => void }) {
   const [name, setName] = useState('')
   const [password, setPassword] = useState('')
-  const [faults, setFaults] = useState<{ readonly name?: string; readonly password?: string }>({})
+  const [faults, setFaults] = useState<{ readonly name?: string | null; readonly password?: string | null }>(
+    {},
+  )
   const [failure, setFailure] = useState<Failure | null>(null)
   const [isBusy, setBusy] = useState(false)
   const submit = () => {
-    const found = {
-      ...((name.trim() === '' || name.includes(':')) && { name: texts.badName }),
-      ...(password.length < MIN_PASSWORD && { password: texts.passwordShort(MIN_PASSWORD) }),
-    }
+    const isBadName = name.trim() === '' || name.includes(':')
+    const found = { name: isBadName ? texts.badName : null, password: passwordFault(password) }
     setFaults(found)
     setFailure(null)
-    if (Object.keys(found).length > 0 || isBusy) return
+    if (found.name !== null || found.password !== null || isBusy) return
     setBusy(true)
     createTenant(name, password).then(
       () => {
