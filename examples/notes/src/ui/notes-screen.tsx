@@ -50,9 +50,11 @@ export function NotesScreen({ shelf, noteId, onMenu }: NotesScreenProps) {
           <h1>{nameOf(shelf, notebook)}</h1>
           <SyncDot />
           <ShelfButton shelf={shelf} notebook={notebook} />
-          <button type="button" class="round" onClick={add} aria-label="New note" title="New note (n)">
-            <Icon name="add" />
-          </button>
+          {shelf.kind !== 'trash' && (
+            <button type="button" class="round" onClick={add} aria-label="New note" title="New note (n)">
+              <Icon name="add" />
+            </button>
+          )}
         </header>
         <label class="search">
           <Icon name="search" />
