@@ -118,6 +118,19 @@ t.test('documents', async (t) => {
     t.equal((await stage.call('GET', '/small/shared')).json.by, 'me')
   })
 
+  await t.test('a session that ends loses nothing of what was typed', async (t) => {
+    await goTo(page, '#/databases/small/documents/shared')
+    await typeInto(page, '{"by": "me", "again": true}', true)
+    await page.context().clearCookies()
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByRole('heading', { name: 'Sign in again' }).waitFor()
+    await page.getByLabel('Password', { exact: true }).fill('secret')
+    await page.keyboard.press('Enter')
+    await page.locator('dialog').waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Save', disabled: true }).waitFor()
+    t.equal((await stage.call('GET', '/small/shared')).json.again, true)
+  })
+
   await t.test('a conflict is settled', async (t) => {
     await goTo(page, '#/databases/small/documents/conflict')
     await page.getByText('This document has 1 conflicting version').waitFor()
