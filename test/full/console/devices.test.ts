@@ -245,6 +245,15 @@ t.test('accounts in hosted mode', async (t) => {
     t.equal(await page.getByRole('row').count(), 3, 'with the titles')
     await page.getByLabel('Find names').fill('zz')
     await page.getByText('No account begins with “zz”').waitFor()
+    await page.getByRole('button', { name: 'Add an account' }).click()
+    await page.getByLabel('Name', { exact: true }).fill('bob')
+    await page.getByLabel('Password', { exact: true }).fill('long enough')
+    await page.keyboard.press('Enter')
+    await page.getByText('There is already an account with this name.').waitFor()
+    await page.getByLabel('Name', { exact: true }).fill('dora')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'dora', level: 1 }).waitFor()
+    t.equal((await call('GET', '/_settee/account', undefined, 'dora:long enough')).status, 200)
   })
 
   await t.test('limits, suspension and resumption', async (t) => {
