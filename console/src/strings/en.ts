@@ -1917,7 +1917,6 @@ export const en = {
       savedForStart: (key: string, value: string) => `${key} will be ${value} from the next start.`,
       wasReset: (key: string) => `${key} has its default again.`,
       notSaved: 'The setting was not changed',
-      discard: 'Not saved yet: close again to discard it.',
     },
     log: {
       level: 'Level',
