@@ -29,6 +29,9 @@ export interface JsonFault {
   readonly found: string
 }
 
+/** Up to this length, in UTF-16 units, an editor checks a text with each change. */
+export const SHORT = 50_000
+
 type TokenKind = '{' | '}' | '[' | ']' | ':' | ',' | 'name' | 'string' | 'number' | 'word'
 
 /** @param depth of the containers around the token; 0 at the top level */

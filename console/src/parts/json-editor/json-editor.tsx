@@ -10,6 +10,7 @@ import {
   type JsonProblem,
   placeOf,
   repeatedNames,
+  SHORT,
 } from './exact-json.ts'
 
 interface JsonEditorProps {
@@ -25,8 +26,7 @@ interface JsonEditorProps {
   readonly check?: (text: string) => { readonly at: number; readonly text: string } | null
 }
 
-/** Up to this length, in UTF-16 units, a text is checked with each change; longer ones when the user pauses. */
-const SHORT = 50_000
+/** Longer texts are checked when the user pauses this long, in ms. */
 const PAUSE_MS = 400
 
 /** An editor for JSON, which says in words where the text is not JSON. The text is never rewritten. */

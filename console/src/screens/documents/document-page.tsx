@@ -1,12 +1,12 @@
 /** One document: its text, attachments and revisions. */
 import { useEffect, useState } from 'preact/hooks'
-import { asFailure, type Failure } from '../../api/failure.ts'
+import { asFailure, Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
 import { CopyButton } from '../../parts/copy-field.tsx'
 import { Icon } from '../../parts/icon.tsx'
-import { findFault, formatJson } from '../../parts/json-editor/exact-json.ts'
-import { JsonEditor } from '../../parts/json-editor/json-editor.tsx'
+import { findFault, findObjectFault, formatJson, SHORT } from '../../parts/json-editor/exact-json.ts'
+import { faultText, JsonEditor } from '../../parts/json-editor/json-editor.tsx'
 import { Badge, Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { say } from '../../parts/toast.tsx'
 import { hashOf } from '../../shell/hash.ts'
@@ -181,7 +181,12 @@ function Editing({ database, document, reloadFailure, isLoading, onReload }: Edi
     setBody(base.body)
   }
   const save = (text = body, onto = base) => {
-    if (isSaving || findFault(text) !== null || reservedMember(text) !== null) return
+    if (isSaving) return
+    const wrong = problemOf(text)
+    if (wrong !== null) {
+      setFailure(new Failure(0, 'invalid', wrong, null))
+      return
+    }
     setSaving(true)
     setFailure(null)
     saveDocument(database, id, text, onto)
@@ -207,7 +212,8 @@ function Editing({ database, document, reloadFailure, isLoading, onReload }: Edi
       .catch((error: unknown) => setFailure(asFailure(error)))
       .finally(() => setSaving(false))
   }
-  const fault = findFault(body)
+  // The check of a long text would delay each key; it is made when the user pauses, and before a save.
+  const fault = body.length <= SHORT ? findObjectFault(body) : null
   if (theirs !== null) {
     return (
       <div class="document">
@@ -232,7 +238,10 @@ function Editing({ database, document, reloadFailure, isLoading, onReload }: Edi
   return (
     <div class="document">
       <DocumentHead database={database} id={id} document={base}>
-        <Button disabled={fault !== null} onClick={() => setBody(formatJson(body))}>
+        <Button
+          disabled={fault !== null}
+          onClick={() => setBody(findFault(body) === null ? formatJson(body) : body)}
+        >
           {texts.format}
         </Button>
         {!isLocal && !base.isDeleted && base.rev !== null && (
@@ -312,6 +321,12 @@ function Editing({ database, document, reloadFailure, isLoading, onReload }: Edi
       </div>
     </div>
   )
+}
+
+/** @returns why a text cannot be saved, in words; null: it can */
+function problemOf(text: string): string | null {
+  const fault = findObjectFault(text)
+  return fault === null ? (checkReserved(text)?.text ?? null) : faultText(text, fault)
 }
 
 /** Names that begin with `_` belong to the server. */
