@@ -144,7 +144,7 @@ const CREDENTIAL_RULES: readonly Rule[] = [
     severity: 'danger',
     check: ({ get }) =>
       Number(get('chttpd_auth', 'iterations')) < FEW_ROUNDS
-        ? 'New password hashes are weak: who steals them finds the passwords faster. Use 600,000 rounds.'
+        ? 'New password hashes are weak: a thief finds the passwords faster. Use 600,000 rounds.'
         : null,
   },
   ifIn(
@@ -198,7 +198,7 @@ const CREDENTIAL_RULES: readonly Rule[] = [
     'replicator/verify_ssl_certificates',
     'danger',
     ['false'],
-    'Replications do not check certificates: who is on the way can read and change everything that is copied. Set it to true.',
+    'Replications do not check certificates, so anybody on the way can read and change everything that is copied. Set it to true.',
   ),
 ]
 

@@ -43,6 +43,8 @@ export interface StageOptions {
   readonly isOpen?: boolean
   /** Prepares the data folder before the server starts. */
   readonly prepare?: (dataDir: string) => Promise<void>
+  /** By default nothing is logged, which the server itself calls unsafe. */
+  readonly logLevel?: 'warning'
 }
 
 export interface Stage {
@@ -70,13 +72,16 @@ export interface Answer {
 /** Needs `npm run build`, which the tiers run first. */
 export async function openStage(
   t: Test,
-  { ini = '', isOpen = false, prepare }: StageOptions = {},
+  { ini = '', isOpen = false, prepare, logLevel }: StageOptions = {},
 ): Promise<Stage> {
   const dataDir = await temporaryFolder(t)
   const admins = isOpen ? '' : `[admins]\n${ADMIN.name} = ${ADMIN.password}\n`
   await writeFile(join(dataDir, 'local.ini'), `${admins}[chttpd_auth]\niterations = 10\n${ini}\n`)
   await prepare?.(dataDir)
-  const [server, browser] = await Promise.all([startChildServer(t, { dataDir }), launchBrowser(t)])
+  const [server, browser] = await Promise.all([
+    startChildServer(t, { dataDir, ...(logLevel && { logLevel }) }),
+    launchBrowser(t),
+  ])
   const open: Stage['open'] = async (test, { hash = '', ...options } = {}) => {
     const context = await browser.newContext({
       viewport: SIZES.desktop,

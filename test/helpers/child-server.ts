@@ -21,11 +21,11 @@ export interface ChildServer {
 
 /** A script, not a module, because a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
-  const [server, threadEntry, sandboxEntry, dataDir, port] = process.argv.slice(1)
+  const [server, threadEntry, sandboxEntry, dataDir, port, logLevel] = process.argv.slice(1)
   // The parent may die without a signal to this process, which then ends as well.
   process.stdin.on('end', () => process.exit(1)).resume()
   const { startServer } = await import(server)
-  const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'none' }
+  const flags = { port: Number(port), bind: '127.0.0.1', logLevel }
   await startServer({ dataDir, env: {}, flags, threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) })
   console.log('listening')
 })()`
@@ -33,7 +33,7 @@ const SCRIPT = `(async () => {
 /** A listening server from the sources. It is killed at the end of the test if it is still running. */
 export async function startChildServer(
   t: Test,
-  options: { readonly dataDir?: string } = {},
+  options: { readonly dataDir?: string; readonly logLevel?: 'warning' } = {},
 ): Promise<ChildServer> {
   const dataDir = options.dataDir ?? (await temporaryFolder(t))
   const port = await freePort()
@@ -46,7 +46,7 @@ export async function startChildServer(
     await once(dying, 'exit')
   }
   const start = async () => {
-    child = await spawnServer(dataDir, port)
+    child = await spawnServer(dataDir, port, options.logLevel ?? 'none')
   }
   t.teardown(kill)
   await start()
@@ -54,14 +54,14 @@ export async function startChildServer(
   return { url: `http://127.0.0.1:${port}`, dataDir, pid, start, kill }
 }
 
-async function spawnServer(dataDir: string, port: number): Promise<ChildProcess> {
+async function spawnServer(dataDir: string, port: number, logLevel: string): Promise<ChildProcess> {
   const [env, ...unset] = WITHOUT_LOADERS
   const modules = [
     moduleUrl('server'),
     new URL('database-thread.mjs', import.meta.url).href,
     new URL('sandbox-thread.mjs', import.meta.url).href,
   ]
-  const node = ['--eval', SCRIPT, ...modules, dataDir, String(port)]
+  const node = ['--eval', SCRIPT, ...modules, dataDir, String(port), logLevel]
   const child = spawn(env, [...unset, process.execPath, ...node], {
     cwd: ROOT,
     env: cleanEnv(),
