@@ -6,8 +6,8 @@ import { type Browser, chromium, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 
 const CHROMIUM = '/usr/bin/chromium'
-/** Of a step, on a machine that is slow and busy; in milliseconds. */
-export const PATIENCE = 60_000
+/** Of a step, on a machine that is slow and busy; in milliseconds. `PATIENCE=5000`: a step that fails ends sooner. */
+export const PATIENCE = Number(process.env.PATIENCE ?? 60_000)
 
 /** @throws when there is no Chromium, with the command that installs it */
 export async function launchBrowser(t: Test): Promise<Browser> {

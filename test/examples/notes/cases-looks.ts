@@ -1,12 +1,11 @@
 /** How it looks, and whether everybody can use it: each screen, light and dark, wide and narrow. */
-
-import { mkdir, readFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { crc32, deflateSync } from 'node:zlib'
 import type { Test } from 'tap'
 import { freePort, ROOT } from '../../cli/child.ts'
-import { type Device, type DeviceOptions, until } from './device.ts'
+import { overflowOf, violationsIn } from '../../helpers/browser.ts'
+import { type DeviceOptions, until } from './device.ts'
 import type { Stage } from './stage.ts'
 
 const FOLDER = join(ROOT, 'examples/notes/screenshots')
@@ -151,19 +150,16 @@ async function fill(stage: Stage, database: string): Promise<void> {
 }
 
 export async function looks(t: Test, stage: Stage): Promise<void> {
-  const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
   if (process.env.NOTES_SCREENSHOTS) await mkdir(FOLDER, { recursive: true })
   const more = process.env.NOTES_SCREENSHOTS ? MORE_LOOKS : []
   await t.test('looks', { jobs: LOOKS.length }, async (t) => {
     await Promise.all(
-      [...LOOKS, ...more].map((look) =>
-        t.test(look.name, { buffered: true }, (t) => show(t, stage, look, axe)),
-      ),
+      [...LOOKS, ...more].map((look) => t.test(look.name, { buffered: true }, (t) => show(t, stage, look))),
     )
   })
 }
 
-async function show(t: Test, stage: Stage, look: Look, axe: string): Promise<void> {
+async function show(t: Test, stage: Stage, look: Look): Promise<void> {
   // Of its own, since they run at once, and each moves a note to the trash.
   const database = `looks-${look.name}`
   const address = await stage.database(database)
@@ -175,9 +171,8 @@ async function show(t: Test, stage: Stage, look: Look, axe: string): Promise<voi
     at += 1
     if (process.env.NOTES_SCREENSHOTS)
       await page.screenshot({ path: join(FOLDER, `${look.name}-${at}-${name}.png`) })
-    t.same(await violations(device, axe), [], `${name} is accessible`)
-    const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
-    t.ok((overflow as number) <= 0, `${name} fits the width`)
+    t.same(await violationsIn(page), [], `${name} is accessible`)
+    t.ok((await overflowOf(page)) <= 0, `${name} fits the width`)
   }
   await keep('empty')
   await device.preferences()
@@ -271,11 +266,4 @@ async function show(t: Test, stage: Stage, look: Look, axe: string): Promise<voi
   await page.locator('.refusals').waitFor()
   await device.status('Up to date')
   await keep('signed-in')
-}
-
-/** @returns the rules that the page breaks, and where */
-async function violations(device: Device, axe: string): Promise<unknown> {
-  await device.page.evaluate(`window.axe === undefined && (() => { ${axe} })()`)
-  return device.page.evaluate(`axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
-    violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html, any }) => [html.slice(0, 200), any.map(({ message }) => message)])]))`)
 }

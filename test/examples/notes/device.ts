@@ -1,27 +1,7 @@
 /** The app in a browser's profile of its own, and what a person does with it. */
-import { existsSync } from 'node:fs'
-import { type Browser, type BrowserContext, chromium, type Locator, type Page } from 'playwright-core'
+import type { Browser, BrowserContext, Locator, Page } from 'playwright-core'
 import type { Test } from 'tap'
-
-const CHROMIUM = '/usr/bin/chromium'
-/** Of a step, on a machine that is slow and busy; in milliseconds. */
-export const PATIENCE = Number(process.env.NOTES_PATIENCE ?? 60_000)
-
-/** @throws when there is no Chromium, with the command that installs it */
-export async function launchBrowser(t: Test): Promise<Browser> {
-  if (!existsSync(CHROMIUM)) {
-    throw new Error(
-      'Chromium is missing: sudo apt-get install --yes chromium (or npm run pretest, which does so)',
-    )
-  }
-  const browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    // Its sandbox does not run as root.
-    args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
-  })
-  t.teardown(() => browser.close())
-  return browser
-}
+import { PATIENCE } from '../../helpers/browser.ts'
 
 export interface DeviceOptions {
   readonly size?: 'desktop' | 'tablet' | 'phone'

@@ -1,7 +1,8 @@
 /** What all cases share: one build, one browser, a self-hosted server and a hosted one. */
 import type { Browser } from 'playwright-core'
 import type { Test } from 'tap'
-import { Device, type DeviceOptions, launchBrowser } from './device.ts'
+import { launchBrowser } from '../../helpers/browser.ts'
+import { Device, type DeviceOptions } from './device.ts'
 import { type Server, startServer } from './servers.ts'
 import { buildSite, openSite } from './site.ts'
 

@@ -1,6 +1,6 @@
 /**
  * examples/notes from end to end: the built app in Debian's Chromium, against listening servers. `NOTES_ONLY=pattern`
- * runs the cases whose names it matches; with `NOTES_PATIENCE=5000`, a step that fails ends sooner; `NOTES_SCREENSHOTS=1`
+ * runs the cases whose names it matches; with `PATIENCE=5000`, a step that fails ends sooner; `NOTES_SCREENSHOTS=1`
  * keeps a picture of every screen in examples/notes/screenshots.
  */
 import t, { type Test } from 'tap'
