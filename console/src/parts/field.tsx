@@ -83,6 +83,13 @@ export function TextField(props: TextFieldProps) {
   )
 }
 
+const MIN_PASSWORD = 8
+
+/** The fault of a new password, as a sentence; null: none. */
+export function passwordFault(password: string): string | null {
+  return password.length < MIN_PASSWORD ? en.common.passwordShort(MIN_PASSWORD) : null
+}
+
 interface PasswordFieldProps extends Pick<TextFieldProps, 'label' | 'value' | 'onChange' | 'hint' | 'error'> {
   readonly isNew?: boolean
 }

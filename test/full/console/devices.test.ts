@@ -158,7 +158,7 @@ t.test('devices of a server', async (t) => {
     await page.getByText('needs at least 8 characters').waitFor()
     await page.getByLabel('Password', { exact: true }).fill('long enough')
     await page.keyboard.press('Enter')
-    await page.getByText('There is an account of this name already').waitFor()
+    await page.getByText('There is already an account with this name').waitFor()
     await page.getByLabel('Name', { exact: true }).fill('cora')
     await page.keyboard.press('Enter')
     await page.getByText('The account cora was added').waitFor()

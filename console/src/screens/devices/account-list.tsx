@@ -1,20 +1,25 @@
 /** The accounts of a server in single mode, for server admins. */
 import { useState } from 'preact/hooks'
+import {
+  type Account,
+  type AccountPage,
+  createAccount,
+  deleteAccount,
+  listAccounts,
+} from '../../api/accounts.ts'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
 import { user } from '../../api/session.ts'
 import { Button } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
-import { PasswordField, TextField } from '../../parts/field.tsx'
+import { NewAccountDialog } from '../../parts/new-account-dialog.tsx'
 import { Badge, Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
+import { PasswordDialog } from '../../parts/password-dialog.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
 import { say } from '../../parts/toast.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import { type Account, type AccountPage, createAccount, deleteAccount, listAccounts } from './device-calls.ts'
-import { PasswordDialog, passwordFault } from './password-dialog.tsx'
 
 const texts = en.devices
 
@@ -29,6 +34,11 @@ export function AccountList() {
   const changed = () => {
     setMore(null)
     reload()
+  }
+  const added = (name: string) => {
+    say(texts.accountAdded(name))
+    changed()
+    setAdding(false)
   }
   const showMore = () => {
     setMoreFailure(null)
@@ -66,7 +76,16 @@ export function AccountList() {
           <Button onClick={showMore}>{en.common.more}</Button>
         </div>
       )}
-      {isAdding && <AddAccount onClose={() => setAdding(false)} onAdded={changed} />}
+      {isAdding && (
+        <NewAccountDialog
+          title={texts.addAccount}
+          lead={texts.addAccountLead}
+          nameFault={nameFault}
+          create={createAccount}
+          onAdded={added}
+          onClose={() => setAdding(false)}
+        />
+      )}
       {changing !== null && (
         <PasswordDialog account={changing} onClose={() => setChanging(null)} onChanged={changed} />
       )}
@@ -152,54 +171,6 @@ function askToDelete(account: Account, onDeleted: () => void): void {
   })
 }
 
-function AddAccount({ onClose, onAdded }: { readonly onClose: () => void; readonly onAdded: () => void }) {
-  const [name, setName] = useState('')
-  const [password, setPassword] = useState('')
-  const [faults, setFaults] = useState<{ name?: string | null; password?: string | null }>({})
-  const [failure, setFailure] = useState<Failure | null>(null)
-  const [isBusy, setBusy] = useState(false)
-  const submit = () => {
-    const isBadName = name.trim() === '' || name.includes(':') || name.startsWith('_')
-    const found = { name: isBadName ? texts.badName : null, password: passwordFault(password) }
-    setFaults(found)
-    setFailure(null)
-    if (found.name !== null || found.password !== null || isBusy) return
-    setBusy(true)
-    createAccount(name, password).then(
-      () => {
-        say(texts.accountAdded(name))
-        onAdded()
-        onClose()
-      },
-      (error: unknown) => {
-        const why = asFailure(error)
-        if (why.status === 409) setFaults({ name: texts.nameTaken })
-        else setFailure(why)
-        setBusy(false)
-      },
-    )
-  }
-  const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {texts.addAccount}
-      </Button>
-    </>
-  )
-  return (
-    <Dialog title={texts.addAccount} footer={footer} onClose={onClose} onSubmit={submit}>
-      <p>{texts.addAccountLead}</p>
-      <TextField label={texts.name} value={name} onChange={setName} error={faults.name} isCode />
-      <PasswordField
-        label={en.common.password}
-        value={password}
-        onChange={setPassword}
-        error={faults.password}
-        hint={texts.passwordHint}
-        isNew
-      />
-      {failure !== null && <ErrorNotice failure={failure} />}
-    </Dialog>
-  )
+function nameFault(name: string): string | null {
+  return name.trim() === '' || name.includes(':') || name.startsWith('_') ? texts.badName : null
 }

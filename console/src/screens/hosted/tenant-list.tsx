@@ -2,8 +2,8 @@ import { useEffect, useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
 import { Button } from '../../parts/button.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
-import { PasswordField, TextField } from '../../parts/field.tsx'
+import { TextField } from '../../parts/field.tsx'
+import { NewAccountDialog } from '../../parts/new-account-dialog.tsx'
 import { Badge, Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card, Page } from '../../parts/page.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
@@ -12,7 +12,6 @@ import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { number } from '../../strings/format.ts'
-import { passwordFault } from '../devices/password-dialog.tsx'
 import { createTenant, listTenants, type TenantPage, type TenantRow } from './tenant-calls.ts'
 import { UsageMeter } from './usage-meters.tsx'
 
@@ -41,7 +40,16 @@ export function TenantList({ prefix }: { readonly prefix: string }) {
         <TextField label={texts.search} type="search" value={text} onChange={setText} isCode />
       </div>
       <Rows key={prefix} prefix={prefix} onAdd={() => setAdding(true)} />
-      {isAdding && <AddTenant onClose={() => setAdding(false)} />}
+      {isAdding && (
+        <NewAccountDialog
+          title={texts.add}
+          lead={texts.addLead}
+          nameFault={nameFault}
+          create={createTenant}
+          onAdded={showAdded}
+          onClose={() => setAdding(false)}
+        />
+      )}
     </Page>
   )
 }
@@ -141,55 +149,11 @@ const COLUMNS: readonly Column<TenantRow>[] = [
   },
 ]
 
-function AddTenant({ onClose }: { readonly onClose: () => void }) {
-  const [name, setName] = useState('')
-  const [password, setPassword] = useState('')
-  const [faults, setFaults] = useState<{ readonly name?: string | null; readonly password?: string | null }>(
-    {},
-  )
-  const [failure, setFailure] = useState<Failure | null>(null)
-  const [isBusy, setBusy] = useState(false)
-  const submit = () => {
-    const isBadName = name.trim() === '' || name.includes(':')
-    const found = { name: isBadName ? texts.badName : null, password: passwordFault(password) }
-    setFaults(found)
-    setFailure(null)
-    if (found.name !== null || found.password !== null || isBusy) return
-    setBusy(true)
-    createTenant(name, password).then(
-      () => {
-        say(texts.added(name))
-        go(hashOf(['hosted', name]))
-      },
-      (error: unknown) => {
-        const why = asFailure(error)
-        if (why.status === 409) setFaults({ name: why.message })
-        else setFailure(why)
-        setBusy(false)
-      },
-    )
-  }
-  const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {texts.add}
-      </Button>
-    </>
-  )
-  return (
-    <Dialog title={texts.add} footer={footer} onClose={onClose} onSubmit={submit}>
-      <p>{texts.addLead}</p>
-      <TextField label={texts.name} value={name} onChange={setName} error={faults.name} isCode />
-      <PasswordField
-        label={en.common.password}
-        value={password}
-        onChange={setPassword}
-        error={faults.password}
-        hint={texts.passwordHint}
-        isNew
-      />
-      {failure !== null && <ErrorNotice failure={failure} />}
-    </Dialog>
-  )
+function nameFault(name: string): string | null {
+  return name.trim() === '' || name.includes(':') ? texts.badName : null
+}
+
+function showAdded(name: string): void {
+  say(texts.added(name))
+  go(hashOf(['hosted', name]))
 }

@@ -6,7 +6,7 @@ import { signIn, user } from '../../api/session.ts'
 import { Button } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
 import { Dialog } from '../../parts/dialog.tsx'
-import { PasswordField, TextField } from '../../parts/field.tsx'
+import { PasswordField, passwordFault, TextField } from '../../parts/field.tsx'
 import { Badge, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
@@ -16,7 +16,6 @@ import { hashForm } from './setting-values.ts'
 import { readAdmins, resetSetting, writeSetting } from './settings-api.ts'
 
 const { admins: texts } = en.settings
-const MIN_PASSWORD = 8
 
 type Admin = readonly [name: string, stored: string]
 
@@ -150,7 +149,7 @@ function AdminDialog({ name, taken, onClose, onDone }: AdminDialogProps) {
   const admin = name ?? newName.trim()
   const problems = {
     name: name === null ? problemOfName(admin, taken) : null,
-    password: password.length < MIN_PASSWORD ? texts.tooShort : null,
+    password: passwordFault(password),
     repeated: password === repeated ? null : texts.differs,
   }
   const submit = () => {
@@ -203,7 +202,7 @@ function AdminDialog({ name, taken, onClose, onDone }: AdminDialogProps) {
       <PasswordField
         label={texts.password}
         value={password}
-        hint={texts.hint}
+        hint={en.common.passwordHint}
         error={shown(problems.password)}
         isNew
         onChange={setPassword}

@@ -3,11 +3,9 @@ import { asFailure, type Failure } from '../../api/failure.ts'
 import { makeFirstAdmin } from '../../api/session.ts'
 import { Brand } from '../../parts/brand.tsx'
 import { Button } from '../../parts/button.tsx'
-import { PasswordField, TextField } from '../../parts/field.tsx'
+import { PasswordField, passwordFault, TextField } from '../../parts/field.tsx'
 import { ErrorNotice, Notice } from '../../parts/notice.tsx'
 import { en } from '../../strings/en.ts'
-
-const MIN_LENGTH = 8
 
 interface Faults {
   readonly name?: string
@@ -64,7 +62,7 @@ export function FirstAdmin() {
           label={en.firstAdmin.password}
           value={password}
           onChange={setPassword}
-          hint={en.firstAdmin.hint}
+          hint={en.common.passwordHint}
           error={faults.password}
           isNew
         />
@@ -86,9 +84,10 @@ export function FirstAdmin() {
 }
 
 function faultsOf(name: string, password: string, repeat: string): Faults {
+  const fault = passwordFault(password)
   return {
     ...((name === '' || name.startsWith('_') || name.includes(':')) && { name: en.firstAdmin.badName }),
-    ...(password.length < MIN_LENGTH && { password: en.firstAdmin.tooShort }),
+    ...(fault !== null && { password: fault }),
     ...(password !== repeat && { repeat: en.firstAdmin.differs }),
   }
 }

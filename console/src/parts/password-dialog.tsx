@@ -1,21 +1,15 @@
 import { useState } from 'preact/hooks'
-import { asFailure, type Failure } from '../../api/failure.ts'
-import { signIn, user } from '../../api/session.ts'
-import { Button } from '../../parts/button.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
-import { PasswordField } from '../../parts/field.tsx'
-import { ErrorNotice } from '../../parts/notice.tsx'
-import { say } from '../../parts/toast.tsx'
-import { en } from '../../strings/en.ts'
-import { type Account, changePassword } from './device-calls.ts'
+import { type Account, changePassword } from '../api/accounts.ts'
+import { asFailure, type Failure } from '../api/failure.ts'
+import { signIn, user } from '../api/session.ts'
+import { en } from '../strings/en.ts'
+import { Button } from './button.tsx'
+import { Dialog } from './dialog.tsx'
+import { PasswordField, passwordFault } from './field.tsx'
+import { ErrorNotice } from './notice.tsx'
+import { say } from './toast.tsx'
 
 const texts = en.devices
-const MIN_PASSWORD = 8
-
-/** The fault of a new password, as a sentence; null: none. */
-export function passwordFault(password: string): string | null {
-  return password.length < MIN_PASSWORD ? texts.passwordShort(MIN_PASSWORD) : null
-}
 
 interface PasswordDialogProps {
   readonly account: Pick<Account, 'name' | 'isAdmin'>
@@ -62,7 +56,7 @@ export function PasswordDialog({ account, onClose, onChanged }: PasswordDialogPr
         value={password}
         onChange={setPassword}
         error={fault}
-        hint={texts.passwordHint}
+        hint={en.common.passwordHint}
         isNew
       />
       <p>{texts.passwordEffect}</p>
