@@ -1,6 +1,7 @@
 /** Calls of the server that serves the page. */
 import { en } from '../strings/en.ts'
 import { Failure, failureOf, isAborted } from './failure.ts'
+import { isReachable } from './reachable.ts'
 import { endSession, isSignedIn, renewSession } from './session-end.ts'
 
 export interface CallOptions {
@@ -35,7 +36,8 @@ function escapeSegment(segment: string): string {
 
 /** @returns the address of a resource of the server */
 export function addressOf(path: string, query: CallOptions['query'] = {}): string {
-  const url = new URL(path, ROOT)
+  // Two slashes at the start would name another server.
+  const url = new URL(`./${path}`, ROOT)
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined)
       url.searchParams.set(name, typeof value === 'string' ? value : JSON.stringify(value))
@@ -51,7 +53,7 @@ export function serverAddress(): string {
 /**
  * Sends a call.
  * @returns the answer, whose status is 2xx
- * @throws Failure; an AbortError when the signal aborts
+ * @throws Failure, also for a path that leads elsewhere ({@link isReachable}); an AbortError when the signal aborts
  */
 export async function send(path: string, options: CallOptions = {}): Promise<Response> {
   const answer = await fetched(path, options)
@@ -68,6 +70,7 @@ async function fetched(
   path: string,
   { query, json, body, signal, ...options }: CallOptions,
 ): Promise<Response> {
+  if (!isReachable(path)) throw new Failure(0, 'unreachable_name', en.common.unreachableName, null)
   const sent = json === undefined ? body : JSON.stringify(json)
   try {
     return await fetch(addressOf(path, query), {

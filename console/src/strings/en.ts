@@ -60,6 +60,8 @@ export const en = {
     undo: 'To undo it:',
     unreachable:
       'The server did not answer. It may have stopped, or the network may be down. Nothing you entered is lost.',
+    unreachableName:
+      'A browser cannot address this, because its name, or a part of it between slashes, is “.” or “..”. Use curl --path-as-is.',
   },
   shell: {
     brand: 'settee',

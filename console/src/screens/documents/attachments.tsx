@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { addressOf, ask } from '../../api/client.ts'
 import { asFailure, type Failure, isAborted } from '../../api/failure.ts'
+import { isReachable } from '../../api/reachable.ts'
 import { server } from '../../api/session.ts'
 import { Button } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
@@ -148,37 +149,25 @@ export function Attachments({ database, document, onChange }: AttachmentsProps) 
         )}
         {attachments.length > 0 && (
           <ul class="attachment-list">
-            {attachments.map((attachment) => (
-              <li key={attachment.name}>
-                <Icon name="file" />
-                <div class="attachment-name">
-                  <button type="button" class="link" onClick={() => setShown(attachment)}>
-                    {attachment.name}
-                  </button>
-                  <span class="fine">
-                    {bytes(attachment.length)} · {attachment.type}
-                  </span>
-                </div>
-                <a
-                  class="button is-quiet is-small"
-                  href={address(attachment)}
-                  download={attachment.name.split('/').at(-1)}
-                  aria-label={texts.download(attachment.name)}
-                  title={texts.download(attachment.name)}
-                >
-                  <Icon name="download" />
-                </a>
-                {canChange && (
-                  <Button
-                    isSmall
-                    kind="quiet"
-                    icon="trash"
-                    label={texts.detach(attachment.name)}
-                    onClick={() => remove(attachment)}
-                  />
-                )}
-              </li>
-            ))}
+            {attachments.map((attachment) =>
+              isReachable(attachmentPath(database, id, attachment.name)) ? (
+                <AttachmentRow
+                  key={attachment.name}
+                  attachment={attachment}
+                  address={address(attachment)}
+                  onShow={() => setShown(attachment)}
+                  {...(canChange && { onRemove: () => remove(attachment) })}
+                />
+              ) : (
+                <li key={attachment.name}>
+                  <Icon name="file" />
+                  <div class="attachment-name">
+                    <span>{attachment.name}</span>
+                    <span class="fine">{en.common.unreachableName}</span>
+                  </div>
+                </li>
+              ),
+            )}
           </ul>
         )}
       </Card>
@@ -186,5 +175,46 @@ export function Attachments({ database, document, onChange }: AttachmentsProps) 
         <AttachmentPreview attachment={shown} address={address(shown)} onClose={() => setShown(null)} />
       )}
     </div>
+  )
+}
+
+interface AttachmentRowProps {
+  readonly attachment: Attachment
+  readonly address: string
+  readonly onShow: () => void
+  /** Absent: it cannot be removed. */
+  readonly onRemove?: () => void
+}
+
+function AttachmentRow({
+  attachment: { name, length, type },
+  address,
+  onShow,
+  onRemove,
+}: AttachmentRowProps) {
+  return (
+    <li>
+      <Icon name="file" />
+      <div class="attachment-name">
+        <button type="button" class="link" onClick={onShow}>
+          {name}
+        </button>
+        <span class="fine">
+          {bytes(length)} · {type}
+        </span>
+      </div>
+      <a
+        class="button is-quiet is-small"
+        href={address}
+        download={name.split('/').at(-1)}
+        aria-label={texts.download(name)}
+        title={texts.download(name)}
+      >
+        <Icon name="download" />
+      </a>
+      {onRemove !== undefined && (
+        <Button isSmall kind="quiet" icon="trash" label={texts.detach(name)} onClick={onRemove} />
+      )}
+    </li>
   )
 }
