@@ -118,6 +118,31 @@ export const en = {
     badName: 'A name needs at least one character, and neither a colon nor a leading underscore.',
     next: 'Afterwards you are signed in. Note apps should not use this account: add a device for each of them.',
   },
+  alarms: {
+    title: 'Alarms',
+    notRead: 'The alarms could not be read',
+    what: (deleted: number, of: number, database: string) =>
+      `${number(deleted)} of ${count(of, 'document', 'documents')} in ${database} were deleted`,
+    when: (since: string, until: string) =>
+      since === until ? `This happened at ${since},` : `This happened from ${since} to ${until},`,
+    by: (account: string) => `by ${account}`,
+    byNobody: 'by someone without a login',
+    client: (client: string, address: string) => `(${client || 'unknown app'}, from ${address}).`,
+    device: (token: string, client: string, address: string) =>
+      `with the device “${token}” (${client || 'unknown app'}, from ${address}).`,
+    help: 'If nobody meant to do this, a device may be broken or in wrong hands. The time machine shows what changed, and brings everything back to just before it.',
+    restore: 'Bring it back…',
+    look: 'See what changed',
+    dismiss: 'Dismiss',
+    dismissTitle: 'Dismiss the alarm?',
+    dismissEffect: (database: string) =>
+      `The alarm about ${database} disappears for everyone. No document changes: what was deleted stays deleted.`,
+    dismissUndo:
+      'The alarm does not come back, but the time machine still knows all deletions, and can undo them.',
+    dismissed: 'The alarm is dismissed',
+    commandSummary: 'Undo it with a command instead',
+    command: 'Command, on the server',
+  },
   overview: {
     title: 'Overview',
     health: {
@@ -180,31 +205,6 @@ export const en = {
         fine: 'No fault.',
         wrong: 'There is a fault; the server gives no reason.',
       },
-    },
-    alarms: {
-      title: 'Alarms',
-      notRead: 'The alarms could not be read',
-      what: (deleted: number, of: number, database: string) =>
-        `${number(deleted)} of ${count(of, 'document', 'documents')} in ${database} were deleted`,
-      when: (since: string, until: string) =>
-        since === until ? `This happened at ${since},` : `This happened from ${since} to ${until},`,
-      by: (account: string) => `by ${account}`,
-      byNobody: 'by someone without a login',
-      client: (client: string, address: string) => `(${client || 'unknown app'}, from ${address}).`,
-      device: (token: string, client: string, address: string) =>
-        `with the device “${token}” (${client || 'unknown app'}, from ${address}).`,
-      help: 'If nobody meant to do this, a device may be broken or in wrong hands. The time machine shows what changed, and brings everything back to just before it.',
-      restore: 'Bring it back…',
-      look: 'See what changed',
-      dismiss: 'Dismiss',
-      dismissTitle: 'Dismiss the alarm?',
-      dismissEffect: (database: string) =>
-        `The alarm about ${database} disappears for everyone. No document changes: what was deleted stays deleted.`,
-      dismissUndo:
-        'The alarm does not come back, but the time machine still knows all deletions, and can undo them.',
-      dismissed: 'The alarm is dismissed',
-      commandSummary: 'Undo it with a command instead',
-      command: 'Command, on the server',
     },
     tasks: {
       title: 'Running now',
@@ -531,21 +531,6 @@ export const en = {
       notLoaded: 'The database was not loaded',
       owner: 'Owner',
       partitioned: 'Partitioned',
-    },
-    alarms: {
-      dismiss: 'Dismiss',
-      dismissEffect: 'The alarm is removed. The documents stay as they are.',
-      dismissTitle: 'Dismiss this alarm?',
-      dismissUndo: (since: string) =>
-        `an alarm does not come back, but the documents can still be restored: in the time machine, go back to ${since}.`,
-      look: 'See what was deleted',
-      nobody: 'somebody without a login',
-      notLoaded: 'The alarms of this database were not loaded',
-      restore: 'Restore the documents…',
-      title: (deleted: number, of: number) =>
-        `${number(deleted)} of ${count(of, 'document was', 'documents were')} deleted within a minute`,
-      when: (since: string, account: string, device: string | undefined) =>
-        `${since}, by ${account}${device ? ` with ${device}` : ''}. If nobody meant to do that, restore them.`,
     },
     growth: {
       asTable: 'As a table',

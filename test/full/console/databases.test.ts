@@ -161,9 +161,9 @@ t.test('databases', async (t) => {
       Array.from({ length: 30 }, (_, n) => note(n)),
     )
     await goTo(page, '#/databases/notes')
-    await page.getByText('30 of 42 documents were deleted within a minute').waitFor()
+    await page.getByText('30 of 42 documents in notes were deleted').waitFor()
     await look(t, page, 'alarm')
-    await page.getByRole('link', { name: 'Restore the documents…' }).click()
+    await page.getByRole('link', { name: 'Bring it back…' }).click()
     await page.getByText('30 documents would change').waitFor()
     await look(t, page, 'rewind-preview')
     await page.getByRole('button', { name: 'Take back 30 documents' }).click()

@@ -62,22 +62,6 @@ export interface Conflicts {
   readonly searched: number
 }
 
-export interface Alarm {
-  readonly id: string
-  readonly database: string
-  readonly deleted: number
-  readonly of: number
-  readonly since: string
-  readonly until: string
-  readonly account: string | null
-  readonly device: {
-    readonly token: string | null
-    readonly client: string
-    readonly address: string
-  } | null
-  readonly undo: string
-}
-
 export interface Version {
   readonly rev: string
   readonly deleted: boolean

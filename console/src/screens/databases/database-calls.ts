@@ -1,7 +1,6 @@
 /** The calls of the screens of databases; docs/settee-api.md. */
 import { ask, askLines, askText, pathOf } from '../../api/client.ts'
 import type {
-  Alarm,
   Conflicts,
   DatabaseList,
   DatabaseRow,
@@ -62,10 +61,6 @@ export function readConflicts(
   signal: AbortSignal,
 ): Promise<Conflicts> {
   return ask(placeOf(name, 'conflicts'), { query: { limit: '20', bookmark }, signal })
-}
-
-export async function readAlarms(name: string, signal: AbortSignal): Promise<readonly Alarm[]> {
-  return (await ask<{ readonly alarms: readonly Alarm[] }>(placeOf(name, 'alarms'), { signal })).alarms
 }
 
 export function readHistory(

@@ -3,6 +3,7 @@
 import { ask, pathOf } from '../../api/client.ts'
 import { useLoad } from '../../api/load.ts'
 import { user } from '../../api/session.ts'
+import { AlarmsPart } from '../../parts/alarms-part.tsx'
 import { Button } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
 import { ErrorNotice, Skeleton } from '../../parts/notice.tsx'
@@ -13,7 +14,6 @@ import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { bytes, number } from '../../strings/format.ts'
 import { AccessBadge } from './access-badge.tsx'
-import { AlarmList } from './alarm-list.tsx'
 import { CompactionCard } from './compaction-card.tsx'
 import { ConflictsCard } from './conflicts-card.tsx'
 import type { DatabaseRow } from './database-answers.ts'
@@ -42,7 +42,7 @@ export default function SummaryPart({ database }: DatabasePartProps) {
   return (
     <div class="stack">
       {failure !== null && <ErrorNotice failure={failure} title={texts.notLoaded} onRetry={reload} />}
-      {data.role === 'admin' && <AlarmList database={database} />}
+      {data.role === 'admin' && <AlarmsPart databases={[database]} />}
       <Card>
         <Facts facts={facts(data)} />
       </Card>

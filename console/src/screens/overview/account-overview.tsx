@@ -2,6 +2,7 @@
 import { ask } from '../../api/client.ts'
 import { useLoad } from '../../api/load.ts'
 import { server } from '../../api/session.ts'
+import { AlarmsPart } from '../../parts/alarms-part.tsx'
 import { LinkButton } from '../../parts/button.tsx'
 import { Meter } from '../../parts/meter.tsx'
 import { Badge, Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
@@ -9,7 +10,6 @@ import { Card, Page } from '../../parts/page.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { ago, bytes, number } from '../../strings/format.ts'
-import { AlarmsPart } from './alarms-part.tsx'
 
 const { account: words } = en.overview
 const EVERY_MS = 30_000

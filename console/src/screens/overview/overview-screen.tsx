@@ -1,9 +1,9 @@
 /** How the server is, or what an account has on it. */
 import { user } from '../../api/session.ts'
+import { AlarmsPart } from '../../parts/alarms-part.tsx'
 import { Page } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
 import { AccountOverview } from './account-overview.tsx'
-import { AlarmsPart } from './alarms-part.tsx'
 import { HealthPart } from './health-part.tsx'
 import './overview.css'
 import { PlotsPart } from './plots-part.tsx'

@@ -1,17 +1,17 @@
 /** Alarms about mass deletions: what happened, a way to look at it and back, and dismissal. */
-import { ask, pathOf } from '../../api/client.ts'
-import { useLoad } from '../../api/load.ts'
-import { user } from '../../api/session.ts'
-import { Button, LinkButton } from '../../parts/button.tsx'
-import { confirm } from '../../parts/confirm.tsx'
-import { CopyField } from '../../parts/copy-field.tsx'
-import { ErrorNotice, Notice } from '../../parts/notice.tsx'
-import { say } from '../../parts/toast.tsx'
-import { hashOf } from '../../shell/hash.ts'
-import { en } from '../../strings/en.ts'
-import { exactTime } from '../../strings/format.ts'
+import { ask, pathOf } from '../api/client.ts'
+import { useLoad } from '../api/load.ts'
+import { user } from '../api/session.ts'
+import { hashOf } from '../shell/hash.ts'
+import { en } from '../strings/en.ts'
+import { exactTime } from '../strings/format.ts'
+import { Button, LinkButton } from './button.tsx'
+import { confirm } from './confirm.tsx'
+import { CopyField } from './copy-field.tsx'
+import { ErrorNotice, Notice } from './notice.tsx'
+import { say } from './toast.tsx'
 
-export interface Alarm {
+interface Alarm {
   readonly id: string
   readonly database: string
   readonly deleted: number
@@ -28,11 +28,11 @@ export interface Alarm {
   readonly undo: string
 }
 
-const { alarms: words } = en.overview
+const words = en.alarms
 const EVERY_MS = 15_000
 
 interface AlarmsPartProps {
-  /** The databases whose alarms an account may see; absent: those of all, for a server admin. */
+  /** Whose alarms are shown; the user administers them. Absent: those of all, for a server admin. */
   readonly databases?: readonly string[]
 }
 
@@ -86,6 +86,7 @@ function AlarmNotice({ alarm, onDismissed }: { readonly alarm: Alarm; readonly o
   return (
     <Notice
       tone="bad"
+      isAnnounced
       title={words.what(deleted, of, database)}
       actions={
         <>
