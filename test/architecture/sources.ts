@@ -6,12 +6,12 @@ import { fileURLToPath } from 'node:url'
 const SRC = fileURLToPath(new URL('../../src', import.meta.url))
 
 export interface Source {
-  /** Below src/, with slashes. */
+  /** Below the folder that was read, with slashes. */
   readonly path: string
   readonly text: string
   /** The text without comments. */
   readonly code: string
-  /** Files of ours that it imports, types included, below src/. */
+  /** Files of ours that it imports, types included, with paths as above. */
   readonly imports: readonly string[]
   /** Packages that it imports, types included. */
   readonly packages: readonly string[]
@@ -22,20 +22,20 @@ const DATA = ['query/collation/collation-table.bin', 'query/collation/unicode-li
   join(SRC, path),
 )
 
-/** Reads every file of src/ but {@link DATA}. */
-export async function readSources(): Promise<Source[]> {
-  const files = await readdir(SRC, { recursive: true, withFileTypes: true })
+/** Reads every file of a folder but {@link DATA}. @param folder src/, unless another is given */
+export async function readSources(folder: string = SRC): Promise<Source[]> {
+  const files = await readdir(folder, { recursive: true, withFileTypes: true })
   const paths = files.filter((file) => file.isFile()).map((file) => join(file.parentPath, file.name))
   const code = paths.filter((path) => !DATA.includes(path))
-  return Promise.all(code.sort().map(readSource))
+  return Promise.all(
+    code.sort().map(async (file) => {
+      const path = relative(folder, file).split(sep).join(posix.sep)
+      return source(path, await readFile(file, 'utf8'))
+    }),
+  )
 }
 
-async function readSource(file: string): Promise<Source> {
-  const path = relative(SRC, file).split(sep).join(posix.sep)
-  return source(path, await readFile(file, 'utf8'))
-}
-
-/** @param path below src/ */
+/** @param path below the folder that was read */
 export function source(path: string, text: string): Source {
   const code = withoutComments(text)
   const specifiers = specifiersOf(code)
@@ -158,7 +158,7 @@ export function packageOutside(
 /** Lines that fit a pattern, as `file: line`. */
 export function linesWith(
   sources: readonly Source[],
-  pattern: RegExp,
+  pattern: Pick<RegExp, 'test'>,
   textOf: (source: Source) => string,
 ): string[] {
   return sources.flatMap((source) =>

@@ -13,10 +13,8 @@ export type ScreenName =
   | 'hosted'
   | 'settings'
 
-/** What a screen gets: the rest of its address. */
-export type ScreenProps = Route
-
-export type Screen = ComponentType<ScreenProps>
+/** A screen gets the rest of its address. */
+export type Screen = ComponentType<Route>
 
 interface ScreenEntry {
   readonly name: ScreenName

@@ -15,7 +15,7 @@ import { type Access, accessOf, isAdminOf, isSameAccess, removedFrom, securityOf
 import { ChoiceGroup } from './choice-group.tsx'
 import type { DatabaseRow, Security } from './database-answers.ts'
 import { readDatabase, readSecurity, writeSecurity } from './database-calls.ts'
-import type { DatabasePartProps } from './database-page.tsx'
+import type { DatabasePartProps } from './database-part.ts'
 import { NameList } from './name-list.tsx'
 import './databases.css'
 

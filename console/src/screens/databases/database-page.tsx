@@ -1,14 +1,10 @@
 /** One database: its name, and tabs for its parts, each with code of its own. */
 import type { ComponentType } from 'preact'
 import { Page, Tabs } from '../../parts/page.tsx'
-import { hashOf, type Route } from '../../shell/hash.ts'
+import { hashOf } from '../../shell/hash.ts'
 import { ErrorBoundary, Lazy } from '../../shell/lazy.tsx'
 import { en } from '../../strings/en.ts'
-
-/** What a part of a database's page gets: the rest of its address. */
-export interface DatabasePartProps extends Route {
-  readonly database: string
-}
+import type { DatabasePartProps } from './database-part.ts'
 
 interface Part {
   /** The segment of its address; empty: the first tab. */

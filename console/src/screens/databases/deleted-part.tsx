@@ -12,10 +12,11 @@ import { en } from '../../strings/en.ts'
 import { bytes, exactTime } from '../../strings/format.ts'
 import type { OverwrittenRow, RewindOutcome } from './database-answers.ts'
 import { readDatabase, readOverwritten, rewindLines } from './database-calls.ts'
-import type { DatabasePartProps } from './database-page.tsx'
+import type { DatabasePartProps } from './database-part.ts'
 import { AdminsOnly } from './time-machine-part.tsx'
 import { useMore } from './use-more.ts'
 import './databases.css'
+import './time-machine.css'
 
 const texts = en.databases.deletedDocuments
 

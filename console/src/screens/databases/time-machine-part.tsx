@@ -9,11 +9,12 @@ import { ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { en } from '../../strings/en.ts'
 import { readDatabase } from './database-calls.ts'
-import type { DatabasePartProps } from './database-page.tsx'
+import type { DatabasePartProps } from './database-part.ts'
 import { DocumentVersions } from './document-versions.tsx'
 import { RewindCard } from './rewind-card.tsx'
 import { Timeline } from './timeline.tsx'
 import './databases.css'
+import './time-machine.css'
 
 const texts = en.databases.timeMachine
 

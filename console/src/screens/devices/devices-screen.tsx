@@ -2,8 +2,7 @@
 import { server, user } from '../../api/session.ts'
 import { LinkButton } from '../../parts/button.tsx'
 import { Page, Tabs } from '../../parts/page.tsx'
-import { hashOf } from '../../shell/hash.ts'
-import type { ScreenProps } from '../../shell/screens.ts'
+import { hashOf, type Route } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { AccountList } from './account-list.tsx'
 import { AddDevice } from './add-device.tsx'
@@ -12,7 +11,7 @@ import './devices.css'
 
 const texts = en.devices
 
-export default function DevicesScreen({ path: [part], query }: ScreenProps) {
+export default function DevicesScreen({ path: [part], query }: Route) {
   if (part === 'add') return <AddDevice key={JSON.stringify(query)} query={query} />
   // In hosted mode accounts have a screen of their own.
   const hasAccounts = user.value?.isAdmin === true && server.value?.isHosted !== true

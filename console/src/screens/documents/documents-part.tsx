@@ -1,5 +1,5 @@
 /** `#/databases/NAME/documents` is the list; below it, one document. */
-import type { DatabasePartProps } from '../databases/database-page.tsx'
+import type { DatabasePartProps } from '../databases/database-part.ts'
 import { ConflictsPage } from './conflicts-page.tsx'
 import { DocumentList } from './document-list.tsx'
 import { DocumentPage } from './document-page.tsx'

@@ -2,7 +2,7 @@
 import { useLoad } from '../../api/load.ts'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import type { DatabasePartProps } from '../databases/database-page.tsx'
+import type { DatabasePartProps } from '../databases/database-part.ts'
 import { FindPart } from './find-part.tsx'
 import { IndexesPart } from './indexes-part.tsx'
 import { mayChangeIndexes } from './rights.ts'

@@ -2,8 +2,7 @@
 import { server } from '../../api/session.ts'
 import { Notice } from '../../parts/notice.tsx'
 import { Page, Tabs } from '../../parts/page.tsx'
-import { hashOf } from '../../shell/hash.ts'
-import type { ScreenProps } from '../../shell/screens.ts'
+import { hashOf, type Route } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
 import { JobsPart } from './jobs-part.tsx'
 import { MovePart } from './move-part.tsx'
@@ -18,7 +17,7 @@ const PARTS = [
   ['standby', texts.standby],
 ] as const
 
-export default function ReplicationScreen({ path }: ScreenProps) {
+export default function ReplicationScreen({ path }: Route) {
   const [segment = ''] = path
   const isHosted = server.value?.isHosted === true
   const tabs = PARTS.map(([each, text]) => ({

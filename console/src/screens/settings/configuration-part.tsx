@@ -5,9 +5,8 @@ import { Button, LinkButton } from '../../parts/button.tsx'
 import { SelectField, TextField } from '../../parts/field.tsx'
 import { Badge, Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
-import { hashOf } from '../../shell/hash.ts'
+import { hashOf, type Route } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
-import type { ScreenProps } from '../../shell/screens.ts'
 import { en } from '../../strings/en.ts'
 import type { Setting } from './setting.ts'
 import { SettingDialog } from './setting-dialog.tsx'
@@ -21,7 +20,7 @@ const CHOICES = (['all', 'unsafe', 'changed', ...GROUPS] as const).map(
   (group) => [group, texts.groups[group]] as const,
 )
 
-export default function ConfigurationPart({ query }: ScreenProps) {
+export default function ConfigurationPart({ query }: Route) {
   const { data, failure, reload } = useLoad(readConfiguration, 'configuration')
   const [edited, setEdited] = useState<Setting | null>(null)
   const filter: SettingFilter = {

@@ -7,9 +7,8 @@ import { CopyButton } from '../../parts/copy-field.tsx'
 import { SelectField, TextField } from '../../parts/field.tsx'
 import { Badge, Empty, ErrorNotice, Skeleton, type Tone } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
-import { hashOf } from '../../shell/hash.ts'
+import { hashOf, type Route } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
-import type { ScreenProps } from '../../shell/screens.ts'
 import { en } from '../../strings/en.ts'
 import { clock, exactTime } from '../../strings/format.ts'
 import { factsOf, type LogEntry, type LogLine } from './log-lines.ts'
@@ -30,7 +29,7 @@ const TONES: Readonly<Record<string, Tone>> = {
 /** After the last key, in ms. */
 const TYPING_MS = 300
 
-export default function LogPart({ query }: ScreenProps) {
+export default function LogPart({ query }: Route) {
   const level = LEVELS.find(([name]) => name === query.level)?.[0] ?? 'debug'
   const filter = query.q ?? ''
   const [text, setText] = useState(filter)

@@ -2,16 +2,15 @@
 import './settings.css'
 import type { ComponentType } from 'preact'
 import { Page, Tabs } from '../../parts/page.tsx'
-import { hashOf } from '../../shell/hash.ts'
+import { hashOf, type Route } from '../../shell/hash.ts'
 import { ErrorBoundary, Lazy } from '../../shell/lazy.tsx'
-import type { ScreenProps } from '../../shell/screens.ts'
 import { en } from '../../strings/en.ts'
 
 interface Part {
   /** The segment of its address; empty: the first tab. */
   readonly segment: string
   readonly text: string
-  readonly load: () => Promise<{ readonly default: ComponentType<ScreenProps> }>
+  readonly load: () => Promise<{ readonly default: ComponentType<Route> }>
 }
 
 const { tabs: texts } = en.settings
@@ -23,7 +22,7 @@ const PARTS: readonly Part[] = [
   { segment: 'admins', text: texts.admins, load: () => import('./admins-part.tsx') },
 ]
 
-export default function SettingsScreen({ path, query }: ScreenProps) {
+export default function SettingsScreen({ path, query }: Route) {
   const [segment = ''] = path
   const part = PARTS.find((each) => each.segment === segment) ?? PARTS[0]!
   const tabs = PARTS.map(({ segment: each, text }) => ({
