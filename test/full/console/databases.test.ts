@@ -89,7 +89,7 @@ t.test('databases', async (t) => {
     await page.getByLabel('Name', { exact: true }).focus()
     await page.keyboard.type('Diary')
     await page.keyboard.press('Enter')
-    await page.getByText('A name has lower case letters only.').waitFor()
+    await page.getByText('A name has lowercase letters only.').waitFor()
     await page.getByLabel('Name', { exact: true }).fill('diary')
     await page.keyboard.press('Tab')
     await page.keyboard.press('ArrowDown')
@@ -105,11 +105,11 @@ t.test('databases', async (t) => {
 
   await t.test('a database, its sizes and its conflicts', async (t) => {
     await goTo(page, '#/databases/notes')
-    await page.getByText('What takes the space').waitFor()
+    await page.getByText('What takes up space').waitFor()
     await page.getByRole('link', { name: 'shopping' }).waitFor()
     await settled(page)
     await page.getByRole('button', { name: 'Compact now' }).click()
-    await page.getByText(/Gave back|as small as it can be/).waitFor()
+    await page.getByText(/Freed|as small as it can be/).waitFor()
     await look(t, page, 'database')
   })
 
@@ -141,7 +141,7 @@ t.test('databases', async (t) => {
     const history = '**/notes/history?*'
     await page.route(history, (route) => route.abort())
     await goTo(page, '#/databases/notes/time-machine')
-    await page.getByText('The history was not loaded').waitFor()
+    await page.getByText('The history could not be loaded').waitFor()
     await page.unroute(history)
     await page.getByRole('button', { name: 'Try again' }).click()
     await page.getByRole('link', { name: 'lamp' }).click()
@@ -166,12 +166,12 @@ t.test('databases', async (t) => {
     await page.getByRole('link', { name: 'Bring it back…' }).click()
     await page.getByText('30 documents would change').waitFor()
     await look(t, page, 'rewind-preview')
-    await page.getByRole('button', { name: 'Take back 30 documents' }).click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Take back 30 documents' }).click()
+    await page.getByRole('button', { name: 'Rewind 30 documents' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Rewind 30 documents' }).click()
     await page.getByText('30 documents are as they were').waitFor()
     await look(t, page, 'rewind-done')
     t.match((await call('GET', '/notes')).json, { doc_count: 42 })
-    await page.getByRole('button', { name: 'Preview the way back' }).click()
+    await page.getByRole('button', { name: 'Preview the undo' }).click()
     await page.getByText('30 documents would change').waitFor()
   })
 

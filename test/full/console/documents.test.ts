@@ -110,7 +110,7 @@ t.test('documents', async (t) => {
     await stage.call('PUT', '/small/shared', { _rev: before, by: 'another', kept: true })
     await typeInto(page, '{"by": "me"}', true)
     await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Somebody else has changed the document meanwhile').waitFor()
+    await page.getByText('Somebody else has changed the document in the meantime').waitFor()
     await page.getByRole('textbox', { name: 'Your text' }).getByText('"me"').waitFor()
     await look(t, page, 'document-save-conflict')
     await page.getByRole('button', { name: 'Save my text' }).click()

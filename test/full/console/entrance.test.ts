@@ -10,7 +10,7 @@ t.setTimeout(300_000)
 t.test('a server without an admin gets one first', async (t) => {
   const stage = await openStage(t, { isOpen: true })
   const page = await stage.open(t)
-  await page.getByRole('heading', { name: 'Make the admin' }).waitFor()
+  await page.getByRole('heading', { name: 'Create the server admin' }).waitFor()
   await look(t, page, 'first-admin')
   await page.getByLabel('Password', { exact: true }).fill('short')
   await page.keyboard.press('Enter')

@@ -70,7 +70,7 @@ t.test('a server admin sees how the server is', async (t) => {
 
   await t.test('an alarm leads to the time machine, and is dismissed after a question', async (t) => {
     t.match(
-      await page.getByRole('link', { name: 'Bring it back' }).getAttribute('href'),
+      await page.getByRole('link', { name: 'Restore the documents' }).getAttribute('href'),
       /^#\/databases\/notes\/time-machine\?at=20\d\d-/,
     )
     await page.getByRole('button', { name: 'Dismiss' }).click()

@@ -36,10 +36,10 @@ t.test('settings', async (t) => {
     t.equal((await stage.call('GET', '/_node/_local/_config/settee/keep_days')).json, '45')
     await page.getByRole('button', { name: 'Change settee/keep_days' }).click()
     await page.getByRole('button', { name: 'Reset to the default' }).click()
-    await page.getByText('settee/keep_days has its default again.').waitFor()
+    await page.getByText('settee/keep_days is back to its default.').waitFor()
     t.equal((await stage.call('GET', '/_node/_local/_config/settee/keep_days')).json, '30')
     await page.getByLabel('Search').fill('no such thing')
-    await page.getByText('No setting fits').waitFor()
+    await page.getByText('No setting matches').waitFor()
     await page.getByRole('button', { name: 'Show everything' }).click()
     await page.getByRole('button', { name: 'Change unknown/key' }).waitFor()
     await page.getByLabel('Search').fill('bind_address')
@@ -67,7 +67,7 @@ t.test('settings', async (t) => {
     await page.getByRole('button', { name: 'Resume' }).click()
     await page.getByText('/notes/while-it-is-paused').first().waitFor()
     await page.getByLabel('Level').selectOption('fatal')
-    await page.getByText('No line fits').waitFor()
+    await page.getByText('No line matches').waitFor()
   })
 
   await t.test('backups: made, verified, restored beside, damaged, deleted', async (t) => {
@@ -79,13 +79,13 @@ t.test('settings', async (t) => {
     const { json } = await stage.call('GET', '/_settee/backups')
     const { id } = json.backups[0] as { id: string }
     await page.getByRole('button', { name: `Verify ${id}` }).click()
-    await page.getByText('All files are as they were made.').waitFor()
+    await page.getByText('All files are intact.').waitFor()
     await page.getByRole('button', { name: `Restore from ${id}` }).click()
     await page.getByRole('radio', { name: /^notes/ }).check()
     await look(t, page, 'settings-restore')
     await page.getByRole('textbox', { name: 'New name' }).fill('notes-before')
     await page.getByRole('button', { name: 'Restore', exact: true }).click()
-    await page.getByText('notes-before is restored, with 1 document.').waitFor()
+    await page.getByText('notes-before was restored, with 1 document.').waitFor()
     await page.getByRole('button', { name: 'Close' }).last().click()
     t.equal((await stage.call('GET', '/notes-before/a')).json.text, 'A note')
 
@@ -93,7 +93,7 @@ t.test('settings', async (t) => {
     await page.getByRole('radio', { name: /^notes/ }).check()
     await page.getByRole('radio', { name: /^In place/ }).check()
     await page.getByRole('button', { name: 'Continue…' }).click()
-    await page.getByText('Replace notes by its backup?').waitFor()
+    await page.getByText('Replace notes with its backup?').waitFor()
     t.ok(
       await page.getByRole('button', { name: 'Restore', exact: true }).isDisabled(),
       'not before the name is typed',
@@ -124,7 +124,7 @@ t.test('settings', async (t) => {
     await look(t, page, 'settings-admin-add')
     await dialog.getByLabel('Password again').fill('a long word')
     await page.keyboard.press('Enter')
-    await page.getByText('second is a server admin now.').waitFor()
+    await page.getByText('second is now a server admin.').waitFor()
     t.equal((await stage.call('GET', '/_all_dbs', undefined, 'second:a long word')).status, 200)
     await look(t, page, 'settings-admins')
     await page.getByRole('button', { name: 'Change the password of root' }).click()

@@ -68,7 +68,7 @@ function DatabaseLinks({ page: { databases, next } }: { readonly page: DatabaseP
   if (databases.length === 0 && next === null) {
     return (
       <Empty title={words.noDatabases} icon="databases">
-        {words.noDatabasesHelp}
+        {words.noDatabasesHelp(server.value?.isHosted === true)}
       </Empty>
     )
   }
