@@ -386,6 +386,10 @@ t.test('settings of CouchDB', async (t) => {
     t.match(await script('/db/_changes?feed=longpoll&callback=f.g[0]'), { results: [{ id: 'x' }] })
     t.match(await script('/db/none?callback=f.g[0]', 404), { error: 'not_found' })
     t.match(await script('/none?callback=f.g[0]', 404), { error: 'not_found' })
+    for (const own of ['/_settee/standby/settings', '/_settee/log', '/_settee/databases/db']) {
+      const { headers } = await call('GET', `${own}?callback=f.g[0]`)
+      t.equal(headers['content-type'], 'application/json', own)
+    }
     const head = await call('HEAD', '/db/_all_docs?callback=f')
     t.match(head, { status: 200, headers: { 'content-type': 'application/javascript' }, text: '' })
     for (const bad of ['f(1)', 'a;b', 'alert%281%29', '%3C', 'é', 'f'.repeat(257)]) {

@@ -135,6 +135,9 @@ export const JSONP_TYPE = 'application/javascript'
 /** The characters that CouchDB allows in a callback; CouchDB does not limit its length. */
 const CALLBACK = /^[a-zA-Z0-9._[\]]{1,256}$/
 
+/** settee's own calls are never scripts: one of them shows what signs sessions, to which no web page may come. */
+const OWN_CALLS = /^\/_settee\//
+
 /** Reads the callback of a GET if the configuration allows it. */
 export const jsonp = fp(
   async (app) => {
@@ -153,6 +156,7 @@ export const jsonp = fp(
 function callbackOf(request: FastifyRequest): string | null {
   if (request.method !== 'GET' && request.method !== 'HEAD') return null
   if (!request.server.services.config.boolean('chttpd', 'allow_jsonp')) return null
+  if (OWN_CALLS.test(request.routeOptions.url ?? '')) return null
   const callback = textParam(queryOf(request), 'callback')
   if (callback === undefined || callback === '') return null
   if (!CALLBACK.test(callback)) throw new CouchError('bad_request', 'invalid_callback')
