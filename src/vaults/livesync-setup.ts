@@ -19,17 +19,24 @@ export interface Encryption {
 }
 
 /** A Setup URI takes about 0.1 s on one of libuv's threads, which the server needs for other work. */
-const making = new Limiter(1, 16)
+const turns = new Limiter(1, 16)
 
 /**
- * Makes a Setup URI with its own passphrase. One is made at a time, and accounts take turns.
+ * Runs a task that makes a Setup URI, one at a time; accounts take turns.
+ * @throws unavailable when too many wait, before the task has begun; what the task throws
+ */
+export function inTurn<T>(account: string, task: () => Promise<T>): Promise<T> {
+  return turns.run(task, account)
+}
+
+/**
+ * Makes a Setup URI with its own passphrase. Call it in a turn ({@link inTurn}).
  * @param address with credentials
- * @throws unavailable when too many wait
  */
 export async function setupOf(address: Address, { passphrase, isNew }: Encryption): Promise<LiveSyncSetup> {
   const uriPassphrase = newPassphrase()
   const settings = liveSyncSettings(address, passphrase)
-  const uri = await making.run(() => setupUri(settings, uriPassphrase), address.username)
+  const uri = await setupUri(settings, uriPassphrase)
   return { uri, passphrase: uriPassphrase, newEncryption: isNew ? passphrase : null }
 }
 

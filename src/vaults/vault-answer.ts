@@ -1,7 +1,7 @@
 /** Makes a planned vault, and tells of it: what was done, the new secrets, and what will keep a device from syncing. */
 import { type Address, parseAddress } from '../core/address.ts'
 import { shown } from '../core/errors.ts'
-import { type LiveSyncSetup, setupOf } from './livesync-setup.ts'
+import { inTurn, type LiveSyncSetup, setupOf } from './livesync-setup.ts'
 import { isThisMachine, type VaultControl, type VaultOutcome, type VaultState } from './vault-control.ts'
 import { type App, type VaultPlan, type VaultWish, withCredentials } from './vault-plan.ts'
 
@@ -22,9 +22,15 @@ export interface VaultReport {
 
 /**
  * Creates the missing parts of a vault.
- * @throws as `VaultControl.addVault`; unavailable when too many Setup URIs wait
+ * @throws as `VaultControl.addVault`; unavailable, before anything is made, when too many Setup URIs wait
  */
-export async function makeVault(
+export function makeVault(plan: VaultPlan, controls: VaultControl): Promise<VaultReport> {
+  const make = () => makeParts(plan, controls)
+  // A turn for the whole: a refusal after the token was made would lose the token's secret.
+  return plan.encryption === null ? make() : inTurn(plan.order.account, make)
+}
+
+async function makeParts(
   { wish, order, place, encryption }: VaultPlan,
   controls: VaultControl,
 ): Promise<VaultReport> {

@@ -90,8 +90,8 @@ function wishOf({ user }: FastifyRequest, body: VaultBody): VaultWish {
     throw new CouchError('forbidden', 'Only server admins may name another account.')
   const fault = vaultFault(vault, app) ?? (host === undefined ? undefined : hostFault(host))
   if (fault !== undefined) throw new CouchError('bad_request', fault)
-  if (account === '' || account.includes(':'))
-    throw new CouchError('bad_request', 'An account has a name, without a colon.')
+  if (account === '' || account.includes(':') || !account.isWellFormed())
+    throw new CouchError('bad_request', 'An account has a name, without a colon and in valid Unicode.')
   const { renew = false, mobile_filter: mobileFilter = false } = body
   return { vault, app, host, account, device, mobileFilter, renew }
 }
