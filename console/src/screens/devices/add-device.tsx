@@ -20,6 +20,12 @@ const APPS: readonly App[] = ['livesync', 'inkdrop', 'pouchdb']
 /** @param query may name the database and the account */
 export function AddDevice({ query }: Pick<Route, 'query'>) {
   const [vault, setVault] = useState<Vault | null>(null)
+  // The browser may keep the page as it is, for its Back button: the secrets are not shown again.
+  useEffect(() => {
+    const forget = () => setVault(null)
+    addEventListener('pagehide', forget)
+    return () => removeEventListener('pagehide', forget)
+  }, [])
   const back = { href: hashOf(['devices']), label: texts.back }
   if (vault !== null) {
     return (

@@ -1,4 +1,5 @@
-/** Queries that were run, and the one that is being written, in this browser alone. */
+/** Queries that were run, and the one that is being written, in this browser alone, and of each user for itself. */
+import { user } from '../../api/session.ts'
 
 export interface RecentQuery {
   readonly text: string
@@ -15,12 +16,17 @@ const MAX_DATABASES = 20
 const RECENT = 'settee.recent-queries'
 const DRAFT = 'settee.query-draft.'
 
-/** By database, the last used last. */
-type Stored = readonly (readonly [database: string, queries: readonly RecentQuery[]])[]
+/** By user and database ({@link keyOf}), the last used last. */
+type Stored = readonly (readonly [key: string, queries: readonly RecentQuery[]])[]
+
+/** Another user of this browser must not see what was asked. */
+function keyOf(database: string): string {
+  return JSON.stringify([user.value?.name ?? null, database])
+}
 
 /** @returns the queries of a database, newest first */
 export function recentQueries(database: string): readonly RecentQuery[] {
-  return read().find(([name]) => name === database)?.[1] ?? []
+  return read().find(([key]) => key === keyOf(database))?.[1] ?? []
 }
 
 export function rememberQuery(database: string, text: string, at = Date.now()): void {
@@ -28,21 +34,22 @@ export function rememberQuery(database: string, text: string, at = Date.now()): 
   const all = read()
   const others = recentQueries(database).filter((each) => each.text !== text)
   const queries = [{ text, at }, ...others].slice(0, MAX_QUERIES)
-  const rest = all.filter(([name]) => name !== database)
-  write([...rest, [database, queries] as const].slice(-MAX_DATABASES))
+  const own = keyOf(database)
+  const rest = all.filter(([key]) => key !== own)
+  write([...rest, [own, queries] as const].slice(-MAX_DATABASES))
 }
 
 export function forgetQueries(database: string): void {
-  write(read().filter(([name]) => name !== database))
+  write(read().filter(([key]) => key !== keyOf(database)))
 }
 
 /** @returns the query that was being written in this tab; null: none */
 export function readDraft(database: string): string | null {
-  return guarded(() => sessionStorage.getItem(DRAFT + database)) ?? null
+  return guarded(() => sessionStorage.getItem(DRAFT + keyOf(database))) ?? null
 }
 
 export function keepDraft(database: string, text: string): void {
-  if (text.length <= MAX_LENGTH) guarded(() => sessionStorage.setItem(DRAFT + database, text))
+  if (text.length <= MAX_LENGTH) guarded(() => sessionStorage.setItem(DRAFT + keyOf(database), text))
 }
 
 function read(): Stored {
