@@ -63,6 +63,11 @@ export function count(query: Query, name: string): number | undefined {
   return text === undefined ? undefined : Number(text)
 }
 
+/** The `limit` of a list that is paged, at least 1. @param usual without the parameter @param most however large it is */
+export function pageLimit(query: Query, usual: number, most: number): number {
+  return Math.min(most, Math.max(1, count(query, 'limit') ?? usual))
+}
+
 /**
  * The value of a JSON parameter, by the first of its names that is present; undefined without any.
  * @throws invalid_json, too_deep

@@ -59,3 +59,26 @@ export function Dialog({ title, children, footer, isWide = false, onClose, onSub
     </dialog>
   )
 }
+
+interface DialogButtonsProps {
+  /** What the main button does. */
+  readonly act: string
+  readonly isBusy: boolean
+  readonly disabled?: boolean
+  /** null: it cannot be left now. */
+  readonly onCancel: (() => void) | null
+}
+
+/** The footer of a form. */
+export function DialogButtons({ act, isBusy, disabled = false, onCancel }: DialogButtonsProps) {
+  return (
+    <>
+      <Button onClick={() => onCancel?.()} disabled={onCancel === null}>
+        {en.common.cancel}
+      </Button>
+      <Button kind="primary" type="submit" isBusy={isBusy} disabled={disabled}>
+        {act}
+      </Button>
+    </>
+  )
+}

@@ -1,8 +1,7 @@
 import { useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../api/failure.ts'
 import { en } from '../strings/en.ts'
-import { Button } from './button.tsx'
-import { Dialog } from './dialog.tsx'
+import { Dialog, DialogButtons } from './dialog.tsx'
 import { PasswordField, passwordFault, TextField } from './field.tsx'
 import { ErrorNotice } from './notice.tsx'
 
@@ -50,14 +49,7 @@ export function NewAccountDialog({
       },
     )
   }
-  const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {title}
-      </Button>
-    </>
-  )
+  const footer = <DialogButtons act={title} isBusy={isBusy} onCancel={onClose} />
   return (
     <Dialog title={title} footer={footer} onClose={onClose} onSubmit={submit}>
       <p>{lead}</p>

@@ -3,8 +3,7 @@ import { type Account, changePassword } from '../api/accounts.ts'
 import { asFailure, type Failure } from '../api/failure.ts'
 import { signIn, user } from '../api/session.ts'
 import { en } from '../strings/en.ts'
-import { Button } from './button.tsx'
-import { Dialog } from './dialog.tsx'
+import { Dialog, DialogButtons } from './dialog.tsx'
 import { PasswordField, passwordFault } from './field.tsx'
 import { ErrorNotice } from './notice.tsx'
 import { say } from './toast.tsx'
@@ -41,14 +40,7 @@ export function PasswordDialog({ account, onClose, onChanged }: PasswordDialogPr
       setBusy(false)
     })
   }
-  const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {texts.changePassword}
-      </Button>
-    </>
-  )
+  const footer = <DialogButtons act={texts.changePassword} isBusy={isBusy} onCancel={onClose} />
   return (
     <Dialog title={texts.passwordTitle(account.name)} footer={footer} onClose={onClose} onSubmit={submit}>
       <PasswordField

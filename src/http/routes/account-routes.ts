@@ -6,7 +6,7 @@ import type { Hosted } from '../../hosted/hosted.ts'
 import type { NewAccount } from '../../hosted/tenant-accounts.ts'
 import { readQuota } from '../../hosted/usage.ts'
 import { sendJson } from '../replies.ts'
-import { count, pathParam, queryOf } from '../request-params.ts'
+import { pageLimit, pathParam, queryOf } from '../request-params.ts'
 import { COUNT, type Path, registerPaths, type Schema, shape } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -82,7 +82,7 @@ function nameOf(request: FastifyRequest): string {
 
 async function listAccounts(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const query = queryOf(request)
-  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const limit = pageLimit(query, PAGE, MAX_PAGE)
   return sendJson(reply, 200, await hostedOf(request).accounts.list(query.after ?? '', limit, query.prefix))
 }
 

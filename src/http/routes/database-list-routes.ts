@@ -7,7 +7,7 @@ import { databaseRole } from '../../documents/security.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
-import { count, queryOf, textParam } from '../request-params.ts'
+import { pageLimit, queryOf, textParam } from '../request-params.ts'
 import { COUNT, type Path, type Schema } from '../route-table.ts'
 import { tenantOf } from '../services.ts'
 
@@ -51,7 +51,7 @@ export const databaseListRoutes: readonly Path[] = [
 /** A page in the order of the names. It may have fewer rows than the limit, since it looks at a bounded number. */
 async function listDatabases(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const query = queryOf(request)
-  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const limit = pageLimit(query, PAGE, MAX_PAGE)
   const prefix = textParam(query, 'prefix') ?? ''
   const names = namesFor(request)
   const rows: object[] = []
@@ -152,7 +152,7 @@ async function growth(request: FastifyRequest, reply: FastifyReply): Promise<Fas
 
 async function conflicts(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const query = queryOf(request)
-  const limit = Math.min(MAX_CONFLICTS_PAGE, Math.max(1, count(query, 'limit') ?? CONFLICTS_PAGE))
+  const limit = pageLimit(query, CONFLICTS_PAGE, MAX_CONFLICTS_PAGE)
   const bookmark = textParam(query, 'bookmark')
   const page = { limit, ...(bookmark !== undefined && { bookmark }) }
   return sendBytes(reply, 200, await databaseOf(request).conflicts(request.user, page))

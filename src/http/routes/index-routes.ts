@@ -4,7 +4,7 @@ import { CouchError } from '../../core/errors.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
-import { count, pathParam, queryOf, textParam } from '../request-params.ts'
+import { pageLimit, pathParam, queryOf, textParam } from '../request-params.ts'
 import { COUNT, type Path } from '../route-table.ts'
 import { isOwner, tenantOf } from '../services.ts'
 import { withBody } from '../transport/body-reader.ts'
@@ -62,7 +62,7 @@ const MAX_PAGE = 50
 /** With sizes and progress; docs/settee-api.md. */
 async function reportIndexes(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const query = queryOf(request)
-  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const limit = pageLimit(query, PAGE, MAX_PAGE)
   const after = textParam(query, 'after')
   const page = { limit, ...(after !== undefined && { after }) }
   return sendBytes(reply, 200, await databaseOf(request).indexReport(request.user, page))

@@ -12,7 +12,7 @@ import {
 } from '../../move/move-runs.ts'
 import type { MoveProgress } from '../../move/moves.ts'
 import { sendJson } from '../replies.ts'
-import { count, pathParam, queryOf } from '../request-params.ts'
+import { count, pageLimit, pathParam, queryOf } from '../request-params.ts'
 import { COUNT, type Path, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 
@@ -112,7 +112,7 @@ async function stopMove(request: FastifyRequest, reply: FastifyReply): Promise<F
 async function listDatabases(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const run = movesOf(request).find(pathParam(request, 'id'))
   const query = queryOf(request)
-  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const limit = pageLimit(query, PAGE, MAX_PAGE)
   const skip = count(query, 'skip') ?? 0
   const { databases = [], left = [] } = run.plan ?? {}
   return sendJson(reply, 200, {

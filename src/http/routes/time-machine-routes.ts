@@ -6,7 +6,7 @@ import { type Alarm, restoreCommand } from '../../metrics/alarms.ts'
 import { formatRev, parseRev } from '../../revisions/rev.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson, streamJson } from '../replies.ts'
-import { count, isOn, pathParam, type Query, queryOf, textParam } from '../request-params.ts'
+import { isOn, pageLimit, pathParam, type Query, queryOf, textParam } from '../request-params.ts'
 import { COUNT, type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 import { sendStream } from '../transport/json-stream.ts'
@@ -66,7 +66,7 @@ async function history(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   const query = queryOf(request)
   const id = textParam(query, 'id')
   const bookmark = textParam(query, 'bookmark')
-  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const limit = pageLimit(query, PAGE, MAX_PAGE)
   const page = { limit, ...(bookmark !== undefined && { bookmark }) }
   const database = databaseOf(request)
   if (id !== undefined) return sendBytes(reply, 200, await database.history(request.user, id, page))

@@ -6,7 +6,7 @@ import type { Token } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
-import { count, pathParam, queryOf, textParam, viewBoolean } from '../request-params.ts'
+import { pageLimit, pathParam, queryOf, textParam, viewBoolean } from '../request-params.ts'
 import { COUNT, type Path, type Schema, shape, VIEW_BOOLEAN } from '../route-table.ts'
 import { readSmallJson } from '../transport/body-reader.ts'
 
@@ -79,7 +79,7 @@ async function listAllTokens(request: FastifyRequest, reply: FastifyReply): Prom
   if (textParam(query, 'account') !== undefined) {
     throw new CouchError('bad_request', 'The parameters `all` and `account` exclude each other.')
   }
-  const limit = Math.min(MAX_PAGE, Math.max(1, count(query, 'limit') ?? PAGE))
+  const limit = pageLimit(query, PAGE, MAX_PAGE)
   const found = request.server.services.tokens.page(textParam(query, 'after') ?? '', limit + 1)
   const page = found.slice(0, limit)
   const next = found.length > limit ? (page.at(-1)?.id ?? null) : null

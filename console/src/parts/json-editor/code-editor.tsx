@@ -1,9 +1,8 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { en } from '../../strings/en.ts'
-import { Skeleton } from '../notice.tsx'
 import type { CodeLanguage, CodeView } from './code-view.ts'
 import { Echoes } from './echoes.ts'
-import './code-editor.css'
+import { EditorPlace, useEditorHost } from './editor-host.tsx'
 
 export interface CodeEditorProps {
   readonly label: string
@@ -24,46 +23,26 @@ export interface CodeEditorProps {
 /** An editor for code, whose own code is loaded when it first appears; a plain text field where that fails. */
 export function CodeEditor(props: CodeEditorProps) {
   const { label, value, language, onChange, faultAt = null, goTo = null, fills = false } = props
-  const host = useRef<HTMLDivElement>(null)
-  const view = useRef<CodeView | null>(null)
   const echoes = useRef(new Echoes())
   const latest = useRef(props)
   latest.current = props
-  const [state, setState] = useState<'loading' | 'ready' | 'plain'>('loading')
   const isReadOnly = onChange === undefined
-  useEffect(() => {
-    let isGone = false
-    import('./code-view.ts').then(
-      ({ createCodeView }) => {
-        if (isGone || host.current === null) return
-        const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' })
-        const frame = document.createElement('div')
-        frame.style.blockSize = '100%'
-        root.replaceChildren(frame)
-        view.current = createCodeView(
-          root,
-          frame,
-          latest.current.value,
-          { language, isReadOnly, label },
-          {
-            onChange: (text) => {
-              echoes.current.send(text)
-              latest.current.onChange?.(text)
-            },
-            onSave: () => latest.current.onSave?.(),
+  const { host, view, state } = useEditorHost<CodeView>(async () => {
+    const { createCodeView } = await import('./code-view.ts')
+    return (root, frame) =>
+      createCodeView(
+        root,
+        frame,
+        latest.current.value,
+        { language, isReadOnly, label },
+        {
+          onChange: (text) => {
+            echoes.current.send(text)
+            latest.current.onChange?.(text)
           },
-        )
-        setState('ready')
-      },
-      () => {
-        if (!isGone) setState('plain')
-      },
-    )
-    return () => {
-      isGone = true
-      view.current?.destroy()
-      view.current = null
-    }
+          onSave: () => latest.current.onSave?.(),
+        },
+      )
   }, [language, isReadOnly, label])
   useEffect(() => {
     if (!echoes.current.isEcho(value)) view.current?.setText(value)
@@ -85,14 +64,5 @@ export function CodeEditor(props: CodeEditorProps) {
       />
     )
   }
-  return (
-    <div class={`code-editor ${fills ? 'fills' : ''}`}>
-      {state === 'loading' && (
-        <div class="code-waits">
-          <Skeleton lines={5} />
-        </div>
-      )}
-      <div class="code-host" ref={host} />
-    </div>
-  )
+  return <EditorPlace host={host} isLoading={state === 'loading'} fills={fills} />
 }

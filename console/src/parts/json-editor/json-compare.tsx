@@ -1,9 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { en } from '../../strings/en.ts'
-import { Skeleton } from '../notice.tsx'
 import type { CompareView } from './compare-view.ts'
 import { Echoes } from './echoes.ts'
-import './code-editor.css'
+import { EditorPlace, useEditorHost } from './editor-host.tsx'
 
 interface JsonCompareProps {
   readonly left: string
@@ -20,12 +19,9 @@ const NARROW = 760
 /** Two texts beside each other, with their differences marked; on narrow screens in one column. */
 export function JsonCompare(props: JsonCompareProps) {
   const { left, right, leftLabel, rightLabel, onChange } = props
-  const host = useRef<HTMLDivElement>(null)
-  const view = useRef<CompareView | null>(null)
   const echoes = useRef(new Echoes())
   const latest = useRef(props)
   latest.current = props
-  const [state, setState] = useState<'loading' | 'ready' | 'plain'>('loading')
   const [isNarrow, setNarrow] = useState(() => innerWidth < NARROW)
   const isRightEditable = onChange !== undefined
   useEffect(() => {
@@ -33,31 +29,14 @@ export function JsonCompare(props: JsonCompareProps) {
     addEventListener('resize', onResize)
     return () => removeEventListener('resize', onResize)
   }, [])
-  useEffect(() => {
-    let isGone = false
-    import('./compare-view.ts').then(
-      ({ createCompareView }) => {
-        if (isGone || host.current === null) return
-        const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' })
-        const frame = document.createElement('div')
-        frame.style.blockSize = '100%'
-        root.replaceChildren(frame)
-        const look = { leftLabel, rightLabel, takeLabel: en.codeEditor.take, isRightEditable, isNarrow }
-        view.current = createCompareView(root, frame, [left, latest.current.right], look, (text) => {
-          echoes.current.send(text)
-          latest.current.onChange?.(text)
-        })
-        setState('ready')
-      },
-      () => {
-        if (!isGone) setState('plain')
-      },
-    )
-    return () => {
-      isGone = true
-      view.current?.destroy()
-      view.current = null
-    }
+  const { host, view, state } = useEditorHost<CompareView>(async () => {
+    const { createCompareView } = await import('./compare-view.ts')
+    const look = { leftLabel, rightLabel, takeLabel: en.codeEditor.take, isRightEditable, isNarrow }
+    return (root, frame) =>
+      createCompareView(root, frame, [left, latest.current.right], look, (text) => {
+        echoes.current.send(text)
+        latest.current.onChange?.(text)
+      })
   }, [left, leftLabel, rightLabel, isRightEditable, isNarrow])
   useEffect(() => {
     if (!echoes.current.isEcho(right)) view.current?.setRight(right)
@@ -76,14 +55,5 @@ export function JsonCompare(props: JsonCompareProps) {
       </div>
     )
   }
-  return (
-    <div class="code-editor fills">
-      {state === 'loading' && (
-        <div class="code-waits">
-          <Skeleton lines={5} />
-        </div>
-      )}
-      <div class="code-host" ref={host} />
-    </div>
-  )
+  return <EditorPlace host={host} isLoading={state === 'loading'} fills />
 }

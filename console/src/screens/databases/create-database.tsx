@@ -2,8 +2,7 @@ import { useRef, useState } from 'preact/hooks'
 import { ask, pathOf } from '../../api/client.ts'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { server, user } from '../../api/session.ts'
-import { Button } from '../../parts/button.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { CheckField, TextField } from '../../parts/field.tsx'
 import { ErrorNotice, Notice } from '../../parts/notice.tsx'
 import { say } from '../../parts/toast.tsx'
@@ -64,14 +63,7 @@ export function CreateDatabase({ onClose }: { readonly onClose: () => void }) {
       },
     )
   }
-  const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {texts.submit}
-      </Button>
-    </>
-  )
+  const footer = <DialogButtons act={texts.submit} isBusy={isBusy} onCancel={onClose} />
   return (
     <Dialog title={texts.title} footer={footer} onClose={onClose} onSubmit={submit}>
       <TextField

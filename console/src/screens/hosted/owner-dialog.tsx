@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { Button } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { TextField } from '../../parts/field.tsx'
 import { ErrorNotice, Notice } from '../../parts/notice.tsx'
 import { say } from '../../parts/toast.tsx'
@@ -47,12 +47,7 @@ export function OwnerDialog({ account, onClose, onChanged }: OwnerDialogProps) {
       .finally(() => setBusy(false))
   }
   const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {other === null ? texts.give : texts.giveAnyway}
-      </Button>
-    </>
+    <DialogButtons act={other === null ? texts.give : texts.giveAnyway} isBusy={isBusy} onCancel={onClose} />
   )
   return (
     <Dialog title={texts.giveTitle(account)} footer={footer} onClose={onClose} onSubmit={submit}>

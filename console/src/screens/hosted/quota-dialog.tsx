@@ -1,7 +1,6 @@
 import { useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
-import { Button } from '../../parts/button.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { SelectField, TextField } from '../../parts/field.tsx'
 import { ErrorNotice } from '../../parts/notice.tsx'
 import { say } from '../../parts/toast.tsx'
@@ -57,14 +56,7 @@ export function QuotaDialog({ tenant, onClose, onChanged }: QuotaDialogProps) {
       },
     )
   }
-  const footer = (
-    <>
-      <Button onClick={onClose}>{en.common.cancel}</Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {en.common.save}
-      </Button>
-    </>
-  )
+  const footer = <DialogButtons act={en.common.save} isBusy={isBusy} onCancel={onClose} />
   return (
     <Dialog title={texts.limitsTitle(tenant.name)} footer={footer} onClose={onClose} onSubmit={submit}>
       <p>{texts.limitsLead}</p>

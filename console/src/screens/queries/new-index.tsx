@@ -3,8 +3,7 @@ import { useState } from 'preact/hooks'
 import { ask, pathOf } from '../../api/client.ts'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
-import { Button } from '../../parts/button.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { CheckField, Field, TextField } from '../../parts/field.tsx'
 import { findObjectFault } from '../../parts/json-editor/exact-json.ts'
 import { ErrorNotice } from '../../parts/notice.tsx'
@@ -54,16 +53,7 @@ export function NewIndexDialog({ database, onClose, onMade }: NewIndexDialogProp
       },
     )
   }
-  const footer = (
-    <>
-      <Button onClick={onClose} disabled={isBusy}>
-        {en.common.cancel}
-      </Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {texts.act}
-      </Button>
-    </>
-  )
+  const footer = <DialogButtons act={texts.act} isBusy={isBusy} onCancel={onClose} />
   return (
     <Dialog title={texts.title} footer={footer} onClose={onClose} onSubmit={submit}>
       <p class="soft">{texts.lead}</p>

@@ -1,8 +1,7 @@
 /** A dialog that starts a replication. */
 import { useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
-import { Button } from '../../parts/button.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { CheckField, Field, SelectField, TextField } from '../../parts/field.tsx'
 import { ErrorNotice } from '../../parts/notice.tsx'
 import { en } from '../../strings/en.ts'
@@ -40,16 +39,7 @@ export function NewJobDialog({ onClose, onStarted, onEnd }: NewJobDialogProps) {
       },
     )
   }
-  const footer = (
-    <>
-      <Button onClick={onClose} disabled={isBusy}>
-        {en.common.cancel}
-      </Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {texts.act}
-      </Button>
-    </>
-  )
+  const footer = <DialogButtons act={texts.act} isBusy={isBusy} onCancel={onClose} />
   return (
     <Dialog title={texts.title} footer={footer} isWide onClose={onClose} onSubmit={submit}>
       <p class="soft">{texts.lead}</p>

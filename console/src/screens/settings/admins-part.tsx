@@ -5,7 +5,7 @@ import { useLoad } from '../../api/load.ts'
 import { signIn, user } from '../../api/session.ts'
 import { Button } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { PasswordField, passwordFault, TextField } from '../../parts/field.tsx'
 import { Badge, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
@@ -171,14 +171,7 @@ function AdminDialog({ name, taken, onClose, onDone }: AdminDialogProps) {
   }
   const shown = (problem: string | null) => (isTried ? problem : null)
   const footer = (
-    <>
-      <Button onClick={onClose} disabled={isBusy}>
-        {en.common.cancel}
-      </Button>
-      <Button kind="primary" type="submit" isBusy={isBusy}>
-        {name === null ? texts.add : texts.save}
-      </Button>
-    </>
+    <DialogButtons act={name === null ? texts.add : texts.save} isBusy={isBusy} onCancel={onClose} />
   )
   return (
     <Dialog

@@ -5,7 +5,7 @@ import { useLoad } from '../../api/load.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
 import { confirm } from '../../parts/confirm.tsx'
 import { CopyField } from '../../parts/copy-field.tsx'
-import { Dialog } from '../../parts/dialog.tsx'
+import { Dialog, DialogButtons } from '../../parts/dialog.tsx'
 import { TextField } from '../../parts/field.tsx'
 import { ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { say } from '../../parts/toast.tsx'
@@ -64,14 +64,12 @@ export function RestoreDialog({ backup, onClose }: RestoreDialogProps) {
   }
   if (restored !== null) return <Done restored={restored} onClose={onClose} />
   const footer = (
-    <>
-      <Button onClick={onClose} disabled={isBusy}>
-        {en.common.cancel}
-      </Button>
-      <Button kind="primary" type="submit" isBusy={isBusy} disabled={database === null}>
-        {isInPlace ? texts.continue : texts.submit}
-      </Button>
-    </>
+    <DialogButtons
+      act={isInPlace ? texts.continue : texts.submit}
+      isBusy={isBusy}
+      disabled={database === null}
+      onCancel={isBusy ? null : onClose}
+    />
   )
   return (
     <Dialog
