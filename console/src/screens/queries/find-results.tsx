@@ -1,16 +1,13 @@
 /** A page of documents that a query has found. */
-import { useState } from 'preact/hooks'
-import { Button } from '../../parts/button.tsx'
-import { formatJson, membersOf } from '../../parts/json-editor/exact-json.ts'
+import { membersOf } from '../../parts/json-editor/exact-json.ts'
 import { Empty, Notice } from '../../parts/notice.tsx'
-import { Card } from '../../parts/page.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import { CodeBlock } from './code-block.tsx'
 import { columnsFor, fieldOf, parseExactly, shortText } from './exact-values.ts'
 import { memberOf } from './find-body.ts'
 import { IndexOffer } from './index-offer.tsx'
+import { ResultCard } from './result-card.tsx'
 
 export type FoundDoc = Readonly<Record<string, unknown>>
 
@@ -75,33 +72,11 @@ interface FindResultsProps {
 
 export function FindResults(props: FindResultsProps) {
   const { database, text, page, number, mayChange, isBusy, isOld, onNext, onBack } = props
-  const [isJson, setJson] = useState(false)
   const { docs, warnings, stats } = page
   const isScan = warnings.some((line) => NO_INDEX.test(line))
   const others = warnings.filter((line) => !NO_INDEX.test(line) && !(isScan && MANY_READ.test(line)))
-  const actions = (
+  const notices = (
     <>
-      <Button isSmall isPressed={!isJson} onClick={() => setJson(false)}>
-        {en.queries.results.table}
-      </Button>
-      <Button isSmall isPressed={isJson} onClick={() => setJson(true)}>
-        {en.queries.results.json}
-      </Button>
-    </>
-  )
-  return (
-    <Card
-      title={en.queries.results.title}
-      lead={
-        <span role="status">
-          {en.queries.results.summary(docs.length, number)}
-          {stats !== null &&
-            ` ${en.queries.results.stats(stats.execution_time_ms, stats.total_docs_examined, isScan ? 0 : stats.total_keys_examined)}`}
-          {isOld && ` ${en.queries.results.isOld}`}
-        </span>
-      }
-      {...(docs.length > 0 && { actions })}
-    >
       {isScan && (
         <IndexOffer database={database} text={text} mayChange={mayChange} onMade={props.onRunAgain} />
       )}
@@ -110,27 +85,33 @@ export function FindResults(props: FindResultsProps) {
           {line}
         </Notice>
       ))}
-      {docs.length === 0 ? (
-        <Empty icon="search" title={number === 1 ? en.queries.results.none : en.queries.results.noMore}>
-          {number === 1 ? en.queries.results.noneHelp : undefined}
-        </Empty>
-      ) : isJson ? (
-        <CodeBlock label={en.queries.results.json} text={formatJson(page.text)} />
-      ) : (
-        <ResultTable database={database} text={text} docs={docs} />
-      )}
-      {(number > 1 || page.bookmark !== null) && (
-        <div class="row">
-          <Button icon="back" onClick={onBack} disabled={number === 1 || isBusy}>
-            {en.queries.results.back}
-          </Button>
-          <span class="soft">{en.queries.results.page(number)}</span>
-          <Button onClick={onNext} disabled={page.bookmark === null} isBusy={isBusy}>
-            {en.queries.results.next}
-          </Button>
-        </div>
-      )}
-    </Card>
+    </>
+  )
+  const empty = (
+    <Empty icon="search" title={number === 1 ? en.queries.results.none : en.queries.results.noMore}>
+      {number === 1 ? en.queries.results.noneHelp : undefined}
+    </Empty>
+  )
+  return (
+    <ResultCard
+      summary={
+        <>
+          {en.queries.results.summary(docs.length, number)}
+          {stats !== null &&
+            ` ${en.queries.results.stats(stats.execution_time_ms, stats.total_docs_examined, isScan ? 0 : stats.total_keys_examined)}`}
+          {isOld && ` ${en.queries.results.isOld}`}
+        </>
+      }
+      notices={notices}
+      empty={docs.length === 0 ? empty : null}
+      table={<ResultTable database={database} text={text} docs={docs} />}
+      json={page.text}
+      number={number}
+      hasMore={page.bookmark !== null}
+      isBusy={isBusy}
+      onBack={onBack}
+      onNext={onNext}
+    />
   )
 }
 
@@ -171,13 +152,11 @@ function ResultTable({
     })),
   ]
   return (
-    <div class="result-table">
-      <DataTable
-        caption={en.queries.results.title}
-        columns={columns}
-        rows={rows}
-        keyOf={({ at }) => String(at)}
-      />
-    </div>
+    <DataTable
+      caption={en.queries.results.title}
+      columns={columns}
+      rows={rows}
+      keyOf={({ at }) => String(at)}
+    />
   )
 }

@@ -1,14 +1,10 @@
 /** A page of a view's rows. */
-import { useState } from 'preact/hooks'
-import { Button } from '../../parts/button.tsx'
-import { formatJson } from '../../parts/json-editor/exact-json.ts'
 import { Empty } from '../../parts/notice.tsx'
-import { Card } from '../../parts/page.tsx'
 import { type Column, DataTable } from '../../parts/table.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import { CodeBlock } from './code-block.tsx'
 import { parseExactly, shortText } from './exact-values.ts'
+import { ResultCard } from './result-card.tsx'
 import { VIEW_PAGE } from './view-query.ts'
 
 interface ViewRow {
@@ -45,7 +41,6 @@ interface ViewRowsProps {
 }
 
 export function ViewRows({ database, page, skip, isBusy, onMove }: ViewRowsProps) {
-  const [isJson, setJson] = useState(false)
   const { rows, hasMore, total } = page
   const numbered = rows.map((row, at) => ({ row, at }))
   const hasIds = rows.some(({ id }) => id !== undefined)
@@ -78,49 +73,25 @@ export function ViewRows({ database, page, skip, isBusy, onMove }: ViewRowsProps
         ]
       : []),
   ]
-  const actions = (
-    <>
-      <Button isSmall isPressed={!isJson} onClick={() => setJson(false)}>
-        {en.queries.results.table}
-      </Button>
-      <Button isSmall isPressed={isJson} onClick={() => setJson(true)}>
-        {en.queries.results.json}
-      </Button>
-    </>
-  )
-  const number = skip / VIEW_PAGE + 1
   return (
-    <Card
-      title={en.queries.results.title}
-      lead={<span role="status">{en.queries.rows.summary(rows.length, total)}</span>}
-      {...(rows.length > 0 && { actions })}
-    >
-      {rows.length === 0 ? (
-        <Empty icon="search" title={en.queries.rows.none} />
-      ) : isJson ? (
-        <CodeBlock label={en.queries.results.json} text={formatJson(page.text)} />
-      ) : (
-        <div class="result-table">
-          <DataTable
-            caption={en.queries.results.title}
-            columns={columns}
-            rows={numbered}
-            keyOf={({ at }) => String(at)}
-          />
-        </div>
-      )}
-      {(skip > 0 || hasMore) && (
-        <div class="row">
-          <Button icon="back" disabled={skip === 0 || isBusy} onClick={() => onMove(skip - VIEW_PAGE)}>
-            {en.queries.results.back}
-          </Button>
-          <span class="soft">{en.queries.results.page(number)}</span>
-          <Button disabled={!hasMore} isBusy={isBusy} onClick={() => onMove(skip + VIEW_PAGE)}>
-            {en.queries.results.next}
-          </Button>
-        </div>
-      )}
-    </Card>
+    <ResultCard
+      summary={en.queries.rows.summary(rows.length, total)}
+      empty={rows.length === 0 ? <Empty icon="search" title={en.queries.rows.none} /> : null}
+      table={
+        <DataTable
+          caption={en.queries.results.title}
+          columns={columns}
+          rows={numbered}
+          keyOf={({ at }) => String(at)}
+        />
+      }
+      json={page.text}
+      number={skip / VIEW_PAGE + 1}
+      hasMore={hasMore}
+      isBusy={isBusy}
+      onBack={() => onMove(skip - VIEW_PAGE)}
+      onNext={() => onMove(skip + VIEW_PAGE)}
+    />
   )
 }
 
