@@ -163,7 +163,7 @@ t.test('databases', async (t) => {
     await goTo(page, '#/databases/notes')
     await page.getByText('30 of 42 documents in notes were deleted').waitFor()
     await look(t, page, 'alarm')
-    await page.getByRole('link', { name: 'Bring it back…' }).click()
+    await page.getByRole('link', { name: 'Restore the documents…' }).click()
     await page.getByText('30 documents would change').waitFor()
     await look(t, page, 'rewind-preview')
     await page.getByRole('button', { name: 'Rewind 30 documents' }).click()
