@@ -2029,7 +2029,7 @@ export const en = {
         'Purges and changes of its members since the backup are undone: check both.',
       ],
       confirmUndo: (database: string) =>
-        `the current database is kept as a file in “replaced” in the data folder, for 30 days unless settee/replaced_days says otherwise. Restore it with: settee restore FILE --db ${database}`,
+        `the current database is kept as a file in “replaced” in the data folder, for 30 days unless settee/replaced_days says otherwise. Restore it with: settee restore FILE --db '${database}'`,
       done: (database: string, documents: number) =>
         `${database} was restored, with ${count(documents, 'document', 'documents')}.`,
       doneTitle: 'The database was restored',

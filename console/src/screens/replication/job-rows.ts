@@ -84,7 +84,16 @@ const HERE = 'http://127.0.0.1:5984/'
  */
 export function plainAddress(address: string, port: string): string {
   const plain = address.replace(/\/$/, '')
-  return port === '5984' && plain.startsWith(HERE) ? decodeURIComponent(plain.slice(HERE.length)) : plain
+  return port === '5984' && plain.startsWith(HERE) ? decoded(plain.slice(HERE.length)) : plain
+}
+
+/** Whoever asks for a replication may write any address, and one bad escape must not hide the others. */
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    return name
+  }
 }
 
 const ORDER = ['failed', 'error', 'crashing', 'running', 'initializing', 'pending', 'completed']
