@@ -76,7 +76,7 @@ export const AUTHENTICATION_KEYS: readonly KnownKey[] = [
     'mode',
     'enforce',
     { type: 'choice', of: ['off', 'warn', 'enforce'] },
-    'enforce: failed logins lock an account for their address; warn: they are logged as if; off: only logged',
+    'enforce: failed logins lock an account for their address; warn: locks are only logged; off: no locks',
   ),
   row(
     'chttpd_auth_lockout',
@@ -97,7 +97,7 @@ export const AUTHENTICATION_KEYS: readonly KnownKey[] = [
     'max_objects',
     10_000,
     integer(1, 1_000_000),
-    'accounts and addresses whose failed logins are counted at once',
+    'accounts and addresses whose failed logins are counted at the same time',
     AT_START,
   ),
   row(

@@ -138,7 +138,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
     'milliseconds that a feed waits by default',
   ),
   row('chttpd', 'enable_cors', null, BOOLEAN, 'false: pages of other origins have no access; on if unset'),
-  row('httpd', 'enable_cors', null, BOOLEAN, 'stands for chttpd/enable_cors if that is not set'),
+  row('httpd', 'enable_cors', null, BOOLEAN, 'used if chttpd/enable_cors is not set'),
   row('cors', 'origins', APP_ORIGINS.join(','), TEXT, 'origins of web pages that have access; * for all'),
   row(
     'cors',

@@ -172,6 +172,6 @@ function predicate({ level, text }: LineFilter): (line: string) => boolean {
 function leftOut(line: string): string {
   const [, level = 'info'] = LEVEL.exec(line) ?? []
   const [, time = ''] = /"time":"([^"]{1,40})"/.exec(line.slice(0, 200)) ?? []
-  const msg = `a line of ${line.length} characters, which only the log itself has`
+  const msg = `a line of ${line.length} characters, which is only in the log itself`
   return JSON.stringify({ level, time, msg })
 }

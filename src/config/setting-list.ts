@@ -43,7 +43,7 @@ const MAX_UNKNOWN = 1000
 /** Keys that settee reads, but whose names or sections are open. */
 const OPEN_KEYS: Readonly<Record<string, string>> = {
   'chttpd/WWW-Authenticate': 'sent with a 401, except to scripts of web pages',
-  'httpd/WWW-Authenticate': 'stands for chttpd/WWW-Authenticate if that is not set',
+  'httpd/WWW-Authenticate': 'used if chttpd/WWW-Authenticate is not set',
 }
 
 /** @returns what the keys that are read at start have now; call it when the server starts */
@@ -131,8 +131,7 @@ function aboutUnknown(section: string, key: string): string | null {
   if (open !== undefined) return open
   if (section === 'jwt_keys') return 'a key that verifies JSON web tokens'
   const newer = newerSection(section, key)
-  if (newer !== null && knownKey(newer, key) !== undefined)
-    return `stands for ${newer}/${key} if that is not set`
+  if (newer !== null && knownKey(newer, key) !== undefined) return `used if ${newer}/${key} is not set`
   const general = section.startsWith('cors:') ? knownKey('cors', key) : undefined
   return general === undefined ? null : `${general.about}; for this host name alone`
 }

@@ -22,7 +22,7 @@ export interface UnsafeSetting {
   /** null: the whole section, as with missing admins. */
   readonly key: string | null
   readonly severity: Severity
-  /** What can happen, and what to do: whole sentences. */
+  /** What can happen, and what to do, in whole sentences. */
   readonly reason: string
 }
 
@@ -49,7 +49,7 @@ const LONG_SESSION = 2_592_000
 const OLD_BACKUP = 7 * 86_400
 const SILENT_LEVELS = ['error', 'err', 'critical', 'crit', 'alert', 'emergency', 'emerg', 'none']
 
-/** Who gets in, and how passwords travel. */
+/** Who has access, and how passwords are sent. */
 const ACCESS_RULES: readonly Rule[] = [
   {
     section: 'admins',
@@ -58,7 +58,7 @@ const ACCESS_RULES: readonly Rule[] = [
     check: ({ admins, isHosted }) =>
       admins > 0 || isHosted
         ? null
-        : 'There is no server admin: everybody who can reach this server may read and change everything. Make an admin.',
+        : 'There is no server admin: everybody who can reach this server may read and change everything. Create an admin.',
   },
   {
     section: 'chttpd',
@@ -88,7 +88,7 @@ const ACCESS_RULES: readonly Rule[] = [
       (get('cors', 'origins') ?? '').split(',').some((origin) => origin.trim() === '*') &&
       get('cors', 'credentials') === 'true' &&
       (get('chttpd', 'enable_cors') || get('httpd', 'enable_cors')) !== 'false'
-        ? 'Every web page that somebody opens may use their session here. List the origins of your apps instead of *, ' +
+        ? 'Any web page that a user opens may use their session here. List the origins of your apps instead of *, ' +
           'or set cors/credentials to false.'
         : null,
   },
@@ -96,7 +96,7 @@ const ACCESS_RULES: readonly Rule[] = [
     'chttpd/allow_jsonp',
     'danger',
     ['true'],
-    'Every web page can read what the session of its visitor can read here. Set it to false unless an old app needs it.',
+    'Any web page can read what its visitor’s session here can read. Set it to false unless an old app needs it.',
   ),
   ifIn(
     'chttpd/secure_rewrites',
@@ -108,7 +108,7 @@ const ACCESS_RULES: readonly Rule[] = [
     'chttpd_auth/same_site',
     'caution',
     ['none', 'None'],
-    'Browsers send the session cookie with requests of all web sites. Use lax unless an app on another site needs it.',
+    'Browsers send the session cookie with requests from all websites. Use lax unless an app on another site needs it.',
   ),
   ifIn(
     'chttpd_auth_lockout/mode',
@@ -122,7 +122,7 @@ const ACCESS_RULES: readonly Rule[] = [
     severity: 'caution',
     check: ({ get }) =>
       Number(get('chttpd_auth', 'timeout')) > LONG_SESSION
-        ? 'Sessions last longer than a month, so a stolen cookie works as long. Give devices tokens instead.'
+        ? 'Sessions last longer than a month, and a stolen cookie works for as long. Give devices tokens instead.'
         : null,
   },
   {
@@ -144,7 +144,7 @@ const CREDENTIAL_RULES: readonly Rule[] = [
     severity: 'danger',
     check: ({ get }) =>
       Number(get('chttpd_auth', 'iterations')) < FEW_ROUNDS
-        ? 'New password hashes are weak: a thief finds the passwords faster. Use 600,000 rounds.'
+        ? 'New password hashes are weak: if they are stolen, the passwords are guessed sooner. Use 600,000 rounds.'
         : null,
   },
   ifIn(
@@ -190,19 +190,19 @@ const CREDENTIAL_RULES: readonly Rule[] = [
     severity: 'caution',
     check: ({ get }) =>
       uses(get, 'proxy') && get('chttpd_auth', 'proxy_use_secret') !== 'true'
-        ? 'The proxy vouches for accounts without a signature. If it passes on such headers of its clients, they can ' +
-          'become any account. Set it to true and give the proxy the secret.'
+        ? 'The proxy vouches for accounts without a signature. If it passes on such headers from its clients, they can ' +
+          'use any account. Set it to true, and give the proxy the secret.'
         : null,
   },
   ifIn(
     'replicator/verify_ssl_certificates',
     'danger',
     ['false'],
-    'Replications do not check certificates, so anybody on the way can read and change everything that is copied. Set it to true.',
+    'Replications do not check certificates, so anybody on the network path can read and change everything that is copied. Set it to true.',
   ),
 ]
 
-/** What is lost for good when something goes wrong. */
+/** What can be lost for good. */
 const DATA_RULES: readonly Rule[] = [
   {
     section: 'settee',
@@ -212,7 +212,7 @@ const DATA_RULES: readonly Rule[] = [
       get('settee', 'backup_interval') === '0' &&
       backupAge !== undefined &&
       (backupAge === null || backupAge > OLD_BACKUP)
-        ? 'No backups are made on schedule, and there is none of the last week. Set the hours between two backups, such as 24.'
+        ? 'No backups are scheduled, and none was made in the last week. Set the hours between two backups, such as 24.'
         : null,
   },
   {
@@ -260,7 +260,7 @@ const DATA_RULES: readonly Rule[] = [
     severity: 'caution',
     check: ({ get, isHosted }) =>
       isHosted && get('quota', 'bytes') === 'infinity'
-        ? 'One tenant can fill the disk of all. Set a limit in bytes.'
+        ? 'One tenant can fill the disk that all share. Set a limit in bytes.'
         : null,
   },
   ifIn(

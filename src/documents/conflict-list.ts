@@ -7,7 +7,7 @@ import type { DatabaseStore, DocState, ForkedPage } from '../storage/engine.ts'
 import type { ConflictsPage } from './database.ts'
 import { requireMember } from './security.ts'
 
-/** Documents that one request searches. Then it answers with what it has found, and a bookmark. */
+/** Documents that one request searches before it answers with what it has found, and a bookmark. */
 const MAX_SEARCHED = 200_000
 /** Conflicting revisions shown of one document. */
 const SHOWN = 100

@@ -8,7 +8,7 @@ const FIRST_MS = 10_000
 /** Between two counts, in ms, or a multiple of the last one's duration: counting takes less than a percent of the time. */
 const INTERVAL_MS = 60_000
 const INTERVAL_SHARE = 20
-/** After so many files a count rests, since each costs the HTTP thread about 30 microseconds. */
+/** After so many files a count pauses, since each costs the HTTP thread about 30 microseconds. */
 const FILES_OF_TURN = 100
 const REST_MS = 20
 

@@ -44,7 +44,7 @@ export class SampleFile {
       (result) => result.bytesRead,
       () => 0,
     )
-    if (file === null) logger.warn('the file of samples cannot be opened; they are kept in memory alone')
+    if (file === null) logger.warn('the file of samples cannot be opened; samples are kept only in memory')
     const samples = new Samples(stored.subarray(0, bytesRead ?? 0), Date.now())
     const opened = new SampleFile(samples, file, logger)
     if (bytesRead !== SAMPLE_BYTES || !samples.content.equals(stored))

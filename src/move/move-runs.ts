@@ -104,7 +104,7 @@ export class MoveRuns {
   start(request: MoveRequest, isDryRun: boolean): MoveRun {
     const from = this.#moves.check(request)
     if (this.#moves.isBusy || (this.#last !== null && isUnderWay(this.#last))) {
-      throw new CouchError('conflict', 'A move is under way already.')
+      throw new CouchError('conflict', 'A move is already under way.')
     }
     const { url: _, ...options } = request
     const run: Running = {

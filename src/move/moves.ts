@@ -104,7 +104,7 @@ export class Moves {
 
   /** As {@link MoveControl.move}. */
   async run(request: MoveRequest, watcher: MoveWatcher, signal?: AbortSignal): Promise<MoveOutcome> {
-    if (this.#isBusy) throw new CouchError('conflict', 'A move is under way already.')
+    if (this.#isBusy) throw new CouchError('conflict', 'A move is already under way.')
     this.#isBusy = true
     try {
       // On connections of its own, since PouchDB's server ends this answer badly.

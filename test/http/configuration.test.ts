@@ -52,7 +52,7 @@ t.test('values, defaults, kinds and sources', async (t) => {
   t.match(of('chttpd_auth', 'timeout'), { value: '1200', default: '600' }, 'the older section counts')
   t.match(of('couch_httpd_auth', 'timeout'), {
     source: 'local.ini',
-    about: /stands for chttpd_auth\/timeout/,
+    about: /used if chttpd_auth\/timeout/,
   })
   t.match(of('nobody', 'reads'), { value: 'this', about: null, default: null, kind: { type: 'text' } })
   t.notMatch(text, /a-secret-that/)

@@ -14,7 +14,7 @@ import { tenantOf } from '../services.ts'
 const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT } }
 const PAGE = 50
 const MAX_PAGE = 200
-/** Databases that one page looks at for an account: it may open each to read who may enter. */
+/** Databases that one page looks at for an account: it may have to open each to read who has access. */
 const MAX_EXAMINED = 200
 /** Databases that are asked at once. */
 const AT_ONCE = 8
@@ -92,7 +92,7 @@ function firstBehind(names: readonly string[], after: string, prefix: string): n
   return low
 }
 
-/** @returns null for a database that the caller may not enter, or that has just been deleted */
+/** @returns null for a database that the caller has no access to, or that has just been deleted */
 async function rowOrFault(request: FastifyRequest, name: string): Promise<object | null> {
   try {
     const database = request.server.services.databases.get(name)
@@ -101,7 +101,7 @@ async function rowOrFault(request: FastifyRequest, name: string): Promise<object
   } catch (error) {
     if (!(error instanceof CouchError)) throw error
     if (error.code === 'no_database') return null
-    // A damaged file does not hide the other databases. To others it is not said to exist.
+    // A damaged file does not hide the other databases. Only server admins learn that it exists.
     if (!isServerAdmin(request.user)) return null
     return { name, error: error.error, reason: error.message }
   }
@@ -133,7 +133,7 @@ async function rowOf(request: FastifyRequest, database: DatabaseHandle): Promise
   }
 }
 
-/** Who may enter: everyone without a login, the members, or only admins. */
+/** Who has access: everyone without a login, the members, or only admins. */
 function accessOf(security: SecurityObject | null): 'everyone' | 'members' | 'admins' {
   if (databaseRole(ANONYMOUS, security) !== 'none') return 'everyone'
   const { names = [], roles = [] }: SecurityList = security?.members ?? security?.readers ?? {}

@@ -87,7 +87,10 @@ async function answerLog(readers: Readers, request: FastifyRequest, reply: Fasti
     return streamJson(request, reply, 200, wholeAnswer(log, query))
   }
   if (readers.open >= MAX_READERS) {
-    throw new CouchError('too_many_requests', `The log is being followed ${MAX_READERS} times already.`)
+    throw new CouchError(
+      'too_many_requests',
+      `The log already has ${MAX_READERS} followers. Try again later.`,
+    )
   }
   readers.open += 1
   request.isWaitingFeed = true
@@ -116,7 +119,7 @@ function readQuery(log: LogTail, query: Query): LogQuery {
   const since = textParam(query, 'since')
   const from = since === undefined ? null : log.after(since)
   if (since !== undefined && from === null) {
-    throw new CouchError('bad_request', '`since` must be a seq of an earlier answer.')
+    throw new CouchError('bad_request', '`since` must be a seq from an earlier answer.')
   }
   const heartbeat = count(query, 'heartbeat') ?? DEFAULT_HEARTBEAT_MS
   const timeout = count(query, 'timeout') ?? null

@@ -47,7 +47,7 @@ export const moveRoutes: readonly Path[] = [
 /** @throws not_found if this server cannot be moved to */
 function movesOf({ server }: FastifyRequest): MoveRuns {
   const { moveRuns } = server.services
-  if (moveRuns === undefined) throw new CouchError('not_found', 'No server is moved to this one.')
+  if (moveRuns === undefined) throw new CouchError('not_found', 'No server can be moved to this one.')
   return moveRuns
 }
 

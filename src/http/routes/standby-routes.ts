@@ -38,7 +38,7 @@ const PAGE = 500
 async function state(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   requireSingleMode(request)
   const { standby, config } = request.server.services
-  if (standby === undefined) throw new CouchError('not_found', 'This server is never a standby.')
+  if (standby === undefined) throw new CouchError('not_found', 'This server cannot be a standby.')
   const { first, lagSeconds, databases, waiting, refused, reason, failures, ...report } = standby.report()
   const followers = standby.followers.list(Date.now())
   return sendJson(reply, 200, {

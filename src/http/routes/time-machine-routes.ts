@@ -107,7 +107,7 @@ function targetOf({ at, rev, ids }: RewindBody): { readonly at: number; readonly
     return { at: timeOf(at, 'at') }
   }
   if (at !== undefined || ids?.length !== 1) {
-    throw new CouchError('bad_request', '`rev` names a version of the one document in `ids`, without `at`.')
+    throw new CouchError('bad_request', '`rev` needs exactly one document in `ids`, and no `at`.')
   }
   const { pos, id } = parseRev(rev)
   return { at: Date.now(), rev: formatRev(pos, id) }

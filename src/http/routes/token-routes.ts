@@ -77,7 +77,7 @@ async function listAllTokens(request: FastifyRequest, reply: FastifyReply): Prom
   }
   const query = queryOf(request)
   if (textParam(query, 'account') !== undefined) {
-    throw new CouchError('bad_request', 'The parameters `all` and `account` exclude each other.')
+    throw new CouchError('bad_request', 'The parameters `all` and `account` cannot be combined.')
   }
   const limit = pageLimit(query, PAGE, MAX_PAGE)
   const found = request.server.services.tokens.page(textParam(query, 'after') ?? '', limit + 1)
@@ -133,7 +133,7 @@ async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promis
 }
 
 /**
- * The finder of a lost phone must neither create a lasting token nor revoke those of other devices.
+ * Whoever finds a lost phone must neither create a lasting token nor revoke those of other devices.
  * @throws forbidden for callers with a device token
  */
 export function refuseTokens(request: FastifyRequest): void {

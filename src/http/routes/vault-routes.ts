@@ -91,7 +91,10 @@ function wishOf({ user }: FastifyRequest, body: VaultBody): VaultWish {
   const fault = vaultFault(vault, app) ?? (host === undefined ? undefined : hostFault(host))
   if (fault !== undefined) throw new CouchError('bad_request', fault)
   if (account === '' || account.includes(':') || !account.isWellFormed())
-    throw new CouchError('bad_request', 'An account has a name, without a colon and in valid Unicode.')
+    throw new CouchError(
+      'bad_request',
+      'The name of an account must be valid Unicode, not empty, and without a colon.',
+    )
   const { renew = false, mobile_filter: mobileFilter = false } = body
   return { vault, app, host, account, device, mobileFilter, renew }
 }
