@@ -10,6 +10,7 @@ import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Allowance } from '../core/types.ts'
 import type { Databases } from '../threads/databases.ts'
+import { RecordQueue } from '../threads/record-queue.ts'
 import type { Owners, RecordStore } from './owners.ts'
 
 const KIND = 'usage'
@@ -17,8 +18,6 @@ const MEASURE_MS = 1000
 const SAVE_MS = 10_000
 /** Databases that are measured at once. */
 const AT_ONCE = 4
-/** Records in one write: a few milliseconds of the catalog's thread. */
-const BATCH = 500
 
 export interface Size {
   /** `sizes.active`, and the files of its indexes. */
@@ -48,14 +47,20 @@ export class Usage {
   readonly #changedDatabases = new Set<string>()
   /** The most that may have been written to databases since they were measured. */
   readonly #written = new Map<string, Size>()
-  readonly #unsaved = new Set<string>()
+  readonly #records: RecordQueue
   #cancelMeasure: (() => void) | null = null
-  #cancelSave: (() => void) | null = null
   #work: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
   private constructor(options: UsageOptions) {
     this.#options = options
+    this.#records = new RecordQueue({
+      clock: options.clock,
+      delay: SAVE_MS,
+      recordOf: (name) => ({ kind: KIND, key: name, value: written(this.#sizes.get(name)) }),
+      writeRecords: (writes) => options.store.writeRecords(writes),
+      onFault: (fault) => options.onFault(fault),
+    })
   }
 
   /** Reads the records of the last run. */
@@ -85,7 +90,7 @@ export class Usage {
     this.#changedDatabases.delete(name)
     this.#written.delete(name)
     this.#forgetSum(name)
-    if (this.#sizes.delete(name)) this.#queueRecord(name)
+    if (this.#sizes.delete(name)) this.#records.add(name)
   }
 
   /** Removes records of databases that are not followed. Call it when all are followed. */
@@ -182,7 +187,7 @@ export class Usage {
       if (before !== undefined && isDeepStrictEqual(before, size)) return
       this.#sizes.set(name, size)
       this.#forgetSum(name)
-      this.#queueRecord(name)
+      this.#records.add(name)
     } catch {
       // It was deleted, or its thread died; its next write measures it again.
     }
@@ -193,36 +198,13 @@ export class Usage {
     if (account !== undefined) this.#sums.delete(account)
   }
 
-  #queueRecord(name: string): void {
-    this.#unsaved.add(name)
-    if (this.#isClosed) return
-    this.#cancelSave ??= this.#options.clock.after(SAVE_MS, () => {
-      this.#cancelSave = null
-      this.#work = this.#work.then(() => this.#save())
-    })
-  }
-
-  async #save(): Promise<void> {
-    const names = [...this.#unsaved]
-    this.#unsaved.clear()
-    for (let at = 0; at < names.length; at += BATCH) {
-      const batch = names.slice(at, at + BATCH)
-      const writes = batch.map((key) => ({ kind: KIND, key, value: written(this.#sizes.get(key)) }))
-      await this.#options.store.writeRecords(writes).catch((fault: unknown) => {
-        this.#options.onFault(fault)
-        for (const name of batch) this.#queueRecord(name)
-      })
-    }
-  }
-
   /** Stops measuring, and writes the records. */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancelMeasure?.()
-    this.#cancelSave?.()
     for (const unwatch of this.#watches.values()) unwatch()
     await this.#work
-    await this.#save()
+    await this.#records.close()
   }
 }
 

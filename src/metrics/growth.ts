@@ -9,6 +9,7 @@ import { type Clock, systemClock } from '../changes/source.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
+import { RecordQueue } from '../threads/record-queue.ts'
 
 const KIND = 'growth'
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -19,8 +20,6 @@ const MEASURE_MS = 60_000
 /** Databases that are measured in one round. */
 const ROUND = 500
 const SAVE_MS = 10 * 60_000
-/** Records in one write: a few milliseconds of the catalog's thread. */
-const BATCH = 500
 
 /** The size of a database at the end of a day, or now. */
 export interface DaySize {
@@ -57,12 +56,11 @@ export class Growth {
   readonly #now: () => number
   /** Those written to least recently first. */
   readonly #grown: Map<string, Grown>
-  readonly #unsaved = new Set<string>()
+  readonly #records: RecordQueue
   /** The last update of the catalog that was looked at. */
   #since: number
   readonly #unwatch: () => void
   #cancelMeasure: (() => void) | null = null
-  #cancelSave: (() => void) | null = null
   #work: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
@@ -72,6 +70,13 @@ export class Growth {
     this.#now = options.now ?? Date.now
     this.#grown = grown
     this.#since = since
+    this.#records = new RecordQueue({
+      clock: this.#clock,
+      delay: SAVE_MS,
+      recordOf: (name) => this.#recordOf(name),
+      writeRecords: (writes) => options.databases.writeRecords(writes),
+      onFault: (fault) => this.#warn(fault),
+    })
     this.#unwatch = options.databases.watchUpdates(() => this.#plan())
   }
 
@@ -125,7 +130,7 @@ export class Growth {
   }
 
   #forget(name: string): void {
-    if (this.#grown.delete(name)) this.#queueRecord(name)
+    if (this.#grown.delete(name)) this.#records.add(name)
   }
 
   async #measure(name: string): Promise<void> {
@@ -139,37 +144,13 @@ export class Growth {
       const kept = known.filter(([each]) => each > today - DAYS && each < today)
       this.#grown.delete(name)
       this.#grown.set(name, { incarnation: database.incarnation, days: [...kept, day] })
-      this.#queueRecord(name)
+      this.#records.add(name)
       for (const oldest of this.#grown.keys()) {
         if (this.#grown.size <= MAX_DATABASES) break
         this.#forget(oldest)
       }
     } catch {
       // It was deleted, or its thread died; its next write measures it again.
-    }
-  }
-
-  #queueRecord(name: string): void {
-    this.#unsaved.add(name)
-    if (this.#isClosed) return
-    this.#cancelSave ??= this.#clock.after(SAVE_MS, () => {
-      this.#cancelSave = null
-      this.#work = this.#work.then(() => this.#save())
-    })
-  }
-
-  /** Never rejects. */
-  async #save(): Promise<void> {
-    const names = [...this.#unsaved]
-    this.#unsaved.clear()
-    for (let at = 0; at < names.length; at += BATCH) {
-      const batch = names.slice(at, at + BATCH)
-      await this.#options.databases
-        .writeRecords(batch.map((name) => this.#recordOf(name)))
-        .catch((fault: unknown) => {
-          this.#warn(fault)
-          for (const name of batch) this.#queueRecord(name)
-        })
     }
   }
 
@@ -183,9 +164,8 @@ export class Growth {
     this.#isClosed = true
     this.#unwatch()
     this.#cancelMeasure?.()
-    this.#cancelSave?.()
     await this.#work
-    await this.#save()
+    await this.#records.close()
   }
 }
 
