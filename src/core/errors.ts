@@ -144,6 +144,7 @@ export const ERRORS = {
   gone: [410, 'gone', 'Temporary views are not supported in CouchDB'],
   file_exists: [412, 'file_exists', 'The database could not be created, the file already exists.'],
   missing_stub: [412, 'missing_stub', 'An attachment stub does not match a stored attachment.'],
+  precondition: [412, 'precondition_failed', 'The file is not the one that the request asks for.'],
   too_large: [413, 'too_large', 'the request entity is too large'],
   document_too_large: [413, 'document_too_large', ''],
   bulk_docs_count: [413, 'max_bulk_docs_count_exceeded', ''],

@@ -52,6 +52,9 @@ export async function consoleRoutes(
 ): Promise<void> {
   const names = folder === undefined ? new Set<string>() : await namesIn(folder)
   if (folder !== undefined) await app.register(files, { root: folder, serve: false, preCompressed: true })
+  app.setErrorHandler((error) => {
+    throw refusalOf(error)
+  })
   const sendNamed = async (request: FastifyRequest, reply: FastifyReply) =>
     sendPart(reply, names, pathParams(request)['*'] ?? '')
   const sendIndex = async (request: FastifyRequest, reply: FastifyReply) =>
@@ -77,6 +80,14 @@ function isFolder(originalUrl: string): boolean {
 /** Relative, since a proxy may have removed a prefix from the path. */
 function redirectToFolder(reply: FastifyReply): FastifyReply {
   return reply.code(301).header('Location', '_utils/').send()
+}
+
+/** The library refuses ranges and conditions with errors of its own. */
+function refusalOf(error: unknown): unknown {
+  const { statusCode } = error as { readonly statusCode?: number }
+  if (statusCode === 416) return new CouchError('range', undefined, { cause: error })
+  if (statusCode === 412) return new CouchError('precondition', undefined, { cause: error })
+  return error
 }
 
 async function namesIn(folder: string): Promise<ReadonlySet<string>> {

@@ -22,6 +22,15 @@ async function project(t: Test): Promise<string> {
   for (const name of ['scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json']) {
     cpSync(join(ROOT, name), join(folder, name), { recursive: true })
   }
+  for (const name of ['package.json', 'precompress.ts', 'tsconfig.json', 'vite.config.ts']) {
+    cpSync(join(ROOT, 'console', name), join(folder, 'console', name))
+  }
+  mkdirSync(join(folder, 'console', 'src'))
+  writeFileSync(
+    join(folder, 'console', 'index.html'),
+    '<script type="module" src="./src/main.tsx"></script>\n',
+  )
+  writeFileSync(join(folder, 'console', 'src', 'main.tsx'), "document.title = 'built'\n")
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
   mkdirSync(join(folder, 'src', 'cli'), { recursive: true })
   writeFileSync(join(folder, 'src', 'cli', 'word.ts'), "export const word: string = 'serve'\n")
@@ -38,6 +47,7 @@ t.test('dist is built once, and again when an input has changed', async (t) => {
   const entry = join(folder, 'dist', 'cli', 'main.js')
   t.strictSame(await build(t, folder), { code: 0, stdout: '', stderr: '' })
   t.ok(statSync(entry).mode & 0o100, 'the entry point may be executed')
+  t.ok(existsSync(join(folder, 'dist', 'console', 'index.html')), 'the console is built as well')
   t.match(await start(t, entry, [], { cwd: folder }).ended, { code: 0, stdout: 'serve\n' })
   const first = stampOf(folder)
   await build(t, folder)

@@ -41,15 +41,23 @@ t.test('the way in', async (t) => {
       t.match(answer.headers.get('content-type') ?? '', /javascript/)
       await answer.arrayBuffer()
     }
+    for (const [headers, status] of [
+      [{ range: 'bytes=0-3' }, 206],
+      [{ range: 'bytes=9999999-' }, 416],
+      [{ 'if-match': '"another"' }, 412],
+    ] as const) {
+      const answer = await fetch(`${stage.server.url}/_utils/${script}`, { headers: { ...headers } })
+      t.equal(answer.status, status, JSON.stringify(headers))
+      await answer.arrayBuffer()
+    }
     for (const path of [
       'nothing.js',
       'assets/..%2f..%2fserver.js',
       '..%2fserver.js',
       `${script}.gz`,
       'assets',
-    ]) {
+    ])
       t.equal((await fetch(`${stage.server.url}/_utils/${path}`)).status, 404, path)
-    }
   })
 
   await t.test('signing in, by the keyboard alone, and out', async (t) => {
