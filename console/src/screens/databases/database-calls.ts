@@ -14,7 +14,8 @@ import type {
   Security,
   Sizes,
 } from './database-answers.ts'
-export const PAGE_ROWS = 50
+
+const PAGE_ROWS = 50
 /** Pages without rows that are passed over: an account may enter few of many databases. */
 const MAX_EMPTY_PAGES = 20
 

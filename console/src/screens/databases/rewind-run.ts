@@ -35,7 +35,7 @@ const NOTHING: RewindCounts = {
   refused: 0,
 }
 
-export interface RewindRun {
+interface RewindRun {
   /** null: none was begun. */
   readonly state: RewindState | null
   /** Resolves at its end; never rejects. */

@@ -2,7 +2,7 @@
 import { addressOf, pathOf } from '../../api/client.ts'
 import type { BodyFacts, FeedFacts, Reply } from './facts.ts'
 
-export interface RequestOptions {
+interface RequestOptions {
   readonly method?: string
   readonly query?: Readonly<Record<string, string>>
   readonly json?: unknown

@@ -25,7 +25,7 @@ import {
   withoutDatabase,
 } from './verdicts.ts'
 
-export interface RunOptions {
+interface RunOptions {
   /** The account that is signed in. */
   readonly account: string
   readonly isAdmin: boolean
@@ -37,7 +37,7 @@ export interface RunOptions {
 }
 
 /** What the checks begin: the next one's name, or a finding. */
-export type Step = { readonly begins: CheckName } | { readonly finding: Finding }
+type Step = { readonly begins: CheckName } | { readonly finding: Finding }
 
 /** How many checks there are, for the progress. */
 export const CHECKS = 15

@@ -26,7 +26,7 @@ export function stackOf(reply: Reply): DetectedStack {
 }
 
 /** @returns all values of a header in one text; null if there is none */
-export function headerOf(reply: Reply, name: string): string | null {
+function headerOf(reply: Reply, name: string): string | null {
   if (!isServerReply(reply)) return null
   return reply.headers.find(([each]) => each === name)?.[1] ?? null
 }

@@ -3,17 +3,16 @@ import { useEffect, useState } from 'preact/hooks'
 import { asFailure, Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
-import { CopyButton } from '../../parts/copy-field.tsx'
-import { Icon } from '../../parts/icon.tsx'
 import { findFault, findObjectFault, formatJson, SHORT } from '../../parts/json-editor/exact-json.ts'
 import { faultText, JsonEditor } from '../../parts/json-editor/json-editor.tsx'
-import { Badge, Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
+import { Empty, ErrorNotice, Notice, Skeleton } from '../../parts/notice.tsx'
 import { say } from '../../parts/toast.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
 import { Attachments } from './attachments.tsx'
 import { askToDelete } from './delete-documents.ts'
+import { DocumentHead } from './document-head.tsx'
 import { type OpenDocument, reservedMember } from './document-text.ts'
 import { draftOf, dropDraft, keepDraft } from './drafts.ts'
 import { LeaveGuard } from './leave-guard.tsx'
@@ -89,40 +88,6 @@ function NoDocument({ database, id, rev }: DocumentPageProps) {
     >
       {texts.documentMissingHelp}
     </Empty>
-  )
-}
-
-interface DocumentHeadProps {
-  readonly database: string
-  readonly id: string
-  readonly document?: OpenDocument
-  /** Beside the id. */
-  readonly children?: preact.ComponentChildren
-}
-
-export function DocumentHead({ database, id, document, children }: DocumentHeadProps) {
-  return (
-    <header class="document-head">
-      <a
-        class="button is-quiet"
-        href={hashOf(['databases', database, 'documents'])}
-        aria-label={texts.toList}
-        title={texts.toList}
-      >
-        <Icon name="back" />
-      </a>
-      <div class="document-name">
-        <h2 class="is-code">{id}</h2>
-        {document?.rev && (
-          <p class="fine document-rev">
-            <span class="is-code">{document.rev}</span>
-            {document.isDeleted && <Badge tone="bad">{texts.isDeleted}</Badge>}
-          </p>
-        )}
-      </div>
-      <CopyButton label={texts.theId} value={id} />
-      {children !== undefined && <div class="actions">{children}</div>}
-    </header>
   )
 }
 

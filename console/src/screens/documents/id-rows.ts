@@ -190,7 +190,7 @@ export class FixedRows implements RowSource {
 }
 
 /** `_local` documents that one list shows. */
-export const MAX_LOCAL = 1000
+const MAX_LOCAL = 1000
 
 /** @returns the first `_local` documents with a prefix, and whether there are more */
 export async function readLocals(

@@ -2,7 +2,6 @@ import { useEffect, useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { Button, LinkButton } from '../../parts/button.tsx'
 import { TextField } from '../../parts/field.tsx'
-import { Icon } from '../../parts/icon.tsx'
 import { findObjectFault } from '../../parts/json-editor/exact-json.ts'
 import { JsonEditor } from '../../parts/json-editor/json-editor.tsx'
 import { ErrorNotice, Notice } from '../../parts/notice.tsx'
@@ -10,6 +9,7 @@ import { say } from '../../parts/toast.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { go } from '../../shell/route.ts'
 import { en } from '../../strings/en.ts'
+import { DocumentHead } from './document-head.tsx'
 import { checkReserved } from './document-page.tsx'
 import { reservedMember } from './document-text.ts'
 import { draftOf, dropDraft, keepDraft } from './drafts.ts'
@@ -57,24 +57,11 @@ export function NewDocument({ database, id: given }: NewDocumentProps) {
   }
   return (
     <div class="document">
-      <header class="document-head">
-        <a
-          class="button is-quiet"
-          href={hashOf(['databases', database, 'documents'])}
-          aria-label={texts.toList}
-          title={texts.toList}
-        >
-          <Icon name="back" />
-        </a>
-        <div class="document-name">
-          <h2>{texts.newTitle}</h2>
-        </div>
-        <div class="actions">
-          <Button kind="primary" isBusy={isSaving} disabled={!isReady} onClick={save}>
-            {texts.create}
-          </Button>
-        </div>
-      </header>
+      <DocumentHead database={database} id={null}>
+        <Button kind="primary" isBusy={isSaving} disabled={!isReady} onClick={save}>
+          {texts.create}
+        </Button>
+      </DocumentHead>
       {isDirty && <LeaveGuard onDiscard={() => dropDraft(database, null)} />}
       {failure !== null &&
         (failure.status === 409 ? (

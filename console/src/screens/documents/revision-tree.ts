@@ -62,7 +62,7 @@ const SHOWN_RUN = 3
 const LEAST_GAP = 3
 
 /** @returns the generation of a revision, from 1 */
-export function generationOf(rev: string): number {
+function generationOf(rev: string): number {
   return Number.parseInt(rev, 10)
 }
 

@@ -16,7 +16,7 @@ export interface SampleSeries {
 export type Period = 'day' | 'month'
 
 /** null: unknown. */
-export type Values = readonly (number | null)[]
+type Values = readonly (number | null)[]
 
 /** The middle of each point, in seconds since 1970. */
 export function timesOf({ start, step, points }: SampleSeries): number[] {
@@ -32,7 +32,7 @@ function maxOf(series: SampleSeries, column: string): Values {
   return series.max?.[column] ?? meanOf(series, column)
 }
 
-export interface Summary {
+interface Summary {
   /** The newest value; null if the last points are unknown. */
   readonly now: number | null
   readonly mean: number
@@ -91,7 +91,7 @@ export function hasSamples({ mean }: SampleSeries): boolean {
   return Object.values(mean).some((values) => values.some((value) => value !== null))
 }
 
-export interface Row {
+interface Row {
   /** When it begins, in seconds since 1970. */
   readonly time: number
   /** The mean of each column; null: unknown. */

@@ -2,7 +2,7 @@
 import { en } from '../../strings/en.ts'
 import { shortText } from './exact-values.ts'
 
-export interface ShownIndex {
+interface ShownIndex {
   readonly ddoc: string | null
   readonly name: string
   readonly type: string
@@ -34,7 +34,7 @@ const MAX = '<MAX>'
 const MAX_KEY = 60
 const MAX_OTHERS = 10
 
-export interface ExplainedQuery {
+interface ExplainedQuery {
   /** Whether every document is read. */
   readonly isFullScan: boolean
   /** Sentences, in the order of the work. */

@@ -9,7 +9,7 @@ import { memberOf } from './find-body.ts'
 import { IndexOffer } from './index-offer.tsx'
 import { ResultCard } from './result-card.tsx'
 
-export type FoundDoc = Readonly<Record<string, unknown>>
+type FoundDoc = Readonly<Record<string, unknown>>
 
 export interface FindPage {
   readonly docs: readonly FoundDoc[]

@@ -68,7 +68,7 @@ function isOfPartition(text: string): boolean {
   return typeof partition === 'string' && partition !== ''
 }
 
-export interface NewIndex {
+interface NewIndex {
   readonly fields: readonly string[]
   /** Of a partitioned database: whether it serves single partitions; null: the database is not partitioned. */
   readonly isPartitioned: boolean | null

@@ -109,7 +109,7 @@ export function MoveForm({ input, onChange, onLook }: MoveFormProps) {
 }
 
 /** @returns null for the address of a server */
-export function addressFault(address: string): string | null {
+function addressFault(address: string): string | null {
   const text = address.trim()
   if (text === '') return texts.noAddress
   return /^https?:\/\/[^/]/i.test(text) && URL.canParse(text) ? null : texts.badAddress

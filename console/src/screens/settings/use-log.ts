@@ -4,7 +4,7 @@ import { ask, askLines } from '../../api/client.ts'
 import { asFailure, type Failure, isAborted } from '../../api/failure.ts'
 import { entryOf, type LogEntry, type LogRow, withNewest } from './log-lines.ts'
 
-export type LogState = 'waiting' | 'live' | 'paused' | 'reconnecting' | 'refused'
+type LogState = 'waiting' | 'live' | 'paused' | 'reconnecting' | 'refused'
 
 export interface FollowedLog {
   /** Newest first. */

@@ -65,7 +65,7 @@ async function untilEnded(signal: AbortSignal, ask: () => Promise<Response>): Pr
 }
 
 /** The name and password of an Address; undefined if it has none. */
-export function credentialsOf({ username, password }: Address): PouchOptions['auth'] {
+function credentialsOf({ username, password }: Address): PouchOptions['auth'] {
   return username === undefined ? undefined : { username, password: password ?? '' }
 }
 

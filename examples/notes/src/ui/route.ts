@@ -13,7 +13,7 @@ export type Route =
   | { readonly screen: 'conflict'; readonly note: string }
   | { readonly screen: 'preferences'; readonly section: Section | null }
 
-export function readRoute(hash: string): Route {
+function readRoute(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?')
   const [screen, rest] = path.split('/')
   const asked = new URLSearchParams(query)
