@@ -170,7 +170,7 @@ export const en = {
       threads: {
         title: 'Threads',
         fine: (threads: number) => `${count(threads, 'database thread answers', 'database threads answer')}.`,
-        help: 'settee replaces a thread that has died or hangs, and its databases go on. If this message stays for more than five minutes, look for the reason in the log.',
+        help: 'settee replaces a thread that has died or hangs, and its databases keep working. If this message stays for more than five minutes, look for the reason in the log.',
       },
       databases: {
         title: 'Databases',
@@ -540,7 +540,7 @@ export const en = {
     },
     growth: {
       asTable: 'As a table',
-      begun: 'The plot fills up day by day.',
+      begun: 'The plot gets one more bar each day.',
       day: 'Day (UTC)',
       measures: { documents: 'Documents', file: 'Size on disk' },
       notLoaded: 'The growth could not be loaded',
@@ -796,7 +796,7 @@ export const en = {
         `Stopped. ${count(documents, 'document was', 'documents were')} rewound; the same rewind again continues`,
       time: 'Go back to',
       title: 'Rewind the whole database',
-      undo: (now: string) => `rewind the database to ${now}, the present time, in the same way.`,
+      undo: (now: string) => `rewind the database to ${now}, the current time, in the same way.`,
       which: 'Which documents',
       wouldChange: (documents: number, at: string) =>
         documents === 0
@@ -865,7 +865,7 @@ export const en = {
     conflictsCut: 'Not all documents have been searched yet.',
     searchOn: 'Search on',
     conflicts: (value: number) => count(value, 'conflict', 'conflicts'),
-    noneFound: 'No id begins like that',
+    noneFound: 'No id begins with that',
     noneFoundHelp: (prefix: string) =>
       `Upper and lower case differ. You can create a document with the id “${prefix}”.`,
     createWithId: 'Create it',
@@ -1038,7 +1038,7 @@ export const en = {
       equal: 'A field has a value',
       range: 'Since a date, newest first',
       contains: 'A list contains a value',
-      prefix: 'The id begins with a text',
+      prefix: 'The id begins with a string',
       either: 'One of several conditions',
       conflicts: 'Documents in conflict',
     },
@@ -1247,7 +1247,7 @@ export const en = {
       `From now on the server refuses this device of ${account}: its app stops syncing and reports a wrong password.`,
     revokeKept:
       'What is stored on the device stays there, and so do changes that it has not sent yet. The other devices and the password are not affected.',
-    revokeUndo: 'add the device again. It gets a new token, and goes on from where it was.',
+    revokeUndo: 'add the device again. It gets a new token, and continues from where it was.',
     revoked: (name: string) => `${name} was revoked`,
     accounts: 'Accounts',
     accountsLead:
@@ -1272,7 +1272,7 @@ export const en = {
     passwordTitle: (name: string) => `New password for ${name}`,
     newPassword: 'New password',
     passwordEffect:
-      'Everyone who is signed in with the old password has to sign in again. Devices keep their tokens, and go on syncing.',
+      'Everyone who is signed in with the old password has to sign in again. Devices keep their tokens, and keep syncing.',
     passwordChanged: (name: string) => `The password of ${name} was changed`,
     addAccount: 'Add an account',
     addAccountLead:
@@ -1359,7 +1359,7 @@ export const en = {
         'Install the plugin Self-hosted LiveSync in Obsidian, and turn it on.',
         'Scan the QR code, or choose “Use a Setup URI” in the plugin’s setup and paste the Setup URI.',
         'Type the passphrase of the Setup URI.',
-        'On the first device, choose to initialise the server. It reports that it could not recreate the database, which is right, and goes on. On other devices, choose to join the existing vault.',
+        'On the first device, choose to initialise the server. It reports that it could not recreate the database, as expected, and continues. On other devices, choose to join the existing vault.',
       ],
       inkdrop: [
         'Open Preferences › Synchronization › Advanced.',
@@ -1480,7 +1480,7 @@ export const en = {
       unreachable:
         'Check that the other server is running, and that nothing between the two blocks the connection.',
       timeout:
-        'The other server is slow or blocked. Nothing is lost: the next try goes on from the checkpoint.',
+        'The other server is slow or blocked. Nothing is lost: the next try continues from the checkpoint.',
       filter: 'The source has no such filter, or it failed. Check the design document.',
       tooLarge: 'A document is larger than the target accepts. Raise max_document_size there.',
       tooMany: 'The other server has asked this one to wait. The replication continues by itself.',

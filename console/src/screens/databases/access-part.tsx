@@ -1,4 +1,4 @@
-/** Who may come into a database, and who administers it. */
+/** Who has access to a database, and who administers it. */
 import { useEffect, useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
@@ -178,7 +178,7 @@ function AccessForm({ row, security, onSaved }: AccessFormProps) {
   )
 }
 
-/** What somebody may lose by the change, or may come in by it. */
+/** Who may lose access by the change, or gain it. */
 function effectsOf(before: Access, after: Access): readonly string[] {
   const removed = removedFrom(before, after)
   return [

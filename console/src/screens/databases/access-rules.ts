@@ -1,7 +1,7 @@
 /** Security objects in plain words. Pure. */
 import type { Security, SecurityList } from './database-answers.ts'
 
-/** Who may come in besides the admins. */
+/** Who has access besides the admins. */
 export type Entry = 'admins' | 'members' | 'everyone'
 
 /** A security object as the screen edits it. */
@@ -16,7 +16,7 @@ export interface Access {
 /** The role that only server admins have: a list with nothing else lets nobody else in. */
 const ADMIN = '_admin'
 
-/** Without `members` only admins may come in; with empty lists everybody may. */
+/** Without `members` only admins have access; with empty lists everybody has. */
 export function accessOf({ admins = {}, readers, members = readers }: Security): Access {
   const memberNames = members?.names ?? []
   const memberRoles = (members?.roles ?? []).filter((role) => role !== ADMIN)

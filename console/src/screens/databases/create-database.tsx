@@ -17,7 +17,7 @@ import { NameList } from './name-list.tsx'
 
 const texts = en.databases.create
 
-/** Makes a database, and says who may come in. */
+/** Makes a database, and says who has access. */
 export function CreateDatabase({ onClose }: { readonly onClose: () => void }) {
   const isHosted = server.value?.isHosted === true
   const isAdmin = user.value?.isAdmin === true

@@ -58,7 +58,7 @@ function DeviceName() {
         <span>Name</span>
         <input maxLength={LONGEST_NAME} value={typed} onInput={(event) => type(event.currentTarget.value)} />
       </label>
-      <p class="hint">Stands beside what you write, for when two devices change a note at the same time.</p>
+      <p class="hint">Shown with your version when two devices change a note at the same time.</p>
       <button type="submit" class="quiet" disabled={typed.trim() === '' || typed.trim() === name}>
         Save the name
       </button>

@@ -68,7 +68,7 @@ export function LabelDialog({ kind, id, name, count, onClose }: LabelDialogProps
           <input value={typed} onInput={(event) => type(event.currentTarget.value)} />
         </label>
         {merged !== undefined && (
-          <p class="hint">There is a tag “{merged.name}” already. The two become one.</p>
+          <p class="hint">There is already a tag “{merged.name}”. The two become one.</p>
         )}
         {isBusy && (
           <p class="working" role="status">

@@ -199,6 +199,6 @@ function nameOf(shelf: Shelf, { books, tags }: Notebook): string {
 }
 
 function emptyWords({ kind }: Shelf, search: string): string {
-  if (search !== '') return 'No note has these words.'
+  if (search !== '') return 'No note contains these words.'
   return kind === 'trash' ? 'The trash is empty.' : 'No notes here yet.'
 }

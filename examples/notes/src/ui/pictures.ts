@@ -17,7 +17,7 @@ export function usePictures(insert: (block: string) => void): AddingPictures {
   const [fault, setFault] = useState('')
   const isOffered = mode !== 'hosted' || account === null || account.server !== hostedServer
   const add = async (files: readonly File[]) => {
-    setFault(isOffered ? '' : 'The hosted server takes no pictures, so this one was not added.')
+    setFault(isOffered ? '' : 'The hosted server accepts no pictures, so this one was not added.')
     if (!isOffered) return
     for (const file of files) {
       try {

@@ -49,7 +49,7 @@ const WAITING: Partial<Readonly<Record<FindingCode, string>>> = {
   offline: 'Offline',
   no_database: 'There is no such database',
   no_mobile_filter: 'The filter for mobile devices is missing',
-  not_couchdb: 'This is no database',
+  not_couchdb: 'This is not a database',
   busy: 'The server is busy, trying again',
   server: 'The server has a problem, trying again',
   refusal: 'The server refuses, trying again',
