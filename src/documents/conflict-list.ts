@@ -11,6 +11,8 @@ import { requireMember } from './security.ts'
 const MAX_SEARCHED = 200_000
 /** Conflicting revisions shown of one document. */
 const SHOWN = 100
+/** Characters of revisions after which an answer ends: a replicating client may choose ids of 512 characters. */
+const MAX_CHARS = 1_048_576
 const BOOKMARK = /^\d{1,15}$/
 
 /** The JSON of {@link Database.conflicts}. */
@@ -23,11 +25,14 @@ export async function conflictList(
   const yielder = new Yielder()
   let next: number | null = placeOf(bookmark)
   let searched = 0
-  while (next !== null && rows.length < limit && searched < MAX_SEARCHED) {
-    const paging = { limit: limit - rows.length, enough: () => yielder.isDue }
+  let chars = 0
+  while (next !== null && rows.length < limit && searched < MAX_SEARCHED && chars < MAX_CHARS) {
+    const paging = { limit: limit - rows.length, enough: () => yielder.isDue || chars >= MAX_CHARS }
     const page: ForkedPage<object | null> = await store.readForked(next, paging, (doc, view) => {
       requireMember(user, view.security)
-      return rowOf(doc)
+      const row = rowOf(doc)
+      chars += row?.conflicts.reduce((sum, rev) => sum + rev.length, 0) ?? 0
+      return row
     })
     requireMember(user, page.view.security)
     rows.push(...page.rows.flatMap((row) => row ?? []))
@@ -45,8 +50,15 @@ function placeOf(bookmark: string | undefined): number {
   return Number(bookmark)
 }
 
+interface ConflictRow {
+  readonly id: string
+  readonly rev: string
+  readonly leaves: number
+  readonly conflicts: readonly string[]
+}
+
 /** @returns null for a document with no more than one live leaf */
-function rowOf(doc: DocState): object | null {
+function rowOf(doc: DocState): ConflictRow | null {
   if (doc.deleted) return null
   const conflicts = losingLeaves(doc.branches)
   if (conflicts.length === 0) return null

@@ -141,3 +141,27 @@ t.test('documents in conflict, in pages', async (t) => {
   t.strictSame([second.rows, second.bookmark], [[row('c')], null])
   t.equal((await call('GET', `${at}?bookmark=x`)).status, 400)
 })
+
+t.test('long revisions end an answer early, and the bookmark leads to the rest', async (t) => {
+  const server = await startMemoryServer(t)
+  const call = connect(t, server)
+  await call('PUT', '/notes')
+  const rev = (n: number) => `1-${String(n).padStart(3, '0')}${'r'.repeat(509)}`
+  const docs = Array.from({ length: 25 }, (_, at) =>
+    Array.from({ length: 101 }, (_, n) => ({ _id: `d${String(at).padStart(2, '0')}`, _rev: rev(n) })),
+  ).flat()
+  await call('POST', '/notes/_bulk_docs', { json: { docs, new_edits: false } })
+  const ids: string[] = []
+  let answers = 0
+  for (let bookmark: string | null = '0'; bookmark !== null; answers++) {
+    const { text, json } = (await call('GET', `${AT}/notes/conflicts?bookmark=${bookmark}`)) as Json
+    t.ok(text.length < 1_200_000, `${text.length} characters`)
+    for (const { id, conflicts } of json.rows) {
+      t.equal(conflicts.length, 100)
+      ids.push(id)
+    }
+    bookmark = json.bookmark
+  }
+  t.equal(answers, 2)
+  t.equal(new Set(ids).size, 25)
+})
