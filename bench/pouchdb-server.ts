@@ -1,5 +1,6 @@
 /** pouchdb-server as a peer. The first use installs it into bench/.peers, because settee itself does not need it. */
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
@@ -30,7 +31,10 @@ async function install(): Promise<void> {
   await mkdir(FOLDER, { recursive: true })
   await writeFile(join(FOLDER, 'package.json'), '{"private":true}')
   const args = ['install', '--no-audit', '--no-fund', '--loglevel=error', `pouchdb-server@${VERSION}`]
-  const { status } = spawnSync('npm', args, { cwd: FOLDER, stdio: 'inherit' })
+  // Not synchronously: it compiles LevelDB for a minute or two, and what else runs in this process must go on.
+  const [status] = (await once(spawn('npm', args, { cwd: FOLDER, stdio: 'inherit' }), 'close')) as [
+    number | null,
+  ]
   if (status !== 0) throw new Error('pouchdb-server cannot be installed')
 }
 

@@ -66,6 +66,27 @@ export async function hostileNotes(t: Test, stage: Stage): Promise<void> {
   )
 }
 
+/** Writes a note as a device does that has seen no later revision than `rev`. */
+async function replicateNote(
+  stage: Stage,
+  database: string,
+  id: string,
+  rev: string,
+  members: object,
+): Promise<void> {
+  const [start, hash] = rev.split('-') as [string, string]
+  const _revisions = { start: Number(start) + 1, ids: ['f'.repeat(32), hash] }
+  const note = {
+    _id: id,
+    _rev: `${Number(start) + 1}-${'f'.repeat(32)}`,
+    _revisions,
+    bookId: '',
+    tags: [],
+    ...members,
+  }
+  await stage.server.call('POST', `/${database}/_bulk_docs`, { docs: [note], new_edits: false })
+}
+
 /** Somebody types while another device's edit of the same note comes in. */
 export async function typingOver(t: Test, stage: Stage): Promise<void> {
   const address = await stage.database('typing')
@@ -80,7 +101,7 @@ export async function typingOver(t: Test, stage: Stage): Promise<void> {
   await device.text().focus()
   await page.keyboard.press('Control+End')
   await page.keyboard.type(' mine')
-  await putNote(stage, 'typing', 'note:1', { _rev: rev, title: 'Both', body: 'begun theirs' })
+  await replicateNote(stage, 'typing', 'note:1', rev, { title: 'Both', body: 'begun theirs' })
   let typed = ' mine'
   const notice = page.getByText('Two devices have changed this note')
   await until('the edits meet', async () => {
