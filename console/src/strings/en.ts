@@ -2107,7 +2107,6 @@ export const en = {
   words: {
     documents: (value: number) => count(value, 'document', 'documents'),
     databases: (value: number) => count(value, 'database', 'databases'),
-    changes: (value: number) => count(value, 'change', 'changes'),
   },
 }
 
