@@ -149,7 +149,7 @@ export const en = {
     health: {
       title: 'Server health',
       well: 'All is well',
-      wellWith: (notes: number) => `Well, with ${count(notes, 'note', 'notes')}`,
+      wellWith: (notes: number) => `All is well, with ${count(notes, 'note', 'notes')}`,
       ill: (faults: number) => count(faults, 'fault', 'faults'),
       unknown: 'The server did not report its health',
       tones: { good: 'Fine:', warn: 'Note:', bad: 'Fault:' },
