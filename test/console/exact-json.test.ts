@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
 import {
-  compactJson,
   findFault,
   findObjectFault,
   formatJson,
@@ -23,11 +22,16 @@ const FORMATTED = `{
   ]
 }`
 
+/** A text of JSON without the white space between its tokens. */
+function withoutSpace(text: string): string {
+  return text.replace(/("(?:\\.|[^"\\])*")|\s+/g, '$1')
+}
+
 t.test('a text that is formatted and made compact again is what it was', async (t) => {
-  t.equal(compactJson(formatJson(EXACT)), EXACT)
+  t.equal(withoutSpace(formatJson(EXACT)), EXACT)
   t.equal(formatJson('{"a":[],"b":{},"c":[1,{"d":1e400}]}'), FORMATTED)
   fc.assert(
-    fc.property(fc.json(), (text) => compactJson(formatJson(text)) === compactJson(text)),
+    fc.property(fc.json(), (text) => withoutSpace(formatJson(text)) === withoutSpace(text)),
     { numRuns: 300 },
   )
 })
@@ -119,6 +123,6 @@ t.test('a large document is formatted without a long pause', async (t) => {
   const text = JSON.stringify(
     Object.fromEntries(Array.from({ length: 100_000 }, (_, n) => [`k${n}`, ['x'.repeat(20)]])),
   )
-  t.equal(compactJson(formatJson(text)), text)
+  t.equal(withoutSpace(formatJson(text)), text)
   t.equal(findFault(`"${'x'.repeat(8_000_000)}"`), null)
 })

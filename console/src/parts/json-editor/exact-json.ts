@@ -195,16 +195,8 @@ const INDENT = '  '
 
 /** @returns the text with a member or element on each line; each token as it was @throws SyntaxError for a text that is not JSON */
 export function formatJson(text: string): string {
-  return spaced(text, (depth) => `\n${INDENT.repeat(depth)}`, ' ')
-}
-
-/** @returns the text without white space between its tokens @throws SyntaxError for a text that is not JSON */
-export function compactJson(text: string): string {
-  return spaced(text, () => '', '')
-}
-
-function spaced(text: string, newLine: (depth: number) => string, afterColon: string): string {
   const parts: string[] = []
+  const newLine = (depth: number) => `\n${INDENT.repeat(depth)}`
   let isFirst = false
   const fault = walk(text, (kind, from, to, depth) => {
     const isOpening = kind === '{' || kind === '['
@@ -212,7 +204,7 @@ function spaced(text: string, newLine: (depth: number) => string, afterColon: st
       if (!isFirst) parts.push(newLine(depth))
     } else if (isFirst) parts.push(newLine(depth))
     parts.push(text.slice(from, to))
-    if (kind === ':') parts.push(afterColon)
+    if (kind === ':') parts.push(' ')
     if (kind === ',') parts.push(newLine(depth))
     isFirst = isOpening
   })
