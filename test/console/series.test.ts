@@ -96,5 +96,5 @@ t.test('faults come first, and each says what to do', async (t) => {
     link: { href: '#/settings/backups' },
   })
   t.match(verdicts[1], { title: 'of a newer server', text: 'It is new.' })
-  t.match(verdicts[4], { text: '5 GB are free. Below 1 GB, only deletions are accepted.' })
+  t.match(verdicts[4], { text: '5 GB free. Below 1 GB, only deletions are accepted.' })
 })
