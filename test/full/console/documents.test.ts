@@ -1,6 +1,6 @@
 /** Documents: a long list, the editor, conflicts, revisions and attachments. */
 import type { Page } from 'playwright-core'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { goTo, look, openStage, type Stage, settled } from '../../console/stage.ts'
 
 t.setTimeout(300_000)
@@ -175,6 +175,8 @@ t.test('documents', async (t) => {
     t.same(Object.keys((await stage.call('GET', '/small/files')).json._attachments), ['pixel.png'])
   })
 
+  await t.test('names of others are text, and lead nowhere else', (t) => ofHostileNames(t, stage, page))
+
   await t.test('a document is created', async (t) => {
     await goTo(page, '#/databases/small/documents?new=1&id=created')
     await page.getByLabel('Id', { exact: true }).waitFor()
@@ -188,6 +190,44 @@ t.test('documents', async (t) => {
     await look(t, page, 'document-missing')
   })
 })
+
+const HTML = `<img src=x onerror="document.body.id='run'">`
+/** Stored by replication, which accepts any name. */
+const ELSEWHERE = '../../_node/_local/_config/admins/root'
+
+async function ofHostileNames(t: Test, stage: Stage, page: Page): Promise<void> {
+  const { call, server } = stage
+  const content = { content_type: HTML, data: '' }
+  const docs = [
+    { _id: HTML, _rev: '1-a', _attachments: { [HTML]: content, [ELSEWHERE]: content } },
+    { _id: '..', _rev: '1-a' },
+    { _id: `_design/${HTML}`, _rev: '1-a', views: { [HTML]: { map: 'function () {}' } } },
+  ]
+  await call('POST', '/small/_bulk_docs', { new_edits: false, docs })
+  const { token } = (await call('POST', '/_settee/tokens', { name: HTML })).json
+  const authorization = `Basic ${Buffer.from(`root:${token}`).toString('base64')}`
+  await fetch(`${server.url}/small`, { headers: { authorization, 'user-agent': HTML } })
+  const id = encodeURIComponent(HTML)
+  for (const hash of [
+    '#/databases/small/documents',
+    `#/databases/small/documents/${id}`,
+    `#/databases/small/time-machine/${id}`,
+    '#/databases/small/queries/indexes',
+    `#/databases/small/queries/view?ddoc=${id}`,
+    '#/devices',
+    `#/devices?account=${id}`,
+    `#/${id}`,
+  ]) {
+    await goTo(page, hash)
+    t.equal(await page.locator('img[src=x], body#run').count(), 0, hash)
+  }
+  await goTo(page, `#/databases/small/documents/${id}`)
+  await page.getByText(ELSEWHERE).waitFor()
+  t.equal(await page.getByRole('button', { name: ELSEWHERE }).count(), 0)
+  t.equal(await page.locator('a[href*="admins"]').count(), 0)
+  await goTo(page, '#/databases/small/documents/..')
+  await page.getByText('A browser cannot address this').waitFor()
+}
 
 const AUTHORIZED = { authorization: `Basic ${Buffer.from('root:secret').toString('base64')}` }
 
