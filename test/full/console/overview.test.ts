@@ -42,7 +42,7 @@ t.test('a server admin sees how the server is', async (t) => {
     t.equal(await page.locator('.plot canvas').count(), 6)
     t.match(
       await page.locator('.plot-card', { hasText: 'Requests' }).innerText(),
-      /Mean [\d.]+\/(s|min), most/,
+      /Mean [\d.]+\/(s|min), highest/,
     )
     await look(t, page, 'overview')
     await page.locator('.plot-card .u-over').first().hover()
