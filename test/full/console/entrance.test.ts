@@ -87,6 +87,8 @@ t.test('the way in', async (t) => {
 
   await t.test('a session that ends is renewed over the page', async (t) => {
     const page = await stage.signedIn(t, { hash: '#/devices' })
+    // A call that is still to come would ask for the password before the click.
+    await settled(page)
     await page.context().clearCookies()
     await page.getByRole('link', { name: 'Databases' }).click()
     await page.getByRole('heading', { name: 'Sign in again' }).waitFor()
