@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { en } from '../strings/en.ts'
 import { Button } from './button.tsx'
 
@@ -22,13 +22,15 @@ const FIELDS = '.dialog-body :is(input, select, textarea):not(:disabled, [readon
 export function Dialog({ title, children, footer, isWide = false, onClose, onSubmit }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const heading = useId()
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement
-    dialog.current?.showModal()
+    // The reference is already empty when the dialog is removed.
+    const element = dialog.current
+    element?.showModal()
     // The browser would choose the close button.
-    dialog.current?.querySelector<HTMLElement>(FIELDS)?.focus()
+    element?.querySelector<HTMLElement>(FIELDS)?.focus()
     return () => {
-      dialog.current?.close()
+      element?.close()
       if (before instanceof HTMLElement && before.isConnected) before.focus()
     }
   }, [])
