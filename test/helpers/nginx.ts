@@ -1,6 +1,7 @@
 /** A real nginx in front of a server. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { freePort } from '../cli/child.ts'
 import { type CertificateFiles, certificateFiles } from './certificates.ts'
@@ -29,7 +30,8 @@ export interface Nginx {
   readonly ca: string
   /** The paths of the certificate and key; {@link reload} reads new ones. */
   readonly certificate: CertificateFiles
-  accessLog(): Promise<string>
+  /** Waits until the log of requests matches, since nginx writes it after the answer. @throws Error after 10 s */
+  logged(pattern: RegExp): Promise<void>
   errorLog(): Promise<string>
   /** Reads the configuration again, as `nginx -s reload`. Old workers end when their clients have disconnected. */
   reload(): Promise<void>
@@ -61,7 +63,15 @@ export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOption
     'error.log',
   ] as const
   const { child } = await runListening(t, [...command], port)
-  const accessLog = () => readFile(join(folder, 'access.log'), 'utf8')
+  const logged = async (pattern: RegExp) => {
+    const end = Date.now() + 10_000
+    for (;;) {
+      const text = await readFile(join(folder, 'access.log'), 'utf8')
+      if (pattern.test(text)) return
+      if (Date.now() > end) throw new Error(`nginx logged no line that matches ${pattern}:\n${text}`)
+      await sleep(20)
+    }
+  }
   const errorLog = () => readFile(join(folder, 'error.log'), 'utf8')
   const reload = async () => {
     child.kill('SIGHUP')
@@ -71,7 +81,7 @@ export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOption
     port,
     ca: certificate.cert,
     certificate,
-    accessLog,
+    logged,
     errorLog,
     reload,
   }

@@ -52,5 +52,5 @@ export async function mobile(t: Test, stage: Stage): Promise<void> {
     feeds.every(({ url }) => url.protocol === 'https:' && url.searchParams.get('filter') === 'mobile/sync'),
     'every feed is filtered, over https',
   )
-  t.match(await nginx.accessLog(), /GET \/pocket\/_changes.*filter=mobile%2Fsync/)
+  await nginx.logged(/GET \/pocket\/_changes.*filter=mobile%2Fsync/)
 }

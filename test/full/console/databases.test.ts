@@ -1,4 +1,5 @@
 /** The databases of the console: the list, who may enter, sizes and conflicts, the time machine, and deletion. */
+import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { goTo, look, openStage, type Stage, settled } from '../../console/stage.ts'
 
@@ -50,6 +51,23 @@ async function fill({ call }: Stage): Promise<void> {
   })
   const leaves = ['a', 'b', 'c'].map((side) => ({ _id: 'shopping', _rev: `2-${side}${side}`, side }))
   await call('POST', '/notes/_bulk_docs', { docs: leaves, new_edits: false })
+}
+
+/** Holds the answers to reads of an address until they are released. */
+async function holdReads(page: Page, address: string): Promise<{ release(): Promise<void> }> {
+  const { promise: released, resolve } = Promise.withResolvers<void>()
+  await page.route(address, async (route) => {
+    if (route.request().method() === 'GET') await released
+    await route.fallback()
+  })
+  return {
+    async release() {
+      const answered = page.waitForResponse(address)
+      resolve()
+      await answered
+      await page.unroute(address)
+    },
+  }
 }
 
 async function deleteSome({ call }: Stage, ids: readonly string[]): Promise<void> {
@@ -123,6 +141,7 @@ t.test('databases', async (t) => {
     await page.getByRole('button', { name: 'Save', exact: true }).click()
     await page.getByText('bob will lose access').waitFor()
     await look(t, page, 'access-question')
+    const held = await holdReads(page, '**/notes/_security')
     await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     t.match((await call('GET', '/notes/_security')).json, {
@@ -131,6 +150,9 @@ t.test('databases', async (t) => {
     })
     await page.getByLabel('Public').check()
     await page.getByText('This database is public').waitFor()
+    await held.release()
+    await settled(page)
+    t.ok(await page.getByLabel('Public').isChecked(), 'an answer that comes late undoes no change')
     await page.getByRole('link', { name: 'Deleted' }).click()
     await page.getByText('Leave this page?').waitFor()
     await page.keyboard.press('Escape')

@@ -40,12 +40,7 @@ export default function AccessPart({ database }: DatabasePartProps) {
   }
   return (
     <div class="stack">
-      <AccessForm
-        key={JSON.stringify(data.security)}
-        row={data.row}
-        security={data.security}
-        onSaved={reload}
-      />
+      <AccessForm key={database} row={data.row} initial={data.security} onSaved={reload} />
       <Rights isHosted={data.row.owner !== undefined} />
     </div>
   )
@@ -53,11 +48,13 @@ export default function AccessPart({ database }: DatabasePartProps) {
 
 interface AccessFormProps {
   readonly row: DatabaseRow
-  readonly security: Security
+  readonly initial: Security
   readonly onSaved: () => void
 }
 
-function AccessForm({ row, security, onSaved }: AccessFormProps) {
+function AccessForm({ row, initial, onSaved }: AccessFormProps) {
+  // What was saved is known here: an answer that comes later must not undo what the user changes meanwhile.
+  const [security, setSecurity] = useState(initial)
   const stored = accessOf(security)
   const [access, setAccess] = useState(stored)
   const [failure, setFailure] = useState<Failure | null>(null)
@@ -66,7 +63,9 @@ function AccessForm({ row, security, onSaved }: AccessFormProps) {
   const isChanged = !isSameAccess(access, stored)
   const change = (some: Partial<Access>) => setAccess({ ...access, ...some })
   const save = async () => {
-    await writeSecurity(row.name, securityOf(access, security))
+    const saved = securityOf(access, security)
+    await writeSecurity(row.name, saved)
+    setSecurity(saved)
     say(texts.saved)
     onSaved()
   }
