@@ -31,6 +31,12 @@ export interface StoreView {
   readonly purgedInfosLimit: number
   /** Grows with each write of a design document ({@link DocWrite.design}). */
   readonly designVersion: number
+  /**
+   * Grows with each change of what does not change with every write: `epochs`, `revsLimit`, `purgedInfosLimit`,
+   * `designVersion`, `security`, `wasRestored`. An engine that decides outside its transaction compares this one number
+   * when it commits.
+   */
+  readonly settingsVersion: number
   /** null if it was never set. */
   readonly security: SecurityObject | null
   /**

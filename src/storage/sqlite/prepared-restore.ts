@@ -12,7 +12,7 @@ import { APPLICATION_ID, Connection, type ConnectionOptions } from './connection
 import { storageError } from './database-access.ts'
 import type { Files } from './files.ts'
 import { MIGRATIONS, migrate } from './schema.ts'
-import { RESTORED_KEY } from './state.ts'
+import { RESTORED_KEY, SETTINGS_VERSION_KEY } from './state.ts'
 
 /** @throws as StorageEngine.prepare; the file system's error */
 export async function prepareCopy(
@@ -125,6 +125,7 @@ export function markRestored(connection: Connection, now: number, others: readon
     const before = Math.max(createdAtOf(connection), ...others)
     put.run('created_at', Math.max(Math.floor(now / 1000), before + 1))
     put.run(RESTORED_KEY, now)
+    put.run(SETTINGS_VERSION_KEY, Number(metaOf(connection, SETTINGS_VERSION_KEY) ?? 0) + 1)
     connection.prepare('DELETE FROM refused_checkpoint').run()
     dropCheckpoints(connection)
     connection.exec('COMMIT')

@@ -21,6 +21,8 @@ interface Counters extends StoreView {
 
 /** The key of the time of the last restore, or since when the database is a copy, in ms since 1970. */
 export const RESTORED_KEY = 'restored_at'
+/** The key of {@link StoreView.settingsVersion}; absent before the first change. */
+export const SETTINGS_VERSION_KEY = 'settings_version'
 /** The key of a row that only partitioned databases have. */
 const PARTITIONED_KEY = 'partitioned'
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
@@ -63,6 +65,7 @@ export class State {
       revsLimit: number('revs_limit', DEFAULT_REVS_LIMIT),
       purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
       designVersion: number('design_version'),
+      settingsVersion: number(SETTINGS_VERSION_KEY),
       security: securityOf(connection),
       wasRestored: meta.has(RESTORED_KEY),
       purgeSeq: number('purge_seq'),
@@ -114,6 +117,7 @@ export class State {
     now.updateSeq += 1
     if (!this.#epochBegun && now.epochs === this.#written.epochs) {
       now.epochs = beginEpoch(now.epochs, epochId(randomBytes(9)), now.updateSeq)
+      now.settingsVersion += 1
     }
     return now.updateSeq
   }
@@ -147,11 +151,15 @@ export class State {
 
   /** Notes that a design document was written or purged. */
   touchDesign(): void {
-    this.#change().designVersion += 1
+    const now = this.#change()
+    now.designVersion += 1
+    now.settingsVersion += 1
   }
 
   change(change: SettingsChange): void {
-    Object.assign(this.#change(), change)
+    if (Object.keys(change).length === 0) return
+    const now = Object.assign(this.#change(), change)
+    now.settingsVersion += 1
   }
 
   /** Writes the changed values, as part of the transaction that changed them. */
@@ -169,6 +177,7 @@ export class State {
     put('revs_limit', was.revsLimit, now.revsLimit)
     put('purged_infos_limit', was.purgedInfosLimit, now.purgedInfosLimit)
     put('design_version', was.designVersion, now.designVersion)
+    put(SETTINGS_VERSION_KEY, was.settingsVersion, now.settingsVersion)
     if (was.wasRestored !== now.wasRestored) this.#put.run(RESTORED_KEY, Date.now())
     if (was.epochs !== now.epochs) this.#put.run('epochs', JSON.stringify(now.epochs))
     if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))

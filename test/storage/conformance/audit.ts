@@ -23,6 +23,7 @@ export async function audit(
     revsLimit,
     purgedInfosLimit,
     designVersion,
+    settingsVersion,
     security,
     sizes,
   } = await store.info()
@@ -33,7 +34,10 @@ export async function audit(
   t.equal(view.deletedCount, feed.length - live.length, `${when}: deletedCount is what a recount finds`)
   t.hasStrict(
     view,
-    { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security },
+    {
+      ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit },
+      ...{ designVersion, settingsVersion, security },
+    },
     `${when}: info and view agree`,
   )
   t.equal(sizes.external, feed.reduce(externalOf, 0), `${when}: the external size is what a recount finds`)

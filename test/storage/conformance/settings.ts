@@ -1,3 +1,4 @@
+import type { SettingsChange } from '../../../src/storage/engine.ts'
 import { attachment, put } from './edits.ts'
 import { openNotes, type StorageCases } from './setup.ts'
 
@@ -116,6 +117,57 @@ export const settingsCases: StorageCases = {
       [true, false],
     )
     t.hasStrict(await store.view(), { designVersion: 1, docCount: 1, updateSeq: 1 })
+  },
+
+  'the settings version grows with each change of a setting, a design document or the epochs, and with nothing else':
+    async (t, makeEngine) => {
+      const { store, reopen } = await openNotes(t, makeEngine)
+      let last = 0
+      const grows = async (from: typeof store, what: string, isGrowth = true) => {
+        const { settingsVersion } = await from.view()
+        if (isGrowth) t.ok(settingsVersion > last, `${what} is a change`)
+        else t.equal(settingsVersion, last, `${what} is none`)
+        last = settingsVersion
+      }
+      last = (await store.view()).settingsVersion
+      const { epochs } = await store.view()
+      await store.updateDocs([put('a')])
+      await grows(store, 'the first write', (await store.view()).epochs.length > epochs.length)
+      await store.updateDocs([put('a', '{"n":1}'), put('b')])
+      await store.purgeDocs([{ id: 'b', decide: () => ({ result: 0 }) }])
+      await store.updateLocals([
+        { id: '_local/a', decide: () => ({ result: 0, write: { rev: 1, body: '{}' } }) },
+      ])
+      await store.updateSettings(() => ({ result: 0, write: {} }))
+      await grows(store, 'what writes documents', false)
+      const changes: SettingsChange[] = [
+        { security: { x: 1 } },
+        { revsLimit: 5 },
+        { purgedInfosLimit: 5 },
+        { wasRestored: true },
+      ]
+      for (const write of changes) {
+        await store.updateSettings(() => ({ result: 0, write }))
+        await grows(store, Object.keys(write).join())
+      }
+      await store.updateDocs([put('_design/x', '{}', { design: true })])
+      await grows(store, 'a design document')
+      const again = (await reopen()).store
+      await grows(again, 'a restart', false)
+      const before = await again.view()
+      await again.updateDocs([put('c')])
+      const after = await again.view()
+      await grows(again, 'a write after it', after.epochs.length > before.epochs.length)
+    },
+
+  'a database that is marked as restored has a greater settings version': async (t, makeEngine) => {
+    const { store, catalog, engine } = await openNotes(t, makeEngine)
+    await store.updateSettings(() => ({ result: 0, write: { revsLimit: 5 } }))
+    const { settingsVersion } = await store.view()
+    await store.close()
+    await catalog.replace('notes', null)
+    const restored = await engine.openDatabase('notes')
+    t.ok((await restored.view()).settingsVersion > settingsVersion)
   },
 
   'settings take no sequence number': async (t, makeEngine) => {

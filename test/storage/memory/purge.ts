@@ -1,6 +1,6 @@
 /** Purge and compaction in the engine in memory: how they change a draft. */
 import type { PurgeWrite } from '../../../src/storage/engine.ts'
-import { count, type Row, type State, viewOf, writeDoc } from './state.ts'
+import { count, noteDesign, type Row, type State, viewOf, writeDoc } from './state.ts'
 
 /** Applies the purge of a document that is there. */
 export function purgeDoc(
@@ -21,7 +21,7 @@ export function purgeDoc(
     draft.historySince = Math.max(draft.historySince, by.now())
     writeDoc(draft, by, id, purge.rest)
   }
-  if (purge.design) draft.designVersion += 1
+  if (purge.design) noteDesign(draft)
   draft.purgeSeq += 1
   const noted = [...draft.purges, { seq: draft.purgeSeq, id, revs: [...purge.purged] }]
   draft.purges = noted.slice(-viewOf(draft).purgedInfosLimit)

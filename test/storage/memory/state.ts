@@ -55,6 +55,7 @@ export interface State {
   revsLimit: number
   purgedInfosLimit: number
   designVersion: number
+  settingsVersion: number
   purgeSeq: number
   purges: readonly PurgeInfo[]
   security: SecurityObject | null
@@ -93,6 +94,7 @@ export function emptyState(): State {
     revsLimit: 1000,
     purgedInfosLimit: 1000,
     designVersion: 0,
+    settingsVersion: 0,
     purgeSeq: 0,
     purges: [],
     security: null,
@@ -129,12 +131,12 @@ export function draftOf(state: State): State {
 }
 
 export function viewOf(state: State): StoreView {
-  const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security } =
-    state
+  const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit } = state
+  const { designVersion, settingsVersion, security } = state
   const wasRestored = state.met !== null
   return {
-    ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit, designVersion, security },
-    wasRestored,
+    ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit },
+    ...{ designVersion, settingsVersion, security, wasRestored },
   }
 }
 
@@ -150,6 +152,7 @@ export function begunAnew(state: State): State {
   const draft = draftOf(state)
   draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)
   draft.epochOwner = null
+  draft.settingsVersion += 1
   draft.met = new Set()
   for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)
   return draft
@@ -181,9 +184,15 @@ export function writeDoc(
   const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
   const num = before?.num ?? ++draft.lastPlace
   draft.docs.set(id, { num, id, seq, rev: write.rev, deleted: write.deleted, rows })
-  if (write.design) draft.designVersion += 1
+  if (write.design) noteDesign(draft)
   if (before !== undefined) count(draft, before.deleted, -1)
   count(draft, write.deleted, 1)
+}
+
+/** Notes that a design document was written or purged. */
+export function noteDesign(draft: State): void {
+  draft.designVersion += 1
+  draft.settingsVersion += 1
 }
 
 /** Counts a document in, or out. */
@@ -197,6 +206,7 @@ function nextSeq(draft: State, owner: object): number {
   if (draft.epochOwner !== owner) {
     draft.epochs = beginEpoch(draft.epochs, epochId(randomBytes(9)), draft.updateSeq)
     draft.epochOwner = owner
+    draft.settingsVersion += 1
   }
   return draft.updateSeq
 }

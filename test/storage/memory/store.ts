@@ -360,6 +360,7 @@ export class MemoryStore implements VersionedStore {
     return this.#write((draft) => {
       const { result, write } = decide(viewOf(draft))
       if (write !== undefined) this.#operate('write settings')
+      if (Object.keys(write ?? {}).length > 0) draft.settingsVersion += 1
       if (write?.security !== undefined) draft.security = write.security
       if (write?.revsLimit !== undefined) {
         draft.revsLimit = write.revsLimit
