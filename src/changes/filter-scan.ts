@@ -11,7 +11,8 @@ import { renderDocument } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState, Touches } from '../storage/engine.ts'
+import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { Touches } from '../storage/touches.ts'
 import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
   type ChangesFilter,

@@ -5,8 +5,9 @@ import { quoted } from '../core/json.ts'
 import { renderDocument } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
 import { leafRev, sortLeaves } from '../revisions/branch.ts'
-import type { DocState, StoreView, Touches } from '../storage/engine.ts'
+import type { DocState, StoreView } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
+import type { Touches } from '../storage/touches.ts'
 
 /** How rows are framed: protocol.md 5.3. `json` puts `,\r\n` between rows; `lines` and `events` end each row. */
 export type Framing = 'json' | 'lines' | 'events'
@@ -68,7 +69,7 @@ export const PAGE_ROWS = 2000
 export const PAGE_TEXT = 512 * 1024
 
 /** The parts of a document that {@link readRow} reads. */
-export function touchesOf(options: ChangesOptions): Required<Omit<Touches, 'ancestry'>> {
+export function touchesOf(options: ChangesOptions): Touches {
   const { style, includeDocs, conflicts, attachments } = options
   return {
     body: includeDocs,

@@ -4,8 +4,9 @@ import { Yielder } from '../core/event-loop.ts'
 import { quoted } from '../core/json.ts'
 import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging, Touches } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
+import type { Touches } from '../storage/touches.ts'
 import {
   allDocsQueriesOf,
   allDocsQuery,

@@ -91,7 +91,7 @@ export async function readFirstPages(
       if (!(page instanceof CouchError)) for (const row of page.rows) chars += charsOf(row)
       return page
     },
-    { body: true, branches: true, ancestry: all.some(({ render }) => render.revs) },
+    { body: true, branches: true, ...(all.some(({ render }) => render.revs) && { ancestry: 'winner' }) },
   )
 }
 

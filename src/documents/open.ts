@@ -73,7 +73,7 @@ export async function openParts(
         document: renderInTexts(state, rev, form, { ...render, revsLimit: view.revsLimit }),
       }
     },
-    { body: true, branches: true, ancestry: options.revs ?? false },
+    { body: true, branches: true, ...(options.revs && { ancestry: 'winner' }) },
   )
   if (opened === undefined) throw new CouchError('not_found')
   return inBytes(opened.etag, opened.document)

@@ -16,6 +16,7 @@ import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { Epochs } from './sequence.ts'
 import type { forgotten, RememberedPoint } from './token-position.ts'
+import type { DocTouches, Touches } from './touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 
 /** A snapshot of a database's own state, consistent with the documents that are passed along with it. */
@@ -77,7 +78,7 @@ export interface StoredAttachment {
 
 export type AttachmentEncoding = 'gzip' | null
 
-/** A document as a callback sees it. Members are loaded when they are read. */
+/** A document as a callback sees it. Its own row is there; the rest is loaded as {@link Touches} declares. */
 export interface DocState {
   readonly id: string
   /** Its sequence number in the feed. */
@@ -110,18 +111,6 @@ export interface StoredRevision {
   readonly rev: string
   readonly deleted: boolean
   readonly leaf: boolean
-}
-
-/** What a callback will read, so that an engine that cannot load during the callback can load before it. */
-export interface Touches {
-  /** The winner's body and attachments. */
-  readonly body?: boolean
-  /** The leaves. */
-  readonly branches?: boolean
-  /** The winner's ancestry. */
-  readonly ancestry?: boolean
-  /** The bytes of the winner's attachments. */
-  readonly bytes?: boolean
 }
 
 /** One document's write: the unit of atomicity. */
@@ -215,6 +204,7 @@ export interface BlobReference {
 /** Removes revisions of one document without a trace (protocol.md 4.7). */
 export interface PurgeUpdate<R> {
   readonly id: string
+  readonly touches?: Touches
   /** Pure. */
   decide(doc: DocState | null, view: StoreView): { readonly result: R; readonly write?: PurgeWrite }
 }
@@ -322,7 +312,7 @@ export interface DatabaseStore {
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView) => R,
-    touches?: Touches,
+    touches?: DocTouches,
   ): Promise<R[]>
   /** Documents whose winner is not deleted, in the ids' order. */
   readRange<R>(range: IdRange, paging: Paging, read: (doc: DocState, view: StoreView) => R): Promise<Page<R>>

@@ -4,6 +4,7 @@
  */
 import type { Horizon, TimedVersion } from '../revisions/as-of.ts'
 import type { DatabaseStore, DocState, IdRange, Page, Paging, StoreView } from './engine.ts'
+import type { Touches } from './touches.ts'
 
 /** A stored version of a document. */
 export interface StoredVersion extends TimedVersion {
@@ -41,6 +42,15 @@ export interface StoreHorizon extends Horizon {
   readonly begun: number
 }
 
+/** What a callback reads of a document and its versions. */
+export interface HistoryTouches extends Touches {
+  readonly versions?: VersionRange
+}
+
+export interface HistoryPaging extends Paging {
+  readonly touches?: HistoryTouches
+}
+
 export interface HistoryStore {
   /** How far back the history reaches. */
   horizon(): Promise<StoreHorizon>
@@ -48,17 +58,18 @@ export interface HistoryStore {
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocHistory | null, id: string, view: StoreView) => R,
+    touches?: HistoryTouches,
   ): Promise<R[]>
   /** Documents in the order of their ids, deleted ones included. */
   readRange<R>(
     range: IdRange,
-    paging: Paging,
+    paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>>
   /** Documents by their sequence number, below `before`, newest first. */
   readNewest<R>(
     before: number,
-    paging: Paging,
+    paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>>
 }

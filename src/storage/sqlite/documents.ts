@@ -1,16 +1,8 @@
 /**
  * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
  */
-import type {
-  DocState,
-  DocWrite,
-  IdRange,
-  LocalDoc,
-  LocalUpdate,
-  Outcome,
-  StoreView,
-  Touches,
-} from '../engine.ts'
+import type { DocState, DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
+import type { Touches } from '../touches.ts'
 import type { Connection } from './connection.ts'
 import type { Plan } from './database-access.ts'
 import { idRange } from './id-pages.ts'

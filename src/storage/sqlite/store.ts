@@ -18,11 +18,11 @@ import type {
   SettingsChange,
   StoreInfo,
   StoreView,
-  Touches,
 } from '../engine.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { Epoch, LastKnownSequence } from '../sequence.ts'
 import type { RememberedPoint } from '../token-position.ts'
+import type { DocTouches } from '../touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
@@ -165,7 +165,7 @@ export class SqliteStore implements VersionedStore {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView) => R,
-    touches?: Touches,
+    touches?: DocTouches,
   ): Promise<R[]> {
     return this.#access.read(() => {
       const { view } = this.#tables.state

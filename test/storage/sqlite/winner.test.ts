@@ -143,7 +143,7 @@ t.test(
 
     const again = await open()
     t.same(await readFeed(again), before, 'the feed')
-    const touches = { body: true, branches: true, ancestry: true }
+    const touches = { body: true, branches: true, ancestry: 'winner' } as const
     const all = before.map((doc) => doc.id)
     t.same(
       await again.readDocs(all, (doc) => doc && snapshot(doc), touches),

@@ -1,0 +1,39 @@
+/**
+ * What a callback reads of a document beyond its own row. An engine over a network loads this before it calls; an engine
+ * that reads during the callback may ignore it. A read that was not declared is a miss, not an error: the engine loads
+ * it from the same state and calls again (docs/decisions/0050).
+ *
+ * A document's row is always there: `id`, `seq`, `rev`, `deleted`, `hasOneLeaf`, and whether the winner is a tombstone.
+ */
+
+export interface Touches {
+  /** The winner's body and attachments. */
+  readonly body?: boolean | undefined
+  /** The bodies and attachments of all leaves. */
+  readonly bodies?: boolean | undefined
+  /** The leaves, without their ancestries. */
+  readonly branches?: boolean | undefined
+  /** The ancestry of the winner, or of every leaf. */
+  readonly ancestry?: 'winner' | 'leaves' | undefined
+  /**
+   * Whether these revisions are known, and which leaves follow them: the ancestries of the leaves of a higher generation
+   * than the lowest of these.
+   */
+  readonly known?: readonly string[] | undefined
+  /** Of these revisions, whether they are stored, their bodies and their attachments. */
+  readonly revs?: readonly string[] | undefined
+  /** Of these revisions, the attachments only. */
+  readonly attachments?: readonly string[] | undefined
+  /** The list of the stored revisions. */
+  readonly revisions?: boolean | undefined
+  /** The list of the retained revisions. */
+  readonly retained?: boolean | undefined
+  /** The bytes of the winner's attachments. */
+  readonly bytes?: boolean | undefined
+}
+
+/** What a callback reads of several documents that are named by their ids. */
+export interface DocTouches extends Touches {
+  /** What it reads besides of the document at a place of the list. */
+  of?(place: number): Touches
+}
