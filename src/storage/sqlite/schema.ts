@@ -141,19 +141,34 @@ INSERT OR REPLACE INTO meta SELECT 'superseded_rows', count(*) FROM superseded;
 INSERT OR REPLACE INTO meta SELECT 'superseded_bytes', coalesce(sum(bytes), 0) FROM superseded;
 `
 
+/** Work on a table whose rows have keys, one stretch of keys at a time. */
+export interface KeyStretches {
+  /** Selects as `last` the last key of the stretch that follows the key in its parameter; null: there is none. */
+  readonly next: string
+  /** Run in this order. Each processes the keys above the first parameter up to the second. */
+  readonly sql: readonly string[]
+}
+
 /** A step to the next schema: SQL that runs at once, and SQL that runs for one stretch of a table's rows at a time. */
 export type Migration =
   | string
   | {
-      readonly sql: string
-      readonly rows: {
-        readonly table: string
-        /** Processes the row numbers above the first parameter up to the second. */
-        readonly sql: string
-        /** Runs after the last stretch. */
-        readonly end: string
-      }
+      readonly stretches: readonly KeyStretches[]
+      /** Runs after the last stretch. */
+      readonly end: string
     }
+  | RowsMigration
+
+interface RowsMigration {
+  readonly sql: string
+  readonly rows: {
+    readonly table: string
+    /** Processes the row numbers above the first parameter up to the second. */
+    readonly sql: string
+    /** Runs after the last stretch. */
+    readonly end: string
+  }
+}
 
 /** The steps from nothing to the newest schema of a database. */
 export const MIGRATIONS: readonly Migration[] = [
@@ -168,7 +183,7 @@ export const MIGRATIONS: readonly Migration[] = [
 ]
 
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */
-const STRETCH = 1000
+export const STRETCH = 1000
 
 /** A file that this settee does not open. The message is for the operator and names the file. */
 export class RefusedFile extends Error {}
@@ -244,6 +259,12 @@ function* migrationSteps(
   if (version === migrations.length) return
   connection.exec('BEGIN IMMEDIATE')
   for (const migration of migrations.slice(version)) {
+    if (typeof migration !== 'string' && 'stretches' in migration) {
+      for (const stretches of migration.stretches) yield* keysInStretches(connection, stretches)
+      longCall(() => connection.exec(migration.end))
+      yield
+      continue
+    }
     longCall(() => connection.exec(typeof migration === 'string' ? migration : migration.sql))
     yield
     if (typeof migration !== 'string') yield* rowsInStretches(connection, migration.rows)
@@ -253,9 +274,21 @@ function* migrationSteps(
   longCall(() => connection.exec('COMMIT'))
 }
 
+function* keysInStretches(connection: Migratable, { next, sql }: KeyStretches): Generator<void> {
+  const find = connection.prepare<{ last: string | null }>(next)
+  const statements = sql.map((each) => connection.prepare(each))
+  for (let above = ''; ; ) {
+    const last = find.get(above)?.last ?? null
+    if (last === null) return
+    for (const statement of statements) statement.run(above, last)
+    above = last
+    yield
+  }
+}
+
 function* rowsInStretches(
   connection: Migratable,
-  { table, sql, end }: Exclude<Migration, string>['rows'],
+  { table, sql, end }: RowsMigration['rows'],
 ): Generator<void> {
   const greatest = `SELECT coalesce(max(rowid), 0) AS last FROM ${table}`
   const last = connection.prepare<{ last: number }>(greatest).get()?.last ?? 0

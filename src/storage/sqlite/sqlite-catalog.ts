@@ -34,6 +34,7 @@ import type { Files } from './files.ts'
 import { writeNewFile } from './new-file.ts'
 import { syncPathNow } from './page-copy.ts'
 import { rollBackRewrite } from './page-size.ts'
+import { RECORD_KEYS } from './record-keys.ts'
 import type { Migration } from './schema.ts'
 import { checkpointLog, distinguish, FolderLock, inUse, replaceServerFile } from './server-file.ts'
 import type { Upgrades } from './upgrade.ts'
@@ -45,7 +46,12 @@ CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER 
 `
 
 /** A released migration never changes; new ones are appended. */
-export const SERVER_MIGRATIONS: readonly Migration[] = [VERSION_1, UPDATE_LOG_SCHEMA, RECORDS_SCHEMA]
+export const SERVER_MIGRATIONS: readonly Migration[] = [
+  VERSION_1,
+  UPDATE_LOG_SCHEMA,
+  RECORDS_SCHEMA,
+  RECORD_KEYS,
+]
 
 const ADOPTED_UUID = 'adopted_uuid'
 
