@@ -6,7 +6,8 @@ import { createHash, type Hash } from 'node:crypto'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Settings } from '../core/types.ts'
-import type { BlobUpload, DatabaseStore } from '../storage/engine.ts'
+import type { BlobUpload } from '../storage/blob-leases.ts'
+import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body } from './database.ts'
 import {
   CODING_STEP,

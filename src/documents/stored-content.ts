@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { pieceBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import type { BlobReference } from '../storage/engine.ts'
+import type { BlobReference } from '../storage/blob-leases.ts'
 import type { AttachmentAnswer, DocumentReader } from './database.ts'
 
 /** Identifies a stored content. The digest shows whether the blob is still the same. */

@@ -7,14 +7,17 @@
  * - The callbacks (`decide`, `read`) are synchronous and pure. An engine may call them more than once for one
  *   write, always on freshly loaded state, and only the outcome of the last call counts.
  * - The arguments of a callback are valid only until it returns.
- * - No transaction is open while anything is awaited.
+ * - No lock is held while the client is awaited: between two calls nothing is locked, and a callback cannot wait. So a
+ *   slow or frozen caller delays nobody. An engine over a network may hold locks over its own round trips, for a bounded time.
  * - Ids, revisions and names are compared as bytes of UTF-8.
  * - A fault of the disk reaches the caller as `insufficient_storage`, `disk_fault`, `damaged_file` or
  *   `internal_server_error`.
  */
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
+import type { BlobReference, BlobUpload } from './blob-leases.ts'
 import type { Epochs } from './sequence.ts'
+import type { StoreEvent } from './store-events.ts'
 import type { forgotten, RememberedPoint } from './token-position.ts'
 import type { DocTouches, Touches } from './touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
@@ -173,34 +176,6 @@ export interface AttachmentWrite {
     | { readonly sha256: Uint8Array; readonly bytes: Uint8Array }
 }
 
-/** Content that is being stored, chunk by chunk. No document names it yet, and a restart removes it. */
-export interface BlobUpload {
-  /** Adds the next bytes; resolves when they are stored. Calls must not overlap. */
-  append(bytes: Uint8Array): Promise<void>
-  /** Completes the content. If equal content is already stored, it is used instead. */
-  finish(): Promise<UploadedBlob>
-  /**
-   * Ends the upload and removes content that no revision names. Call it in the end, also after an error.
-   * Idempotent; never rejects.
-   */
-  release(): Promise<void>
-}
-
-export interface UploadedBlob {
-  readonly blob: number
-  /** `md5-` and the base64 of the MD5 of the bytes. */
-  readonly digest: string
-  readonly length: number
-}
-
-/** Keeps a blob from being removed until it is released. */
-export interface BlobReference {
-  readonly digest: string
-  readonly length: number
-  /** Idempotent. */
-  release(): void
-}
-
 /** Removes revisions of one document without a trace (protocol.md 4.7). */
 export interface PurgeUpdate<R> {
   readonly id: string
@@ -345,7 +320,6 @@ export interface DatabaseStore {
   readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null>
   /** Takes a reference to a blob while it is read; null when it is not stored. */
   referenceBlob(blob: number): Promise<BlobReference | null>
-  /** Begins an upload. */
   uploadBlob(): Promise<BlobUpload>
 
   /** Writes documents, each atomically, in the order given; the same id may occur again. */
@@ -389,8 +363,8 @@ export interface DatabaseStore {
   /** Changes settings; a throw of `decide` rejects and changes nothing. */
   updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R>
 
-  /** Called after each durable commit that used sequence numbers, with the newest, its epoch, and how many it used. */
-  onCommit(listener: (updateSeq: number, epoch: string, updates: number) => void): void
+  /** Calls `listener` on each event, until the store is closed. */
+  onEvent(listener: (event: StoreEvent) => void): void
   /** Waits for the writes under way, then closes. Idempotent. */
   close(): Promise<void>
 }

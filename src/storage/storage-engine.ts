@@ -15,6 +15,13 @@ interface EngineCapabilities {
   readonly copies: boolean
 }
 
+export interface OpenOptions {
+  /** If another opener may have deleted the database and created another of this name: fails unless it is this one. */
+  readonly incarnation?: number
+  /** Its last known sequence; a database that has not reached it was rolled back, and is marked as restored. */
+  readonly lastKnown?: LastKnownSequence | undefined
+}
+
 export interface StorageEngine {
   readonly capabilities: EngineCapabilities
   /**
@@ -26,11 +33,9 @@ export interface StorageEngine {
   openCatalog(copy?: string): Promise<Catalog>
   /**
    * Opens a database that exists.
-   * @param lastKnown its last known sequence; a database that has not reached it was rolled back, and is marked as
-   * restored
    * @throws no_database
    */
-  openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore>
+  openDatabase(name: string, options?: OpenOptions): Promise<VersionedStore>
   /** The index stores of a database that is open, until it is closed. They are removed with the database. */
   openIndexes(name: string): IndexStores
   /**

@@ -123,7 +123,10 @@ class Host {
   }
 
   async #open(name: string, incarnation: number): Promise<OpenDatabase> {
-    const store = await this.#engine.openDatabase(name, this.#lastSequences.take(name))
+    const store = await this.#engine.openDatabase(name, {
+      incarnation,
+      lastKnown: this.#lastSequences.take(name),
+    })
     if (store.wasRolledBack) this.#reportReplacedFile(incarnation, await store.view())
     const indexes = this.#engine.openIndexes(name)
     const database = await serveDatabase(store, {
@@ -134,6 +137,7 @@ class Host {
       functions: this.#functions,
       indexes,
       startCompaction: () => void this.#compactions.start(name, incarnation),
+      onDeleted: () => void this.#leaveDeleted(name, incarnation),
       sendEvent: (event) => this.#rpc.sendEvent(event),
     })
     this.#automatic.onOpened(name, incarnation, store)
@@ -305,6 +309,15 @@ class Host {
   async #drop(database: string): Promise<void> {
     for (const request of this.#queue.take(database)) this.#serve(request)
     await this.#stores.waitForRequests(database, MAX_DROP_WAIT_MS)
+    this.#rpc.failStreams(new CouchError('no_database'), database)
+    await this.#stores.drop(database)
+    this.#automatic.forget(database)
+  }
+
+  /** Closes a database that another opener has deleted. Its feeds end on the HTTP thread. */
+  async #leaveDeleted(database: string, incarnation: number): Promise<void> {
+    this.#rpc.sendEvent({ type: 'deleted', incarnation })
+    if (this.#stores.incarnationOf(database) !== incarnation) return
     this.#rpc.failStreams(new CouchError('no_database'), database)
     await this.#stores.drop(database)
     this.#automatic.forget(database)

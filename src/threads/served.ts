@@ -36,6 +36,8 @@ interface ServingThread {
   readonly functions: SandboxClient
   readonly indexes: IndexStores
   startCompaction(): void
+  /** Another opener of the storage has deleted the database. */
+  onDeleted(): void
   /** Sends an event to the HTTP thread. */
   sendEvent(event: ThreadEvent): void
 }
@@ -73,9 +75,11 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
       ? replicatorDatabase(store, options)
       : storeDatabase(store, options)
   // Registered last: the initial contents of `_users` are not reported as a commit.
-  store.onCommit((updateSeq, epoch, updates) =>
-    sendEvent({ type: 'committed', incarnation, updateSeq, epoch, updates }),
-  )
+  store.onEvent((event) => {
+    if (event.type === 'deleted') thread.onDeleted()
+    else if (event.type === 'settings') sendEvent({ type: 'secured', incarnation, security: event.security })
+    else sendEvent({ ...event, incarnation })
+  })
   const views = policy.designDocs
     ? storeViews({ store, sandbox, incarnation, indexes, onSkipped, cleanUp })
     : refusedViews({ store, cleanUp })

@@ -223,14 +223,17 @@ class ServerDatabases implements OwnedDatabases {
     if (proxy === undefined) return
     if (event.type === 'committed') {
       const { updateSeq, epoch, updates } = event
-      this.documentsWritten += updates
-      this.#notes.add(proxy.entry.name, { updateSeq, epoch })
-      this.#faults.noteWrite(event.incarnation)
+      if (updates > 0) {
+        this.documentsWritten += updates
+        this.#notes.add(proxy.entry.name, { updateSeq, epoch })
+        this.#faults.noteWrite(event.incarnation)
+      }
       proxy.emit({ type: 'committed', updateSeq })
     } else if (event.type === 'fileReplaced') {
       this.#notes.add(proxy.entry.name, event.lastKnown)
       this.#options.onFileReplaced?.(proxy.entry.name)
     } else if (event.type === 'secured') this.#applySecurity(proxy, event.security)
+    else if (event.type === 'deleted') this.#leaveDeleted(proxy)
     else if (event.type === 'faulty') this.#noteFault(proxy.entry, unpackError(event.fault))
     else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
     else if (event.type === 'skipped') {
@@ -303,6 +306,16 @@ class ServerDatabases implements OwnedDatabases {
       this.#pool.forget(name)
       this.#notes.remove(name)
     })
+  }
+
+  /** Another opener of the storage has deleted the database, and its thread closes it. */
+  #leaveDeleted(proxy: DatabaseProxy): void {
+    this.#leave(proxy.entry)
+    proxy.retire()
+    proxy.emit({ type: 'closed' })
+    this.#pool.forget(proxy.name)
+    this.#notes.remove(proxy.name)
+    this.#notifyUpdated()
   }
 
   prepareRestore(name: string, copy: string): Promise<PreparedRestore> {

@@ -130,12 +130,14 @@ export type ThreadEvent =
       readonly updateSeq: number
       /** The epoch of `updateSeq`. */
       readonly epoch: string
-      /** Documents that the commit has written. */
+      /** Documents that the commit has written; 0 for commits of other openers of the storage, which report them. */
       readonly updates: number
     }
   /** A database's file was replaced by hand, and has a new epoch. */
   | { readonly type: 'fileReplaced'; readonly incarnation: number; readonly lastKnown: LastKnownSequence }
-  | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject }
+  | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject | null }
+  /** Another opener of the storage has deleted the database. */
+  | { readonly type: 'deleted'; readonly incarnation: number }
   /** A database's file is damaged, or the disk has failed. */
   | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: PackedError }
   /** A write has found the disk full. */

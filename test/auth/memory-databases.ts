@@ -59,8 +59,9 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
       name === USERS_DATABASE ? await usersDatabase(store, options) : storeDatabase(store, options)
     const watchers = new Set<(event: DatabaseEvent) => void>()
     listeners.set(name, watchers)
-    store.onCommit((updateSeq) => {
-      for (const watcher of [...watchers]) watcher({ type: 'committed', updateSeq })
+    store.onEvent((event) => {
+      if (event.type !== 'committed') return
+      for (const watcher of [...watchers]) watcher({ type: 'committed', updateSeq: event.updateSeq })
     })
     return {
       ...database,

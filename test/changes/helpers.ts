@@ -82,7 +82,9 @@ export class FakeDatabase implements FeedDatabase {
 
   constructor(store: DatabaseStore) {
     this.store = store
-    store.onCommit((updateSeq) => this.emit({ type: 'committed', updateSeq }))
+    store.onEvent((event) => {
+      if (event.type === 'committed') this.emit({ type: 'committed', updateSeq: event.updateSeq })
+    })
   }
 
   async changes(user: UserCtx, request: ChangesRequest): Promise<ChangesPage> {

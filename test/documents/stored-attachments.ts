@@ -1,7 +1,8 @@
 /** Writes revisions with attachments directly into a store, with any encoding and revpos. */
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
-import type { BlobReference, DatabaseStore } from '../../src/storage/engine.ts'
+import type { BlobReference } from '../../src/storage/blob-leases.ts'
+import type { DatabaseStore } from '../../src/storage/engine.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 
 export interface TestAttachment {

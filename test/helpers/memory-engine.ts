@@ -17,7 +17,7 @@ import type {
 } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { LastKnownSequence } from '../../src/storage/sequence.ts'
-import type { Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
+import type { OpenOptions, Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
@@ -203,12 +203,13 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
   }
 
-  async openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore> {
+  async openDatabase(name: string, options: OpenOptions = {}): Promise<VersionedStore> {
     await turn()
     this.#operate('open database')
     const record = this.#databases.get(name)
-    if (record === undefined) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate, lastKnown)
+    const { incarnation = record?.incarnation } = options
+    if (record === undefined || record.incarnation !== incarnation) throw new CouchError('no_database')
+    const store = new MemoryStore(record, this.#operate, options)
     this.#stores.add(store)
     return store
   }

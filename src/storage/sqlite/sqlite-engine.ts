@@ -5,8 +5,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { IndexStores } from '../index-store.ts'
-import type { LastKnownSequence } from '../sequence.ts'
-import type { CopyFacts, DatabaseSnapshot, Prepared, StorageEngine } from '../storage-engine.ts'
+import type { CopyFacts, DatabaseSnapshot, OpenOptions, Prepared, StorageEngine } from '../storage-engine.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
 import { Files } from './files.ts'
@@ -55,7 +54,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       return catalog
     },
 
-    async openDatabase(name: string, lastKnown?: LastKnownSequence): Promise<VersionedStore> {
+    async openDatabase(name: string, { lastKnown }: OpenOptions = {}): Promise<VersionedStore> {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {

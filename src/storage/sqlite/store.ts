@@ -1,8 +1,7 @@
 /** A database in one SQLite file: implements the contract of storage/engine.ts with the tables of schema.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { BlobReference, BlobUpload } from '../blob-leases.ts'
 import type {
-  BlobReference,
-  BlobUpload,
   DocState,
   DocUpdate,
   ForkedPage,
@@ -21,6 +20,7 @@ import type {
 } from '../engine.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { Epoch, LastKnownSequence } from '../sequence.ts'
+import type { StoreEvent } from '../store-events.ts'
 import type { RememberedPoint } from '../token-position.ts'
 import type { DocTouches } from '../touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
@@ -83,7 +83,7 @@ export class SqliteStore implements VersionedStore {
   readonly #access: DatabaseAccess
   readonly #compaction: Compaction
   readonly #checkpointer: Checkpointer
-  readonly #listeners: ((updateSeq: number, epoch: string, updates: number) => void)[] = []
+  readonly #listeners: ((event: StoreEvent) => void)[] = []
   readonly #options: StoreOptions
   readonly #cache: PageCache
   #closing: Promise<void> | undefined
@@ -140,7 +140,8 @@ export class SqliteStore implements VersionedStore {
   #tell(updates: number): void {
     const { updateSeq, epochs } = this.#tables.state.view
     const { id } = epochs.at(-1) as Epoch
-    for (const listener of this.#listeners) listener(updateSeq, id, updates)
+    const event = { type: 'committed', updateSeq, epoch: id, updates } as const
+    for (const listener of this.#listeners) listener(event)
   }
 
   #rollBack(): void {
@@ -352,7 +353,7 @@ export class SqliteStore implements VersionedStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number, epoch: string, updates: number) => void): void {
+  onEvent(listener: (event: StoreEvent) => void): void {
     this.#listeners.push(listener)
   }
 

@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 import { Yielder } from '../../core/event-loop.ts'
-import type { BlobReference, BlobUpload, UploadedBlob } from '../engine.ts'
+import type { BlobReference, BlobUpload, UploadedBlob } from '../blob-leases.ts'
 import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
 import type { DatabaseAccess } from './database-access.ts'
 

@@ -7,7 +7,7 @@ import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, remove } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
 import { isStorageFault } from './faults.ts'
-import { type MakeEngine, only, openNotes, type StorageCases } from './setup.ts'
+import { type MakeEngine, onCommit, only, openNotes, type StorageCases } from './setup.ts'
 
 /** What must be the same before and after a compaction: everything but superseded bodies. */
 async function leavesOf(store: DatabaseStore) {
@@ -48,7 +48,7 @@ export const compactionCases: StorageCases = {
     const { old } = await fill(store)
     const before = await leavesOf(store)
     const told: number[] = []
-    store.onCommit((updateSeq) => told.push(updateSeq))
+    onCommit(store, (updateSeq) => told.push(updateSeq))
     t.ok((await rowCount(store)) > before.docs.length)
     await store.compact()
     for (const open of [async () => store, async () => (await reopen()).store]) {

@@ -3,7 +3,7 @@ import type { DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
 import { audit } from './audit.ts'
 import { failing, put, readOne, sortIds, successor, write } from './edits.ts'
 import { putLocal } from './locals.ts'
-import { ALL, errorOf, only, openNotes, type StorageCases } from './setup.ts'
+import { ALL, errorOf, onCommit, only, openNotes, type StorageCases } from './setup.ts'
 
 function counting(id: string): DocUpdate<number> {
   return {
@@ -136,7 +136,7 @@ export const concurrencyCases: StorageCases = {
     const told: { updateSeq: number; read: Promise<string[]> }[] = []
     const readIds = async (from: DatabaseStore) =>
       (await from.readChanges({ since: 0 }, ALL, (doc) => `${doc.seq}${doc.id}`)).rows
-    store.onCommit((updateSeq) => told.push({ updateSeq, read: readIds(store) }))
+    onCommit(store, (updateSeq) => told.push({ updateSeq, read: readIds(store) }))
     await store.updateDocs([put('a'), put('b')])
     await grown(told, 1)
     t.equal(told.at(-1)?.updateSeq, 2)
@@ -150,8 +150,8 @@ export const concurrencyCases: StorageCases = {
     const { store } = await openNotes(t, makeEngine)
     const first: number[] = []
     const second: number[] = []
-    store.onCommit((updateSeq) => first.push(updateSeq))
-    store.onCommit((updateSeq) => second.push(updateSeq))
+    onCommit(store, (updateSeq) => first.push(updateSeq))
+    onCommit(store, (updateSeq) => second.push(updateSeq))
     for (let round = 0; round < 5; round++) {
       await Promise.all(
         Array.from({ length: 10 }, (_, i) => store.updateDocs([put(`${round}-${i}`), put('same')])),
@@ -171,7 +171,7 @@ export const concurrencyCases: StorageCases = {
     await store.updateDocs([put('a')])
     const told: number[] = []
     await delay(10)
-    store.onCommit((updateSeq) => told.push(updateSeq))
+    onCommit(store, (updateSeq) => told.push(updateSeq))
     const rev = (await readOne(store, 'a'))?.rev ?? ''
     const revisions = [{ rev, deleted: false, ancestry: [rev.slice(2), 'older'] }]
     await store.updateDocs([write('a', { rev, deleted: false, sequenced: false, revisions })])

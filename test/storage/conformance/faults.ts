@@ -7,7 +7,15 @@ import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, sortIds } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
-import { ALL, type MakeEngine, type OpenStore, only, openNotes, type StorageCases } from './setup.ts'
+import {
+  ALL,
+  type MakeEngine,
+  type OpenStore,
+  onCommit,
+  only,
+  openNotes,
+  type StorageCases,
+} from './setup.ts'
 import { type Attempt, REFUSAL, runWorkload, storedMarks } from './workload.ts'
 
 /** What a fault of the disk may reach its caller as. */
@@ -42,7 +50,7 @@ async function writeFaults(t: Test, makeEngine: MakeEngine, lasting: boolean): P
     const opened = await first.reopen()
     const before = await opened.store.view()
     const told: number[] = []
-    opened.store.onCommit((updateSeq) => told.push(updateSeq))
+    onCommit(opened.store, (updateSeq) => told.push(updateSeq))
     hook.arm(failAt, lasting)
     const attempts = await runWorkload(opened.store)
     const fired = hook.disarm()

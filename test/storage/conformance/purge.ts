@@ -4,7 +4,16 @@ import type { DatabaseStore, DocUpdate, PurgeUpdate } from '../../../src/storage
 import { audit } from './audit.ts'
 import { attachment, put, readFeed, readOne, remove } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
-import { ALL, errorOf, type MakeEngine, only, openNotes, resultOf, type StorageCases } from './setup.ts'
+import {
+  ALL,
+  errorOf,
+  type MakeEngine,
+  onCommit,
+  only,
+  openNotes,
+  resultOf,
+  type StorageCases,
+} from './setup.ts'
 
 /** Forgets a document whole; its result says whether there was one. */
 function forget(id: string, options: { readonly design?: true } = {}): PurgeUpdate<boolean> {
@@ -230,7 +239,7 @@ export const purgeCases: StorageCases = {
     await store.updateDocs([put('b')])
     await store.updateDocs<null>([forked('a')])
     const told: number[] = []
-    store.onCommit((updateSeq) => told.push(updateSeq))
+    onCommit(store, (updateSeq) => told.push(updateSeq))
     await only(store.purgeDocs([forget('b')]))
     await only(store.purgeDocs([forgetLeaf('a', '2-b', { rev: '2-a' })]))
     await only(store.purgeDocs([forget('a')]))

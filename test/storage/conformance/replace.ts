@@ -208,11 +208,11 @@ export const replaceCases: StorageCases = {
       [mark],
       'also after a restart',
     )
-    const same = await again.openDatabase('notes', mark)
+    const same = await again.openDatabase('notes', { lastKnown: mark })
     t.equal(same.wasRolledBack, false)
     await same.updateDocs([put('c')])
     await same.close()
-    const further = await again.openDatabase('notes', mark)
+    const further = await again.openDatabase('notes', { lastKnown: mark })
     t.same([further.wasRolledBack, (await further.view()).wasRestored], [false, false])
     await further.close()
 
@@ -223,12 +223,14 @@ export const replaceCases: StorageCases = {
       [undefined],
       'the mark was of the other one',
     )
-    const back = await again.openDatabase('notes', mark)
+    const back = await again.openDatabase('notes', { lastKnown: mark })
     t.same([back.wasRolledBack, (await back.view()).wasRestored], [true, true])
     const { createdAt } = await back.info()
     await back.close()
     const { epochs: newest } = await (await again.openDatabase('notes')).view()
-    const now = await again.openDatabase('notes', { epoch: newest.at(-1)?.id as string, updateSeq: 1 })
+    const now = await again.openDatabase('notes', {
+      lastKnown: { epoch: newest.at(-1)?.id as string, updateSeq: 1 },
+    })
     t.same([now.wasRolledBack, (await now.info()).createdAt], [false, createdAt])
   },
 

@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
-import type { Outcome } from '../../../src/storage/engine.ts'
+import type { DatabaseStore, Outcome } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 
@@ -71,6 +71,13 @@ export async function openNotes(
     },
   })
   return opened(engine, catalog)
+}
+
+/** Calls `listener` with the newest number after each commit that used sequence numbers. */
+export function onCommit(store: DatabaseStore, listener: (updateSeq: number) => void): void {
+  store.onEvent((event) => {
+    if (event.type === 'committed') listener(event.updateSeq)
+  })
 }
 
 /** The result of an update that must have one. */

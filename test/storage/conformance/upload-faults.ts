@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import type { BlobUpload, DatabaseStore } from '../../../src/storage/engine.ts'
+import type { BlobUpload } from '../../../src/storage/blob-leases.ts'
+import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { audit, auditContents } from './audit.ts'
 import { put, readOne } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'

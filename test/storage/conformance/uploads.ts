@@ -1,13 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as rest } from 'node:timers/promises'
 import type { Test } from 'tap'
-import type {
-  AttachmentWrite,
-  BlobUpload,
-  DatabaseStore,
-  DocUpdate,
-  UploadedBlob,
-} from '../../../src/storage/engine.ts'
+import type { BlobUpload, UploadedBlob } from '../../../src/storage/blob-leases.ts'
+import type { AttachmentWrite, DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
 import { auditContents, namedContents } from './audit.ts'
 import { attachment, put, readOne } from './edits.ts'
 import { errorOf, type OpenStore, only, openNotes, rejectsWith, type StorageCases } from './setup.ts'

@@ -1,10 +1,9 @@
 /** One open database of the engine in memory. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../../src/core/errors.ts'
+import type { BlobReference, BlobUpload } from '../../../src/storage/blob-leases.ts'
 import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
-  BlobReference,
-  BlobUpload,
   DocState,
   DocUpdate,
   ForkedPage,
@@ -22,7 +21,9 @@ import type {
   StoreView,
 } from '../../../src/storage/engine.ts'
 import type { DocHistory, HistoryStore, VersionedStore } from '../../../src/storage/history-store.ts'
-import { type Epoch, isRolledBack, type LastKnownSequence } from '../../../src/storage/sequence.ts'
+import { type Epoch, isRolledBack } from '../../../src/storage/sequence.ts'
+import type { OpenOptions } from '../../../src/storage/storage-engine.ts'
+import type { StoreEvent } from '../../../src/storage/store-events.ts'
 import { forgotten, type RememberedPoint } from '../../../src/storage/token-position.ts'
 import type {
   CompactionProgress,
@@ -71,14 +72,14 @@ export class MemoryStore implements VersionedStore {
   readonly #operate: Operate
   readonly #staging: MemoryStaging
   readonly wasRolledBack: boolean
-  readonly #listeners: ((updateSeq: number, epoch: string, updates: number) => void)[] = []
+  readonly #listeners: ((event: StoreEvent) => void)[] = []
   #queue: Job[] = []
   #writing: Promise<void> = Promise.resolve()
   #closing: Promise<void> | null = null
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate, mark: LastKnownSequence | undefined) {
+  constructor(record: DatabaseRecord, operate: Operate, { lastKnown: mark }: OpenOptions) {
     this.#record = record
     this.#operate = operate
     this.wasRolledBack = mark !== undefined && isRolledBack(record.state, mark)
@@ -372,7 +373,7 @@ export class MemoryStore implements VersionedStore {
     })
   }
 
-  onCommit(listener: (updateSeq: number, epoch: string, updates: number) => void): void {
+  onEvent(listener: (event: StoreEvent) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -434,7 +435,8 @@ export class MemoryStore implements VersionedStore {
     if (draft.updateSeq > before.updateSeq) {
       const { id } = draft.epochs.at(-1) as Epoch
       const updates = draft.updateSeq - before.updateSeq
-      for (const listener of this.#listeners) listener(draft.updateSeq, id, updates)
+      const event = { type: 'committed', updateSeq: draft.updateSeq, epoch: id, updates } as const
+      for (const listener of this.#listeners) listener(event)
     }
   }
 

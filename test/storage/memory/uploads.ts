@@ -1,6 +1,6 @@
 /** Contents on their way into a database of the engine in memory, and who holds which. */
 import { createHash } from 'node:crypto'
-import type { BlobReference, BlobUpload, UploadedBlob } from '../../../src/storage/engine.ts'
+import type { BlobReference, BlobUpload, UploadedBlob } from '../../../src/storage/blob-leases.ts'
 import { dropUnnamed, type State, storeBytes } from './state.ts'
 
 /** How the store reads and writes: each is an operation of the disk, and may fail. */
