@@ -14,6 +14,16 @@ import type { DatabaseProperties } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Accounts } from './accounts.ts'
 
+/** At once where the answer is known, since every request asks. */
+export type Awaitable<T> = T | Promise<T>
+
+/** Selects databases by their names. */
+export interface NamesAfter {
+  readonly prefix?: string
+  /** Only names behind this one. */
+  readonly after?: string
+}
+
 export interface Policy {
   /** The policy that database threads apply to documents. */
   readonly documents: DocumentPolicy
@@ -29,11 +39,12 @@ export interface Policy {
   /** Adds the policy's refusals to accounts. */
   accounts(accounts: Accounts): Accounts
   /** @returns why an account has no access at all, in words for its owner; null: it has */
-  refusalOf(account: string): string | null
+  refusalOf(account: string): Awaitable<string | null>
   /** @returns the account of a user who sees and makes only databases of their own; null: the user is no tenant */
   tenantOf(user: UserCtx): string | null
-  ownerOf(database: string): string | undefined
-  databasesOf(account: string): ReadonlySet<string>
+  ownerOf(database: string): Awaitable<string | undefined>
+  /** A page of the databases that an account owns, in byte order. */
+  databasesOf(account: string, range: NamesAfter, limit: number): Promise<readonly string[]>
   /** @returns the part of `_db_updates` that an account sees; undefined: all of it */
   updatesOf(account: string): UpdatesView | undefined
   /**
@@ -48,11 +59,11 @@ export interface Policy {
     properties?: DatabaseProperties,
   ): Promise<void>
   /** @returns how many replications a user may have at once; undefined: as many as any user */
-  maxReplications(user: UserCtx): number | undefined
+  maxReplications(user: UserCtx): Awaitable<number | undefined>
   /** @returns bytes of JSON in one document of an account; undefined: as the configuration says */
-  maxDocumentSize(account: string): number | undefined
+  maxDocumentSize(account: string): Awaitable<number | undefined>
   /** @returns what may still be written to a database; undefined: any amount */
-  allowance(database: string): Allowance | undefined
+  allowance(database: string): Awaitable<Allowance | undefined>
   /**
    * Runs a write to a database whose owner has an allowance, after writes that could use it up.
    * @param length of the request's body, in bytes
@@ -83,9 +94,9 @@ export interface RequestLimits {
   limiterOf(
     account: string | null,
     address: string,
-  ): { readonly limiter: RequestLimiter; readonly rate: number }
+  ): Awaitable<{ readonly limiter: RequestLimiter; readonly rate: number }>
   /** How many feeds an account may have open. */
-  maxFeeds(account: string | null): number
+  maxFeeds(account: string | null): Awaitable<number>
   /**
    * Waits until the account may open another feed.
    * @param end called when the feed must end for another
@@ -130,8 +141,6 @@ export interface FeedSlot {
 /** CouchDB's `everyone`. The server reads `{}` as: for server admins only (documents/security.ts). */
 const EVERYONE: SecurityObject = { admins: { names: [], roles: [] }, members: { names: [], roles: [] } }
 
-const NONE: ReadonlySet<string> = new Set()
-
 /** @returns the policy that allows everything that rights allow; databases are open as `couchdb/default_security` says */
 export function defaultPolicy(config: Config, databases: Databases): Policy {
   return {
@@ -143,7 +152,7 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
     refusalOf: () => null,
     tenantOf: () => null,
     ownerOf: () => undefined,
-    databasesOf: () => NONE,
+    databasesOf: async () => [],
     updatesOf: () => undefined,
     createDatabase: async (name, user, _owner, properties) => {
       await databases.create(name, properties)

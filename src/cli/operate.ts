@@ -120,7 +120,7 @@ async function openFolder(
     createDatabase: (name: string) => databases.create(name),
     adminNames: () => adminNames(config, env),
     listening: () => null,
-    ownerOf: () => undefined,
+    ownerOf: async () => undefined,
   }
   const vaults = localVaultControl(vaultServices, operator)
   return {

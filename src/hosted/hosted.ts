@@ -118,7 +118,11 @@ function hostedPolicy(parts: Parts): Policy {
     refusalOf: (account) => tenants.refusalOf(account),
     tenantOf,
     ownerOf: (database) => owners.ownerOf(database),
-    databasesOf: (account) => owners.databasesOf(account),
+    databasesOf: async (account, { prefix = '', after = '' }, limit) =>
+      [...owners.databasesOf(account)]
+        .filter((name) => name > after && name.startsWith(prefix))
+        .sort()
+        .slice(0, limit),
     updatesOf: (account) => updates.of(account),
     createDatabase: (name, user, owner, properties) =>
       createDatabase(parts, name, { tenant: tenantOf(user), owner }, properties),

@@ -81,7 +81,7 @@ function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
   return async () => {
     if (isKnown) {
       await authenticate(request, reply)
-      refuseClosedAccount(request)
+      await refuseClosedAccount(request)
     }
     isKnown = true
     return request.user
@@ -139,6 +139,6 @@ async function takeFeedSlot(
   reply.header('Retry-After', RETRY_SECONDS)
   throw new CouchError(
     'too_many_requests',
-    `Too many feeds at once: ${limits.maxFeeds(user.name)} are served.`,
+    `Too many feeds at once: ${await limits.maxFeeds(user.name)} are served.`,
   )
 }

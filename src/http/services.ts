@@ -88,19 +88,29 @@ export function tenantOf({ server, user }: FastifyRequest): string | null {
 }
 
 /** Whether the caller is the tenant who owns the database of the route. */
-export function isOwner(request: FastifyRequest): boolean {
+export async function isOwner(request: FastifyRequest): Promise<boolean> {
   const tenant = tenantOf(request)
   const db = pathParam(request, 'db')
-  return tenant !== null && request.server.services.policy.ownerOf(db) === tenant
+  return tenant !== null && (await request.server.services.policy.ownerOf(db)) === tenant
 }
 
-/**
- * Selects the databases that the caller may know of: a tenant's own, or all.
- * @param names in any order, which is kept
- */
-export function visibleTo(request: FastifyRequest, names: readonly string[]): readonly string[] {
+/** Whether the caller may know of a database: a tenant of its own, everybody else of all. */
+export async function isVisible(request: FastifyRequest, name: string): Promise<boolean> {
   const tenant = tenantOf(request)
-  if (tenant === null) return names
-  const own = request.server.services.policy.databasesOf(tenant)
-  return names.filter((name) => own.has(name))
+  return tenant === null || (await request.server.services.policy.ownerOf(name)) === tenant
+}
+
+/** Names that one call reads. */
+const PAGE = 1000
+
+/** The names of a tenant's databases, in byte order. */
+export async function namesOfTenant(request: FastifyRequest, tenant: string): Promise<string[]> {
+  const { policy } = request.server.services
+  const names: string[] = []
+  for (let page: readonly string[] | undefined; page === undefined || page.length === PAGE; ) {
+    const after = page?.at(-1)
+    page = await policy.databasesOf(tenant, after === undefined ? {} : { after }, PAGE)
+    names.push(...page)
+  }
+  return names
 }

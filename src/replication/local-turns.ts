@@ -38,18 +38,18 @@ export class LocalTurns {
   write<T>(length: number, kind: WriteKind, work: (user: UserCtx) => Promise<T>): Promise<T> {
     return this.call((user) => {
       if (isServerAdmin(user)) return work(user)
-      return this.#policy.write(this.#database, length, kind, () => {
-        const allowance = this.#policy.allowance(this.#database)
+      return this.#policy.write(this.#database, length, kind, async () => {
+        const allowance = await this.#policy.allowance(this.#database)
         return work(allowance === undefined ? user : { ...user, allowance })
       })
     })
   }
 
   /** Waits for the user's turn. @returns what ends it @throws PeerError if too many wait */
-  enter(): Promise<() => void> {
+  async enter(): Promise<() => void> {
     const { limits } = this.#policy
-    if (limits === null || isServerAdmin(this.#user)) return Promise.resolve(() => {})
-    const { limiter, rate } = limits.limiterOf(this.#user.name, NO_ADDRESS)
+    if (limits === null || isServerAdmin(this.#user)) return () => {}
+    const { limiter, rate } = await limits.limiterOf(this.#user.name, NO_ADDRESS)
     return new Promise((resolve, reject) => {
       const limited = {
         hasPriority: false,

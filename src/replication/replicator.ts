@@ -110,8 +110,9 @@ export class Replicator {
   async #add(id: string, request: ReplicationRequest, caller: Caller): Promise<ReplicationJob> {
     const { user } = caller
     const owner = await ownerOfCall(this.#options, caller)
+    const most = await this.#jobs.mostOf(user)
     const existing = this.#jobs.find(id)
-    if (existing === undefined) return this.#jobs.add({ id, request, owner, document: null }, user)
+    if (existing === undefined) return this.#jobs.add({ id, request, owner, document: null }, user, most)
     if (existing.user.name !== user.name) requireServerAdmin(user)
     return existing
   }

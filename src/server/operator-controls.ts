@@ -39,7 +39,7 @@ export function operatorControls(
       const url = running === undefined ? null : urlOf(running)
       return url === null ? null : { url, secureUrl: running?.secure?.url ?? null }
     },
-    ownerOf: (name: string) => policy.ownerOf(name),
+    ownerOf: async (name: string) => policy.ownerOf(name),
   }
   return {
     operator,

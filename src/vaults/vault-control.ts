@@ -93,7 +93,7 @@ export interface VaultServices {
   /** null: no server is running. */
   listening(): Listening | null
   /** The owner of a database, in hosted mode. */
-  ownerOf(database: string): string | undefined
+  ownerOf(database: string): Promise<string | undefined>
 }
 
 /** Checks everything before any part is created. @throws as `VaultControl.addVault` */
@@ -114,7 +114,7 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
       'In hosted mode, a vault can only be created while the server is running: start it first.',
     )
   }
-  if (!databases.names().includes(database) || !isGuest(services, order)) return
+  if (!databases.names().includes(database) || !(await isGuest(services, order))) return
   // All tenants share one namespace, so two vaults of the same name must not share one database.
   const security = await databases.get(database).security()
   if (databaseRole({ name: account, roles: [] }, security) !== 'none') return
@@ -135,11 +135,11 @@ export function refuseHostedFilter(): never {
 }
 
 /** @returns whether the account is not the owner of the database, in hosted mode */
-export function isGuest(
+export async function isGuest(
   { config, ownerOf }: Pick<VaultServices, 'config' | 'ownerOf'>,
   { database, account }: Pick<VaultOrder, 'database' | 'account'>,
-): boolean {
-  return config.isHosted && ownerOf(database) !== account
+): Promise<boolean> {
+  return config.isHosted && (await ownerOf(database)) !== account
 }
 
 async function checkPassword(services: VaultServices, { account, password }: VaultOrder): Promise<void> {

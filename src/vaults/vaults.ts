@@ -62,7 +62,7 @@ async function addVault(
   const account = await makeAccount(services, operator, order)
   const database = await makeDatabase(services, order)
   const handle = databases.get(order.database)
-  const security = isGuest(services, order) ? 'there' : await grantAccess(handle, order.account)
+  const security = (await isGuest(services, order)) ? 'there' : await grantAccess(handle, order.account)
   return {
     account,
     database,

@@ -76,7 +76,7 @@ export function checkAccess(request: FastifyRequest): Promise<void> | undefined 
     case 'db admin':
       return enterDatabase(request, requireDatabaseAdmin)
     case 'db admin or owner':
-      return enterDatabase(request, isOwner(request) ? () => undefined : requireDatabaseAdmin)
+      return enterAsOwner(request)
     case 'maintainer':
       return enterDatabase(request, requireMaintainer)
   }
@@ -93,13 +93,18 @@ async function requireOwner(request: FastifyRequest): Promise<void> {
     requireServerAdmin(request.user)
     return
   }
-  if (isOwner(request)) {
+  if (await isOwner(request)) {
     namedDatabase(request)
     return
   }
   await visibleDatabase(request, () => {
     throw new CouchError('forbidden', 'You are not the owner of this database.')
   })
+}
+
+/** @throws as {@link checkAccess} */
+async function enterAsOwner(request: FastifyRequest): Promise<void> {
+  await enterDatabase(request, (await isOwner(request)) ? () => undefined : requireDatabaseAdmin)
 }
 
 type RequireRole = (...asked: Parameters<typeof requireMember>) => void
@@ -142,7 +147,7 @@ async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole
   try {
     const database = databaseOrNull(request)
     const security = (await database?.securityCopy()) ?? null
-    if (database !== null && maySeeDatabase(request, security)) {
+    if (database !== null && (hasRole(request, security) || (await maySeeDatabase(request)))) {
       requireRole(request.user, security)
       return database
     }
@@ -167,12 +172,14 @@ function databaseOrNull(request: FastifyRequest): DatabaseHandle | null {
   }
 }
 
-/** Whether the caller may know that the database exists. In single mode all accounts may, as in CouchDB. */
-function maySeeDatabase(request: FastifyRequest, security: SecurityObject | null): boolean {
-  const db = pathParam(request, 'db')
-  if (databaseRole(request.user, security) !== 'none') return true
+function hasRole(request: FastifyRequest, security: SecurityObject | null): boolean {
+  return databaseRole(request.user, security) !== 'none'
+}
+
+/** Whether a caller without a role may know that the database exists. In single mode all accounts may, as in CouchDB. */
+async function maySeeDatabase(request: FastifyRequest): Promise<boolean> {
   if (request.user.name === null) return false
-  return tenantOf(request) === null || db.startsWith('_') || isOwner(request)
+  return tenantOf(request) === null || pathParam(request, 'db').startsWith('_') || isOwner(request)
 }
 
 /**

@@ -100,8 +100,8 @@ const IGNORED_REPLY = {
 async function checkAgain(request: FastifyRequest): Promise<FastifyRequest> {
   const probe = Object.create(request) as FastifyRequest
   await authenticate(probe, IGNORED_REPLY)
-  refuseClosedAccount(probe)
-  setAllowance(probe)
+  await refuseClosedAccount(probe)
+  await setAllowance(probe)
   await checkAccess(probe)
   return probe
 }

@@ -26,17 +26,20 @@ export const tenancy = fp(
     if (limits === null) return
     app.addHook('onRequest', (request, reply, done) => {
       if (request.routeOptions.config.credentials === 'ignored' || isServerAdmin(request.user)) return done()
-      try {
-        refuseClosedAccount(request)
-      } catch (error) {
-        return done(error as CouchError)
-      }
-      setAllowance(request)
-      waitForLimiter(limits, request, reply, done)
+      admit(limits, request).then((limiter) => waitForLimiter(limiter, request, reply, done), done)
     })
   },
   { name: 'tenancy', dependencies: ['authentication'] },
 )
+
+type Admission = Awaited<ReturnType<RequestLimits['limiterOf']>>
+
+/** @returns the limiter of the caller @throws forbidden */
+async function admit(limits: RequestLimits, request: FastifyRequest): Promise<Admission> {
+  await refuseClosedAccount(request)
+  await setAllowance(request)
+  return limits.limiterOf(request.user.name, request.address)
+}
 
 /**
  * Refuses an account without access, whatever its credentials: a cookie, a token or a proxy may not know of a suspension.
@@ -44,30 +47,29 @@ export const tenancy = fp(
  * are allowed.
  * @throws forbidden
  */
-export function refuseClosedAccount({ user, server, routeOptions }: FastifyRequest): void {
+export async function refuseClosedAccount({ user, server, routeOptions }: FastifyRequest): Promise<void> {
   if (user.name === null || isServerAdmin(user)) return
   if (routeOptions.config.credentials === 'optional') return
-  const refusal = server.services.policy.refusalOf(user.name)
+  const refusal = await server.services.policy.refusalOf(user.name)
   if (refusal !== null) throw new CouchError('forbidden', refusal)
 }
 
 const WRITES: ReadonlySet<string> = new Set(['PUT', 'POST', 'COPY'])
 
 /** Gives a write the allowance of the database's owner: the owner's quota counts, whoever writes. */
-export function setAllowance(request: FastifyRequest): void {
+export async function setAllowance(request: FastifyRequest): Promise<void> {
   const { db } = request.params as { db?: string }
   if (db === undefined || !WRITES.has(request.method) || isServerAdmin(request.user)) return
-  const allowance = request.server.services.policy.allowance(db)
+  const allowance = await request.server.services.policy.allowance(db)
   if (allowance !== undefined) request.user = { ...request.user, allowance }
 }
 
 function waitForLimiter(
-  limits: RequestLimits,
+  { limiter, rate }: Admission,
   request: FastifyRequest,
   reply: FastifyReply,
   done: HookHandlerDoneFunction,
 ): void {
-  const { limiter, rate } = limits.limiterOf(request.user.name, request.address)
   let isStarted = false
   let hasWaited = false
   const leave = () => {
@@ -97,8 +99,8 @@ function waitForLimiter(
 /** The caller's rights may have been revoked while the request waited. */
 async function reauthorize(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   await authenticate(request, reply)
-  refuseClosedAccount(request)
-  setAllowance(request)
+  await refuseClosedAccount(request)
+  await setAllowance(request)
 }
 
 /** A client gives up bulk reads or its checkpoint for good when one of these is refused: clients.md R6, R7. */

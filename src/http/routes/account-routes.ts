@@ -159,7 +159,7 @@ async function owner(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   const { owners } = hostedOf(request)
   const name = nameOf(request)
   request.server.services.databases.get(name)
-  return sendJson(reply, 200, { database: name, owner: owners.ownerOf(name) ?? null })
+  return sendJson(reply, 200, { database: name, owner: (await owners.ownerOf(name)) ?? null })
 }
 
 const ownerBody = shape<{ owner: string | null }>({

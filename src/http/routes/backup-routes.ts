@@ -179,6 +179,6 @@ export const sizeRoutes: readonly Path[] = [
 async function databaseSize(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const database = databaseOf(request)
   // The database does not know owners.
-  const { file, views, ...parts } = await database.size(isOwner(request) ? SYSTEM_USER : request.user)
+  const { file, views, ...parts } = await database.size((await isOwner(request)) ? SYSTEM_USER : request.user)
   return sendJson(reply, 200, { database: database.name, file, parts, views })
 }

@@ -9,7 +9,7 @@ import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
 import { pathParam } from '../request-params.ts'
 import { nodeName, type Path } from '../route-table.ts'
-import { tenantOf, visibleTo } from '../services.ts'
+import { isVisible, tenantOf } from '../services.ts'
 import { readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
 import { moveTask } from './move-routes.ts'
 import { replicationTasks } from './replication-routes.ts'
@@ -128,7 +128,8 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
       ...replicationTasks(node, replicator.jobs()),
     ])
   }
-  const own = tasks.filter(({ database }) => visibleTo(request, [database]).length > 0)
+  const visible = await Promise.all(tasks.map(({ database }) => isVisible(request, database)))
+  const own = tasks.filter((_, at) => visible[at])
   // Incarnations would show how many databases all tenants have.
   const shown = own.map((task, at) => activeTask(node, { ...task, incarnation: at + 1 }))
   return sendJson(reply, 200, shown)

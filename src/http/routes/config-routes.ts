@@ -88,7 +88,7 @@ async function node(request: FastifyRequest, reply: FastifyReply): Promise<Fasti
 
 async function wholeConfig(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   checkNode(request)
-  return sendJson(reply, 200, isServerAdmin(request.user) ? shownConfig(request) : viewOf(request))
+  return sendJson(reply, 200, isServerAdmin(request.user) ? shownConfig(request) : await viewOf(request))
 }
 
 /** Clients read these sections without checking that they exist (clients.md 1.2). */
@@ -112,10 +112,10 @@ function shown(section: string, key: string, text: string): string {
 }
 
 /** The configuration as a user who is not a server admin sees it, with the limits of the account. */
-function viewOf({ server, user }: FastifyRequest): Sections {
+async function viewOf({ server, user }: FastifyRequest): Promise<Sections> {
   const { config, policy } = server.services
   const name = user.name ?? ''
-  const maxDocumentSize = policy.maxDocumentSize(name)
+  const maxDocumentSize = await policy.maxDocumentSize(name)
   return memberView(config, { name, ...(maxDocumentSize !== undefined && { maxDocumentSize }) })
 }
 
@@ -132,7 +132,7 @@ async function section(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   if (isServerAdmin(request.user)) {
     return sendJson(reply, 200, shownSection(section, request.server.services.config.section(section)))
   }
-  const view = viewOf(request)
+  const view = await viewOf(request)
   return sendJson(reply, 200, Object.hasOwn(view, section) ? view[section] : {})
 }
 
@@ -142,7 +142,7 @@ async function value(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   const key = pathParam(request, 'key')
   const text = isServerAdmin(request.user)
     ? request.server.services.config.get(section, key)
-    : valueIn(viewOf(request), section, key)
+    : valueIn(await viewOf(request), section, key)
   if (text === undefined) throw new CouchError('unknown_config_value')
   return sendJson(reply, 200, shown(section, key, text))
 }
@@ -151,10 +151,10 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
   checkNode(request)
   const section = pathParam(request, 'section')
   const key = pathParam(request, 'key')
-  if (!isServerAdmin(request.user)) requireShown(request, section, key)
+  if (!isServerAdmin(request.user)) await requireShown(request, section, key)
   const text = configValue(await readSmallJson(request))
   if (!isServerAdmin(request.user))
-    return sendJson(reply, 200, valueThatIsMet(request, section, key, text.trim()))
+    return sendJson(reply, 200, await valueThatIsMet(request, section, key, text.trim()))
   if (isSecretKey(section, key) && MASKED.test(text)) {
     throw new CouchError('bad_request', 'The value is the mask of a secret, not a secret.')
   }
@@ -170,15 +170,20 @@ async function setValue(request: FastifyRequest, reply: FastifyReply): Promise<F
 const MASKED = /^\s*\*+\s*$/
 
 /** @throws forbidden for a key that is not shown to the caller, whatever the value */
-function requireShown(request: FastifyRequest, section: string, key: string): void {
-  const inEffect = valueIn(viewOf(request), section, key)
+async function requireShown(request: FastifyRequest, section: string, key: string): Promise<void> {
+  const inEffect = valueIn(await viewOf(request), section, key)
   if (inEffect === undefined || section === 'admins')
     throw new CouchError('forbidden', refusalOf(section, key, inEffect))
 }
 
 /** @throws forbidden for a value that is not in effect */
-function valueThatIsMet(request: FastifyRequest, section: string, key: string, asked: string): string {
-  const view = viewOf(request)
+async function valueThatIsMet(
+  request: FastifyRequest,
+  section: string,
+  key: string,
+  asked: string,
+): Promise<string> {
+  const view = await viewOf(request)
   const inEffect = valueIn(view, section, key)
   if (inEffect !== undefined && isMet(view, section, key, asked)) return inEffect
   throw new CouchError('forbidden', refusalOf(section, key, inEffect))

@@ -9,7 +9,7 @@ import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
 import { pageLimit, queryOf, textParam } from '../request-params.ts'
 import { COUNT, type Path, type Schema } from '../route-table.ts'
-import { tenantOf } from '../services.ts'
+import { namesOfTenant, tenantOf } from '../services.ts'
 
 const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT } }
 const PAGE = 50
@@ -53,7 +53,7 @@ async function listDatabases(request: FastifyRequest, reply: FastifyReply): Prom
   const query = queryOf(request)
   const limit = pageLimit(query, PAGE, MAX_PAGE)
   const prefix = textParam(query, 'prefix') ?? ''
-  const names = namesFor(request)
+  const names = await namesFor(request)
   const rows: object[] = []
   let at = firstBehind(names, textParam(query, 'after') ?? '', prefix)
   const end = Math.min(names.length, at + MAX_EXAMINED)
@@ -74,10 +74,9 @@ async function listDatabases(request: FastifyRequest, reply: FastifyReply): Prom
 }
 
 /** The names to look through, in order: those of a tenant, or all. */
-function namesFor(request: FastifyRequest): readonly string[] {
-  const { databases, policy } = request.server.services
+async function namesFor(request: FastifyRequest): Promise<readonly string[]> {
   const tenant = tenantOf(request)
-  return tenant === null ? databases.names() : [...policy.databasesOf(tenant)].sort()
+  return tenant === null ? request.server.services.databases.names() : namesOfTenant(request, tenant)
 }
 
 /** The place of the first name behind `after` that may have the prefix. */
@@ -118,7 +117,7 @@ async function rowOf(request: FastifyRequest, database: DatabaseHandle): Promise
   const { hosted } = request.server.services
   const { name } = database
   const [info, security] = await Promise.all([database.info(SYSTEM_USER), database.securityCopy()])
-  const owner = hosted?.owners.ownerOf(name) ?? null
+  const owner = (await hosted?.owners.ownerOf(name)) ?? null
   return {
     name,
     doc_count: info.doc_count,

@@ -41,7 +41,7 @@ export const indexRoutes: readonly Path[] = [
 /** @param ddocOf the design document that the address names */
 function indexPath(url: string, ddocOf: (request: FastifyRequest) => string): Path {
   const handler = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    requireOwner(request)
+    await requireOwner(request)
     const [type, name] = [pathParam(request, 'type'), pathParam(request, 'name')]
     await databaseOf(request).deleteIndex(request.user, ddocOf(request), type, name)
     return sendJson(reply, 200, { ok: true })
@@ -75,22 +75,22 @@ function listParameter(text: string, least: number): number {
 }
 
 async function postIndex(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  requireOwner(request)
+  await requireOwner(request)
   return withBody(request, smallBody(request), async (body) =>
     sendBytes(reply, 200, await databaseOf(request).createIndex(request.user, body)),
   )
 }
 
 async function deleteMany(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  requireOwner(request)
+  await requireOwner(request)
   return withBody(request, smallBody(request), async (body) =>
     sendBytes(reply, 200, await databaseOf(request).deleteIndexes(request.user, body)),
   )
 }
 
 /** In hosted mode, where indexes count in the owner's quota, other admins of the database may not change them. */
-function requireOwner(request: FastifyRequest): void {
-  if (request.server.services.policy.documents.designDocs || tenantOf(request) === null || isOwner(request))
-    return
+async function requireOwner(request: FastifyRequest): Promise<void> {
+  if (request.server.services.policy.documents.designDocs || tenantOf(request) === null) return
+  if (await isOwner(request)) return
   throw new CouchError('forbidden', 'Only the owner of this database may change its indexes.')
 }

@@ -8,7 +8,7 @@ import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'
 import { isKnownToClient, sendJson, sendNotModified, streamJson } from '../replies.ts'
 import { count, jsonParam, type Query, queryOf, viewBoolean } from '../request-params.ts'
 import { COUNT, type Path, type Schema, shape, VIEW_BOOLEAN } from '../route-table.ts'
-import { visibleTo } from '../services.ts'
+import { isVisible, namesOfTenant, tenantOf } from '../services.ts'
 import { LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
 
 const RANGE_QUERY: Schema = {
@@ -71,13 +71,13 @@ async function uuids(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 }
 
 async function allDbs(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const names = namesInRange(request)
+  const names = await namesInRange(request)
   if (isKnownToClient(request, reply, digestTag(names))) return sendNotModified(reply)
   return sendJson(reply, 200, names)
 }
 
 async function dbsInfo(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  return sendInfos(request, reply, namesInRange(request), () => null)
+  return sendInfos(request, reply, await namesInRange(request), () => null)
 }
 
 const keysBody = shape<{ keys: readonly string[] }>({
@@ -136,16 +136,18 @@ async function* infoRows(
 
 /** @throws no_database, also for a database that the caller may not see */
 async function infoRow(request: FastifyRequest, name: string): Promise<unknown> {
-  if (visibleTo(request, [name]).length === 0) throw new CouchError('no_database')
+  if (!(await isVisible(request, name))) throw new CouchError('no_database')
   const database: DatabaseHandle = request.server.services.databases.get(name)
   // The caller may see it, even an owner who is no longer a member.
   return { key: name, info: await database.info(SYSTEM_USER) }
 }
 
-function namesInRange(request: FastifyRequest): readonly string[] {
+async function namesInRange(request: FastifyRequest): Promise<readonly string[]> {
   const query = queryOf(request)
   const descending = viewBoolean(query, 'descending') ?? false
-  const names = visibleTo(request, request.server.services.databases.names())
+  const tenant = tenantOf(request)
+  const names =
+    tenant === null ? request.server.services.databases.names() : await namesOfTenant(request, tenant)
   const inOrder = descending ? names.toReversed() : names
   const inRange = inOrder.filter(rangeOf(query, descending))
   const skip = count(query, 'skip') ?? 0

@@ -152,8 +152,8 @@ export function inTurn<T>(request: FastifyRequest, length: number, work: () => P
   const kind = DOCUMENT_WRITES.get(request.routeOptions.url ?? '')
   if (request.user.allowance === undefined || kind === undefined) return work()
   const { db } = request.params as { db: string }
-  return request.server.services.policy.write(db, length, kind, () => {
-    setAllowance(request)
+  return request.server.services.policy.write(db, length, kind, async () => {
+    await setAllowance(request)
     return work()
   })
 }

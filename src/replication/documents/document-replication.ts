@@ -90,6 +90,7 @@ export class DocumentReplication {
       throw isLostForGood(error) ? new StartRefused(wordsOf(error)) : error
     })
     const { request } = wanted
+    const most = await jobs.mostOf(user)
     const id = await jobs.peers.idOf(request, user)
     for (let other = jobs.find(id); other !== undefined; other = jobs.find(id)) {
       if (this.#isDropped) return null
@@ -99,7 +100,7 @@ export class DocumentReplication {
     }
     if (this.#isDropped) return null
     const onChange = (job: ReplicationJob) => this.#changed(job)
-    return jobs.add({ id, request, owner, document: place, onChange }, user)
+    return jobs.add({ id, request, owner, document: place, onChange }, user, most)
   }
 
   #startLater(error: unknown): void {

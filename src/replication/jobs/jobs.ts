@@ -68,10 +68,11 @@ export class Jobs {
   /**
    * Adds a job with a new id.
    * @param user the owner with the rights of now
+   * @param most {@link mostOf} the user
    * @throws too_many_requests; forbidden for a proxy
    */
-  add({ id, request, owner, document, onChange }: NewJob, user: UserCtx): ReplicationJob {
-    this.#checkNumber(user)
+  add({ id, request, owner, document, onChange }: NewJob, user: UserCtx, most: number): ReplicationJob {
+    this.#checkNumber(user, most)
     this.peers.of(request, user)
     const job: ReplicationJob = new ReplicationJob({
       id,
@@ -89,11 +90,14 @@ export class Jobs {
     return job
   }
 
-  #checkNumber(user: UserCtx): void {
+  /** @returns how many jobs a user may have */
+  async mostOf(user: UserCtx): Promise<number> {
+    if (isServerAdmin(user)) return MAX_JOBS
+    return (await this.#options.policy.maxReplications(user)) ?? MAX_USER_JOBS
+  }
+
+  #checkNumber(user: UserCtx, most: number): void {
     const { isClosed, size } = this.#scheduler
-    const most = isServerAdmin(user)
-      ? MAX_JOBS
-      : (this.#options.policy.maxReplications(user) ?? MAX_USER_JOBS)
     if (!isClosed && size < MAX_JOBS && this.#scheduler.countOf(user.name) < most) return
     throw new CouchError('too_many_requests', 'There are too many replications; cancel some of them first.')
   }
