@@ -11,6 +11,7 @@ import { CouchError } from '../core/errors.ts'
 import { userDocId } from '../core/ids.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
+import { readRecord } from '../storage/records.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { SYSTEM_USER } from './accounts.ts'
 import type { DatabaseRegistry } from './policy.ts'
@@ -173,9 +174,8 @@ export class PerUserDatabases {
 
   /** @returns the sequence number up to which the feed was followed before; 0 for another feed */
   async #readCheckpoint(users: DatabaseHandle): Promise<number> {
-    const records = await this.#options.databases.readRecords(CHECKPOINT.kind)
-    const record = records.find(({ key }) => key === CHECKPOINT.key)
-    const found = record === undefined ? null : (JSON.parse(record.value) as Checkpoint)
+    const stored = await readRecord(this.#options.databases, CHECKPOINT.kind, CHECKPOINT.key)
+    const found = stored === null ? null : (JSON.parse(stored) as Checkpoint)
     if (found?.incarnation !== users.incarnation || found.prefix !== this.#prefix) return 0
     const page = await users.changes(SYSTEM_USER, { options: PLAIN_FEED, since: found.token, limit: 0 })
     return page.lastSeq

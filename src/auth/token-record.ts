@@ -3,7 +3,7 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import type { RecordWrite, ServerRecord } from '../storage/records.ts'
 import { type Account, ADMIN_ROLE } from './accounts.ts'
 import type { DevicePosition } from './device-positions.ts'
 

@@ -1,5 +1,5 @@
 import { CouchError } from '../core/errors.ts'
-import type { RecordWrite } from '../storage/catalog.ts'
+import type { RecordWrite } from '../storage/records.ts'
 import type { Accounts } from './accounts.ts'
 import { type DevicePosition, DevicePositions } from './device-positions.ts'
 import { recordOfToken, type TokenTable } from './token-record.ts'

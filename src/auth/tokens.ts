@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { newUuid } from '../core/ids.ts'
-import type { Catalog, RecordWrite } from '../storage/catalog.ts'
+import { allRecords, collectRecords, type Records, type RecordWrite } from '../storage/records.ts'
 import type { AccountListener } from './accounts.ts'
 import { type DevicePosition, positionsOfRecord } from './device-positions.ts'
 import {
@@ -18,7 +18,7 @@ import {
 } from './token-record.ts'
 import { type OwnerOptions, TokenOwnerCheck, TokenUses, type UseOptions } from './token-uses.ts'
 
-export type TokenRecords = Pick<Catalog, 'readRecords' | 'writeRecords'>
+export type TokenRecords = Pick<Records, 'listRecords' | 'writeRecords'>
 
 export interface TokensOptions extends UseOptions, OwnerOptions {
   readonly records: TokenRecords
@@ -30,12 +30,12 @@ export interface TokensOptions extends UseOptions, OwnerOptions {
 
 /**
  * Reads the stored tokens into memory, and revokes those of deleted accounts.
- * @throws as `readRecords`
+ * @throws as `listRecords`
  */
 export async function openTokens(options: TokensOptions): Promise<Tokens> {
   const table = new TokenTable()
   const positions = new Map<string, readonly DevicePosition[]>()
-  for (const record of await options.records.readRecords(TOKEN_KIND)) {
+  for await (const record of allRecords(options.records, TOKEN_KIND)) {
     const token = tokenOfRecord(record)
     if (token !== null) {
       table.set(token)
@@ -50,7 +50,7 @@ export async function openTokens(options: TokensOptions): Promise<Tokens> {
  * @throws as `writeRecords`
  */
 export async function removeTokensOf(records: TokenRecords, account: string): Promise<void> {
-  const kept = await records.readRecords(TOKEN_KIND)
+  const kept = await collectRecords(records, TOKEN_KIND)
   const own = kept.filter((record) => tokenOfRecord(record)?.account === account)
   await records.writeRecords(own.map(({ kind, key }) => ({ kind, key, value: null })))
 }
@@ -234,7 +234,9 @@ export class Tokens implements TokenSource {
 
   /** Writes one after the other; `writes` is called when its turn comes. */
   #write(writes: () => readonly RecordWrite[]): Promise<void> {
-    const done = this.#lastWrite.then(() => this.#records.writeRecords(writes()))
+    const done = this.#lastWrite.then(async () => {
+      await this.#records.writeRecords(writes())
+    })
     this.#lastWrite = done.catch(() => undefined)
     return done
   }
@@ -292,7 +294,7 @@ export function storedTokenMaker(records: TokenRecords, limits: () => TokenLimit
 
 async function tableOf(records: TokenRecords): Promise<TokenTable> {
   const table = new TokenTable()
-  for (const record of await records.readRecords(TOKEN_KIND)) {
+  for await (const record of allRecords(records, TOKEN_KIND)) {
     const token = tokenOfRecord(record)
     if (token !== null) table.set(token)
   }

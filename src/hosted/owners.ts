@@ -3,13 +3,7 @@
  * owner (an admin's, `_users`) has no record.
  */
 import { isJsonObject } from '../core/json.ts'
-import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
-
-/** The store of these records (threads/databases.ts). */
-export interface RecordStore {
-  readRecords(kind: string): Promise<ServerRecord[]>
-  writeRecords(writes: readonly RecordWrite[]): Promise<void>
-}
+import { allRecords, type WatchedRecords } from '../storage/records.ts'
 
 const KIND = 'owner'
 /** Deleted databases of an account that are still in its `_db_updates`. */
@@ -24,20 +18,20 @@ interface Owned {
 }
 
 export class Owners {
-  readonly #store: RecordStore
+  readonly #store: WatchedRecords
   readonly #byDatabase = new Map<string, Owned>()
   readonly #byAccount = new Map<string, Set<string>>()
   /** The oldest deletion first. */
   readonly #former = new Map<string, Set<string>>()
 
-  private constructor(store: RecordStore) {
+  private constructor(store: WatchedRecords) {
     this.#store = store
   }
 
   /** Reads the records. */
-  static async open(store: RecordStore): Promise<Owners> {
+  static async open(store: WatchedRecords): Promise<Owners> {
     const owners = new Owners(store)
-    for (const { key, value } of await store.readRecords(KIND)) owners.#add(key, readOwned(value))
+    for await (const { key, value } of allRecords(store, KIND)) owners.#add(key, readOwned(value))
     return owners
   }
 

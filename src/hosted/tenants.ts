@@ -3,7 +3,8 @@ import { type AccountListener, type Accounts, isServerAdmin } from '../auth/acco
 import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { RecordStore } from './owners.ts'
+import type { WatchedRecords } from '../storage/records.ts'
+import { allRecords } from '../storage/records.ts'
 import {
   changedOverrides,
   defaultQuota,
@@ -34,7 +35,7 @@ interface TenantChange {
 }
 
 export class Tenants {
-  readonly #store: RecordStore
+  readonly #store: WatchedRecords
   readonly #config: Config
   readonly #mutex = new KeyedMutex()
   readonly #tenants = new Map<string, Tenant>()
@@ -42,7 +43,7 @@ export class Tenants {
   readonly #listeners = new Set<AccountListener>()
   #defaults: Quota
 
-  private constructor(store: RecordStore, config: Config) {
+  private constructor(store: WatchedRecords, config: Config) {
     this.#store = store
     this.#config = config
     this.#defaults = defaultQuota(config)
@@ -54,9 +55,9 @@ export class Tenants {
   }
 
   /** Reads the records. */
-  static async open(store: RecordStore, config: Config): Promise<Tenants> {
+  static async open(store: WatchedRecords, config: Config): Promise<Tenants> {
     const tenants = new Tenants(store, config)
-    for (const { key, value } of await store.readRecords(KIND)) tenants.#tenants.set(key, readTenant(value))
+    for await (const { key, value } of allRecords(store, KIND)) tenants.#tenants.set(key, readTenant(value))
     return tenants
   }
 

@@ -4,8 +4,10 @@
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import type { UpdatesView } from '../changes/db-updates.ts'
+import type { WatchedRecords } from '../storage/records.ts'
+import { readRecord } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
-import type { Owners, RecordStore } from './owners.ts'
+import type { Owners } from './owners.ts'
 import type { TenantDatabases } from './tenant-databases.ts'
 
 const KIND = 'secret'
@@ -18,7 +20,7 @@ const EPOCH_BYTES = 9
 const SEALED = /^1-([0-9A-Za-z_-]{22})$/
 
 interface UpdatesViewsOptions {
-  readonly store: RecordStore
+  readonly store: WatchedRecords
   readonly owners: Owners
   readonly databases: Pick<Databases, 'names'>
   readonly tenantDatabases: Pick<TenantDatabases, 'settled'>
@@ -38,9 +40,9 @@ export class UpdatesViews {
   /** Reads the secret that encrypts tokens, or makes it. */
   static async open(options: UpdatesViewsOptions): Promise<UpdatesViews> {
     const { store } = options
-    const stored = (await store.readRecords(KIND)).find(({ key }) => key === KEY)?.value
-    const secret = stored === undefined ? randomBytes(SECRET_BYTES) : Buffer.from(stored, 'hex')
-    if (stored === undefined) {
+    const stored = await readRecord(store, KIND, KEY)
+    const secret = stored === null ? randomBytes(SECRET_BYTES) : Buffer.from(stored, 'hex')
+    if (stored === null) {
       await store.writeRecords([{ kind: KIND, key: KEY, value: secret.toString('hex') }])
     }
     return new UpdatesViews(secret, options)

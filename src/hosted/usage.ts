@@ -9,9 +9,11 @@ import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { Allowance } from '../core/types.ts'
+import type { WatchedRecords } from '../storage/records.ts'
+import { allRecords } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
 import { RecordQueue } from '../threads/record-queue.ts'
-import type { Owners, RecordStore } from './owners.ts'
+import type { Owners } from './owners.ts'
 
 const KIND = 'usage'
 const MEASURE_MS = 1000
@@ -32,7 +34,7 @@ const NOTHING: Size = { bytes: 0, documents: 0, indexes: 0 }
 interface UsageOptions {
   readonly databases: Pick<Databases, 'get'>
   readonly owners: Owners
-  readonly store: RecordStore
+  readonly store: WatchedRecords
   readonly clock: Clock
   /** Records could not be written; they will be tried again. */
   onFault(fault: unknown): void
@@ -66,7 +68,7 @@ export class Usage {
   /** Reads the records of the last run. */
   static async open(options: UsageOptions): Promise<Usage> {
     const usage = new Usage(options)
-    for (const { key, value } of await options.store.readRecords(KIND)) {
+    for await (const { key, value } of allRecords(options.store, KIND)) {
       usage.#sizes.set(key, readSize(value))
     }
     return usage

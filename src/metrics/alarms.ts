@@ -2,7 +2,8 @@
 import type { Logger } from 'pino'
 import { newUuid } from '../core/ids.ts'
 import type { MassDeletion } from '../documents/deletion-watch.ts'
-import type { Catalog, DatabaseEntry, RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import type { DatabaseEntry } from '../storage/catalog.ts'
+import { collectRecords, type Records, type RecordWrite, type ServerRecord } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
 
 const ALARM_KIND = 'alarm'
@@ -28,7 +29,7 @@ export interface Alarm extends MassDeletion {
 }
 
 interface AlarmsOptions {
-  readonly records: Pick<Catalog, 'readRecords' | 'writeRecords'>
+  readonly records: Pick<Records, 'listRecords' | 'writeRecords'>
   readonly logger: Pick<Logger, 'warn' | 'error'>
   /** The incarnation of a database; undefined: it does not exist; null: unknown at the moment. */
   incarnationOf(database: string): number | null | undefined
@@ -49,9 +50,9 @@ export function incarnationsIn(databases: Pick<Databases, 'names' | 'get'>): Ala
   }
 }
 
-/** Reads the stored alarms. @throws as `readRecords` */
+/** Reads the stored alarms. @throws as `listRecords` */
 export async function openAlarms(options: AlarmsOptions): Promise<Alarms> {
-  const kept = await options.records.readRecords(ALARM_KIND)
+  const kept = await collectRecords(options.records, ALARM_KIND)
   return new Alarms(
     options,
     kept.map(alarmOf).filter((alarm) => alarm !== null),

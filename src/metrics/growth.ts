@@ -7,7 +7,7 @@ import type { Logger } from 'pino'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { type Clock, systemClock } from '../changes/source.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import { collectRecords, type RecordWrite, type ServerRecord } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
 import { RecordQueue } from '../threads/record-queue.ts'
 
@@ -43,7 +43,7 @@ interface Grown {
 }
 
 interface GrowthOptions {
-  readonly databases: Pick<Databases, 'get' | 'updates' | 'watchUpdates' | 'readRecords' | 'writeRecords'>
+  readonly databases: Pick<Databases, 'get' | 'updates' | 'watchUpdates' | 'listRecords' | 'writeRecords'>
   readonly logger: Pick<Logger, 'warn'>
   readonly clock?: Clock
   /** The time, in ms since 1970. */
@@ -80,9 +80,9 @@ export class Growth {
     this.#unwatch = options.databases.watchUpdates(() => this.#plan())
   }
 
-  /** Reads the records. Writes from before are not looked at. @throws as `readRecords` */
+  /** Reads the records. Writes from before are not looked at. @throws as `listRecords` */
   static async open(options: GrowthOptions): Promise<Growth> {
-    const records = await options.databases.readRecords(KIND)
+    const records = await collectRecords(options.databases, KIND)
     const { lastSeq } = await options.databases.updates({ since: Number.MAX_SAFE_INTEGER }, 1)
     const read = records.flatMap(grownOf)
     const byLastDay = read.sort(([, a], [, b]) => lastDay(a) - lastDay(b))

@@ -1,4 +1,6 @@
 /** What the server remembers of moved databases, so that a move can be repeated. */
+
+import { collectRecords } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
 
 export interface MoveRecord {
@@ -26,7 +28,7 @@ export class MoveRecords {
   }
 
   static async open(databases: Databases): Promise<MoveRecords> {
-    const records = await databases.readRecords(KIND)
+    const records = await collectRecords(databases, KIND)
     return new MoveRecords(
       databases,
       new Map(records.map(({ key, value }) => [key, JSON.parse(value) as Stored])),

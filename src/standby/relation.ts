@@ -4,7 +4,7 @@
  */
 import { isJsonObject } from '../core/json.ts'
 import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
-import type { RecordWrite, ServerRecord } from '../storage/catalog.ts'
+import { collectRecords, type Records, type RecordWrite, type ServerRecord } from '../storage/records.ts'
 import { acceptsWrites, nextState, type StandbyEvent, type StandbyState } from './standby-state.ts'
 
 export interface Relation {
@@ -36,10 +36,7 @@ export interface FollowedDatabase {
   readonly refused: number
 }
 
-export interface RelationStore {
-  readRecords(kind: string): Promise<ServerRecord[]>
-  writeRecords(writes: readonly RecordWrite[]): Promise<void>
-}
+type RelationRecords = Pick<Records, 'listRecords' | 'writeRecords'>
 
 const KIND = 'standby'
 const KEY = 'first'
@@ -47,14 +44,14 @@ const DATABASE_KIND = 'standby-database'
 
 /** The relation of this server to its first, in memory and on disk. */
 export class Relations {
-  readonly #store: RelationStore
+  readonly #store: RelationRecords
   readonly #databases: Map<string, FollowedDatabase>
   readonly #listeners = new Set<() => void>()
   #relation: Relation | null
   #lastWrite: Promise<unknown> = Promise.resolve()
 
   private constructor(
-    store: RelationStore,
+    store: RelationRecords,
     relation: Relation | null,
     databases: Map<string, FollowedDatabase>,
   ) {
@@ -64,9 +61,9 @@ export class Relations {
   }
 
   /** Reads the records. @throws Error for a damaged record, since a standby must not take writes by mistake */
-  static async open(store: RelationStore): Promise<Relations> {
-    const [record] = await store.readRecords(KIND)
-    const databases = await store.readRecords(DATABASE_KIND)
+  static async open(store: RelationRecords): Promise<Relations> {
+    const [record] = await store.listRecords(KIND, {}, 1)
+    const databases = await collectRecords(store, DATABASE_KIND)
     return new Relations(
       store,
       record === undefined ? null : parsed<Relation>(record, 'state'),

@@ -1,4 +1,5 @@
 /** The storage contract for the list of databases and the server's own data; see engine.ts. */
+import type { CatalogChange, Records } from './records.ts'
 import type { Epochs, LastKnownSequence } from './sequence.ts'
 
 /** A database in the list of the server. */
@@ -8,19 +9,6 @@ export interface DatabaseEntry {
   readonly incarnation: number
   /** Its last known sequence; absent if none was noted. */
   readonly lastKnown?: LastKnownSequence
-}
-
-/** A record that the server stores beside its databases, such as a device token. */
-export interface ServerRecord {
-  readonly kind: string
-  readonly key: string
-  /** Any text; its owner chooses the format, usually JSON. */
-  readonly value: string
-}
-
-/** The new value of a record; null removes it. */
-export interface RecordWrite extends Omit<ServerRecord, 'value'> {
-  readonly value: string | null
 }
 
 /** A database's last sequence number and its epoch. */
@@ -44,7 +32,7 @@ export interface DeletionOptions {
   readonly isKept?: boolean
 }
 
-export interface Catalog {
+export interface Catalog extends Records {
   /** What clients see: the adopted uuid, or that of the data folder. */
   readonly serverUuid: string
   /** Identifies the data folder, for its backups: 32 hex digits, generated once. */
@@ -67,12 +55,10 @@ export interface Catalog {
   discard(name: string, draft: string): Promise<void>
   /** Notes that databases were written to, and their last sequences. Ignores databases that are not listed. */
   noteUpdated(names: readonly string[], sequences?: readonly DatabaseSequence[]): Promise<void>
-  /** All records of a kind, in the order of their keys' bytes. */
-  readRecords(kind: string): Promise<ServerRecord[]>
-  /** Sets and removes records in this order, all of them or none; durable when resolved. */
-  writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The latest update of each pair of name and type; at most `limit` rows of the range. */
   readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
+  /** Calls the listener after each change, by this opener or another, until the returned function is called. */
+  watch(listener: (change: CatalogChange) => void): () => void
   /** Copies the server's own data to a new file, which is durable when resolved. */
   copyTo(path: string): Promise<void>
 }

@@ -17,10 +17,9 @@ import type {
   DatabaseEntry,
   DatabaseProperties,
   DeletionOptions,
-  RecordWrite,
-  ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
+import type { WatchedRecords } from '../storage/records.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
 import type { Copies } from './copies.ts'
 import type { ThreadReport } from './thread-stats.ts'
@@ -85,7 +84,7 @@ export interface PreparedRestore {
   discard(): Promise<void>
 }
 
-export interface Databases {
+export interface Databases extends WatchedRecords {
   /** What clients see. */
   readonly serverUuid: string
   /** Identifies the data folder, for its backups. */
@@ -129,9 +128,6 @@ export interface Databases {
   watchUpdates(listener: () => void): () => void
   /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
   watchSecurity(listener: (database: string) => void): () => void
-  /** Data of the server that is in no database; see storage/catalog.ts. */
-  readRecords(kind: string): Promise<ServerRecord[]>
-  writeRecords(writes: readonly RecordWrite[]): Promise<void>
   /** The running compactions. */
   tasks(): readonly CompactionTask[]
   /** Documents written since the start of the server. */

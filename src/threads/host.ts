@@ -247,10 +247,16 @@ class Host {
 
   /** Opens the catalog, unless it is open. After a failure the next call tries again. */
   #openCatalog(serverFile?: string): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog(serverFile).catch((error: unknown) => {
-      this.#catalog = undefined
-      throw error
-    })
+    this.#catalog ??= this.#engine.openCatalog(serverFile).then(
+      (catalog) => {
+        catalog.watch((change) => this.#rpc.sendEvent({ type: 'catalog', change }))
+        return catalog
+      },
+      (error: unknown) => {
+        this.#catalog = undefined
+        throw error
+      },
+    )
     return this.#catalog
   }
 

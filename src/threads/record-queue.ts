@@ -1,5 +1,5 @@
 import type { Clock } from '../changes/source.ts'
-import type { RecordWrite } from '../storage/catalog.ts'
+import type { RecordWrite } from '../storage/records.ts'
 
 /** Records in one write: a few milliseconds of the catalog's thread. */
 const BATCH = 500
@@ -10,7 +10,7 @@ interface RecordQueueOptions {
   readonly delay: number
   /** The record of a key as it is now; a value of null removes it. */
   recordOf(key: string): RecordWrite
-  writeRecords(writes: readonly RecordWrite[]): Promise<void>
+  writeRecords(writes: readonly RecordWrite[]): Promise<unknown>
   /** Records could not be written; they will be tried again. */
   onFault(fault: unknown): void
 }

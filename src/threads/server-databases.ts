@@ -3,6 +3,7 @@ import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
+import { Listeners } from '../core/listeners.ts'
 import { AMPLE_SPACE, type Limits, type SecurityObject, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
@@ -13,10 +14,9 @@ import type {
   DatabaseEntry,
   DatabaseProperties,
   DeletionOptions,
-  RecordWrite,
-  ServerRecord,
   UpdatesRange,
 } from '../storage/catalog.ts'
+import type { CatalogChange, RecordRange, RecordWrite, ServerRecord } from '../storage/records.ts'
 import { type Copies, databaseCopies } from './copies.ts'
 import { FaultRecord, UpdateNotes } from './database-notes.ts'
 import { DatabaseProxy } from './database-proxy.ts'
@@ -81,8 +81,9 @@ class ServerDatabases implements OwnedDatabases {
     note: (names, sequences) => this.#catalogChange('noteUpdated', names, sequences),
   })
   readonly #answers = new SharedAnswers()
-  readonly #updateListeners = new Set<() => void>()
-  readonly #securityListeners = new Set<(database: string) => void>()
+  readonly #catalogListeners = new Listeners<[CatalogChange]>()
+  readonly #updateListeners = new Listeners<[]>()
+  readonly #securityListeners = new Listeners<[database: string]>()
   readonly #replacements = new Replacements({
     withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
     owner: (name) => this.#pool.owningThread(name),
@@ -92,7 +93,7 @@ class ServerDatabases implements OwnedDatabases {
     exclusively: (name, work) => this.#changing.run(name, work),
     take: (name) => this.#take(name),
     enter: (entry) => this.#enter(entry),
-    notifySecurity: (name) => this.#notifySecurity(name),
+    notifySecurity: (name) => this.#securityListeners.tell(name),
   })
   readonly copies: Copies
   readonly usersDatabase: string
@@ -162,7 +163,8 @@ class ServerDatabases implements OwnedDatabases {
     for (const entry of databases) {
       if (!this.#byName.has(entry.name) && !this.#changing.isBusy(entry.name)) this.#enter(entry)
     }
-    this.#notifyUpdated()
+    this.#updateListeners.tell()
+    this.#catalogListeners.tell({ type: 'any' })
   }
 
   /** Changes the catalog, and notifies listeners once the change is durable. */
@@ -171,12 +173,8 @@ class ServerDatabases implements OwnedDatabases {
     ...args: Parameters<Catalog[M]>
   ): Promise<Awaited<ReturnType<Catalog[M]>>> {
     const answer = await this.#pool.catalog(method, ...args)
-    this.#notifyUpdated()
+    this.#updateListeners.tell()
     return answer
-  }
-
-  #notifyUpdated(): void {
-    for (const listener of this.#updateListeners) listener()
   }
 
   get serverUuid(): string {
@@ -219,6 +217,10 @@ class ServerDatabases implements OwnedDatabases {
       this.#options.onFull?.()
       return
     }
+    if (event.type === 'catalog') {
+      this.#catalogListeners.tell(event.change)
+      return
+    }
     const proxy = this.#byIncarnation.get(event.incarnation)
     if (proxy === undefined) return
     if (event.type === 'committed') {
@@ -243,11 +245,7 @@ class ServerDatabases implements OwnedDatabases {
 
   #applySecurity(proxy: DatabaseProxy, security: SecurityObject | null): void {
     proxy.emit({ type: 'secured', security })
-    this.#notifySecurity(proxy.entry.name)
-  }
-
-  #notifySecurity(name: string): void {
-    for (const listener of this.#securityListeners) listener(name)
+    this.#securityListeners.tell(proxy.entry.name)
   }
 
   #noteFault(entry: DatabaseEntry, fault: CouchError): void {
@@ -331,22 +329,28 @@ class ServerDatabases implements OwnedDatabases {
     return this.#pool.catalog('readUpdates', range, limit)
   }
 
-  readRecords(kind: string): Promise<ServerRecord[]> {
-    return this.#pool.catalog('readRecords', kind)
+  readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]> {
+    return this.#pool.catalog('readRecords', kind, keys)
   }
 
-  writeRecords(writes: readonly RecordWrite[]): Promise<void> {
+  listRecords(kind: string, range: RecordRange, limit: number): Promise<ServerRecord[]> {
+    return this.#pool.catalog('listRecords', kind, range, limit)
+  }
+
+  writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {
     return this.#pool.catalog('writeRecords', writes)
   }
 
+  watchCatalog(listener: (change: CatalogChange) => void): () => void {
+    return this.#catalogListeners.add(listener)
+  }
+
   watchUpdates(listener: () => void): () => void {
-    this.#updateListeners.add(listener)
-    return () => this.#updateListeners.delete(listener)
+    return this.#updateListeners.add(listener)
   }
 
   watchSecurity(listener: (database: string) => void): () => void {
-    this.#securityListeners.add(listener)
-    return () => this.#securityListeners.delete(listener)
+    return this.#securityListeners.add(listener)
   }
 
   tasks(): readonly CompactionTask[] {

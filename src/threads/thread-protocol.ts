@@ -12,6 +12,7 @@ import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { Catalog, DatabaseEntry } from '../storage/catalog.ts'
+import type { CatalogChange } from '../storage/records.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
@@ -37,7 +38,7 @@ export type CallMethod = {
 export type StreamMethod = Exclude<keyof ServedDatabase, CallMethod>
 
 /** The methods of the catalog that its thread serves. */
-export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'folderUuid' | 'list'>
+export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'folderUuid' | 'list' | 'watch'>
 
 /** Calls a method of the catalog on its thread. */
 export type CatalogCall = <M extends CatalogMethod>(
@@ -140,6 +141,8 @@ export type ThreadEvent =
   | { readonly type: 'deleted'; readonly incarnation: number }
   /** A database's file is damaged, or the disk has failed. */
   | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: PackedError }
+  /** Records or the list of databases have changed. */
+  | { readonly type: 'catalog'; readonly change: CatalogChange }
   /** A write has found the disk full. */
   | { readonly type: 'full' }
   /** Most of a database was deleted within a minute. */

@@ -7,7 +7,7 @@ import type { Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
 import { compileRegex } from '../../src/query/regex.ts'
-import type { RecordWrite } from '../../src/storage/catalog.ts'
+import type { CatalogChange, RecordRange, RecordWrite } from '../../src/storage/records.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { ADMIN, body, type Json, parse } from '../documents/helpers.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
@@ -108,8 +108,10 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
       updateListeners.add(listener)
       return () => updateListeners.delete(listener)
     },
-    readRecords: (kind: string) => catalog.readRecords(kind),
+    readRecords: (kind: string, keys: readonly string[]) => catalog.readRecords(kind, keys),
+    listRecords: (kind: string, range: RecordRange, limit: number) => catalog.listRecords(kind, range, limit),
     writeRecords: (writes: readonly RecordWrite[]) => catalog.writeRecords(writes),
+    watchCatalog: (listener: (change: CatalogChange) => void) => catalog.watch(listener),
   } as unknown as Databases
 
   const users = () => databases.get(USERS_DATABASE) as unknown as Database

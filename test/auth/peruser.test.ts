@@ -6,6 +6,7 @@ import { withoutOwners } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
+import { readRecord } from '../../src/storage/records.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { memoryDatabases } from './memory-databases.ts'
 
@@ -73,9 +74,9 @@ t.test('finished work is not repeated: a changed security object stays', async (
   await putUser('anna')
   await until(async () => (await security(ANNA)) !== null)
   await until(async () => {
-    const [record] = await databases.readRecords('couch_peruser')
+    const stored = await readRecord(databases, 'couch_peruser', 'checkpoint')
     const { update_seq: now } = await databases.get(USERS_DATABASE).info(SYSTEM_USER)
-    return record?.value.includes(now) ?? false
+    return stored?.includes(now) ?? false
   })
   await first.close()
   const changed = { members: { names: ['bert'] }, admins: { names: ['bert'] } }

@@ -10,8 +10,10 @@ import {
   type TokenRecords,
   type TokensOptions,
 } from '../../src/auth/tokens.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import type { RecordWrite } from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
+
+import { MemoryRecords } from '../storage/memory/records.ts'
 
 const MINUTE = 60_000
 
@@ -23,7 +25,7 @@ async function setUp(t: Test, options: Partial<TokensOptions> = {}) {
   const listeners = new Set<AccountListener>()
   const state = { now: Date.UTC(2026, 0, 1), fault: null as Error | null }
   const records = {
-    readRecords: async (kind: string) => [...kept].map(([key, value]) => ({ kind, key, value })),
+    listRecords: async (kind: string) => [...kept].map(([key, value]) => ({ kind, key, value })),
     writeRecords: async (writes: readonly RecordWrite[]) => {
       if (state.fault) throw state.fault
       batches.push(writes)
@@ -31,6 +33,7 @@ async function setUp(t: Test, options: Partial<TokensOptions> = {}) {
         if (value === null) kept.delete(key)
         else kept.set(key, value)
       }
+      return true
     },
   }
   const accounts = {
@@ -306,19 +309,6 @@ const ACCOUNTS = {
   onChange: () => () => undefined,
 }
 
-function memoryRecords(): TokenRecords {
-  const kept = new Map<string, ServerRecord>()
-  return {
-    readRecords: async (kind) => [...kept.values()].filter((record) => record.kind === kind),
-    writeRecords: async (writes) => {
-      for (const { kind, key, value } of writes) {
-        if (value === null) kept.delete(key)
-        else kept.set(key, { kind, key, value })
-      }
-    },
-  }
-}
-
 const MAKERS: Readonly<Record<string, (records: TokenRecords) => Promise<TokenMaker>>> = {
   running: async (records) =>
     runningTokenMaker(await tokensOver(records, ACCOUNTS, { limits: () => LIMITS })),
@@ -327,11 +317,11 @@ const MAKERS: Readonly<Record<string, (records: TokenRecords) => Promise<TokenMa
 
 for (const [name, make] of Object.entries(MAKERS)) {
   t.test(`${name}: made, named, refused at limits, revoked`, async (t) => {
-    const records = memoryRecords()
+    const records = new MemoryRecords()
     const maker = await make(records)
     const secret = await maker.make('anna', 'phone')
     t.ok(looksLikeSecret(secret))
-    t.notMatch(JSON.stringify(await records.readRecords('token')), secret)
+    t.notMatch(JSON.stringify(records.all('token')), secret)
     await t.rejects(maker.make('anna', 'phone'), { code: 'conflict' })
     await t.rejects(maker.make('anna', 'a long, long name'), { code: 'bad_request' })
     await t.rejects(maker.check('anna', 'phone'), { code: 'conflict' })

@@ -8,17 +8,12 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkServerUuid } from '../../src/core/ids.ts'
-import type {
-  Catalog,
-  DatabaseEntry,
-  DatabaseProperties,
-  Replaced,
-  ServerRecord,
-} from '../../src/storage/catalog.ts'
+import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { LastKnownSequence } from '../../src/storage/sequence.ts'
 import type { OpenOptions, Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
+import { MemoryRecords } from '../storage/memory/records.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
@@ -60,7 +55,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #stores = new Set<MemoryStore>()
   readonly #updates = new MemoryUpdates()
   readonly #sequences = new Map<string, LastKnownSequence>()
-  #records = new Map<string, ServerRecord>()
+  readonly #records = new MemoryRecords()
   /** The copies of databases, by the keys that replace their paths. */
   readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
   #lastIncarnation = 0
@@ -116,22 +111,19 @@ class MemoryEngine implements StorageEngine, ContentsCount {
         this.#operate('read updates')
         return this.#updates.read(range, limit)
       },
-      readRecords: async (kind) => {
+      readRecords: async (kind, keys) => {
         this.#operate('read records')
-        return [...this.#records.values()]
-          .filter((record) => record.kind === kind)
-          .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)))
+        return this.#records.readRecords(kind, keys)
+      },
+      listRecords: async (kind, range, limit) => {
+        this.#operate('list records')
+        return this.#records.listRecords(kind, range, limit)
       },
       writeRecords: async (writes) => {
-        await turn()
         this.#operate('write records')
-        const records = new Map(this.#records)
-        for (const { kind, key, value } of writes) {
-          if (value === null) records.delete(JSON.stringify([kind, key]))
-          else records.set(JSON.stringify([kind, key]), { kind, key, value })
-        }
-        this.#records = records
+        return this.#records.writeRecords(writes)
       },
+      watch: (listener) => this.#records.watchCatalog(listener),
       copyTo: async () => noCopies(),
     }
   }
@@ -146,6 +138,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
     this.#sequences.delete(name)
     this.#updates.note([name], 'created')
+    this.#records.tell({ type: 'databases', names: [name] })
     return { name, incarnation }
   }
 
@@ -155,6 +148,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     if (!this.#databases.delete(name)) throw new CouchError('no_database')
     this.#sequences.delete(name)
     this.#updates.note([name], 'deleted')
+    this.#records.tell({ type: 'databases', names: [name] })
   }
 
   snapshot(database: string): string {
@@ -192,6 +186,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
     this.#sequences.delete(name)
     this.#updates.note([name], 'created')
+    this.#records.tell({ type: 'databases', names: [name] })
     const kept = draft === null || before === undefined ? null : this.#keep(before)
     return { name, incarnation, kept }
   }

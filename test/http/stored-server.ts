@@ -19,6 +19,7 @@ import { memoryEngine } from '../helpers/memory-engine.ts'
 import { withReplicator } from '../helpers/replicator.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
+import { MemoryRecords } from '../storage/memory/records.ts'
 
 interface Shutdown {
   after(fn: () => Promise<unknown>): unknown
@@ -51,7 +52,8 @@ export async function startStoredServer(t: Shutdown) {
       return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
     },
     watchSecurity: () => () => {},
-    readRecords: async () => [],
+    readRecords: async (_kind: string, keys: readonly string[]) => keys.map(() => null),
+    listRecords: async () => [],
     endFeeds: () => {},
   } as unknown as Databases
   const accounts = {
@@ -62,7 +64,7 @@ export async function startStoredServer(t: Shutdown) {
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const tokens = await tokensOver({ readRecords: async () => [], writeRecords: async () => {} }, accounts)
+  const tokens = await tokensOver(new MemoryRecords(), accounts)
   const made = {
     config,
     accounts,

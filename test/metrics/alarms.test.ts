@@ -6,13 +6,13 @@ import { defaultFloor, isShort, type Space } from '../../src/core/types.ts'
 import { shortage } from '../../src/documents/document-policy.ts'
 import { type Alarms, openAlarms } from '../../src/metrics/alarms.ts'
 import { SpaceWatch } from '../../src/metrics/space-watch.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
 import {
   hasReservedSpace,
   RESERVED_BYTES,
   releaseReservedSpace,
   reserveSpace,
 } from '../../src/storage/free-space.ts'
+import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 /** Records in memory, and a list of databases. */
@@ -30,13 +30,14 @@ class Kept {
   open(): Promise<Alarms> {
     return openAlarms({
       records: {
-        readRecords: async () => [...this.rows.values()],
+        listRecords: async () => [...this.rows.values()],
         writeRecords: async (writes: readonly RecordWrite[]) => {
           if (this.isBroken) throw new Error('no disk')
           for (const { kind, key, value } of writes) {
             if (value === null) this.rows.delete(key)
             else this.rows.set(key, { kind, key, value })
           }
+          return true
         },
       },
       logger: {

@@ -1,7 +1,8 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { Growth } from '../../src/metrics/growth.ts'
-import type { CatalogUpdate, RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import type { CatalogUpdate } from '../../src/storage/catalog.ts'
+import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import type { Epochs } from '../../src/storage/sequence.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
 
@@ -41,12 +42,13 @@ function stage() {
       epochs: EPOCHS,
     }),
     watchUpdates: () => () => undefined,
-    readRecords: async () => [...records.values()],
+    listRecords: async () => [...records.values()],
     writeRecords: async (writes: readonly RecordWrite[]) => {
       for (const { kind, key, value } of writes) {
         if (value === null) records.delete(key)
         else records.set(key, { kind, key, value })
       }
+      return true
     },
   }
   const write = (name: string, documents: number) => {

@@ -6,7 +6,7 @@ import { readServer } from '../../src/replication/requests/replication-request.t
 import { Relations } from '../../src/standby/relation.ts'
 import { Standby } from '../../src/standby/standby.ts'
 import { standbyFacts } from '../../src/standby/standby-health.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/catalog.ts'
+import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 
 /** Records in memory. @param fail throws to refuse a write */
@@ -14,13 +14,14 @@ function records(fail: () => void = () => {}) {
   const stored = new Map<string, ServerRecord>()
   return {
     stored,
-    readRecords: async (kind: string) => [...stored.values()].filter((each) => each.kind === kind),
+    listRecords: async (kind: string) => [...stored.values()].filter((each) => each.kind === kind),
     writeRecords: async (writes: readonly RecordWrite[]) => {
       fail()
       for (const { kind, key, value } of writes) {
         if (value === null) stored.delete(`${kind} ${key}`)
         else stored.set(`${kind} ${key}`, { kind, key, value })
       }
+      return true
     },
   }
 }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Clock } from '../../src/changes/source.ts'
-import type { RecordWrite } from '../../src/storage/catalog.ts'
+import type { RecordWrite } from '../../src/storage/records.ts'
 import { RecordQueue } from '../../src/threads/record-queue.ts'
 
 const record = (key: string): RecordWrite => ({ kind: 'size', key, value: key === 'gone' ? null : '1' })

@@ -1,4 +1,6 @@
 /** The key of the credentials in `_replicator`, which this server has made for itself or taken from its first. */
+
+import { readRecord } from '../../storage/records.ts'
 import type { Databases } from '../../threads/databases.ts'
 import { isSealingKey, newSealingKey } from '../requests/sealed-credentials.ts'
 
@@ -45,10 +47,9 @@ export class SealingKey {
   }
 
   async #open(): Promise<void> {
-    const records = await this.#records.readRecords(RECORD.kind)
-    const found = records.find(({ key }) => key === RECORD.key)
-    if (found === undefined) await this.#write(newSealingKey())
-    else this.#value = found.value
+    const found = await readRecord(this.#records, RECORD.kind, RECORD.key)
+    if (found === null) await this.#write(newSealingKey())
+    else this.#value = found
   }
 
   async #write(value: string): Promise<void> {

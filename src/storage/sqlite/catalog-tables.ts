@@ -4,14 +4,8 @@
  * does, so that it grows with the number of names and not with time.
  */
 import { randomBytes } from 'node:crypto'
-import type {
-  CatalogUpdate,
-  CatalogUpdates,
-  DatabaseSequence,
-  RecordWrite,
-  ServerRecord,
-  UpdatesRange,
-} from '../catalog.ts'
+import type { CatalogUpdate, CatalogUpdates, DatabaseSequence, UpdatesRange } from '../catalog.ts'
+import type { RecordRange, RecordWrite, ServerRecord } from '../records.ts'
 import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 
@@ -118,7 +112,10 @@ const KIND = 'mark'
  */
 export function readLastKnown(connection: Connection): ReadonlyMap<string, LastKnownSequence> {
   return new Map(
-    readRecords(connection, KIND).map(({ key, value }) => [key, JSON.parse(value) as LastKnownSequence]),
+    listRecords(connection, KIND, {}, Number.MAX_SAFE_INTEGER).map(({ key, value }) => [
+      key,
+      JSON.parse(value) as LastKnownSequence,
+    ]),
   )
 }
 
@@ -144,18 +141,60 @@ CREATE TABLE record (
 ) WITHOUT ROWID;
 `
 
-export function readRecords(connection: Connection, kind: string): ServerRecord[] {
-  return connection
-    .prepare<ServerRecord>('SELECT kind, key, value FROM record WHERE kind = ? ORDER BY key')
-    .all(kind)
+/** @returns the values in the order of the keys; null for a key without a record */
+export function readRecords(
+  connection: Connection,
+  kind: string,
+  keys: readonly string[],
+): (string | null)[] {
+  const select = connection.prepare<{ value: string }>('SELECT value FROM record WHERE kind = ? AND key = ?')
+  return keys.map((key) => select.get(kind, key)?.value ?? null)
 }
 
-/** Part of the caller's transaction. */
-export function writeRecords(connection: Connection, writes: readonly RecordWrite[]): void {
+/** @returns records of the range, in the order of their keys' bytes */
+export function listRecords(
+  connection: Connection,
+  kind: string,
+  { prefix = '', after }: RecordRange,
+  limit: number,
+): ServerRecord[] {
+  const end = endOfPrefix(prefix)
+  const conditions = ['kind = ?', 'key >= ?', ...(after === undefined ? [] : ['key > ?'])]
+  const values = [kind, prefix, ...(after === undefined ? [] : [after])]
+  if (end !== null) {
+    conditions.push('key < ?')
+    values.push(end)
+  }
+  return connection
+    .prepare<ServerRecord>(
+      `SELECT kind, key, value FROM record WHERE ${conditions.join(' AND ')} ORDER BY key LIMIT ?`,
+    )
+    .all(...values, limit)
+}
+
+/** @returns the first text, by bytes, after all that begin with the prefix; null if there is none */
+function endOfPrefix(prefix: string): string | null {
+  const points = Array.from(prefix, (char) => char.codePointAt(0) as number)
+  while (points.at(-1) === 0x10ffff) points.pop()
+  const last = points.pop()
+  if (last === undefined) return null
+  // Surrogates are not characters.
+  return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
+}
+
+/**
+ * Part of the caller's transaction.
+ * @returns false if a record is not as expected: then nothing was written
+ */
+export function writeRecords(connection: Connection, writes: readonly RecordWrite[]): boolean {
+  for (const { kind, key, expected } of writes) {
+    if (expected !== undefined && readRecords(connection, kind, [key])[0] !== expected) return false
+  }
   const put = connection.prepare('INSERT OR REPLACE INTO record (kind, key, value) VALUES (?, ?, ?)')
   const remove = connection.prepare('DELETE FROM record WHERE kind = ? AND key = ?')
   for (const { kind, key, value } of writes) {
     if (value === null) remove.run(kind, key)
     else put.run(kind, key, value)
   }
+  return true
 }

@@ -13,13 +13,19 @@ import type {
   DatabaseProperties,
   DatabaseSequence,
   DeletionOptions,
-  RecordWrite,
   Replaced,
-  ServerRecord,
   UpdatesRange,
 } from '../catalog.ts'
 import {
+  type CatalogChange,
+  changesOf,
+  type RecordRange,
+  type RecordWrite,
+  type ServerRecord,
+} from '../records.ts'
+import {
   forgetLastKnown,
+  listRecords,
   RECORDS_SCHEMA,
   readLastKnown,
   readRecords,
@@ -77,6 +83,7 @@ export class SqliteCatalog implements Catalog {
   readonly #updates: UpdateLog
   /** Databases written to before the start whose update a full disk kept from being noted. */
   readonly #unnotedUpdates = new Set<string>()
+  readonly #listeners = new Set<(change: CatalogChange) => void>()
   /** The listed databases: the rows that have a file. */
   readonly #entries = new Map<string, DatabaseEntry>()
 
@@ -237,6 +244,7 @@ export class SqliteCatalog implements Catalog {
         return entered
       })
       this.#entries.set(name, entry)
+      this.#tell({ type: 'databases', names: [name] })
       return entry
     } catch (error) {
       if (mayHaveName) this.#files.withdraw(name)
@@ -261,6 +269,7 @@ export class SqliteCatalog implements Catalog {
       }
       this.#files.remove(name, () => this.#entries.delete(name))
       this.#transaction(() => this.#forget(name))
+      this.#tell({ type: 'databases', names: [name] })
     } catch (error) {
       // Once the file is renamed, the database is deleted; the next start removes the remaining files.
       if (this.#entries.has(name)) throw storageError(error)
@@ -279,6 +288,7 @@ export class SqliteCatalog implements Catalog {
       const entry = this.#attempt(() => this.#enter(name))
       this.#entries.set(name, entry)
       const kept = draft === null ? null : this.#files.replace(name, draft, now())
+      this.#tell({ type: 'databases', names: [name] })
       return { ...entry, kept }
     } catch (error) {
       if (!existed && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
@@ -317,20 +327,36 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  async readRecords(kind: string): Promise<ServerRecord[]> {
+  async readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]> {
+    return this.#read(() => readRecords(this.#connection, kind, keys))
+  }
+
+  async listRecords(kind: string, range: RecordRange, limit: number): Promise<ServerRecord[]> {
+    return this.#read(() => listRecords(this.#connection, kind, range, limit))
+  }
+
+  async writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {
+    if (!this.#read(() => this.#transaction(() => writeRecords(this.#connection, writes)))) return false
+    for (const change of changesOf(writes)) this.#tell(change)
+    return true
+  }
+
+  /** @throws the error of the table for a fault of the file */
+  #read<R>(work: () => R): R {
     try {
-      return readRecords(this.#connection, kind)
+      return work()
     } catch (error) {
       throw storageError(error)
     }
   }
 
-  async writeRecords(writes: readonly RecordWrite[]): Promise<void> {
-    try {
-      this.#transaction(() => writeRecords(this.#connection, writes))
-    } catch (error) {
-      throw storageError(error)
-    }
+  watch(listener: (change: CatalogChange) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  #tell(change: CatalogChange): void {
+    for (const listener of this.#listeners) listener(change)
   }
 
   async copyTo(path: string): Promise<void> {

@@ -8,6 +8,7 @@ import { parseIni } from '../../../src/config/ini-file.ts'
 import { databaseFileName } from '../../../src/core/ids.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
+import { allRecords } from '../../../src/storage/records.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { put } from '../../storage/conformance/edits.ts'
@@ -72,7 +73,7 @@ async function configProblems(folder: string, ledger: Ledger, events: number): P
 
 async function tokenProblems(catalog: Catalog, ledger: Ledger, events: number): Promise<string[]> {
   const tokens = new Map<string, string>()
-  for (const { value } of await catalog.readRecords(TOKEN_KIND)) {
+  for await (const { value } of allRecords(catalog, TOKEN_KIND)) {
     const { name, account } = JSON.parse(value) as { name: string; account: string }
     tokens.set(`token|${name}`, account)
   }

@@ -4,35 +4,20 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { Owners, type RecordStore } from '../../../src/hosted/owners.ts'
-import type { RecordWrite, ServerRecord } from '../../../src/storage/catalog.ts'
+import { Owners } from '../../../src/hosted/owners.ts'
 import { startChildServer } from '../../helpers/child-server.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { startHostedServer } from '../../hosted/hosted-server.ts'
 import { connect } from '../../http/client.ts'
 import { until } from '../../protocol/devices.ts'
 import { call } from '../../protocol/served.ts'
+import { MemoryRecords } from '../../storage/memory/records.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const ROOT = { auth: 'root:root' }
 
-/** Records in memory. */
-function memoryRecords() {
-  const records = new Map<string, ServerRecord>()
-  const store: RecordStore = {
-    readRecords: async (kind) => [...records.values()].filter((record) => record.kind === kind),
-    writeRecords: async (writes: readonly RecordWrite[]) => {
-      for (const { kind, key, value } of writes) {
-        if (value === null) records.delete(`${kind} ${key}`)
-        else records.set(`${kind} ${key}`, { kind, key, value })
-      }
-    },
-  }
-  return { records, store }
-}
-
 t.test('the owners of databases are the same after a restart', async (t) => {
-  const { records, store } = memoryRecords()
+  const store = new MemoryRecords()
   const owners = await Owners.open(store)
   await owners.set('a', 'anna', 'making')
   t.equal(owners.ownerOf('a'), undefined, 'nobody owns what is not finished')
@@ -51,19 +36,19 @@ t.test('the owners of databases are the same after a restart', async (t) => {
   await owners.set('b', 'bert', 'owned')
   t.same([...owners.formerDatabasesOf('anna')], [])
   await owners.forget(['a', 'b', 'none'])
-  t.equal(records.size, 0)
+  t.equal(store.all('owner').length, 0)
   t.same(owners.accounts(), [])
 })
 
 t.test('the latest 100 deleted databases are remembered', async (t) => {
-  const { records, store } = memoryRecords()
+  const store = new MemoryRecords()
   const owners = await Owners.open(store)
   for (let at = 0; at < 105; at++) {
     await owners.set(`db${at}`, 'anna', 'owned')
     await owners.set(`db${at}`, 'anna', 'deleted')
   }
   t.equal(owners.formerDatabasesOf('anna').size, 100)
-  t.equal(records.size, 100)
+  t.equal(store.all('owner').length, 100)
   t.notOk(owners.formerDatabasesOf('anna').has('db4'))
   t.ok(owners.formerDatabasesOf('anna').has('db5'))
 })

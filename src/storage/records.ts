@@ -1,0 +1,106 @@
+/** The storage contract for records: small texts that the server keeps beside its databases, by kind and key. */
+
+/** A record, such as a device token. */
+export interface ServerRecord {
+  readonly kind: string
+  readonly key: string
+  /** Any text; its owner chooses the format, usually JSON. */
+  readonly value: string
+}
+
+/** The new value of a record; null removes it. */
+export interface RecordWrite extends Omit<ServerRecord, 'value'> {
+  readonly value: string | null
+  /**
+   * Write only if this is the value before the call; null: only if there is no record. So of two nodes that decide by
+   * what they have read, one is told to read again.
+   */
+  readonly expected?: string | null
+}
+
+/** Selects records of a kind by their keys. */
+export interface RecordRange {
+  /** Only keys that begin with this text. */
+  readonly prefix?: string
+  /** Only keys above this one. */
+  readonly after?: string
+}
+
+export interface Records {
+  /** The values of these keys, in their order; null for a key without a record. */
+  readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]>
+  /** Records of a kind in the order of their keys' bytes, at most `limit`. */
+  listRecords(kind: string, range: RecordRange, limit: number): Promise<ServerRecord[]>
+  /**
+   * Sets and removes records in this order, all of them or none; durable when resolved.
+   * @returns false if a record was not as expected: then nothing has changed
+   */
+  writeRecords(writes: readonly RecordWrite[]): Promise<boolean>
+}
+
+/**
+ * A change of what all nodes share. Own changes are told before the call that made them resolves, those of other
+ * openers within about a second.
+ */
+export type CatalogChange =
+  | { readonly type: 'records'; readonly kind: string; readonly keys: readonly string[] }
+  /** Databases that were created, deleted or replaced. */
+  | { readonly type: 'databases'; readonly names: readonly string[] }
+  /** Changes may have been missed: whatever is remembered must be read again. */
+  | { readonly type: 'any' }
+
+/** Records whose changes can be followed. */
+export interface WatchedRecords extends Records {
+  /** Calls the listener after each change, until the returned function is called. */
+  watchCatalog(listener: (change: CatalogChange) => void): () => void
+}
+
+/** The changes that a write of records makes, one for each kind. */
+export function changesOf(writes: readonly RecordWrite[]): CatalogChange[] {
+  const byKind = Map.groupBy(writes, ({ kind }) => kind)
+  return [...byKind].map(([kind, some]) => ({ type: 'records', kind, keys: some.map(({ key }) => key) }))
+}
+
+/** Records that one call reads. */
+const PAGE = 500
+
+/**
+ * All records of a kind in the order of their keys, read page by page.
+ * @throws as `listRecords`
+ */
+export async function* allRecords(
+  records: Pick<Records, 'listRecords'>,
+  kind: string,
+  { prefix, after }: RecordRange = {},
+): AsyncGenerator<ServerRecord> {
+  for (let last = after; ; ) {
+    const range = { ...(prefix !== undefined && { prefix }), ...(last !== undefined && { after: last }) }
+    const page = await records.listRecords(kind, range, PAGE)
+    yield* page
+    if (page.length < PAGE) return
+    last = page.at(-1)?.key
+  }
+}
+
+/** @throws as `readRecords` */
+export async function readRecord(
+  records: Pick<Records, 'readRecords'>,
+  kind: string,
+  key: string,
+): Promise<string | null> {
+  const [value = null] = await records.readRecords(kind, [key])
+  return value
+}
+
+/**
+ * All records of a kind that has few.
+ * @throws as `listRecords`
+ */
+export async function collectRecords(
+  records: Pick<Records, 'listRecords'>,
+  kind: string,
+): Promise<ServerRecord[]> {
+  const found: ServerRecord[] = []
+  for await (const record of allRecords(records, kind)) found.push(record)
+  return found
+}
