@@ -13,6 +13,7 @@ import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { LastKnownSequence } from '../../src/storage/sequence.ts'
 import type { OpenOptions, Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
+import { type Lend, lend } from '../storage/memory/lending.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
@@ -24,6 +25,8 @@ export interface MemoryEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** The time, in ms since 1970; by default, the system's. */
   readonly now?: () => number
+  /** How documents are lent to callbacks: `strictLending` lends only what is declared. */
+  readonly lend?: Lend
 }
 
 interface ContentsCount {
@@ -42,13 +45,14 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
       throw new CouchError('internal_server_error', undefined, { cause })
     }
   }
-  return new MemoryEngine(operate, options.now ?? Date.now)
+  return new MemoryEngine(operate, options.now ?? Date.now, options.lend ?? lend)
 }
 
 class MemoryEngine implements StorageEngine, ContentsCount {
   readonly capabilities = { durable: false, sharedWriters: false, copies: false }
   readonly #operate: Operate
   readonly #now: () => number
+  readonly #lend: Lend
   readonly #folderUuid = randomBytes(16).toString('hex')
   #serverUuid = this.#folderUuid
   readonly #databases = new Map<string, DatabaseRecord>()
@@ -61,9 +65,10 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   #lastIncarnation = 0
   #holder: string | null = null
 
-  constructor(operate: Operate, now: () => number) {
+  constructor(operate: Operate, now: () => number, lendBy: Lend) {
     this.#operate = operate
     this.#now = now
+    this.#lend = lendBy
   }
 
   async openCatalog(): Promise<Catalog> {
@@ -204,7 +209,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     const record = this.#databases.get(name)
     const { incarnation = record?.incarnation } = options
     if (record === undefined || record.incarnation !== incarnation) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate, options)
+    const store = new MemoryStore(record, this.#operate, this.#lend, options)
     this.#stores.add(store)
     return store
   }

@@ -1,16 +1,21 @@
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import type { MakeEngine } from './conformance/setup.ts'
 import { runStorageFaultTests, runStorageTests } from './conformance.ts'
+import { type Lend, lend } from './memory/lending.ts'
+import { strictLending } from './memory/strict.ts'
 
-const makeMemoryEngine: MakeEngine = async (_t, options) => {
-  const engine = memoryEngine(options)
-  const reopen = async () => {
-    await engine.close()
-    return engine
+const makeMemoryEngine =
+  (lendBy: Lend): MakeEngine =>
+  async (_t, options) => {
+    const engine = memoryEngine({ ...options, lend: lendBy })
+    const reopen = async () => {
+      await engine.close()
+      return engine
+    }
+    const snapshot = async () => engine.snapshot('notes')
+    return { engine, reopen, snapshot, keptContents: () => engine.keptContents('notes') }
   }
-  const snapshot = async () => engine.snapshot('notes')
-  return { engine, reopen, snapshot, keptContents: () => engine.keptContents('notes') }
-}
 
-runStorageTests('memory', makeMemoryEngine)
-runStorageFaultTests('memory', makeMemoryEngine)
+runStorageTests('memory', makeMemoryEngine(lend))
+runStorageFaultTests('memory', makeMemoryEngine(lend))
+runStorageTests('strict', makeMemoryEngine(strictLending()))

@@ -1,24 +1,36 @@
 /** What documents were, in the engine in memory. */
 import type { Page, Paging, StoreView } from '../../../src/storage/engine.ts'
-import type { DocHistory, HistoryStore } from '../../../src/storage/history-store.ts'
+import type {
+  DocHistory,
+  HistoryPaging,
+  HistoryStore,
+  HistoryTouches,
+} from '../../../src/storage/history-store.ts'
 import { feedAbove, idsInRange, type State, type StoredDoc } from './state.ts'
 
 /** How the store reads. */
 export interface HistoryReads {
   read<T>(read: (state: State, view: StoreView) => T): Promise<T>
   page<T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R): Page<R>
-  lend<R>(state: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R): R
+  lend<R>(
+    state: State,
+    doc: StoredDoc | undefined,
+    touches: HistoryTouches | undefined,
+    use: (doc: DocHistory | null) => R,
+  ): R
 }
 
 /** @param madeAt when the database was made, in ms since 1970 */
 export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number): HistoryStore {
   const paged = <R>(
     docs: (state: State) => readonly StoredDoc[],
-    paging: Paging,
+    paging: HistoryPaging,
     each: (doc: DocHistory, view: StoreView) => R,
   ) =>
     read((state, view) =>
-      page(docs(state), paging, view, (row) => lend(state, row, (doc) => each(doc as DocHistory, view))),
+      page(docs(state), paging, view, (row) =>
+        lend(state, row, paging.touches, (doc) => each(doc as DocHistory, view)),
+      ),
     )
   return {
     horizon: () =>
@@ -27,8 +39,10 @@ export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number
         const begun = times.reduce((least, time) => Math.min(least, time), madeAt)
         return { whole: historySince, timed: 0, begun }
       }),
-    readDocs: (ids, each) =>
-      read((state, view) => ids.map((id) => lend(state, state.docs.get(id), (doc) => each(doc, id, view)))),
+    readDocs: (ids, each, touches) =>
+      read((state, view) =>
+        ids.map((id) => lend(state, state.docs.get(id), touches, (doc) => each(doc, id, view))),
+      ),
     readRange: (range, paging, each) =>
       paged(
         (state) => idsInRange(state.docs.keys(), range).map((id) => state.docs.get(id) as StoredDoc),

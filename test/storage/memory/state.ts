@@ -2,8 +2,6 @@
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
-import type { Branch } from '../../../src/revisions/branch.ts'
-import { parseRev, type Rev } from '../../../src/revisions/rev.ts'
 import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
 import type {
   AttachmentWrite,
@@ -16,7 +14,6 @@ import type {
   StoredRevision,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import type { DocHistory, StoredVersion, VersionRange } from '../../../src/storage/history-store.ts'
 import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
 import type { RememberedPoint } from '../../../src/storage/token-position.ts'
 
@@ -267,140 +264,6 @@ export function externalSize(state: State): number {
     }
   }
   return size
-}
-
-/** What the members of a document are loaded from when they are touched. */
-export interface Disk {
-  /** Called before each load; what it throws is a fault of the disk. */
-  load(operation: string): void
-  readonly blobs: ReadonlyMap<number, Uint8Array>
-  /** Whether what is kept for the time machine alone is shown. */
-  readonly showsKept?: boolean
-}
-
-/**
- * Lends a document to a callback. Its members are read when they are touched, and neither it nor its branches can be used
- * afterwards.
- * @param disk what an engine would read from when a member is touched
- */
-export function lend<R>(doc: StoredDoc | undefined, disk: Disk, use: (doc: DocHistory | null) => R): R {
-  if (doc === undefined) return use(null)
-  const loan: Loan = { isOver: false }
-  const { proxy, revoke } = Proxy.revocable(docState(doc, disk, loan), {})
-  try {
-    return use(proxy)
-  } finally {
-    loan.isOver = true
-    revoke()
-  }
-}
-
-interface Loan {
-  isOver: boolean
-}
-
-/** A branch of a lent document. A class rather than a revocable proxy, since a document may have thousands. */
-class LentBranch implements Branch {
-  readonly #row: Row
-  readonly #rev: Rev
-  readonly #load: Disk['load']
-  readonly #loan: Loan
-
-  constructor(row: Row, load: Disk['load'], loan: Loan) {
-    this.#row = row
-    this.#rev = parseRev(row.rev)
-    this.#load = load
-    this.#loan = loan
-  }
-
-  get pos(): number {
-    this.#check()
-    return this.#rev.pos
-  }
-
-  get leaf(): string {
-    this.#check()
-    return this.#rev.id
-  }
-
-  get deleted(): boolean {
-    this.#check()
-    return this.#row.deleted
-  }
-
-  get ids(): readonly string[] {
-    this.#check()
-    this.#load('load ancestry')
-    return this.#row.ancestry ?? []
-  }
-
-  #check(): void {
-    if (this.#loan.isOver) throw new TypeError('The branch was used after its callback.')
-  }
-}
-
-function docState(doc: StoredDoc, { load, blobs, showsKept = false }: Disk, loan: Loan): DocHistory {
-  const { id, seq, rev, deleted, rows } = doc
-  const leaves = () => [...rows.values()].filter((row) => row.leaf)
-  const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
-  const storedRow = (wanted: string) => stored().find((row) => row.rev === wanted)
-  return {
-    id,
-    seq,
-    rev,
-    deleted,
-    get hasOneLeaf() {
-      return leaves().length === 1
-    },
-    get branches() {
-      return leaves().map((row) => new LentBranch(row, load, loan))
-    },
-    versions: (range) => {
-      load('load versions')
-      return versionsOf([...rows.values()], range)
-    },
-    revisions: () => stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf })),
-    retained: () => [...rows.values()].flatMap((row) => (row.isKept ? row.rev : [])),
-    isDeleted: (wanted) => storedRow(wanted)?.deleted ?? null,
-    body(wanted) {
-      load('load body')
-      return storedRow(wanted)?.body ?? null
-    },
-    attachments(wanted) {
-      load('load attachments')
-      return storedRow(wanted)?.attachments ?? []
-    },
-    bytes(blob) {
-      load('load bytes')
-      const bytes = blobs.get(blob)
-      if (bytes === undefined) throw new RangeError(`The blob ${blob} is not stored.`)
-      return Uint8Array.from(bytes)
-    },
-  }
-}
-
-function versionsOf(
-  rows: readonly Row[],
-  { leavesAfter = -1, storedBy = Infinity, before = Infinity, limit = Infinity }: VersionRange = {},
-): StoredVersion[] {
-  return rows
-    .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
-    .filter(({ storedAt }) => (storedAt ?? 0) <= storedBy)
-    .sort((a, b) => b.place - a.place)
-    .slice(0, limit)
-    .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
-      const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
-      return {
-        rev,
-        deleted,
-        place,
-        storedAt,
-        supersededAt,
-        isRetained: isKept,
-        size,
-        attachments: attachments.length,
-      }
-    })
 }
 
 /** The order of ids and names: by their bytes of UTF-8. */

@@ -20,11 +20,17 @@ import type {
   StoreInfo,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import type { DocHistory, HistoryStore, VersionedStore } from '../../../src/storage/history-store.ts'
+import type {
+  DocHistory,
+  HistoryStore,
+  HistoryTouches,
+  VersionedStore,
+} from '../../../src/storage/history-store.ts'
 import { type Epoch, isRolledBack } from '../../../src/storage/sequence.ts'
 import type { OpenOptions } from '../../../src/storage/storage-engine.ts'
 import type { StoreEvent } from '../../../src/storage/store-events.ts'
 import { forgotten, type RememberedPoint } from '../../../src/storage/token-position.ts'
+import type { DocTouches, Touches } from '../../../src/storage/touches.ts'
 import type {
   CompactionProgress,
   CompactOptions,
@@ -32,6 +38,7 @@ import type {
   StoreSizes,
 } from '../../../src/storage/upkeep.ts'
 import { memoryHistory } from './history.ts'
+import type { Lend } from './lending.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { measured, sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import {
@@ -41,7 +48,6 @@ import {
   externalSize,
   feedAbove,
   idsInRange,
-  lend,
   reopened,
   type State,
   type StoredDoc,
@@ -70,6 +76,7 @@ export class MemoryStore implements VersionedStore {
   readonly history: HistoryStore
   readonly #record: DatabaseRecord
   readonly #operate: Operate
+  readonly #lendBy: Lend
   readonly #staging: MemoryStaging
   readonly wasRolledBack: boolean
   readonly #listeners: ((event: StoreEvent) => void)[] = []
@@ -79,17 +86,22 @@ export class MemoryStore implements VersionedStore {
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate, { lastKnown: mark }: OpenOptions) {
+  constructor(record: DatabaseRecord, operate: Operate, lendBy: Lend, { lastKnown: mark }: OpenOptions) {
     this.#record = record
     this.#operate = operate
+    this.#lendBy = lendBy
     this.wasRolledBack = mark !== undefined && isRolledBack(record.state, mark)
     record.state = reopened(this.wasRolledBack ? begunAnew(record.state) : record.state)
     const reads = {
       read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
       page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
         this.#page(rows, paging, view, read),
-      lend: <R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R) =>
-        lend(doc, { load: operate, blobs, showsKept: true }, use),
+      lend: <R>(
+        { blobs }: State,
+        doc: StoredDoc | undefined,
+        touches: HistoryTouches | undefined,
+        use: (doc: DocHistory | null) => R,
+      ) => lendBy(doc, { load: operate, blobs, showsKept: true }, touches, use),
     }
     this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging({
@@ -125,9 +137,15 @@ export class MemoryStore implements VersionedStore {
     })
   }
 
-  readDocs<R>(ids: readonly string[], read: (doc: DocState | null, id: string, view: StoreView) => R) {
+  readDocs<R>(
+    ids: readonly string[],
+    read: (doc: DocState | null, id: string, view: StoreView) => R,
+    touches?: DocTouches,
+  ) {
     return this.#read((state, view) =>
-      ids.map((id) => this.#lend(state, state.docs.get(id), (doc) => read(doc, id, view))),
+      ids.map((id, place) =>
+        this.#lend(state, state.docs.get(id), touchesAt(touches, place), (doc) => read(doc, id, view)),
+      ),
     )
   }
 
@@ -138,7 +156,7 @@ export class MemoryStore implements VersionedStore {
   ): Promise<Page<R>> {
     return this.#read((state, view) =>
       this.#page(idsInRange(liveIds(state), range), paging, view, (id) =>
-        this.#lend(state, state.docs.get(id), (doc) => read(doc as DocState, view)),
+        this.#lend(state, state.docs.get(id), paging.touches, (doc) => read(doc as DocState, view)),
       ),
     )
   }
@@ -168,7 +186,7 @@ export class MemoryStore implements VersionedStore {
       const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
       if (range.descending === true) rows.reverse()
       return this.#page(rows, paging, view, (row) =>
-        this.#lend(state, row, (doc) => read(doc as DocState, view)),
+        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view)),
       )
     })
   }
@@ -186,7 +204,7 @@ export class MemoryStore implements VersionedStore {
       const docs = [...state.docs.values()].filter(({ num }) => num > after).sort((a, b) => a.num - b.num)
       const forked = docs.filter(({ rows }) => [...rows.values()].filter(({ leaf }) => leaf).length > 1)
       const { rows, more } = this.#page(forked, paging, view, (row) =>
-        this.#lend(state, row, (doc) => read(doc as DocState, view)),
+        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view)),
       )
       const last = more ? (forked[rows.length - 1]?.num ?? after) : null
       const searched = last === null ? docs.length : docs.filter(({ num }) => num <= last).length
@@ -220,9 +238,9 @@ export class MemoryStore implements VersionedStore {
     return this.#write((draft) => updates.map((update) => caught(() => this.#updateDoc(draft, update))))
   }
 
-  #updateDoc<R, N>(draft: State, { id, decide }: DocUpdate<R, N>): Outcome<R, N> {
+  #updateDoc<R, N>(draft: State, { id, touches, decide }: DocUpdate<R, N>): Outcome<R, N> {
     this.#operate('read document')
-    const decision = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
+    const decision = this.#lend(draft, draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
     if (decision.write !== undefined) {
       checkContents(draft, decision.write)
@@ -237,9 +255,11 @@ export class MemoryStore implements VersionedStore {
     return this.#write((draft) => updates.map((update) => caught(() => this.#purgeDoc(draft, update))))
   }
 
-  #purgeDoc<R>(draft: State, { id, decide }: PurgeUpdate<R>): Outcome<R> {
+  #purgeDoc<R>(draft: State, { id, touches, decide }: PurgeUpdate<R>): Outcome<R> {
     this.#operate('read document')
-    const { result, write } = this.#lend(draft, draft.docs.get(id), (doc) => decide(doc, viewOf(draft)))
+    const { result, write } = this.#lend(draft, draft.docs.get(id), touches, (doc) =>
+      decide(doc, viewOf(draft)),
+    )
     if (write !== undefined) {
       this.#operate('purge document')
       purgeDoc(draft, this.#by, id, write)
@@ -382,8 +402,13 @@ export class MemoryStore implements VersionedStore {
     await this.#closing
   }
 
-  #lend<R>({ blobs }: State, doc: StoredDoc | undefined, use: (doc: DocHistory | null) => R): R {
-    return lend(doc, { load: this.#operate, blobs }, use)
+  #lend<R>(
+    { blobs }: State,
+    doc: StoredDoc | undefined,
+    touches: Touches | undefined,
+    use: (doc: DocHistory | null) => R,
+  ): R {
+    return this.#lendBy(doc, { load: this.#operate, blobs }, touches, use)
   }
 
   #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: (item: T) => R): Page<R> {
@@ -443,6 +468,10 @@ export class MemoryStore implements VersionedStore {
   #refuseIfClosed(): void {
     if (this.#closing !== null) throw new CouchError('unavailable')
   }
+}
+
+function touchesAt(touches: DocTouches | undefined, place: number): Touches | undefined {
+  return touches?.of === undefined ? touches : { ...touches, ...touches.of(place) }
 }
 
 function applied(job: Job, draft: State): () => void {

@@ -1,0 +1,176 @@
+/** How the engine in memory lends a document to a callback. */
+import type { Branch } from '../../../src/revisions/branch.ts'
+import { parseRev, type Rev } from '../../../src/revisions/rev.ts'
+import type {
+  DocHistory,
+  HistoryTouches,
+  StoredVersion,
+  VersionRange,
+} from '../../../src/storage/history-store.ts'
+import type { Row, StoredDoc } from './state.ts'
+
+/** What is read of a document, as {@link HistoryTouches} names it. */
+export type Part =
+  | { readonly kind: 'branches' | 'revisions' | 'retained' | 'versions' | 'bytes' }
+  | { readonly kind: 'ancestry' | 'content' | 'attachments' | 'deletion'; readonly rev: string }
+
+/** What the members of a document are loaded from when they are touched. */
+export interface Disk {
+  /** Called before each load; what it throws is a fault of the disk. */
+  load(operation: string): void
+  readonly blobs: ReadonlyMap<number, Uint8Array>
+  /** Whether what is kept for the time machine alone is shown. */
+  readonly showsKept?: boolean
+  /** Called before a part is read; what it throws reaches the callback. */
+  touch?(part: Part): void
+}
+
+/** Lends a document to a callback that has declared what it touches. */
+export type Lend = <R>(
+  doc: StoredDoc | undefined,
+  disk: Disk,
+  touches: HistoryTouches | undefined,
+  use: (doc: DocHistory | null) => R,
+) => R
+
+/**
+ * Lends a document to a callback. Its members are read when they are touched, and neither it nor its branches can be used
+ * afterwards.
+ * @param disk what an engine would read from when a member is touched
+ */
+export const lend: Lend = (doc, disk, _touches, use) => {
+  if (doc === undefined) return use(null)
+  const loan: Loan = { isOver: false }
+  const { proxy, revoke } = Proxy.revocable(docState(doc, disk, loan), {})
+  try {
+    return use(proxy)
+  } finally {
+    loan.isOver = true
+    revoke()
+  }
+}
+
+interface Loan {
+  isOver: boolean
+}
+
+/** A branch of a lent document. A class rather than a revocable proxy, since a document may have thousands. */
+class LentBranch implements Branch {
+  readonly #row: Row
+  readonly #rev: Rev
+  readonly #disk: Disk
+  readonly #loan: Loan
+
+  constructor(row: Row, disk: Disk, loan: Loan) {
+    this.#row = row
+    this.#rev = parseRev(row.rev)
+    this.#disk = disk
+    this.#loan = loan
+  }
+
+  get pos(): number {
+    this.#check()
+    return this.#rev.pos
+  }
+
+  get leaf(): string {
+    this.#check()
+    return this.#rev.id
+  }
+
+  get deleted(): boolean {
+    this.#check()
+    return this.#row.deleted
+  }
+
+  get ids(): readonly string[] {
+    this.#check()
+    this.#disk.touch?.({ kind: 'ancestry', rev: this.#row.rev })
+    this.#disk.load('load ancestry')
+    return this.#row.ancestry ?? []
+  }
+
+  #check(): void {
+    if (this.#loan.isOver) throw new TypeError('The branch was used after its callback.')
+  }
+}
+
+function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
+  const { load, blobs, showsKept = false } = disk
+  const touch = (part: Part) => disk.touch?.(part)
+  const { id, seq, rev, deleted, rows } = doc
+  const leaves = () => [...rows.values()].filter((row) => row.leaf)
+  const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
+  const storedRow = (wanted: string) => stored().find((row) => row.rev === wanted)
+  return {
+    id,
+    seq,
+    rev,
+    deleted,
+    get hasOneLeaf() {
+      return leaves().length === 1
+    },
+    get branches() {
+      touch({ kind: 'branches' })
+      return leaves().map((row) => new LentBranch(row, disk, loan))
+    },
+    versions: (range) => {
+      touch({ kind: 'versions' })
+      load('load versions')
+      return versionsOf([...rows.values()], range)
+    },
+    revisions() {
+      touch({ kind: 'revisions' })
+      return stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf }))
+    },
+    retained() {
+      touch({ kind: 'retained' })
+      return [...rows.values()].flatMap((row) => (row.isKept ? row.rev : []))
+    },
+    isDeleted(wanted) {
+      touch({ kind: 'deletion', rev: wanted })
+      return storedRow(wanted)?.deleted ?? null
+    },
+    body(wanted) {
+      touch({ kind: 'content', rev: wanted })
+      load('load body')
+      return storedRow(wanted)?.body ?? null
+    },
+    attachments(wanted) {
+      touch({ kind: 'attachments', rev: wanted })
+      load('load attachments')
+      return storedRow(wanted)?.attachments ?? []
+    },
+    bytes(blob) {
+      touch({ kind: 'bytes' })
+      load('load bytes')
+      const bytes = blobs.get(blob)
+      if (bytes === undefined) throw new RangeError(`The blob ${blob} is not stored.`)
+      return Uint8Array.from(bytes)
+    },
+  }
+}
+
+function versionsOf(
+  rows: readonly Row[],
+  { leavesAfter = -1, storedBy = Infinity, before = Infinity, limit = Infinity }: VersionRange = {},
+): StoredVersion[] {
+  return rows
+    .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
+    .filter(({ storedAt }) => (storedAt ?? 0) <= storedBy)
+    .sort((a, b) => b.place - a.place)
+    .slice(0, limit)
+    .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
+      const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
+      return {
+        rev,
+        deleted,
+        place,
+        storedAt,
+        supersededAt,
+        isRetained: isKept,
+        size,
+        attachments: attachments.length,
+      }
+    })
+}
