@@ -4,7 +4,7 @@ import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
-import { AMPLE_SPACE, type Limits, type SecurityObject, type Settings, type Space } from '../core/types.ts'
+import { AMPLE_SPACE, type Limits, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { FunctionLimits } from '../sandbox/slot-table.ts'
@@ -234,18 +234,15 @@ class ServerDatabases implements OwnedDatabases {
     } else if (event.type === 'fileReplaced') {
       this.#notes.add(proxy.entry.name, event.lastKnown)
       this.#options.onFileReplaced?.(proxy.entry.name)
-    } else if (event.type === 'secured') this.#applySecurity(proxy, event.security)
-    else if (event.type === 'deleted') this.#leaveDeleted(proxy)
+    } else if (event.type === 'secured') {
+      proxy.emit({ type: 'secured', security: event.security })
+      this.#securityListeners.tell(proxy.name)
+    } else if (event.type === 'deleted') this.#leaveDeleted(proxy)
     else if (event.type === 'faulty') this.#noteFault(proxy.entry, unpackError(event.fault))
     else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
     else if (event.type === 'skipped') {
       this.#options.onSkippedDocument?.(proxy.name, event.ddoc, event.skipped)
     } else this.#noteCompaction(proxy, event)
-  }
-
-  #applySecurity(proxy: DatabaseProxy, security: SecurityObject | null): void {
-    proxy.emit({ type: 'secured', security })
-    this.#securityListeners.tell(proxy.entry.name)
   }
 
   #noteFault(entry: DatabaseEntry, fault: CouchError): void {
@@ -313,7 +310,7 @@ class ServerDatabases implements OwnedDatabases {
     proxy.emit({ type: 'closed' })
     this.#pool.forget(proxy.name)
     this.#notes.remove(proxy.name)
-    this.#notifyUpdated()
+    this.#updateListeners.tell()
   }
 
   prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
