@@ -1,9 +1,10 @@
 import { join, resolve } from 'node:path'
-import { writeAtomically } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
-import { deleteInText, parseIni, type Sections, setInText } from './ini-file.ts'
+import { deleteInText, type Sections, setInText } from './ini-file.ts'
+import { LocalIniFile } from './local-ini.ts'
+import { isSharedSetting, type SettingsRead, type SharedSettings } from './shared-settings.ts'
 import {
   type ConfigFlags,
   type LocalIni,
@@ -11,20 +12,13 @@ import {
   type Origins,
   originKey,
   overlay,
+  placeOf,
   put,
-  readIniText,
   readLocalIni,
 } from './sources.ts'
 import { StartError } from './start-error.ts'
 import { problemOfProxyAuth, requireSafeProxyAuth } from './value-rules.ts'
 import { checkNames, checkSetting, newerSection, type Own, ownIn, valueInEffect } from './values.ts'
-
-export interface ConfigOptions {
-  /** The folder that holds local.ini. */
-  readonly dataDir: string
-  readonly env: NodeJS.ProcessEnv
-  readonly flags: ConfigFlags
-}
 
 export interface WriteOptions {
   /** false: in memory only, until the next start or {@link Config.reload} (`X-Couch-Persist: false`). Default true. */
@@ -34,9 +28,11 @@ export interface WriteOptions {
    * still override the key. They do not override keys that users have written to local.ini. Default false.
    */
   readonly isOwn?: boolean
+  /** true: a value that the key has already stays, and counts for all nodes; {@link Config.set} returns it. Default false. */
+  readonly ifUnset?: boolean
   /**
    * Called in the turn of the write, after all earlier writes: the caller may have lost the right to it since. It throws
-   * to refuse the write, and must not write to this configuration.
+   * to refuse the write, and must not write to this configuration. It is called again if another node was faster.
    */
   readonly precondition?: () => void | Promise<void>
 }
@@ -49,6 +45,9 @@ export interface FreshConfig {
   readonly text: string
   readonly env: NodeJS.ProcessEnv
 }
+
+/** How often a write is decided again because another node was faster. */
+const MAX_TRIES = 10
 
 /** Keys that are listed with a default, by section. */
 const LISTED = Map.groupBy(
@@ -64,7 +63,7 @@ type ConfigListener = (section: string, key: string, value: string | undefined) 
  * @throws StartError
  */
 export async function openConfig(options: ConfigOptions): Promise<Config> {
-  const { sections, origins } = await readSources(options, () => false)
+  const { sections, origins } = await readSources(options, () => false, null)
   const config = new Config(options, sections, origins)
   // The policy names the database whose design document may run (documents/document-policy.ts).
   if (config.isHosted && config.usersDatabase !== USERS_DATABASE) {
@@ -75,27 +74,11 @@ export async function openConfig(options: ConfigOptions): Promise<Config> {
   return config
 }
 
-async function readSources(
-  { dataDir, env, flags }: ConfigOptions,
-  isOverruled: (section: string, key: string) => boolean,
-): Promise<LocalIni & { readonly origins: Origins }> {
-  const local = await readLocalIni(localIniIn(dataDir))
-  const origins: Origins = new Map()
-  await overlay(local.sections, env, flags, isOverruled, origins)
-  return { ...local, origins }
-}
-
-function localIniIn(dataDir: string): string {
-  return join(dataDir, 'local.ini')
-}
-
 /**
  * CouchDB's configuration: sections of keys with string values, changed while the server runs. A change takes
  * effect at once, whatever the environment and the command line said at the start.
  */
 export class Config {
-  /** The path of local.ini, which is made with the first change. */
-  readonly path: string
   /** Hosted mode (docs/hosted.md), as at the start. Another `settee/mode` counts from the next start. */
   readonly isHosted: boolean
   /** The database of accounts, `chttpd_auth/authentication_db`, as at the start. */
@@ -112,18 +95,27 @@ export class Config {
   /** What was read since the last change, by section and key: of keys that have a value or that settee knows. */
   readonly #read = new Map<string, Map<string, string | undefined>>()
   #lastWrite: Promise<unknown> = Promise.resolve()
-  /** A write has failed, so the text of local.ini may not be on disk. */
-  #isUncertain = false
+  readonly #local: LocalIniFile
+  #shared: {
+    readonly store: SharedSettings
+    read: SettingsRead
+    onFault(fault: unknown): void
+  } | null = null
 
   /** Use {@link openConfig}. */
   constructor(sources: ConfigOptions, sections: Sections, origins: Origins) {
-    this.path = localIniIn(sources.dataDir)
+    this.#local = new LocalIniFile(localIniIn(sources.dataDir))
     this.#sources = sources
     this.#fixed = new Map([['couchdb', new Map([['database_dir', resolve(sources.dataDir, 'databases')]])]])
     this.#current = sections
     this.#origins = origins
     this.isHosted = this.get('settee', 'mode') === 'hosted'
     this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
+  }
+
+  /** The path of local.ini. */
+  get path(): string {
+    return this.#local.path
   }
 
   /**
@@ -192,14 +184,7 @@ export class Config {
     const trimmed = value.trim()
     checkSetting(section, key, trimmed)
     if (section === 'admins' && !trimmed.startsWith('-')) throw new Error('Use setAdmin to set an admin.')
-    return this.#inTurn(async () => {
-      await options.precondition?.()
-      this.#refuseUnsafe(section, key, trimmed)
-      const old = this.get(section, key) ?? ''
-      await this.#keep(section, key, options, (text) => setInText(text, section, key, trimmed))
-      this.#apply(section, key, trimmed, options)
-      return old
-    })
+    return this.#inTurn(() => this.#write(section, key, trimmed, options))
   }
 
   /**
@@ -209,15 +194,7 @@ export class Config {
    */
   async delete(section: string, key: string, options: WriteOptions = {}): Promise<string> {
     checkNames(section, key)
-    return this.#inTurn(async () => {
-      await options.precondition?.()
-      const old = this.get(section, key)
-      if (old === undefined) throw new CouchError('unknown_config_value')
-      this.#refuseUnsafe(section, key, undefined)
-      await this.#keep(section, key, options, (text) => deleteInText(text, section, key))
-      this.#apply(section, key, undefined, options)
-      return old
-    })
+    return this.#inTurn(() => this.#write(section, key, null, options))
   }
 
   /**
@@ -231,23 +208,36 @@ export class Config {
    */
   reload(look: (fresh: FreshConfig) => Promise<void>): Promise<string[]> {
     return this.#inTurn(async () => {
-      const { sections, text, origins } = await readSources(this.#sources, (...key) =>
-        this.isOverruled(...key),
-      )
-      requireSafeProxyAuth((...key) => valueInEffect(ownIn(sections), ...key))
-      await look({ sections, text, env: this.#sources.env })
-      this.#origins = origins
-      return this.#replace(sections)
+      await this.#refresh()
+      return this.#readAgain(this.#shared?.read ?? null, look)
     })
   }
 
   /**
-   * Sets a key in local.ini only; the value in effect stays.
+   * From now on the shared settings are not in local.ini, but where all nodes see them. Those that local.ini has are
+   * refused.
+   * @param onFault called if a change of another node could not be read, or must not take effect on this node
+   * @returns a function that ends this
+   * @throws StartError; as `SharedSettings.read`
+   */
+  async share(store: SharedSettings, onFault: (fault: unknown) => void): Promise<() => void> {
+    await this.#inTurn(async () => {
+      const read = await store.read(null)
+      await this.#readAgain(read, async () => undefined)
+      this.#shared = { store, read, onFault }
+    })
+    return store.follow(() => this.#inTurn(() => this.#refresh()), onFault)
+  }
+
+  /**
+   * Stores a key only; the value in effect stays.
    * @throws as {@link set}
    */
   async writeBack(section: string, key: string, value: string): Promise<void> {
     checkSetting(section, key, value)
-    return this.#inTurn(() => this.#edit((text) => setInText(text, section, key, value)))
+    return this.#inTurn(async () => {
+      for (let tries = 1; !(await this.#store(section, key, value)); tries++) await this.#readBefore(tries)
+    })
   }
 
   /** @returns whether the key was written while the server ran, so that only local.ini counts for it */
@@ -280,11 +270,12 @@ export class Config {
     return this.get(section, key) === 'true'
   }
 
-  /** @returns the key's value in local.ini as it is on disk now; undefined if it is not there */
+  /** @returns the key's stored value, in local.ini as it is on disk now or among the shared ones; undefined: none */
   async stored(section: string, key: string): Promise<string | undefined> {
-    return parseIni(await readIniText(this.path))
-      .get(section)
-      ?.get(key)
+    if (this.#shared !== null && isSharedSetting(section, key)) {
+      return this.#shared.read.sections.get(section)?.get(key)
+    }
+    return this.#local.stored(section, key)
   }
 
   #typed(section: string, key: string): string {
@@ -305,8 +296,9 @@ export class Config {
   }
 
   #apply(section: string, key: string, value: string | undefined, { persist = true }: WriteOptions): void {
-    if (persist || value === undefined) this.#origins.delete(originKey(section, key))
-    else this.#origins.set(originKey(section, key), { from: 'memory', name: null })
+    const from = persist ? this.#storedIn(section, key) : 'memory'
+    if (from === 'local.ini' || value === undefined) this.#origins.delete(originKey(section, key))
+    else this.#origins.set(originKey(section, key), { from, name: null })
     if (value === undefined) this.#current.get(section)?.delete(key)
     else put(this.#current, section, key, value)
     this.#read.clear()
@@ -331,15 +323,83 @@ export class Config {
     return changed.map(([section, key]) => `${section}/${key}`)
   }
 
-  async #keep(
-    section: string,
-    key: string,
-    { persist = true, isOwn = false }: WriteOptions,
-    change: (text: string) => string,
-  ): Promise<void> {
-    if (!persist) return
-    await this.#edit(change)
-    if (!isOwn) this.#overruled.add(originKey(section, key))
+  /** Decides and writes; again if another node has changed a setting in the meantime. */
+  async #write(section: string, key: string, value: string | null, options: WriteOptions): Promise<string> {
+    const { persist = true, isOwn = false, ifUnset = false, precondition } = options
+    for (let tries = 1; ; tries++) {
+      await precondition?.()
+      const old = this.get(section, key)
+      if (value === null && old === undefined) throw new CouchError('unknown_config_value')
+      if (ifUnset && old) return old
+      this.#refuseUnsafe(section, key, value ?? undefined)
+      if (!persist || (await this.#store(section, key, value))) {
+        if (persist && !isOwn) this.#overruled.add(originKey(section, key))
+        this.#apply(section, key, value ?? undefined, options)
+        return old ?? ''
+      }
+      await this.#readBefore(tries)
+    }
+  }
+
+  /** @throws unavailable if the nodes have changed their settings at the same time too often */
+  async #readBefore(tries: number): Promise<void> {
+    if (tries === MAX_TRIES) throw new CouchError('unavailable')
+    await this.#refresh()
+  }
+
+  /** @returns false if another node has changed a shared setting since this one has read them */
+  async #store(section: string, key: string, value: string | null): Promise<boolean> {
+    if (this.#shared !== null && isSharedSetting(section, key)) {
+      const { store, read } = this.#shared
+      const written = await store.write(read, section, key, value)
+      if (written === null) return false
+      this.#shared.read = written
+      return true
+    }
+    await this.#local.edit((text) =>
+      value === null ? deleteInText(text, section, key) : setInText(text, section, key, value),
+    )
+    return true
+  }
+
+  /** Reads all sources. @param look as in {@link reload} */
+  async #readAgain(
+    shared: SettingsRead | null,
+    look: (fresh: FreshConfig) => Promise<void>,
+  ): Promise<string[]> {
+    const { sections, text, origins } = await readSources(
+      this.#sources,
+      (...key) => this.isOverruled(...key),
+      shared?.sections ?? null,
+    )
+    requireSafeProxyAuth((...key) => valueInEffect(ownIn(sections), ...key))
+    await look({ sections, text, env: this.#sources.env })
+    this.#origins = origins
+    return this.#replace(sections)
+  }
+
+  /** Applies what other nodes have changed. As an own change, it overrides the environment and the command line. */
+  async #refresh(): Promise<void> {
+    if (this.#shared === null) return
+    const { store, read: before, onFault } = this.#shared
+    const read = await store.read(before)
+    this.#shared.read = read
+    for (const [section, key] of differences(before.sections, read.sections)) {
+      const value = read.sections.get(section)?.get(key)
+      try {
+        if (value !== undefined) checkSetting(section, key, value)
+        this.#refuseUnsafe(section, key, value)
+      } catch (fault) {
+        onFault(fault)
+        continue
+      }
+      this.#overruled.add(originKey(section, key))
+      this.#apply(section, key, value, {})
+    }
+  }
+
+  #storedIn(section: string, key: string): 'local.ini' | 'shared' {
+    return this.#shared !== null && isSharedSetting(section, key) ? 'shared' : 'local.ini'
   }
 
   #inTurn<T>(write: () => Promise<T>): Promise<T> {
@@ -347,39 +407,4 @@ export class Config {
     this.#lastWrite = result.catch(() => undefined)
     return result
   }
-
-  /** Edits the file as it is now, so that changes by hand are kept. */
-  async #edit(change: (text: string) => string): Promise<void> {
-    try {
-      const text = await readIniText(this.path)
-      const changed = change(text)
-      if (changed === text && !this.#isUncertain) return
-      await writeAtomically(this.path, changed)
-      this.#isUncertain = false
-    } catch (error) {
-      this.#isUncertain = true
-      throw writeFailure(error)
-    }
-  }
-}
-
-/** The keys whose values differ. */
-function differences(old: Sections, fresh: Sections): (readonly [section: string, key: string])[] {
-  const both = new Set([...old.keys(), ...fresh.keys()])
-  return [...both].flatMap((section) => {
-    const [before, after] = [old.get(section), fresh.get(section)]
-    const keys = new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])])
-    return [...keys]
-      .filter((key) => before?.get(key) !== after?.get(key))
-      .map((key) => [section, key] as const)
-  })
-}
-
-function writeFailure(error: unknown): CouchError {
-  const { code } = error as NodeJS.ErrnoException
-  if (code === 'ENOSPC' || code === 'EDQUOT') {
-    return new CouchError('insufficient_storage', undefined, { cause: error })
-  }
-  const reason = `The configuration cannot be written to local.ini (${code ?? 'unknown error'}); nothing has changed.`
-  return new CouchError('internal_server_error', reason, { cause: error })
 }

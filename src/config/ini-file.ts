@@ -187,3 +187,15 @@ function withValue(line: string, value: string): string {
 function endLine(text: string, eol: string): string {
   return text === '' || /[\r\n]$/.test(text) ? text : text + eol
 }
+
+/** @returns the keys whose values differ */
+export function differences(old: Sections, fresh: Sections): (readonly [section: string, key: string])[] {
+  const both = new Set([...old.keys(), ...fresh.keys()])
+  return [...both].flatMap((section) => {
+    const [before, after] = [old.get(section), fresh.get(section)]
+    const keys = new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])])
+    return [...keys]
+      .filter((key) => before?.get(key) !== after?.get(key))
+      .map((key) => [section, key] as const)
+  })
+}

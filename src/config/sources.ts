@@ -22,9 +22,12 @@ export interface ConfigFlags {
 
 type Setting = readonly [section: string, key: string, value: string | undefined, source: string]
 
-/** Where a value comes from. `memory`: it was set while the server runs, until the next start or reload. */
+/**
+ * Where a value comes from. `memory`: it was set while the server runs, until the next start or reload. `shared`: all
+ * nodes of the server have it (shared-settings.ts).
+ */
 export interface Origin {
-  readonly from: 'local.ini' | 'environment' | 'command line' | 'memory'
+  readonly from: 'local.ini' | 'shared' | 'environment' | 'command line' | 'memory'
   /** The name of the variable or of the flag; null for the others. */
   readonly name: string | null
 }

@@ -5,34 +5,17 @@
 import { isHashed } from '../auth/password.ts'
 import type { Config } from '../config/config.ts'
 import { knownKey } from '../config/defaults.ts'
+import { isSharedSetting } from '../config/shared-settings.ts'
 import { asCouchError } from '../core/errors.ts'
 
 /** Sections of keys with values. */
 export type CopiedSettings = Readonly<Record<string, Readonly<Record<string, string>>>>
 
-/** Sections whose keys concern a machine, its addresses, its files and its log. */
-const OWN_SECTIONS: ReadonlySet<string> = new Set(['cluster', 'httpd', 'log', 'ssl', 'vendor'])
-/** Keys of the other sections that do. */
-const OWN_KEYS: Readonly<Record<string, RegExp>> = {
-  chttpd: /^(?:port|bind_address|socket_options|server_options|x_forwarded_\w+)$/,
-  // Read at the start alone.
-  chttpd_auth: /^authentication_db$/,
-  couchdb: /^(?:database_dir|view_index_dir|max_dbs_open|single_node|uuid|uri_file)$/,
-  replicator: /(?:_file|^password)$/,
-  settee:
-    /^(?:mode|node_name|tls_bind_address|trusted_proxies|max_connections|max_network_connections|stranger_requests|body_\w+|thread_heap|upgrade_copies_days|backup_\w+|free_space_floor|replaced_days|standby_\w+)$/,
-}
-
-/** Whether a standby takes this key from its first. */
-export function isCopied(section: string, key: string): boolean {
-  return !OWN_SECTIONS.has(section) && !(Object.hasOwn(OWN_KEYS, section) && OWN_KEYS[section]?.test(key))
-}
-
 /** @returns the settings in effect that a standby takes, defaults aside; with secrets */
 export function copiedSettings(config: Config): CopiedSettings {
   const sections = Object.entries(config.all()).map(([section, keys]) => {
     const own = Object.entries(keys).filter(
-      ([key, value]) => isCopied(section, key) && value !== knownKey(section, key)?.value,
+      ([key, value]) => isSharedSetting(section, key) && value !== knownKey(section, key)?.value,
     )
     return [section, Object.fromEntries(own)] as const
   })
@@ -57,7 +40,7 @@ export async function applySettings(
 ): Promise<SettingsOutcome> {
   const wanted = Object.entries(settings).flatMap(([section, keys]) =>
     Object.entries(keys)
-      .filter(([key, value]) => isCopied(section, key) && (section !== 'admins' || isHashed(value)))
+      .filter(([key, value]) => isSharedSetting(section, key) && (section !== 'admins' || isHashed(value)))
       .map(([key, value]) => ({ section, key, value, id: idOf(section, key) })),
   )
   const refused: string[] = []

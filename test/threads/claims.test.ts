@@ -1,0 +1,109 @@
+import t from 'tap'
+import { Claims } from '../../src/threads/claims.ts'
+import { FakeClock, settled } from '../changes/helpers.ts'
+import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
+
+/** Two nodes over one set of records. `skew`: how far the second one's clock is ahead, in ms. */
+function setUp(skew = 0) {
+  const shared = new SharedRecords()
+  const clock = new FakeClock()
+  const faults: unknown[] = []
+  const node = (ahead: number) => {
+    const records = new MemoryRecords(shared)
+    const now = () => 1_700_000_000_000 + clock.now() + ahead
+    const claims = new Claims({ records, clock, now, onFault: (fault) => void faults.push(fault) })
+    return { records, claims }
+  }
+  return { shared, clock, faults, first: node(0), second: node(skew) }
+}
+
+t.test('a claim has one holder at a time, who renews it and may release it', async (t) => {
+  const { clock, first, second } = setUp()
+  const both = await Promise.all([first.claims.take('work'), second.claims.take('work')])
+  t.equal(both.filter((claim) => claim !== null).length, 1, 'of two at once one gets it')
+  const [held] = both.filter((claim) => claim !== null)
+  t.equal(await first.claims.take('work'), null)
+  t.ok(await second.claims.take('other'), 'another claim is another matter')
+  await clock.pass(10 * 60_000)
+  t.equal(held?.ended.aborted, false, 'it is renewed')
+  t.equal(await first.claims.take('work'), null)
+  t.equal(await second.claims.take('work'), null)
+  await Promise.all([held?.release(), held?.release()])
+  t.equal(held?.ended.aborted, true)
+  t.ok(await second.claims.take('work'))
+})
+
+t.test('the claim of a node that died ends, and not before its holder has stopped', async (t) => {
+  const { clock, faults, first, second } = setUp(9_000)
+  const held = await first.claims.take('work')
+  let isCut = true
+  first.records.writeRecords = async () => {
+    throw new Error('the store cannot be reached')
+  }
+  let stoppedAt = 0
+  held?.ended.addEventListener('abort', () => {
+    stoppedAt = clock.now()
+    isCut = false
+  })
+  let taken = null
+  while (taken === null && clock.now() < 120_000) {
+    await clock.pass(500)
+    taken = await second.claims.take('work')
+  }
+  t.notOk(isCut, 'the first one noticed by itself')
+  t.ok(stoppedAt <= 25_000, `it stopped after ${stoppedAt} ms`)
+  t.ok(clock.now() >= stoppedAt, `the second took it after ${clock.now()} ms`)
+  t.ok(clock.now() <= 36_000)
+  t.ok(faults.length > 0)
+})
+
+t.test('a renewal whose answer was lost, and a short outage, do not end a claim', async (t) => {
+  const { clock, first, second } = setUp()
+  const held = await first.claims.take('work')
+  const write = first.records.writeRecords.bind(first.records)
+  first.records.writeRecords = async (writes) => {
+    await write(writes)
+    throw new Error('the answer was lost')
+  }
+  await clock.pass(15_000)
+  first.records.writeRecords = write
+  await clock.pass(60_000)
+  t.equal(held?.ended.aborted, false)
+  t.equal(await second.claims.take('work'), null)
+})
+
+t.test('a duty passes to another node when its holder stops or dies', async (t) => {
+  const { clock, first, second } = setUp()
+  const duties = [first.claims.duty('upkeep'), second.claims.duty('upkeep')]
+  t.equal(first.claims.duty('upkeep'), duties[0])
+  const heldBy = () => duties.map(({ isHeld }) => isHeld)
+  let changes = 0
+  const stop = duties[1]?.onChange(() => (changes += 1))
+  await settled()
+  t.strictSame(heldBy(), [true, false])
+  await clock.pass(60_000)
+  t.strictSame(heldBy(), [true, false])
+  await first.claims.close()
+  await settled()
+  t.strictSame(heldBy(), [false, true], 'at once when it stops')
+  t.equal(changes, 1)
+  stop?.()
+  second.records.writeRecords = async () => {
+    throw new Error('the store cannot be reached')
+  }
+  await clock.pass(26_000)
+  t.strictSame(heldBy(), [false, false])
+  t.equal(changes, 1)
+  await second.claims.close()
+})
+
+t.test('a node alone holds everything without a record', async (t) => {
+  const claims = new Claims({ records: null, onFault: (fault) => t.fail(String(fault)) })
+  t.equal(claims.duty('upkeep').isHeld, true)
+  const held = await claims.take('work')
+  t.ok(held)
+  t.equal(await claims.take('work'), null)
+  await held?.release()
+  t.ok(await claims.take('work'))
+  await claims.close()
+})
