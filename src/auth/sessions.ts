@@ -250,28 +250,23 @@ export function sessionSecret(config: Config): string | undefined {
 }
 
 /**
- * Reads the secret, and makes one if there is none. Calls at the same time get the same one.
+ * Reads the secret, and makes one if there is none. Calls at the same time, on any node, get the same one.
  * @param warn called if the secret cannot be stored, so that sessions end with the server
  */
 function secretMaker(config: Config, warn: (message: string) => void): () => Promise<string> {
-  let making: Promise<string> | undefined
-  const make = async (): Promise<string> => {
+  const write = (secret: string, persist: boolean) =>
+    config.set('chttpd_auth', 'secret', secret, { ifUnset: true, persist })
+  return async () => {
+    const known = sessionSecret(config)
+    if (known !== undefined) return known
     const secret = randomBytes(16).toString('hex')
     try {
-      await config.set('chttpd_auth', 'secret', secret)
+      await write(secret, true)
     } catch (error) {
       if (!(error instanceof CouchError)) throw error
-      await config.set('chttpd_auth', 'secret', secret, { persist: false })
+      await write(secret, false)
       warn(`the secret of session cookies is kept in memory only: ${error.message}`)
     }
     return sessionSecret(config) ?? secret
-  }
-  return async () => {
-    const secret = sessionSecret(config)
-    if (secret !== undefined) return secret
-    making ??= make().finally(() => {
-      making = undefined
-    })
-    return making
   }
 }

@@ -1,21 +1,12 @@
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
-import { deleteInText, type Sections, setInText } from './ini-file.ts'
+import { deleteInText, differences, type Sections, setInText } from './ini-file.ts'
 import { LocalIniFile } from './local-ini.ts'
+import { type ConfigOptions, localIniIn, readSources } from './read-sources.ts'
 import { isSharedSetting, type SettingsRead, type SharedSettings } from './shared-settings.ts'
-import {
-  type ConfigFlags,
-  type LocalIni,
-  type Origin,
-  type Origins,
-  originKey,
-  overlay,
-  placeOf,
-  put,
-  readLocalIni,
-} from './sources.ts'
+import { type Origin, type Origins, originKey, put } from './sources.ts'
 import { StartError } from './start-error.ts'
 import { problemOfProxyAuth, requireSafeProxyAuth } from './value-rules.ts'
 import { checkNames, checkSetting, newerSection, type Own, ownIn, valueInEffect } from './values.ts'
@@ -296,7 +287,8 @@ export class Config {
   }
 
   #apply(section: string, key: string, value: string | undefined, { persist = true }: WriteOptions): void {
-    const from = persist ? this.#storedIn(section, key) : 'memory'
+    const isShared = this.#shared !== null && isSharedSetting(section, key)
+    const from = persist ? (isShared ? 'shared' : 'local.ini') : 'memory'
     if (from === 'local.ini' || value === undefined) this.#origins.delete(originKey(section, key))
     else this.#origins.set(originKey(section, key), { from, name: null })
     if (value === undefined) this.#current.get(section)?.delete(key)
@@ -396,10 +388,6 @@ export class Config {
       this.#overruled.add(originKey(section, key))
       this.#apply(section, key, value, {})
     }
-  }
-
-  #storedIn(section: string, key: string): 'local.ini' | 'shared' {
-    return this.#shared !== null && isSharedSetting(section, key) ? 'shared' : 'local.ini'
   }
 
   #inTurn<T>(write: () => Promise<T>): Promise<T> {

@@ -2,7 +2,16 @@
 import { join } from 'node:path'
 import type { Sections } from './ini-file.ts'
 import { isSharedSetting } from './shared-settings.ts'
-import { type ConfigFlags, type LocalIni, type Origins, originKey, overlay, placeOf, put, readLocalIni } from './sources.ts'
+import {
+  type ConfigFlags,
+  type LocalIni,
+  type Origins,
+  originKey,
+  overlay,
+  placeOf,
+  put,
+  readLocalIni,
+} from './sources.ts'
 import { StartError } from './start-error.ts'
 
 export interface ConfigOptions {
@@ -58,4 +67,3 @@ function refuseShared(path: string, { sections, text }: LocalIni): void {
 export function localIniIn(dataDir: string): string {
   return join(dataDir, 'local.ini')
 }
-

@@ -10,7 +10,8 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type ConfigOptions, openConfig } from '../../src/config/config.ts'
+import { openConfig } from '../../src/config/config.ts'
+import type { ConfigOptions } from '../../src/config/read-sources.ts'
 import { HOSTED_POLICY, settingsOf } from '../../src/config/settings.ts'
 import { StartError } from '../../src/config/start-error.ts'
 

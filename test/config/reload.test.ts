@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { prepareAdmins, reloadConfig, setAdmin } from '../../src/auth/admins.ts'
 import { hashPassword, verifyPassword } from '../../src/auth/password.ts'
-import { type ConfigOptions, openConfig } from '../../src/config/config.ts'
+import { openConfig } from '../../src/config/config.ts'
+import type { ConfigOptions } from '../../src/config/read-sources.ts'
 
 const FAST = '[chttpd_auth]\niterations = 7\n'
 
