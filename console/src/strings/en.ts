@@ -1879,6 +1879,7 @@ export const en = {
       isDefault: 'default',
       sources: {
         'local.ini': 'from local.ini',
+        shared: 'shared by all nodes',
         environment: (name: string) => `from ${name}`,
         'command line': (name: string) => `from ${name}`,
         memory: 'until the next start',

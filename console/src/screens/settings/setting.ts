@@ -18,7 +18,7 @@ export interface Setting {
   readonly default: string | null
   readonly kind: SettingKind
   readonly about: string | null
-  readonly source: 'default' | 'local.ini' | 'environment' | 'command line' | 'memory'
+  readonly source: 'default' | 'local.ini' | 'shared' | 'environment' | 'command line' | 'memory'
   readonly source_name: string | null
   readonly read_at_start: boolean
   readonly restart_needed: boolean
