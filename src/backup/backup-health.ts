@@ -6,10 +6,15 @@ import type { BackupState, Backups } from './backups.ts'
 const MAX_AGE_INTERVALS = 2
 
 /**
- * The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database.
+ * The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database. None
+ * where backups are a task of the store.
  */
 export function backupFact(state: BackupState): HealthFact {
   const { last, interval } = state
+  if (!state.isSupported) {
+    const reason = 'The backups of this server are a task of its store.'
+    return { name: 'backup', ok: true, reason, last: null, age: null, interval: 0 }
+  }
   const reason = faultOf(state)
   return {
     name: 'backup',

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
+import type { Copies } from '../threads/copies.ts'
 import type { Databases } from '../threads/databases.ts'
 import {
   BackupFolder,
@@ -70,9 +71,11 @@ interface BackupFailure {
 
 /** The state of backups, from this process and from the folder. */
 export interface BackupState {
+  /** False: the storage engine has no files, so backups are a task of its store. */
+  readonly isSupported: boolean
   /** The newest whole backup without damage. */
   readonly last: BackupSummary | null
-  /** ms between two backups; 0: no schedule. */
+  /** ms between two backups; 0: no schedule, or not {@link isSupported}. */
   readonly interval: number
   /** The last backup that failed or lacks a database; null: a complete one was made since. */
   readonly failure: BackupFailure | null
@@ -110,8 +113,9 @@ export class Backups {
     })
   }
 
-  /** Follows the configuration's schedule from now on. */
+  /** Follows the configuration's schedule from now on, if this server makes backups. */
   startSchedule(): void {
+    if (!this.isSupported) return
     const schedule = new BackupSchedule({
       clock: this.#clock,
       facts: async () => {
@@ -173,14 +177,21 @@ export class Backups {
     return this.#task
   }
 
+  /** Whether this server makes backups; otherwise they are a task of the store. */
+  get isSupported(): boolean {
+    return this.#options.databases.copies !== null
+  }
+
   async state(): Promise<BackupState> {
+    const { isSupported } = this
     const now = this.#clock.now()
     const last = (await this.#configuredFolder().list()).find(
       (stored) => stored.manifest.is_whole && isSound(stored),
     )
     return {
       last: last === undefined ? null : summaryOf(last, now),
-      interval: this.#settings().interval,
+      isSupported,
+      interval: isSupported ? this.#settings().interval : 0,
       failure: this.#failure,
       failures: this.#failures,
       isRunning: this.#running !== undefined,
@@ -192,13 +203,14 @@ export class Backups {
   /**
    * Begins a backup.
    * @throws conflict while another backup is being made; not_found for an unknown database; bad_request for the folder;
-   *   unavailable when the server is stopping, or its engine cannot copy databases; the file system's error
+   *   unavailable when the server is stopping; no_copies when its engine has no files; the file system's error
    */
   async start(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
     const { copies } = this.#options.databases
-    if (copies === null || this.#isClosed) throw new CouchError('unavailable')
+    if (copies === null) throw new CouchError('no_copies')
+    if (this.#isClosed) throw new CouchError('unavailable')
     if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
-    const begun = this.#begin(job, onProgress)
+    const begun = this.#begin(job, copies, onProgress)
     const running = begun
       .then(({ outcome }) => outcome)
       .finally(() => {
@@ -211,7 +223,11 @@ export class Backups {
     return { id, path, outcome: running }
   }
 
-  async #begin(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
+  async #begin(
+    job: BackupJob,
+    copies: Copies,
+    onProgress?: (progress: BackupProgress) => void,
+  ): Promise<StartedBackup> {
     const names = this.#namesOf(job)
     const { mayCreate } = this.#settings()
     const folder = job.to === null ? this.#configuredFolder() : this.#folderAt(job.to)
@@ -222,7 +238,11 @@ export class Backups {
     const id = await folder.freeId(startedAt)
     const none = { database: null, databases_done: 0, databases_total: names.length, percent: 0 }
     this.#task = { id, ...none, startedAt, updatedAt: startedAt }
-    return { id, path: join(folder.path, id), outcome: this.#makeBackup(id, folder, job, names, onProgress) }
+    return {
+      id,
+      path: join(folder.path, id),
+      outcome: this.#makeBackup(id, folder, { ...job, names, copies }, onProgress),
+    }
   }
 
   #folderAt(path: string): BackupFolder {
@@ -242,12 +262,11 @@ export class Backups {
   async #makeBackup(
     id: string,
     folder: BackupFolder,
-    job: BackupJob,
-    names: readonly string[],
+    job: BackupJob & { readonly names: readonly string[]; readonly copies: Copies },
     onProgress?: (progress: BackupProgress) => void,
   ): Promise<BackupOutcome> {
     const { databases, dataDir, version, logger } = this.#options
-    const copies = databases.copies as NonNullable<typeof databases.copies>
+    const { names, copies } = job
     const stored = await folder.list()
     const previous = stored.find(({ manifest, damage }) => manifest.is_whole && damage.length === 0) ?? null
     const copier = copies.start()

@@ -41,7 +41,7 @@ const COLUMNS: Readonly<Record<string, Bytes>> = {
   tombstones: ({ tombstones }) => tombstones.bytes,
   attachments: ({ attachments }) => attachments.bytes,
   other: ({ indexes, local }) => indexes.bytes + local.bytes,
-  free: ({ free, log }) => free.bytes + log.bytes,
+  free: ({ free, log }) => (free?.bytes ?? 0) + (log?.bytes ?? 0),
 }
 
 /** A line for each database, and a total if there are several. Empty if there are no databases. */

@@ -190,6 +190,11 @@ export const ERRORS = {
   unknown_query_language: [500, 'unknown_query_language', 'Functions in this language are not supported.'],
   function_timeout: [500, 'timeout', 'A function of a design document ran longer than allowed.'], // ours
   function_memory: [500, 'out_of_memory', 'A function of a design document used more memory than allowed.'], // ours
+  no_copies: [
+    501,
+    'not_implemented',
+    'The storage engine of this server has no files: its store makes and restores the backups.',
+  ], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
   standby: [
     503,

@@ -45,7 +45,7 @@ export interface Catalog extends Records {
   /** Removes a database, which must be closed. @throws no_database */
   delete(name: string, options?: DeletionOptions): Promise<void>
   /**
-   * Gives a prepared database ({@link StorageEngine.prepare}) the name of a closed database, or a new name. At every
+   * Gives a prepared database ({@link EngineCopies.prepare}) the name of a closed database, or a new name. At every
    * moment, also after a crash, either the old or the new database is complete. The old file is kept.
    * @param draft null marks the existing database as restored, as if it had been prepared from a copy of itself
    * @throws no_database when `draft` is null and there is no database
@@ -59,8 +59,6 @@ export interface Catalog extends Records {
   readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates>
   /** Calls the listener after each change, by this opener or another, until the returned function is called. */
   watch(listener: (change: CatalogChange) => void): () => void
-  /** Copies the server's own data to a new file, which is durable when resolved. */
-  copyTo(path: string): Promise<void>
 }
 
 /** Above `since` upwards, or, descending, from the newest below `before` down. */

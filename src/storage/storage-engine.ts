@@ -1,4 +1,5 @@
 /** The storage contract for a whole engine: how its databases are opened, copied and restored; see engine.ts. */
+import { CouchError } from '../core/errors.ts'
 import type { Catalog } from './catalog.ts'
 import type { VersionedStore } from './history-store.ts'
 import type { IndexStores } from './index-store.ts'
@@ -11,8 +12,6 @@ interface EngineCapabilities {
   readonly durable: boolean
   /** Whether another process may write the same databases at the same time. */
   readonly sharedWriters: boolean
-  /** Whether databases can be copied as files; otherwise the methods on copies reject. */
-  readonly copies: boolean
 }
 
 export interface OpenOptions {
@@ -24,11 +23,13 @@ export interface OpenOptions {
 
 export interface StorageEngine {
   readonly capabilities: EngineCapabilities
+  /** Copies of databases as files; null if the engine has no files: backups are then a task of its store. */
+  readonly copies: EngineCopies | null
   /**
    * Opens the list of databases and the server's own data. Only one catalog can be open: a second call, here or in
    * another process, rejects with a plain Error that names the user of the folder.
-   * @param copy the path of a copy, if the engine has files, that first replaces the server's own data; databases are
-   * not changed
+   * @param copy the path of a copy that first replaces the server's own data; databases are not changed. Only with
+   * {@link copies}
    */
   openCatalog(copy?: string): Promise<Catalog>
   /**
@@ -44,12 +45,18 @@ export interface StorageEngine {
    * @throws no_database
    */
   retainedVersions(name: string): Promise<RetainedVersions | null>
+  /** Closes the catalog and all databases. Idempotent. */
+  close(): Promise<void>
+}
+
+/** What an engine does with databases as files, for backups and restores. */
+export interface EngineCopies {
   /**
    * Prepares a database from a copy, to replace another ({@link Catalog.replace}). It is checked, upgraded to the
    * newest schema and marked as restored: the next number has a new epoch, `createdAt` is later, all replication
    * checkpoints are removed, and {@link StoreView.wasRestored} is true. The copy is not changed. This takes as long as
    * reading all of it, and blocks the thread.
-   * @param copy the path of a file, if the engine has files
+   * @param copy the path of a file
    * @throws bad_request when it is not a database, is damaged, or was written by a newer settee
    */
   prepare(name: string, copy: string): Promise<Prepared>
@@ -67,10 +74,16 @@ export interface StorageEngine {
    * @throws Error whose message names the fault
    */
   checkCopy(path: string): Promise<CopyFacts>
-  /** As {@link checkCopy}, for a copy that {@link Catalog.copyTo} made. @returns the folder's uuid */
+  /** Copies the server's own data, whose catalog is open, to a new file, which is durable when resolved. */
+  copyCatalog(path: string): Promise<void>
+  /** As {@link checkCopy}, for a copy that {@link copyCatalog} made. @returns the folder's uuid */
   checkCatalogCopy(path: string): Promise<string>
-  /** Closes the catalog and all databases. Idempotent. */
-  close(): Promise<void>
+}
+
+/** The copies of an engine. @throws no_copies where backups are a task of its store */
+export function copiesOf({ copies }: Pick<StorageEngine, 'copies'>): EngineCopies {
+  if (copies === null) throw new CouchError('no_copies')
+  return copies
 }
 
 /** A database that was prepared to replace another. It is not listed yet, and the next start removes it. */

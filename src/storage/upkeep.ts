@@ -23,9 +23,9 @@ export interface CompactOptions {
 export interface GarbageCounts {
   /** Grows with each write of any kind. */
   readonly writes: number
-  /** Bytes of the file without its log. */
-  readonly fileBytes: number
-  /** Bytes in free pages of the file. */
+  /** Bytes that the database takes in its store; of its file without its log, where the engine has files. */
+  readonly storedBytes: number
+  /** Bytes in free pages of the file; 0 where the engine has no files. */
   readonly freeBytes: number
   /** The approximate bytes of revisions that were superseded since the last compaction. */
   readonly supersededBytes: number
@@ -49,7 +49,7 @@ export interface SizePart {
 
 /** The bytes of each part of a database. The parts add up to `file`, except for writes during the count. */
 export interface StoreSizes {
-  /** Bytes of the file and its log. */
+  /** Bytes that the database takes in its store; of its file and its log, where the engine has files. */
   readonly file: number
   /** Bodies of leaves that are not deleted. */
   readonly live: SizePart
@@ -65,10 +65,10 @@ export interface StoreSizes {
   readonly local: SizePart
   /** Ids, histories, the feed, the engine's own indexes, and unused parts of pages. */
   readonly indexes: { readonly bytes: number }
-  /** Free pages. */
-  readonly free: SizePart
-  /** The write-ahead log. */
-  readonly log: { readonly bytes: number }
+  /** Free pages; null where the engine has no files. */
+  readonly free: SizePart | null
+  /** The write-ahead log; null where the engine has no files. */
+  readonly log: { readonly bytes: number } | null
 }
 
 /** Statistics of the commits of a thread's databases. */

@@ -264,9 +264,9 @@ const EXPIRY_INTERVAL_MS = 20 * 60 * 60 * 1000
  * @param now in ms since 1970
  */
 export function isDue(garbage: GarbageCounts, rules: CompactionRules, now: number): boolean {
-  const { supersededBytes, looseBytes, freeBytes, fileBytes } = garbage
+  const { supersededBytes, looseBytes, freeBytes, storedBytes } = garbage
   const waste = supersededBytes + looseBytes + freeBytes
-  const tolerated = Math.min(rules.bytes, Math.max(MIN_GARBAGE_BYTES, rules.share * fileBytes))
+  const tolerated = Math.min(rules.bytes, Math.max(MIN_GARBAGE_BYTES, rules.share * storedBytes))
   return garbage.isOwed || waste > tolerated || isExpired(garbage, rules.keepMs, now)
 }
 

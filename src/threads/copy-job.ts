@@ -9,7 +9,7 @@ import { CouchError, isFileFault } from '../core/errors.ts'
 import { Throttle } from '../core/event-loop.ts'
 import { defaultFloor } from '../core/types.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
-import type { CopyFacts, CopyProgress, StorageEngine } from '../storage/storage-engine.ts'
+import type { CopyFacts, CopyProgress, EngineCopies } from '../storage/storage-engine.ts'
 import {
   type CopyJob,
   type CopyRequest,
@@ -23,8 +23,6 @@ import {
 } from './copies.ts'
 import { RpcServer } from './rpc.ts'
 
-type CopyingEngine = Pick<StorageEngine, 'openSnapshot' | 'fingerprint' | 'checkCopy'>
-
 /** The progress at which each part of the work begins, in percent. */
 const PARTS = { facts: 0, copy: 35, check: 60 } as const
 
@@ -35,10 +33,10 @@ const READ_BYTES = 1024 * 1024
  * @returns null when something was written, or the earlier copy is damaged
  */
 async function reuseIfUnwritten(
-  engine: CopyingEngine,
+  copies: EngineCopies,
   { database, target, known }: CopyJob & { readonly known: KnownCopy },
 ): Promise<FinishedCopy | null> {
-  const fingerprint = await engine.fingerprint(database)
+  const fingerprint = await copies.fingerprint(database)
   if (fingerprint === null || fingerprint !== known.fingerprint) return null
   if (damageOf(known) !== null || !tryLink(known.path, target)) return null
   return linkedCopy(known, fingerprint)
@@ -49,16 +47,16 @@ async function reuseIfUnwritten(
  * @throws no_database, DamagedCopy, insufficient_storage, disk_fault, internal_server_error; no file is left then
  */
 async function copyDatabase(
-  engine: CopyingEngine,
+  copies: EngineCopies,
   { database, target, known, floor }: CopyJob,
   onProgress: (progress: JobProgress) => void,
 ): Promise<FinishedCopy> {
-  const before = await engine.fingerprint(database)
+  const before = await copies.fingerprint(database)
   const part = (from: number, to: number) => partOf(onProgress, from, to)
-  const snapshot = await engine.openSnapshot(database).catch(damagedSource)
+  const snapshot = await copies.openSnapshot(database).catch(damagedSource)
   try {
     const facts = await snapshot.facts(part(PARTS.facts, PARTS.copy)).catch(damagedSource)
-    const after = await engine.fingerprint(database)
+    const after = await copies.fingerprint(database)
     const fingerprint = before === after ? before : null
     const damage = known === null || known.facts.digest !== facts.digest ? null : damageOf(known)
     if (
@@ -72,7 +70,7 @@ async function copyDatabase(
     refuseIfFull(dirname(target), snapshot.bytes, floor)
     await snapshot.copyTo(target, part(PARTS.copy, PARTS.check))
     snapshot.close()
-    const file = await verifiedCopy(engine, target, facts)
+    const file = await verifiedCopy(copies, target, facts)
     onProgress({ percent: 100 })
     return { facts, ...file, fingerprint, isSame: false, damage }
   } catch (error) {
@@ -94,8 +92,8 @@ function damagedSource(error: unknown): never {
 }
 
 /** @throws DamagedCopy */
-async function verifiedCopy(engine: CopyingEngine, target: string, facts: CopyFacts): Promise<FileHash> {
-  const found = await engine.checkCopy(target).catch((cause: Error) => {
+async function verifiedCopy(copies: EngineCopies, target: string, facts: CopyFacts): Promise<FileHash> {
+  const found = await copies.checkCopy(target).catch((cause: Error) => {
     throw new DamagedCopy(cause.message, { cause })
   })
   for (const [name, value] of Object.entries(facts)) {
@@ -159,12 +157,8 @@ function refuseIfFull(folder: string, bytes: number, floor: number | null): void
  * Checks a copy of the server's own data.
  * @throws Error when it belongs to another server or is damaged; the file system's error
  */
-async function checkCatalog(
-  engine: Pick<StorageEngine, 'checkCatalogCopy'>,
-  path: string,
-  folderUuid: string,
-): Promise<FileHash> {
-  const found = await engine.checkCatalogCopy(path)
+async function checkCatalog(copies: EngineCopies, path: string, folderUuid: string): Promise<FileHash> {
+  const found = await copies.checkCatalogCopy(path)
   if (found !== folderUuid) throw new Error(`the copy of the catalog is of the server ${found}`)
   return hashFile(path)
 }
@@ -203,7 +197,7 @@ function partOf(onProgress: (progress: JobProgress) => void, from: number, to: n
 const NICENESS = 10
 
 /** Serves a port until the thread is terminated, one request at a time. */
-export function serveCopies(port: MessagePort, engine: StorageEngine): void {
+export function serveCopies(port: MessagePort, copies: EngineCopies): void {
   lowerPriority()
   const rpc = new RpcServer<ProgressEvent>(port)
   // A job blocks its thread for long, so its progress is posted at once instead of at the end of the turn.
@@ -214,7 +208,7 @@ export function serveCopies(port: MessagePort, engine: StorageEngine): void {
   let last: Promise<unknown> = Promise.resolve()
   port.on('message', (requests: readonly CopyRequest[]) => {
     for (const request of requests) {
-      const result = last.then(() => work(request, engine, onProgress))
+      const result = last.then(() => work(request, copies, onProgress))
       last = result.catch(() => undefined)
       rpc.answer(request.call, result)
     }
@@ -224,13 +218,13 @@ export function serveCopies(port: MessagePort, engine: StorageEngine): void {
 /** Handles a request. Damage is an answer, because an error would lose its class on the way. */
 async function work(
   request: CopyRequest,
-  engine: StorageEngine,
+  copies: EngineCopies,
   onProgress: (progress: JobProgress) => void,
 ): Promise<FileHash | FinishedCopy | Damage | null> {
   try {
-    if (request.type === 'catalog') return await checkCatalog(engine, request.path, request.folderUuid)
-    if (request.type === 'same') return await reuseIfUnwritten(engine, request.job)
-    return await copyDatabase(engine, request.job, onProgress)
+    if (request.type === 'catalog') return await checkCatalog(copies, request.path, request.folderUuid)
+    if (request.type === 'same') return await reuseIfUnwritten(copies, request.job)
+    return await copyDatabase(copies, request.job, onProgress)
   } catch (error) {
     if (error instanceof DamagedCopy) return { damagedBecause: error.message }
     throw error

@@ -13,6 +13,7 @@ import type { Catalog } from '../storage/catalog.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { sqliteEngine } from '../storage/sqlite/sqlite-engine.ts'
 import { CommitTally } from '../storage/sqlite/writer.ts'
+import { copiesOf, type Prepared } from '../storage/storage-engine.ts'
 import { AutomaticCompactions, Compactions, isExpired, retention } from './compactions.ts'
 import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
@@ -208,7 +209,10 @@ class Host {
         this.#stores.setMax(request.maxOpen)
         return
       case 'prepare':
-        this.#rpc.answer(request.call, this.#engine.prepare(request.database, request.copy))
+        this.#rpc.answer(request.call, this.#prepare(request.database, request.copy))
+        return
+      case 'copyCatalog':
+        this.#rpc.answer(request.call, this.#copyCatalog(request.path))
         return
       case 'hold':
         this.#lastSequences.note(request)
@@ -234,10 +238,22 @@ class Host {
     }
   }
 
+  async #prepare(database: string, copy: string): Promise<Prepared> {
+    return copiesOf(this.#engine).prepare(database, copy)
+  }
+
+  async #copyCatalog(path: string): Promise<undefined> {
+    const copies = copiesOf(this.#engine)
+    await this.#openCatalog()
+    await copies.copyCatalog(path)
+  }
+
   async #readCatalog(serverFile?: string): Promise<OpenedCatalog> {
+    if (serverFile !== undefined) copiesOf(this.#engine)
     const catalog = await this.#openCatalog(serverFile)
     const { serverUuid, folderUuid } = catalog
-    return { serverUuid, folderUuid, databases: await catalog.list() }
+    const hasCopies = this.#engine.copies !== null
+    return { serverUuid, folderUuid, databases: await catalog.list(), hasCopies }
   }
 
   async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {
@@ -354,7 +370,7 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  if (isCopier(workerData)) serveCopies(port, sqliteEngine(workerData))
+  if (isCopier(workerData)) serveCopies(port, copiesOf(sqliteEngine(workerData)))
   else {
     const host = new Host(port, workerData as ThreadOptions)
     port.on('message', (requests: readonly Request[]) => host.receive(requests))

@@ -95,7 +95,8 @@ class ServerDatabases implements OwnedDatabases {
     enter: (entry) => this.#enter(entry),
     notifySecurity: (name) => this.#securityListeners.tell(name),
   })
-  readonly copies: Copies
+  readonly #copies: Copies
+  copies: Copies | null = null
   readonly usersDatabase: string
   documentsWritten = 0
   #names: readonly string[] | undefined
@@ -117,12 +118,12 @@ class ServerDatabases implements OwnedDatabases {
       onFault,
     })
     const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
-    this.copies = databaseCopies({
+    this.#copies = databaseCopies({
       dataDir,
       entry,
       findEntry: (name) => this.#byName.get(name)?.entry,
       hold: async (entry) => withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
-      copyCatalog: (path) => this.#pool.catalog('copyTo', path),
+      copyCatalog: (path) => this.#pool.copyCatalog(path),
     })
     this.#pool = new Pool({
       dataDir,
@@ -157,7 +158,8 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   /** Enters unknown databases: all of them at the start, later those that a thread created just before it died. */
-  #enterMissing({ serverUuid, folderUuid, databases }: OpenedCatalog): void {
+  #enterMissing({ serverUuid, folderUuid, databases, hasCopies }: OpenedCatalog): void {
+    this.copies = hasCopies ? this.#copies : null
     this.#serverUuid = serverUuid
     this.#folderUuid = folderUuid
     for (const entry of databases) {

@@ -202,6 +202,12 @@ export class Pool {
     return this.#running(this.#systemSlot).ask({ type: 'openCatalog', serverFile })
   }
 
+  /** Copies the server's own data to a new file. */
+  copyCatalog(path: string): Promise<undefined> {
+    this.#watchdog.wake()
+    return this.#running(this.#systemSlot).ask({ type: 'copyCatalog', path })
+  }
+
   async catalog<M extends CatalogMethod>(
     method: M,
     ...args: Parameters<Catalog[M]>

@@ -51,6 +51,8 @@ export interface OpenedCatalog {
   readonly serverUuid: string
   readonly folderUuid: string
   readonly databases: readonly DatabaseEntry[]
+  /** Whether the engine copies databases as files. */
+  readonly hasCopies: boolean
 }
 
 /** The database that a call is for. */
@@ -80,6 +82,8 @@ export type Query =
   | { readonly type: 'handOver'; readonly database: string }
   /** Prepares a copy that is to replace a database; for a thread that serves no databases. */
   | { readonly type: 'prepare'; readonly database: string; readonly copy: string }
+  /** Copies the server's own data to a new file. */
+  | { readonly type: 'copyCatalog'; readonly path: string }
   /** Which open databases cannot be read? */
   | { readonly type: 'check' }
   /** Does a closed database hold expired bodies of the time machine? */
@@ -95,6 +99,7 @@ export interface Answers {
   drop: undefined
   handOver: boolean
   prepare: Prepared
+  copyCatalog: undefined
   check: readonly string[]
   overdue: boolean
   openCatalog: OpenedCatalog

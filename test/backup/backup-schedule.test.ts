@@ -217,7 +217,14 @@ const last = (hours: number, more: Partial<BackupSummary> = {}) =>
   }) as unknown as BackupSummary
 
 function state(more: Partial<BackupState>): BackupState {
-  const none = { last: null, interval: 24 * HOUR, failure: null, failures: 0, isRunning: false }
+  const none = {
+    isSupported: true,
+    last: null,
+    interval: 24 * HOUR,
+    failure: null,
+    failures: 0,
+    isRunning: false,
+  }
   return { ...none, startedAt: NOW - HOUR, now: NOW, ...more }
 }
 

@@ -11,12 +11,12 @@ import { checkServerUuid } from '../../src/core/ids.ts'
 import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { LastKnownSequence } from '../../src/storage/sequence.ts'
-import type { OpenOptions, Prepared, StorageEngine } from '../../src/storage/storage-engine.ts'
+import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
 import { type Lend, lend } from '../storage/memory/lending.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
-import { begunAnew, emptyState, type State } from '../storage/memory/state.ts'
+import { begunAnew, emptyState } from '../storage/memory/state.ts'
 import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
 import { MemoryUpdates } from '../storage/memory/updates.ts'
 
@@ -32,8 +32,6 @@ export interface MemoryEngineOptions {
 interface ContentsCount {
   /** All attachment contents that a database stores, even unreferenced ones. */
   keptContents(database: string): { readonly blobs: number; readonly bytes: number }
-  /** Copies the current state of a database, like a copy of its file. @returns a key in place of a path */
-  snapshot(database: string): string
 }
 
 /** Makes an empty engine. A closed database can be reopened from the same engine. */
@@ -49,7 +47,8 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
 }
 
 class MemoryEngine implements StorageEngine, ContentsCount {
-  readonly capabilities = { durable: false, sharedWriters: false, copies: false }
+  readonly capabilities = { durable: false, sharedWriters: false }
+  readonly copies = null
   readonly #operate: Operate
   readonly #now: () => number
   readonly #lend: Lend
@@ -60,8 +59,6 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   readonly #updates = new MemoryUpdates()
   readonly #sequences = new Map<string, LastKnownSequence>()
   readonly #records = new MemoryRecords()
-  /** The copies of databases, by the keys that replace their paths. */
-  readonly #copies = new Map<string, { readonly createdAt: number; readonly state: State }>()
   #lastIncarnation = 0
   #holder: string | null = null
 
@@ -98,9 +95,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
       create: (name, properties) => this.#create(name, properties),
       delete: (name) => this.#delete(name),
       replace: (name, draft) => this.#replace(name, draft),
-      discard: async (_name, draft) => {
-        this.#copies.delete(draft)
-      },
+      discard: async () => {},
       noteUpdated: async (names, sequences = []) => {
         await turn()
         this.#operate('note updates')
@@ -129,7 +124,6 @@ class MemoryEngine implements StorageEngine, ContentsCount {
         return this.#records.writeRecords(writes)
       },
       watch: (listener) => this.#records.watchCatalog(listener),
-      copyTo: async () => noCopies(),
     }
   }
 
@@ -156,44 +150,19 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     this.#records.tell({ type: 'databases', names: [name] })
   }
 
-  snapshot(database: string): string {
-    const record = this.#databases.get(database)
-    if (record === undefined) throw new CouchError('no_database')
-    return this.#keep(record)
-  }
-
-  #keep({ createdAt, state }: { readonly createdAt: number; readonly state: State }): string {
-    const path = `copy-${randomBytes(8).toString('hex')}`
-    this.#copies.set(path, { createdAt, state })
-    return path
-  }
-
-  async prepare(_name: string, copy: string): Promise<Prepared> {
-    await turn()
-    this.#operate('prepare copy')
-    const source = this.#copies.get(copy)
-    if (source === undefined) throw new CouchError('bad_request', `The file ${copy} does not exist.`)
-    const { createdAt, state } = source
-    const draft = this.#keep({ createdAt: later(createdAt), state: begunAnew(state) })
-    return { draft, updateSeq: state.updateSeq, docCount: state.docCount }
-  }
-
   async #replace(name: string, draft: string | null): Promise<Replaced> {
     await turn()
     this.#operate('replace database')
+    if (draft !== null) throw new CouchError('no_copies')
     const before = this.#databases.get(name)
-    if (draft === null && before === undefined) throw new CouchError('no_database')
-    const source = draft === null ? before : this.#copies.get(draft)
-    if (source === undefined) throw new Error(`nothing was prepared as ${draft}`)
+    if (before === undefined) throw new CouchError('no_database')
     const incarnation = ++this.#lastIncarnation
-    const state = draft === null ? begunAnew(source.state) : source.state
-    const createdAt = Math.max(source.createdAt, later(before?.createdAt ?? 0))
-    this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
+    const createdAt = later(before.createdAt)
+    this.#databases.set(name, { ...before, incarnation, createdAt, state: begunAnew(before.state) })
     this.#sequences.delete(name)
     this.#updates.note([name], 'created')
     this.#records.tell({ type: 'databases', names: [name] })
-    const kept = draft === null || before === undefined ? null : this.#keep(before)
-    return { name, incarnation, kept }
+    return { name, incarnation, kept: null }
   }
 
   keptContents(database: string): { blobs: number; bytes: number } {
@@ -227,22 +196,6 @@ class MemoryEngine implements StorageEngine, ContentsCount {
     throw new Error('the memory engine has no indexes')
   }
 
-  async openSnapshot(): Promise<never> {
-    return noCopies()
-  }
-
-  async fingerprint(): Promise<null> {
-    return null
-  }
-
-  async checkCopy(): Promise<never> {
-    return noCopies()
-  }
-
-  async checkCatalogCopy(): Promise<never> {
-    return noCopies()
-  }
-
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
@@ -253,8 +206,4 @@ class MemoryEngine implements StorageEngine, ContentsCount {
 /** The time in seconds since 1970, but later than the previous one. */
 function later(createdAt: number): number {
   return Math.max(Math.floor(Date.now() / 1000), createdAt + 1)
-}
-
-function noCopies(): never {
-  throw new Error('This engine makes no copies.')
 }

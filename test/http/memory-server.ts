@@ -12,6 +12,7 @@ import { CredentialChecker, loginGuard } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { defaultPolicy } from '../../src/auth/policy.ts'
 import { tokenLimitsOf } from '../../src/auth/token-record.ts'
+import { Backups } from '../../src/backup/backups.ts'
 import { readFilterBody } from '../../src/changes/filters.ts'
 import { type ChangesRequest, changesPage } from '../../src/changes/page.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
@@ -77,8 +78,10 @@ export async function startMemoryServer(
   const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
   const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
   const made = { config, accounts, credentials, tokens, databases, policy, hosted }
+  const backups = new Backups({ config, databases, dataDir, version: '0.0.1', logger })
   const services = {
     ...made,
+    backups,
     ...(await timeMachineOver(databases, logger)),
     logger,
     log,
@@ -93,10 +96,11 @@ export async function startMemoryServer(
     await app.close()
     await tokens.close()
     await hosted?.close()
+    await backups.close()
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, hosted, before, lines }
+  return { url: `http://127.0.0.1:${port}`, port, app, config, databases, backups, hosted, before, lines }
 }
 
 async function hostedMode(config: Config, databases: Databases): Promise<Hosted | null> {
@@ -188,10 +192,8 @@ async function memoryDatabases(config: Config) {
       if (!handles.delete(name)) throw new CouchError('no_database')
       await catalog.delete(name)
     },
-    // There are no files to restore from.
-    prepareRestore: async (name, copy) => {
-      const { draft } = await engine.prepare(name, copy)
-      throw new Error(`nobody restores ${draft}`)
+    prepareRestore: async () => {
+      throw new CouchError('no_copies')
     },
     treatAsRestored: async () => undefined,
     updates: (range, limit) => catalog.readUpdates(range, limit),

@@ -12,8 +12,7 @@ const makeMemoryEngine =
       await engine.close()
       return engine
     }
-    const snapshot = async () => engine.snapshot('notes')
-    return { engine, reopen, snapshot, keptContents: () => engine.keptContents('notes') }
+    return { engine, reopen, keptContents: () => engine.keptContents('notes') }
   }
 
 runStorageTests('memory', makeMemoryEngine(lend))

@@ -5,7 +5,7 @@ import { AutomaticCompactions, isDue, retention } from '../../src/threads/compac
 
 const CLEAN: GarbageCounts = {
   writes: 1,
-  fileBytes: 1_000_000,
+  storedBytes: 1_000_000,
   freeBytes: 0,
   supersededBytes: 0,
   looseBytes: 0,
@@ -143,7 +143,7 @@ const RULES = DEFAULT_RULES.compaction
 
 const garbage = (some: Partial<GarbageCounts>): GarbageCounts => ({
   writes: 0,
-  fileBytes: 10 * MB,
+  storedBytes: 10 * MB,
   freeBytes: 0,
   supersededBytes: 0,
   looseBytes: 0,
@@ -161,9 +161,9 @@ t.test('a compaction is due by garbage, age or request', async (t) => {
     ['contents without a reference', { looseBytes: 2.1 * MB }, true],
     ['free pages', { freeBytes: 2.1 * MB }, true],
     ['a fifth in sum', { freeBytes: 0.8 * MB, supersededBytes: 0.8 * MB, looseBytes: 0.8 * MB }, true],
-    ['all of a small file, but little', { fileBytes: 0.3 * MB, supersededBytes: 0.2 * MB }, false],
-    ['64 MB of a large file', { fileBytes: 10_000 * MB, supersededBytes: 68 * MB }, true],
-    ['little of a large file', { fileBytes: 10_000 * MB, supersededBytes: 60 * MB }, false],
+    ['all of a small file, but little', { storedBytes: 0.3 * MB, supersededBytes: 0.2 * MB }, false],
+    ['64 MB of a large file', { storedBytes: 10_000 * MB, supersededBytes: 68 * MB }, true],
+    ['little of a large file', { storedBytes: 10_000 * MB, supersededBytes: 60 * MB }, false],
     ['a compaction was requested', { isOwed: true }, true],
     ['a retained body is too old', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
     [

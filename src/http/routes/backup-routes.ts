@@ -51,10 +51,11 @@ const verifyBody = shape<object>({
   refusal: ['body_not_object', 'Request body must be a JSON object'],
 })
 
-/** @throws not_found if the server makes no backups */
+/** @throws not_found if the server makes no backups; no_copies if they are a task of its store */
 function backupsOf(request: FastifyRequest): Backups {
   const { backups } = request.server.services
   if (backups === undefined) throw new CouchError('not_found', 'This server makes no backups.')
+  if (!backups.isSupported) throw new CouchError('no_copies')
   return backups
 }
 

@@ -30,7 +30,7 @@ async function configuration(
     isHosted: config.isHosted,
     get: (section, key) => config.get(section, key),
     admins: config.keyCount('admins'),
-    ...(state !== undefined && { backupAge: state.last?.age ?? null }),
+    ...(state?.isSupported && { backupAge: state.last?.age ?? null }),
   })
   const { settings, leftOut } = listSettings(config, atStart, unsafe)
   return sendJson(reply, 200, { settings, unsafe, left_out: leftOut })

@@ -73,7 +73,7 @@ export class Sizes {
     const { compactedPurge, longestAncestry } = garbage.counts
     return {
       writes: garbage.writes,
-      fileBytes: this.#pages() * this.#connection.pageSize,
+      storedBytes: this.#pages() * this.#connection.pageSize,
       freeBytes: this.#free() * this.#connection.pageSize,
       supersededBytes: supersededBytes + supersededRows * ROW_BYTES,
       looseBytes,

@@ -359,6 +359,7 @@ export class SqliteCatalog implements Catalog {
     for (const listener of this.#listeners) listener(change)
   }
 
+  /** Copies the catalog's file to a new one, which is durable when resolved. */
   async copyTo(path: string): Promise<void> {
     try {
       await this.#connection.copyDurably(path)

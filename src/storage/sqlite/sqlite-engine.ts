@@ -5,7 +5,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { IndexStores } from '../index-store.ts'
-import type { CopyFacts, DatabaseSnapshot, OpenOptions, Prepared, StorageEngine } from '../storage-engine.ts'
+import type { DatabaseSnapshot, OpenOptions, StorageEngine } from '../storage-engine.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
 import { Files } from './files.ts'
@@ -45,7 +45,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   const caches = new PageCaches()
   let catalog: SqliteCatalog | undefined
   return {
-    capabilities: { durable: true, sharedWriters: false, copies: true },
+    capabilities: { durable: true, sharedWriters: false },
 
     async openCatalog(copy?: string): Promise<Catalog> {
       if (catalog !== undefined)
@@ -90,28 +90,16 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       }
     },
 
-    prepare: (name: string, copy: string): Promise<Prepared> =>
-      prepareCopy(files, name, copy, { onOperation, now }),
-    async openSnapshot(name: string): Promise<DatabaseSnapshot> {
-      const path = files.path(name)
-      if (!existsSync(path)) throw new CouchError('no_database')
-      try {
-        return new SqliteSnapshot(path)
-      } catch (error) {
-        throw storageError(error)
-      }
-    },
-
-    async fingerprint(name: string): Promise<string | null> {
-      return files.fingerprint(name)
-    },
-
-    async checkCopy(path: string): Promise<CopyFacts> {
-      return checkCopy(path)
-    },
-
-    async checkCatalogCopy(path: string): Promise<string> {
-      return checkCatalogCopy(path)
+    copies: {
+      prepare: (name, copy) => prepareCopy(files, name, copy, { onOperation, now }),
+      openSnapshot: async (name) => openSnapshot(files, name),
+      fingerprint: async (name) => files.fingerprint(name),
+      checkCopy: async (path) => checkCopy(path),
+      copyCatalog: async (path) => {
+        if (catalog === undefined) throw new Error('the catalog is not open')
+        await catalog.copyTo(path)
+      },
+      checkCatalogCopy: async (path) => checkCatalogCopy(path),
     },
 
     async close(): Promise<void> {
@@ -120,6 +108,17 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       catalog?.close()
       catalog = undefined
     },
+  }
+}
+
+/** @throws no_database, the translated error of the driver */
+function openSnapshot(files: Files, name: string): DatabaseSnapshot {
+  const path = files.path(name)
+  if (!existsSync(path)) throw new CouchError('no_database')
+  try {
+    return new SqliteSnapshot(path)
+  } catch (error) {
+    throw storageError(error)
   }
 }
 

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
-import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
+import { copiesOf, type StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { put } from '../../storage/conformance/edits.ts'
 import { isStorageFault } from '../../storage/conformance/faults.ts'
 import { storedMarks } from '../../storage/conformance/workload.ts'
@@ -48,7 +48,7 @@ function check(isTrue: boolean, problem: string): void {
 /** @returns what it failed of; null: it was done */
 async function replace({ engine, catalog }: Opened, copy: string): Promise<unknown> {
   try {
-    const { draft } = await engine.prepare('notes', copy)
+    const { draft } = await copiesOf(engine).prepare('notes', copy)
     await catalog.replace('notes', draft)
     return null
   } catch (error) {

@@ -3,20 +3,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
-import type { CopyFacts, StorageEngine } from '../../../src/storage/storage-engine.ts'
+import { type CopyFacts, copiesOf, type EngineCopies } from '../../../src/storage/storage-engine.ts'
 import { attachment, put, remove } from './edits.ts'
-import { type MakeEngine, openNotes, type StorageCases } from './setup.ts'
+import { type MakeEngine, openWithCopies, type StorageCases } from './setup.ts'
 
 const SECRET = 'what only the body of one document holds'
 
 /** An engine that makes copies, with a database of everything, and a folder for copies; null: it makes none. */
 async function setUp(t: Test, makeEngine: MakeEngine) {
-  const opened = await openNotes(t, makeEngine)
-  const { engine, store } = opened
-  if (!engine.capabilities.copies) {
-    await t.rejects(engine.openSnapshot('notes'))
-    return null
-  }
+  const opened = await openWithCopies(t, makeEngine)
+  if (opened === null) return null
+  const { store } = opened
   const folder = await mkdtemp(join(tmpdir(), 'settee-copies-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   await store.updateDocs([
@@ -31,8 +28,8 @@ async function setUp(t: Test, makeEngine: MakeEngine) {
   return { ...opened, folder }
 }
 
-async function factsOf(engine: StorageEngine): Promise<CopyFacts> {
-  const snapshot = await engine.openSnapshot('notes')
+async function factsOf(copies: EngineCopies): Promise<CopyFacts> {
+  const snapshot = await copies.openSnapshot('notes')
   try {
     return await snapshot.facts()
   } finally {
@@ -70,9 +67,9 @@ export const copyCases: StorageCases = {
   ) => {
     const made = await setUp(t, makeEngine)
     if (made === null) return
-    const { engine, store, folder } = made
+    const { copies, store, folder } = made
     const { updateSeq, docCount, deletedCount } = await store.view()
-    const snapshot = await engine.openSnapshot('notes')
+    const snapshot = await copies.openSnapshot('notes')
     t.teardown(() => snapshot.close())
     t.ok(snapshot.bytes > 700_000)
     const writes: Promise<unknown>[] = []
@@ -86,24 +83,24 @@ export const copyCases: StorageCases = {
     await snapshot.copyTo(join(folder, 'copy'))
     snapshot.close()
     snapshot.close()
-    t.strictSame(await engine.checkCopy(join(folder, 'copy')), before)
+    t.strictSame(await copies.checkCopy(join(folder, 'copy')), before)
     t.match(before, { updateSeq, docCount, deletedCount, localCount: 1, attachmentBytes: 700_000 })
-    t.notSame((await factsOf(engine)).digest, before.digest)
+    t.notSame((await factsOf(copies)).digest, before.digest)
     t.equal((await store.view()).updateSeq, updateSeq + 100)
   },
 
   'the digest and the fingerprint change with whatever is written': async (t, makeEngine) => {
     const made = await setUp(t, makeEngine)
     if (made === null) return
-    const { engine, store } = made
-    let last = await factsOf(engine)
-    t.strictSame(await factsOf(engine), last)
+    const { copies, store } = made
+    let last = await factsOf(copies)
+    t.strictSame(await factsOf(copies), last)
     for (const [name, change] of Object.entries(CHANGES)) {
-      const before = await engine.fingerprint('notes')
+      const before = await copies.fingerprint('notes')
       await change(store)
-      const facts = await factsOf(engine)
+      const facts = await factsOf(copies)
       t.not(facts.digest, last.digest, name)
-      const after = await engine.fingerprint('notes')
+      const after = await copies.fingerprint('notes')
       t.ok(before === null || before !== after, name)
       last = facts
     }
@@ -115,38 +112,38 @@ export const copyCases: StorageCases = {
   ) => {
     const made = await setUp(t, makeEngine)
     if (made === null) return
-    const { engine, reopenEngine } = made
-    const facts = await factsOf(engine)
+    const { copies, reopenEngine } = made
+    const facts = await factsOf(copies)
     const again = await reopenEngine()
-    const fingerprint = await again.fingerprint('notes')
+    const fingerprint = await copiesOf(again).fingerprint('notes')
     t.type(fingerprint, 'string')
     const store = await again.openDatabase('notes')
     await store.readDocs(['a'], () => null)
-    t.strictSame(await factsOf(again), facts)
+    t.strictSame(await factsOf(copiesOf(again)), facts)
     await store.close()
-    t.equal(await again.fingerprint('notes'), fingerprint)
-    t.equal(await again.fingerprint('none'), null)
-    await t.rejects(again.openSnapshot('none'), { code: 'no_database' })
+    t.equal(await copiesOf(again).fingerprint('notes'), fingerprint)
+    t.equal(await copiesOf(again).fingerprint('none'), null)
+    await t.rejects(copiesOf(again).openSnapshot('none'), { code: 'no_database' })
   },
 
   'what is damaged, or is something else, is no copy': async (t, makeEngine) => {
     const made = await setUp(t, makeEngine)
     if (made === null) return
-    const { engine, catalog, folder } = made
+    const { copies, folder } = made
     const good = join(folder, 'good')
-    const snapshot = await engine.openSnapshot('notes')
+    const snapshot = await copies.openSnapshot('notes')
     const facts = await snapshot.facts()
     await snapshot.copyTo(good)
     await t.rejects(snapshot.copyTo(good), 'a file that is there is not written over')
     snapshot.close()
-    t.strictSame(await engine.checkCopy(good), facts)
+    t.strictSame(await copies.checkCopy(good), facts)
     const bytes = await readFile(good)
 
     const damaged = async (name: string, change: (path: string) => Promise<unknown>) => {
       const path = join(folder, name)
       await copyFile(good, path)
       await change(path)
-      const found = await engine.checkCopy(path).catch((error: Error) => error)
+      const found = await copies.checkCopy(path).catch((error: Error) => error)
       t.ok(found instanceof Error || found.digest !== facts.digest, `${name}: ${JSON.stringify(found)}`)
       return found
     }
@@ -162,20 +159,20 @@ export const copyCases: StorageCases = {
     t.match(await damaged('empty', (path) => truncate(path, 0)), Error)
     t.match(await damaged('head', flipped(3)), Error)
     t.match(await damaged('missing', (path) => rm(path)), /missing/)
-    await catalog.copyTo(join(folder, 'catalog'))
-    await t.rejects(engine.checkCopy(join(folder, 'catalog')))
-    await t.rejects(engine.checkCatalogCopy(good))
+    await copies.copyCatalog(join(folder, 'catalog'))
+    await t.rejects(copies.checkCopy(join(folder, 'catalog')))
+    await t.rejects(copies.checkCatalogCopy(good))
   },
 
   'what belongs to the server can be copied': async (t, makeEngine) => {
     const made = await setUp(t, makeEngine)
     if (made === null) return
-    const { engine, catalog, folder } = made
+    const { copies, catalog, folder } = made
     await catalog.writeRecords([{ kind: 'token', key: 'k', value: '{"v":1}' }])
-    await catalog.copyTo(join(folder, 'server'))
-    t.equal(await engine.checkCatalogCopy(join(folder, 'server')), catalog.serverUuid)
+    await copies.copyCatalog(join(folder, 'server'))
+    t.equal(await copies.checkCatalogCopy(join(folder, 'server')), catalog.serverUuid)
     t.ok((await readFile(join(folder, 'server'))).includes('{"v":1}'))
     await truncate(join(folder, 'server'), 5000)
-    await t.rejects(engine.checkCatalogCopy(join(folder, 'server')))
+    await t.rejects(copies.checkCatalogCopy(join(folder, 'server')))
   },
 }

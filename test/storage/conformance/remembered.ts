@@ -6,7 +6,7 @@ import {
   type RememberedPoint,
 } from '../../../src/storage/token-position.ts'
 import { put } from './edits.ts'
-import { openNotes, type StorageCases } from './setup.ts'
+import { openNotes, openWithCopies, type StorageCases } from './setup.ts'
 
 function number(total: number, seq: number): RememberedPoint {
   return { family: NUMBERS, parts: [['', total]], total, seq }
@@ -80,12 +80,14 @@ export const rememberedCases: StorageCases = {
   },
 
   'points belong to the copy of a database, and change nothing else': async (t, makeEngine) => {
-    const { store, snapshot, engine, catalog } = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
+    const { store, snapshot, engine, catalog, copies } = open
     await store.updateDocs([put('a')])
     const before = await store.view()
     await store.rememberPoints([number(5, 1)])
     t.same(await store.view(), before)
-    const { draft } = await engine.prepare('copy', await snapshot())
+    const { draft } = await copies.prepare('copy', await snapshot())
     await catalog.replace('copy', draft)
     const copy = await engine.openDatabase('copy')
     t.same(await numbersUpTo(copy, 9), [[5, 1]])

@@ -1,6 +1,7 @@
 import { readSequence, sequenceToken } from '../../../src/storage/sequence.ts'
+import { copiesOf } from '../../../src/storage/storage-engine.ts'
 import { put, readOne } from './edits.ts'
-import { type OpenStore, only, openNotes, rejectsWith, type StorageCases } from './setup.ts'
+import { type OpenStore, only, openNotes, openWithCopies, rejectsWith, type StorageCases } from './setup.ts'
 
 const CHECKPOINT = JSON.stringify({
   session_id: 's',
@@ -24,7 +25,7 @@ function asked(id: string) {
 
 /** Puts a copy in the place of `notes`, whose store is closed first. */
 async function putBack({ engine, catalog, store }: OpenStore, copy: string) {
-  const { draft } = await engine.prepare('notes', copy)
+  const { draft } = await copiesOf(engine).prepare('notes', copy)
   await store.close()
   const replaced = await catalog.replace('notes', draft)
   return { replaced, store: await engine.openDatabase('notes') }
@@ -36,7 +37,8 @@ export const replaceCases: StorageCases = {
     t,
     makeEngine,
   ) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     await open.store.updateDocs([put('a'), put('b')])
     await open.store.updateLocals([local('settings', '{"x":1}')])
     await open.store.updateSettings(() => ({ result: 0, write: { security: { x: 1 }, revsLimit: 7 } }))
@@ -58,7 +60,8 @@ export const replaceCases: StorageCases = {
   },
 
   'a partitioned database stays one after a restart and in copies': async (t, makeEngine) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     t.equal(open.store.partitioned, false)
     await open.store.close()
     await open.catalog.delete('notes')
@@ -72,10 +75,11 @@ export const replaceCases: StorageCases = {
   },
 
   'a copy is prepared, and its place taken, without a change of the copy': async (t, makeEngine) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     await open.store.updateDocs([put('a')])
     const copy = await open.snapshot()
-    t.hasStrict(await open.engine.prepare('notes', copy), { updateSeq: 1, docCount: 1 })
+    t.hasStrict(await open.copies.prepare('notes', copy), { updateSeq: 1, docCount: 1 })
     const { store } = await putBack(open, copy)
     await store.updateDocs([put('b')])
     const again = await putBack({ ...open, store }, copy)
@@ -86,7 +90,8 @@ export const replaceCases: StorageCases = {
     t,
     makeEngine,
   ) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     await open.store.updateDocs([put('a'), put('b')])
     const copy = await open.snapshot()
     const tokenAt = async (store: OpenStore['store'], seq: number) =>
@@ -110,7 +115,8 @@ export const replaceCases: StorageCases = {
   },
 
   'a restored database counts as created later, even twice within a second': async (t, makeEngine) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     const made = [(await open.store.info()).createdAt]
     const copy = await open.snapshot()
     let { store } = open
@@ -133,7 +139,8 @@ export const replaceCases: StorageCases = {
     t,
     makeEngine,
   ) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     await open.store.updateLocals([local('check', CHECKPOINT), local('other', '{"session_id":"s"}')])
     t.same(await only(open.store.updateLocals([asked('x')])), { wasRestored: false, wasMet: false })
     const copy = await open.snapshot()
@@ -154,9 +161,11 @@ export const replaceCases: StorageCases = {
   },
 
   'a copy makes a new database, too': async (t, makeEngine) => {
-    const { engine, catalog, store, snapshot, reopenEngine } = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
+    const { engine, copies, catalog, store, snapshot, reopenEngine } = open
     await store.updateDocs([put('a')])
-    const { draft } = await engine.prepare('other', await snapshot())
+    const { draft } = await copies.prepare('other', await snapshot())
     t.hasStrict(await catalog.replace('other', draft), { name: 'other', kept: null })
     const other = await engine.openDatabase('other')
     t.hasStrict(await other.info(), { name: 'other', docCount: 1 })
@@ -184,7 +193,8 @@ export const replaceCases: StorageCases = {
     t,
     makeEngine,
   ) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     await open.store.updateDocs([put('a')])
     const copy = await open.snapshot()
     await open.store.updateDocs([put('b')])
@@ -216,7 +226,7 @@ export const replaceCases: StorageCases = {
     t.same([further.wasRolledBack, (await further.view()).wasRestored], [false, false])
     await further.close()
 
-    const { draft } = await again.prepare('notes', copy)
+    const { draft } = await copiesOf(again).prepare('notes', copy)
     await catalog.replace('notes', draft)
     t.same(
       (await catalog.list()).map((entry) => entry.lastKnown),
@@ -235,7 +245,8 @@ export const replaceCases: StorageCases = {
   },
 
   'the replaced database can itself be restored': async (t, makeEngine) => {
-    const open = await openNotes(t, makeEngine)
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
     await open.store.updateDocs([put('a')])
     const copy = await open.snapshot()
     await open.store.updateDocs([put('b')])
@@ -246,12 +257,14 @@ export const replaceCases: StorageCases = {
   },
 
   'what was prepared and is not wanted goes; what is no copy is refused': async (t, makeEngine) => {
-    const { engine, catalog, snapshot, store } = await openNotes(t, makeEngine)
-    const { draft } = await engine.prepare('notes', await snapshot())
+    const open = await openWithCopies(t, makeEngine)
+    if (open === null) return
+    const { engine, copies, catalog, snapshot, store } = open
+    const { draft } = await copies.prepare('notes', await snapshot())
     await catalog.discard('notes', draft)
     await store.close()
     await t.rejects(catalog.replace('notes', draft))
     await engine.openDatabase('notes')
-    await rejectsWith(t, engine.prepare('notes', '/absent/notes.sqlite'), 'bad_request')
+    await rejectsWith(t, copies.prepare('notes', '/absent/notes.sqlite'), 'bad_request')
   },
 }

@@ -5,7 +5,7 @@ import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import type { DatabaseStore, Outcome } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
-import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
+import type { EngineCopies, StorageEngine } from '../../../src/storage/storage-engine.ts'
 
 export interface EngineOptions {
   /** To be called before every operation of the engine; what it throws stands for a fault of the disk there. */
@@ -24,8 +24,8 @@ export interface EngineUnderTest {
   readonly engine: StorageEngine
   /** What the database `notes` keeps, whether anything names it or not. */
   keptContents(): KeptContents
-  /** Copies the database `notes` as it stands, open or not. @returns what the engine is told as its path */
-  snapshot(): Promise<string>
+  /** Of an engine with copies: copies the database `notes` as it stands, open or not. @returns the path */
+  snapshot?(): Promise<string>
   /** Closes the engine and opens another over the same data. */
   reopen(): Promise<StorageEngine>
 }
@@ -55,7 +55,7 @@ export async function openNotes(
   makeEngine: MakeEngine,
   options?: EngineOptions,
 ): Promise<OpenStore> {
-  const { engine, reopen, keptContents, snapshot } = await makeEngine(t, options)
+  const { engine, reopen, keptContents, snapshot = noFiles } = await makeEngine(t, options)
   const catalog = await engine.openCatalog()
   await catalog.create('notes')
   const opened = async (from: StorageEngine, itsCatalog: Catalog): Promise<OpenStore> => ({
@@ -78,6 +78,21 @@ export function onCommit(store: DatabaseStore, listener: (updateSeq: number) => 
   store.onEvent((event) => {
     if (event.type === 'committed') listener(event.updateSeq)
   })
+}
+
+function noFiles(): never {
+  throw new Error('the engine has no files')
+}
+
+/** As {@link openNotes}, for cases about copies; null for an engine without them. */
+export async function openWithCopies(
+  t: Test,
+  makeEngine: MakeEngine,
+): Promise<(OpenStore & { readonly copies: EngineCopies }) | null> {
+  const opened = await openNotes(t, makeEngine)
+  const { copies } = opened.engine
+  if (copies === null) t.pass('the engine makes no copies')
+  return copies === null ? null : { ...opened, copies }
 }
 
 /** The result of an update that must have one. */

@@ -21,7 +21,7 @@ export function wearOf(state: State): GarbageCounts {
   const loose = [...state.blobs].filter(([blob]) => !named.has(blob)).map(([, { length }]) => length)
   return {
     writes: state.writes,
-    fileBytes: externalSize(state),
+    storedBytes: externalSize(state),
     freeBytes: 0,
     supersededBytes: bodies(rowsOf(state, ({ leaf, isKept }) => !(leaf || isKept))).bytes,
     looseBytes: part(loose).bytes,
@@ -58,10 +58,9 @@ export function sizesOf(state: State): StoreSizes {
     attachments: part([...state.blobs.values()].map(({ length }) => length)),
     local: part([...state.locals.values()].map(({ body }) => Buffer.byteLength(body))),
     indexes: { bytes: 0 },
-    free: { count: 0, bytes: 0 },
-    log: { bytes: 0 },
   }
-  return { file: Object.values(parts).reduce((sum, { bytes }) => sum + bytes, 0), ...parts }
+  const none = { free: null, log: null }
+  return { file: Object.values(parts).reduce((sum, { bytes }) => sum + bytes, 0), ...parts, ...none }
 }
 
 /** Since when bodies of no more than these bytes were superseded, by the minute, of those that are kept. */

@@ -144,7 +144,7 @@ export function reopened(state: State): State {
   return draft
 }
 
-/** A state as it is after it was put back: StorageEngine.prepare. */
+/** A state as it is after it was marked as restored. */
 export function begunAnew(state: State): State {
   const draft = draftOf(state)
   draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)

@@ -6,6 +6,7 @@ import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
+import { copiesOf } from '../../../src/storage/storage-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put, readOne } from '../conformance/edits.ts'
 
@@ -237,7 +238,7 @@ t.test('what was kept stays over starts', async (t) => {
   for (const round of [1, 2]) {
     const engine = sqliteEngine({ dataDir })
     const catalog = await engine.openCatalog()
-    const { draft } = await engine.prepare('notes', copy)
+    const { draft } = await copiesOf(engine).prepare('notes', copy)
     await catalog.replace('notes', draft)
     await engine.close()
     t.equal(readdirSync(join(dataDir, 'replaced')).length, round)
@@ -250,7 +251,7 @@ t.test('a damaged database is replaced, and kept as it is', async (t) => {
   const catalog = await engine.openCatalog()
   writeFileSync(file, 'x'.repeat(50_000))
   writeFileSync(`${file}-wal`, 'y'.repeat(50_000))
-  const { draft } = await engine.prepare('notes', await copyWithB(t))
+  const { draft } = await copiesOf(engine).prepare('notes', await copyWithB(t))
   const { kept } = await catalog.replace('notes', draft)
   t.equal(statSync(kept as string).size, 50_000)
   const store = await engine.openDatabase('notes')

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
+import { copiesOf } from '../../../src/storage/storage-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put } from '../conformance/edits.ts'
 
@@ -29,7 +30,7 @@ async function notes(t: Test, onOperation: (operation: string) => void = () => u
     engines.push(engine)
     await engine.openCatalog()
     // A backup may come before the first request.
-    const snapshot = await engine.openSnapshot('notes')
+    const snapshot = await copiesOf(engine).openSnapshot('notes')
     await snapshot.facts()
     snapshot.close()
     return engine.openDatabase('notes')

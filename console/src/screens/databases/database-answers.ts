@@ -46,7 +46,7 @@ export type PartName =
 
 export interface Sizes {
   readonly file: number
-  readonly parts: Readonly<Record<PartName, { readonly count?: number; readonly bytes: number }>>
+  readonly parts: Readonly<Record<PartName, { readonly count?: number; readonly bytes: number } | null>>
   readonly views: { readonly bytes: number }
 }
 

@@ -47,7 +47,7 @@ const ORDER: readonly PartName[] = [
 function SizeParts({ sizes }: { readonly sizes: Sizes }) {
   const all = sizes.file + sizes.views.bytes
   const parts = [
-    ...ORDER.map((name) => ({ name, size: sizes.parts[name].bytes })),
+    ...ORDER.map((name) => ({ name, size: sizes.parts[name]?.bytes ?? 0 })),
     { name: 'views' as const, size: sizes.views.bytes },
   ].filter(({ size }) => size > 0)
   return (
