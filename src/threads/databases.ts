@@ -89,6 +89,8 @@ export interface Databases extends WatchedRecords {
   readonly serverUuid: string
   /** Identifies the data folder, for its backups. */
   readonly folderUuid: string
+  /** Whether other nodes may use the same databases, so that what decides for more than one request goes through records. */
+  readonly sharedWriters: boolean
   /**
    * Takes over the uuid of the server that this one replaces, durably and at once. PouchDB's replication ids contain it,
    * so devices find their checkpoints again. @throws bad_request unless 1 to 64 digits, letters or `-`

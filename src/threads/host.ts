@@ -253,7 +253,8 @@ class Host {
     const catalog = await this.#openCatalog(serverFile)
     const { serverUuid, folderUuid } = catalog
     const hasCopies = this.#engine.copies !== null
-    return { serverUuid, folderUuid, databases: await catalog.list(), hasCopies }
+    const { sharedWriters } = this.#engine.capabilities
+    return { serverUuid, folderUuid, sharedWriters, databases: await catalog.list(), hasCopies }
   }
 
   async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {

@@ -70,7 +70,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
   #serverUuid = ''
-  #folderUuid = ''
+  folderUuid = ''
   readonly #sandboxes: SandboxPool
   readonly #pool: Pool
   readonly #byName = new Map<string, DatabaseProxy>()
@@ -99,6 +99,7 @@ class ServerDatabases implements OwnedDatabases {
   copies: Copies | null = null
   readonly usersDatabase: string
   documentsWritten = 0
+  sharedWriters = false
   #names: readonly string[] | undefined
   #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
@@ -158,10 +159,11 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   /** Enters unknown databases: all of them at the start, later those that a thread created just before it died. */
-  #enterMissing({ serverUuid, folderUuid, databases, hasCopies }: OpenedCatalog): void {
+  #enterMissing({ serverUuid, folderUuid, sharedWriters, databases, hasCopies }: OpenedCatalog): void {
     this.copies = hasCopies ? this.#copies : null
     this.#serverUuid = serverUuid
-    this.#folderUuid = folderUuid
+    this.folderUuid = folderUuid
+    this.sharedWriters = sharedWriters
     for (const entry of databases) {
       if (!this.#byName.has(entry.name) && !this.#changing.isBusy(entry.name)) this.#enter(entry)
     }
@@ -181,10 +183,6 @@ class ServerDatabases implements OwnedDatabases {
 
   get serverUuid(): string {
     return this.#serverUuid
-  }
-
-  get folderUuid(): string {
-    return this.#folderUuid
   }
 
   async adoptUuid(uuid: string): Promise<void> {

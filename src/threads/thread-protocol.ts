@@ -50,6 +50,8 @@ export type CatalogCall = <M extends CatalogMethod>(
 export interface OpenedCatalog {
   readonly serverUuid: string
   readonly folderUuid: string
+  /** The engine's capability of this name. */
+  readonly sharedWriters: boolean
   readonly databases: readonly DatabaseEntry[]
   /** Whether the engine copies databases as files. */
   readonly hasCopies: boolean

@@ -146,6 +146,7 @@ async function memoryDatabases(config: Config) {
     usersDatabase: config.usersDatabase,
     serverUuid: '0123456789abcdef0123456789abcdef',
     folderUuid: '0123456789abcdef0123456789abcdef',
+    sharedWriters: false,
     adoptUuid: async () => {
       throw new Error('not needed in these tests')
     },
