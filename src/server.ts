@@ -164,7 +164,7 @@ async function compose(
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
   await startStandby(context, standby, { ...services, sealingKey })
   await serveCommands(context, services)
-  startSampling(context, { file: sampleFile, app, databases, disk })
+  await startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
   runDocuments(replicator, standby)
   return app

@@ -116,7 +116,11 @@ async function countAfter(
 ): Promise<number | null | undefined> {
   try {
     const options = { ...PLAIN_CHANGES, framing: 'json' } as const
-    const { pending } = await databases.get(database).changes(user, { options, since: token, limit: 0 })
+    const { pending } = await (await databases.get(database)).changes(user, {
+      options,
+      since: token,
+      limit: 0,
+    })
     return pending
   } catch (error) {
     if (!(error instanceof CouchError)) throw error

@@ -51,7 +51,7 @@ export class HashUpgrades {
   /** The salt stays, as in CouchDB, since the keys of sessions depend on it. */
   async #upgrade({ name, stored }: Account, salt: string, password: string): Promise<void> {
     const { databases } = this.#options
-    const database = databases.get(databases.usersDatabase)
+    const database = await databases.get(databases.usersDatabase)
     const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
     const text = decodeSendable(json)
     if (userAccount(name, JSON.parse(text))?.stored !== stored) return

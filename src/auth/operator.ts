@@ -108,7 +108,7 @@ async function setPassword(
   if (!isAdmin) {
     const text = await readAccount(databases, name)
     if (text !== null) {
-      await setUserPassword(databases.get(databases.usersDatabase), name, text, password)
+      await setUserPassword(await databases.get(databases.usersDatabase), name, text, password)
       return { kind: 'account', isNew: false, warning: null }
     }
     if (!create) throw notThere(name)
@@ -130,8 +130,8 @@ async function addAccount({ config, databases }: OperatorServices, account: NewA
       `There is ${isAdmin ? 'a server admin' : 'an account'} ${account.name} already.`,
     )
   }
-  if (!databases.names().includes(databases.usersDatabase)) await databases.create(databases.usersDatabase)
-  await addUser(databases.get(databases.usersDatabase), account)
+  if (!(await databases.has(databases.usersDatabase))) await databases.create(databases.usersDatabase)
+  await addUser(await databases.get(databases.usersDatabase), account)
   return null
 }
 
@@ -141,8 +141,8 @@ async function listAccounts(
 ): Promise<AccountPage> {
   const admins = after === null ? Object.keys(config.section('admins')).sort() : []
   const rows = admins.map((name): AccountRow => ({ name, kind: 'admin', roles: [ADMIN_ROLE] }))
-  if (!databases.names().includes(databases.usersDatabase)) return { rows, next: null }
-  const users = databases.get(databases.usersDatabase)
+  if (!(await databases.has(databases.usersDatabase))) return { rows, next: null }
+  const users = await databases.get(databases.usersDatabase)
   const names = await userNames(users, after, PAGE)
   for (const name of names) {
     const text = await readUser(users, name)
@@ -163,7 +163,7 @@ async function deleteAccount(services: OperatorServices, name: string): Promise<
     )
   }
   const isFixed = await isFromEnvironment(services.env, name)
-  if (text !== null) await removeUser(databases.get(databases.usersDatabase), name, text)
+  if (text !== null) await removeUser(await databases.get(databases.usersDatabase), name, text)
   if (isAdmin) await deleteAdmin(config, name)
   await services.revokeTokens(name)
   const deleted: AccountKind[] = [...(text === null ? [] : ['account' as const])]
@@ -173,8 +173,8 @@ async function deleteAccount(services: OperatorServices, name: string): Promise<
 }
 
 async function readAccount(databases: Databases, name: string): Promise<string | null> {
-  if (name === '' || !databases.names().includes(databases.usersDatabase)) return null
-  return readUser(databases.get(databases.usersDatabase), name)
+  if (name === '' || !(await databases.has(databases.usersDatabase))) return null
+  return readUser(await databases.get(databases.usersDatabase), name)
 }
 
 function checkPassword(password: string): void {

@@ -29,7 +29,7 @@ const RETRY_MS = 5000
 export interface PerUserOptions {
   readonly databases: Pick<
     Databases,
-    'usersDatabase' | 'get' | 'watchUpdates' | 'readRecords' | 'writeRecords'
+    'usersDatabase' | 'has' | 'get' | 'watchUpdates' | 'readRecords' | 'writeRecords'
   >
   /** Makes and deletes them with their owners. */
   readonly registry: Pick<DatabaseRegistry, 'create' | 'delete'>
@@ -82,7 +82,7 @@ export class PerUserDatabases {
       }),
       // `_users` may be deleted and created again.
       databases.watchUpdates(() => {
-        if (this.#followed !== this.#users()) this.#restart()
+        this.#checkFollowed().catch(() => undefined)
       }),
       standby?.onChange(() => this.#restart()) ?? (() => {}),
     )
@@ -107,9 +107,15 @@ export class PerUserDatabases {
     return perUserPrefix(this.#options.config)
   }
 
-  #users(): DatabaseHandle | null {
+  async #users(): Promise<DatabaseHandle | null> {
     const { databases } = this.#options
     return this.#isOn ? findDatabase(databases, databases.usersDatabase) : null
+  }
+
+  /** @throws unavailable while `_users` is being restored, which another update follows */
+  async #checkFollowed(): Promise<void> {
+    const users = await this.#users()
+    if (this.#followed !== users) this.#restart()
   }
 
   #restart(): void {
@@ -145,7 +151,7 @@ export class PerUserDatabases {
 
   /** Applies the feed up to its end. */
   async #pass(): Promise<void> {
-    const users = this.#users()
+    const users = await this.#users()
     if (users === null) return
     if (users !== this.#followed) await this.#follow(users)
     for (let atTip = false; !atTip && this.#isOn && users === this.#followed; ) {
@@ -198,7 +204,7 @@ export class PerUserDatabases {
 
   async #applyOne(users: DatabaseHandle, { seq, name, deleted }: UserChange): Promise<void> {
     const database = this.#prefix + Buffer.from(name).toString('hex')
-    const isThere = findDatabase(this.#options.databases, database) !== null
+    const isThere = await this.#options.databases.has(database)
     if (seq <= this.#doneBefore && (isThere || deleted)) return
     if (!isThere && deleted) return
     try {
@@ -214,7 +220,7 @@ export class PerUserDatabases {
   async #provide(database: string, name: string): Promise<void> {
     const { databases, registry } = this.#options
     await registry.create(database, name === '' ? null : name).catch(ignoring('file_exists'))
-    const handle = databases.get(database)
+    const handle = await databases.get(database)
     const before = (await handle.security()) ?? ADMIN_ONLY
     if (isIn(before.admins, name) && isIn(before.members, name)) return
     await handle.setSecurity(SYSTEM_USER, {
@@ -231,7 +237,7 @@ export class PerUserDatabases {
       await registry.delete(database).catch(ignoring('no_database'))
       return
     }
-    const handle = databases.get(database)
+    const handle = await databases.get(database)
     const before = await handle.security()
     if (before === null || !(isIn(before.admins, name) || isIn(before.members, name))) return
     await handle.setSecurity(SYSTEM_USER, withoutName(before, name))

@@ -77,7 +77,7 @@ export type WriteKind = 'document' | 'list' | 'index'
 
 /** The calls that make, delete and restore databases, and keep their owners. */
 export interface DatabaseRegistry
-  extends Pick<Databases, 'names' | 'delete' | 'prepareRestore' | 'treatAsRestored'> {
+  extends Pick<Databases, 'has' | 'allNames' | 'delete' | 'prepareRestore' | 'treatAsRestored'> {
   /**
    * @param owner null: nobody owns it
    * @throws as {@link Databases.create}
@@ -159,7 +159,7 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
       // Databases of the server stay closed.
       if (config.get('couchdb', 'default_security') === 'admin_only' || name.startsWith('_')) return
       if (name === databases.usersDatabase) return
-      await databases.get(name).setSecurity(user, EVERYONE)
+      await (await databases.get(name)).setSecurity(user, EVERYONE)
     },
     maxReplications: () => undefined,
     maxDocumentSize: () => undefined,
@@ -171,7 +171,8 @@ export function defaultPolicy(config: Config, databases: Databases): Policy {
 /** The calls of a server whose databases have no owners. */
 export function withoutOwners(databases: Databases): DatabaseRegistry {
   return {
-    names: () => databases.names(),
+    has: (name) => databases.has(name),
+    allNames: (range) => databases.allNames(range),
     create: (name) => databases.create(name),
     delete: (name) => databases.delete(name),
     prepareRestore: (name, copy) => databases.prepareRestore(name, copy),

@@ -191,9 +191,12 @@ export function userChanges(bytes: Uint8Array): UserChange[] {
 }
 
 /** @returns null if there is no such database */
-export function findDatabase(databases: Pick<Databases, 'get'>, name: string): DatabaseHandle | null {
+export async function findDatabase(
+  databases: Pick<Databases, 'get'>,
+  name: string,
+): Promise<DatabaseHandle | null> {
   try {
-    return databases.get(name)
+    return await databases.get(name)
   } catch (error) {
     if (error instanceof CouchError && error.code === 'no_database') return null
     throw error
@@ -229,7 +232,7 @@ class UsersFeed {
    * @throws unavailable
    */
   async database(): Promise<DatabaseHandle | null> {
-    const handle = findDatabase(this.#databases, this.#databases.usersDatabase)
+    const handle = await findDatabase(this.#databases, this.#databases.usersDatabase)
     if (handle !== this.#handle) this.#follow(handle)
     if (handle !== null && this.#since === null) this.#reading ??= this.#begin(handle)
     while (this.#reading !== null) await this.#reading

@@ -27,7 +27,7 @@ import { Verifications } from './verification.ts'
 
 interface BackupsOptions {
   readonly config: Config
-  readonly databases: Pick<Databases, 'copies' | 'names' | 'folderUuid'>
+  readonly databases: Pick<Databases, 'copies' | 'has' | 'allNames' | 'folderUuid'>
   readonly dataDir: string
   /** settee's version. */
   readonly version: string
@@ -228,7 +228,7 @@ export class Backups {
     copies: Copies,
     onProgress?: (progress: BackupProgress) => void,
   ): Promise<StartedBackup> {
-    const names = this.#namesOf(job)
+    const names = await this.#namesOf(job)
     const { mayCreate } = this.#settings()
     const folder = job.to === null ? this.#configuredFolder() : this.#folderAt(job.to)
     refuseUsedFolder(folder.path, this.#options.dataDir)
@@ -250,12 +250,12 @@ export class Backups {
   }
 
   /** @throws not_found */
-  #namesOf({ databases }: BackupJob): readonly string[] {
-    const all = this.#options.databases.names()
-    if (databases === null) return all
-    const known = new Set(all)
-    const missing = databases.find((name) => !known.has(name))
-    if (missing !== undefined) throw new CouchError('not_found', `There is no database ${missing}.`)
+  async #namesOf({ databases }: BackupJob): Promise<readonly string[]> {
+    const known = this.#options.databases
+    if (databases === null) return Array.fromAsync(known.allNames())
+    for (const name of databases) {
+      if (!(await known.has(name))) throw new CouchError('not_found', `There is no database ${name}.`)
+    }
     return [...new Set(databases)].sort()
   }
 
@@ -362,7 +362,11 @@ export class Backups {
       isSound: isSound(stored),
       databases: stored.manifest.databases.map(({ name }) => name),
     }))
-    for (const id of surplusBackups(aged, this.#settings().retention, databases.names())) {
+    for (const id of surplusBackups(
+      aged,
+      this.#settings().retention,
+      await Array.fromAsync(databases.allNames()),
+    )) {
       try {
         await folder.remove(id)
         logger.info({ backup: id }, 'removed a backup that newer ones replace')

@@ -68,7 +68,7 @@ export interface RestoreControl {
 }
 
 /** The databases to restore into, which keep their owners ({@link Policy.databases}). */
-type RestoreTarget = Pick<Databases, 'names' | 'prepareRestore' | 'treatAsRestored'>
+type RestoreTarget = Pick<Databases, 'has' | 'allNames' | 'prepareRestore' | 'treatAsRestored'>
 
 /** The folder of the backups: `settee/backup_folder`, or `backups` in the data folder. */
 export function backupsFolder(config: Pick<Config, 'get' | 'path'>): string {
@@ -81,10 +81,10 @@ export function localRestoreControl(databases: RestoreTarget, backups: () => str
     async restore(argument, onProgress = () => undefined, signal?: AbortSignal) {
       const source = await findSource(argument.backup, backups())
       const wanted = chooseCopies(source, argument)
-      const names = databases.names()
-      if (argument.as !== null && names.includes(argument.as)) {
+      if (argument.as !== null && (await databases.has(argument.as))) {
         throw new CouchError('file_exists', `The database ${argument.as} exists already.`)
       }
+      const names = await Array.fromAsync(databases.allNames())
       const restored = await restoreAll(databases, wanted, new RestoreMeter(wanted, onProgress), signal)
       const isWhole = argument.databases === null && source.whole !== null
       const inBackup = new Set([...source.copies.map(({ name }) => name), ...wanted.map(({ as }) => as)])
@@ -96,7 +96,7 @@ export function localRestoreControl(databases: RestoreTarget, backups: () => str
     },
 
     async adopt({ databases: named }) {
-      const adopted = named ?? databases.names()
+      const adopted = named ?? (await Array.fromAsync(databases.allNames()))
       for (const name of adopted) checkDatabaseName(name)
       for (const name of adopted) await databases.treatAsRestored(name)
       return { adopted }

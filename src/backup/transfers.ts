@@ -86,7 +86,7 @@ async function exportDatabase(
   { database, socket }: ExportRequest,
   onProgress: OnProgress = () => undefined,
 ): Promise<ExportOutcome> {
-  const handle = databases.get(database)
+  const handle = await databases.get(database)
   const [counts, before] = await Promise.all([countsOf(handle), handle.countDisallowed()])
   const hasAttachments = before.attachments > 0
   await overSocket(socket, ending, async (connection) => {
@@ -114,7 +114,7 @@ async function importDatabase(
     if (first.done) throw new CouchError('bad_request', 'The file is empty.')
     requireBackup(first.value)
     const isNew = await prepareTarget(databases, database, merge)
-    const handle = databases.get(database)
+    const handle = await databases.get(database)
     const before = await countsOf(handle)
     const refusals = new Refusals()
     await importLine(handle, first.value, refusals)
@@ -159,11 +159,11 @@ function objectOf(text: string): Readonly<Record<string, unknown>> {
 
 /** @returns whether the database was created */
 async function prepareTarget(databases: Databases, database: string, merge: boolean): Promise<boolean> {
-  if (!databases.names().includes(database)) {
+  if (!(await databases.has(database))) {
     await databases.create(database)
     return true
   }
-  const { documents, deleted } = await countsOf(databases.get(database))
+  const { documents, deleted } = await countsOf(await databases.get(database))
   if (documents + deleted === 0 || merge) return false
   throw new CouchError(
     'conflict',

@@ -16,7 +16,7 @@ import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
-import { openServerDatabases } from '../threads/server-databases.ts'
+import { openServerDatabases } from '../threads/open-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 import { localVaultControl } from '../vaults/vaults.ts'
 

@@ -108,12 +108,12 @@ interface SizeControl {
   listSizes(request: { readonly database: string | null }): Promise<readonly SizeRow[]>
 }
 
-function localSizeControl(databases: Pick<Databases, 'names' | 'get'>): SizeControl {
+function localSizeControl(databases: Pick<Databases, 'allNames' | 'get'>): SizeControl {
   return {
     listSizes: async ({ database }) => {
-      if (database !== null) databases.get(database)
+      if (database !== null) await databases.get(database)
       const rows: SizeRow[] = []
-      for (const name of database === null ? databases.names() : [database]) {
+      for await (const name of database === null ? databases.allNames() : [database]) {
         const row = await rowOf(databases, name)
         if (row !== null) rows.push(row)
       }
@@ -125,7 +125,7 @@ function localSizeControl(databases: Pick<Databases, 'names' | 'get'>): SizeCont
 /** @returns null if the database was deleted in the meantime */
 async function rowOf(databases: Pick<Databases, 'get'>, database: string): Promise<SizeRow | null> {
   try {
-    return { database, size: await databases.get(database).size(SYSTEM_USER), fault: null }
+    return { database, size: await (await databases.get(database)).size(SYSTEM_USER), fault: null }
   } catch (error) {
     if (error instanceof CouchError && error.code === 'no_database') return null
     return { database, size: null, fault: asCouchError(error).message }

@@ -22,7 +22,10 @@ const LEAST_REST_MS = 5
  * Searches all databases in the background, one at a time and slowly, so that it delays nobody.
  * @returns a function that stops the search; it resolves when the search has stopped
  */
-export function reportDisallowed(databases: Pick<Databases, 'names' | 'get'>, log: Log): () => Promise<void> {
+export function reportDisallowed(
+  databases: Pick<Databases, 'allNames' | 'has' | 'get'>,
+  log: Log,
+): () => Promise<void> {
   const look = new DisallowedScan(databases, log)
   const done = look.run()
   return async () => {
@@ -32,7 +35,7 @@ export function reportDisallowed(databases: Pick<Databases, 'names' | 'get'>, lo
 }
 
 class DisallowedScan {
-  readonly #databases: Pick<Databases, 'names' | 'get'>
+  readonly #databases: Pick<Databases, 'allNames' | 'has' | 'get'>
   readonly #log: Log
   #found = 0
   #looked = 0
@@ -40,7 +43,7 @@ class DisallowedScan {
   #isStopped = false
   #wake: () => void = () => undefined
 
-  constructor(databases: Pick<Databases, 'names' | 'get'>, log: Log) {
+  constructor(databases: Pick<Databases, 'allNames' | 'has' | 'get'>, log: Log) {
     this.#databases = databases
     this.#log = log
   }
@@ -48,7 +51,7 @@ class DisallowedScan {
   /** Never rejects. */
   async run(): Promise<void> {
     // New databases hold nothing from before.
-    for (const name of this.#databases.names()) {
+    for await (const name of this.#databases.allNames()) {
       const begun = performance.now()
       await this.#lookInto(name)
       await this.#rest(Math.max(LEAST_REST_MS, REST_FACTOR * (performance.now() - begun)))
@@ -63,11 +66,11 @@ class DisallowedScan {
 
   async #lookInto(name: string): Promise<void> {
     try {
-      const stored = await this.#databases.get(name).countDisallowed()
+      const stored = await (await this.#databases.get(name)).countDisallowed()
       this.#looked += 1
       if (stored.designDocs > 0 || stored.attachments > 0) this.#report(name, stored)
     } catch (error) {
-      if (this.#isStopped || !this.#databases.names().includes(name)) return
+      if (this.#isStopped || !(await this.#databases.has(name))) return
       this.#warn({ err: error, database: name }, 'hosted mode: could not search a database')
     }
   }

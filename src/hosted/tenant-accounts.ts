@@ -14,7 +14,7 @@ import { type QuotaChange, type Size, shownQuota, type Usage } from './usage.ts'
 const MAX_SIGN_UPS = 8
 
 interface TenantAccountsOptions {
-  readonly databases: Pick<Databases, 'get' | 'names'>
+  readonly databases: Pick<Databases, 'get' | 'has'>
   readonly owners: Owners
   readonly tenants: Tenants
   readonly tenantDatabases: TenantDatabases
@@ -262,47 +262,48 @@ function checkSignUp(name: string, password: string): void {
 const MAX_LEAVES = 100
 
 class UserDocuments {
-  readonly #databases: Pick<Databases, 'get' | 'names'>
+  readonly #databases: Pick<Databases, 'get' | 'has'>
 
-  constructor(databases: Pick<Databases, 'get' | 'names'>) {
+  constructor(databases: Pick<Databases, 'get' | 'has'>) {
     this.#databases = databases
   }
 
   /** @throws no_database */
-  get #users(): DatabaseHandle {
+  #open(): Promise<DatabaseHandle> {
     return this.#databases.get(USERS_DATABASE)
   }
 
-  get #areKept(): boolean {
-    return this.#databases.names().includes(USERS_DATABASE)
+  #areKept(): Promise<boolean> {
+    return this.#databases.has(USERS_DATABASE)
   }
 
   /** Makes a user; the database hashes the password. @throws conflict if there is one of that name; no_database */
-  create(name: string, password: string, roles: readonly string[]): Promise<void> {
-    return addUser(this.#users, { name, password, roles })
+  async create(name: string, password: string, roles: readonly string[]): Promise<void> {
+    return addUser(await this.#open(), { name, password, roles })
   }
 
   /** @returns the roles of a user; null if there is no such user */
   async rolesOf(name: string): Promise<readonly string[] | null> {
-    const text = this.#areKept ? await readUser(this.#users, name) : null
+    const text = (await this.#areKept()) ? await readUser(await this.#open(), name) : null
     return text === null ? null : rolesOfUser(text)
   }
 
   /** @returns names in byte order, at most `limit` after `after` */
   async list(after: string, limit: number, prefix: string): Promise<string[]> {
-    return this.#areKept ? userNames(this.#users, after, limit, prefix) : []
+    return (await this.#areKept()) ? userNames(await this.#open(), after, limit, prefix) : []
   }
 
   /** Removes a user with all stored revisions. @returns whether there was one */
   async delete(name: string): Promise<boolean> {
-    if (!this.#areKept) return false
+    if (!(await this.#areKept())) return false
+    const users = await this.#open()
     for (let leaf = 0; leaf < MAX_LEAVES; leaf++) {
-      const text = await readUser(this.#users, name)
+      const text = await readUser(users, name)
       if (text === null) {
-        if (leaf > 0) await this.#users.compact(SYSTEM_USER)
+        if (leaf > 0) await users.compact(SYSTEM_USER)
         return leaf > 0
       }
-      await removeUser(this.#users, name, text)
+      await removeUser(users, name, text)
     }
     throw new CouchError('contended')
   }

@@ -11,7 +11,7 @@ import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import type { SecurityObject } from '../core/types.ts'
-import type { DatabaseProperties } from '../storage/catalog.ts'
+import type { DatabaseProperties, NameRange } from '../storage/catalog.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
 import type { Owners } from './owners.ts'
 import type { Tenants } from './tenants.ts'
@@ -20,7 +20,7 @@ interface TenantDatabasesOptions {
   readonly config: Config
   readonly databases: Pick<
     Databases,
-    'names' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'treatAsRestored'
+    'has' | 'allNames' | 'get' | 'create' | 'delete' | 'prepareRestore' | 'treatAsRestored'
   >
   readonly owners: Owners
   readonly tenants: Tenants
@@ -80,14 +80,14 @@ export class TenantDatabases implements DatabaseRegistry {
 
   async #makeUnowned(name: string, properties: DatabaseProperties | undefined): Promise<void> {
     const { databases, owners } = this.#options
-    if (databases.names().includes(name)) throw new CouchError('file_exists')
+    if (await databases.has(name)) throw new CouchError('file_exists')
     await owners.forget([name])
     await databases.create(name, properties)
   }
 
   async #make(name: string, account: string, properties: DatabaseProperties | undefined): Promise<void> {
     const { databases, owners } = this.#options
-    if (databases.names().includes(name)) throw new CouchError('file_exists')
+    if (await databases.has(name)) throw new CouchError('file_exists')
     const before = owners.recordOf(name)
     let isMade = false
     try {
@@ -106,7 +106,7 @@ export class TenantDatabases implements DatabaseRegistry {
 
   async #finish(name: string, account: string): Promise<void> {
     const { databases, owners, onOwned } = this.#options
-    const database = databases.get(name)
+    const database = await databases.get(name)
     if ((await database.security()) === null) await database.setSecurity(SYSTEM_USER, securityFor(account))
     await owners.set(name, account, 'owned')
     onOwned(name)
@@ -137,8 +137,12 @@ export class TenantDatabases implements DatabaseRegistry {
     if (record !== undefined) await owners.set(name, record.account, 'deleted')
   }
 
-  names(): readonly string[] {
-    return this.#options.databases.names()
+  has(name: string): Promise<boolean> {
+    return this.#options.databases.has(name)
+  }
+
+  allNames(range?: NameRange): AsyncIterable<string> {
+    return this.#options.databases.allNames(range)
   }
 
   /** As {@link Databases.prepareRestore}. The owner stays; a new database has none. */
@@ -155,7 +159,7 @@ export class TenantDatabases implements DatabaseRegistry {
   #restored<T>(name: string, restore: () => Promise<T>): Promise<T> {
     const { owners, onOwned, onLeft } = this.#options
     return this.#names.run(name, async () => {
-      if (!this.names().includes(name)) await owners.forget([name])
+      if (!(await this.has(name))) await owners.forget([name])
       const done = await restore()
       if (owners.ownerOf(name) !== undefined) {
         onLeft(name)
@@ -172,7 +176,7 @@ export class TenantDatabases implements DatabaseRegistry {
   assign(name: string, account: string | null): Promise<void> {
     const { databases, owners, onOwned, onLeft } = this.#options
     return this.#names.run(name, async () => {
-      databases.get(name)
+      await databases.get(name)
       onLeft(name)
       if (account === null) return owners.forget([name])
       await owners.set(name, account, 'owned')
@@ -197,10 +201,9 @@ export class TenantDatabases implements DatabaseRegistry {
   /** Finishes work that a crash interrupted. Call it once, before the server answers. */
   async recover(): Promise<void> {
     const { databases, owners, onOwned } = this.#options
-    const there = new Set(databases.names())
     for (const name of owners.databases()) {
       const { account, state } = owners.recordOf(name) as NonNullable<ReturnType<Owners['recordOf']>>
-      if (!there.has(name)) {
+      if (!(await databases.has(name))) {
         if (state === 'making') await owners.forget([name])
         else if (state === 'owned') await owners.set(name, account, 'deleted')
       } else if (state === 'owned') onOwned(name)

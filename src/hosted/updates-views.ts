@@ -22,7 +22,7 @@ const SEALED = /^1-([0-9A-Za-z_-]{22})$/
 interface UpdatesViewsOptions {
   readonly store: WatchedRecords
   readonly owners: Owners
-  readonly databases: Pick<Databases, 'names'>
+  readonly databases: Pick<Databases, 'has'>
   readonly tenantDatabases: Pick<TenantDatabases, 'settled'>
 }
 
@@ -73,8 +73,8 @@ export class UpdatesViews {
   async #namesOf(account: string): Promise<string[]> {
     const { owners, databases, tenantDatabases } = this.#options
     await tenantDatabases.settled(account)
-    const there = new Set(databases.names())
-    const gone = [...owners.formerDatabasesOf(account)].filter((name) => !there.has(name))
+    const gone: string[] = []
+    for (const name of owners.formerDatabasesOf(account)) if (!(await databases.has(name))) gone.push(name)
     return [...owners.databasesOf(account), ...gone]
   }
 }

@@ -32,7 +32,7 @@ export interface Size {
 const NOTHING: Size = { bytes: 0, documents: 0, indexes: 0 }
 
 interface UsageOptions {
-  readonly databases: Pick<Databases, 'get'>
+  readonly databases: Pick<Databases, 'get' | 'watchWrites'>
   readonly owners: Owners
   readonly store: WatchedRecords
   readonly clock: Clock
@@ -43,7 +43,8 @@ interface UsageOptions {
 export class Usage {
   readonly #options: UsageOptions
   readonly #sizes = new Map<string, Size>()
-  readonly #watches = new Map<string, () => void>()
+  readonly #followed = new Set<string>()
+  readonly #unwatch: () => void
   /** Cached sums of accounts, until one of their databases changes. */
   readonly #sums = new Map<string, Size>()
   readonly #changedDatabases = new Set<string>()
@@ -63,6 +64,9 @@ export class Usage {
       writeRecords: (writes) => options.store.writeRecords(writes),
       onFault: (fault) => options.onFault(fault),
     })
+    this.#unwatch = options.databases.watchWrites((name) => {
+      if (this.#followed.has(name)) this.#changed(name)
+    })
   }
 
   /** Reads the records of the last run. */
@@ -76,19 +80,14 @@ export class Usage {
 
   /** Measures the database from now on after each write. */
   follow(name: string): void {
-    this.#watches.get(name)?.()
-    const unwatch = this.#options.databases.get(name).watch(({ type }) => {
-      if (type === 'committed' || type === 'compacted') this.#changed(name)
-    })
-    this.#watches.set(name, unwatch)
+    this.#followed.add(name)
     this.#forgetSum(name)
     if (!this.#sizes.has(name)) this.#changed(name)
   }
 
   /** The database was deleted, or has no owner any more. */
   leave(name: string): void {
-    this.#watches.get(name)?.()
-    this.#watches.delete(name)
+    this.#followed.delete(name)
     this.#changedDatabases.delete(name)
     this.#written.delete(name)
     this.#forgetSum(name)
@@ -97,7 +96,7 @@ export class Usage {
 
   /** Removes records of databases that are not followed. Call it when all are followed. */
   sweep(): void {
-    for (const name of [...this.#sizes.keys()]) if (!this.#watches.has(name)) this.leave(name)
+    for (const name of [...this.#sizes.keys()]) if (!this.#followed.has(name)) this.leave(name)
   }
 
   of(name: string): Size {
@@ -175,12 +174,12 @@ export class Usage {
   async #measure(name: string): Promise<void> {
     const written = this.#written.get(name)
     try {
-      const database = this.#options.databases.get(name)
+      const database = await this.#options.databases.get(name)
       const [{ sizes, doc_count }, usage] = await Promise.all([
         database.info(SYSTEM_USER),
         database.indexUsage(),
       ])
-      if (!this.#watches.has(name)) return
+      if (!this.#followed.has(name)) return
       // After a write meanwhile, the database is measured again.
       if (this.#written.get(name) === written) this.#written.delete(name)
       const before = this.#sizes.get(name)
@@ -204,7 +203,7 @@ export class Usage {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancelMeasure?.()
-    for (const unwatch of this.#watches.values()) unwatch()
+    this.#unwatch()
     await this.#work
     await this.#records.close()
   }

@@ -32,17 +32,17 @@ interface AlarmsOptions {
   readonly records: Pick<Records, 'listRecords' | 'writeRecords'>
   readonly logger: Pick<Logger, 'warn' | 'error'>
   /** The incarnation of a database; undefined: it does not exist; null: unknown at the moment. */
-  incarnationOf(database: string): number | null | undefined
+  incarnationOf(database: string): Promise<number | null | undefined>
   /** Whether a compaction keeps old bodies (`settee/keep_days`). */
   keepsVersions(): boolean
 }
 
 /** @returns {@link AlarmsOptions.incarnationOf} for these databases */
-export function incarnationsIn(databases: Pick<Databases, 'names' | 'get'>): AlarmsOptions['incarnationOf'] {
-  return (name) => {
-    if (!databases.names().includes(name)) return undefined
+export function incarnationsIn(databases: Pick<Databases, 'has' | 'get'>): AlarmsOptions['incarnationOf'] {
+  return async (name) => {
+    if (!(await databases.has(name))) return undefined
     try {
-      return databases.get(name).incarnation
+      return (await databases.get(name)).incarnation
     } catch {
       // A restore is replacing it.
       return null
@@ -80,7 +80,10 @@ export class Alarms {
     this.#alarms.delete(id)
     this.#alarms.set(id, alarm)
     this.#warn(alarm)
-    this.#write([recordOf(alarm), ...this.#removeSurplus(incarnation)])
+    this.#write(async () => {
+      const removed = await this.#removeSurplus(incarnation)
+      return this.#alarms.get(id) === alarm ? [recordOf(alarm), ...removed] : removed
+    })
   }
 
   #find(incarnation: number, since: number): Alarm | undefined {
@@ -99,9 +102,10 @@ export class Alarms {
   }
 
   /** Removes alarms above the limits, and those of deleted databases. */
-  #removeSurplus(incarnation: number): RecordWrite[] {
+  async #removeSurplus(incarnation: number): Promise<RecordWrite[]> {
     const all = [...this.#alarms.values()]
-    const obsolete = all.filter((alarm) => !this.#isCurrent(alarm))
+    const current = new Set(await this.#currentOf(all))
+    const obsolete = all.filter((alarm) => !current.has(alarm))
     const ofOne = all.filter((alarm) => alarm.incarnation === incarnation)
     const removed = new Set([
       ...obsolete,
@@ -112,23 +116,28 @@ export class Alarms {
     return [...removed].map(({ id }) => ({ kind: ALARM_KIND, key: id, value: null }))
   }
 
-  #isCurrent({ database, incarnation }: Alarm): boolean {
-    const now = this.#options.incarnationOf(database)
-    return now === null || now === incarnation
+  /** Those whose database was not deleted since. */
+  async #currentOf(alarms: readonly Alarm[]): Promise<Alarm[]> {
+    const now = new Map<string, number | null | undefined>()
+    for (const { database } of alarms) {
+      if (!now.has(database)) now.set(database, await this.#options.incarnationOf(database))
+    }
+    return alarms.filter(({ database, incarnation }) => isSame(now.get(database), incarnation))
   }
 
-  #write(writes: readonly RecordWrite[]): void {
+  #write(make: () => Promise<readonly RecordWrite[]>): void {
     const { records, logger } = this.#options
     this.#lastWrite = this.#lastWrite
-      .then(() => records.writeRecords(writes))
+      .then(async () => records.writeRecords(await make()))
       .catch((error: unknown) => logger.error({ err: error }, 'cannot store an alarm'))
   }
 
   /** @param database only the alarms of this database @returns the newest first */
-  list(database?: string): readonly Alarm[] {
-    return [...this.#alarms.values()]
-      .filter((alarm) => this.#isCurrent(alarm) && (database === undefined || alarm.database === database))
-      .reverse()
+  async list(database?: string): Promise<readonly Alarm[]> {
+    await this.#lastWrite
+    const all = [...this.#alarms.values()]
+    const asked = all.filter((alarm) => database === undefined || alarm.database === database)
+    return (await this.#currentOf(asked)).reverse()
   }
 
   /**
@@ -137,7 +146,7 @@ export class Alarms {
    * @returns false if there is no such alarm
    */
   async dismiss(id: string, database?: string): Promise<boolean> {
-    const alarm = this.list(database).find((one) => one.id === id)
+    const alarm = (await this.list(database)).find((one) => one.id === id)
     if (alarm === undefined) return false
     await this.#lastWrite
     await this.#options.records.writeRecords([{ kind: ALARM_KIND, key: id, value: null }])
@@ -149,13 +158,17 @@ export class Alarms {
   async health(): Promise<
     readonly { readonly name: string; readonly ok: boolean; readonly count: number }[]
   > {
-    return [{ name: 'alarms', ok: true, count: this.list().length }]
+    return [{ name: 'alarms', ok: true, count: (await this.list()).length }]
   }
 
   /** Resolves when all alarms are stored. */
   async close(): Promise<void> {
     await this.#lastWrite
   }
+}
+
+function isSame(now: number | null | undefined, incarnation: number): boolean {
+  return now === null || now === incarnation
 }
 
 /** @returns the command that restores the documents to just before the deletion */

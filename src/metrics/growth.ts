@@ -135,7 +135,7 @@ export class Growth {
 
   async #measure(name: string): Promise<void> {
     try {
-      const database = this.#options.databases.get(name)
+      const database = await this.#options.databases.get(name)
       const { doc_count, doc_del_count, sizes } = await database.info(SYSTEM_USER)
       const today = this.#today()
       const day: Day = [today, doc_count, doc_del_count, sizes.file, sizes.active]

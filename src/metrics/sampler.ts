@@ -86,7 +86,7 @@ async function openForWriting(path: string): Promise<FileHandle> {
 }
 
 /** Reads the current values: counters for {@link RATES}, the values themselves for all others. */
-type Measure = () => Sampled
+type Measure = () => Promise<Sampled>
 
 /** Samples at the end of each minute, until it is closed. */
 export class Sampler {
@@ -94,19 +94,25 @@ export class Sampler {
   readonly #measure: Measure
   #last: { readonly at: number; readonly counters: Sampled }
   #timer: NodeJS.Timeout | undefined
+  #isClosed = false
 
-  constructor(file: SampleFile, measure: Measure) {
+  private constructor(file: SampleFile, measure: Measure, counters: Sampled) {
     this.#file = file
     this.#measure = measure
-    this.#last = { at: performance.now(), counters: measure() }
+    this.#last = { at: performance.now(), counters }
     this.#schedule()
   }
 
+  /** @param measure never rejects */
+  static async begin(file: SampleFile, measure: Measure): Promise<Sampler> {
+    return new Sampler(file, measure, await measure())
+  }
+
   #schedule(): void {
+    if (this.#isClosed) return
     const untilNextMinute = MINUTE_MS - (Date.now() % MINUTE_MS)
     this.#timer = setTimeout(() => {
-      this.take(Date.now(), performance.now())
-      this.#schedule()
+      void this.take(Date.now(), performance.now()).finally(() => this.#schedule())
     }, untilNextMinute).unref()
   }
 
@@ -115,8 +121,8 @@ export class Sampler {
    * @param now in ms since 1970
    * @param at in ms of a clock that never goes back
    */
-  take(now: number, at: number): void {
-    const measured = this.#measure()
+  async take(now: number, at: number): Promise<void> {
+    const measured = await this.#measure()
     const seconds = (at - this.#last.at) / 1000
     // A timer that was early by a moment is called again, and a rate over a moment means nothing.
     if (seconds < 1) return
@@ -126,6 +132,7 @@ export class Sampler {
   }
 
   close(): void {
+    this.#isClosed = true
     clearTimeout(this.#timer)
   }
 }

@@ -85,7 +85,7 @@ export async function moveDatabase(
   const { databases, records, signal, tmpDir } = options
   const info = await repeated(signal, () => old.info(signal))
   const wasUsed = await prepareTarget(old, target, info, options)
-  const here = databases.get(target)
+  const here = await databases.get(target)
   const spool = await LocalDocSpool.open(tmpDir)
   try {
     // A checkpoint must not say more than the documents that are copied after it was read.
@@ -99,7 +99,7 @@ export async function moveDatabase(
       onProgress: (stored, total) => options.onProgress('checkpoints', stored, total),
     })
     const sample = await compareSample(old, here, comparison, signal)
-    const numbersOf = records.read(target)?.numbersOf ?? null
+    const numbersOf = (await records.read(target))?.numbersOf ?? null
     await records.write(target, {
       oldServer: options.oldServer,
       isDone: true,
@@ -138,8 +138,8 @@ async function copyAndCompare(
   const copy = (fromBeginning: boolean) => copyDocuments(old, target, fromBeginning, total, refusals, options)
   await copy(false)
   for (let round = 1; ; round++) {
-    const comparison = await repeated(signal, () =>
-      compareFeeds(old, databases.get(target), {
+    const comparison = await repeated(signal, async () =>
+      compareFeeds(old, await databases.get(target), {
         signal,
         ownIds,
         // The second time, what an earlier copy has skipped is asked for again.

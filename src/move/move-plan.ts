@@ -194,10 +194,10 @@ async function stateOf(
   records: MoveRecords,
   oldServer: string,
 ): Promise<PlannedDatabase['state']> {
-  if (!databases.names().includes(target)) return 'new'
-  const record = records.read(target)
+  if (!(await databases.has(target))) return 'new'
+  const record = await records.read(target)
   if (record !== null) return record.oldServer === oldServer ? 'continued' : 'merged'
-  const { doc_count, doc_del_count } = await databases.get(target).info(SYSTEM_USER)
+  const { doc_count, doc_del_count } = await (await databases.get(target)).info(SYSTEM_USER)
   return doc_count + doc_del_count === 0 ? 'new' : 'merged'
 }
 

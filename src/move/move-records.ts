@@ -36,14 +36,14 @@ export class MoveRecords {
   }
 
   /** @returns null if the database has not come from a move, or was made anew since */
-  read(name: string): MoveRecord | null {
+  async read(name: string): Promise<MoveRecord | null> {
     const record = this.#records.get(name)
-    if (record === undefined || !this.#databases.names().includes(name)) return null
-    return record.incarnation === this.#databases.get(name).incarnation ? record : null
+    if (record === undefined || !(await this.#databases.has(name))) return null
+    return record.incarnation === (await this.#databases.get(name)).incarnation ? record : null
   }
 
   async write(name: string, record: MoveRecord): Promise<void> {
-    const stored = { ...record, incarnation: this.#databases.get(name).incarnation }
+    const stored = { ...record, incarnation: (await this.#databases.get(name)).incarnation }
     await this.#databases.writeRecords([{ kind: KIND, key: name, value: JSON.stringify(stored) }])
     this.#records.set(name, stored)
   }

@@ -29,14 +29,14 @@ export async function prepareTarget(
   { databases, records, oldServer, isMerged, signal }: TargetOptions,
 ): Promise<boolean> {
   const isUsers = target === databases.usersDatabase
-  if (!databases.names().includes(target)) {
+  if (!(await databases.has(target))) {
     await databases.create(target, { partitioned: info.isPartitioned }).catch((error: unknown) => {
       // couch_peruser makes databases, too.
       if (!(error instanceof CouchError && error.code === 'file_exists')) throw error
     })
   }
-  const here = databases.get(target)
-  const record = records.read(target)
+  const here = await databases.get(target)
+  const record = await records.read(target)
   const { doc_count, doc_del_count } = await here.info(SYSTEM_USER)
   const isForeign = record === null ? doc_count + doc_del_count > 0 : record.oldServer !== oldServer
   if (isForeign && !isMerged && !isUsers) {

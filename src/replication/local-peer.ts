@@ -67,7 +67,7 @@ export class LocalPeer implements Peer {
     let since: string | number = String(request.since)
     for (;;) {
       signal.throwIfAborted()
-      const watch = this.#watch(signal)
+      const watch = await this.#watch(signal)
       try {
         const page = await this.#call((database, user) => database.changes(user, { options, since, limit }))
         if (page.rows > 0 || (page.atTip && !waits)) {
@@ -159,9 +159,9 @@ export class LocalPeer implements Peer {
     return (await this.info()).instanceStartTime
   }
 
-  #watch(signal: AbortSignal): Watch {
+  async #watch(signal: AbortSignal): Promise<Watch> {
     try {
-      return new Watch(this.#options.databases.get(this.#options.name), signal)
+      return new Watch(await this.#options.databases.get(this.#options.name), signal)
     } catch (error) {
       throw this.#faultOf(error)
     }
@@ -171,8 +171,8 @@ export class LocalPeer implements Peer {
     const { databases, name, user, turns } = this.#options
     return this.#translated(async () =>
       turns === undefined
-        ? use(databases.get(name), user)
-        : turns.call((caller) => use(databases.get(name), caller)),
+        ? use(await databases.get(name), user)
+        : turns.call(async (caller) => use(await databases.get(name), caller)),
     )
   }
 
@@ -184,7 +184,7 @@ export class LocalPeer implements Peer {
     const { databases, name, turns } = this.#options
     if (turns === undefined) return this.#call(use)
     return this.#translated(() =>
-      turns.write(length, kind, async (writer) => use(databases.get(name), writer)),
+      turns.write(length, kind, async (writer) => use(await databases.get(name), writer)),
     )
   }
 
@@ -194,7 +194,7 @@ export class LocalPeer implements Peer {
     const { databases, name, user, turns } = this.#options
     const leave = await turns?.enter()
     try {
-      yield* use(databases.get(name), user)
+      yield* use(await databases.get(name), user)
     } catch (error) {
       throw this.#faultOf(error)
     } finally {

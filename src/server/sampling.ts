@@ -22,20 +22,23 @@ export async function openSamples({ dataDir, logger, shutdown }: ServerContext):
 interface SampledParts {
   readonly file: SampleFile
   readonly app: FastifyInstance
-  readonly databases: Pick<Databases, 'documentsWritten' | 'names'>
+  readonly databases: Pick<Databases, 'documentsWritten' | 'count'>
   readonly disk: Pick<SpaceWatch, 'space'>
 }
 
 /** Samples until shutdown. Asks no database thread, since that would wake an idle one every minute. */
-export function startSampling({ dataDir, shutdown }: ServerContext, parts: SampledParts): void {
+export async function startSampling(
+  { dataDir, shutdown }: ServerContext,
+  parts: SampledParts,
+): Promise<void> {
   const size = new DataSize(dataDir)
   size.start()
   const loop = new LoopShare()
-  const sampler = new Sampler(parts.file, () => ({
+  const sampler = await Sampler.begin(parts.file, async () => ({
     ...sampledTraffic(parts.app),
     ...loop.read(),
     saves: parts.databases.documentsWritten,
-    databases: parts.databases.names().length,
+    databases: await parts.databases.count().catch(() => null),
     free_bytes: Number.isFinite(parts.disk.space.free) ? parts.disk.space.free : null,
     data_bytes: size.bytes,
     memory_bytes: residentBytes(),

@@ -52,7 +52,7 @@ export class DatabaseCopies {
     const remote = this.#options.first.server.database(name)
     const info = await infoOf(remote, signal)
     if (info === null) return 'gone'
-    const before = this.#known(name)
+    const before = await this.#known(name)
     if (before !== null) await this.#requireSame(name, before, info, signal)
     const database = await this.#prepare(name, before === null, info)
     const known = before && (await this.#copyPurges(database, remote, before, info, signal))
@@ -86,7 +86,7 @@ export class DatabaseCopies {
     this.#epochs.delete(name)
     this.#remembered.delete(name)
     this.#retried.delete(name)
-    if (databases.names().includes(name)) {
+    if (await databases.has(name)) {
       await databases.delete(name, { isKept: true })
       logger.warn({ database: name }, 'the first has deleted a database; the file of its copy is kept')
     }
@@ -95,9 +95,9 @@ export class DatabaseCopies {
   }
 
   /** null: it is new here. */
-  #known(name: string): FollowedDatabase | null {
+  async #known(name: string): Promise<FollowedDatabase | null> {
     const { databases, relations } = this.#options
-    return databases.names().includes(name) ? (relations.databases().get(name) ?? null) : null
+    return (await databases.has(name)) ? (relations.databases().get(name) ?? null) : null
   }
 
   /**
@@ -109,7 +109,7 @@ export class DatabaseCopies {
   async #remember(name: string, token: Position, isSame: boolean): Promise<void> {
     const last = this.#remembered.get(name) ?? { token: null, at: this.#startedAt }
     if (last.token === token || !(isSame || performance.now() - last.at > REMEMBER_MS)) return
-    const database = this.#options.databases.get(name)
+    const database = await this.#options.databases.get(name)
     const { update_seq } = await database.info(COPYING_USER)
     await database.rememberTokens([{ token: String(token), seq: leadingNumber(update_seq) }])
     this.#remembered.set(name, { token, at: performance.now() })
@@ -138,9 +138,9 @@ export class DatabaseCopies {
   ): Promise<DatabaseHandle> {
     const { databases, relations } = this.#options
     if (isNew) {
-      if (!databases.names().includes(name)) await databases.create(name, { partitioned: isPartitioned })
+      if (!(await databases.has(name))) await databases.create(name, { partitioned: isPartitioned })
       // From now on it refuses the first checkpoint of a device that pushes.
-      await databases.get(name).copyLocals(COPYING_USER, [], [])
+      await (await databases.get(name)).copyLocals(COPYING_USER, [], [])
       // Before it has anything of the first's database, so that another one is recognised later.
       await relations.noteDatabase(name, {
         instance,
@@ -149,7 +149,7 @@ export class DatabaseCopies {
         refused: 0,
       })
     }
-    return databases.get(name)
+    return await databases.get(name)
   }
 
   async #readLocals(
@@ -181,7 +181,7 @@ export class DatabaseCopies {
     signal: AbortSignal,
   ): Promise<FollowedDatabase> {
     const { name } = remote
-    const known = this.#known(name)
+    const known = await this.#known(name)
     const before = since === BEGINNING ? 0 : (known?.refused ?? 0)
     const purges = leadingNumber(purgeSeq)
     const copy = new DocumentCopy(this.#options, remote, since, undefined, signal)

@@ -250,8 +250,8 @@ export class Standby {
   async #requireEmpty(): Promise<void> {
     const { databases } = this.#options
     const others: string[] = []
-    for (const name of databases.names()) {
-      const { doc_count } = await databases.get(name).info(COPYING_USER)
+    for await (const name of databases.allNames()) {
+      const { doc_count } = await (await databases.get(name)).info(COPYING_USER)
       // `_users` has a design document of its own.
       if (name === databases.usersDatabase ? doc_count > 1 : !name.startsWith('_') || doc_count > 1) {
         others.push(name)

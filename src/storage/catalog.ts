@@ -11,6 +11,16 @@ export interface DatabaseEntry {
   readonly lastKnown?: LastKnownSequence
 }
 
+/** Names of databases: all, or those that begin with `prefix`. */
+export interface NameRange {
+  readonly prefix?: string
+  /** The first name, in the direction of the list, if there is a database of this name. */
+  readonly from?: string
+  /** Only names behind this one, in the direction of the list. */
+  readonly after?: string
+  readonly descending?: boolean
+}
+
 /** A database's last sequence number and its epoch. */
 export interface DatabaseSequence extends LastKnownSequence {
   readonly name: string
@@ -84,4 +94,20 @@ export interface CatalogUpdates {
   /** The number of updates so far. */
   readonly lastSeq: number
   readonly epochs: Epochs
+}
+
+/**
+ * The names of a range, for engines that hold all names in memory.
+ * @param sorted legal names, which are ASCII, so that the order of their characters is that of their bytes
+ */
+export function namesInRange(
+  sorted: readonly string[],
+  { prefix = '', from, after, descending = false }: NameRange,
+  limit: number,
+): string[] {
+  const isBehind = descending
+    ? (name: string) => (from === undefined || name <= from) && (after === undefined || name < after)
+    : (name: string) => (from === undefined || name >= from) && (after === undefined || name > after)
+  const found = sorted.filter((name) => name.startsWith(prefix) && isBehind(name))
+  return (descending ? found.reverse() : found).slice(0, limit)
 }

@@ -17,6 +17,7 @@ import type {
   DatabaseEntry,
   DatabaseProperties,
   DeletionOptions,
+  NameRange,
   UpdatesRange,
 } from '../storage/catalog.ts'
 import type { WatchedRecords } from '../storage/records.ts'
@@ -98,10 +99,17 @@ export interface Databases extends WatchedRecords {
   adoptUuid(uuid: string): Promise<void>
   /** The name of the database of accounts. */
   readonly usersDatabase: string
-  /** In byte order. */
-  names(): readonly string[]
-  /** @throws no_database */
-  get(name: string): DatabaseHandle
+  /** Databases in the byte order of their names, at most `limit` of the range. */
+  names(range: NameRange, limit: number): Promise<readonly string[]>
+  /** All names of a range, by default of all databases, read in pages. */
+  allNames(range?: NameRange): AsyncIterable<string>
+  count(): Promise<number>
+  /** Whether there is such a database, also one that is being replaced. */
+  has(name: string): Promise<boolean>
+  /** @throws no_database; unavailable while a restore replaces the database */
+  get(name: string): Promise<DatabaseHandle>
+  /** @returns a database that needs no look into the catalog; undefined: {@link get} finds it, if there is one */
+  cached(name: string): DatabaseHandle | undefined
   /**
    * @throws illegal_database_name, database_name_too_long, file_exists; bad_request for a database of the server that
    * is to be partitioned
@@ -128,6 +136,11 @@ export interface Databases extends WatchedRecords {
    * within about a second.
    */
   watchUpdates(listener: () => void): () => void
+  /**
+   * Calls `listener` with the name of each database after a commit or a compaction, until the returned function is
+   * called.
+   */
+  watchWrites(listener: (database: string) => void): () => void
   /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
   watchSecurity(listener: (database: string) => void): () => void
   /** The running compactions. */

@@ -14,10 +14,12 @@ import type {
   DatabaseEntry,
   DatabaseProperties,
   DeletionOptions,
+  NameRange,
   UpdatesRange,
 } from '../storage/catalog.ts'
 import type { CatalogChange, RecordRange, RecordWrite, ServerRecord } from '../storage/records.ts'
 import { type Copies, databaseCopies } from './copies.ts'
+import { DatabaseList } from './database-list.ts'
 import { FaultRecord, UpdateNotes } from './database-notes.ts'
 import { DatabaseProxy } from './database-proxy.ts'
 import {
@@ -36,26 +38,6 @@ import { threadFlags, withOwner } from './thread.ts'
 import { Pool } from './thread-pool.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
 
-/**
- * Locks the data folder and lists its databases.
- * @throws Error with a one-line message if the folder cannot be used, or another settee has locked it
- */
-export async function openServerDatabases(options: ServerDatabasesOptions): Promise<OwnedDatabases> {
-  const databases = new ServerDatabases(options)
-  try {
-    await databases.open(options.serverFile)
-  } catch (error) {
-    await databases.close()
-    throw error instanceof CouchError && error.cause !== undefined ? new Error(firstLine(error.cause)) : error
-  }
-  return databases
-}
-
-/** The message of an error whose stack another thread has sent. */
-function firstLine(cause: unknown): string {
-  return (String(cause).split('\n', 1)[0] ?? '').replace(/^\w*Error: /, '')
-}
-
 /** Whether an earlier deletion succeeded, although its thread died before it could answer. */
 function wasDeleted(error: unknown): boolean {
   return error instanceof CouchError && error.code === 'no_database'
@@ -65,7 +47,8 @@ function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLi
   return { timeoutMs: functionTimeout, memory: functionMemory }
 }
 
-class ServerDatabases implements OwnedDatabases {
+/** Made by `openServerDatabases` (open-databases.ts). */
+export class ServerDatabases implements OwnedDatabases {
   readonly #options: ServerDatabasesOptions
   readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
@@ -73,8 +56,7 @@ class ServerDatabases implements OwnedDatabases {
   folderUuid = ''
   readonly #sandboxes: SandboxPool
   readonly #pool: Pool
-  readonly #byName = new Map<string, DatabaseProxy>()
-  readonly #byIncarnation = new Map<number, DatabaseProxy>()
+  readonly #list = new DatabaseList(() => this.#replacements.underWay())
   /** Creations, deletions and replacements under way, by database name. */
   readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
@@ -83,6 +65,7 @@ class ServerDatabases implements OwnedDatabases {
   readonly #answers = new SharedAnswers()
   readonly #catalogListeners = new Listeners<[CatalogChange]>()
   readonly #updateListeners = new Listeners<[]>()
+  readonly #writeListeners = new Listeners<[database: string]>()
   readonly #securityListeners = new Listeners<[database: string]>()
   readonly #replacements = new Replacements({
     withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
@@ -100,7 +83,6 @@ class ServerDatabases implements OwnedDatabases {
   readonly usersDatabase: string
   documentsWritten = 0
   sharedWriters = false
-  #names: readonly string[] | undefined
   #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
 
@@ -122,7 +104,7 @@ class ServerDatabases implements OwnedDatabases {
     this.#copies = databaseCopies({
       dataDir,
       entry,
-      findEntry: (name) => this.#byName.get(name)?.entry,
+      findEntry: (name) => this.#list.named(name)?.entry,
       hold: async (entry) => withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
       copyCatalog: (path) => this.#pool.copyCatalog(path),
     })
@@ -144,7 +126,7 @@ class ServerDatabases implements OwnedDatabases {
         onFault(fault)
         // A commit may have gone unreported, so feeds end, and their clients reconnect.
         for (const name of names) {
-          const proxy = this.#byName.get(name)
+          const proxy = this.#list.named(name)
           proxy?.emit({ type: 'closed' })
           if (proxy !== undefined) this.#tasks.forget(proxy.entry.incarnation)
           this.#notes.add(name)
@@ -165,7 +147,7 @@ class ServerDatabases implements OwnedDatabases {
     this.folderUuid = folderUuid
     this.sharedWriters = sharedWriters
     for (const entry of databases) {
-      if (!this.#byName.has(entry.name) && !this.#changing.isBusy(entry.name)) this.#enter(entry)
+      if (this.#list.named(entry.name) === undefined && !this.#changing.isBusy(entry.name)) this.#enter(entry)
     }
     this.#updateListeners.tell()
     this.#catalogListeners.tell({ type: 'any' })
@@ -192,22 +174,18 @@ class ServerDatabases implements OwnedDatabases {
 
   #enter(entry: DatabaseEntry): void {
     const proxy = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#answers)
-    this.#byName.set(entry.name, proxy)
-    this.#byIncarnation.set(entry.incarnation, proxy)
-    this.#names = undefined
+    this.#list.enter(proxy)
   }
 
-  #leave({ name, incarnation }: DatabaseEntry): void {
-    this.#byName.delete(name)
-    this.#byIncarnation.delete(incarnation)
-    this.#tasks.forget(incarnation)
-    this.#faults.forget(incarnation)
-    this.#names = undefined
+  #leave(entry: DatabaseEntry): void {
+    this.#list.leave(entry)
+    this.#tasks.forget(entry.incarnation)
+    this.#faults.forget(entry.incarnation)
   }
 
   /** Removes a database from the list; undefined if it is not listed. */
   #take(name: string): DatabaseProxy | undefined {
-    const proxy = this.#byName.get(name)
+    const proxy = this.#list.named(name)
     if (proxy !== undefined) this.#leave(proxy.entry)
     return proxy
   }
@@ -221,7 +199,7 @@ class ServerDatabases implements OwnedDatabases {
       this.#catalogListeners.tell(event.change)
       return
     }
-    const proxy = this.#byIncarnation.get(event.incarnation)
+    const proxy = this.#list.ofIncarnation(event.incarnation)
     if (proxy === undefined) return
     if (event.type === 'committed') {
       const { updateSeq, epoch, updates } = event
@@ -231,6 +209,7 @@ class ServerDatabases implements OwnedDatabases {
         this.#faults.noteWrite(event.incarnation)
       }
       proxy.emit({ type: 'committed', updateSeq })
+      this.#writeListeners.tell(proxy.entry.name)
     } else if (event.type === 'fileReplaced') {
       this.#notes.add(proxy.entry.name, event.lastKnown)
       this.#options.onFileReplaced?.(proxy.entry.name)
@@ -251,29 +230,44 @@ class ServerDatabases implements OwnedDatabases {
 
   #noteCompaction(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {
     this.#tasks.note(proxy.entry, event.progress)
-    if (event.progress === null) proxy.emit({ type: 'compacted' })
+    if (event.progress === null) {
+      proxy.emit({ type: 'compacted' })
+      this.#writeListeners.tell(proxy.entry.name)
+    }
     if (event.fault !== undefined) this.#options.onCompactionFault(proxy.name, unpackError(event.fault))
   }
 
-  /** Legal names are ASCII, so the order of UTF-16 units is the order of bytes. */
-  names(): readonly string[] {
-    const underWay = this.#replacements.underWay()
-    if (underWay.size > 0) return [...new Set([...this.#byName.keys(), ...underWay])].sort()
-    this.#names ??= [...this.#byName.keys()].sort()
-    return this.#names
+  names(range: NameRange, limit: number): Promise<readonly string[]> {
+    return this.#list.names(range, limit)
   }
 
-  get(name: string): DatabaseHandle {
-    const proxy = this.#byName.get(name)
+  allNames(range?: NameRange): AsyncIterable<string> {
+    return this.#list.allNames(range)
+  }
+
+  count(): Promise<number> {
+    return this.#list.count()
+  }
+
+  has(name: string): Promise<boolean> {
+    return this.#list.has(name)
+  }
+
+  async get(name: string): Promise<DatabaseHandle> {
+    const proxy = this.#list.named(name)
     if (proxy !== undefined) return proxy
     throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
+  }
+
+  cached(name: string): DatabaseHandle | undefined {
+    return this.#list.named(name)
   }
 
   create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
     if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
     return this.#changing.run(name, async () => {
-      if (this.#byName.has(name)) throw new CouchError('file_exists')
+      if (this.#list.named(name) !== undefined) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
@@ -283,7 +277,7 @@ class ServerDatabases implements OwnedDatabases {
 
   delete(name: string, options: DeletionOptions = {}): Promise<void> {
     return this.#changing.run(name, async () => {
-      const proxy = this.#byName.get(name)
+      const proxy = this.#list.named(name)
       if (proxy === undefined) throw new CouchError('no_database')
       this.#leave(proxy.entry)
       proxy.retire()
@@ -346,6 +340,10 @@ class ServerDatabases implements OwnedDatabases {
     return this.#updateListeners.add(listener)
   }
 
+  watchWrites(listener: (database: string) => void): () => void {
+    return this.#writeListeners.add(listener)
+  }
+
   watchSecurity(listener: (database: string) => void): () => void {
     return this.#securityListeners.add(listener)
   }
@@ -363,7 +361,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   async isOverdue(name: string): Promise<boolean> {
-    return this.#pool.isOverdue(this.get(name).name)
+    return this.#pool.isOverdue((await this.get(name)).name)
   }
 
   setSettings(settings: Settings): void {
@@ -381,7 +379,7 @@ class ServerDatabases implements OwnedDatabases {
   }
 
   endFeeds(): void {
-    for (const proxy of this.#byName.values()) proxy.emit({ type: 'closed' })
+    for (const proxy of this.#list.all()) proxy.emit({ type: 'closed' })
   }
 
   close(): Promise<void> {

@@ -19,7 +19,7 @@ const PAUSE_MS = 100
 /** How long to wait for the compaction of one database, in ms. After that, the pass goes on. */
 const MAX_COMPACTION_MS = 60 * 60_000
 
-type SweptDatabases = Pick<Databases, 'names' | 'get' | 'isOverdue'>
+type SweptDatabases = Pick<Databases, 'allNames' | 'get' | 'isOverdue'>
 
 interface SweepOptions {
   readonly databases: SweptDatabases
@@ -39,7 +39,7 @@ export async function sweepKeptBodies({
   pauseMs = PAUSE_MS,
 }: SweepOptions): Promise<number> {
   let compacted = 0
-  for (const name of databases.names()) {
+  for await (const name of databases.allNames()) {
     await pause(pauseMs, ending)
     if (ending.aborted) break
     if (await compactIfOverdue(databases, name, ending)) compacted += 1
@@ -59,7 +59,7 @@ async function compactIfOverdue(
 ): Promise<boolean> {
   try {
     if (!(await databases.isOverdue(name))) return false
-    await compact(databases.get(name), ending)
+    await compact(await databases.get(name), ending)
     return true
   } catch (error) {
     if (error instanceof CouchError) return false

@@ -48,7 +48,7 @@ export class Rewinds {
    * @throws no_database; conflict while another rewind of the database is under way; and as `Database.rewind`
    */
   async *run(user: UserCtx, name: string, request: RewindRequest): AsyncGenerator<Uint8Array> {
-    const database = this.#databases.get(name)
+    const database = await this.#databases.get(name)
     if (request.dryRun) {
       yield* database.rewind(user, request)
       return

@@ -73,14 +73,14 @@ export function localTimeMachineControl(
 ): TimeMachineControl {
   return {
     readHistory: async ({ database, id, ...query }) => {
-      const handle = databases.get(database)
+      const handle = await databases.get(database)
       return id === undefined
         ? overwrittenIn(handle, query)
         : objectOf(await handle.history(OPERATOR, id, query))
     },
     readVersion: async ({ database, id, choice }) => {
       const chunks: Uint8Array[] = []
-      for await (const chunk of databases.get(database).version(OPERATOR, id, choice, false))
+      for await (const chunk of (await databases.get(database)).version(OPERATOR, id, choice, false))
         chunks.push(chunk)
       return { text: Buffer.concat(chunks).toString().trim() }
     },

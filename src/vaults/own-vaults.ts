@@ -50,7 +50,7 @@ async function addOwn(services: OwnVaultServices, user: UserCtx, order: VaultOrd
     account: 'there',
     database: isThere ? 'there' : 'made',
     security: isThere ? 'there' : 'made',
-    filter: mobileFilter ? await putFilter(databases.get(database), user) : null,
+    filter: mobileFilter ? await putFilter(await databases.get(database), user) : null,
     settings: [],
     faults: liveSync ? liveSyncFaults(config, account) : [],
     ...(await makeToken(tokenMaker, order)),
@@ -59,8 +59,8 @@ async function addOwn(services: OwnVaultServices, user: UserCtx, order: VaultOrd
 
 /** @throws forbidden in single mode, where accounts may know of a database, but not create one */
 async function isUsable({ config, databases }: VaultServices, user: UserCtx, name: string): Promise<boolean> {
-  const isThere = databases.names().includes(name)
-  if (isThere && databaseRole(user, await databases.get(name).security()) !== 'none') return true
+  const isThere = await databases.has(name)
+  if (isThere && databaseRole(user, await (await databases.get(name)).security()) !== 'none') return true
   if (config.isHosted) return false
   throw new CouchError(
     'forbidden',

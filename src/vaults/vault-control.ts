@@ -114,9 +114,9 @@ async function checkHosted(services: VaultServices, order: VaultOrder): Promise<
       'In hosted mode, a vault can only be created while the server is running: start it first.',
     )
   }
-  if (!databases.names().includes(database) || !(await isGuest(services, order))) return
+  if (!(await databases.has(database)) || !(await isGuest(services, order))) return
   // All tenants share one namespace, so two vaults of the same name must not share one database.
-  const security = await databases.get(database).security()
+  const security = await (await databases.get(database)).security()
   if (databaseRole({ name: account, roles: [] }, security) !== 'none') return
   throw new CouchError(
     'conflict',
@@ -172,8 +172,8 @@ export async function requireToken(
 
 /** @returns the account's document; null when there is none */
 export async function userText(databases: Databases, name: string): Promise<string | null> {
-  if (name === '' || !databases.names().includes(databases.usersDatabase)) return null
-  return readUser(databases.get(databases.usersDatabase), name)
+  if (name === '' || !(await databases.has(databases.usersDatabase))) return null
+  return readUser(await databases.get(databases.usersDatabase), name)
 }
 
 /** The URLs where a server listens, each with a slash at the end. */

@@ -61,7 +61,7 @@ async function addVault(
   const keys = order.liveSync ? await setKeys(services, order.account) : { settings: [], faults: [] }
   const account = await makeAccount(services, operator, order)
   const database = await makeDatabase(services, order)
-  const handle = databases.get(order.database)
+  const handle = await databases.get(order.database)
   const security = (await isGuest(services, order)) ? 'there' : await grantAccess(handle, order.account)
   return {
     account,
@@ -96,8 +96,8 @@ async function readDatabase(
   databases: Databases,
   name: string,
 ): Promise<Pick<VaultState, 'documents' | 'hasMembers' | 'hasLiveSync'>> {
-  if (!databases.names().includes(name)) return { documents: null, hasMembers: false, hasLiveSync: false }
-  const database = databases.get(name)
+  if (!(await databases.has(name))) return { documents: null, hasMembers: false, hasLiveSync: false }
+  const database = await databases.get(name)
   const { admins, members } = (await database.security()) ?? {}
   const named = [admins, members].flatMap((list) => list?.names ?? [])
   const { doc_count: documents } = await database.info(SYSTEM_USER)
@@ -120,7 +120,7 @@ async function makeDatabase(
   { databases, createDatabase }: VaultServices,
   { database, account }: VaultOrder,
 ): Promise<StepOutcome> {
-  if (databases.names().includes(database)) return 'there'
+  if (await databases.has(database)) return 'there'
   try {
     await createDatabase(database, account)
     return 'made'

@@ -10,6 +10,7 @@ import { compileRegex } from '../../src/query/regex.ts'
 import type { CatalogChange, RecordRange, RecordWrite } from '../../src/storage/records.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { ADMIN, body, type Json, parse } from '../documents/helpers.ts'
+import { foundIn } from '../helpers/found-handles.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 
@@ -85,12 +86,7 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
   }
 
   const databases = {
-    names: () => [...handles.keys()].sort(),
-    get: (name: string) => {
-      const handle = handles.get(name)
-      if (handle === undefined) throw new CouchError('no_database')
-      return handle
-    },
+    ...foundIn(handles),
     create: async (name: string) => {
       if (handles.has(name)) throw new CouchError('file_exists')
       const { incarnation } = await catalog.create(name)
@@ -114,11 +110,9 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
     watchCatalog: (listener: (change: CatalogChange) => void) => catalog.watch(listener),
   } as unknown as Databases
 
-  const users = () => databases.get(USERS_DATABASE) as unknown as Database
+  const users = async () => (await databases.get(USERS_DATABASE)) as unknown as Database
   const revOf = async (name: string): Promise<string | undefined> => {
-    const found = await users()
-      .open(ADMIN, userDocId(name), {})
-      .catch(() => null)
+    const found = await (await users()).open(ADMIN, userDocId(name), {}).catch(() => null)
     return found === null ? undefined : parse(found.json)._rev
   }
   const world: MemoryDatabases = {
@@ -130,11 +124,11 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
     putUser: async (name, doc = {}) => {
       const _rev = await revOf(name)
       const whole = { name, type: 'user', roles: [], ...(_rev && { _rev }), ...doc }
-      await users().put(ADMIN, userDocId(name), body(whole), {})
+      await (await users()).put(ADMIN, userDocId(name), body(whole), {})
     },
-    getUser: async (name) => parse((await users().open(ADMIN, userDocId(name), {})).json),
+    getUser: async (name) => parse((await (await users()).open(ADMIN, userDocId(name), {})).json),
     removeUser: async (name) => {
-      await users().remove(ADMIN, userDocId(name), await revOf(name))
+      await (await users()).remove(ADMIN, userDocId(name), await revOf(name))
     },
   }
   await databases.create(USERS_DATABASE)

@@ -34,9 +34,8 @@ async function open(t: Test, enable = 'true') {
     t.teardown(() => perUser.close())
     return perUser
   }
-  const { names, get } = world.databases
-  const isThere = (name: string) => names().includes(name)
-  const security = async (name: string) => (isThere(name) ? get(name).security() : null)
+  const { has: isThere, get } = world.databases
+  const security = async (name: string) => ((await isThere(name)) ? (await get(name)).security() : null)
   return { ...world, world, set, start, faults, isThere, security }
 }
 
@@ -58,14 +57,18 @@ t.test('those that are there already are caught up, at the start and when it is 
   await putUser('anna')
   const perUser = start()
   await putUser('bert')
-  t.same(databases.names(), [USERS_DATABASE])
+  t.same(await Array.fromAsync(databases.allNames()), [USERS_DATABASE])
   await set('enable', 'true')
-  await until(() => isThere(ANNA) && isThere(BERT))
+  await until(async () => (await isThere(ANNA)) && (await isThere(BERT)))
   await perUser.close()
   await databases.delete(BERT)
   start()
   await until(() => isThere(BERT))
-  t.same(databases.names(), [USERS_DATABASE, ANNA, BERT], 'one that was lost is made anew')
+  t.same(
+    await Array.fromAsync(databases.allNames()),
+    [USERS_DATABASE, ANNA, BERT],
+    'one that was lost is made anew',
+  )
 })
 
 t.test('finished work is not repeated: a changed security object stays', async (t) => {
@@ -75,15 +78,15 @@ t.test('finished work is not repeated: a changed security object stays', async (
   await until(async () => (await security(ANNA)) !== null)
   await until(async () => {
     const stored = await readRecord(databases, 'couch_peruser', 'checkpoint')
-    const { update_seq: now } = await databases.get(USERS_DATABASE).info(SYSTEM_USER)
+    const { update_seq: now } = await (await databases.get(USERS_DATABASE)).info(SYSTEM_USER)
     return stored?.includes(now) ?? false
   })
   await first.close()
   const changed = { members: { names: ['bert'] }, admins: { names: ['bert'] } }
-  await databases.get(ANNA).setSecurity(SYSTEM_USER, changed)
+  await (await databases.get(ANNA)).setSecurity(SYSTEM_USER, changed)
   start()
   await putUser('bert')
-  await until(async () => databases.names().includes(BERT) && (await security(BERT)) !== null)
+  await until(async () => (await databases.has(BERT)) && (await security(BERT)) !== null)
   t.same(await security(ANNA), changed)
   await putUser('anna', { city: 'Graz' })
   await until(async () => JSON.stringify(await security(ANNA)).includes('anna'))
@@ -104,10 +107,9 @@ t.test('a deleted account loses its rights, and with delete_dbs its database', a
   start()
   await putUser('anna')
   await putUser('bert')
-  await until(async () => isThere(BERT) && (await security(BERT)) !== null)
-  await databases
-    .get(BERT)
-    .setSecurity(SYSTEM_USER, { members: { names: ['bert'] }, admins: { names: ['bert'] } })
+  await until(async () => (await isThere(BERT)) && (await security(BERT)) !== null)
+  const ofBert = await databases.get(BERT)
+  await ofBert.setSecurity(SYSTEM_USER, { members: { names: ['bert'] }, admins: { names: ['bert'] } })
   await removeUser('bert')
   await until(async () => !JSON.stringify(await security(BERT)).includes('bert'))
   const closed = { names: [], roles: ['_admin'] }
@@ -123,8 +125,8 @@ t.test('an account that is deleted and created again keeps its database', async 
   await set('delete_dbs', 'true')
   start()
   await putUser('anna')
-  await until(async () => isThere(ANNA) && (await databases.get(ANNA).security()) !== null)
-  const { incarnation } = databases.get(ANNA)
+  await until(async () => (await isThere(ANNA)) && (await (await databases.get(ANNA)).security()) !== null)
+  const { incarnation } = await databases.get(ANNA)
   let release = () => {}
   const held = new Promise<void>((resolve) => (release = resolve))
   world.beforeChanges = () => held
@@ -139,7 +141,7 @@ t.test('an account that is deleted and created again keeps its database', async 
   })
   await putUser('bert')
   await until(() => isThere(BERT))
-  t.equal(databases.get(ANNA).incarnation, incarnation)
+  t.equal((await databases.get(ANNA)).incarnation, incarnation)
 })
 
 t.test('a name that is too long for a database is logged and delays no others', async (t) => {
@@ -167,9 +169,9 @@ t.test('failed work is retried; the prefix; _users created again', async (t) => 
   t.match(faults[0], [null, { code: 'unavailable' }])
   world.beforeChanges = () => {}
   await putUser('bert')
-  await until(() => isThere(ANNA) && isThere(BERT))
+  await until(async () => (await isThere(ANNA)) && (await isThere(BERT)))
   await set('database_prefix', 'vault-')
-  await until(() => isThere('vault-616e6e61') && isThere('vault-62657274'))
+  await until(async () => (await isThere('vault-616e6e61')) && (await isThere('vault-62657274')))
   await t.rejects(set('database_prefix', 'Vault'), { code: 'bad_request' })
   await databases.delete(USERS_DATABASE)
   await databases.create(USERS_DATABASE)

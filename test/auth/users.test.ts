@@ -63,7 +63,8 @@ t.test('a change takes effect at once, and listeners get the account', async (t)
   t.equal(await fits('three'), true, 'made anew')
   const design = { validate_doc_update: 'function () {}' }
   told.length = 0
-  await (await open()).databases.get(USERS_DATABASE).put(SYSTEM_USER, '_design/x', body(design), {})
+  const opened = await open()
+  await (await opened.databases.get(USERS_DATABASE)).put(SYSTEM_USER, '_design/x', body(design), {})
   t.same(told, [])
 })
 
@@ -81,7 +82,7 @@ t.test('an account that changes while it is read is not cached', async (t) => {
 
 t.test('documents that are not accounts, or that allow no login', async (t) => {
   const { databases, users, putUser } = await open()
-  const database = databases.get(USERS_DATABASE)
+  const database = await databases.get(USERS_DATABASE)
   await putUser('anna', { password: 'one' })
   const rev = '2-0123456789abcdef0123456789abcdef'
   const other = { _rev: rev, name: 'anna', type: 'user', roles: ['x'], password: 'two' }

@@ -6,8 +6,8 @@ import type { Databases } from '../../src/threads/databases.ts'
 import { Rewinds } from '../../src/time-machine/rewinds.ts'
 
 export async function timeMachineOver(databases: Databases, logger: Pick<Logger, 'warn' | 'error'>) {
-  const incarnationOf = (name: string) =>
-    databases.names().includes(name) ? databases.get(name).incarnation : undefined
+  const incarnationOf = async (name: string) =>
+    (await databases.has(name)) ? (await databases.get(name)).incarnation : undefined
   const alarms = await openAlarms({ records: databases, logger, incarnationOf, keepsVersions: () => true })
   const samples = new Samples(new Uint8Array(), Date.now())
   return { alarms, rewinds: new Rewinds(databases), samples }

@@ -16,8 +16,11 @@ function look(answers: Readonly<Record<string, DisallowedContent | (() => Promis
     ended = resolve
   })
   const databases = {
-    names: () => names,
-    get: (name: string) => {
+    async *allNames() {
+      yield* names
+    },
+    has: async (name: string) => names.includes(name),
+    get: async (name: string) => {
       const answer = answers[name]
       const countDisallowed = typeof answer === 'function' ? answer : async () => answer
       return { countDisallowed } as unknown as DatabaseHandle

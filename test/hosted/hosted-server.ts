@@ -12,7 +12,7 @@ import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantCollector } from '../../src/metrics/database-metrics.ts'
-import { openServerDatabases } from '../../src/threads/server-databases.ts'
+import { openServerDatabases } from '../../src/threads/open-databases.ts'
 import { withReplicator } from '../helpers/replicator.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
@@ -54,14 +54,14 @@ export async function startHostedServer(
     onFault: (fault) => t.fail('a thread has died', { fault }),
     onCompactionFault: (database, fault) => t.fail(`compaction of ${database}`, { fault }),
   })
-  if (!databases.names().includes('_users')) await databases.create('_users')
+  if (!(await databases.has('_users'))) await databases.create('_users')
   const tokensDeleted: string[] = []
   const hosted = await openHosted({
     config,
     databases,
     deleteTokens: async (account) => {
       // The deletion of a user revokes its tokens too: later, how many are left to count depends on the timing.
-      const user = await readUser(databases.get('_users'), account)
+      const user = await readUser(await databases.get('_users'), account)
       if (user === null) t.fail(`the user ${account} was deleted before its tokens`)
       return tokensDeleted.push(account)
     },

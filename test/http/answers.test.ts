@@ -378,7 +378,7 @@ t.test('privacy of the log', async (t) => {
     server.app.services.logger.level = 'info'
     await call('PUT', '/db')
     await call('PUT', `/db/${ID}`, { body: '{}' })
-    const database = server.databases.get('db') as {
+    const database = (await server.databases.get('db')) as {
       -readonly [Name in keyof DatabaseHandle]: DatabaseHandle[Name]
     }
     const whole = { ...database }

@@ -30,6 +30,7 @@ import { compileRegex } from '../../src/query/regex.ts'
 import type { Catalog } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served.ts'
+import { foundIn } from '../helpers/found-handles.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { withReplicator } from '../helpers/replicator.ts'
@@ -150,12 +151,7 @@ async function memoryDatabases(config: Config) {
     adoptUuid: async () => {
       throw new Error('not needed in these tests')
     },
-    names: () => [...handles.keys()].sort((a, b) => (a < b ? -1 : 1)),
-    get: (name) => {
-      const handle = handles.get(name)
-      if (handle === undefined) throw new CouchError('no_database')
-      return handle
-    },
+    ...foundIn(handles),
     create: async (name, properties = {}) => {
       checkDatabaseName(name)
       if (properties.partitioned) checkPartitionable(name, config.usersDatabase)
@@ -199,6 +195,7 @@ async function memoryDatabases(config: Config) {
     treatAsRestored: async () => undefined,
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
+    watchWrites: () => () => {},
     watchSecurity: () => () => {},
     tasks: () => [],
     readRecords: (kind, keys) => catalog.readRecords(kind, keys),

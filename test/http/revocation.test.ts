@@ -206,8 +206,9 @@ t.test('requests end', async (t) => {
     let isAsked = false
     const { app } = server
     const { databases } = app.services
-    const original = databases.get('db').info
-    databases.get('db').info = async (...asked) => {
+    const database = await databases.get('db')
+    const original = database.info
+    database.info = async (...asked) => {
       isAsked = true
       await sleep(60_000, undefined, { ref: false })
       return original(...asked)

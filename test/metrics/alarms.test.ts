@@ -44,7 +44,7 @@ class Kept {
         warn: (_facts: object, text: string) => this.warned.push(text),
         error: (_facts: object, text: string) => this.failed.push(text),
       } as never,
-      incarnationOf: (name) => this.incarnations.get(name),
+      incarnationOf: async (name) => this.incarnations.get(name),
       keepsVersions: () => this.keeps,
     })
   }
@@ -66,14 +66,14 @@ t.test('an alarm survives restarts until it is dismissed', async (t) => {
     "their old versions are kept; to restore them: settee rewind 'notes' --to 1970-01-01T00:00:01.000Z",
   )
   const again = await kept.open()
-  t.match(again.list(), [{ database: 'notes', deleted: 60, device }])
-  t.equal(again.list().length, 1, 'one for all that was told of it')
-  t.strictSame(again.list('other'), [])
+  t.match(await again.list(), [{ database: 'notes', deleted: 60, device }])
+  t.equal((await again.list()).length, 1, 'one for all that was told of it')
+  t.strictSame(await again.list('other'), [])
   t.match(await again.health(), [{ name: 'alarms', ok: true, count: 1 }])
   kept.keeps = false
   again.raise(NOTES, found(1000), null)
   t.match(kept.warned[2], 'their old versions are there until the next compaction; to restore them')
-  const [alarm] = again.list()
+  const [alarm] = await again.list()
   t.equal(await again.dismiss(alarm?.id ?? '', 'other'), false)
   t.equal(await again.dismiss(alarm?.id ?? '', 'notes'), true)
   t.equal(await again.dismiss(alarm?.id ?? ''), false)
@@ -85,11 +85,11 @@ t.test('alarms are limited in number, and removed with their database', async (t
   const alarms = await kept.open()
   for (let n = 0; n < 30; n++) alarms.raise(NOTES, found(1000 + n), null)
   alarms.raise({ name: 'other', incarnation: 2 }, found(1), null)
-  t.equal(alarms.list('notes').length, 20)
-  t.equal(alarms.list('notes')[0]?.since, 1029, 'the newest first')
+  t.equal((await alarms.list('notes')).length, 20)
+  t.equal((await alarms.list('notes'))[0]?.since, 1029, 'the newest first')
   kept.incarnations.set('notes', 3)
   t.strictSame(
-    alarms.list().map(({ database }) => database),
+    (await alarms.list()).map(({ database }) => database),
     ['other'],
   )
   alarms.raise({ name: 'notes', incarnation: 3 }, found(7), null)
@@ -102,11 +102,11 @@ t.test('an invalid record and a failing disk do no harm', async (t) => {
   kept.rows.set('x', { kind: 'alarm', key: 'x', value: '{' })
   kept.rows.set('y', { kind: 'alarm', key: 'y', value: '{"database":"notes"}' })
   const alarms = await kept.open()
-  t.strictSame(alarms.list(), [])
+  t.strictSame(await alarms.list(), [])
   kept.isBroken = true
   alarms.raise(NOTES, found(1), null)
   await alarms.close()
-  t.equal(alarms.list().length, 1)
+  t.equal((await alarms.list()).length, 1)
   t.equal(kept.failed.length, 1)
 })
 

@@ -22,7 +22,7 @@ function stage() {
     updates.push({ seq: ++lastSeq, name, type })
   }
   const databases = {
-    get: (name: string) =>
+    get: async (name: string) =>
       ({
         name,
         incarnation: 1,

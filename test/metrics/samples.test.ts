@@ -139,21 +139,21 @@ t.test('without its file, the samples are in memory', async (t) => {
 t.test('rates are of the time between two samples', async (t) => {
   const file = await SampleFile.open(await temporaryFolder(t), { warn: () => t.fail('a warning') })
   const current = { ...NONE, saves: 100 as number | null, memory_bytes: 5 }
-  const sampler = new Sampler(file, () => ({ ...current }))
+  const sampler = await Sampler.begin(file, async () => ({ ...current }))
   t.teardown(async () => {
     sampler.close()
     await file.close()
   })
   const started = performance.now()
-  sampler.take(NOW, started + 0.5)
+  await sampler.take(NOW, started + 0.5)
   t.strictSame(known(file.samples, 'day', NOW), [], 'not over a moment')
   current.saves = 220
-  sampler.take(NOW + MINUTE, started + MINUTE)
+  await sampler.take(NOW + MINUTE, started + MINUTE)
   const [[, saves] = [0, 0]] = known(file.samples, 'day', NOW + MINUTE)
   t.ok(Math.abs(saves - 2) < 0.01, String(saves))
   t.equal(new Map(file.samples.read('day', NOW + MINUTE).mean).get('memory_bytes')?.at(-1), 5)
   current.saves = 0
-  sampler.take(NOW + 2 * MINUTE, started + 2 * MINUTE)
+  await sampler.take(NOW + 2 * MINUTE, started + 2 * MINUTE)
   t.strictSame(known(file.samples, 'day', NOW + 2 * MINUTE).at(-1), [1, 0], 'never negative')
 })
 

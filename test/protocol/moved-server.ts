@@ -67,7 +67,7 @@ export async function moveByHand(
   const numbers = new Map(copied.map(({ id, seq }) => [id, Number.parseInt(String(seq), 10)]))
   await server.stop()
   const { databases } = await serveDatabases(t, { dataDir: server.dataDir })
-  const database = databases.get(name)
+  const database = await databases.get(name)
   const tokens: RememberedToken[] = [{ token: '0', seq: 0 }]
   for (const id of checkpoints) {
     const { status, json } = await call(old, 'GET', `/${name}/${id}`)

@@ -61,7 +61,7 @@ t.test('a database can be deleted while its validate function runs', async (t) =
   const { databases } = await serve(t, { settings: { limits, rules: DEFAULT_RULES } })
   const make = async (validate: string) => {
     await databases.create('notes')
-    const notes = databases.get('notes')
+    const notes = await databases.get('notes')
     await put(notes, '_design/guard', { validate_doc_update: validate })
     return notes
   }

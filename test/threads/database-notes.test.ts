@@ -79,9 +79,9 @@ t.test('many writes to several databases are few notes, and listeners are called
   for (const name of ['a', 'b', 'c']) await databases.create(name)
   t.equal(notices, 3)
   const writes = ['a', 'b'].flatMap((name) =>
-    Array.from({ length: 50 }, (_, n) => put(databases.get(name), `x${n}`)),
+    Array.from({ length: 50 }, async (_, n) => put(await databases.get(name), `x${n}`)),
   )
-  await Promise.all([...writes, put(databases.get('c'), '_local/x')])
+  await Promise.all([...writes, put(await databases.get('c'), '_local/x')])
   await databases.delete('c')
   const rows = await untilUpdates(databases, ({ length }) => length === 6)
   t.same(rows.map((row) => row.replace(/^\d+ /, '')).sort(), [
@@ -102,7 +102,7 @@ t.test('many writes to several databases are few notes, and listeners are called
 t.test('closing notes the last writes', async (t) => {
   const { databases, dataDir } = await serve(t)
   await databases.create('a')
-  await put(databases.get('a'), 'x')
+  await put(await databases.get('a'), 'x')
   await databases.close()
   t.same(await updatesOf((await serve(t, { dataDir })).databases), ['1 a created', '2 a updated'])
 })
@@ -110,7 +110,7 @@ t.test('closing notes the last writes', async (t) => {
 t.test('the databases of a dead thread count as written to', async (t) => {
   const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
-  await t.rejects(databases.get('a').open(ADMIN, 'deadly', {}), { code: 'unavailable' })
+  await t.rejects((await databases.get('a')).open(ADMIN, 'deadly', {}), { code: 'unavailable' })
   const rows = await untilUpdates(databases, ({ length }) => length === 2)
   t.match(rows, ['1 a created', /^\d+ a updated$/])
 })

@@ -13,7 +13,7 @@ async function serveFailing(t: Test) {
     onDatabaseFault: (database, fault) => faults.push([database, (fault as { code?: unknown }).code]),
   })
   for (const name of ['a', 'b']) await served.databases.create(name)
-  const [a, b] = [served.databases.get('a'), served.databases.get('b')]
+  const [a, b] = [await served.databases.get('a'), await served.databases.get('b')]
   return { ...served, faults, a, b }
 }
 
@@ -64,7 +64,7 @@ t.test('a failed commit writes nothing, and other calls are answered', async (t)
 t.test('dead threads are counted', async (t) => {
   const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   for (let n = 1; n <= 2; n += 1) {
     await put(a, `x${n}`)
     await t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })

@@ -28,7 +28,7 @@ async function hostedAfter(t: Test): Promise<Served> {
   const dataDir = await temporaryFolder(t)
   const { databases } = await serve(t, { dataDir })
   await databases.create('notes')
-  await put(databases.get('notes'), '_design/d', {
+  await put(await databases.get('notes'), '_design/d', {
     validate_doc_update: 'function () { throw { forbidden: "it has run" } }',
     filters: { plain: 'function (doc) { return true }', other: 'function (doc) { return !!doc.n }' },
     views: { v: { map: 'function (doc) { emit(doc._id) }' } },
@@ -39,7 +39,7 @@ async function hostedAfter(t: Test): Promise<Served> {
 
 t.test('writes are not validated, and views and filter functions are refused', async (t) => {
   const { databases, faults } = await hostedAfter(t)
-  const notes = databases.get('notes')
+  const notes = await databases.get('notes')
   await put(notes, 'a', { n: 1 })
   await chunksOf(notes.bulkDocs(ADMIN, body({ docs: [{ _id: 'b' }, { _id: 'c' }] })))
   t.equal((await notes.info(ADMIN)).doc_count, 4)
@@ -63,7 +63,7 @@ t.test('writes are not validated, and views and filter functions are refused', a
 
 t.test('the right to read is checked first', async (t) => {
   const { databases } = await hostedAfter(t)
-  const notes = databases.get('notes')
+  const notes = await databases.get('notes')
   const nobody = { name: null, roles: [] }
   const refused = { code: 'unauthorized' }
   await t.rejects(chunksOf(notes.view(nobody, '_design/d', 'v', [], null)), refused)
@@ -76,7 +76,7 @@ t.test('the right to read is checked first', async (t) => {
 t.test('in single mode, the same database starts a sandbox thread', async (t) => {
   const { databases, faults } = await serve(t, { sandboxEntry: NO_THREAD })
   await databases.create('notes')
-  const notes = databases.get('notes')
+  const notes = await databases.get('notes')
   await put(notes, '_design/d', { validate_doc_update: 'function () {}' })
   await t.rejects(put(notes, 'a'))
   t.ok(faults.length > 0)

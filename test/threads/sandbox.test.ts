@@ -13,7 +13,7 @@ async function guarded(
 ): Promise<{ notes: DatabaseHandle } & Awaited<ReturnType<typeof serve>>> {
   const served = await serve(t, options)
   await served.databases.create('notes')
-  const notes = served.databases.get('notes')
+  const notes = await served.databases.get('notes')
   await put(notes, '_design/guard', { validate_doc_update: validate })
   return { ...served, notes }
 }
@@ -28,10 +28,10 @@ t.test('every database thread reaches the sandbox threads', async (t) => {
   const { databases } = await guarded(t, FORBID)
   for (const name of ['b', 'c', 'd', 'e']) {
     await databases.create(name)
-    await put(databases.get(name), '_design/guard', { validate_doc_update: FORBID })
+    await put(await databases.get(name), '_design/guard', { validate_doc_update: FORBID })
   }
   for (const name of ['b', 'c', 'd', 'e']) {
-    await t.rejects(put(databases.get(name), 'x', { no: true }), { code: 'forbidden' })
+    await t.rejects(put(await databases.get(name), 'x', { no: true }), { code: 'forbidden' })
   }
 })
 

@@ -9,7 +9,7 @@ import type {
   OwnedDatabases,
   ServerDatabasesOptions,
 } from '../../src/threads/databases.ts'
-import { openServerDatabases } from '../../src/threads/server-databases.ts'
+import { openServerDatabases } from '../../src/threads/open-databases.ts'
 import { ADMIN, body, jsonOf } from '../documents/helpers.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 

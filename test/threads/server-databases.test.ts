@@ -10,14 +10,14 @@ t.test('databases are created, listed in byte order, and removed with their file
   const { databases, dataDir } = await serve(t)
   t.match(databases.serverUuid, /^[0-9a-f]{32}$/)
   for (const name of ['b', 'a', 'a/b', '_users']) await databases.create(name)
-  t.same(databases.names(), ['_users', 'a', 'a/b', 'b'])
+  t.same(await Array.fromAsync(databases.allNames()), ['_users', 'a', 'a/b', 'b'])
   await t.rejects(databases.create('a'), { code: 'file_exists' })
   t.throws(() => databases.create('A'), { code: 'illegal_database_name' })
-  t.throws(() => databases.get('no'), { code: 'no_database' })
-  await put(databases.get('a/b'), 'x')
+  await t.rejects(databases.get('no'), { code: 'no_database' })
+  await put(await databases.get('a/b'), 'x')
   await databases.delete('a/b')
-  t.same(databases.names(), ['_users', 'a', 'b'])
-  t.throws(() => databases.get('a/b'), { code: 'no_database' })
+  t.same(await Array.fromAsync(databases.allNames()), ['_users', 'a', 'b'])
+  await t.rejects(databases.get('a/b'), { code: 'no_database' })
   await t.rejects(databases.delete('a/b'), { code: 'no_database' })
   t.same(
     readdirSync(`${dataDir}/databases`).filter((file) => file.startsWith('a%2F')),
@@ -29,14 +29,18 @@ t.test('an adopted uuid and remembered tokens count at once, and after a restart
   const { databases, dataDir } = await serve(t)
   const own = databases.serverUuid
   await databases.create('notes')
-  await put(databases.get('notes'), 'a')
-  await databases.get('notes').rememberTokens([{ token: '70-abcdefghijkl', seq: 1 }])
+  await put(await databases.get('notes'), 'a')
+  await (await databases.get('notes')).rememberTokens([{ token: '70-abcdefghijkl', seq: 1 }])
   await databases.adoptUuid('of-the-old-server')
   await t.rejects(databases.adoptUuid('no uuid'), { code: 'bad_request' })
   const check = async (each: typeof databases) => {
     t.same([each.serverUuid, each.folderUuid], ['of-the-old-server', own])
     const options = { ...PLAIN_CHANGES, framing: 'json' } as const
-    const page = await each.get('notes').changes(ADMIN, { options, since: '71-abcdefghijkl', limit: 9 })
+    const page = await (await each.get('notes')).changes(ADMIN, {
+      options,
+      since: '71-abcdefghijkl',
+      limit: 9,
+    })
     t.same([page.rows, page.lastSeq, page.unknownEpoch], [0, 1, false])
   }
   await check(databases)
@@ -47,7 +51,7 @@ t.test('an adopted uuid and remembered tokens count at once, and after a restart
 t.test('every method gives the same answer over the port as on the thread of the store', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
-  const notes = databases.get('notes')
+  const notes = await databases.get('notes')
   const rev = await put(notes, 'x', '{"n":1.0,"_attachments":{"a":{"data":"aGVsbG8="}}}')
   const opened = await notes.open(ADMIN, 'x', {})
   t.equal(opened.etag, `"${rev}"`)
@@ -77,14 +81,14 @@ t.test('the caller keeps the bytes of a pooled Buffer', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
   const bytes = Buffer.from('{"n":1}')
-  await databases.get('notes').put(ADMIN, 'x', { bytes }, {})
+  await (await databases.get('notes')).put(ADMIN, 'x', { bytes }, {})
   t.equal(bytes.toString(), '{"n":1}')
 })
 
 t.test('watchers get commits, security changes and the end of the database', async (t) => {
   const { databases } = await serve(t)
   for (const name of ['a', 'b']) await databases.create(name)
-  const [a, b] = [databases.get('a'), databases.get('b')]
+  const [a, b] = [await databases.get('a'), await databases.get('b')]
   const [ofA, ofB] = [eventsOf(a), eventsOf(b)]
   const stopped: unknown[] = []
   const stop = a.watch((event) => stopped.push(event))
@@ -110,7 +114,7 @@ t.test('watchers get commits, security changes and the end of the database', asy
 t.test('the copy of the security object follows the stored one', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   t.equal(await a.securityCopy(), null)
   await a.setSecurity(ADMIN, { members: { names: ['anna'] } })
   t.same(await a.securityCopy(), { members: { names: ['anna'] } }, 'as soon as the writer has the answer')
@@ -119,12 +123,14 @@ t.test('the copy of the security object follows the stored one', async (t) => {
 t.test('new limits apply from the next request on', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
-  await put(databases.get('a'), 'x', { text: 'a'.repeat(100) })
+  await put(await databases.get('a'), 'x', { text: 'a'.repeat(100) })
   databases.setSettings({ limits: { ...DEFAULT_LIMITS, maxDocumentSize: 50 }, rules: DEFAULT_RULES })
-  await t.rejects(put(databases.get('a'), 'y', { text: 'a'.repeat(100) }), { code: 'document_too_large' })
+  await t.rejects(put(await databases.get('a'), 'y', { text: 'a'.repeat(100) }), {
+    code: 'document_too_large',
+  })
   for (let n = 0; n < 10; n += 1) await databases.create(`b${n}`)
   for (let n = 0; n < 10; n += 1) {
-    await t.rejects(put(databases.get(`b${n}`), 'y', { text: 'a'.repeat(100) }), {
+    await t.rejects(put(await databases.get(`b${n}`), 'y', { text: 'a'.repeat(100) }), {
       code: 'document_too_large',
     })
   }
@@ -133,7 +139,7 @@ t.test('new limits apply from the next request on', async (t) => {
 t.test('no call to a deleted database reaches the next one with its name', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
-  const old = databases.get('a')
+  const old = await databases.get('a')
   for (let n = 0; n < 30; n += 1) await put(old, `before${n}`, { text: 'a'.repeat(30_000) })
   const unread = old.bulkDocs(ADMIN, body({ docs: [{ _id: 'unread' }] }))
   const reading = old.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
@@ -145,7 +151,7 @@ t.test('no call to a deleted database reaches the next one with its name', async
   const settled = Promise.allSettled([...callsUnderWay, bulk, put(old, 'late')])
   await deleted
   await made
-  const fresh = databases.get('a')
+  const fresh = await databases.get('a')
   t.not(fresh.incarnation, old.incarnation)
   const written = put(fresh, 'fresh')
   await t.rejects(put(old, 'later'), { code: 'no_database' })
@@ -167,7 +173,7 @@ t.test('calls before a deletion are completed first', async (t) => {
   const { databases } = await serve(t)
   for (let n = 0; n < 10; n += 1) {
     await databases.create('a')
-    const handle = databases.get('a')
+    const handle = await databases.get('a')
     const writes = [put(handle, 'x'), jsonOf(handle.bulkDocs(ADMIN, body({ docs: [{}, {}] })))]
     await Promise.all([...writes, databases.delete('a')])
   }
@@ -179,7 +185,7 @@ t.test('a database can be created and deleted repeatedly', async (t) => {
   for (let n = 0; n < 10; n += 1) {
     const acts = [databases.create('a'), databases.delete('a'), databases.create('a')]
     await Promise.all(acts)
-    const handle = databases.get('a')
+    const handle = await databases.get('a')
     incarnations.add(handle.incarnation)
     const writes = [put(handle, 'x'), put(handle, 'y')]
     const settled = Promise.allSettled(writes)
@@ -187,7 +193,7 @@ t.test('a database can be created and deleted repeatedly', async (t) => {
     await settled
   }
   t.equal(incarnations.size, 10)
-  t.same(databases.names(), [])
+  t.same(await Array.fromAsync(databases.allNames()), [])
 })
 
 t.test('of two concurrent creations or deletions, one succeeds', async (t) => {

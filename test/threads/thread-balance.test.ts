@@ -99,7 +99,7 @@ t.test(
     const { databases, faults } = await serve(t, { balanceMs: 50, maxThreads: 2 })
     const names = ['a', 'b']
     for (const name of names) await databases.create(name)
-    const handles = names.map((name) => databases.get(name))
+    const handles = await Promise.all(names.map((name) => databases.get(name)))
     const events = handles.map(eventsOf)
     const counts = async () => (await databases.stats()).threads.map((thread) => thread.databases)
     for (const handle of handles) await put(handle, 'first')
@@ -133,7 +133,7 @@ t.test(
 t.test('a database that is being read stays where it is', async (t) => {
   const { databases } = await serve(t, { balanceMs: 50, maxThreads: 2 })
   for (const name of ['a', 'b']) await databases.create(name)
-  const [a, b] = [databases.get('a'), databases.get('b')]
+  const [a, b] = [await databases.get('a'), await databases.get('b')]
   for (const handle of [a, b]) {
     for (let n = 0; n < 30; n += 1) await put(handle, `x${n}`, { text: 'a'.repeat(100_000) })
   }

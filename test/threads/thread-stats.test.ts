@@ -22,8 +22,8 @@ t.test('threads report their counters and databases', async (t) => {
   const { databases } = await serve(t, { minThreads: 2 })
   await databases.create('a')
   await databases.create('b')
-  await put(databases.get('a'), 'x')
-  await put(databases.get('b'), 'y')
+  await put(await databases.get('a'), 'x')
+  await put(await databases.get('b'), 'y')
   const before = await threadsOf(databases)
   t.strictSame(
     before.map(({ number }) => number),
@@ -37,7 +37,7 @@ t.test('threads report their counters and databases', async (t) => {
   ])
   t.ok(before.every(({ busySeconds, stats }) => busySeconds > 0 && (stats?.heap.used ?? 0) > 0))
   const docs = Array.from({ length: 300 }, (_, n) => ({ _id: `d${n}` }))
-  for await (const _ of databases.get('a').bulkDocs(ADMIN, body({ docs })));
+  for await (const _ of (await databases.get('a')).bulkDocs(ADMIN, body({ docs })));
   const after = await threadsOf(databases)
   const made = commits(after) - commits(before)
   t.ok(made > 0 && made < 300, 'documents shared commits')
@@ -48,7 +48,7 @@ t.test('threads report their counters and databases', async (t) => {
 t.test('a busy thread is reported without waiting for its work', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
-  const handle = databases.get('a')
+  const handle = await databases.get('a')
   await put(handle, 'x')
   const docs = Array.from({ length: 3000 }, (_, n) => ({ _id: `d${n}`, text: 'x'.repeat(1000) }))
   const bulk = (async () => {
@@ -62,18 +62,12 @@ t.test('a busy thread is reported without waiting for its work', async (t) => {
 t.test('a dead thread is reported as such, and its counters stay', async (t) => {
   const { databases, faults } = await serve(t, { threadEntry: DEADLY_ENTRY })
   await databases.create('a')
-  await put(databases.get('a'), 'x')
+  await put(await databases.get('a'), 'x')
   const before = commits(await threadsOf(databases))
   t.ok(before > 0)
-  await t.rejects(put(databases.get('a'), 'deadly'))
+  await t.rejects(put(await databases.get('a'), 'deadly'))
   await until(() => faults.length > 0)
-  await until(
-    async () =>
-      (await databases
-        .get('a')
-        .info(ADMIN)
-        .catch(() => undefined)) !== undefined,
-  )
+  await until(async () => (await (await databases.get('a')).info(ADMIN).catch(() => undefined)) !== undefined)
   t.ok(commits(await threadsOf(databases)) >= before)
 })
 

@@ -61,9 +61,9 @@ t.test('one pass', async (t) => {
   const first = await serve(t, { settings: keeping(86_400_000) })
   const { dataDir } = first
   for (const name of NAMES) await first.databases.create(name)
-  await put(first.databases.get('plain'), 'a', {})
+  await put(await first.databases.get('plain'), 'a', {})
   for (const name of ['old', 'older']) {
-    const database = first.databases.get(name)
+    const database = await first.databases.get(name)
     let rev = await put(database, 'a', { n: 0 })
     for (const n of [1, 2, 3]) rev = await put(database, 'a', { _rev: rev, n })
     await database.compact(ADMIN)

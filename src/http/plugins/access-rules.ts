@@ -94,7 +94,7 @@ async function requireOwner(request: FastifyRequest): Promise<void> {
     return
   }
   if (await isOwner(request)) {
-    namedDatabase(request)
+    await namedDatabase(request)
     return
   }
   await visibleDatabase(request, () => {
@@ -114,11 +114,13 @@ function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promi
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
   const { usersDatabase } = request.server.services.databases
   if (holdsAccounts(db, usersDatabase) && request.identity.token !== null) refuseToken(request.user)
-  if (isServerAdmin(request.user)) {
-    request.database = namedDatabase(request)
-    return undefined
-  }
-  return enterVisibleDatabase(request, requireRole)
+  if (!isServerAdmin(request.user)) return enterVisibleDatabase(request, requireRole)
+  request.database = request.server.services.databases.cached(db) ?? null
+  return request.database === null ? enterNamedDatabase(request) : undefined
+}
+
+async function enterNamedDatabase(request: FastifyRequest): Promise<void> {
+  request.database = await namedDatabase(request)
 }
 
 async function enterVisibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
@@ -126,7 +128,7 @@ async function enterVisibleDatabase(request: FastifyRequest, requireRole: Requir
 }
 
 /** @throws no_database */
-function namedDatabase(request: FastifyRequest): DatabaseHandle {
+function namedDatabase(request: FastifyRequest): Promise<DatabaseHandle> {
   const db = pathParam(request, 'db')
   return request.server.services.databases.get(db)
 }
@@ -145,7 +147,8 @@ const REFUSAL_MS = 20
 async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<DatabaseHandle> {
   const began = performance.now()
   try {
-    const database = databaseOrNull(request)
+    const database =
+      request.server.services.databases.cached(pathParam(request, 'db')) ?? (await databaseOrNull(request))
     const security = (await database?.securityCopy()) ?? null
     if (database !== null && (hasRole(request, security) || (await maySeeDatabase(request)))) {
       requireRole(request.user, security)
@@ -163,9 +166,9 @@ async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole
   }
 }
 
-function databaseOrNull(request: FastifyRequest): DatabaseHandle | null {
+async function databaseOrNull(request: FastifyRequest): Promise<DatabaseHandle | null> {
   try {
-    return namedDatabase(request)
+    return await namedDatabase(request)
   } catch (error) {
     if (error instanceof CouchError && error.code === 'no_database') return null
     throw error

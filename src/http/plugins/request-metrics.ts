@@ -300,7 +300,7 @@ function measuring(app: FastifyInstance): () => Promise<Measurements> {
   const watch = new ProcessWatch(tmpDir)
   app.addHook('onClose', async () => watch.close())
   return async () => {
-    const [stats, process] = await Promise.all([databases.stats(), watch.facts()])
+    const [stats, process, count] = await Promise.all([databases.stats(), watch.facts(), databases.count()])
     const { bodyFiles, bodyMemory, requestTally, connectionTally } = app
     return {
       version,
@@ -311,7 +311,7 @@ function measuring(app: FastifyInstance): () => Promise<Measurements> {
         bodyFiles: { used: bodyFiles.used, size: bodyFiles.size },
       },
       credentials: credentials.counts,
-      databases: { count: databases.names().length, compactions: databases.tasks().length },
+      databases: { count, compactions: databases.tasks().length },
       ...stats,
       process,
     }

@@ -38,7 +38,8 @@ const databaseNames = shape<readonly string[]>({
 async function state(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { config, databases } = request.server.services
   const named = jsonParam(queryOf(request), 'ensure_dbs_exist')
-  const hasDatabases = missing(databases, databasesIn(named, [databases.usersDatabase])).length === 0
+  const lacking = await missing(databases, databasesIn(named, [databases.usersDatabase]))
+  const hasDatabases = lacking.length === 0
   return sendJson(reply, 200, { state: clusterState(config, { hasAdmin: !isOpen(config), hasDatabases }) })
 }
 
@@ -111,12 +112,12 @@ async function enableSingleNode(
   for (const [section, key, value] of settings) {
     await config.set(section, key, value, isMade ? {} : { precondition: admit })
   }
-  await makeDatabases(databases, missing(databases, names))
+  await makeDatabases(databases, await missing(databases, names))
 }
 
 /** @throws bad_request if there is nothing to do, as CouchDB does for a second call */
 async function finishCluster(databases: Databases, asked: Setup): Promise<void> {
-  const names = missing(databases, databasesIn(asked.ensure_dbs_exist, madeByDefault(databases)))
+  const names = await missing(databases, databasesIn(asked.ensure_dbs_exist, madeByDefault(databases)))
   if (names.length === 0) throw new CouchError('bad_request', 'Cluster is already finished')
   await makeDatabases(databases, names)
 }
@@ -184,9 +185,9 @@ function madeByDefault({ usersDatabase }: Databases): readonly string[] {
   return [usersDatabase, '_replicator']
 }
 
-function missing(databases: Databases, names: readonly string[]): readonly string[] {
-  const known = new Set(databases.names())
-  return names.filter((name) => !known.has(name))
+async function missing(databases: Databases, names: readonly string[]): Promise<readonly string[]> {
+  const isThere = await Promise.all(names.map((name) => databases.has(name)))
+  return names.filter((_, at) => !isThere[at])
 }
 
 async function makeDatabases(databases: Databases, names: readonly string[]): Promise<void> {

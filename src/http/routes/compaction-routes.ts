@@ -66,7 +66,7 @@ export const maintenanceRoutes: readonly Path[] = [
 ]
 
 /** The database of a route for server admins, which access-rules.ts does not open. @throws no_database */
-function namedDatabase(request: FastifyRequest): DatabaseHandle {
+function namedDatabase(request: FastifyRequest): Promise<DatabaseHandle> {
   const db = pathParam(request, 'db')
   return request.server.services.databases.get(db)
 }
@@ -89,7 +89,7 @@ async function cleanUpViews(request: FastifyRequest, reply: FastifyReply): Promi
 }
 
 async function purge(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const database = namedDatabase(request)
+  const database = await namedDatabase(request)
   const answer = await withBody(request, requestSizeLimit(request), (body) =>
     database.purge(request.user, body),
   )
@@ -101,11 +101,11 @@ async function purgedInfos(request: FastifyRequest, reply: FastifyReply): Promis
 }
 
 async function purgedInfosLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendJson(reply, 200, await namedDatabase(request).purgedInfosLimit(request.user))
+  return sendJson(reply, 200, await (await namedDatabase(request)).purgedInfosLimit(request.user))
 }
 
 async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const database = namedDatabase(request)
+  const database = await namedDatabase(request)
   await database.setPurgedInfosLimit(request.user, await readSmallJson(request))
   return sendJson(reply, 200, { ok: true })
 }

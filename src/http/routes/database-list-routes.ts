@@ -4,12 +4,13 @@ import { ANONYMOUS, isServerAdmin, SYSTEM_USER } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { SecurityList, SecurityObject } from '../../core/types.ts'
 import { databaseRole } from '../../documents/security.ts'
+import type { NameRange } from '../../storage/catalog.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
 import { pageLimit, queryOf, textParam } from '../request-params.ts'
 import { COUNT, type Path, type Schema } from '../route-table.ts'
-import { namesOfTenant, tenantOf } from '../services.ts'
+import { tenantOf } from '../services.ts'
 
 const LIST_QUERY: Schema = { type: 'object', properties: { limit: COUNT } }
 const PAGE = 50
@@ -53,48 +54,31 @@ async function listDatabases(request: FastifyRequest, reply: FastifyReply): Prom
   const query = queryOf(request)
   const limit = pageLimit(query, PAGE, MAX_PAGE)
   const prefix = textParam(query, 'prefix') ?? ''
-  const names = await namesFor(request)
+  const after = textParam(query, 'after')
+  const names = await namesFor(request, { prefix, ...(after !== undefined && { after }) })
   const rows: object[] = []
-  let at = firstBehind(names, textParam(query, 'after') ?? '', prefix)
-  const end = Math.min(names.length, at + MAX_EXAMINED)
-  const isInRange = () => names[at]?.startsWith(prefix) === true
-  while (rows.length < limit && at < end && isInRange()) {
-    const some: string[] = []
-    for (
-      const most = Math.min(AT_ONCE, limit - rows.length, end - at);
-      some.length < most && isInRange();
-      at++
-    ) {
-      some.push(names[at] as string)
-    }
+  let at = 0
+  while (rows.length < limit && at < Math.min(names.length, MAX_EXAMINED)) {
+    const some = names.slice(at, Math.min(at + Math.min(AT_ONCE, limit - rows.length), MAX_EXAMINED))
+    at += some.length
     const found = await Promise.all(some.map((name) => rowOrFault(request, name)))
     rows.push(...found.filter((row) => row !== null))
   }
-  return sendJson(reply, 200, { databases: rows, next: isInRange() ? names[at - 1] : null })
+  return sendJson(reply, 200, { databases: rows, next: at < names.length ? names[at - 1] : null })
 }
 
-/** The names to look through, in order: those of a tenant, or all. */
-async function namesFor(request: FastifyRequest): Promise<readonly string[]> {
+/** The names to look through, in order, and one more: those of a tenant, or all. */
+async function namesFor(request: FastifyRequest, range: NameRange): Promise<readonly string[]> {
+  const { databases, policy } = request.server.services
   const tenant = tenantOf(request)
-  return tenant === null ? request.server.services.databases.names() : namesOfTenant(request, tenant)
-}
-
-/** The place of the first name behind `after` that may have the prefix. */
-function firstBehind(names: readonly string[], after: string, prefix: string): number {
-  let [low, high] = [0, names.length]
-  while (low < high) {
-    const middle = (low + high) >> 1
-    const name = names[middle] as string
-    if (name <= after || name < prefix) low = middle + 1
-    else high = middle
-  }
-  return low
+  const most = MAX_EXAMINED + 1
+  return tenant === null ? databases.names(range, most) : policy.databasesOf(tenant, range, most)
 }
 
 /** @returns null for a database that the caller has no access to, or that has just been deleted */
 async function rowOrFault(request: FastifyRequest, name: string): Promise<object | null> {
   try {
-    const database = request.server.services.databases.get(name)
+    const database = await request.server.services.databases.get(name)
     if (!(await mayEnter(request, database))) return null
     return await rowOf(request, database)
   } catch (error) {

@@ -110,7 +110,7 @@ function pidOf({ state, addedAt }: ReplicationJob): string | null {
 }
 
 async function docs(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendDocs(request, reply, request.server.services.replicator.documents.databases())
+  return sendDocs(request, reply, await request.server.services.replicator.documents.databases())
 }
 
 const PLACE = /^((?:.+?\/)?_replicator)(?:\/(.+))?$/s
@@ -120,7 +120,7 @@ async function docsBelow(request: FastifyRequest, reply: FastifyReply): Promise<
   const [, database, id] = PLACE.exec(path) ?? []
   if (database === undefined) throw new CouchError('bad_request', 'Invalid path')
   const { databases, replicator, config } = request.server.services
-  if (id === undefined) return sendDocs(request, reply, [databases.get(database).name])
+  if (id === undefined) return sendDocs(request, reply, [(await databases.get(database)).name])
   const found = await schedulerDocument(replicator.documents, databases, { database, id })
   return sendJson(reply, 200, { ...found, node: nodeName(config) })
 }

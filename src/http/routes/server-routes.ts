@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SYSTEM_USER } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
+import { type NameRange, namesInRange } from '../../storage/catalog.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'
 import { isKnownToClient, sendJson, sendNotModified, streamJson } from '../replies.ts'
@@ -70,14 +71,34 @@ async function uuids(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   return sendJson(reply, 200, { uuids: made })
 }
 
-async function allDbs(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const names = await namesInRange(request)
-  if (isKnownToClient(request, reply, digestTag(names))) return sendNotModified(reply)
-  return sendJson(reply, 200, names)
+/** Names of the longest list that gets an ETag, and is not streamed. */
+const MAX_TAGGED = 10_000
+
+async function allDbs(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const names = namesInQuery(request)
+  const first: string[] = []
+  for (let next = await names.next(); !next.done; next = await names.next()) {
+    first.push(next.value)
+    if (first.length > MAX_TAGGED) return streamJson(request, reply, 200, nameRows(first, names))
+  }
+  if (isKnownToClient(request, reply, digestTag(first))) return sendNotModified(reply)
+  return sendJson(reply, 200, first)
+}
+
+async function* nameRows(first: readonly string[], rest: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(JSON.stringify(first).slice(0, -1))
+  let some: string[] = []
+  for await (const name of rest) {
+    some.push(name)
+    if (some.length < MAX_TAGGED) continue
+    yield Buffer.from(`,${JSON.stringify(some).slice(1, -1)}`)
+    some = []
+  }
+  yield Buffer.from(some.length > 0 ? `,${JSON.stringify(some).slice(1)}\n` : ']\n')
 }
 
 async function dbsInfo(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  return sendInfos(request, reply, await namesInRange(request), () => null)
+  return sendInfos(request, reply, namesInQuery(request), () => null)
 }
 
 const keysBody = shape<{ keys: readonly string[] }>({
@@ -107,7 +128,7 @@ async function dbsInfoOfKeys(request: FastifyRequest, reply: FastifyReply): Prom
 function sendInfos(
   request: FastifyRequest,
   reply: FastifyReply,
-  names: readonly string[],
+  names: Iterable<string> | AsyncIterable<string>,
   missing: (name: string) => unknown,
 ): Promise<void> {
   return streamJson(request, reply, 200, infoRows(request, names, missing))
@@ -115,11 +136,11 @@ function sendInfos(
 
 async function* infoRows(
   request: FastifyRequest,
-  names: readonly string[],
+  names: Iterable<string> | AsyncIterable<string>,
   missing: (name: string) => unknown,
 ): AsyncGenerator<Uint8Array> {
   let before = '['
-  for (const name of names) {
+  for await (const name of names) {
     const row = await infoRow(request, name).catch((error: unknown) => {
       if (!(error instanceof CouchError)) throw error
       if (error.code === 'no_database') return missing(name)
@@ -137,31 +158,35 @@ async function* infoRows(
 /** @throws no_database, also for a database that the caller may not see */
 async function infoRow(request: FastifyRequest, name: string): Promise<unknown> {
   if (!(await isVisible(request, name))) throw new CouchError('no_database')
-  const database: DatabaseHandle = request.server.services.databases.get(name)
+  const database: DatabaseHandle = await request.server.services.databases.get(name)
   // The caller may see it, even an owner who is no longer a member.
   return { key: name, info: await database.info(SYSTEM_USER) }
 }
 
-async function namesInRange(request: FastifyRequest): Promise<readonly string[]> {
+/** The names that the caller may see in the range of the query. */
+async function* namesInQuery(request: FastifyRequest): AsyncGenerator<string, undefined> {
   const query = queryOf(request)
   const descending = viewBoolean(query, 'descending') ?? false
-  const tenant = tenantOf(request)
-  const names =
-    tenant === null ? request.server.services.databases.names() : await namesOfTenant(request, tenant)
-  const inOrder = descending ? names.toReversed() : names
-  const inRange = inOrder.filter(rangeOf(query, descending))
-  const skip = count(query, 'skip') ?? 0
-  return inRange.slice(skip, skip + (count(query, 'limit') ?? inRange.length))
-}
-
-/** Names are ASCII, so JavaScript compares them by bytes. */
-function rangeOf(query: Query, descending: boolean): (name: string) => boolean {
-  const start = nameParam(query, 'startkey', 'start_key')
+  const from = nameParam(query, 'startkey', 'start_key')
   const end = nameParam(query, 'endkey', 'end_key')
   const inclusive = viewBoolean(query, 'inclusive_end') ?? true
-  const [low, high] = descending ? [end, start] : [start, end]
-  return (name) =>
-    (low === undefined || name >= low) && (high === undefined || name <= high) && (inclusive || name !== end)
+  let skip = count(query, 'skip') ?? 0
+  let limit = count(query, 'limit') ?? Number.POSITIVE_INFINITY
+  for await (const name of visibleNames(request, { descending, ...(from !== undefined && { from }) })) {
+    // Names are ASCII, so JavaScript compares them by bytes.
+    if (end !== undefined && (descending ? name < end : name > end)) return
+    if (name === end && !inclusive) return
+    if (skip-- > 0) continue
+    if (limit-- <= 0) return
+    yield name
+  }
+}
+
+/** The databases of a tenant, or all. */
+async function* visibleNames(request: FastifyRequest, range: NameRange): AsyncGenerator<string> {
+  const tenant = tenantOf(request)
+  if (tenant === null) yield* request.server.services.databases.allNames(range)
+  else yield* namesInRange(await namesOfTenant(request, tenant), range, Number.POSITIVE_INFINITY)
 }
 
 function nameParam(query: Query, ...aliases: readonly string[]): string | undefined {

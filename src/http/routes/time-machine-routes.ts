@@ -156,12 +156,12 @@ export const alarmRoutes: readonly Path[] = [
 ]
 
 async function allAlarms(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  return sendJson(reply, 200, { alarms: request.server.services.alarms.list().map(shown) })
+  return sendJson(reply, 200, { alarms: (await request.server.services.alarms.list()).map(shown) })
 }
 
 async function alarmsOfOne(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { name } = databaseOf(request)
-  return sendJson(reply, 200, { alarms: request.server.services.alarms.list(name).map(shown) })
+  return sendJson(reply, 200, { alarms: (await request.server.services.alarms.list(name)).map(shown) })
 }
 
 async function dismissAny(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -67,8 +67,10 @@ export class DocumentReplications {
   }
 
   /** The databases of such documents, in byte order. */
-  databases(): readonly string[] {
-    return this.#options.databases.names().filter(holdsReplications)
+  async databases(): Promise<readonly string[]> {
+    const found: string[] = []
+    for await (const name of this.#options.databases.allNames()) if (holdsReplications(name)) found.push(name)
+    return found
   }
 
   /** @returns undefined for a document that has ended, or asks for nothing */

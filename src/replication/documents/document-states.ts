@@ -56,7 +56,7 @@ async function writeOnce(
   { state, id: replicationId, reason, stats }: WrittenState,
   isSame: (doc: DocumentMembers) => boolean,
 ): Promise<void> {
-  const database = findDatabase(databases, name)
+  const database = await findDatabase(databases, name)
   const text = database === null ? null : await readText(() => database.open(SYSTEM_USER, id, {}))
   if (database === null || text === null) return
   const doc = JSON.parse(text) as DocumentMembers

@@ -11,7 +11,7 @@ import type { DatabaseHandle, Databases } from '../../threads/databases.ts'
 export type DocumentMembers = Readonly<Record<string, unknown>>
 
 interface ReplicatorFeedOptions {
-  readonly databases: Pick<Databases, 'names' | 'get' | 'watchUpdates'>
+  readonly databases: Pick<Databases, 'allNames' | 'get' | 'updates' | 'watchUpdates'>
   /**
    * A document was written; null: it was deleted. Called for all of them at the start, in the order of their changes. The
    * next change of the database waits for it.
@@ -19,12 +19,14 @@ interface ReplicatorFeedOptions {
   onDocument(database: string, id: string, doc: DocumentMembers | null): Promise<void>
   /** A database was deleted, or replaced by another one, whose documents follow. */
   onGone(database: string): void
-  /** Reading failed; it is tried again. */
-  onFault(database: string, fault: unknown): void
+  /** Reading a database, or the list of them (null), failed; it is tried again. */
+  onFault(database: string | null, fault: unknown): void
 }
 
 const WITH_DOCS: ChangesOptions = { ...PLAIN_FEED, includeDocs: true }
 const PAGE_ROWS = 200
+/** Updates of the catalog that are read at once. */
+const PAGE_UPDATES = 500
 /** Wait after a failure, in ms. */
 const RETRY_MS = 5000
 
@@ -35,8 +37,11 @@ export class ReplicatorFeed {
   #stopWatching: () => void = () => {}
   /** Followers that finish the work of their last page. */
   readonly #closing = new Set<Promise<void>>()
-  /** The list of databases that was looked through last. */
-  #names: readonly string[] | null = null
+  /** The last update of the catalog that was looked at; null: all names are to be looked through. */
+  #since: number | null = null
+  #isAsked = false
+  #looking: Promise<void> | null = null
+  #retry: NodeJS.Timeout | undefined
 
   constructor(options: ReplicatorFeedOptions) {
     this.#options = options
@@ -54,7 +59,8 @@ export class ReplicatorFeed {
   stop(): void {
     this.#isRunning = false
     this.#stopWatching()
-    this.#names = null
+    this.#since = null
+    clearTimeout(this.#retry)
     for (const follower of this.#followers.values()) this.#close(follower)
     this.#followers.clear()
   }
@@ -67,26 +73,68 @@ export class ReplicatorFeed {
   /** Stops; resolves when work under way is done. */
   async close(): Promise<void> {
     this.stop()
+    await this.#looking
     await Promise.all(this.#closing)
   }
 
-  /** The list is another object whenever a database was made, deleted or replaced. */
   #look(): void {
-    const { databases, onGone } = this.#options
-    const names = databases.names()
-    if (!this.#isRunning || names === this.#names) return
-    this.#names = names
-    const found = new Set(names.filter(holdsReplications))
-    for (const [name, follower] of this.#followers) {
-      if (found.has(name) && follower.handle === findDatabase(databases, name)) continue
+    if (!this.#isRunning) return
+    this.#isAsked = true
+    this.#looking ??= this.#run().finally(() => {
+      this.#looking = null
+    })
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    clearTimeout(this.#retry)
+    try {
+      while (this.#isAsked && this.#isRunning) {
+        this.#isAsked = false
+        if (this.#since === null) await this.#lookAtAll()
+        else await this.#lookAtUpdates(this.#since)
+      }
+    } catch (fault) {
+      if (!this.#isRunning) return
+      this.#options.onFault(null, fault)
+      this.#retry = setTimeout(() => this.#look(), RETRY_MS).unref()
+    }
+  }
+
+  async #lookAtAll(): Promise<void> {
+    const { databases } = this.#options
+    const { lastSeq } = await databases.updates({ since: Number.MAX_SAFE_INTEGER }, 1)
+    for await (const name of databases.allNames()) {
+      if (!this.#isRunning) return
+      if (holdsReplications(name)) await this.#follow(name)
+    }
+    this.#since = lastSeq
+    this.#isAsked = true
+  }
+
+  /** Follows databases that were made, deleted or replaced since. */
+  async #lookAtUpdates(since: number): Promise<void> {
+    const { rows } = await this.#options.databases.updates({ since }, PAGE_UPDATES)
+    for (const { name, type } of rows) {
+      if (!this.#isRunning) return
+      if (type !== 'updated' && holdsReplications(name)) await this.#follow(name)
+    }
+    const last = rows.at(-1)
+    if (last === undefined || !this.#isRunning) return
+    this.#since = last.seq
+    this.#isAsked = true
+  }
+
+  async #follow(name: string): Promise<void> {
+    const handle = await findDatabase(this.#options.databases, name)
+    const follower = this.#followers.get(name)
+    if (!this.#isRunning || follower?.handle === (handle ?? undefined)) return
+    if (follower !== undefined) {
       this.#followers.delete(name)
       this.#close(follower)
-      onGone(name)
+      this.#options.onGone(name)
     }
-    for (const name of found) {
-      const handle = this.#followers.has(name) ? null : findDatabase(databases, name)
-      if (handle !== null) this.#followers.set(name, new Follower(handle, this.#options))
-    }
+    if (handle !== null) this.#followers.set(name, new Follower(handle, this.#options))
   }
 
   #close(follower: Follower): void {

@@ -57,7 +57,7 @@ export async function schedulerDocuments(
   let total = 0
   const yielder = new Yielder()
   for (const database of names) {
-    const rows = databases.get(database).allDocs(SYSTEM_USER, 'all', { includeDocs: true }, null)
+    const rows = (await databases.get(database)).allDocs(SYSTEM_USER, 'all', { includeDocs: true }, null)
     for await (const { member, bytes } of jsonParts(rows, { lists: ROWS })) {
       if (member !== 'rows') continue
       await yielder.yieldIfDue()
@@ -81,7 +81,7 @@ export async function schedulerDocument(
   place: ReplicatorDocument,
 ): Promise<ShownDocument> {
   if (place.id.startsWith('_')) throw new CouchError('not_found')
-  const { json } = await databases.get(place.database).open(SYSTEM_USER, place.id, {})
+  const { json } = await (await databases.get(place.database)).open(SYSTEM_USER, place.id, {})
   return shownDocument(live, place, JSON.parse(decodeSendable(json)) as DocumentMembers)
 }
 

@@ -31,7 +31,7 @@ async function isRunning(handle: DatabaseHandle): Promise<boolean> {
 async function opened(t: Test, name: string, documents: number, maxOpen = 100) {
   const served = await serve(t, { maxOpen })
   await served.databases.create(name)
-  const handle = served.databases.get(name)
+  const handle = await served.databases.get(name)
   await fill(handle, documents)
   return { ...served, handle }
 }
@@ -73,7 +73,7 @@ t.test('a database is not closed in favor of others during its compaction', { sk
   const { databases, dataDir, handle, faults } = await opened(t, 'notes', 800, 1)
   const others = Array.from({ length: 8 }, (_, n) => `other${n}`)
   for (const name of others) await databases.create(name)
-  const touchOthers = () => Promise.all(others.map((name) => databases.get(name).info(ADMIN)))
+  const touchOthers = () => Promise.all(others.map(async (name) => (await databases.get(name)).info(ADMIN)))
   await handle.compact(ADMIN)
   t.same(tasksOf(databases), ['notes'])
   while (databases.tasks().length > 0) {
@@ -94,7 +94,7 @@ t.test('deleting a database ends its compaction', async (t) => {
   await databases.delete('notes')
   t.same(databases.tasks(), [])
   await databases.create('notes')
-  const next = databases.get('notes')
+  const next = await databases.get('notes')
   await put(next, 'x')
   t.equal(await isRunning(next), false)
   await next.compact(ADMIN)
@@ -114,9 +114,10 @@ t.test('stopping ends a compaction promptly, and the next start has all document
   t.same(faults, [])
   if (isLinux) t.same(openFiles(dataDir), [])
   const again = (await serve(t, { dataDir })).databases
-  t.equal((await idsOf(again.get('notes'))).length, 1000)
-  await again.get('notes').compact(ADMIN)
-  await until(async () => !(await isRunning(again.get('notes'))))
+  const notes = await again.get('notes')
+  t.equal((await idsOf(notes)).length, 1000)
+  await notes.compact(ADMIN)
+  await until(async () => !(await isRunning(notes)))
   const log = readdirSync(`${dataDir}/databases`).find((file) => file === 'notes.sqlite-wal')
   t.equal(log === undefined ? 0 : statSync(`${dataDir}/databases/${log}`).size, 0, 'the log is empty')
 })
@@ -124,9 +125,9 @@ t.test('stopping ends a compaction promptly, and the next start has all document
 t.test('each database has a compaction of its own', async (t) => {
   const { databases, handle } = await opened(t, 'a', 500)
   await databases.create('b')
-  await fill(databases.get('b'), 500)
+  await fill(await databases.get('b'), 500)
   const names = new Set<string>()
-  for (const one of [handle, databases.get('b')]) {
+  for (const one of [handle, await databases.get('b')]) {
     await one.compact(ADMIN)
     for (const name of tasksOf(databases)) names.add(name)
   }

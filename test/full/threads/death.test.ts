@@ -15,7 +15,7 @@ async function kill(t: Test, handle: DatabaseHandle): Promise<void> {
 t.test('pending calls fail, the next call works, and answered writes are kept', async (t) => {
   const { databases, faults } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   for (let n = 0; n < 20; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(60_000) })
   const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
   await reader.next()
@@ -35,7 +35,7 @@ t.test('pending calls fail, the next call works, and answered writes are kept', 
 t.test('watchers get the end event, and can watch again', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   const events = eventsOf(a)
   await put(a, 'x')
   await kill(t, a)
@@ -49,7 +49,7 @@ t.test('watchers get the end event, and can watch again', async (t) => {
 t.test('the security object is fetched again', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   await a.setSecurity(ADMIN, { members: {} })
   t.same(await a.securityCopy(), { members: {} })
   await kill(t, a)
@@ -59,13 +59,13 @@ t.test('the security object is fetched again', async (t) => {
 t.test('the data folder stays locked, and databases are created and deleted as before', async (t) => {
   const { databases, dataDir, faults } = await serveDeadly(t)
   await databases.create('a')
-  await kill(t, databases.get('a'))
+  await kill(t, await databases.get('a'))
   await databases.create('b')
-  t.same(databases.names(), ['a', 'b'])
+  t.same(await Array.fromAsync(databases.allNames()), ['a', 'b'])
   await t.rejects(serve(t, { dataDir }), { message: /in use by another settee/ })
-  await put(databases.get('b'), 'x')
+  await put(await databases.get('b'), 'x')
   await databases.delete('a')
-  t.same(databases.names(), ['b'])
+  t.same(await Array.fromAsync(databases.allNames()), ['b'])
   t.equal(faults.length, 1)
 })
 
@@ -73,13 +73,13 @@ t.test('the data folder stays locked when its own thread dies', async (t) => {
   const { databases, dataDir, faults } = await serveDeadly(t)
   await databases.create('_users')
   await databases.create('a')
-  await put(databases.get('a'), 'x')
-  const ofA = eventsOf(databases.get('a'))
-  await kill(t, databases.get('_users'))
+  await put(await databases.get('a'), 'x')
+  const ofA = eventsOf(await databases.get('a'))
+  await kill(t, await databases.get('_users'))
   await databases.create('b')
-  t.same(databases.names(), ['_users', 'a', 'b'])
+  t.same(await Array.fromAsync(databases.allNames()), ['_users', 'a', 'b'])
   await t.rejects(serve(t, { dataDir }), { message: /in use by another settee/ })
-  await put(databases.get('a'), 'y')
+  await put(await databases.get('a'), 'y')
   t.notMatch(ofA, [{ type: 'closed' }], 'users’ databases notice nothing')
   t.equal(faults.length, 1)
 })
@@ -87,7 +87,7 @@ t.test('the data folder stays locked when its own thread dies', async (t) => {
 t.test('threads may die repeatedly', async (t) => {
   const { databases, faults } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   for (let n = 0; n < 4; n += 1) {
     await put(a, `x${n}`)
     await kill(t, a)
@@ -99,7 +99,7 @@ t.test('threads may die repeatedly', async (t) => {
 t.test('databases of other threads are not affected', async (t) => {
   const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY, minThreads: 2 })
   for (const name of ['a', 'b']) await databases.create(name)
-  const [a, b] = [databases.get('a'), databases.get('b')]
+  const [a, b] = [await databases.get('a'), await databases.get('b')]
   await put(a, 'x')
   await put(b, 'x')
   const ofB = eventsOf(b)
@@ -112,7 +112,7 @@ t.test('databases of other threads are not affected', async (t) => {
 t.test('a thread that replaces a dead one has the current limits', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   databases.setSettings({ limits: { ...DEFAULT_LIMITS, maxDocumentSize: 50 }, rules: DEFAULT_RULES })
   await kill(t, a)
   await t.rejects(put(a, 'x', { text: 'a'.repeat(100) }), { code: 'document_too_large' })
@@ -121,26 +121,26 @@ t.test('a thread that replaces a dead one has the current limits', async (t) => 
 t.test('a deletion during which the thread dies can be tried again', async (t) => {
   const { databases } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   await put(a, 'x')
   const killed = t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
   await t.rejects(databases.delete('a'), { code: 'unavailable' })
   await killed
-  t.same(databases.names(), ['a'])
-  t.same(await idsOf(databases.get('a')), ['x'])
+  t.same(await Array.fromAsync(databases.allNames()), ['a'])
+  t.same(await idsOf(await databases.get('a')), ['x'])
   await databases.delete('a')
-  t.same(databases.names(), [])
+  t.same(await Array.fromAsync(databases.allNames()), [])
   await t.resolves(databases.create('a'))
 })
 
 t.test('a server whose thread has died closes cleanly', async (t) => {
   const { databases, dataDir } = await serveDeadly(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   await put(a, 'x')
   const killed = t.rejects(a.open(ADMIN, 'deadly', {}), { code: 'unavailable' })
   await databases.close()
   await killed
   const next = await serve(t, { dataDir })
-  t.same(await idsOf(next.databases.get('a')), ['x'])
+  t.same(await idsOf(await next.databases.get('a')), ['x'])
 })

@@ -9,9 +9,9 @@ t.test('of many databases on few threads, only a few are open', { skip: !isLinux
   const { databases, dataDir } = await serve(t, { maxOpen: 1 })
   const names = Array.from({ length: 40 }, (_, n) => `d${n}`)
   for (const name of names) await databases.create(name)
-  await Promise.all(names.map((name) => put(databases.get(name), name)))
-  await Promise.all(names.map((name) => put(databases.get(name), 'second')))
-  for (const name of names) t.same(await idsOf(databases.get(name)), [name, 'second'].sort())
+  await Promise.all(names.map(async (name) => put(await databases.get(name), name)))
+  await Promise.all(names.map(async (name) => put(await databases.get(name), 'second')))
+  for (const name of names) t.same(await idsOf(await databases.get(name)), [name, 'second'].sort())
   await until(() => openFiles(dataDir).length <= 8)
   t.pass('what is not used is closed')
 })
@@ -20,9 +20,9 @@ t.test('a stream keeps its database open until it ends or is canceled', { skip: 
   const { databases, dataDir } = await serve(t, { maxOpen: 1 })
   const others = Array.from({ length: 20 }, (_, n) => `d${n}`)
   for (const name of ['a', ...others]) await databases.create(name)
-  const a = databases.get('a')
+  const a = await databases.get('a')
   for (let n = 0; n < 30; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(100_000) })
-  const touchOthers = () => Promise.all(others.map((name) => databases.get(name).info(ADMIN)))
+  const touchOthers = () => Promise.all(others.map(async (name) => (await databases.get(name)).info(ADMIN)))
   const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
   await reader.next()
   await touchOthers()
@@ -36,7 +36,7 @@ t.test('a stream keeps its database open until it ends or is canceled', { skip: 
 t.test('many readers at different speeds get all of their streams', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   for (let n = 0; n < 20; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(60_000) })
   const read = async (slowness: number) => {
     let count = 0
@@ -55,7 +55,7 @@ t.test('many readers at different speeds get all of their streams', async (t) =>
 t.test('closing finishes the writes under way, and all answered writes survive', async (t) => {
   const { databases, dataDir } = await serve(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   const events = eventsOf(a)
   const writes = Array.from({ length: 100 }, (_, n) => put(a, `x${n}`))
   const closing = databases.close()
@@ -70,13 +70,13 @@ t.test('closing finishes the writes under way, and all answered writes survive',
   if (isLinux) t.same(openFiles(dataDir), [])
   const next = await serve(t, { dataDir })
   t.equal(next.databases.serverUuid, databases.serverUuid)
-  t.equal((await idsOf(next.databases.get('a'))).length, 100)
+  t.equal((await idsOf(await next.databases.get('a'))).length, 100)
 })
 
 t.test('closing fails streams, so that they do not look complete', async (t) => {
   const { databases } = await serve(t)
   await databases.create('a')
-  const a = databases.get('a')
+  const a = await databases.get('a')
   for (let n = 0; n < 20; n += 1) await put(a, `x${n}`, { text: 'a'.repeat(60_000) })
   const reader = a.allDocs(ADMIN, 'all', { includeDocs: true }, null)[Symbol.asyncIterator]()
   await reader.next()
@@ -96,7 +96,7 @@ t.test(
       code: undefined,
     })
     await databases.create('a')
-    await put(databases.get('a'), 'x')
+    await put(await databases.get('a'), 'x')
     await databases.close()
     await t.resolves(serve(t, { dataDir }))
   },

@@ -19,9 +19,9 @@ async function copyOf(t: Test, { dataDir }: Served, name: string): Promise<strin
 /** Makes a database with `a` and `b`. @returns a copy with `a` only */
 async function withCopy(t: Test, served: Served, name = 'notes') {
   await served.databases.create(name)
-  await put(served.databases.get(name), 'a')
+  await put(await served.databases.get(name), 'a')
   const copy = await copyOf(t, served, name)
-  await put(served.databases.get(name), 'b')
+  await put(await served.databases.get(name), 'b')
   return copy
 }
 
@@ -29,13 +29,13 @@ t.test('the database has its earlier content, and watchers of the old one get it
   const served = await serve(t)
   const { databases, dataDir } = served
   const copy = await withCopy(t, served)
-  const old = databases.get('notes')
+  const old = await databases.get('notes')
   const events = eventsOf(old)
   const secured: string[] = []
   databases.watchSecurity((name) => secured.push(name))
   const prepared = await databases.prepareRestore('notes', copy)
   t.match(prepared, { name: 'notes', docCount: 1, updateSeq: 1 })
-  t.same(await idsOf(databases.get('notes')), ['a', 'b'], 'nothing has changed yet')
+  t.same(await idsOf(await databases.get('notes')), ['a', 'b'], 'nothing has changed yet')
   const kept = await prepared.finish()
   t.match(kept, /\/replaced\/notes\.\d{4}-.*Z\.sqlite$/)
   t.same(
@@ -44,7 +44,7 @@ t.test('the database has its earlier content, and watchers of the old one get it
   )
   t.same(secured, ['notes'])
   await t.rejects(put(old, 'c'), { code: 'no_database' })
-  const now = databases.get('notes')
+  const now = await databases.get('notes')
   t.not(now.incarnation, old.incarnation)
   t.same(await idsOf(now), ['a'])
   await put(now, 'c')
@@ -55,7 +55,7 @@ t.test('the database has its earlier content, and watchers of the old one get it
   )
   const undone = await databases.prepareRestore('notes', kept as string)
   await undone.finish()
-  t.same(await idsOf(databases.get('notes')), ['a', 'b'])
+  t.same(await idsOf(await databases.get('notes')), ['a', 'b'])
 })
 
 t.test('the name is never free, and calls during the restore wait or fail with unavailable', async (t) => {
@@ -64,7 +64,7 @@ t.test('the name is never free, and calls during the restore wait or fail with u
   const copy = await withCopy(t, served)
   const writes: Promise<string>[] = []
   const write = () => {
-    const writing = Promise.resolve().then(() => put(databases.get('notes'), `w${writes.length}`))
+    const writing = Promise.resolve().then(async () => put(await databases.get('notes'), `w${writes.length}`))
     writing.catch(() => undefined)
     writes.push(writing)
   }
@@ -76,7 +76,7 @@ t.test('the name is never free, and calls during the restore wait or fail with u
   const made = databases.create('notes')
   made.catch(() => undefined)
   while (!isOver) {
-    t.ok(databases.names().includes('notes'))
+    t.ok(await databases.has('notes'))
     write()
     await new Promise((resolve) => setImmediate(resolve))
   }
@@ -85,7 +85,7 @@ t.test('the name is never free, and calls during the restore wait or fail with u
   for (const result of await Promise.allSettled(writes)) {
     if (result.status === 'rejected') t.match(result.reason, { code: /^(no_database|unavailable)$/ })
   }
-  t.same((await idsOf(databases.get('notes'))).includes('b'), false)
+  t.same((await idsOf(await databases.get('notes'))).includes('b'), false)
 })
 
 t.test('restores and deletions of one name run one at a time', async (t) => {
@@ -98,11 +98,11 @@ t.test('restores and deletions of one name run one at a time', async (t) => {
   ])
   const kept = await Promise.all(both.map((prepared) => prepared.finish()))
   t.equal(new Set(kept).size, 2)
-  t.same(await idsOf(databases.get('notes')), ['a'])
+  t.same(await idsOf(await databases.get('notes')), ['a'])
   const last = await databases.prepareRestore('notes', copy)
   await Promise.all([databases.delete('notes'), last.finish()])
-  t.same(await idsOf(databases.get('notes')), ['a'], 'the database exists again')
-  t.same(databases.names(), ['notes'])
+  t.same(await idsOf(await databases.get('notes')), ['a'], 'the database exists again')
+  t.same(await Array.fromAsync(databases.allNames()), ['notes'])
 })
 
 t.test('a file that is not a copy changes nothing', async (t) => {
@@ -121,7 +121,7 @@ t.test('a file that is not a copy changes nothing', async (t) => {
   newer.close()
   await t.rejects(databases.prepareRestore('notes', copy), { code: 'bad_request', message: /newer settee/ })
   t.throws(() => databases.prepareRestore('Notes', copy), { code: 'illegal_database_name' })
-  t.same(await idsOf(databases.get('notes')), ['a', 'b'])
+  t.same(await idsOf(await databases.get('notes')), ['a', 'b'])
 })
 
 t.test('a restore survives the death of the database’s thread', async (t) => {
@@ -129,28 +129,28 @@ t.test('a restore survives the death of the database’s thread', async (t) => {
   const { databases } = served
   const copy = await withCopy(t, served)
   const prepared = await databases.prepareRestore('notes', copy)
-  const dying = databases.get('notes').open(ADMIN, 'deadly', {})
+  const dying = (await databases.get('notes')).open(ADMIN, 'deadly', {})
   dying.catch(() => undefined)
   const finished = await prepared.finish().then(
     () => true,
     () => false,
   )
   await until(() => served.faults.length > 0)
-  t.ok(databases.names().includes('notes'))
+  t.ok(await databases.has('notes'))
   if (!finished) await (await databases.prepareRestore('notes', copy)).finish()
-  t.same(await idsOf(databases.get('notes')), ['a'])
-  t.equal((await databases.get('notes').info(ADMIN)).doc_count, 1)
+  t.same(await idsOf(await databases.get('notes')), ['a'])
+  t.equal((await (await databases.get('notes')).info(ADMIN)).doc_count, 1)
 })
 
 t.test('a file that was replaced by hand gets a new epoch', async (t) => {
   const { databases } = await serve(t)
   await databases.create('notes')
-  await put(databases.get('notes'), 'a')
-  const before = await databases.get('notes').info(ADMIN)
+  await put(await databases.get('notes'), 'a')
+  const before = await (await databases.get('notes')).info(ADMIN)
   await databases.treatAsRestored('notes')
-  const after = await databases.get('notes').info(ADMIN)
+  const after = await (await databases.get('notes')).info(ADMIN)
   t.ok(Number(after.instance_start_time) > Number(before.instance_start_time))
-  t.same(await idsOf(databases.get('notes')), ['a'])
+  t.same(await idsOf(await databases.get('notes')), ['a'])
   await t.rejects(databases.treatAsRestored('no'), { code: 'no_database' })
-  t.same(databases.names(), ['notes'])
+  t.same(await Array.fromAsync(databases.allNames()), ['notes'])
 })
