@@ -116,8 +116,8 @@ t.test('a deleted account loses its rights, and with delete_dbs its database', a
   t.same(await security(BERT), { members: closed, admins: closed }, 'and is open to nobody else by that')
   await set('delete_dbs', 'true')
   await removeUser('anna')
-  await until(() => !isThere(ANNA))
-  t.ok(isThere(BERT))
+  await until(async () => !(await isThere(ANNA)))
+  t.ok(await isThere(BERT))
 })
 
 t.test('an account that is deleted and created again keeps its database', async (t) => {

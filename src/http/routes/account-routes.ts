@@ -158,7 +158,7 @@ async function deleteAccount(request: FastifyRequest, reply: FastifyReply): Prom
 async function owner(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { owners } = hostedOf(request)
   const name = nameOf(request)
-  request.server.services.databases.get(name)
+  await request.server.services.databases.get(name)
   return sendJson(reply, 200, { database: name, owner: (await owners.ownerOf(name)) ?? null })
 }
 
