@@ -1,9 +1,11 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHmac, hash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Config } from '../config/config.ts'
 import { atMost } from '../core/cache.ts'
-import { CouchError } from '../core/errors.ts'
+import { asCouchError, CouchError } from '../core/errors.ts'
+import type { WatchedRecords } from '../storage/records.ts'
 import type { Account, AccountListener, Accounts } from './accounts.ts'
+import { EndedSessions } from './ended-sessions.ts'
 
 /** The result of checking a cookie. */
 type SessionState =
@@ -19,44 +21,43 @@ type SessionState =
 interface SessionOptions {
   readonly config: Config
   readonly accounts: Pick<Accounts, 'find'>
-  /** Called if the secret cannot be stored. */
+  /** Of the sessions that were ended. */
+  readonly records: WatchedRecords
+  /** Called if the secret cannot be stored, or records have a fault. */
   warn(message: string): void
 }
 
-/** One login with its cookies: each renewal is another one. */
-interface Session {
-  readonly name: string
-  readonly cookies: string[]
-}
-
-/** Cookies of sessions, and as many of ended sessions; the least recently used are forgotten first. */
+/** Sessions that this node knows; the least recently renewed are forgotten first. */
 const REMEMBERED = 10_000
-const COOKIES_A_SESSION = 64
 /** A cookie is renewed when less than this part of its time is left. */
 const RENEWED_BELOW = 0.9
-/** Logins to one account within one second that get different cookies. */
-const A_SECOND = 32
+/** Leading zeros that the time of a cookie may have. */
+const ZEROS = 32
+/** The times of a session's cookies differ by a multiple of this number of seconds, or less for short sessions. */
+const MAX_STEP = 32
+/** Seconds by which the clocks of nodes may differ, so that cookies that another one is renewing are ended as well. */
+const SKEW = 5
 
 /**
  * Sessions as in CouchDB: a signed cookie holds everything, and a new password (so a new salt) ends them. In addition, a
- * session stays ended after a logout, which CouchDB's cookie cannot express: the cookies of an ended session are
- * remembered until they expire. A restart forgets them.
+ * session stays ended after a logout, on all nodes and after a restart, which CouchDB's cookie cannot express
+ * (docs/decisions/0012). All cookies of a session have one key: the account, the number of zeros before the time, and the
+ * remainder of the time. A login takes a key that no session of the account has, as far as this node knows.
  */
 export class Sessions {
   readonly #config: Config
   readonly #accounts: Pick<Accounts, 'find'>
   readonly #secret: () => Promise<string>
-  /** Both by the MAC of a cookie. */
-  readonly #live: LRUCache<string, Session>
-  readonly #ended: LRUCache<string, true>
-  readonly #listeners = new Set<AccountListener>()
+  readonly #live: LRUCache<string, true>
+  readonly #ended: EndedSessions
 
-  constructor({ config, accounts, warn }: SessionOptions) {
+  constructor({ config, accounts, records, warn }: SessionOptions) {
     this.#config = config
     this.#accounts = accounts
     this.#secret = secretMaker(config, warn)
     this.#live = new LRUCache({ ...atMost(REMEMBERED), ttl: 1 })
-    this.#ended = new LRUCache({ ...atMost(REMEMBERED), ttl: 1 })
+    const onFault = (fault: unknown) => warn(`ended sessions: ${asCouchError(fault).message}`)
+    this.#ended = new EndedSessions({ records, onFault })
   }
 
   /**
@@ -64,16 +65,28 @@ export class Sessions {
    * @param account as it was when its password was verified
    * @param now in milliseconds since 1970
    * @returns the cookie's value
-   * @throws as `Config.set`, if the secret can be kept neither on disk nor in memory
+   * @throws as `Config.set`, if the secret can be kept neither on disk nor in memory; as `readRecords`
    */
   async open(account: Account, now: number): Promise<string> {
-    return this.#make(account, await this.#secret(), now, { name: account.name, cookies: [] })
+    const secret = await this.#secret()
+    const time = Math.floor(now / 1000)
+    const first = randomInt(ZEROS)
+    for (let tries = 1; ; tries++) {
+      const zeros = (first + tries) % ZEROS
+      const key = this.#keyOf({ name: account.name, time, zeros })
+      // Marked before anything is awaited, so that another login does not take it.
+      const isFree = !this.#live.has(key)
+      if (isFree) this.#live.set(key, true, { ttl: this.#lifetime })
+      if (tries === ZEROS || (isFree && (await this.#ended.of(key)).until < time)) {
+        return this.#seal(account, { time, zeros }, secret)
+      }
+    }
   }
 
   /**
    * @param value of the cookie
    * @param now in milliseconds since 1970
-   * @throws unavailable
+   * @throws unavailable; as `readRecords`
    */
   async read(value: string, now: number): Promise<SessionState> {
     const text = parseSession(value)
@@ -81,23 +94,31 @@ export class Sessions {
     const secret = sessionSecret(this.#config)
     const account = secret === undefined || text.name === '' ? null : await this.#accounts.find(text.name)
     if (secret === undefined || account === null) return null
-    if (!isSealed(text, secret + account.salt, this.#digests) || this.#ended.has(keyOf(text))) return null
-    const left = text.time + this.#seconds - Math.floor(now / 1000)
-    if (Number.isNaN(left)) return null
+    if (!isSealed(text, secret + account.salt, this.#digests) || Number.isNaN(text.time)) return null
+    const key = this.#keyOf(text)
+    const ended = this.#ended.of(key)
+    if (text.time <= (ended instanceof Promise ? await ended : ended).until) return null
+    const since = Math.floor(now / 1000) - text.time
+    const left = this.#seconds - since
     if (left <= 0) return 'expired'
-    const isDue = left < this.#seconds * RENEWED_BELOW
-    return { account, renewal: isDue ? this.#renew(text, account, secret, now) : null }
+    if (left >= this.#seconds * RENEWED_BELOW) return { account, renewal: null }
+    this.#live.set(key, true, { ttl: this.#lifetime })
+    const time = text.time + since - (since % this.#step)
+    return { account, renewal: this.#seal(account, { time, zeros: text.zeros }, secret) }
   }
 
-  /** Ends the session of a cookie that {@link read} accepted; other sessions of the account continue. */
-  end(value: string): void {
+  /**
+   * Ends the session of a cookie that {@link read} accepted; other sessions of the account continue.
+   * @param now in milliseconds since 1970
+   * @throws as `writeRecords`; then it goes on
+   */
+  async end(value: string, now: number): Promise<void> {
     const text = parseSession(value)
     if (text === null) return
-    const session = this.#live.get(keyOf(text))
-    const ttl = this.#lifetime
-    for (const cookie of [keyOf(text), ...(session?.cookies ?? [])]) this.#ended.set(cookie, true, { ttl })
-    const names = new Set([text.name])
-    for (const listener of this.#listeners) listener(names)
+    const seconds = Math.floor(now / 1000)
+    const until = Math.max(seconds, text.time) + SKEW
+    const end = { name: text.name, until, expires: until + this.#seconds }
+    await this.#ended.end(this.#keyOf(text), end, seconds)
   }
 
   /**
@@ -105,52 +126,37 @@ export class Sessions {
    * @returns a function that ends the calls
    */
   onChange(listener: AccountListener): () => void {
-    this.#listeners.add(listener)
-    const forget = this.#config.onChange((section, key) => {
-      if (key === 'secret' && section === 'chttpd_auth') listener('all')
-    })
+    const stops = [
+      this.#ended.onChange(listener),
+      this.#config.onChange((section, key) => {
+        if (key === 'secret' && section === 'chttpd_auth') listener('all')
+      }),
+    ]
     return () => {
-      forget()
-      this.#listeners.delete(listener)
+      for (const stop of stops) stop()
     }
   }
 
-  #renew(text: SessionText, account: Account, secret: string, now: number): string {
-    let session = this.#live.get(keyOf(text))
-    if (session === undefined) {
-      session = { name: account.name, cookies: [] }
-      this.#remember(text, session)
-    }
-    return this.#make(account, secret, now, session)
+  /** Call it before the databases are closed. */
+  close(): Promise<void> {
+    return this.#ended.close()
   }
 
-  /**
-   * Two logins to an account within a second would get the same cookie, and ending one would end both. So the time of
-   * the later one gets leading zeros, which CouchDB reads as well.
-   */
-  #make(account: Account, secret: string, now: number, session: Session): string {
+  #seal(account: Account, { time, zeros }: Pick<SessionText, 'time' | 'zeros'>, secret: string): string {
     const [digest = 'sha256'] = this.#digests
-    let hexTime = Math.floor(now / 1000)
-      .toString(16)
-      .toUpperCase()
-    for (let tries = 0; ; tries++) {
-      const value = sealSession(account.name, hexTime, secret + account.salt, digest)
-      const text = parseSession(value)!
-      const owner = this.#live.get(keyOf(text))
-      if (owner === session) return value
-      if ((owner === undefined && !this.#ended.has(keyOf(text))) || tries === A_SECOND) {
-        this.#remember(text, session)
-        return value
-      }
-      hexTime = `0${hexTime}`
-    }
+    const hexTime = '0'.repeat(zeros) + time.toString(16).toUpperCase()
+    return sealSession(account.name, hexTime, secret + account.salt, digest)
   }
 
-  #remember(text: SessionText, session: Session): void {
-    const key = keyOf(text)
-    session.cookies.push(key)
-    if (session.cookies.length > COOKIES_A_SESSION) session.cookies.shift()
-    this.#live.set(key, session, { ttl: this.#lifetime })
+  /** The same for all cookies of a session, as long as `timeout` does not change to or from less than 320 s. */
+  #keyOf({ name, time, zeros }: Pick<SessionText, 'name' | 'time' | 'zeros'>): string {
+    return hash('sha256', `${zeros} ${time % this.#step} ${name}`, 'base64url')
+  }
+
+  /** A power of two, at most a tenth of a cookie's time: a renewal is never due at once. */
+  get #step(): number {
+    const most = Math.min(MAX_STEP, this.#seconds * (1 - RENEWED_BELOW))
+    return most < 1 ? 1 : 2 ** Math.floor(Math.log2(most))
   }
 
   get #seconds(): number {
@@ -167,10 +173,6 @@ export class Sessions {
   }
 }
 
-function keyOf({ mac }: SessionText): string {
-  return mac.toString('base64')
-}
-
 // The value of the cookie `AuthSession` as in CouchDB, so that sessions survive a move: base64url of
 // `name:HEXTIME:MAC`, with the bytes of the MAC; protocol.md 11.3.
 
@@ -180,6 +182,8 @@ interface SessionText {
   readonly name: string
   /** When it was made, in seconds since 1970; NaN if that is not a number. */
   readonly time: number
+  /** Digits 0 before it. */
+  readonly zeros: number
   /** `name:HEXTIME`, the text that the MAC signs. */
   readonly signed: Buffer
   readonly mac: Buffer
@@ -200,6 +204,7 @@ export function parseSession(value: string): SessionText | null {
   return {
     name: utf8(bytes.subarray(0, nameEnd)),
     time: HEX_TIME.test(time) ? Number.parseInt(time, 16) : Number.NaN,
+    zeros: time.search(/[^0]|$/),
     signed: bytes.subarray(0, timeEnd),
     mac: bytes.subarray(timeEnd + 1),
   }

@@ -4,6 +4,8 @@ import t, { type Test } from 'tap'
 import type { Account } from '../../src/auth/accounts.ts'
 import { digestsOf, isSealed, parseSession, Sessions, sealSession } from '../../src/auth/sessions.ts'
 import { openConfig } from '../../src/config/config.ts'
+import { settled } from '../changes/helpers.ts'
+import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
 
 const NOW = 1_700_000_000_000
 
@@ -17,8 +19,11 @@ async function setUp(t: Test, env: NodeJS.ProcessEnv = {}) {
   }
   const find = async (name: string) => accounts.get(name) ?? null
   const warnings: string[] = []
+  const shared = new SharedRecords()
   const options = { config, accounts: { find }, warn: (text: string) => void warnings.push(text) }
-  return { config, accounts, add, anna: add('anna'), warnings, sessions: new Sessions(options), options }
+  /** The sessions of another node, or of this one after a restart. */
+  const node = () => new Sessions({ ...options, records: new MemoryRecords(shared) })
+  return { config, accounts, add, anna: add('anna'), warnings, sessions: node(), node, shared }
 }
 
 t.test('a session lasts its time, and is renewed when a tenth of it is over', async (t) => {
@@ -31,21 +36,22 @@ t.test('a session lasts its time, and is renewed when a tenth of it is over', as
   t.equal(await sessions.read(cookie, NOW + 600_000), 'expired')
   const state = await sessions.read(cookie, NOW + 300_000)
   const renewed = typeof state === 'object' ? (state?.renewal ?? '') : ''
-  t.match(await sessions.read(renewed, NOW + 899_000), { account: anna })
-  t.equal(await sessions.read(renewed, NOW + 900_000), 'expired')
+  t.match(await sessions.read(renewed, NOW + 887_000), { account: anna }, 'in steps of 32 s')
+  t.equal(await sessions.read(renewed, NOW + 888_000), 'expired')
 })
 
 t.test('the secret is made once, kept, and the given one is used', async (t) => {
-  const { config, sessions, anna, options } = await setUp(t)
+  const { config, sessions, anna, node } = await setUp(t)
   t.equal(config.get('chttpd_auth', 'secret'), undefined)
   const cookies = await Promise.all([1, 2, 3].map((second) => sessions.open(anna, NOW + second * 1000)))
   t.match(config.get('chttpd_auth', 'secret'), /^[0-9a-f]{32}$/)
   t.equal(await config.stored('chttpd_auth', 'secret'), config.get('chttpd_auth', 'secret'))
-  const later = new Sessions(options)
+  const later = node()
   for (const cookie of cookies) t.match(await later.read(cookie, NOW + 5000), { account: anna })
   const given = await setUp(t, { COUCHDB_SECRET: 'given' })
-  const time = (NOW / 1000).toString(16).toUpperCase()
-  t.equal(await given.sessions.open(anna, NOW), sealSession('anna', time, 'givensalt', 'sha256'))
+  const text = parseSession(await given.sessions.open(anna, NOW))
+  t.match(text, { name: 'anna', time: NOW / 1000 })
+  t.ok(text !== null && isSealed(text, 'givensalt', ['sha256']))
 })
 
 t.test('a cookie that came from CouchDB is taken, one made with SHA-1 too', async (t) => {
@@ -100,7 +106,7 @@ t.test(
     const renewed = typeof state === 'object' ? (state?.renewal ?? '') : ''
     const again = await sessions.read(first, NOW + 100_000)
     t.strictSame(again, state, 'requests that come together get the same one')
-    sessions.end(renewed)
+    await sessions.end(renewed, NOW + 100_000)
     t.strictSame(ended, [new Set(['anna'])])
     t.equal(await sessions.read(renewed, NOW + 100_000), null)
     t.equal(await sessions.read(first, NOW + 100_000), null)
@@ -111,12 +117,60 @@ t.test(
       'nor is the next login hit',
     )
     forget()
-    sessions.end(second)
+    await sessions.end(second, NOW + 100_000)
     t.equal(ended.length, 1)
     const many = await Promise.all(Array.from({ length: 40 }, () => sessions.open(add('bob'), NOW)))
     for (const cookie of many) t.match(await sessions.read(cookie, NOW), { account: { name: 'bob' } })
   },
 )
+
+t.test('a session that one node ended is ended on all, and after a restart', async (t) => {
+  const { sessions, anna, node, shared } = await setUp(t)
+  const other = node()
+  const first = await sessions.open(anna, NOW)
+  const second = await other.open(anna, NOW)
+  const renewalAt = async (node: Sessions, cookie: string, ms: number) => {
+    const state = await node.read(cookie, NOW + ms)
+    return state !== null && typeof state === 'object' ? (state.renewal ?? '') : ''
+  }
+  const renewed = await renewalAt(other, first, 100_000)
+  t.equal(await renewalAt(sessions, first, 100_000), renewed, 'both renew it to the same')
+  const ended: unknown[] = []
+  other.onChange((names) => ended.push(names))
+  await sessions.end(first, NOW + 200_000)
+  // The other node has not heard of it yet.
+  const late = await renewalAt(other, renewed, 200_000)
+  await settled()
+  t.strictSame(ended, [new Set(['anna'])], 'open feeds of the other node end')
+  for (const each of [sessions, other, node()]) {
+    for (const cookie of [first, renewed, late]) t.equal(await each.read(cookie, NOW + 201_000), null)
+    t.match(await each.read(second, NOW + 201_000), { account: anna })
+  }
+  t.equal(shared.openers.values().next().value?.all('ended-session').length, 1)
+  await sessions.close()
+})
+
+t.test('what has expired is removed as more sessions end', async (t) => {
+  const { sessions, anna, shared } = await setUp(t)
+  const records = new MemoryRecords(shared)
+  for (let at = 0; at < 200; at++) {
+    await sessions.end(await sessions.open(anna, NOW + at * 100_000), NOW + at * 100_000)
+    await settled()
+  }
+  t.ok(records.all('ended-session').length < 30, String(records.all('ended-session').length))
+})
+
+t.test('a session whose end cannot be stored goes on', async (t) => {
+  const { config, anna } = await setUp(t)
+  const records = new MemoryRecords()
+  records.writeRecords = async () => {
+    throw new Error('full')
+  }
+  const sessions = new Sessions({ config, accounts: { find: async () => anna }, records, warn: t.fail })
+  const cookie = await sessions.open(anna, NOW)
+  await t.rejects(sessions.end(cookie, NOW), { message: 'full' })
+  t.match(await sessions.read(cookie, NOW), { account: anna })
+})
 
 t.test('another secret ends every session', async (t) => {
   const { sessions, anna, config } = await setUp(t)

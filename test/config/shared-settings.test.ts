@@ -103,7 +103,9 @@ t.test('nodes that make the secret of sessions at once make one', async (t) => {
   const [one, two] = await nodes(t)
   const anna = { name: 'anna', salt: 's', roles: [], stored: 'x' }
   const accounts = { find: async () => anna }
-  const open = ({ config }: Node) => new Sessions({ config, accounts, warn: t.fail }).open(anna, Date.now())
+  const [records] = sharedRecords(1) as [MemoryRecords]
+  const open = ({ config }: Node) =>
+    new Sessions({ config, accounts, records, warn: t.fail }).open(anna, Date.now())
   await Promise.all([open(one), open(two), open(one)])
   t.match(one.config.get('chttpd_auth', 'secret'), /^[0-9a-f]{32}$/)
   t.equal(one.config.get('chttpd_auth', 'secret'), two.config.get('chttpd_auth', 'secret'))

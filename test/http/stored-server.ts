@@ -54,6 +54,7 @@ export async function startStoredServer(t: Shutdown) {
     watchSecurity: () => () => {},
     readRecords: async (_kind: string, keys: readonly string[]) => keys.map(() => null),
     listRecords: async () => [],
+    watchCatalog: () => () => {},
     endFeeds: () => {},
   } as unknown as Databases
   const accounts = {

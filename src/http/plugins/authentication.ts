@@ -52,12 +52,15 @@ declare module 'fastify' {
 /** While no admin is configured, every caller is one, and credentials are ignored. */
 export const authentication = fp(
   async (app) => {
-    const { config, accounts, logger, tokens } = app.services
+    const { config, accounts, databases, logger, tokens } = app.services
     app.decorateRequest('user').decorateRequest('identity')
     app.decorateRequest('session', null).decorateRequest('hasExpiredSession', false)
     app.decorateRequest('credentialsCheckedAt', 0).decorateRequest('isReauthentication', false)
     app.decorateRequest('revocationsSeen', 0)
-    app.decorate('sessions', new Sessions({ config, accounts, warn: (message) => logger.warn(message) }))
+    const warn = (message: string) => logger.warn(message)
+    const sessions = new Sessions({ config, accounts, records: databases, warn })
+    app.decorate('sessions', sessions)
+    app.addHook('onClose', () => sessions.close())
     app.decorate('handlers', handlersOf(config))
     decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })

@@ -85,7 +85,7 @@ async function readLogin(request: FastifyRequest): Promise<Login> {
 
 async function logOut(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const next = pathParam(request, 'next')
-  if (request.session !== null) request.server.sessions.end(request.session)
+  if (request.session !== null) await request.server.sessions.end(request.session, Date.now())
   clearSession(request, reply)
   return next === undefined
     ? sendJson(reply, 200, { ok: true })

@@ -1,0 +1,132 @@
+/** The sessions that were ended by a logout: records, which all nodes read and which outlive a restart. */
+import { isJsonObject } from '../core/json.ts'
+import { Listeners } from '../core/listeners.ts'
+import { RecordCache } from '../storage/record-cache.ts'
+import type { WatchedRecords } from '../storage/records.ts'
+import type { AccountListener } from './accounts.ts'
+
+const KIND = 'ended-session'
+/** Sessions whose ends, or that they have none, are remembered; 200 bytes each. */
+const REMEMBERED = 20_000
+/** Records that one logout looks at, to remove those that have expired. */
+const SWEEP = 16
+
+interface EndedSession {
+  /** Cookies of the session up to this time are ended, in seconds since 1970; -1: it was not ended. */
+  readonly until: number
+}
+
+/** The value of a record. */
+interface End extends EndedSession {
+  /** The account. */
+  readonly name: string
+  /** When all these cookies have expired by themselves, in seconds since 1970. */
+  readonly expires: number
+}
+
+const NOT_ENDED: EndedSession = { until: -1 }
+
+interface EndedSessionsOptions {
+  readonly records: WatchedRecords
+  /** Expired records could not be removed, or another node's not be read. */
+  onFault(fault: unknown): void
+}
+
+export class EndedSessions {
+  readonly #options: EndedSessionsOptions
+  readonly #cache: RecordCache<EndedSession>
+  readonly #listeners = new Listeners<Parameters<AccountListener>>()
+  readonly #unwatch: () => void
+  /** Sessions that this node is ending, whose listeners it calls itself. */
+  readonly #own = new Set<string>()
+  /** The last record that was looked at; undefined: begin anew. */
+  #swept: string | undefined
+  #sweeping: Promise<unknown> | null = null
+
+  constructor(options: EndedSessionsOptions) {
+    this.#options = options
+    const { records } = options
+    this.#cache = new RecordCache({ records, kind: KIND, max: REMEMBERED, parse: endedIn })
+    this.#unwatch = records.watchCatalog((change) => {
+      if (change.type === 'any') this.#listeners.tell('all')
+      if (change.type !== 'records' || change.kind !== KIND) return
+      const others = change.keys.filter((key) => !this.#own.has(key))
+      if (others.length > 0) this.#hear(others).catch(options.onFault)
+    })
+  }
+
+  /**
+   * @param session its key
+   * @returns no promise if it is remembered
+   * @throws as `readRecords`
+   */
+  of(session: string): EndedSession | Promise<EndedSession> {
+    return this.#cache.get(session)
+  }
+
+  /**
+   * Ends a session on all nodes, durably when it resolves.
+   * @param now in seconds since 1970
+   * @throws as `writeRecords`; then it goes on
+   */
+  async end(session: string, end: End, now: number): Promise<void> {
+    this.#own.add(session)
+    try {
+      await this.#options.records.writeRecords([{ kind: KIND, key: session, value: JSON.stringify(end) }])
+    } finally {
+      this.#own.delete(session)
+    }
+    this.#listeners.tell(new Set([end.name]))
+    this.#sweeping ??= this.#sweep(now)
+      .catch(this.#options.onFault)
+      .finally(() => {
+        this.#sweeping = null
+      })
+  }
+
+  /** As {@link Accounts.onChange}, for the accounts whose sessions were ended on any node. */
+  onChange(listener: AccountListener): () => void {
+    return this.#listeners.add(listener)
+  }
+
+  async #hear(sessions: readonly string[]): Promise<void> {
+    const values = await this.#options.records.readRecords(KIND, sessions)
+    const names = values.flatMap((value) => endIn(value)?.name ?? [])
+    if (names.length > 0) this.#listeners.tell(new Set(names))
+  }
+
+  /** Looks at the next records, since each logout adds only one. */
+  async #sweep(now: number): Promise<void> {
+    const { records } = this.#options
+    const after = this.#swept
+    const found = await records.listRecords(KIND, after === undefined ? {} : { after }, SWEEP)
+    this.#swept = found.length < SWEEP ? undefined : found.at(-1)?.key
+    const expired = found.filter(({ value }) => (endIn(value)?.expires ?? 0) < now)
+    if (expired.length === 0) return
+    // Nothing is removed if one of them was written again; the next round tries it again.
+    await records.writeRecords(
+      expired.map(({ kind, key, value }) => ({ kind, key, value: null, expected: value })),
+    )
+  }
+
+  /** Call it before the databases are closed. */
+  async close(): Promise<void> {
+    this.#unwatch()
+    this.#cache.close()
+    await this.#sweeping
+  }
+}
+
+/** @returns null if there is none, or none that this version understands */
+function endIn(value: string | null): End | null {
+  if (value === null) return null
+  const read: unknown = JSON.parse(value)
+  if (!isJsonObject(read)) return null
+  const { until, name, expires } = read
+  if (typeof until !== 'number' || typeof name !== 'string' || typeof expires !== 'number') return null
+  return { until, name, expires }
+}
+
+function endedIn(value: string | null): EndedSession {
+  return endIn(value) ?? NOT_ENDED
+}
