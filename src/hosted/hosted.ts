@@ -16,7 +16,7 @@ import { FeedSlots } from './feed-slots.ts'
 import { Owners } from './owners.ts'
 import { RateLimiters } from './rate-limiter.ts'
 import { type AccountUsage, TenantAccounts } from './tenant-accounts.ts'
-import { TenantDatabases } from './tenant-databases.ts'
+import { TenantDatabases, type WorkClaims } from './tenant-databases.ts'
 import { Tenants, withRefusals } from './tenants.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
@@ -29,6 +29,8 @@ interface HostedOptions {
   deleteTokens(account: string): Promise<number>
   /** Something failed in the background; it is tried again. */
   onFault(fault: unknown): void
+  /** Lets one of several nodes do what only one should do; by default there are no others. */
+  readonly claims?: WorkClaims
   readonly clock?: Clock
 }
 
@@ -40,8 +42,8 @@ export interface Hosted {
   readonly usage: Usage
   readonly accounts: TenantAccounts
   readonly feeds: FeedSlots
-  /** The usage of each account, for metrics. */
-  tenantUsage(): readonly ({ readonly account: string } & AccountUsage)[]
+  /** The usage of the accounts with the most bytes, for metrics. */
+  tenantUsage(limit: number): Promise<readonly ({ readonly account: string } & AccountUsage)[]>
   /** Continues work that the end of the server interrupted and that may take long; never rejects. */
   resume(): Promise<void>
   /** Call it before the databases are closed. */
@@ -62,48 +64,48 @@ interface Parts {
   readonly feeds: FeedSlots
 }
 
-/** Reads the records, and finishes what a crash interrupted, so that nobody sees it half done. */
+/** How often a node looks for work that another node has left unfinished. */
+const LOOK_MS = 60_000
+
+/** Finishes what a crash interrupted, so that nobody sees it half done. What a start reads does not grow with the accounts. */
 export async function openHosted(options: HostedOptions): Promise<Hosted> {
-  const { config, databases, deleteTokens, onFault, clock = systemClock } = options
-  const owners = await Owners.open(databases)
-  const tenants = await Tenants.open(databases, config)
-  const usage = await Usage.open({ databases, owners, store: databases, clock, onFault })
+  const { config, databases, deleteTokens, onFault, claims = NO_OTHERS, clock = systemClock } = options
+  const owners = new Owners(databases)
+  const tenants = new Tenants(databases, config)
+  const usage = new Usage({ databases, store: databases, clock, onFault })
   const tenantDatabases = new TenantDatabases({
-    config,
-    databases,
-    owners,
-    tenants,
-    onOwned: (name) => usage.follow(name),
-    onLeft: (name) => usage.leave(name),
+    ...{ config, databases, owners, tenants, claims },
+    onChange: (name) => usage.changed(name),
   })
   await tenantDatabases.recover()
-  usage.sweep()
   const feeds = new FeedSlots(clock)
   const limiters = new RateLimiters(clock)
-  const turns = new WriteTurns({ owners, usage })
+  const turns = new WriteTurns(usage)
   const updates = await UpdatesViews.open({ store: databases, owners, databases, tenantDatabases })
   const accounts = new TenantAccounts({
-    databases,
-    owners,
-    tenants,
-    tenantDatabases,
-    usage,
-    feeds,
+    ...{ databases, store: databases, owners, tenants, tenantDatabases, usage, feeds, claims },
     deleteTokens,
   })
+  const watch = new UnfinishedWork({ databases, tenantDatabases, accounts, clock, onFault })
   const made = { config, owners, tenants, usage, turns, updates, accounts, limiters, feeds }
   return {
     policy: hostedPolicy({ ...made, databases: tenantDatabases }),
     ...{ owners, tenants, databases: tenantDatabases, usage, accounts, feeds },
-    tenantUsage: () => accounts.all(),
-    resume: () => accounts.resume().then(() => undefined, onFault),
+    tenantUsage: (limit) => accounts.largest(limit),
+    resume: () => watch.resume(),
     close: async () => {
       limiters.close()
       feeds.close()
+      await watch.close()
       await usage.close()
+      tenants.close()
+      owners.close()
     },
   }
 }
+
+/** The claims of a server that has its store for itself. */
+const NO_OTHERS: WorkClaims = { take: async () => ({ release: async () => {} }) }
 
 function hostedPolicy(parts: Parts): Policy {
   const { config, owners, tenants, databases, usage, turns, updates } = parts
@@ -118,27 +120,24 @@ function hostedPolicy(parts: Parts): Policy {
     refusalOf: (account) => tenants.refusalOf(account),
     tenantOf,
     ownerOf: (database) => owners.ownerOf(database),
-    databasesOf: async (account, { prefix = '', after = '' }, limit) =>
-      [...owners.databasesOf(account)]
-        .filter((name) => name > after && name.startsWith(prefix))
-        .sort()
-        .slice(0, limit),
+    databasesOf: (account, range, limit) => owners.databasesOf(account, range, limit),
     updatesOf: (account) => updates.of(account),
     createDatabase: (name, user, owner, properties) =>
       createDatabase(parts, name, { tenant: tenantOf(user), owner }, properties),
-    maxReplications: (user) => {
+    maxReplications: async (user) => {
       const tenant = tenantOf(user)
-      return tenant === null ? undefined : tenants.quotaOf(tenant).replications
+      return tenant === null ? undefined : (await tenants.quotaOf(tenant)).replications
     },
-    maxDocumentSize: (account) => tenants.quotaOf(account).document_size,
-    allowance: (database) => {
-      const owner = owners.ownerOf(database)
-      return owner === undefined ? undefined : usage.allowance(database, owner, tenants.quotaOf(owner))
+    maxDocumentSize: async (account) => (await tenants.quotaOf(account)).document_size,
+    allowance: async (database) => {
+      const owner = await owners.ownerOf(database)
+      return owner === undefined ? undefined : usage.allowance(database, owner, await tenants.quotaOf(owner))
     },
     write: async (database, length, kind, work) => {
-      const owner = owners.ownerOf(database)
+      const owner = await owners.ownerOf(database)
       if (owner === undefined) return work()
-      return turns.run(owner, { database, most: maxSizeOf(length, kind) }, tenants.quotaOf(owner), work)
+      const quota = await tenants.quotaOf(owner)
+      return turns.run(owner, { database, most: maxSizeOf(length, kind) }, quota, work)
     },
   }
 }
@@ -146,13 +145,13 @@ function hostedPolicy(parts: Parts): Policy {
 function requestLimits({ tenants, limiters, feeds }: Parts): RequestLimits {
   const quotaOf = (account: string | null) => (account === null ? tenants.defaults : tenants.quotaOf(account))
   return {
-    limiterOf: (account, address) => {
-      const rate = quotaOf(account).requests
+    limiterOf: async (account, address) => {
+      const rate = (await quotaOf(account)).requests
       return { limiter: limiters.of(account ?? addressKey(address), rate), rate }
     },
-    maxFeeds: (account) => quotaOf(account).feeds,
-    openFeed: (account, address, end, signal) =>
-      feeds.take(account ?? addressKey(address), quotaOf(account).feeds, end, signal),
+    maxFeeds: async (account) => (await quotaOf(account)).feeds,
+    openFeed: async (account, address, end, signal) =>
+      feeds.take(account ?? addressKey(address), (await quotaOf(account)).feeds, end, signal),
   }
 }
 
@@ -169,4 +168,63 @@ async function createDatabase(
   }
   if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant, properties)
   throw new CouchError('forbidden', 'Only server admins can make databases for other accounts.')
+}
+
+interface UnfinishedWorkOptions {
+  readonly databases: Pick<Databases, 'watchCatalog'>
+  readonly tenantDatabases: Pick<TenantDatabases, 'recover' | 'reconcile'>
+  readonly accounts: Pick<TenantAccounts, 'resume'>
+  readonly clock: Clock
+  onFault(fault: unknown): void
+}
+
+/** Continues, one after the other, what a start or another node has left unfinished. */
+class UnfinishedWork {
+  readonly #options: UnfinishedWorkOptions
+  readonly #unwatch: () => void
+  #work: Promise<void> = Promise.resolve()
+  #cancel: () => void = () => {}
+  #isClosed = false
+
+  constructor(options: UnfinishedWorkOptions) {
+    this.#options = options
+    const { databases, tenantDatabases } = options
+    this.#unwatch = databases.watchCatalog((change) => {
+      if (change.type === 'databases') void this.#run(() => tenantDatabases.reconcile(change.names))
+    })
+    this.#lookLater()
+  }
+
+  /** Never rejects. */
+  resume(): Promise<void> {
+    const { accounts, tenantDatabases } = this.#options
+    return this.#run(async () => {
+      await tenantDatabases.recover()
+      await accounts.resume(() => this.#isClosed)
+    })
+  }
+
+  #lookLater(): void {
+    this.#cancel = this.#options.clock.after(LOOK_MS, () => {
+      void this.resume().then(() => {
+        if (!this.#isClosed) this.#lookLater()
+      })
+    })
+  }
+
+  #run(work: () => Promise<unknown>): Promise<void> {
+    this.#work = this.#work
+      .then(async () => {
+        if (!this.#isClosed) await work()
+      })
+      .catch((fault: unknown) => this.#options.onFault(fault))
+    return this.#work
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#unwatch()
+    this.#cancel()
+    await this.#work
+  }
 }

@@ -1,122 +1,204 @@
 /**
- * The owners of databases: one record per database in server.sqlite, and the same in memory. A database without an
- * owner (an admin's, `_users`) has no record.
+ * The owners of databases, as records of the server. A database without an owner (an admin's, `_users`) has no record.
+ * Nothing keeps all owners in memory; those that requests ask for are remembered until they change, on any node.
  */
-import { isJsonObject } from '../core/json.ts'
-import { allRecords, type WatchedRecords } from '../storage/records.ts'
+import { CouchError } from '../core/errors.ts'
+import { RecordCache } from '../storage/record-cache.ts'
+import {
+  allRecords,
+  type RecordRange,
+  type RecordWrite,
+  readRecord,
+  type WatchedRecords,
+} from '../storage/records.ts'
+import { readTotals, SIZES, TOTALS, type Totals, totalsRemoval } from './account-totals.ts'
+import {
+  changedAccounts,
+  FORMER,
+  OF_ACCOUNT,
+  OWNER,
+  type Owned,
+  ownershipWrites,
+  prefixOf,
+  readOwned,
+  UNFINISHED,
+} from './ownership.ts'
 
-const KIND = 'owner'
+/** Owners that are remembered: a few megabytes. */
+const MAX_REMEMBERED = 20_000
 /** Deleted databases of an account that are still in its `_db_updates`. */
 const MAX_FORMER = 100
+/** How often a change is tried while others change the same records. */
+const MAX_TRIES = 50
 
-/** `making`: not usable yet; `deleted`: still in the account's `_db_updates`, until the name is used again. */
-type OwnedState = 'making' | 'owned' | 'deleted'
+interface Remembered {
+  readonly owned: Owned | null
+}
 
-interface Owned {
-  readonly account: string
-  readonly state: OwnedState
+/** What must hold for a change of an owner. */
+export interface OwnerChange {
+  /** @returns the next state, or `same` @throws to refuse the change */
+  next(before: Owned | null): Owned | null | 'same'
+  /** Refuses a database more, by throwing. @param totals of the next owner */
+  checkTotals?(totals: Totals): void
+  /** Further records that must still be as they were read. */
+  guards?(): Promise<readonly RecordWrite[]>
 }
 
 export class Owners {
   readonly #store: WatchedRecords
-  readonly #byDatabase = new Map<string, Owned>()
-  readonly #byAccount = new Map<string, Set<string>>()
-  /** The oldest deletion first. */
-  readonly #former = new Map<string, Set<string>>()
+  readonly #owners: RecordCache<Remembered>
+  readonly #now: () => number
 
-  private constructor(store: WatchedRecords) {
+  /** @param now ms since 1970 */
+  constructor(store: WatchedRecords, now: () => number = Date.now) {
     this.#store = store
-  }
-
-  /** Reads the records. */
-  static async open(store: WatchedRecords): Promise<Owners> {
-    const owners = new Owners(store)
-    for await (const { key, value } of allRecords(store, KIND)) owners.#add(key, readOwned(value))
-    return owners
+    this.#now = now
+    this.#owners = new RecordCache({
+      records: store,
+      kind: OWNER,
+      max: MAX_REMEMBERED,
+      parse: (text): Remembered => ({ owned: readOwned(text) }),
+    })
   }
 
   /** @returns the account; undefined if there is none, or while the database is being made */
-  ownerOf(database: string): string | undefined {
-    const owned = this.#byDatabase.get(database)
-    return owned?.state === 'owned' ? owned.account : undefined
+  ownerOf(database: string): string | undefined | Promise<string | undefined> {
+    const found = this.#owners.get(database)
+    return found instanceof Promise ? found.then(ownerIn) : ownerIn(found)
   }
 
-  /** @returns the record; undefined if there is none */
-  recordOf(database: string): Owned | undefined {
-    return this.#byDatabase.get(database)
+  /** @returns the record; null if there is none */
+  async recordOf(database: string): Promise<Owned | null> {
+    return (await this.#owners.get(database)).owned
   }
 
-  /** In no order. */
-  databasesOf(account: string): ReadonlySet<string> {
-    return this.#byAccount.get(account) ?? NONE
+  /** A page of the databases that an account owns, in byte order. */
+  databasesOf(account: string, range: RecordRange, limit: number): Promise<string[]> {
+    return this.#withState('owned', account, range, limit)
   }
 
-  /** The latest databases that the account had and that were deleted. */
-  formerDatabasesOf(account: string): ReadonlySet<string> {
-    return this.#former.get(account) ?? NONE
+  /** Databases of the account that are being made, at most `limit`. */
+  inTheMaking(account: string, limit: number): Promise<string[]> {
+    return this.#withState('making', account, {}, limit)
   }
 
-  /** Accounts that own databases, or owned some. */
-  accounts(): string[] {
-    return [...new Set([...this.#byAccount.keys(), ...this.#former.keys()])]
+  async #withState(
+    state: Owned['state'],
+    account: string,
+    { prefix = '', after }: RecordRange,
+    limit: number,
+  ): Promise<string[]> {
+    const own = prefixOf(account)
+    const range = { prefix: own + prefix, ...(after !== undefined && { after: own + after }) }
+    const names: string[] = []
+    for await (const { key, value } of allRecords(this.#store, OF_ACCOUNT, range)) {
+      if (names.length >= limit) break
+      if (value === state) names.push(key.slice(own.length))
+    }
+    return names
   }
 
-  /** All databases with a record, also those in the making and deleted ones. */
-  databases(): string[] {
-    return [...this.#byDatabase.keys()]
+  /** The latest databases that the account had and that were deleted, the oldest deletion first. */
+  async formerDatabasesOf(account: string): Promise<string[]> {
+    const prefix = prefixOf(account)
+    const found = await this.#store.listRecords(FORMER, { prefix }, 2 * MAX_FORMER)
+    return found.sort((a, b) => Number(a.value) - Number(b.value)).map(({ key }) => key.slice(prefix.length))
   }
 
-  /** Durable when resolved, and visible only then. */
-  async set(database: string, account: string, state: OwnedState): Promise<void> {
-    const dropped = state === 'deleted' ? this.#beyondFormer(account, database) : []
-    const value = JSON.stringify({ account, ...(state !== 'owned' && { state }) })
-    await this.#store.writeRecords([
-      { kind: KIND, key: database, value },
-      ...dropped.map((key) => ({ kind: KIND, key, value: null })),
+  /** Databases on which work may be unfinished. */
+  async *unfinished(): AsyncGenerator<string> {
+    for await (const { key } of allRecords(this.#store, UNFINISHED)) yield key
+  }
+
+  /** Notes that work on a database begins that a crash may leave unfinished; a change of its owner ends it. */
+  async begin(database: string): Promise<void> {
+    await this.#store.writeRecords([{ kind: UNFINISHED, key: database, value: '' }])
+  }
+
+  /** The work on a database has ended without a change of its owner. */
+  async end(database: string): Promise<void> {
+    await this.#store.writeRecords([{ kind: UNFINISHED, key: database, value: null }])
+  }
+
+  /**
+   * Changes the owner of a database with all records that depend on it: all of them or none. Durable when resolved.
+   * @returns the state before
+   * @throws what `change` throws; unavailable if others change the same records all the time
+   */
+  async change(database: string, change: OwnerChange): Promise<Owned | null> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const [owner = null, size = null] = await this.#read(database)
+      const before = readOwned(owner)
+      const after = change.next(before)
+      if (after === 'same') return before
+      const accounts = changedAccounts(before, after)
+      const texts = await this.#store.readRecords(TOTALS, accounts)
+      const totals = new Map(accounts.map((account, at) => [account, texts[at] ?? null]))
+      if (after !== null && totals.has(after.account)) {
+        change.checkTotals?.(readTotals(totals.get(after.account) ?? null))
+      }
+      const dropped = after?.state === 'deleted' ? await this.#beyondFormer(after.account, database) : []
+      const guards = (await change.guards?.()) ?? []
+      const records = { owner, size, totals, dropped }
+      const writes = ownershipWrites(database, after, records, this.#now())
+      if (await this.#store.writeRecords([...guards, ...writes])) return before
+    }
+    throw new CouchError('unavailable')
+  }
+
+  async #read(database: string): Promise<(string | null)[]> {
+    const [[owner = null], [size = null]] = await Promise.all([
+      this.#store.readRecords(OWNER, [database]),
+      this.#store.readRecords(SIZES, [database]),
     ])
-    this.#remove(database)
-    for (const name of dropped) this.#remove(name)
-    this.#add(database, { account, state })
+    return [owner, size]
   }
 
-  /** Removes records. Durable when resolved. */
-  async forget(databases: readonly string[]): Promise<void> {
-    const known = databases.filter((name) => this.#byDatabase.has(name))
-    if (known.length === 0) return
-    await this.#store.writeRecords(known.map((key) => ({ kind: KIND, key, value: null })))
-    for (const name of known) this.#remove(name)
+  /** @returns what the account's databases have together, as the store has it now */
+  async totalsOf(account: string): Promise<Totals> {
+    return readTotals(await readRecord(this.#store, TOTALS, account))
   }
 
-  #beyondFormer(account: string, next: string): string[] {
-    const former = [...this.formerDatabasesOf(account)].filter((name) => name !== next)
+  /** Removes what is left of an account whose databases are deleted. */
+  async forgetAccount(account: string): Promise<void> {
+    for (const name of await this.formerDatabasesOf(account)) {
+      await this.change(name, {
+        next: (owned) => (owned?.state === 'deleted' && owned.account === account ? null : 'same'),
+      })
+    }
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const text = await readRecord(this.#store, TOTALS, account)
+      if (text === null || readTotals(text).databases > 0) return
+      if (await this.#store.writeRecords(totalsRemoval(account, text))) return
+    }
+    throw new CouchError('unavailable')
+  }
+
+  /** All databases that an account's `_db_updates` may show: its own, those in the making, and deleted ones. */
+  async namesInUpdates(account: string): Promise<{ own: string[]; former: string[] }> {
+    const prefix = prefixOf(account)
+    const own: string[] = []
+    for await (const { key } of allRecords(this.#store, OF_ACCOUNT, { prefix }))
+      own.push(key.slice(prefix.length))
+    return { own, former: await this.formerDatabasesOf(account) }
+  }
+
+  /** Sets the owner's state whatever it was; null removes it. */
+  async set(database: string, next: Owned | null): Promise<void> {
+    await this.change(database, { next: () => next })
+  }
+
+  async #beyondFormer(account: string, next: string): Promise<string[]> {
+    const former = (await this.formerDatabasesOf(account)).filter((name) => name !== next)
     return former.slice(0, Math.max(0, former.length + 1 - MAX_FORMER))
   }
 
-  #add(database: string, owned: Owned): void {
-    this.#byDatabase.set(database, owned)
-    const index = owned.state === 'deleted' ? this.#former : this.#byAccount
-    const names = index.get(owned.account)
-    if (owned.state === 'making') return
-    if (names === undefined) index.set(owned.account, new Set([database]))
-    else names.add(database)
-  }
-
-  #remove(database: string): void {
-    const owned = this.#byDatabase.get(database)
-    if (owned === undefined) return
-    this.#byDatabase.delete(database)
-    for (const index of [this.#byAccount, this.#former]) {
-      const names = index.get(owned.account)
-      if (names?.delete(database) && names.size === 0) index.delete(owned.account)
-    }
+  close(): void {
+    this.#owners.close()
   }
 }
 
-const NONE: ReadonlySet<string> = new Set()
-
-function readOwned(value: string): Owned {
-  const read: unknown = JSON.parse(value)
-  if (!isJsonObject(read) || typeof read.account !== 'string') throw new Error('an owner record is damaged')
-  const { account, state } = read
-  return { account, state: state === 'making' || state === 'deleted' ? state : 'owned' }
+function ownerIn({ owned }: Remembered): string | undefined {
+  return owned?.state === 'owned' ? owned.account : undefined
 }

@@ -3,23 +3,32 @@ import { addUser, readUser, removeUser, rolesOfUser, SYSTEM_USER, userNames } fr
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
+import { allRecords, type Records } from '../storage/records.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import { accountKey, RANKS, readTotals, type Size, TOTALS, type Totals } from './account-totals.ts'
 import type { FeedSlots } from './feed-slots.ts'
 import type { Owners } from './owners.ts'
-import type { TenantDatabases } from './tenant-databases.ts'
-import type { Tenants } from './tenants.ts'
-import { type QuotaChange, type Size, shownQuota, type Usage } from './usage.ts'
+import { type QuotaChange, shownQuota } from './quota.ts'
+import type { TenantDatabases, WorkClaims } from './tenant-databases.ts'
+import type { TenantState, Tenants } from './tenants.ts'
+import type { Usage } from './usage.ts'
 
 /** Sign-ups at once: each costs a hash, and the queue for hashes is shared. */
 const MAX_SIGN_UPS = 8
+/** Databases that the description of an account lists. */
+const MAX_LISTED = 1000
+/** Records that one call reads. */
+const PAGE = 500
 
 interface TenantAccountsOptions {
   readonly databases: Pick<Databases, 'get' | 'has'>
+  readonly store: Pick<Records, 'readRecords' | 'listRecords'>
   readonly owners: Owners
   readonly tenants: Tenants
   readonly tenantDatabases: TenantDatabases
   readonly usage: Usage
   readonly feeds: FeedSlots
+  readonly claims: WorkClaims
   /** Revokes all device tokens of an account. @returns their number */
   deleteTokens(account: string): Promise<number>
 }
@@ -50,38 +59,38 @@ export class TenantAccounts {
   }
 
   /** @returns the usage of an account, measured about 1 s after its latest write */
-  usageOf(name: string): AccountUsage {
-    const { owners, usage, feeds } = this.#options
-    return { ...usage.sumOf(name), databases: owners.databasesOf(name).size, feeds: feeds.count(name) }
+  async usageOf(name: string): Promise<AccountUsage> {
+    return this.#shown(name, await this.#options.usage.sumOf(name))
+  }
+
+  #shown(name: string, { bytes, documents, indexes, databases }: Totals): AccountUsage {
+    return { bytes, documents, indexes, databases, feeds: this.#options.feeds.count(name) }
   }
 
   /** @returns the account as JSON; null if there is no such account */
   async describe(name: string): Promise<object | null> {
     const roles = await this.#users.rolesOf(name)
     const { owners, tenants, usage } = this.#options
-    if (roles === null && !this.#isKnown(name)) return null
+    if (roles === null && !(await this.#isKnown(name))) return null
     await usage.settle()
-    const databases = [...owners.databasesOf(name)].sort()
+    const { quota, overrides, ...state } = await tenants.stateOf(name)
+    const databases = await owners.databasesOf(name, {}, MAX_LISTED)
+    const sizes = await usage.ofAll(databases)
     return {
       name,
       roles: roles ?? [],
-      ...this.#state(name),
-      quota: shownQuota(tenants.quotaOf(name)),
-      overrides: shownQuota(tenants.overridesOf(name)),
-      usage: this.usageOf(name),
-      databases: databases.map((database) => ({ name: database, ...usage.of(database) })),
+      ...shownState(state),
+      quota: shownQuota(quota),
+      overrides: shownQuota(overrides),
+      usage: await this.usageOf(name),
+      databases: databases.map((database, at) => ({ name: database, ...sizes[at] })),
     }
   }
 
-  #state(name: string): object {
-    const { tenants } = this.#options
-    return { suspended: tenants.isSuspended(name), ...(tenants.isLeaving(name) && { deleting: true }) }
-  }
-
   /** Whether there are records of the account beside its user document. */
-  #isKnown(name: string): boolean {
-    const { owners, tenants } = this.#options
-    return owners.databasesOf(name).size > 0 || tenants.names().includes(name)
+  async #isKnown(name: string): Promise<boolean> {
+    const { usage, tenants } = this.#options
+    return (await usage.sumOf(name)).databases > 0 || tenants.isKnown(name)
   }
 
   /**
@@ -94,19 +103,22 @@ export class TenantAccounts {
     limit: number,
     prefix = '',
   ): Promise<{ accounts: object[]; next: string | null }> {
-    const { owners, tenants } = this.#options
-    const users = await this.#users.list(after, limit + 1, prefix)
-    const others = [...owners.accounts(), ...tenants.names()].filter(
-      (name) => isBehind(name, after) && name.startsWith(prefix),
-    )
-    const all = [...new Set([...users, ...others])].sort(byBytes)
+    const { store, tenants } = this.#options
+    const [users, owners, others] = await Promise.all([
+      this.#users.list(after, limit + 1, prefix),
+      store.listRecords(TOTALS, { prefix, after }, limit + 1),
+      tenants.names(prefix, after, limit + 1),
+    ])
+    const all = [...new Set([...users, ...owners.map(({ key }) => key), ...others])].sort(byBytes)
     const names = all.slice(0, limit)
-    const accounts = names.map((name) => ({
-      name,
-      ...this.#state(name),
-      quota: shownQuota(tenants.quotaOf(name)),
-      usage: this.usageOf(name),
-    }))
+    const totals = await store.readRecords(TOTALS, names)
+    const accounts = await Promise.all(
+      names.map(async (name, at) => {
+        const { quota, overrides: _, ...state } = await tenants.stateOf(name)
+        const usage = this.#shown(name, readTotals(totals[at] ?? null))
+        return { name, ...shownState(state), quota: shownQuota(quota), usage }
+      }),
+    )
     return { accounts, next: all.length > limit ? (names.at(-1) ?? null) : null }
   }
 
@@ -116,7 +128,7 @@ export class TenantAccounts {
    */
   async create({ name, password, roles, quota }: NewAccount): Promise<void> {
     checkAccount(name, password)
-    this.#checkFree(name)
+    await this.#checkFree(name)
     await this.#makeUser(name, password, roles)
     if (Object.keys(quota).length > 0) await this.#options.tenants.change(name, { quota })
   }
@@ -124,7 +136,7 @@ export class TenantAccounts {
   /** Makes an account for a person who signs up. @throws as {@link create}; unavailable */
   async signUp(name: string, password: string): Promise<void> {
     checkSignUp(name, password)
-    this.#checkFree(name)
+    await this.#checkFree(name)
     if (this.#signUps >= MAX_SIGN_UPS) throw new CouchError('unavailable')
     this.#signUps += 1
     try {
@@ -135,8 +147,8 @@ export class TenantAccounts {
   }
 
   /** An account may exist without a user document, by tokens or a proxy. Nobody else may get its databases. */
-  #checkFree(name: string): void {
-    if (this.#options.tenants.isAdmin(name) || this.#isKnown(name)) throw nameConflict()
+  async #checkFree(name: string): Promise<void> {
+    if (this.#options.tenants.isAdmin(name) || (await this.#isKnown(name))) throw nameConflict()
   }
 
   async #makeUser(name: string, password: string, roles: readonly string[]): Promise<void> {
@@ -158,22 +170,35 @@ export class TenantAccounts {
     if (this.#options.tenants.isAdmin(name)) {
       throw new CouchError('forbidden', 'This is a server admin, not a tenant.')
     }
-    if (this.#isKnown(name) || (await this.#users.rolesOf(name)) !== null) return
+    if ((await this.#isKnown(name)) || (await this.#users.rolesOf(name)) !== null) return
     throw new CouchError('not_found', 'There is no account with this name.')
   }
 
   /**
-   * Deletes an account with its databases and tokens. It loses access at once. After a crash, the next start continues
-   * the deletion.
+   * Deletes an account with its databases and tokens. It loses access at once. After a crash, the next start or another
+   * node continues the deletion.
    * @returns the deleted databases, the number of tokens, and whether there was a user document
-   * @throws not_found, forbidden
+   * @throws not_found, forbidden; unavailable while another node deletes it
    */
   delete(name: string): Promise<object> {
     return this.#deletions.run(name, async () => {
       await this.checkExists(name)
       await this.#options.tenants.change(name, { isLeaving: true })
-      return this.#remove(name)
+      const done = await this.#claimed(name, () => this.#remove(name))
+      if (done === null) throw new CouchError('unavailable')
+      return done
     })
+  }
+
+  /** Runs the deletion of an account on one node at a time. @returns null if another node runs it */
+  async #claimed<T>(name: string, work: () => Promise<T>): Promise<T | null> {
+    const claim = await this.#options.claims.take(`deletion of ${accountKey(name)}`)
+    if (claim === null) return null
+    try {
+      return await work()
+    } finally {
+      await claim.release()
+    }
   }
 
   async #remove(name: string): Promise<object> {
@@ -187,19 +212,38 @@ export class TenantAccounts {
     return { databases, user, tokens }
   }
 
-  /** Continues interrupted deletions. @returns the accounts that are deleted now */
-  async resume(): Promise<string[]> {
-    const { tenants } = this.#options
-    const leaving = tenants.names().filter((name) => tenants.isLeaving(name))
-    for (const name of leaving) await this.#deletions.run(name, () => this.#remove(name))
-    return leaving
+  /**
+   * Continues interrupted deletions, one account after the other.
+   * @param isOver asked before each
+   * @returns the accounts that are deleted now
+   */
+  async resume(isOver: () => boolean): Promise<string[]> {
+    const done: string[] = []
+    for await (const name of this.#options.tenants.leaving()) {
+      if (isOver()) break
+      const removed = await this.#deletions.run(name, () => this.#claimed(name, () => this.#remove(name)))
+      if (removed !== null) done.push(name)
+    }
+    return done
   }
 
-  /** The usage of each account that owns a database or has its own record, for metrics. */
-  all(): ({ readonly account: string } & AccountUsage)[] {
-    const { owners, tenants } = this.#options
-    const names = new Set([...owners.accounts(), ...tenants.names()])
-    return [...names].map((account) => ({ account, ...this.usageOf(account) }))
+  /** The usage of the accounts with the most bytes that own databases or owned some, for metrics. */
+  async largest(limit: number): Promise<({ readonly account: string } & AccountUsage)[]> {
+    const { store } = this.#options
+    const names: string[] = []
+    for await (const { value } of allRecords(store, RANKS)) {
+      if (names.length >= limit) break
+      names.push(value)
+    }
+    const found: ({ readonly account: string } & AccountUsage)[] = []
+    for (let at = 0; at < names.length; at += PAGE) {
+      const page = names.slice(at, at + PAGE)
+      const totals = await store.readRecords(TOTALS, page)
+      page.forEach((account, n) => {
+        found.push({ account, ...this.#shown(account, readTotals(totals[n] ?? null)) })
+      })
+    }
+    return found.sort((a, b) => b.bytes - a.bytes)
   }
 }
 
@@ -207,8 +251,8 @@ function nameConflict(): CouchError {
   return new CouchError('conflict', 'There is already an account with this name.')
 }
 
-function isBehind(name: string, after: string): boolean {
-  return byBytes(name, after) > 0
+function shownState({ isSuspended, isLeaving }: Pick<TenantState, 'isSuspended' | 'isLeaving'>): object {
+  return { suspended: isSuspended, ...(isLeaving && { deleting: true }) }
 }
 
 function byBytes(a: string, b: string): number {

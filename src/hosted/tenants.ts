@@ -1,10 +1,11 @@
 /** Quotas and suspensions that admins have set, one record for each account that differs from the defaults. */
 import { type AccountListener, type Accounts, isServerAdmin } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
-import { KeyedMutex } from '../core/concurrency.ts'
+import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { WatchedRecords } from '../storage/records.ts'
-import { allRecords } from '../storage/records.ts'
+import { Listeners } from '../core/listeners.ts'
+import { RecordCache } from '../storage/record-cache.ts'
+import { allRecords, type RecordWrite, readRecord, type WatchedRecords } from '../storage/records.ts'
 import {
   changedOverrides,
   defaultQuota,
@@ -14,9 +15,15 @@ import {
   quotaWith,
   readQuota,
   shownQuota,
-} from './usage.ts'
+} from './quota.ts'
 
 const KIND = 'tenant'
+/** Accounts whose deletion has begun; the key is their name. */
+const LEAVING = 'tenant_leaving'
+/** Tenants that are remembered: a few megabytes. */
+const MAX_REMEMBERED = 20_000
+/** How often a change is tried while others change the same record. */
+const MAX_TRIES = 50
 
 interface Tenant {
   readonly quota: QuotaOverrides
@@ -34,40 +41,43 @@ interface TenantChange {
   readonly isLeaving?: boolean
 }
 
+/** What the record of an account says, or the lack of one. */
+export interface TenantState extends Omit<Tenant, 'quota'> {
+  readonly quota: Quota
+  readonly overrides: QuotaOverrides
+}
+
 export class Tenants {
   readonly #store: WatchedRecords
   readonly #config: Config
-  readonly #mutex = new KeyedMutex()
-  readonly #tenants = new Map<string, Tenant>()
-  readonly #quotas = new Map<string, Quota>()
-  readonly #listeners = new Set<AccountListener>()
+  readonly #tenants: RecordCache<Tenant>
+  /** Whole quotas by what they were made of, until the defaults change. */
+  #quotas = new WeakMap<QuotaOverrides, Quota>()
+  readonly #listeners = new Listeners<Parameters<AccountListener>>()
+  readonly #ends: readonly (() => void)[]
   #defaults: Quota
 
-  private constructor(store: WatchedRecords, config: Config) {
+  constructor(store: WatchedRecords, config: Config) {
     this.#store = store
     this.#config = config
     this.#defaults = defaultQuota(config)
-    config.onChange((section) => {
-      if (section !== 'quota') return
-      this.#defaults = defaultQuota(config)
-      this.#quotas.clear()
-    })
-  }
-
-  /** Reads the records. */
-  static async open(store: WatchedRecords, config: Config): Promise<Tenants> {
-    const tenants = new Tenants(store, config)
-    for await (const { key, value } of allRecords(store, KIND)) tenants.#tenants.set(key, readTenant(value))
-    return tenants
+    this.#tenants = new RecordCache({ records: store, kind: KIND, max: MAX_REMEMBERED, parse: readTenant })
+    this.#ends = [
+      config.onChange((section) => {
+        if (section !== 'quota') return
+        this.#defaults = defaultQuota(config)
+        this.#quotas = new WeakMap()
+      }),
+      // Feeds of an account that another node has suspended end, too.
+      store.watchCatalog((change) => {
+        if (change.type === 'any') this.#listeners.tell('all')
+        else if (change.type === 'records' && change.kind === KIND) this.#listeners.tell(new Set(change.keys))
+      }),
+    ]
   }
 
   get defaults(): Quota {
     return this.#defaults
-  }
-
-  /** Accounts that differ from the defaults. */
-  names(): string[] {
-    return [...this.#tenants.keys()]
   }
 
   /** Whether the name is that of a server admin, who is not a tenant. */
@@ -75,72 +85,102 @@ export class Tenants {
     return this.#config.get('admins', name) !== undefined
   }
 
-  /** The account's quota; cached, since every request needs it. */
-  quotaOf(account: string): Quota {
-    const { quota } = this.#tenants.get(account) ?? ORDINARY
+  /** The account's quota; remembered, since every request needs it. */
+  quotaOf(account: string): Quota | Promise<Quota> {
+    const tenant = this.#tenants.get(account)
+    return tenant instanceof Promise ? tenant.then((read) => this.#quotaOf(read)) : this.#quotaOf(tenant)
+  }
+
+  #quotaOf({ quota }: Tenant): Quota {
     if (quota === ORDINARY.quota) return this.#defaults
-    let whole = this.#quotas.get(account)
+    let whole = this.#quotas.get(quota)
     if (whole === undefined) {
       whole = quotaWith(this.#defaults, quota)
-      this.#quotas.set(account, whole)
+      this.#quotas.set(quota, whole)
     }
     return whole
   }
 
-  overridesOf(account: string): QuotaOverrides {
-    return (this.#tenants.get(account) ?? ORDINARY).quota
+  /** All that is known of an account. */
+  async stateOf(account: string): Promise<TenantState> {
+    const tenant = await this.#tenants.get(account)
+    return { ...tenant, quota: this.#quotaOf(tenant), overrides: tenant.quota }
   }
 
-  isSuspended(account: string): boolean {
-    return (this.#tenants.get(account) ?? ORDINARY).isSuspended
+  /** Whether the account differs from the defaults. */
+  async isKnown(account: string): Promise<boolean> {
+    return (await this.#tenants.get(account)) !== ORDINARY
   }
 
-  isLeaving(account: string): boolean {
-    return (this.#tenants.get(account) ?? ORDINARY).isLeaving
+  /** A page of the accounts that differ from the defaults, in byte order. */
+  async names(prefix: string, after: string, limit: number): Promise<string[]> {
+    return (await this.#store.listRecords(KIND, { prefix, after }, limit)).map(({ key }) => key)
   }
 
   /** @returns why the account has no access, in words for its owner; null: it has */
-  refusalOf(account: string): string | null {
+  refusalOf(account: string): string | null | Promise<string | null> {
     const tenant = this.#tenants.get(account)
-    if (tenant === undefined) return null
-    if (tenant.isLeaving) return 'The account is being deleted.'
-    return tenant.isSuspended ? 'The account is suspended. Ask the operator of this server.' : null
+    return tenant instanceof Promise ? tenant.then(refusalIn) : refusalIn(tenant)
   }
 
-  /** Durable and in effect when resolved. Feeds of an account without access end. */
+  /**
+   * Checks that an account has access, for work that begins with a write of records.
+   * @returns the write that lets the others fail if the account loses access meanwhile
+   * @throws forbidden
+   */
+  async guard(account: string): Promise<RecordWrite> {
+    const text = await readRecord(this.#store, KIND, account)
+    const refusal = refusalIn(readTenant(text))
+    if (refusal !== null) throw new CouchError('forbidden', refusal)
+    return { kind: KIND, key: account, value: text, expected: text }
+  }
+
+  /** Durable and in effect when resolved, on other nodes within about a second. Feeds of an account without access end. */
   change(account: string, change: TenantChange): Promise<void> {
-    return this.#mutex.run(account, async () => {
-      const before = this.#tenants.get(account) ?? ORDINARY
+    return this.#write(account, (before) => {
       const quota = changedOverrides(before.quota, change.quota ?? {})
-      const after = { ...before, ...change, quota: Object.keys(quota).length > 0 ? quota : ORDINARY.quota }
-      await this.#store.writeRecords([{ kind: KIND, key: account, value: written(after) }])
-      if (isOrdinary(after)) this.#tenants.delete(account)
-      else this.#tenants.set(account, after)
-      this.#quotas.delete(account)
-      if (after.isSuspended !== before.isSuspended || after.isLeaving !== before.isLeaving)
-        this.#notify(account)
+      return { ...before, ...change, quota: Object.keys(quota).length > 0 ? quota : ORDINARY.quota }
     })
   }
 
   /** Removes the record of a deleted account, so that a later one of its name starts with the defaults. */
   forget(account: string): Promise<void> {
-    return this.#mutex.run(account, async () => {
-      await this.#store.writeRecords([{ kind: KIND, key: account, value: null }])
-      this.#tenants.delete(account)
-      this.#quotas.delete(account)
-      this.#notify(account)
-    })
+    return this.#write(account, () => ORDINARY)
+  }
+
+  /** @throws unavailable if others change the same record all the time */
+  async #write(account: string, next: (before: Tenant) => Tenant): Promise<void> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const text = await readRecord(this.#store, KIND, account)
+      const after = next(readTenant(text))
+      const isDone = await this.#store.writeRecords([
+        { kind: KIND, key: account, value: written(after), expected: text },
+        { kind: LEAVING, key: account, value: after.isLeaving ? '' : null },
+      ])
+      if (isDone) return
+    }
+    throw new CouchError('unavailable')
+  }
+
+  /** Accounts whose deletion has begun and is not done. */
+  async *leaving(): AsyncGenerator<string> {
+    for await (const { key } of allRecords(this.#store, LEAVING)) yield key
   }
 
   /** Calls the listener with suspended, reactivated and deleted accounts. @returns a function that ends the calls */
   onChange(listener: AccountListener): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 
-  #notify(account: string): void {
-    for (const listener of this.#listeners) listener(new Set([account]))
+  close(): void {
+    this.#tenants.close()
+    for (const end of this.#ends) end()
   }
+}
+
+function refusalIn(tenant: Tenant): string | null {
+  if (tenant.isLeaving) return 'The account is being deleted.'
+  return tenant.isSuspended ? 'The account is suspended. Ask the operator of this server.' : null
 }
 
 function isOrdinary({ quota, isSuspended, isLeaving }: Tenant): boolean {
@@ -153,7 +193,9 @@ function written(tenant: Tenant): string | null {
   return JSON.stringify({ quota: shownQuota(quota), suspended: isSuspended, leaving: isLeaving })
 }
 
-function readTenant(value: string): Tenant {
+/** @param value of a record; null: there is none */
+function readTenant(value: string | null): Tenant {
+  if (value === null) return ORDINARY
   const read: unknown = JSON.parse(value)
   if (!isJsonObject(read)) throw new Error('a tenant record is damaged')
   const quota = changedOverrides({}, readQuota(read.quota ?? {}))
@@ -174,7 +216,7 @@ export function withRefusals(accounts: Accounts, tenants: Tenants): Accounts {
   return {
     find: async (name) => {
       const account = await accounts.find(name)
-      const refusal = tenants.refusalOf(name)
+      const refusal = await tenants.refusalOf(name)
       return account === null || refusal === null || isServerAdmin(account)
         ? account
         : { ...account, refusal }

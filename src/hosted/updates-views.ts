@@ -3,7 +3,9 @@
  * counts the updates of all databases of the server.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import type { UpdatesView } from '../changes/db-updates.ts'
+import { atMost } from '../core/cache.ts'
 import type { WatchedRecords } from '../storage/records.ts'
 import { readRecord } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -13,6 +15,8 @@ import type { TenantDatabases } from './tenant-databases.ts'
 const KIND = 'secret'
 const KEY = 'db_updates'
 const SECRET_BYTES = 32
+/** Views that are remembered, so that an account's feeds share their pages. */
+const MAX_VIEWS = 10_000
 /** Bytes of a number and of an epoch's id (storage/sequence.ts): together one block of AES. */
 const SEQ_BYTES = 7
 const EPOCH_BYTES = 9
@@ -29,30 +33,30 @@ interface UpdatesViewsOptions {
 export class UpdatesViews {
   readonly #secret: Buffer
   readonly #options: UpdatesViewsOptions
-  /** By account; one for each account that has asked. */
-  readonly #views = new Map<string, UpdatesView>()
+  /** By account. A feed keeps its view when the view is forgotten here. */
+  readonly #views = new LRUCache<string, UpdatesView>(atMost(MAX_VIEWS))
+  #made = 0
 
   private constructor(secret: Buffer, options: UpdatesViewsOptions) {
     this.#secret = secret
     this.#options = options
   }
 
-  /** Reads the secret that encrypts tokens, or makes it. */
+  /** Reads the secret that encrypts tokens, or makes it. Nodes that start together agree on one. */
   static async open(options: UpdatesViewsOptions): Promise<UpdatesViews> {
     const { store } = options
-    const stored = await readRecord(store, KIND, KEY)
-    const secret = stored === null ? randomBytes(SECRET_BYTES) : Buffer.from(stored, 'hex')
-    if (stored === null) {
-      await store.writeRecords([{ kind: KIND, key: KEY, value: secret.toString('hex') }])
-    }
-    return new UpdatesViews(secret, options)
+    const value = randomBytes(SECRET_BYTES).toString('hex')
+    const isMade = await store.writeRecords([{ kind: KIND, key: KEY, value, expected: null }])
+    const secret = isMade ? value : ((await readRecord(store, KIND, KEY)) as string)
+    return new UpdatesViews(Buffer.from(secret, 'hex'), options)
   }
 
   /** The view of an account. */
   of(account: string): UpdatesView {
     let view = this.#views.get(account)
     if (view === undefined) {
-      view = this.#make(account, -1 - this.#views.size)
+      this.#made += 1
+      view = this.#make(account, -this.#made)
       this.#views.set(account, view)
     }
     return view
@@ -73,9 +77,9 @@ export class UpdatesViews {
   async #namesOf(account: string): Promise<string[]> {
     const { owners, databases, tenantDatabases } = this.#options
     await tenantDatabases.settled(account)
-    const gone: string[] = []
-    for (const name of owners.formerDatabasesOf(account)) if (!(await databases.has(name))) gone.push(name)
-    return [...owners.databasesOf(account), ...gone]
+    const { own, former } = await owners.namesInUpdates(account)
+    const areThere = await Promise.all(former.map((name) => databases.has(name)))
+    return [...own, ...former.filter((_, at) => !areThere[at])]
   }
 }
 

@@ -4,8 +4,9 @@
  * take turns by database. All other writes run at once.
  */
 import type { WriteKind } from '../auth/policy.ts'
-import type { Owners } from './owners.ts'
-import type { Quota, Size, Usage } from './usage.ts'
+import type { Size } from './account-totals.ts'
+import type { Quota } from './quota.ts'
+import type { Usage } from './usage.ts'
 
 interface Write {
   readonly database: string
@@ -26,22 +27,15 @@ export function maxSizeOf(length: number, kind: WriteKind): Size {
   return { documents, bytes: STORED_TIMES * length + DOCUMENT_BYTES * documents, indexes }
 }
 
-interface WriteTurnsOptions {
-  readonly owners: Pick<Owners, 'databasesOf'>
-  readonly usage: Pick<Usage, 'sumOf' | 'unmeasured' | 'wrote' | 'measureAll'>
-}
-
 export class WriteTurns {
-  readonly #owners: WriteTurnsOptions['owners']
-  readonly #usage: WriteTurnsOptions['usage']
+  readonly #usage: Pick<Usage, 'sumOf' | 'unmeasuredOf' | 'wrote' | 'measureAll'>
   /** Waiting and running writes by account, in order of arrival. */
   readonly #writes = new Map<string, Write[]>()
   /** Callbacks that wait for the end of a write, by account. */
   readonly #waiting = new Map<string, (() => void)[]>()
 
-  constructor(options: WriteTurnsOptions) {
-    this.#owners = options.owners
-    this.#usage = options.usage
+  constructor(usage: Pick<Usage, 'sumOf' | 'unmeasuredOf' | 'wrote' | 'measureAll'>) {
+    this.#usage = usage
   }
 
   /**
@@ -60,7 +54,7 @@ export class WriteTurns {
     } finally {
       writes.splice(writes.indexOf(write), 1)
       if (writes.length === 0) this.#writes.delete(account)
-      this.#usage.wrote(write.database, write.most)
+      this.#usage.wrote(account, write.database, write.most)
       const waiting = this.#waiting.get(account) ?? []
       this.#waiting.delete(account)
       for (const wake of waiting) wake()
@@ -69,15 +63,15 @@ export class WriteTurns {
 
   async #turn(account: string, write: Write, quota: Quota): Promise<void> {
     let hasLooked = false
-    while (this.#couldPass(account, write, quota)) {
+    while (await this.#couldPass(account, write, quota)) {
       if (this.#before(account, write).some(({ database }) => database !== write.database)) {
         await new Promise<void>((wake) => {
           this.#waiting.set(account, [...(this.#waiting.get(account) ?? []), wake])
         })
         hasLooked = false
       } else {
-        const unmeasured = [...this.#owners.databasesOf(account)].filter(
-          (name) => name !== write.database && this.#usage.unmeasured(name) !== null,
+        const unmeasured = [...this.#usage.unmeasuredOf(account).keys()].filter(
+          (name) => name !== write.database,
         )
         // A database that cannot be measured holds up nobody.
         if (unmeasured.length === 0 || hasLooked) return
@@ -88,15 +82,10 @@ export class WriteTurns {
   }
 
   /** Whether the account could exceed a limit after this write and all earlier ones. */
-  #couldPass(account: string, write: Write, quota: Quota): boolean {
-    let { bytes, documents, indexes } = this.#usage.sumOf(account)
-    for (const name of this.#owners.databasesOf(account)) {
-      const unmeasured = this.#usage.unmeasured(name)
-      bytes += unmeasured?.bytes ?? 0
-      documents += unmeasured?.documents ?? 0
-      indexes += unmeasured?.indexes ?? 0
-    }
-    for (const { most } of [...this.#before(account, write), write]) {
+  async #couldPass(account: string, write: Write, quota: Quota): Promise<boolean> {
+    let { bytes, documents, indexes }: Size = await this.#usage.sumOf(account)
+    const writes = [...this.#before(account, write), write].map(({ most }) => most)
+    for (const most of [...this.#usage.unmeasuredOf(account).values(), ...writes]) {
       bytes += most.bytes
       documents += most.documents
       indexes += most.indexes

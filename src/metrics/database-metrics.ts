@@ -180,7 +180,7 @@ function commitSamples(
   return first === undefined ? [] : histogramSamples(others.reduce(addHistograms, first))
 }
 
-type TenantUsage = ReturnType<Hosted['tenantUsage']>
+type TenantUsage = Awaited<ReturnType<Hosted['tenantUsage']>>
 
 /** Maximum number of accounts in the metrics, those with the most bytes first: a scrape is one text. */
 const MAX_ACCOUNTS = 5000
@@ -209,10 +209,5 @@ const TENANT_METRICS: readonly Metric<TenantUsage>[] = [
 
 /** @returns the collector of the tenants' metrics for `_prometheus` */
 export function tenantCollector(hosted: Pick<Hosted, 'tenantUsage'>): Collector {
-  return collector(TENANT_METRICS, () =>
-    hosted
-      .tenantUsage()
-      .toSorted((a, b) => b.bytes - a.bytes)
-      .slice(0, MAX_ACCOUNTS),
-  )
+  return collector(TENANT_METRICS, () => hosted.tenantUsage(MAX_ACCOUNTS))
 }

@@ -33,6 +33,7 @@ import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
+import { Claims } from '../threads/claims.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/open-databases.ts'
 import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
@@ -182,8 +183,12 @@ async function hostedMode(
   if (!config.isHosted) return null
   const onFault = (fault: unknown) =>
     logger.error({ err: fault }, 'work for a tenant failed; it will be tried again')
-  const hosted = await openHosted({ config, databases, deleteTokens, onFault })
-  shutdown.add(() => hosted.close())
+  const claims = new Claims({ records: databases.sharedWriters ? databases : null, onFault })
+  const hosted = await openHosted({ config, databases, deleteTokens, onFault, claims })
+  shutdown.add(async () => {
+    await hosted.close()
+    await claims.close()
+  })
   return hosted
 }
 

@@ -6,11 +6,62 @@ import { type KeyStretches, type Migration, STRETCH } from './schema.ts'
 
 /**
  * Processes the records of a kind in stretches.
- * @param sql statements with the keys above `?1` up to `?2`
+ * @param sql statements with two parameters: they process the keys above the first up to the second
  */
 export function recordsOf(kind: string, sql: readonly string[]): KeyStretches {
   const page = `SELECT key FROM record WHERE kind = '${kind}' AND key > ? ORDER BY key LIMIT ${STRETCH}`
   return { next: `SELECT max(key) AS last FROM (${page})`, sql }
 }
 
-export const RECORD_KEYS: Migration = { stretches: [], end: '' }
+/** The databases of an account, and those that it deleted, by its name; hosted/ownership.ts. */
+const OWNERS = `
+INSERT OR REPLACE INTO record (kind, key, value)
+SELECT iif(state = 'deleted', 'owner_former', 'owner_account'), account || '/' || key, iif(state = 'deleted', '0', state)
+FROM (
+  SELECT key, lower(hex(json_extract(value, '$.account'))) AS account,
+    coalesce(json_extract(value, '$.state'), 'owned') AS state
+  FROM record WHERE kind = 'owner' AND key > ? AND key <= ?
+)`
+
+const UNFINISHED_OWNERS = `
+INSERT OR REPLACE INTO record (kind, key, value)
+SELECT 'owner_unfinished', key, '' FROM record
+WHERE kind = 'owner' AND key > ? AND key <= ? AND json_extract(value, '$.state') = 'making'`
+
+const COUNTS = ['databases', 'bytes', 'documents', 'indexes']
+const sumOfSizes = (name: string) => `'${name}', sum(coalesce(json_extract(size.value, '$.${name}'), 0))`
+const added = (name: string) =>
+  `'${name}', json_extract(record.value, '$.${name}') + json_extract(excluded.value, '$.${name}')`
+
+/** What an account's databases have together; hosted/account-totals.ts. */
+const TOTALS = `
+INSERT INTO record (kind, key, value)
+SELECT 'usage_account', json_extract(owner.value, '$.account'), json_object(
+  'databases', sum(coalesce(json_extract(owner.value, '$.state'), 'owned') <> 'deleted'),
+  ${COUNTS.slice(1).map(sumOfSizes).join(', ')})
+FROM record AS owner LEFT JOIN record AS size ON size.kind = 'usage' AND size.key = owner.key
+WHERE owner.kind = 'owner' AND owner.key > ? AND owner.key <= ?
+GROUP BY 2
+ON CONFLICT (kind, key) DO UPDATE SET value = json_object(${COUNTS.map(added).join(', ')})`
+
+/** The rule is that of `rankKey` in hosted/account-totals.ts. */
+const RANKS = `
+INSERT OR REPLACE INTO record (kind, key, value)
+SELECT 'usage_rank', (9999 - 100 * length(bytes) - cast(substr(bytes, 1, 2) AS INTEGER)) || '/' || lower(hex(key)), key
+FROM (
+  SELECT key, cast(json_extract(value, '$.bytes') AS TEXT) AS bytes
+  FROM record WHERE kind = 'usage_account' AND key > ? AND key <= ?
+)`
+
+const LEAVING = `
+INSERT OR REPLACE INTO record (kind, key, value)
+SELECT 'tenant_leaving', key, '' FROM record
+WHERE kind = 'tenant' AND key > ? AND key <= ? AND json_extract(value, '$.leaving')`
+
+const TENANT_RECORDS: readonly KeyStretches[] = [
+  recordsOf('owner', [OWNERS, UNFINISHED_OWNERS, TOTALS]),
+  recordsOf('usage_account', [RANKS]),
+  recordsOf('tenant', [LEAVING]),
+]
+
+export const RECORD_KEYS: Migration = { stretches: TENANT_RECORDS, end: '' }

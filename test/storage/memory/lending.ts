@@ -160,7 +160,7 @@ function versionsOf(
     .filter(({ storedAt }) => (storedAt ?? 0) <= storedBy)
     .sort((a, b) => b.place - a.place)
     .slice(0, limit)
-    .map(({ rev, deleted, place, storedAt, supersededAt, grownAt, isKept, body, attachments }) => {
+    .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
       const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
       return {
         rev,
@@ -168,7 +168,6 @@ function versionsOf(
         place,
         storedAt,
         supersededAt,
-        grownAt,
         isRetained: isKept,
         size,
         attachments: attachments.length,
