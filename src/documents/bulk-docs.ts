@@ -12,6 +12,7 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, DocumentRules, RuledWrite } from './database.ts'
 import { remeasured } from './document-policy.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
+import { touchesOfEdits } from './edit-touches.ts'
 import { checkNewAttachmentNames } from './incoming-attachments.ts'
 import { type IncomingDoc, namedRev, readSplit } from './incoming-document.ts'
 import { checkLocal } from './local-docs.ts'
@@ -216,13 +217,14 @@ function hasStubs(doc: IncomingDoc): boolean {
  * document in conflict, or a known revision, is not refused here.
  */
 async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: boolean): Promise<void> {
+  const edits = [{ doc, newEdits }]
   await store.readDocs(
     [id],
     (state, _id, view) => {
-      const [result] = decideEdits(id, state, view.revsLimit, [{ doc, newEdits }]).result
+      const [result] = decideEdits(id, state, view.revsLimit, edits).result
       if (result instanceof CouchError && result.code === 'missing_stub') throw result
     },
-    { branches: true },
+    touchesOfEdits(edits, false),
   )
 }
 

@@ -183,6 +183,20 @@ function isFull({ documents }: Allowance, { docCount }: StoreView): boolean {
   return documents.others + docCount >= documents.limit
 }
 
+/** With fewer documents left than this, others' writes meanwhile could reach the limit. */
+const CLOSE_TO_FULL = 10_000
+
+/** Whether a decision could differ if other documents were written meanwhile ({@link Decision.dependsOnCounts}). */
+export function dependsOnCounts(
+  { documents }: Allowance,
+  { docCount }: StoreView,
+  doc: DocState | null,
+  edits: readonly Pick<Edit, 'doc'>[],
+): boolean {
+  if (documents.others + docCount + CLOSE_TO_FULL < documents.limit) return false
+  return (doc === null || doc.deleted) && edits.some(({ doc: { deleted } }) => !deleted)
+}
+
 function editBytes({ doc }: Pick<Edit, 'doc'>): number {
   return doc.attachments.reduce(
     (sum, { content }) => sum + (content?.storedLength ?? 0),
@@ -216,9 +230,9 @@ function isDeletion({ doc, old, branches }: NewRevision): boolean {
   const { path } = doc
   const isLive = (id: string, steps: number) =>
     branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
-  const isEnd = path === null ? old !== null && !old.deleted : path.ids.some(isLive)
+  const isEnd = path === null ? old()?.deleted === false : path.ids.some(isLive)
   if (!isEnd) return false
-  return doc.body.length <= Math.max(TOMBSTONE_BYTES, old?.body.length ?? 0)
+  return doc.body.length <= TOMBSTONE_BYTES || doc.body.length <= (old()?.body.length ?? 0)
 }
 
 /**

@@ -99,7 +99,7 @@ function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, 
   const rev = formatRev(pos, id)
   if (document.check !== undefined) {
     const follows = parent !== null && doc.path !== null
-    const old = follows ? document.nearest(parent.pos, parent.ids) : null
+    const old = () => (follows ? document.nearest(parent.pos, parent.ids) : null)
     document.check({ at, doc, rev, attachments, old, branches: document.branches })
   }
   const change: BranchChange =
@@ -178,7 +178,7 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
       replicatedAttachment(document, incoming, attachment),
     )
     if (document.check !== undefined) {
-      const old = document.nearest(leaf.pos - 1, leaf.ids.slice(1))
+      const old = () => document.nearest(leaf.pos - 1, leaf.ids.slice(1))
       document.check({ at, doc, rev, attachments, old, branches: document.branches })
     }
     document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })

@@ -166,9 +166,9 @@ export interface NewRevision {
   readonly attachments: readonly AttachmentWrite[]
   /**
    * The revision before it (protocol.md 9.2): the parent of an interactive edit, or the nearest ancestor with a stored
-   * body of a replicated edit. Null without such a revision, and for a recreated document.
+   * body of a replicated edit. Null without such a revision, and for a recreated document. Read only on request.
    */
-  readonly old: OldRevision | null
+  old(): OldRevision | null
   /** The document's leaves before the edit. */
   readonly branches: Pick<BranchSet, 'leaf'>
 }
@@ -235,6 +235,8 @@ export class EditedDocument {
   readonly contents = new Map<string, NewContent>()
   /** The stored revisions that were looked up; null without a stored body. */
   readonly #lookedUp = new Map<string, StoredContent | null>()
+  /** The stored revisions of which only the attachments were looked up. */
+  #listed: Map<string, Pick<StoredContent, 'attachments'>> | undefined
   #lookups = 0
 
   constructor(id: string, state: DocState | null, revsLimit: number, bounds: EditBounds) {
@@ -269,11 +271,17 @@ export class EditedDocument {
     }
   }
 
-  /** The attachments of a revision, stored or brought by an earlier edit; null for a revision without a stored row. */
-  attachments(rev: string): readonly (StoredAttachment | AttachmentWrite)[] | null {
+  /** The attachments of a revision, stored or brought by an earlier edit; none for a revision without a stored row. */
+  attachments(rev: string): StoredContent['attachments'] {
     const edited = this.contents.get(rev)
     if (edited !== undefined) return edited.attachments
-    return this.#stored(rev)?.attachments ?? null
+    const known = this.#lookedUp.get(rev) ?? this.#listed?.get(rev)
+    if (known !== undefined) return known.attachments
+    this.#lookups += 1
+    const attachments = this.state?.attachments(rev) ?? []
+    this.#listed ??= new Map()
+    this.#listed.set(rev, { attachments })
+    return attachments
   }
 
   /**

@@ -62,7 +62,11 @@ async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Li
 }
 
 function purgeUpdate(id: string, revs: readonly string[]): PurgeUpdate<readonly string[]> {
-  return { id, decide: (doc) => decidePurge(doc, revs) }
+  return {
+    id,
+    touches: { branches: true, ancestry: 'leaves', revisions: true, retained: true },
+    decide: (doc) => decidePurge(doc, revs),
+  }
 }
 
 /** The member of `purged` for a document: the purged revisions, or the error. */

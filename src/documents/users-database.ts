@@ -98,7 +98,7 @@ class AuthDesign {
       {
         id: AUTH_DESIGN_ID,
         bytes: AUTH_DESIGN_BODY.length,
-        touches: { branches: true },
+        touches: { branches: true, ancestry: 'winner' },
         decide: (state, view) =>
           state !== null && !state.deleted
             ? { result: [] }

@@ -43,7 +43,8 @@ export function callContext(database: string, user: UserCtx, security: SecurityO
  * interactive edit, and the revision itself of a replicated edit.
  */
 export function validateCall(id: string, candidate: NewRevision, context: CallContext): ValidateCall {
-  const { doc, attachments, old } = candidate
+  const { doc, attachments } = candidate
+  const old = candidate.old()
   const { body, deleted, path } = doc
   const named = namedRev(doc)
   const revisions = { start: path?.pos ?? 0, ids: path?.ids ?? [] }

@@ -194,6 +194,8 @@ export class Attempt {
   readonly #user: UserCtx
   readonly #list: FunctionList | null
   #charsLeft = ATTEMPT_CHARS
+  /** The characters of each document's calls. */
+  readonly #spent = new Map<KnownFacts, number>()
 
   constructor(database: AttemptedDatabase, user: UserCtx, list: FunctionList | null) {
     this.#database = database
@@ -201,9 +203,9 @@ export class Attempt {
     this.#list = list
   }
 
-  /** Whether decisions read the documents as they are stored. */
-  get touchesBody(): boolean {
-    return (this.#list?.functions.length ?? 0) > 0
+  /** Whether validate functions read the revision before each new one of a document. */
+  readsOld(id: string): boolean {
+    return this.#list !== null && this.#list.functions.length > 0 && !isDesignId(id) && !this.#user.isCopying
   }
 
   /**
@@ -227,6 +229,9 @@ export class Attempt {
     const list = this.#list
     if (list === null || list.designVersion !== view.designVersion) return { needs: [{ kind: 'functions' }] }
     if (list.functions.length === 0) return apply()
+    // An engine may decide a document again.
+    this.#charsLeft += this.#spent.get(known) ?? 0
+    this.#spent.set(known, 0)
     if (this.#charsLeft <= 0 && known.isEmpty) return { needs }
     const context = callContext(list.database, this.#user, view.security)
     const decision = apply(this.#validation(id, list, context, known, needs))
@@ -264,7 +269,9 @@ export class Attempt {
       const call = validateCall(id, revision, context)
       const refusal = known.find(at, (fact) => fact.kind === 'validation' && isSame(fact, list, call))
       if (refusal !== undefined) return throwRefusal(refusal)
-      this.#charsLeft -= call.newDoc.length + call.oldDoc.length
+      const chars = call.newDoc.length + call.oldDoc.length
+      this.#charsLeft -= chars
+      this.#spent.set(known, (this.#spent.get(known) ?? 0) + chars)
       needs.push({ kind: 'validation', at, list, call })
     }
   }

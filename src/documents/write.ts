@@ -15,6 +15,7 @@ import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import {
+  dependsOnCounts,
   exactNearLimit,
   isNearLimit,
   policyRefusals,
@@ -22,6 +23,7 @@ import {
   withinSpace,
 } from './document-policy.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
+import { touchesOfEdits } from './edit-touches.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import {
@@ -291,13 +293,11 @@ function documentUpdate(
   const isAttachment = edits.some(({ attachment }) => attachment !== undefined)
   const mayBeRefused =
     checks.shortage(user) !== null || (allowance !== undefined && isNearLimit(allowance, edits))
+  const touches = touchesOfEdits(edits, mayBeRefused || attempt.readsOld(id))
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: {
-      branches: true,
-      body: attempt.touchesBody || mayBeRefused || rules?.checkStored !== undefined,
-    },
+    touches: rules?.checkStored === undefined ? touches : { ...touches, body: true },
     decide: (doc, view) => {
       requireMember(user, view.security)
       const { security } = view
@@ -319,7 +319,8 @@ function documentUpdate(
         document.tombstonesAt = Date.now()
         document.deletes = deletesDocument(doc, decision)
       }
-      return decision
+      if ('needs' in decision || allowance === undefined) return decision
+      return dependsOnCounts(allowance, view, doc, edits) ? { ...decision, dependsOnCounts: true } : decision
     },
   }
 }

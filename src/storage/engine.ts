@@ -128,7 +128,15 @@ export interface DocUpdate<R, N = never> {
 
 /** Either the result of an update (without `write` nothing is stored) or the facts that it still needs. */
 export type Decision<R, N = never> =
-  | { readonly result: R; readonly write?: DocWrite }
+  | {
+      readonly result: R
+      readonly write?: DocWrite
+      /**
+       * Whether the decision depends on the counts of the view as well: an engine that decides outside its transaction
+       * decides again if they have changed, as with {@link StoreView.settingsVersion}.
+       */
+      readonly dependsOnCounts?: boolean
+    }
   | { readonly needs: readonly N[] }
 
 export type Outcome<R, N = never> =

@@ -15,6 +15,10 @@ export interface Touches {
   readonly branches?: boolean | undefined
   /** The ancestry of the winner, or of every leaf. */
   readonly ancestry?: 'winner' | 'leaves' | undefined
+  /** The ancestries of those of these revisions that are leaves. */
+  readonly ancestryOf?: readonly string[] | undefined
+  /** The ancestries of the leaves of this generation or a later one. */
+  readonly ancestryFrom?: number | undefined
   /**
    * Whether these revisions are known, and which leaves follow them: the ancestries of the leaves of a higher generation
    * than the lowest of these.
@@ -22,6 +26,8 @@ export interface Touches {
   readonly known?: readonly string[] | undefined
   /** Of these revisions, whether they are stored, their bodies and their attachments. */
   readonly revs?: readonly string[] | undefined
+  /** Of each of these paths, the newest revision whose body is stored, with its body and attachments. */
+  readonly nearest?: readonly RevisionPath[] | undefined
   /** Of these revisions, the attachments only. */
   readonly attachments?: readonly string[] | undefined
   /** The list of the stored revisions. */
@@ -30,6 +36,14 @@ export interface Touches {
   readonly retained?: boolean | undefined
   /** The bytes of the winner's attachments. */
   readonly bytes?: boolean | undefined
+}
+
+/** A revision and its ancestors. */
+export interface RevisionPath {
+  /** The generation of the revision. */
+  readonly pos: number
+  /** The revision's own id first. */
+  readonly ids: readonly string[]
 }
 
 /** What a callback reads of several documents that are named by their ids. */

@@ -10,13 +10,16 @@ import {
 } from '../../src/core/types.ts'
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from '../../src/documents/auth-design.ts'
 import {
+  dependsOnCounts,
   isBuiltInDesign,
   policyRefusals,
   policySandbox,
   withinAllowance,
 } from '../../src/documents/document-policy.ts'
+import type { IncomingDoc } from '../../src/documents/incoming-document.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
+import type { DocState, StoreView } from '../../src/storage/engine.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
@@ -502,3 +505,22 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
     })
   })
 }
+
+t.test('only a new document close to the limit of documents depends on how many there are', (t) => {
+  const allowance: Allowance = {
+    bytes: { limit: 1e9, others: 0, here: 0 },
+    documents: { limit: 100_000, others: 50_000 },
+    indexes: { limit: 1, others: 0 },
+    maxDocumentSize: 1e6,
+  }
+  const depends = (docCount: number, doc: unknown, deleted = false) =>
+    dependsOnCounts(allowance, { docCount } as StoreView, doc as DocState | null, [
+      { doc: { deleted } as IncomingDoc },
+    ])
+  t.equal(depends(39_000, null), false)
+  t.equal(depends(41_000, null), true)
+  t.equal(depends(41_000, { deleted: true }), true)
+  t.equal(depends(41_000, { deleted: false }), false)
+  t.equal(depends(41_000, null, true), false)
+  t.end()
+})

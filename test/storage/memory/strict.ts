@@ -4,8 +4,9 @@
  * must give the same answer.
  */
 import { inspect, isDeepStrictEqual } from 'node:util'
-import { parseRev } from '../../../src/revisions/rev.ts'
+import { formatRev, parseRev } from '../../../src/revisions/rev.ts'
 import type { HistoryTouches } from '../../../src/storage/history-store.ts'
+import type { RevisionPath } from '../../../src/storage/touches.ts'
 import { type Disk, type Lend, lend, type Part } from './lending.ts'
 import type { StoredDoc } from './state.ts'
 
@@ -119,10 +120,14 @@ function declaration(
   touches: HistoryTouches = {},
 ): (part: Part) => boolean {
   const { body, bodies, branches, ancestry, known = [], revs = [], attachments = [] } = touches
+  const { ancestryOf = [], ancestryFrom = Number.POSITIVE_INFINITY, nearest = [] } = touches
   const lowest = Math.min(...known.map((rev) => parseRev(rev).pos))
   const isLeaf = (rev: string) => rows.get(rev)?.leaf === true
   const hasContent = (rev: string) =>
-    (body === true && rev === winner) || (bodies === true && isLeaf(rev)) || revs.includes(rev)
+    (body === true && rev === winner) ||
+    (bodies === true && isLeaf(rev)) ||
+    revs.includes(rev) ||
+    nearest.some((path) => isNearest(rows, path, rev))
   return (part) => {
     switch (part.kind) {
       case 'branches':
@@ -131,7 +136,9 @@ function declaration(
         return (
           ancestry === 'leaves' ||
           (ancestry === 'winner' && part.rev === winner) ||
-          parseRev(part.rev).pos > lowest
+          parseRev(part.rev).pos > lowest ||
+          parseRev(part.rev).pos >= ancestryFrom ||
+          ancestryOf.includes(part.rev)
         )
       case 'content':
         return hasContent(part.rev)
@@ -154,4 +161,12 @@ function declaration(
         return touches.bytes === true
     }
   }
+}
+
+/** Whether a revision is on a path, and no newer one on it has a stored body. */
+function isNearest(rows: StoredDoc['rows'], { pos, ids }: RevisionPath, rev: string): boolean {
+  const revs = ids.map((id, at) => formatRev(pos - at, id))
+  const newest = revs.findIndex((one) => typeof rows.get(one)?.body === 'string' && !rows.get(one)?.isKept)
+  const at = revs.indexOf(rev)
+  return at >= 0 && (newest < 0 || at <= newest)
 }
