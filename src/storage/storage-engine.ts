@@ -26,8 +26,8 @@ export interface StorageEngine {
   /** Copies of databases as files; null if the engine has no files: backups are then a task of its store. */
   readonly copies: EngineCopies | null
   /**
-   * Opens the list of databases and the server's own data. Only one catalog can be open: a second call, here or in
-   * another process, rejects with a plain Error that names the user of the folder.
+   * Opens the list of databases and the server's own data. Unless `capabilities.sharedWriters`, only one catalog can be
+   * open: a second call, here or in another process, rejects with a plain Error that names the user of the folder.
    * @param copy the path of a copy that first replaces the server's own data; databases are not changed. Only with
    * {@link copies}
    */

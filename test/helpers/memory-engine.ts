@@ -4,21 +4,21 @@
  *
  * The arguments of a callback stop working when it returns, so that tests find code that keeps them.
  */
-import { randomBytes } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkServerUuid } from '../../src/core/ids.ts'
 import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
-import type { LastKnownSequence } from '../../src/storage/sequence.ts'
 import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
 import { type Lend, lend } from '../storage/memory/lending.ts'
+import { LOCAL, type Network } from '../storage/memory/network.ts'
+import { MemoryOpener, type Mutant } from '../storage/memory/opener.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
+import { SharedMemory } from '../storage/memory/shared.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState } from '../storage/memory/state.ts'
-import { type DatabaseRecord, MemoryStore, type Operate } from '../storage/memory/store.ts'
-import { MemoryUpdates } from '../storage/memory/updates.ts'
+import { MemoryStore, type Operate } from '../storage/memory/store.ts'
 
 export interface MemoryEngineOptions {
   /** Called before every operation of the engine. An error that it throws acts as a disk fault. */
@@ -27,15 +27,23 @@ export interface MemoryEngineOptions {
   readonly now?: () => number
   /** How documents are lent to callbacks: `strictLending` lends only what is declared. */
   readonly lend?: Lend
+  /** What it shares with other openers; by default nothing. */
+  readonly shared?: SharedMemory
+  /** How it reaches the shared state; by default at once. */
+  readonly network?: Network
+  /** A fault that tests must find. */
+  readonly mutant?: Mutant
 }
 
-interface ContentsCount {
+interface TestControls {
   /** All attachment contents that a database stores, even unreferenced ones. */
   keptContents(database: string): { readonly blobs: number; readonly bytes: number }
+  /** Ends the opener without any further message, as a kill of its process would. */
+  die(): void
 }
 
 /** Makes an empty engine. A closed database can be reopened from the same engine. */
-export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine & ContentsCount {
+export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine & TestControls {
   const operate: Operate = (operation) => {
     try {
       options.onOperation?.(operation)
@@ -43,52 +51,54 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
       throw new CouchError('internal_server_error', undefined, { cause })
     }
   }
-  return new MemoryEngine(operate, options.now ?? Date.now, options.lend ?? lend)
+  return new MemoryEngine(operate, options)
 }
 
-class MemoryEngine implements StorageEngine, ContentsCount {
-  readonly capabilities = { durable: false, sharedWriters: false }
+class MemoryEngine implements StorageEngine, TestControls {
+  readonly capabilities
   readonly copies = null
   readonly #operate: Operate
   readonly #now: () => number
   readonly #lend: Lend
-  readonly #folderUuid = randomBytes(16).toString('hex')
-  #serverUuid = this.#folderUuid
-  readonly #databases = new Map<string, DatabaseRecord>()
+  readonly #opener: MemoryOpener
+  readonly #shared: SharedMemory
   readonly #stores = new Set<MemoryStore>()
-  readonly #updates = new MemoryUpdates()
-  readonly #sequences = new Map<string, LastKnownSequence>()
-  readonly #records = new MemoryRecords()
-  #lastIncarnation = 0
-  #holder: string | null = null
+  readonly #records: MemoryRecords
 
-  constructor(operate: Operate, now: () => number, lendBy: Lend) {
+  constructor(operate: Operate, options: MemoryEngineOptions) {
+    const { network = LOCAL, shared = new SharedMemory() } = options
+    this.capabilities = { durable: false, sharedWriters: network.isShared }
     this.#operate = operate
-    this.#now = now
-    this.#lend = lendBy
+    this.#now = options.now ?? Date.now
+    this.#lend = options.lend ?? lend
+    this.#opener = new MemoryOpener(network, options.mutant)
+    this.#shared = shared
+    this.#records = new MemoryRecords(shared.records)
   }
 
   async openCatalog(): Promise<Catalog> {
     await turn()
-    if (this.#holder !== null) throw new Error(`The catalog is held by ${this.#holder}.`)
-    this.#holder = `process ${process.pid}`
-    this.#updates.reopen()
-    const serverUuid = () => this.#serverUuid
+    if (!this.capabilities.sharedWriters) {
+      if (this.#shared.holder !== null) throw new Error(`The catalog is held by ${this.#shared.holder}.`)
+      this.#shared.holder = `process ${process.pid}`
+      this.#shared.updates.reopen()
+    }
+    const serverUuid = () => this.#shared.serverUuid
     return {
       get serverUuid() {
         return serverUuid()
       },
-      folderUuid: this.#folderUuid,
+      folderUuid: this.#shared.folderUuid,
       adoptUuid: async (uuid) => {
         await turn()
         this.#operate('adopt uuid')
         checkServerUuid(uuid)
-        this.#serverUuid = uuid
+        this.#shared.serverUuid = uuid
       },
       list: async () => {
         this.#operate('list databases')
-        return [...this.#databases.values()].map(({ name, incarnation }) => {
-          const lastKnown = this.#sequences.get(name)
+        return [...this.#shared.databases.values()].map(({ name, incarnation }) => {
+          const lastKnown = this.#shared.sequences.get(name)
           return { name, incarnation, ...(lastKnown && { lastKnown }) }
         })
       },
@@ -100,16 +110,16 @@ class MemoryEngine implements StorageEngine, ContentsCount {
         await turn()
         this.#operate('note updates')
         for (const { name, epoch, updateSeq } of sequences) {
-          if (this.#databases.has(name)) this.#sequences.set(name, { epoch, updateSeq })
+          if (this.#shared.databases.has(name)) this.#shared.sequences.set(name, { epoch, updateSeq })
         }
-        this.#updates.note(
-          names.filter((name) => this.#databases.has(name)),
+        this.#shared.updates.note(
+          names.filter((name) => this.#shared.databases.has(name)),
           'updated',
         )
       },
       readUpdates: async (range, limit) => {
         this.#operate('read updates')
-        return this.#updates.read(range, limit)
+        return this.#shared.updates.read(range, limit)
       },
       readRecords: async (kind, keys) => {
         this.#operate('read records')
@@ -130,43 +140,39 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   async #create(name: string, { partitioned = false }: DatabaseProperties = {}): Promise<DatabaseEntry> {
     await turn()
     this.#operate('create database')
-    if (this.#databases.has(name)) throw new CouchError('file_exists')
-    const incarnation = ++this.#lastIncarnation
+    if (this.#shared.databases.has(name)) throw new CouchError('file_exists')
     const createdAt = Math.floor(Date.now() / 1000)
     const state = { ...emptyState(), partitioned }
-    this.#databases.set(name, { name, incarnation, createdAt, state, now: this.#now })
-    this.#sequences.delete(name)
-    this.#updates.note([name], 'created')
-    this.#records.tell({ type: 'databases', names: [name] })
+    const { incarnation } = this.#shared.enter({ name, createdAt, state, now: this.#now })
+    this.#shared.updates.note([name], 'created')
+    this.#records.tellAll({ type: 'databases', names: [name] })
     return { name, incarnation }
   }
 
   async #delete(name: string): Promise<void> {
     await turn()
     this.#operate('delete database')
-    if (!this.#databases.delete(name)) throw new CouchError('no_database')
-    this.#sequences.delete(name)
-    this.#updates.note([name], 'deleted')
-    this.#records.tell({ type: 'databases', names: [name] })
+    if (!this.#shared.leave(name)) throw new CouchError('no_database')
+    this.#shared.updates.note([name], 'deleted')
+    this.#records.tellAll({ type: 'databases', names: [name] })
   }
 
   async #replace(name: string, draft: string | null): Promise<Replaced> {
     await turn()
     this.#operate('replace database')
     if (draft !== null) throw new CouchError('no_copies')
-    const before = this.#databases.get(name)
+    const before = this.#shared.databases.get(name)
     if (before === undefined) throw new CouchError('no_database')
-    const incarnation = ++this.#lastIncarnation
     const createdAt = later(before.createdAt)
-    this.#databases.set(name, { ...before, incarnation, createdAt, state: begunAnew(before.state) })
-    this.#sequences.delete(name)
-    this.#updates.note([name], 'created')
-    this.#records.tell({ type: 'databases', names: [name] })
+    const state = begunAnew(before.state)
+    const { incarnation } = this.#shared.enter({ name, createdAt, state, now: this.#now })
+    this.#shared.updates.note([name], 'created')
+    this.#records.tellAll({ type: 'databases', names: [name] })
     return { name, incarnation, kept: null }
   }
 
   keptContents(database: string): { blobs: number; bytes: number } {
-    const state = this.#databases.get(database)?.state
+    const state = this.#shared.databases.get(database)?.state
     const pieces = [...(state?.blobs.values() ?? []), ...[...(state?.staged.values() ?? [])].flat()]
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0)
     return { blobs: (state?.blobs.size ?? 0) + (state?.staged.size ?? 0), bytes }
@@ -175,10 +181,10 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   async openDatabase(name: string, options: OpenOptions = {}): Promise<VersionedStore> {
     await turn()
     this.#operate('open database')
-    const record = this.#databases.get(name)
+    const record = this.#shared.databases.get(name)
     const { incarnation = record?.incarnation } = options
     if (record === undefined || record.incarnation !== incarnation) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate, this.#lend, options)
+    const store = new MemoryStore(record, this.#operate, this.#lend, { ...options, opener: this.#opener })
     this.#stores.add(store)
     return store
   }
@@ -186,7 +192,7 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   async retainedVersions(name: string): Promise<RetainedVersions> {
     await turn()
     this.#operate('kept bodies')
-    const record = this.#databases.get(name)
+    const record = this.#shared.databases.get(name)
     if (record === undefined) throw new CouchError('no_database')
     const { oldestRetained, compactedAt } = wearOf(record.state)
     return { oldestRetained: oldestRetained, compactedAt }
@@ -199,7 +205,12 @@ class MemoryEngine implements StorageEngine, ContentsCount {
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
-    this.#holder = null
+    this.#shared.holder = null
+  }
+
+  die(): void {
+    this.#opener.die(this.#now())
+    void this.close()
   }
 }
 

@@ -56,16 +56,19 @@ export class MemoryRecords implements WatchedRecords {
       else values.set(placeOf(kind, key), { kind, key, value })
     }
     this.#shared.values = values
-    for (const change of changesOf(writes)) {
-      this.tell(change)
-      for (const other of this.#shared.openers) if (other !== this) setImmediate(() => other.tell(change))
-    }
+    for (const change of changesOf(writes)) this.tellAll(change)
     return true
   }
 
   watchCatalog(listener: (change: CatalogChange) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
+  }
+
+  /** Tells this opener at once, and the others later. */
+  tellAll(change: CatalogChange): void {
+    this.tell(change)
+    for (const other of this.#shared.openers) if (other !== this) setImmediate(() => other.tell(change))
   }
 
   tell(change: CatalogChange): void {

@@ -45,8 +45,6 @@ export interface State {
   partitioned: boolean
   updateSeq: number
   epochs: Epochs
-  /** The opening that the newest epoch belongs to. */
-  epochOwner: object | null
   docCount: number
   deletedCount: number
   revsLimit: number
@@ -85,7 +83,6 @@ export function emptyState(): State {
     partitioned: false,
     updateSeq: 0,
     epochs: [{ id: epochId(randomBytes(9)), firstSeq: 0 }],
-    epochOwner: null,
     docCount: 0,
     deletedCount: 0,
     revsLimit: 1000,
@@ -137,18 +134,15 @@ export function viewOf(state: State): StoreView {
   }
 }
 
-/** What a restart leaves of a state: contents that no revision named are forgotten. */
-export function reopened(state: State): State {
-  const draft = draftOf(state)
-  for (const blob of [...draft.staged.keys(), ...draft.unnamed]) dropUnnamed(draft, blob)
-  return draft
+/** Removes the contents of uploads that no revision names and nobody holds. */
+export function dropAbandoned(draft: State, isHeld: (blob: number) => boolean): void {
+  for (const blob of [...draft.staged.keys(), ...draft.unnamed]) if (!isHeld(blob)) dropUnnamed(draft, blob)
 }
 
 /** A state as it is after it was marked as restored. */
 export function begunAnew(state: State): State {
   const draft = draftOf(state)
   draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)
-  draft.epochOwner = null
   draft.settingsVersion += 1
   draft.met = new Set()
   for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)
@@ -167,7 +161,7 @@ export function checkContents({ blobs }: State, { revisions }: DocWrite): void {
 /** Applies one document's write to a draft. Nothing in here fails half way. */
 export function writeDoc(
   draft: State,
-  { owner, now }: { readonly owner: object; now(): number },
+  { now, takeSeq = nextSeq }: { now(): number; takeSeq?: (draft: State) => number },
   id: string,
   write: DocWrite,
 ): void {
@@ -178,7 +172,7 @@ export function writeDoc(
   for (const change of write.revisions) {
     rows.set(change.rev, writeRow(draft, rows.get(change.rev), change, at))
   }
-  const seq = write.sequenced || before === undefined ? nextSeq(draft, owner) : before.seq
+  const seq = write.sequenced || before === undefined ? takeSeq(draft) : before.seq
   const num = before?.num ?? ++draft.lastPlace
   draft.docs.set(id, { num, id, seq, rev: write.rev, deleted: write.deleted, rows })
   if (write.design) noteDesign(draft)
@@ -198,13 +192,8 @@ export function count(draft: State, deleted: boolean, by: number): void {
   else draft.docCount += by
 }
 
-function nextSeq(draft: State, owner: object): number {
+function nextSeq(draft: State): number {
   draft.updateSeq += 1
-  if (draft.epochOwner !== owner) {
-    draft.epochs = beginEpoch(draft.epochs, epochId(randomBytes(9)), draft.updateSeq)
-    draft.epochOwner = owner
-    draft.settingsVersion += 1
-  }
   return draft.updateSeq
 }
 

@@ -1,5 +1,4 @@
 /** One open database of the engine in memory. */
-import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { BlobReference, BlobUpload } from '../../../src/storage/blob-leases.ts'
 import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
@@ -37,18 +36,20 @@ import type {
   GarbageCounts,
   StoreSizes,
 } from '../../../src/storage/upkeep.ts'
+import { MemoryCommits } from './commits.ts'
 import { memoryHistory } from './history.ts'
 import type { Lend } from './lending.ts'
+import type { MemoryLeases, MemoryOpener } from './opener.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { measured, sinceWhen, sizesOf, wearOf } from './sizes.ts'
 import {
   begunAnew,
   checkContents,
   draftOf,
+  dropAbandoned,
   externalSize,
   feedAbove,
   idsInRange,
-  reopened,
   type State,
   type StoredDoc,
   viewOf,
@@ -62,14 +63,16 @@ export type Operate = (operation: string) => void
 export interface DatabaseRecord extends DatabaseEntry {
   readonly createdAt: number
   state: State
+  /** Whether it was deleted or replaced. */
+  isGone: boolean
+  /** The last number that a mutant took. */
+  readonly numbers: { last: number }
+  /** Of uploads and references. */
+  readonly leases: MemoryLeases
+  /** The open stores of all openers. */
+  readonly stores: Set<MemoryStore>
   /** The time, in ms since 1970. */
   now(): number
-}
-
-interface Job {
-  /** Changes the draft; what it returns is called after the commit. */
-  apply(draft: State): () => void
-  reject(error: unknown): void
 }
 
 export class MemoryStore implements VersionedStore {
@@ -80,18 +83,37 @@ export class MemoryStore implements VersionedStore {
   readonly #staging: MemoryStaging
   readonly wasRolledBack: boolean
   readonly #listeners: ((event: StoreEvent) => void)[] = []
-  #queue: Job[] = []
-  #writing: Promise<void> = Promise.resolve()
+  readonly #opener: MemoryOpener
+  readonly #commits: MemoryCommits
+  /** What the listeners were told of. */
+  #told: State
+  readonly #endPoll: () => void
   #closing: Promise<void> | null = null
   #compacting: Promise<void> | null = null
   readonly #watchers = new Set<(progress: CompactionProgress) => void>()
 
-  constructor(record: DatabaseRecord, operate: Operate, lendBy: Lend, { lastKnown: mark }: OpenOptions) {
+  constructor(
+    record: DatabaseRecord,
+    operate: Operate,
+    lendBy: Lend,
+    { lastKnown: mark, opener }: OpenOptions & { readonly opener: MemoryOpener },
+  ) {
     this.#record = record
     this.#operate = operate
     this.#lendBy = lendBy
+    this.#opener = opener
     this.wasRolledBack = mark !== undefined && isRolledBack(record.state, mark)
-    record.state = reopened(this.wasRolledBack ? begunAnew(record.state) : record.state)
+    if (!opener.network.isShared) record.leases.endAll(() => true)
+    record.state = this.wasRolledBack ? begunAnew(record.state) : draftOf(record.state)
+    dropAbandoned(record.state, (blob) => this.#isHeld(blob))
+    this.#told = record.state
+    record.stores.add(this)
+    this.#endPoll = opener.network.poll(() => this.#tellOthers())
+    this.#commits = new MemoryCommits({
+      ...{ record, opener, operate },
+      before: (state) => this.#tell(state),
+      committed: (from, to) => this.#committed(from, to),
+    })
     const reads = {
       read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
       page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
@@ -104,7 +126,8 @@ export class MemoryStore implements VersionedStore {
       ) => lendBy(doc, { load: operate, blobs, showsKept: true }, touches, use),
     }
     this.history = memoryHistory(reads, record.createdAt * 1000)
-    this.#staging = new MemoryStaging({
+    this.#staging = new MemoryStaging(record.leases, opener, {
+      now: () => record.now(),
       read: (read) => this.#read(read),
       write: (operation, change) =>
         this.#write((draft) => {
@@ -120,7 +143,7 @@ export class MemoryStore implements VersionedStore {
 
   /** Who writes, for epochs and times. */
   get #by() {
-    return { owner: this, now: () => this.#record.now() }
+    return { now: () => this.#record.now() }
   }
 
   view(): Promise<StoreView> {
@@ -177,18 +200,21 @@ export class MemoryStore implements VersionedStore {
     return this.#read((state) => measured(state, range))
   }
 
-  readChanges<R>(
+  async readChanges<R>(
     range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#read((state, view) => {
+    const page = await this.#read((state, view) => {
       const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
       if (range.descending === true) rows.reverse()
       return this.#page(rows, paging, view, (row) =>
         this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view)),
       )
     })
+    if (this.#opener.mutant !== 'view after page') return page
+    await this.#opener.network.ask()
+    return { ...page, view: viewOf(this.#record.state) }
   }
 
   countChanges(seq: number): Promise<number> {
@@ -235,20 +261,51 @@ export class MemoryStore implements VersionedStore {
   }
 
   updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
-    return this.#write((draft) => updates.map((update) => caught(() => this.#updateDoc(draft, update))))
+    const changes: ((draft: State) => void)[] = []
+    return this.#write(
+      (draft) => {
+        changes.length = 0
+        return updates.map((update) => caught(() => this.#updateDoc(draft, update, changes)))
+      },
+      { ids: updates.map(({ id }) => id), changes },
+    )
   }
 
-  #updateDoc<R, N>(draft: State, { id, touches, decide }: DocUpdate<R, N>): Outcome<R, N> {
+  /** @param changes to make again on another draft, if the decision holds there */
+  #updateDoc<R, N>(
+    draft: State,
+    { id, touches, decide }: DocUpdate<R, N>,
+    changes: ((draft: State) => void)[],
+  ): Outcome<R, N> {
     this.#operate('read document')
     const decision = this.#lend(draft, draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
     if (decision.write !== undefined) {
-      checkContents(draft, decision.write)
-      for (const { rev } of decision.write.revisions) this.#operate(`write revision ${rev}`)
+      const { write } = decision
+      checkContents(draft, write)
+      for (const { rev } of write.revisions) this.#operate(`write revision ${rev}`)
       this.#operate('write document')
-      writeDoc(draft, this.#by, id, decision.write)
+      const by = { ...this.#by, ...this.#earlyNumber() }
+      writeDoc(draft, by, id, write)
+      changes.push((other) => {
+        checkContents(other, write)
+        writeDoc(other, by, id, write)
+      })
     }
     return { result: decision.result }
+  }
+
+  /** The mutant that takes a number before the commit keeps it, whatever was committed since. */
+  #earlyNumber(): { takeSeq?: (draft: State) => number } {
+    if (this.#opener.mutant !== 'number before commit') return {}
+    this.#record.numbers.last = Math.max(this.#record.numbers.last, this.#record.state.updateSeq) + 1
+    const seq = this.#record.numbers.last
+    return {
+      takeSeq: (draft) => {
+        draft.updateSeq = Math.max(draft.updateSeq, seq)
+        return seq
+      },
+    }
   }
 
   purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
@@ -292,7 +349,8 @@ export class MemoryStore implements VersionedStore {
     await this.#compactStep((draft) => {
       const since = sinceWhen(draft, keepBytes)
       if (since > 0) dropSuperseded(draft, ids, since)
-      dropForsaken(draft, (blob) => this.#staging.isHeld(blob))
+      if (this.#opener.network.isShared) dropAbandoned(draft, (blob) => this.#isHeld(blob))
+      dropForsaken(draft, (blob) => this.#isHeld(blob))
       const longestAncestry = Math.max(revsLimit, draft.revsLimit)
       Object.assign(draft, { compactedAt: this.#record.now(), compactedPurge: purgeSeq, longestAncestry })
     })
@@ -397,9 +455,60 @@ export class MemoryStore implements VersionedStore {
     this.#listeners.push(listener)
   }
 
-  async close(): Promise<void> {
-    this.#closing ??= this.#writing
-    await this.#closing
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    this.#endPoll()
+    await this.#commits.drained()
+    this.#record.stores.delete(this)
+    if (!this.#opener.isDead) this.#record.leases.endAll((opener) => opener === this.#opener)
+  }
+
+  /** @param by who has changed the database; null if it is gone */
+  hear(by: MemoryOpener | null): void {
+    if (by !== this.#opener) this.#opener.network.notify(() => this.#tellOthers())
+  }
+
+  #isHeld(blob: number): boolean {
+    return this.#record.leases.isHeld(blob, this.#opener, this.#record.now())
+  }
+
+  #tellOthers(): void {
+    if (this.#closing !== null || this.#opener.isDead) return
+    this.#tell(this.#record.state)
+    if (!this.#record.isGone) return
+    this.#emit({ type: 'deleted' })
+    void this.close()
+  }
+
+  /** Tells what others have changed. */
+  #tell(state: State): void {
+    const told = this.#told
+    this.#told = state
+    if (state.updateSeq > told.updateSeq) this.#emitCommit(state, 0)
+    const isChanged =
+      state.security !== told.security ||
+      state.revsLimit !== told.revsLimit ||
+      state.purgedInfosLimit !== told.purgedInfosLimit
+    if (isChanged) this.#emit({ type: 'settings', security: state.security })
+  }
+
+  #committed(from: State, to: State): void {
+    const updates = to.updateSeq - from.updateSeq
+    // Others may have committed since, and may have been told.
+    if (this.#told.writes < to.writes) this.#told = to
+    if (updates > 0) this.#emitCommit(this.#told, updates)
+  }
+
+  #emitCommit({ updateSeq, epochs }: State, updates: number): void {
+    this.#emit({ type: 'committed', updateSeq, epoch: (epochs.at(-1) as Epoch).id, updates })
+  }
+
+  #emit(event: StoreEvent): void {
+    for (const listener of this.#listeners) listener(event)
   }
 
   #lend<R>(
@@ -423,63 +532,42 @@ export class MemoryStore implements VersionedStore {
 
   async #read<T>(read: (state: State, view: StoreView) => T): Promise<T> {
     this.#refuseIfClosed()
-    await turn()
+    await this.#opener.network.ask()
     this.#operate('read')
-    return read(this.#record.state, viewOf(this.#record.state))
+    const { state, isGone } = this.#record
+    if (isGone && this.#opener.network.isShared) throw new CouchError('no_database')
+    const result = read(state, viewOf(state))
+    const answer = this.#opener.network.answer()
+    if (answer !== undefined) await answer
+    return result
   }
 
-  async #write<T>(change: (draft: State) => T): Promise<T> {
+  /** @param decided the documents that a change is decided on, and where it leaves what it changes */
+  async #write<T>(
+    change: (draft: State) => T,
+    decided?: { readonly ids: readonly string[]; readonly changes: readonly ((draft: State) => void)[] },
+  ): Promise<T> {
     this.#refuseIfClosed()
     return new Promise<T>((resolve, reject) => {
-      const apply = (draft: State): (() => void) => {
+      const decide = (draft: State) => {
         const result = change(draft)
-        return () => resolve(result)
+        const carryOut = (other: State) => {
+          for (const make of decided?.changes ?? []) make(other)
+        }
+        return { answer: () => resolve(result), carryOut }
       }
-      if (this.#queue.push({ apply, reject }) === 1) this.#writing = turn().then(() => this.#commitQueue())
+      this.#commits.add({ ids: decided?.ids ?? null, decide, reject })
     })
   }
 
-  /** All writes that have arrived share one commit, and one fault of it. */
-  #commitQueue(): void {
-    const jobs = this.#queue
-    this.#queue = []
-    const before = this.#record.state
-    const draft = draftOf(before)
-    draft.writes += 1
-    const settle: (() => void)[] = []
-    try {
-      this.#operate('begin')
-      for (const job of jobs) settle.push(applied(job, draft))
-      this.#operate('commit')
-    } catch (fault) {
-      for (const job of jobs) job.reject(fault)
-      return
-    }
-    this.#record.state = draft
-    for (const answer of settle) answer()
-    if (draft.updateSeq > before.updateSeq) {
-      const { id } = draft.epochs.at(-1) as Epoch
-      const updates = draft.updateSeq - before.updateSeq
-      const event = { type: 'committed', updateSeq: draft.updateSeq, epoch: id, updates } as const
-      for (const listener of this.#listeners) listener(event)
-    }
-  }
-
   #refuseIfClosed(): void {
-    if (this.#closing !== null) throw new CouchError('unavailable')
+    if (this.#closing === null && !this.#opener.isDead) return
+    throw new CouchError(this.#record.isGone && this.#opener.network.isShared ? 'no_database' : 'unavailable')
   }
 }
 
 function touchesAt(touches: DocTouches | undefined, place: number): Touches | undefined {
   return touches?.of === undefined ? touches : { ...touches, ...touches.of(place) }
-}
-
-function applied(job: Job, draft: State): () => void {
-  try {
-    return job.apply(draft)
-  } catch (error) {
-    return () => job.reject(error)
-  }
 }
 
 function caught<R, N>(update: () => Outcome<R, N>): Outcome<R, N> {

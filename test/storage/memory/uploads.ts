@@ -1,25 +1,26 @@
 /** Contents on their way into a database of the engine in memory, and who holds which. */
 import { createHash } from 'node:crypto'
 import type { BlobReference, BlobUpload, UploadedBlob } from '../../../src/storage/blob-leases.ts'
+import type { MemoryLeases, MemoryOpener } from './opener.ts'
 import { dropUnnamed, type State, storeBytes } from './state.ts'
 
 /** How the store reads and writes: each is an operation of the disk, and may fail. */
 export interface StagingStore {
+  /** In ms since 1970. */
+  now(): number
   read<T>(read: (state: State) => T): Promise<T>
   write<T>(operation: string, change: (draft: State) => T): Promise<T>
 }
 
 export class MemoryStaging {
   readonly #store: StagingStore
-  /** Stages and pins, with the blob each of them holds. */
-  readonly #holders = new Map<object, number>()
+  readonly #leases: MemoryLeases
+  readonly #opener: MemoryOpener
 
-  constructor(store: StagingStore) {
+  constructor(leases: MemoryLeases, opener: MemoryOpener, store: StagingStore) {
+    this.#leases = leases
+    this.#opener = opener
     this.#store = store
-  }
-
-  isHeld(blob: number): boolean {
-    return [...this.#holders.values()].includes(blob)
   }
 
   begin(): Promise<BlobUpload> {
@@ -40,20 +41,25 @@ export class MemoryStaging {
     })
   }
 
+  #isHeld(blob: number): boolean {
+    return this.#leases.isHeld(blob, this.#opener, this.#store.now())
+  }
+
   hold(holder: object, blob: number): void {
-    this.#holders.set(holder, blob)
+    this.#leases.set(holder, blob, this.#opener)
   }
 
   /** Ends a hold; then a blob goes that nobody holds and no revision has named. Never rejects. */
   async release(holder: object, ...blobs: number[]): Promise<void> {
-    this.#holders.delete(holder)
+    if (this.#opener.isDead) return
+    this.#leases.end(holder)
     try {
       const isLeft = await this.#store.read(({ staged, unnamed }) =>
         blobs.some((blob) => staged.has(blob) || unnamed.has(blob)),
       )
       if (!isLeft) return
       await this.#store.write('remove what was staged', (draft) => {
-        for (const blob of blobs) if (!this.isHeld(blob)) dropUnnamed(draft, blob)
+        for (const blob of blobs) if (!this.#isHeld(blob)) dropUnnamed(draft, blob)
       })
     } catch {
       // The next opening forgets it.
