@@ -1,8 +1,10 @@
 /**
  * Sequence tokens, `N-epoch`: N counts a database's updates, and the epoch names the period in which they were made.
  * A database that is rolled back (a copied file, a snapshot) begins another epoch with its next write, so that no
- * token means two contents. Tokens have only `[0-9A-Za-z_-]`, since clients put them into URLs unescaped
- * (clients.md R3).
+ * token means two contents. Tokens have only `[0-9A-Za-z_-]`, since clients put them into URLs unescaped (clients.md R3).
+ *
+ * For every engine: no number is given out twice within an epoch. So an epoch begins where the timeline changes, or
+ * where the engine cannot exclude that it has changed. Several openers write into one epoch (docs/decisions/0052).
  */
 import { CouchError } from '../core/errors.ts'
 

@@ -191,9 +191,10 @@ export type Tables = ReturnType<typeof openTables>
 /**
  * Opens the tables of one file.
  * @param now the time, in ms since 1970
+ * @param closedAt see {@link State}
  */
-export function openTables(connection: Connection, now: () => number) {
-  const state = new State(connection)
+export function openTables(connection: Connection, now: () => number, closedAt?: string) {
+  const state = new State(connection, closedAt)
   const garbage = new GarbageCounters(connection)
   const blobs = new Blobs(connection)
   const attachments = new Attachments(connection, blobs)

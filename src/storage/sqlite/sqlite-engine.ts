@@ -15,6 +15,7 @@ import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { checkCatalogCopy, checkCopy, openForReading, SqliteSnapshot } from './snapshot.ts'
 import { SqliteCatalog } from './sqlite-catalog.ts'
+import { ClosedPositions } from './state.ts'
 import { SqliteStore } from './store.ts'
 import { Upgrades } from './upgrade.ts'
 import type { CommitTally } from './writer.ts'
@@ -43,6 +44,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   const upgrades = new Upgrades({ onOperation, keepsCopies: keepsUpgradeCopies, ending })
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
+  const closed = new ClosedPositions()
   let catalog: SqliteCatalog | undefined
   return {
     capabilities: { durable: true, sharedWriters: false },
@@ -66,7 +68,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
           onExclusive: () => watch?.onExclusive?.(name),
         })
         const onClosed = () => stores.delete(store)
-        const options = { connection, caches, tally, now, lastKnown, watch, onClosed }
+        const options = { connection, caches, closed, tally, now, lastKnown, watch, onClosed }
         const store: SqliteStore = new SqliteStore(name, path, options)
         stores.add(store)
         return store

@@ -27,6 +27,30 @@ export const SETTINGS_VERSION_KEY = 'settings_version'
 const PARTITIONED_KEY = 'partitioned'
 const DEFAULT_PURGED_INFOS_LIMIT = 1000
 
+/** Names of databases and positions that are remembered: about 0.2 MB. */
+const MAX_CLOSED = 1000
+
+/**
+ * The positions of databases that this engine has closed. A database that is opened at the same position continues its epoch:
+ * the epoch was begun in this process, so whatever has happened to the file, no later number of it has been given out. At
+ * any other position, as after the file was put back, a new epoch begins.
+ */
+export class ClosedPositions {
+  /** By database name, the one that was closed first first. */
+  readonly #positions = new Map<string, string>()
+
+  get(name: string): string | undefined {
+    return this.#positions.get(name)
+  }
+
+  note(name: string, position: string): void {
+    this.#positions.delete(name)
+    this.#positions.set(name, position)
+    const [oldest] = this.#positions.keys()
+    if (this.#positions.size > MAX_CLOSED && oldest !== undefined) this.#positions.delete(oldest)
+  }
+}
+
 export class State {
   readonly createdAt: number
   readonly partitioned: boolean
@@ -36,11 +60,13 @@ export class State {
   #written: Counters
   /** The value of {@link view}, made on demand; undefined after a change. */
   #view: StoreView | undefined
-  #epochBegun = false
+  /** Whether the newest epoch is of this process, so that it can be continued. */
+  #epochBegun: boolean
   readonly #put: Statement
   readonly #putSecurity: Statement
 
-  constructor(connection: Connection) {
+  /** @param closedAt the position at which this process closed the database; undefined if it did not */
+  constructor(connection: Connection, closedAt?: string) {
     this.#put = connection.prepare(
       'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
     )
@@ -72,6 +98,7 @@ export class State {
       externalBytes: number('external_bytes'),
     }
     this.#now = { ...this.#written }
+    this.#epochBegun = closedAt !== undefined && closedAt === this.#position()
   }
 
   /** Fills the tables of a new file. */
@@ -101,6 +128,17 @@ export class State {
     return this.#now.externalBytes
   }
 
+  /** The position for {@link ClosedPositions}; null if no number was given out. */
+  get closedPosition(): string | null {
+    return this.#epochBegun ? this.#position() : null
+  }
+
+  /** A restore changes the time of creation. */
+  #position(): string {
+    const { updateSeq, epochs } = this.#written
+    return `${this.createdAt} ${updateSeq} ${epochs.at(-1)?.id}`
+  }
+
   /** Returns to the last committed state, after a rollback. */
   restore(): void {
     Object.assign(this.#change(), this.#written)
@@ -111,7 +149,7 @@ export class State {
     return this.#now
   }
 
-  /** The next sequence number; the first after an opening begins an epoch (architecture.md, "Sequence tokens"). */
+  /** The next sequence number. The first after an opening begins an epoch, unless {@link ClosedPositions} allow to continue. */
   takeSeq(): number {
     const now = this.#change()
     now.updateSeq += 1

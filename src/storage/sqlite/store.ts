@@ -43,6 +43,7 @@ import { markRestoredIfRolledBack } from './prepared-restore.ts'
 import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
 import { Sizes } from './size-counters.ts'
+import type { ClosedPositions } from './state.ts'
 import { References, Uploads } from './uploads.ts'
 import { type CommitTally, Writer } from './writer.ts'
 
@@ -63,6 +64,8 @@ interface StoreOptions {
   readonly tally?: CommitTally | undefined
   /** The time, in ms since 1970. */
   now(): number
+  /** The databases that the engine has closed. */
+  readonly closed: ClosedPositions
   /** The last known sequence of the database. */
   readonly lastKnown?: LastKnownSequence | undefined
   onClosed(): void
@@ -96,7 +99,7 @@ export class SqliteStore implements VersionedStore {
     this.#cache = new PageCache(this.#connection, options.caches)
     try {
       this.wasRolledBack = markRestoredIfRolledBack(this.#connection, options.lastKnown, options.now())
-      this.#tables = openTables(this.#connection, options.now)
+      this.#tables = openTables(this.#connection, options.now, options.closed.get(name))
     } catch (error) {
       this.#connection.close()
       throw error
@@ -367,6 +370,8 @@ export class SqliteStore implements VersionedStore {
     await this.#compaction.ended()
     this.#cache.close()
     this.#connection.close()
+    const position = this.#tables.state.closedPosition
+    if (position !== null) this.#options.closed.note(this.#name, position)
     this.#options.onClosed()
   }
 }
