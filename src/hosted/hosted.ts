@@ -15,6 +15,7 @@ import type { Databases } from '../threads/databases.ts'
 import { FeedSlots } from './feed-slots.ts'
 import { Owners } from './owners.ts'
 import { RateLimiters } from './rate-limiter.ts'
+import { SignUpCounts } from './sign-up-counts.ts'
 import { type AccountUsage, TenantAccounts } from './tenant-accounts.ts'
 import { TenantDatabases, type WorkClaims } from './tenant-databases.ts'
 import { Tenants, withRefusals } from './tenants.ts'
@@ -42,6 +43,7 @@ export interface Hosted {
   readonly usage: Usage
   readonly accounts: TenantAccounts
   readonly feeds: FeedSlots
+  readonly signUps: SignUpCounts
   /** The usage of the accounts with the most bytes, for metrics. */
   tenantUsage(limit: number): Promise<readonly ({ readonly account: string } & AccountUsage)[]>
   /** Continues work that the end of the server interrupted and that may take long; never rejects. */
@@ -86,11 +88,12 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
     ...{ databases, store: databases, owners, tenants, tenantDatabases, usage, feeds, claims },
     deleteTokens,
   })
-  const watch = new UnfinishedWork({ databases, tenantDatabases, accounts, clock, onFault })
+  const signUps = new SignUpCounts(databases)
+  const watch = new UnfinishedWork({ databases, tenantDatabases, accounts, signUps, clock, onFault })
   const made = { config, owners, tenants, usage, turns, updates, accounts, limiters, feeds }
   return {
     policy: hostedPolicy({ ...made, databases: tenantDatabases }),
-    ...{ owners, tenants, databases: tenantDatabases, usage, accounts, feeds },
+    ...{ owners, tenants, databases: tenantDatabases, usage, accounts, feeds, signUps },
     tenantUsage: (limit) => accounts.largest(limit),
     resume: () => watch.resume(),
     close: async () => {
@@ -174,6 +177,7 @@ interface UnfinishedWorkOptions {
   readonly databases: Pick<Databases, 'watchCatalog'>
   readonly tenantDatabases: Pick<TenantDatabases, 'recover' | 'reconcile'>
   readonly accounts: Pick<TenantAccounts, 'resume'>
+  readonly signUps: Pick<SignUpCounts, 'sweep'>
   readonly clock: Clock
   onFault(fault: unknown): void
 }
@@ -197,9 +201,10 @@ class UnfinishedWork {
 
   /** Never rejects. */
   resume(): Promise<void> {
-    const { accounts, tenantDatabases } = this.#options
+    const { accounts, signUps, tenantDatabases } = this.#options
     return this.#run(async () => {
       await tenantDatabases.recover()
+      await signUps.sweep()
       await accounts.resume(() => this.#isClosed)
     })
   }

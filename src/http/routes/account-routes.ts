@@ -1,4 +1,5 @@
 /** Accounts in hosted mode: tenants, their quotas and their usage; docs/settee-api.md. */
+import type { FastifyRateLimitStore } from '@fastify/rate-limit'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import { addressKey } from '../../core/network.ts'
@@ -54,14 +55,27 @@ const accountPaths = (signUp: Path['methods']): readonly Path[] => [
 
 /** The routes of accounts. In single mode they answer 404. */
 export async function accountRoutes(app: FastifyInstance): Promise<void> {
-  const limit = app.services.hosted === null ? null : await signUpLimit(app)
+  const { hosted } = app.services
+  const limit = hosted === null ? null : await signUpLimit(app, hosted)
   const handler = (request: FastifyRequest, reply: FastifyReply) => signUp(limit, request, reply)
   registerPaths(app, accountPaths({ POST: { handler, json: true } }))
 }
 
-/** Loads the library only in hosted mode. */
-async function signUpLimit(app: FastifyInstance): Promise<SignUpLimit> {
-  await app.register(import('@fastify/rate-limit'), { global: false })
+/** Loads the library only in hosted mode. Its counts are records, since all nodes count together. */
+async function signUpLimit(app: FastifyInstance, { signUps }: Hosted): Promise<SignUpLimit> {
+  class SharedStore implements FastifyRateLimitStore {
+    incr(address: string, answer: Parameters<FastifyRateLimitStore['incr']>[1]): void {
+      signUps.add(address, SIGN_UP_WINDOW_MS, SIGN_UPS).then(
+        (counted) => answer(null, counted),
+        (error: unknown) => answer(error as Error),
+      )
+    }
+
+    child(): SharedStore {
+      return this
+    }
+  }
+  await app.register(import('@fastify/rate-limit'), { global: false, store: SharedStore })
   return app.createRateLimit({
     max: SIGN_UPS,
     timeWindow: SIGN_UP_WINDOW_MS,

@@ -1,0 +1,67 @@
+/**
+ * How many accounts each address has tried to make, as records, so that nodes count together and a restart forgets
+ * nothing. An address is stored for the time of its window.
+ */
+import { CouchError } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
+import { allRecords, type Records, readRecord } from '../storage/records.ts'
+
+const KIND = 'sign_up'
+/** How often an attempt is counted anew while others of the same address are. */
+const MAX_TRIES = 50
+
+/** The attempts of an address. */
+interface Attempts {
+  readonly count: number
+  /** When they no longer count, in ms since 1970. */
+  readonly until: number
+}
+
+export class SignUpCounts {
+  readonly #store: Records
+  readonly #now: () => number
+
+  /** @param now ms since 1970 */
+  constructor(store: Records, now: () => number = Date.now) {
+    this.#store = store
+    this.#now = now
+  }
+
+  /**
+   * Counts an attempt, unless the address has used up its number: then nothing is written.
+   * @param windowMs for how long the first attempt counts, and all that follow it
+   * @param max attempts in a window
+   * @returns the attempts with this one, and when they no longer count, in ms
+   * @throws unavailable while too many attempts of the address are counted at once
+   */
+  async add(address: string, windowMs: number, max: number): Promise<{ current: number; ttl: number }> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const text = await readRecord(this.#store, KIND, address)
+      const now = this.#now()
+      const { count, until } = attemptsOf(text, now) ?? { count: 0, until: now + windowMs }
+      const counted = { current: count + 1, ttl: until - now }
+      if (count >= max) return counted
+      const value = JSON.stringify({ count: count + 1, until })
+      if (await this.#store.writeRecords([{ kind: KIND, key: address, value, expected: text }]))
+        return counted
+    }
+    throw new CouchError('unavailable')
+  }
+
+  /** Removes what no longer counts. */
+  async sweep(): Promise<void> {
+    const now = this.#now()
+    for await (const { kind, key, value } of allRecords(this.#store, KIND)) {
+      if (attemptsOf(value, now) !== null) continue
+      await this.#store.writeRecords([{ kind, key, value: null, expected: value }])
+    }
+  }
+}
+
+/** @returns null if there are none that count */
+function attemptsOf(text: string | null, now: number): Attempts | null {
+  if (text === null) return null
+  const read: unknown = JSON.parse(text)
+  if (!isJsonObject(read) || typeof read.count !== 'number' || typeof read.until !== 'number') return null
+  return read.until <= now ? null : { count: read.count, until: read.until }
+}
