@@ -13,7 +13,7 @@ export function backupFact(state: BackupState): HealthFact {
   const { last, interval } = state
   if (!state.isSupported) {
     const reason = 'The backups of this server are a task of its store.'
-    return { name: 'backup', ok: true, reason, last: null, age: null, interval: 0 }
+    return { name: 'backup', ok: true, reason, by_store: true, last: null, age: null, interval: 0 }
   }
   const reason = faultOf(state)
   return {

@@ -196,6 +196,11 @@ export const ERRORS = {
     'The storage engine of this server has no files: its store makes and restores the backups.',
   ], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
+  store_unavailable: [
+    503,
+    'service_unavailable',
+    'The store of this server cannot be reached; try again. What was not acknowledged may or may not be stored.',
+  ], // ours
   standby: [
     503,
     'service_unavailable',

@@ -1,4 +1,5 @@
 /** Health facts for monitoring (`_up?deep=1`). */
+import { CouchError } from '../core/errors.ts'
 import type { HealthFact } from '../core/types.ts'
 import type { DatabaseFault, Databases, ThreadDeaths } from '../threads/databases.ts'
 import type { ThreadReport } from '../threads/thread-stats.ts'
@@ -30,15 +31,36 @@ const SILENT: HealthFact = {
   reason: 'A part of the server did not report its health in time; see the log.',
 }
 
-/** One fact about the threads, and one about the databases. */
-export function databaseHealth(databases: Pick<Databases, 'stats' | 'unreadable' | 'faults'>): HealthSource {
+type ObservedDatabases = Pick<Databases, 'stats' | 'unreadable' | 'faults' | 'readRecords'>
+
+/** One fact about the threads, one about the databases, and one about the store. */
+export function databaseHealth(databases: ObservedDatabases): HealthSource {
   return async () => {
     // A thread that does not answer is covered by the other fact.
     const reading = orNullAfter(databases.unreadable(), SOURCE_MS / 2)
-    const [{ threads }, unreadable] = await Promise.all([databases.stats(), reading])
+    const reaching = orNullAfter(isReachable(databases), SOURCE_MS / 2)
+    const [{ threads }, unreadable, reachable] = await Promise.all([databases.stats(), reading, reaching])
     const faults = databases.faults()
-    return [threadsFact(threads, faults.threads), databasesFact(faults.databases, unreadable ?? [])]
+    return [
+      threadsFact(threads, faults.threads),
+      databasesFact(faults.databases, unreadable ?? []),
+      storeFact(reachable ?? false),
+    ]
   }
+}
+
+/** Whether the store answers. Other faults have facts of their own. */
+async function isReachable(databases: Pick<Databases, 'readRecords'>): Promise<boolean> {
+  try {
+    await databases.readRecords('health', ['store'])
+    return true
+  } catch (error) {
+    return !(error instanceof CouchError && error.code === 'store_unavailable')
+  }
+}
+
+function storeFact(isReachable: boolean): HealthFact {
+  return { name: 'store', ...verdict(isReachable ? [] : ['The store of the databases cannot be reached.']) }
 }
 
 /**

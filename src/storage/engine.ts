@@ -11,7 +11,9 @@
  *   slow or frozen caller delays nobody. An engine over a network may hold locks over its own round trips, for a bounded time.
  * - Ids, revisions and names are compared as bytes of UTF-8.
  * - A fault of the disk reaches the caller as `insufficient_storage`, `disk_fault`, `damaged_file` or
- *   `internal_server_error`.
+ *   `internal_server_error`, and a store over a network that cannot be reached as `store_unavailable`. The next call tries
+ *   again. Of a write whose answer was lost, the engine finds out whether it is stored, or it rejects with
+ *   `store_unavailable`: the one case in which a write that rejects may have been stored.
  */
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'

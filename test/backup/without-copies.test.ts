@@ -29,7 +29,7 @@ t.test('backups and restores are refused with the reason, and are no fault of th
     })
   }
   const fact = backupFact(await backups.state())
-  t.match(fact, { ok: true, reason: /a task of its store/, last: null, interval: 0 })
+  t.match(fact, { ok: true, reason: /a task of its store/, by_store: true, last: null, interval: 0 })
   backups.startSchedule()
   t.equal((await backups.state()).failures, 0)
 })

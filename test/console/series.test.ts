@@ -95,6 +95,18 @@ t.test('faults come first, and each says what to do', async (t) => {
     help: /restore/,
     link: { href: '#/settings/backups' },
   })
+  t.match(verdictsOf([{ name: 'store', ok: false, reason: 'It cannot be reached.' }])[0], {
+    title: 'Store',
+    text: 'It cannot be reached.',
+    help: /Check that the store runs/,
+  })
+  t.match(
+    verdictsOf([{ name: 'backup', ok: true, by_store: true, interval: 0, age: null, reason: 'x' }])[0],
+    {
+      tone: 'good',
+      text: 'The store of the databases makes the backups.',
+    },
+  )
   t.match(verdicts[1], { title: 'of a newer server', text: 'It is new.' })
   t.match(verdicts[4], { text: '5 GB free. Below 1 GB, only deletions are accepted.' })
 })

@@ -21,7 +21,7 @@ import { begunAnew, emptyState } from '../storage/memory/state.ts'
 import { MemoryStore, type Operate } from '../storage/memory/store.ts'
 
 export interface MemoryEngineOptions {
-  /** Called before every operation of the engine. An error that it throws acts as a disk fault. */
+  /** Called before every operation of the engine. An error that it throws acts as a disk fault, unless it is ours. */
   readonly onOperation?: (operation: string) => void
   /** The time, in ms since 1970; by default, the system's. */
   readonly now?: () => number
@@ -48,7 +48,9 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
     try {
       options.onOperation?.(operation)
     } catch (cause) {
-      throw new CouchError('internal_server_error', undefined, { cause })
+      throw cause instanceof CouchError
+        ? cause
+        : new CouchError('internal_server_error', undefined, { cause })
     }
   }
   return new MemoryEngine(operate, options)

@@ -32,7 +32,7 @@ import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served.ts'
 import { foundIn } from '../helpers/found-handles.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
-import { memoryEngine } from '../helpers/memory-engine.ts'
+import { type MemoryEngineOptions, memoryEngine } from '../helpers/memory-engine.ts'
 import { withReplicator } from '../helpers/replicator.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -44,12 +44,17 @@ interface Shutdown {
 /**
  * @param settings configuration by `section/key`
  * @param extend adds routes before the server starts
+ * @param options of the app and of the engine
  */
 export async function startMemoryServer(
   t: Shutdown,
   settings: Record<string, string> = {},
   extend: (app: FastifyInstance) => void = () => {},
-  { space, ...options }: AppOptions & Pick<Services, 'space'> = {},
+  {
+    space,
+    onOperation,
+    ...options
+  }: AppOptions & Pick<Services, 'space'> & Pick<MemoryEngineOptions, 'onOperation'> = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
@@ -71,7 +76,7 @@ export async function startMemoryServer(
       },
     },
   )
-  const { databases, before } = await memoryDatabases(config)
+  const { databases, before } = await memoryDatabases(config, { ...(onOperation && { onOperation }) })
   const hosted = await hostedMode(config, databases)
   const plain = withPlainAccounts(adminAccounts(config))
   const policy = hosted?.policy ?? defaultPolicy(config, databases)
@@ -138,8 +143,8 @@ function hashed(password: string): Promise<string> {
 }
 
 /** The databases, and what `before` gives: one of them with single mode's rules, for what came before hosted mode. */
-async function memoryDatabases(config: Config) {
-  const engine = memoryEngine()
+async function memoryDatabases(config: Config, engineOptions: MemoryEngineOptions) {
+  const engine = memoryEngine(engineOptions)
   const catalog: Catalog = await engine.openCatalog()
   const handles = new Map<string, DatabaseHandle>()
   const plain = new Map<string, Database>()
@@ -186,8 +191,9 @@ async function memoryDatabases(config: Config) {
       } as unknown as DatabaseHandle)
     },
     delete: async (name) => {
-      if (!handles.delete(name)) throw new CouchError('no_database')
+      if (!handles.has(name)) throw new CouchError('no_database')
       await catalog.delete(name)
+      handles.delete(name)
     },
     prepareRestore: async () => {
       throw new CouchError('no_copies')

@@ -483,6 +483,7 @@ t.test('health', async (t) => {
     const named = new Map<string, object>(json.facts.map((fact: { name: string }) => [fact.name, fact]))
     t.match(named.get('threads'), { ok: true, silent: 0, deaths: 0, last_death: null })
     t.strictSame(named.get('databases'), { name: 'databases', ok: true, count: 0, faulty: [] })
+    t.strictSame(named.get('store'), { name: 'store', ok: true })
     t.equal(json.facts.length, named.size, 'each fact stands once')
     t.match(named.get('backup'), {
       ok: true,

@@ -179,6 +179,11 @@ export const en = {
           `${count(faults, 'database has', 'databases have')} a fault. ${which}`,
         help: 'The other databases are not affected. Check the disk, then restore the database from its last backup.',
       },
+      store: {
+        title: 'Store',
+        fine: 'The store of the databases answers.',
+        help: 'Check that the store runs and that this server reaches it. settee answers again as soon as it does.',
+      },
       disk: {
         title: 'Disk',
         fine: (free: number, floor: number) =>
@@ -191,6 +196,7 @@ export const en = {
         title: 'Backups',
         fine: (age: number) =>
           age === 0 ? 'The first scheduled backup is not due yet.' : `The last one is ${duration(age)} old.`,
+        byStore: 'The store of the databases makes the backups.',
         unplanned: 'No backups are scheduled, and there is none.',
         unplannedSince: (age: number) => `No backups are scheduled. The last one is ${duration(age)} old.`,
         planHelp: 'Set an interval, so that a broken disk costs you hours of work and not years.',

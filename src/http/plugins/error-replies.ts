@@ -39,6 +39,9 @@ export const errors = fp(
   { name: 'errors', dependencies: ['couch-headers'] },
 )
 
+/** After how many seconds a client may try a store again that could not be reached. */
+const RETRY_S = '5'
+
 /** Answers a failed request, never in Fastify's own format, with HTML or with a stack. */
 async function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const error = withExpiry(request, translated(thrown))
@@ -47,6 +50,7 @@ async function answerError(thrown: unknown, request: FastifyRequest, reply: Fast
     setChallenge(request, reply)
     request.server.turns.settle(request.raw, false)
   }
+  if (error.code === 'store_unavailable') reply.header('Retry-After', RETRY_S)
   const payload = errorBody(error)
   reply.code(error.status).type('application/json')
   if (!request.raw.complete && (CLOSING.has(error.status) || request.isRevoked)) {

@@ -18,12 +18,13 @@ import {
 } from './setup.ts'
 import { type Attempt, REFUSAL, runWorkload, storedMarks } from './workload.ts'
 
-/** What a fault of the disk may reach its caller as. */
+/** What a fault of the disk, or of a network, may reach its caller as. */
 const FAULTS: ReadonlySet<string> = new Set([
   'insufficient_storage',
   'disk_fault',
   'damaged_file',
   'internal_server_error',
+  'store_unavailable',
 ])
 
 /** More operations than any engine needs for what is tried here. */

@@ -51,6 +51,11 @@ const READERS: Readonly<Record<string, Reader>> = {
       link: toBackups,
     }),
   },
+  store: {
+    title: words.store.title,
+    fine: () => ({ text: words.store.fine }),
+    wrong: (_fact, text) => ({ text, help: words.store.help }),
+  },
   free_space: {
     title: words.disk.title,
     fine: ({ free, floor }) => ({ text: words.disk.fine(numberIn(free), numberIn(floor)) }),
@@ -61,7 +66,8 @@ const READERS: Readonly<Record<string, Reader>> = {
   },
   backup: {
     title: words.backup.title,
-    fine: ({ age, interval, reason }) => {
+    fine: ({ age, interval, reason, by_store: isByStore }) => {
+      if (isByStore === true) return { text: words.backup.byStore }
       if (reason === undefined) return { text: words.backup.fine(numberIn(age)) }
       const text = typeof age === 'number' ? words.backup.unplannedSince(age) : words.backup.unplanned
       return { tone: 'warn', text, help: words.backup.planHelp, link: interval === 0 ? toBackups : null }
