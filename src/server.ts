@@ -1,12 +1,11 @@
 /** The composition root: opens configuration, databases, accounts and the HTTP layer, listens, and shuts down. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { prepareAdmins, reloadConfig, requireAdmin } from './auth/admins.ts'
+import { reloadConfig } from './auth/admins.ts'
 import { openConfig } from './config/config.ts'
 import { prepareDataFolder, restrictPermissions } from './config/data-folder.ts'
 import { LogTail } from './config/log-tail.ts'
 import { makeLogger } from './config/logger.ts'
 import type { ConfigFlags } from './config/sources.ts'
-import { requireSafeProxyAuth } from './config/value-rules.ts'
 import { setteeVersion } from './config/version.ts'
 import { reportDisallowed } from './hosted/disallowed-report.ts'
 import type { Device } from './metrics/alarms.ts'
@@ -28,8 +27,9 @@ import {
 import { operatorControls } from './server/operator-controls.ts'
 import { openSamples, startSampling } from './server/sampling.ts'
 import { type ServerContext, Shutdown } from './server/server-context.ts'
+import { openClaims, prepareSettings, upkeepDuty, writingDuty } from './server/shared-services.ts'
 import { openStandby, standbyMonitoring, startStandby } from './server/standby-services.ts'
-import type { Standby } from './standby/standby.ts'
+import type { Duty } from './threads/claims.ts'
 import type { ServerDatabasesOptions } from './threads/databases.ts'
 
 interface ServerOptions {
@@ -81,9 +81,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const tty = process.stdout.isTTY === true
     const { logger, close: closeLog } = makeLogger(config, { tty, tail: log })
     shutdown.add(closeLog)
-    for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
-    requireAdmin(config)
-    requireSafeProxyAuth((section, key) => config.get(section, key))
     const app = await compose(options, { dataDir, env, config, logger, shutdown }, log)
     // TLS first, so that the list of addresses is complete when the app listens (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
@@ -129,12 +126,16 @@ async function compose(
   // Half of the start is loading code, so the HTTP layer loads while a thread opens the data folder.
   const loading = import('./app.ts')
   const { databases, sealingKey } = await opening
-  const disk = await maintainDatabases(context, databases)
+  await prepareSettings(context, databases)
+  const claims = openClaims(context, databases)
+  const upkeep = upkeepDuty(claims)
+  const disk = await maintainDatabases(context, databases, upkeep)
   later.disk = disk
   const tmpDir = await emptyTmpDir(dataDir)
   const standby = await openStandby(context, databases)
-  const authServices = await openAuthServices(context, databases, standby)
-  const backupServices = await openBackupServices(context, databases, disk, authServices)
+  const writing = writingDuty(upkeep, standby)
+  const authServices = await openAuthServices(context, databases, { standby, duty: writing, claims })
+  const backupServices = await openBackupServices(context, databases, { disk, claims, upkeep, authServices })
   const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, space: () => disk.space }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })
   const monitoring = standbyMonitoring(context, standby, backupServices)
@@ -166,14 +167,14 @@ async function compose(
   await serveCommands(context, services)
   await startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
-  runDocuments(replicator, standby)
+  runDocuments(replicator, writing)
   return app
 }
 
-/** The documents of a standby are those of its first, which runs them. */
-function runDocuments({ documents }: Replicator, standby: Standby): void {
-  const follow = () => (standby.acceptsWrites ? documents.start() : documents.stop())
-  standby.onChange(follow)
+/** One node runs them. The documents of a standby are those of its first, which runs them. */
+function runDocuments({ documents }: Replicator, duty: Duty): void {
+  const follow = () => (duty.isHeld ? documents.start() : documents.stop())
+  duty.onChange(follow)
   follow()
 }
 

@@ -12,6 +12,7 @@ import { userDocId } from '../core/ids.ts'
 import type { SecurityList, SecurityObject } from '../core/types.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import { readRecord } from '../storage/records.ts'
+import type { Duty } from '../threads/claims.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { SYSTEM_USER } from './accounts.ts'
 import type { DatabaseRegistry } from './policy.ts'
@@ -34,10 +35,8 @@ export interface PerUserOptions {
   /** Makes and deletes them with their owners. */
   readonly registry: Pick<DatabaseRegistry, 'create' | 'delete'>
   readonly config: Config
-  /** While it accepts no writes, no databases are made or deleted: they come from its first. */
-  readonly standby?:
-    | { readonly acceptsWrites: boolean; onChange(listener: () => void): () => void }
-    | undefined
+  /** Without it no databases are made or deleted: another node does it, or they come from the first of a standby. */
+  readonly duty: Duty
   /** Work failed: for one account, or for all (null), which is tried again. */
   onFault(fault: unknown, name: string | null): void
 }
@@ -75,7 +74,7 @@ export class PerUserDatabases {
 
   /** Follows the configuration and, if it is enabled, `_users`. */
   start(): void {
-    const { config, databases, standby } = this.#options
+    const { config, databases, duty } = this.#options
     this.#ends.push(
       config.onChange((section) => {
         if (section === SECTION) this.#restart()
@@ -84,7 +83,7 @@ export class PerUserDatabases {
       databases.watchUpdates(() => {
         this.#checkFollowed().catch(() => undefined)
       }),
-      standby?.onChange(() => this.#restart()) ?? (() => {}),
+      duty.onChange(() => this.#restart()),
     )
     this.#restart()
   }
@@ -99,8 +98,8 @@ export class PerUserDatabases {
   }
 
   get #isOn(): boolean {
-    const { config, standby } = this.#options
-    return !this.#isClosed && standby?.acceptsWrites !== false && config.boolean(SECTION, 'enable')
+    const { config, duty } = this.#options
+    return !this.#isClosed && duty.isHeld && config.boolean(SECTION, 'enable')
   }
 
   get #prefix(): string {

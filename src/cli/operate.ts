@@ -16,6 +16,7 @@ import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
+import { claimsOfOne } from '../threads/claims.ts'
 import { openServerDatabases } from '../threads/open-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 import { localVaultControl } from '../vaults/vaults.ts'
@@ -108,7 +109,7 @@ async function openFolder(
   const ending = new AbortController()
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
-  const rewinds = new Rewinds(databases)
+  const rewinds = new Rewinds(databases, claimsOfOne())
   const relations = await Relations.open(databases)
   const standby = new Standby({ relations, databases, config, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, tmpDir })

@@ -50,47 +50,56 @@ export function incarnationsIn(databases: Pick<Databases, 'has' | 'get'>): Alarm
   }
 }
 
-/** Reads the stored alarms. @throws as `listRecords` */
-export async function openAlarms(options: AlarmsOptions): Promise<Alarms> {
-  const kept = await collectRecords(options.records, ALARM_KIND)
-  return new Alarms(
-    options,
-    kept.map(alarmOf).filter((alarm) => alarm !== null),
-  )
-}
-
+/** The alarms of all nodes. They are read whenever they are asked for, which is seldom. */
 export class Alarms {
   readonly #options: AlarmsOptions
-  /** By id, the oldest first. */
-  readonly #alarms: Map<string, Alarm>
-  #lastWrite: Promise<unknown> = Promise.resolve()
+  /** Those that could not be stored, by id; they are stored with the next one. */
+  readonly #unsaved = new Map<string, Alarm>()
+  #work: Promise<unknown> = Promise.resolve()
 
-  /** Use {@link openAlarms}. */
-  constructor(options: AlarmsOptions, kept: readonly Alarm[]) {
+  constructor(options: AlarmsOptions) {
     this.#options = options
-    const sorted = [...kept].sort((a, b) => a.until - b.until)
-    this.#alarms = new Map(sorted.map((alarm) => [alarm.id, alarm]))
   }
 
   /** Records a mass deletion, or its progress. */
   raise({ name, incarnation }: DatabaseEntry, found: MassDeletion, device: Device | null): void {
-    const known = this.#find(incarnation, found.since)
-    const id = known?.id ?? newUuid(found.since)
-    const alarm = { ...found, id, database: name, incarnation, device: device ?? known?.device ?? null }
-    this.#alarms.delete(id)
-    this.#alarms.set(id, alarm)
-    this.#warn(alarm)
-    this.#write(async () => {
-      const removed = await this.#removeSurplus(incarnation)
-      return this.#alarms.get(id) === alarm ? [recordOf(alarm), ...removed] : removed
-    })
+    const { logger } = this.#options
+    const raised = { ...found, database: name, incarnation, device }
+    this.#warn(raised)
+    this.#work = this.#work
+      .then(() => this.#store(raised))
+      .catch((error: unknown) => logger.error({ err: error }, 'cannot store an alarm'))
   }
 
-  #find(incarnation: number, since: number): Alarm | undefined {
-    return [...this.#alarms.values()].find((one) => one.incarnation === incarnation && one.since === since)
+  async #store(raised: Omit<Alarm, 'id'>): Promise<void> {
+    const { incarnation, since } = raised
+    const stored = await this.#read()
+    const known = stored.find((each) => each.incarnation === incarnation && each.since === since)
+    const id = known?.id ?? newUuid(since)
+    const alarm = { ...raised, id, device: raised.device ?? known?.device ?? null }
+    const all = [...stored.filter((each) => each !== known), alarm]
+    this.#unsaved.set(id, alarm)
+    for (const oldest of this.#unsaved.keys()) {
+      if (this.#unsaved.size <= MAX_ALARMS_PER_DATABASE) break
+      this.#unsaved.delete(oldest)
+    }
+    const unsaved = [...this.#unsaved.values()]
+    await this.#options.records.writeRecords([
+      ...unsaved.map(recordOf),
+      ...(await this.#surplusOf(all, alarm)),
+    ])
+    this.#unsaved.clear()
   }
 
-  #warn(alarm: Alarm): void {
+  /** All of them, the oldest first. */
+  async #read(): Promise<Alarm[]> {
+    const records = await collectRecords(this.#options.records, ALARM_KIND)
+    const stored = records.flatMap((record) => alarmOf(record) ?? [])
+    const byId = new Map([...stored, ...this.#unsaved.values()].map((alarm) => [alarm.id, alarm]))
+    return [...byId.values()].sort((a, b) => a.until - b.until)
+  }
+
+  #warn(alarm: Omit<Alarm, 'id'>): void {
     const { database, deleted, of, account, device, since } = alarm
     const facts = { database, deleted, of, account, ...device, since: new Date(since).toISOString() }
     const kept = this.#options.keepsVersions() ? 'are kept' : 'are there until the next compaction'
@@ -101,18 +110,15 @@ export class Alarms {
     )
   }
 
-  /** Removes alarms above the limits, and those of deleted databases. */
-  async #removeSurplus(incarnation: number): Promise<RecordWrite[]> {
-    const all = [...this.#alarms.values()]
+  /** The removals of alarms above the limits, and of those of deleted databases. @param all the oldest first */
+  async #surplusOf(all: readonly Alarm[], { incarnation }: Alarm): Promise<RecordWrite[]> {
     const current = new Set(await this.#currentOf(all))
-    const obsolete = all.filter((alarm) => !current.has(alarm))
     const ofOne = all.filter((alarm) => alarm.incarnation === incarnation)
     const removed = new Set([
-      ...obsolete,
+      ...all.filter((alarm) => !current.has(alarm)),
       ...ofOne.slice(0, Math.max(0, ofOne.length - MAX_ALARMS_PER_DATABASE)),
       ...all.slice(0, Math.max(0, all.length - MAX_ALARMS)),
     ])
-    for (const { id } of removed) this.#alarms.delete(id)
     return [...removed].map(({ id }) => ({ kind: ALARM_KIND, key: id, value: null }))
   }
 
@@ -125,17 +131,10 @@ export class Alarms {
     return alarms.filter(({ database, incarnation }) => isSame(now.get(database), incarnation))
   }
 
-  #write(make: () => Promise<readonly RecordWrite[]>): void {
-    const { records, logger } = this.#options
-    this.#lastWrite = this.#lastWrite
-      .then(async () => records.writeRecords(await make()))
-      .catch((error: unknown) => logger.error({ err: error }, 'cannot store an alarm'))
-  }
-
-  /** @param database only the alarms of this database @returns the newest first */
+  /** @param database only the alarms of this database @returns the newest first @throws as `listRecords` */
   async list(database?: string): Promise<readonly Alarm[]> {
-    await this.#lastWrite
-    const all = [...this.#alarms.values()]
+    await this.#work
+    const all = await this.#read()
     const asked = all.filter((alarm) => database === undefined || alarm.database === database)
     return (await this.#currentOf(asked)).reverse()
   }
@@ -148,9 +147,8 @@ export class Alarms {
   async dismiss(id: string, database?: string): Promise<boolean> {
     const alarm = (await this.list(database)).find((one) => one.id === id)
     if (alarm === undefined) return false
-    await this.#lastWrite
     await this.#options.records.writeRecords([{ kind: ALARM_KIND, key: id, value: null }])
-    this.#alarms.delete(id)
+    this.#unsaved.delete(id)
     return true
   }
 
@@ -163,7 +161,7 @@ export class Alarms {
 
   /** Resolves when all alarms are stored. */
   async close(): Promise<void> {
-    await this.#lastWrite
+    await this.#work
   }
 }
 

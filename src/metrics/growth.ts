@@ -1,13 +1,14 @@
 /**
  * How databases have grown: their sizes on each day of the last month. A database is measured about a minute after it
  * was written to, while it is still open, so an idle one costs nothing. Records keep the sizes, so that a start opens no
- * database.
+ * database. One node measures; others read its records, which are up to ten minutes old.
  */
 import type { Logger } from 'pino'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { type Clock, systemClock } from '../changes/source.ts'
 import { isJsonObject } from '../core/json.ts'
-import { collectRecords, type RecordWrite, type ServerRecord } from '../storage/records.ts'
+import { collectRecords, type RecordWrite, readRecord, type ServerRecord } from '../storage/records.ts'
+import type { Duty } from '../threads/claims.ts'
 import type { Databases } from '../threads/databases.ts'
 import { RecordQueue } from '../threads/record-queue.ts'
 
@@ -43,7 +44,12 @@ interface Grown {
 }
 
 interface GrowthOptions {
-  readonly databases: Pick<Databases, 'get' | 'updates' | 'watchUpdates' | 'listRecords' | 'writeRecords'>
+  readonly databases: Pick<
+    Databases,
+    'get' | 'updates' | 'watchUpdates' | 'readRecords' | 'listRecords' | 'writeRecords'
+  >
+  /** The node that has it measures. */
+  readonly duty: Duty
   readonly logger: Pick<Logger, 'warn'>
   readonly clock?: Clock
   /** The time, in ms since 1970. */
@@ -55,21 +61,19 @@ export class Growth {
   readonly #clock: Clock
   readonly #now: () => number
   /** Those written to least recently first. */
-  readonly #grown: Map<string, Grown>
+  #grown = new Map<string, Grown>()
   readonly #records: RecordQueue
   /** The last update of the catalog that was looked at. */
-  #since: number
-  readonly #unwatch: () => void
+  #since = 0
+  readonly #ends: readonly (() => void)[]
   #cancelMeasure: (() => void) | null = null
   #work: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
-  private constructor(options: GrowthOptions, grown: Map<string, Grown>, since: number) {
+  private constructor(options: GrowthOptions) {
     this.#options = options
     this.#clock = options.clock ?? systemClock
     this.#now = options.now ?? Date.now
-    this.#grown = grown
-    this.#since = since
     this.#records = new RecordQueue({
       clock: this.#clock,
       delay: SAVE_MS,
@@ -77,21 +81,44 @@ export class Growth {
       writeRecords: (writes) => options.databases.writeRecords(writes),
       onFault: (fault) => this.#warn(fault),
     })
-    this.#unwatch = options.databases.watchUpdates(() => this.#plan())
+    this.#ends = [
+      options.databases.watchUpdates(() => this.#plan()),
+      options.duty.onChange(() => {
+        if (options.duty.isHeld) this.#then(() => this.#load())
+      }),
+    ]
   }
 
-  /** Reads the records. Writes from before are not looked at. @throws as `listRecords` */
+  /** @throws as `listRecords` */
   static async open(options: GrowthOptions): Promise<Growth> {
-    const records = await collectRecords(options.databases, KIND)
-    const { lastSeq } = await options.databases.updates({ since: Number.MAX_SAFE_INTEGER }, 1)
-    const read = records.flatMap(grownOf)
-    const byLastDay = read.sort(([, a], [, b]) => lastDay(a) - lastDay(b))
-    return new Growth(options, new Map(byLastDay.slice(-MAX_DATABASES)), lastSeq)
+    const growth = new Growth(options)
+    if (options.duty.isHeld) await growth.#load()
+    return growth
   }
 
-  /** @returns the days of the last month on which the database was written to, the oldest first */
-  of({ name, incarnation }: { readonly name: string; readonly incarnation: number }): readonly DaySize[] {
-    const grown = this.#grown.get(name)
+  /** Reads the records. Writes from before are not looked at. */
+  async #load(): Promise<void> {
+    const { databases } = this.#options
+    const records = await collectRecords(databases, KIND)
+    const { lastSeq } = await databases.updates({ since: Number.MAX_SAFE_INTEGER }, 1)
+    const byLastDay = records.flatMap(grownOf).sort(([, a], [, b]) => lastDay(a) - lastDay(b))
+    this.#grown = new Map(byLastDay.slice(-MAX_DATABASES))
+    this.#since = lastSeq
+  }
+
+  /**
+   * @returns the days of the last month on which the database was written to, the oldest first
+   * @throws as `readRecords`
+   */
+  async of({
+    name,
+    incarnation,
+  }: {
+    readonly name: string
+    readonly incarnation: number
+  }): Promise<readonly DaySize[]> {
+    const { databases, duty } = this.#options
+    const grown = duty.isHeld ? this.#grown.get(name) : grownIn(await readRecord(databases, KIND, name))
     if (grown === undefined || grown.incarnation !== incarnation) return []
     return grown.days.filter(([day]) => day > this.#today() - DAYS).map(daySize)
   }
@@ -101,7 +128,7 @@ export class Growth {
   }
 
   #plan(): void {
-    if (this.#isClosed) return
+    if (this.#isClosed || !this.#options.duty.isHeld) return
     this.#cancelMeasure ??= this.#clock.after(MEASURE_MS, () => {
       this.#cancelMeasure = null
       void this.measure()
@@ -110,7 +137,11 @@ export class Growth {
 
   /** Measures the databases that were written to since the last round; never rejects. For tests and the timer. */
   measure(): Promise<unknown> {
-    this.#work = this.#work.then(() => this.#round()).catch((fault: unknown) => this.#warn(fault))
+    return this.#then(() => this.#round())
+  }
+
+  #then(work: () => Promise<void>): Promise<unknown> {
+    this.#work = this.#work.then(work).catch((fault: unknown) => this.#warn(fault))
     return this.#work
   }
 
@@ -121,7 +152,7 @@ export class Growth {
   async #round(): Promise<void> {
     const { rows } = await this.#options.databases.updates({ since: this.#since }, ROUND)
     for (const { seq, name, type } of rows) {
-      if (this.#isClosed) return
+      if (this.#isClosed || !this.#options.duty.isHeld) return
       if (type === 'deleted') this.#forget(name)
       else await this.#measure(name)
       this.#since = seq
@@ -162,7 +193,7 @@ export class Growth {
   /** Stops measuring, and writes the records. Call it before the databases are closed. */
   async close(): Promise<void> {
     this.#isClosed = true
-    this.#unwatch()
+    for (const end of this.#ends) end()
     this.#cancelMeasure?.()
     await this.#work
     await this.#records.close()
@@ -178,12 +209,18 @@ function lastDay({ days }: Grown): number {
   return days.at(-1)?.[0] ?? 0
 }
 
-/** @returns nothing for a record that this version does not understand */
 function grownOf({ key, value }: ServerRecord): [name: string, grown: Grown][] {
-  const read = parsed(value)
-  if (!isJsonObject(read) || typeof read.incarnation !== 'number' || !Array.isArray(read.days)) return []
+  const grown = grownIn(value)
+  return grown === undefined ? [] : [[key, grown]]
+}
+
+/** @returns undefined if there is none, or none that this version understands */
+function grownIn(value: string | null): Grown | undefined {
+  const read = value === null ? null : parsed(value)
+  if (!isJsonObject(read) || typeof read.incarnation !== 'number' || !Array.isArray(read.days))
+    return undefined
   const days = read.days.filter(isDay)
-  return days.length === 0 ? [] : [[key, { incarnation: read.incarnation, days }]]
+  return days.length === 0 ? undefined : { incarnation: read.incarnation, days }
 }
 
 function parsed(value: string): unknown {

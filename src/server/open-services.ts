@@ -24,7 +24,7 @@ import { serveControl } from '../control/control-server.ts'
 import { CouchError } from '../core/errors.ts'
 import { type Hosted, openHosted } from '../hosted/hosted.ts'
 import type { Services } from '../http/services.ts'
-import { incarnationsIn, openAlarms } from '../metrics/alarms.ts'
+import { Alarms, incarnationsIn } from '../metrics/alarms.ts'
 import { tenantCollector } from '../metrics/database-metrics.ts'
 import { Growth } from '../metrics/growth.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
@@ -33,7 +33,7 @@ import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
-import { Claims } from '../threads/claims.ts'
+import type { Claims, Duty } from '../threads/claims.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
 import { openServerDatabases } from '../threads/open-databases.ts'
 import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
@@ -117,10 +117,11 @@ export async function openDatabases(
 export async function maintainDatabases(
   context: ServerContext,
   databases: OwnedDatabases,
+  upkeep: Duty,
 ): Promise<SpaceWatch> {
   const { dataDir, config, logger, shutdown } = context
   shutdown.add(startUpgradeCopyCleanup({ dataDir, config, logger }))
-  shutdown.add(startKeptBodyCleanup(databases, logger))
+  shutdown.add(startKeptBodyCleanup(databases, upkeep, logger))
   const disk = await SpaceWatch.start({
     dataDir,
     logger,
@@ -150,12 +151,13 @@ type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'poli
 export async function openAuthServices(
   context: ServerContext,
   databases: Databases,
-  standby: Standby,
+  { standby, duty, claims }: Pick<OpenUsersOptions, 'standby' | 'duty'> & { readonly claims: Claims },
 ): Promise<AuthServices> {
   const { config, logger, shutdown } = context
-  const hosted = await hostedMode(context, databases, (account) => revokeTokens(tokens, account))
+  const deleteTokens = (account: string) => revokeTokens(tokens, account)
+  const hosted = await hostedMode(context, { databases, claims, deleteTokens })
   const policy = hosted?.policy ?? defaultPolicy(config, databases)
-  const users = await openUsers({ config, databases, registry: policy.databases, standby, logger })
+  const users = await openUsers({ config, databases, registry: policy.databases, standby, duty, logger })
   shutdown.add(() => users.close())
   const accounts = policy.accounts(users.accounts)
   const credentials = new CredentialChecker(accounts, {
@@ -177,18 +179,13 @@ export async function openAuthServices(
 /** @returns null in single mode */
 async function hostedMode(
   { config, logger, shutdown }: ServerContext,
-  databases: Databases,
-  deleteTokens: (account: string) => Promise<number>,
+  options: Pick<Parameters<typeof openHosted>[0], 'databases' | 'claims' | 'deleteTokens'>,
 ): Promise<Hosted | null> {
   if (!config.isHosted) return null
   const onFault = (fault: unknown) =>
     logger.error({ err: fault }, 'work for a tenant failed; it will be tried again')
-  const claims = new Claims({ records: databases.sharedWriters ? databases : null, onFault })
-  const hosted = await openHosted({ config, databases, deleteTokens, onFault, claims })
-  shutdown.add(async () => {
-    await hosted.close()
-    await claims.close()
-  })
+  const hosted = await openHosted({ config, ...options, onFault })
+  shutdown.add(() => hosted.close())
   return hosted
 }
 
@@ -213,27 +210,33 @@ type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'growth' | 'collecto
   readonly backups: Backups
 }
 
+interface BackupParts {
+  readonly disk: SpaceWatch
+  readonly claims: Claims
+  readonly upkeep: Duty
+  readonly authServices: AuthServices
+}
+
 /** Opens alarms, backups, the time machine and the record of growth; shutdown closes them. The schedule of backups is not started yet. */
 export async function openBackupServices(
   { dataDir, config, logger, shutdown }: ServerContext,
   databases: Databases,
-  disk: SpaceWatch,
-  { hosted }: AuthServices,
+  { disk, claims, upkeep, authServices: { hosted } }: BackupParts,
 ): Promise<BackupServices> {
-  const alarms = await openAlarms({
+  const alarms = new Alarms({
     records: databases,
     logger,
     incarnationOf: incarnationsIn(databases),
     keepsVersions: () => config.integer('settee', 'keep_days') > 0,
   })
   shutdown.add(() => alarms.close())
-  const growth = await Growth.open({ databases, logger })
+  const growth = await Growth.open({ databases, duty: upkeep, logger })
   shutdown.add(() => growth.close())
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
   shutdown.add(() => backups.close())
   const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
   const health = [() => disk.health(), async () => [backupFact(await backups.state())], () => alarms.health()]
-  return { alarms, rewinds: new Rewinds(databases), growth, backups, collectors, health }
+  return { alarms, rewinds: new Rewinds(databases, claims), growth, backups, collectors, health }
 }
 
 /** Moves of other servers to this one. {@link serveCommands} ends them. */
@@ -293,6 +296,7 @@ interface OpenUsersOptions {
   readonly databases: Databases
   /** Makes and deletes users' own databases. */
   readonly registry: PerUserOptions['registry']
+  readonly duty: Duty
   readonly standby: Standby
   readonly logger: Pick<Logger, 'error' | 'warn'>
 }
@@ -306,6 +310,7 @@ async function openUsers({
   databases,
   registry,
   standby,
+  duty,
   logger,
 }: OpenUsersOptions): Promise<OpenedUsers> {
   await databases.create(databases.usersDatabase).catch((error: unknown) => {
@@ -327,7 +332,7 @@ async function openUsers({
     databases,
     registry,
     config,
-    standby,
+    duty,
     onFault: (fault, user) =>
       logger.warn({ err: fault, user }, 'couch_peruser failed for a user, or for now'),
   })

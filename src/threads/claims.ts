@@ -103,6 +103,11 @@ export class Claims {
   }
 }
 
+/** Claims of a process that has its data for itself. */
+export function claimsOfOne(): Claims {
+  return new Claims({ records: null, onFault: () => {} })
+}
+
 /** The value of a claim's record. */
 interface Holding {
   /** Another text for each claim that was ever taken. */

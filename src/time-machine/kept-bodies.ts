@@ -7,6 +7,7 @@ import type { Logger } from 'pino'
 import { ADMIN_ROLE } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
+import type { Duty } from '../threads/claims.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 
 const SERVER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
@@ -82,15 +83,16 @@ async function compact(database: DatabaseHandle, ending: AbortSignal): Promise<v
 }
 
 /**
- * Makes a pass ten minutes from now, and then one a day.
+ * Makes a pass ten minutes from now, and then one a day, while this node has the duty.
  * @returns a function that stops this, and resolves when it has stopped
  */
 export function startKeptBodyCleanup(
   databases: SweptDatabases,
+  duty: Duty,
   logger: Pick<Logger, 'info' | 'warn'>,
 ): () => Promise<void> {
   const ending = new AbortController()
-  const running = runDaily(databases, logger, ending.signal)
+  const running = runDaily(databases, duty, logger, ending.signal)
   return async () => {
     ending.abort()
     await running
@@ -99,18 +101,24 @@ export function startKeptBodyCleanup(
 
 async function runDaily(
   databases: SweptDatabases,
+  duty: Duty,
   logger: Pick<Logger, 'info' | 'warn'>,
   ending: AbortSignal,
 ): Promise<void> {
-  for (let wait = FIRST_PASS_MS; ; wait = DAY_MS) {
+  for (let wait = FIRST_PASS_MS; ; wait = duty.isHeld ? DAY_MS : FIRST_PASS_MS) {
     await pause(wait, ending)
     if (ending.aborted) return
+    if (!duty.isHeld) continue
+    const lost = new AbortController()
+    const stop = duty.onChange(() => lost.abort())
     try {
-      const count = await sweepKeptBodies({ databases, ending })
+      const count = await sweepKeptBodies({ databases, ending: AbortSignal.any([ending, lost.signal]) })
       if (count > 0)
         logger.info({ databases: count }, 'removed old versions from databases that nobody opened')
     } catch (err) {
       logger.warn({ err }, 'could not look for old versions in all databases that nobody opens')
+    } finally {
+      stop()
     }
   }
 }

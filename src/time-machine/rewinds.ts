@@ -2,6 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { RewindCounts, RewindRequest } from '../documents/time-machine/time-machine-calls.ts'
+import type { Claim, Claims } from '../threads/claims.ts'
 import type { Databases } from '../threads/databases.ts'
 
 /** A rewind under way, for `_active_tasks`. */
@@ -31,21 +32,25 @@ export interface RewindLine {
 
 interface Running {
   task: RewindTask
+  /** No other node begins one of the same database. */
+  readonly claim: Claim
 }
 
 export class Rewinds {
   readonly #databases: Pick<Databases, 'get'>
+  readonly #claims: Pick<Claims, 'take'>
   readonly #tasks = new Map<number, Running>()
   #isClosed = false
 
-  constructor(databases: Pick<Databases, 'get'>) {
+  constructor(databases: Pick<Databases, 'get'>, claims: Pick<Claims, 'take'>) {
     this.#databases = databases
+    this.#claims = claims
   }
 
   /**
    * Runs a rewind while the caller reads its lines. If the caller stops reading, it ends after the current documents.
    * It can be repeated, because restored documents are not written again.
-   * @throws no_database; conflict while another rewind of the database is under way; and as `Database.rewind`
+   * @throws no_database; conflict while another rewind of the database is under way on any node; and as `Database.rewind`
    */
   async *run(user: UserCtx, name: string, request: RewindRequest): AsyncGenerator<Uint8Array> {
     const database = await this.#databases.get(name)
@@ -54,38 +59,42 @@ export class Rewinds {
       return
     }
     const { incarnation } = database
-    if (this.#tasks.has(incarnation)) {
+    const claim = await this.#claims.take(`rewind ${incarnation}`)
+    if (claim === null) {
       throw new CouchError('conflict', 'Documents of this database are being restored already.')
     }
     const startedAt = seconds()
     const running = {
       task: { database: name, incarnation, done: 0, total: 1, startedAt, updatedAt: startedAt },
+      claim,
     }
     this.#tasks.set(incarnation, running)
     try {
       for await (const chunk of database.rewind(user, request)) {
-        this.#note(running, lastLine(chunk))
+        await this.#note(running, lastLine(chunk))
         yield chunk
-        if (this.#isClosed) throw new CouchError('unavailable')
+        const isLost = claim.ended.aborted && this.#tasks.get(incarnation) === running
+        if (this.#isClosed || isLost) throw new CouchError('unavailable')
       }
     } finally {
-      this.#end(running)
+      await this.#end(running)
     }
   }
 
-  #note(running: Running, { documents, progress, done: isDone, error }: RewindLine): void {
+  async #note(running: Running, { documents, progress, done: isDone, error }: RewindLine): Promise<void> {
     const { task } = running
     const done = progress?.looked_at ?? task.done
     const total = Math.max(documents ?? task.total, done, 1)
     running.task = { ...task, done, total, updatedAt: seconds() }
     // After this line the caller may start the next rewind.
-    if (isDone || error !== undefined) this.#end(running)
+    if (isDone || error !== undefined) await this.#end(running)
   }
 
   /** Idempotent. */
-  #end(running: Running): void {
+  async #end(running: Running): Promise<void> {
     const { incarnation } = running.task
     if (this.#tasks.get(incarnation) === running) this.#tasks.delete(incarnation)
+    await running.claim.release()
   }
 
   /** Ends the rewinds under way after their current documents, because the server is stopping. They can be repeated. */

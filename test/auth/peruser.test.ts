@@ -7,6 +7,7 @@ import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
 import { readRecord } from '../../src/storage/records.ts'
+import { claimsOfOne } from '../../src/threads/claims.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { memoryDatabases } from './memory-databases.ts'
 
@@ -28,6 +29,7 @@ async function open(t: Test, enable = 'true') {
       databases: world.databases,
       registry: withoutOwners(world.databases),
       config,
+      duty: claimsOfOne().duty('upkeep'),
       onFault: (fault, name) => faults.push([name, fault]),
     })
     perUser.start()

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { defaultFloor, isShort, type Space } from '../../src/core/types.ts'
 import { shortage } from '../../src/documents/document-policy.ts'
-import { type Alarms, openAlarms } from '../../src/metrics/alarms.ts'
+import { Alarms } from '../../src/metrics/alarms.ts'
 import { SpaceWatch } from '../../src/metrics/space-watch.ts'
 import {
   hasReservedSpace,
@@ -27,8 +27,8 @@ class Kept {
   isBroken = false
   keeps = true
 
-  open(): Promise<Alarms> {
-    return openAlarms({
+  async open(): Promise<Alarms> {
+    return new Alarms({
       records: {
         listRecords: async () => [...this.rows.values()],
         writeRecords: async (writes: readonly RecordWrite[]) => {

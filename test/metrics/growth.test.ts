@@ -4,6 +4,7 @@ import { Growth } from '../../src/metrics/growth.ts'
 import type { CatalogUpdate } from '../../src/storage/catalog.ts'
 import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import type { Epochs } from '../../src/storage/sequence.ts'
+import { claimsOfOne } from '../../src/threads/claims.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
 
 const DAY = 24 * 60 * 60 * 1000
@@ -43,6 +44,8 @@ function stage() {
     }),
     watchUpdates: () => () => undefined,
     listRecords: async () => [...records.values()],
+    readRecords: async (_kind: string, keys: readonly string[]) =>
+      keys.map((key) => records.get(key)?.value ?? null),
     writeRecords: async (writes: readonly RecordWrite[]) => {
       for (const { kind, key, value } of writes) {
         if (value === null) records.delete(key)
@@ -55,13 +58,14 @@ function stage() {
     counts.set(name, documents)
     note(name, 'updated')
   }
-  return { databases, records, asked, note, write, logger: pino({ level: 'silent' }) }
+  const duty = claimsOfOne().duty('upkeep')
+  return { databases, duty, records, asked, note, write, logger: pino({ level: 'silent' }) }
 }
 
 t.test('growth is recorded by day, and kept over a restart', async (t) => {
-  const { databases, logger, note, write, asked, records } = stage()
+  const { databases, duty, logger, note, write, asked, records } = stage()
   let now = Date.parse('2025-03-01T12:00:00Z')
-  const open = () => Growth.open({ databases, logger, now: () => now })
+  const open = () => Growth.open({ databases, duty, logger, now: () => now })
   write('before', 9)
   const growth = await open()
   write('notes', 1)
@@ -70,39 +74,69 @@ t.test('growth is recorded by day, and kept over a restart', async (t) => {
   await growth.measure()
   const notes = { name: 'notes', incarnation: 1 }
   const first = { date: '2025-03-01', doc_count: 2, doc_del_count: 0, file: 4098, active: 2 }
-  t.strictSame(growth.of(notes), [first], 'the last size of the day counts')
-  t.same(growth.of({ name: 'before', incarnation: 1 }), [])
+  t.strictSame(await growth.of(notes), [first], 'the last size of the day counts')
+  t.same(await growth.of({ name: 'before', incarnation: 1 }), [])
   now += DAY
   await growth.measure()
   t.strictSame(asked, ['notes', 'notes'], 'only what was written to is opened')
   write('notes', 5)
   await growth.measure()
   const second = { date: '2025-03-02', doc_count: 5, doc_del_count: 0, file: 4101, active: 5 }
-  t.strictSame(growth.of(notes), [first, second])
+  t.strictSame(await growth.of(notes), [first, second])
   await growth.close()
 
   records.set('bad', { kind: 'growth', key: 'bad', value: '{"incarnation":1,"days":[[1]]}' })
   records.set('worse', { kind: 'growth', key: 'worse', value: '{' })
   const again = await open()
-  t.strictSame(again.of(notes), [first, second])
-  t.same(again.of({ name: 'bad', incarnation: 1 }), [])
-  t.same(again.of({ name: 'notes', incarnation: 2 }), [], 'nothing of an earlier database of the name')
+  t.strictSame(await again.of(notes), [first, second])
+  t.same(await again.of({ name: 'bad', incarnation: 1 }), [])
+  t.same(await again.of({ name: 'notes', incarnation: 2 }), [], 'nothing of an earlier database of the name')
   now += 30 * DAY
-  t.strictSame(again.of(notes), [second], 'a month is shown')
+  t.strictSame(await again.of(notes), [second], 'a month is shown')
   note('notes', 'deleted')
   await again.measure()
-  t.same(again.of(notes), [])
+  t.same(await again.of(notes), [])
   await again.close()
   t.notOk(records.has('notes'))
 })
 
 t.test('the databases that were written to last are remembered', async (t) => {
-  const { databases, logger, write, records } = stage()
-  const growth = await Growth.open({ databases, logger })
+  const { databases, duty, logger, write, records } = stage()
+  const growth = await Growth.open({ databases, duty, logger })
   for (let n = 0; n < 2100; n++) write(`d${n}`, n)
   for (let round = 0; round < 5; round++) await growth.measure()
-  t.equal(growth.of({ name: 'd99', incarnation: 1 }).length, 0)
-  t.equal(growth.of({ name: 'd100', incarnation: 1 }).length, 1)
+  t.equal((await growth.of({ name: 'd99', incarnation: 1 })).length, 0)
+  t.equal((await growth.of({ name: 'd100', incarnation: 1 })).length, 1)
   await growth.close()
   t.equal(records.size, 2000)
 })
+
+t.test(
+  'a node without the duty shows what the other has recorded, and goes on when it takes over',
+  async (t) => {
+    const { databases, duty, logger, write, asked } = stage()
+    const listeners = new Set<() => void>()
+    const waiting = {
+      isHeld: false,
+      onChange: (listener: () => void) => {
+        listeners.add(listener)
+        return () => listeners.delete(listener)
+      },
+    }
+    const first = await Growth.open({ databases, duty, logger })
+    const second = await Growth.open({ databases, duty: waiting, logger })
+    write('notes', 1)
+    await Promise.all([first.measure(), second.measure()])
+    t.equal(asked.length, 1)
+    await first.close()
+    const notes = { name: 'notes', incarnation: 1 }
+    t.match(await second.of(notes), [{ doc_count: 1 }])
+    waiting.isHeld = true
+    for (const listener of listeners) listener()
+    await second.measure()
+    write('notes', 7)
+    await second.measure()
+    t.match(await second.of(notes), [{ doc_count: 7 }])
+    await second.close()
+  },
+)

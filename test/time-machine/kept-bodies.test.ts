@@ -3,20 +3,22 @@ import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { DEFAULT_RULES, DEFAULT_SETTINGS } from '../../src/core/types.ts'
+import { Claims, claimsOfOne } from '../../src/threads/claims.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { startKeptBodyCleanup, sweepKeptBodies } from '../../src/time-machine/kept-bodies.ts'
 import { Rewinds } from '../../src/time-machine/rewinds.ts'
 import { ADMIN } from '../documents/helpers.ts'
+import { sharedRecords } from '../storage/memory/records.ts'
 import { openFiles, put, serve, until } from '../threads/served.ts'
 
 const ORDER = { at: 1, dryRun: false }
 
 /** A database whose rewind answers with these lines. */
-function over(lines: readonly string[]): Rewinds {
+function over(lines: readonly string[], claims = claimsOfOne()): Rewinds {
   const rewind = async function* () {
     for (const line of lines) yield Buffer.from(`${line}\n`)
   }
-  return new Rewinds({ get: () => ({ incarnation: 7, rewind }) } as unknown as Databases)
+  return new Rewinds({ get: () => ({ incarnation: 7, rewind }) } as unknown as Databases, claims)
 }
 
 t.test('a rewind is a task until its last line, and no other begins in the meantime', async (t) => {
@@ -40,6 +42,22 @@ t.test('a rewind is a task until its last line, and no other begins in the meant
   t.equal(rewinds.tasks().length, 1, 'and it is not ended by the end of the one before')
   await next.return(undefined)
   t.strictSame(rewinds.tasks(), [], 'a reader who goes ends it')
+})
+
+t.test('two nodes do not run rewinds of one database at once', async (t) => {
+  const claims = sharedRecords(2).map(
+    (records) => new Claims({ records, onFault: (fault) => t.fail(String(fault)) }),
+  )
+  const lines = ['{"documents":10}', '{"done":true,"looked_at":10,"counts":{}}']
+  const [first, second] = claims.map((each) => over(lines, each)) as [Rewinds, Rewinds]
+  const running = first.run(ADMIN, 'notes', ORDER)
+  await running.next()
+  await t.rejects(second.run(ADMIN, 'notes', ORDER).next(), { code: 'conflict' })
+  await running.next()
+  const next = second.run(ADMIN, 'notes', ORDER)
+  t.equal((await next.next()).done, false, 'who has read the last line may begin the next, on any node')
+  await next.return(undefined)
+  await Promise.all(claims.map((each) => each.close()))
 })
 
 const NAMES = ['empty', 'old', 'older', 'plain']
@@ -95,14 +113,16 @@ t.test('a pass ends with the server, also while it waits', async (t) => {
   t.equal(await sweeping, 0)
   const told: unknown[] = []
   const tell = (what: unknown) => told.push(what)
-  await startKeptBodyCleanup(databases, { info: tell, warn: tell })()
+  await startKeptBodyCleanup(databases, claimsOfOne().duty('upkeep'), { info: tell, warn: tell })()
   t.same(told, [])
 })
 
 t.test('a database that cannot be checked does not stop the pass', async (t) => {
   const compacted: string[] = []
   const databases = {
-    names: () => ['broken', 'gone', 'old'],
+    allNames: async function* () {
+      yield* ['broken', 'gone', 'old']
+    },
     isOverdue: async (name: string) => {
       if (name === 'broken') throw new CouchError('damaged_file')
       return true

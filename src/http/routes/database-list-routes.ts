@@ -129,7 +129,7 @@ async function oneDatabase(request: FastifyRequest, reply: FastifyReply): Promis
 
 async function growth(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const database = databaseOf(request)
-  const days = request.server.services.growth?.of(database) ?? []
+  const days = (await request.server.services.growth?.of(database)) ?? []
   return sendJson(reply, 200, { database: database.name, days })
 }
 

@@ -6,7 +6,7 @@ import { isSealingKey, newSealingKey } from '../requests/sealed-credentials.ts'
 
 const RECORD = { kind: 'replication', key: 'sealing key' }
 
-type Records = Pick<Databases, 'readRecords' | 'writeRecords'>
+type Records = Pick<Databases, 'readRecords' | 'writeRecords' | 'watchCatalog'>
 
 /** The key is in server.sqlite, apart from the databases, so the file of a database alone opens no credentials. */
 export class SealingKey {
@@ -18,6 +18,11 @@ export class SealingKey {
   static async open(records: Records, onFault: (fault: unknown) => void): Promise<SealingKey> {
     const key = new SealingKey(records)
     await key.#open().catch(onFault)
+    records.watchCatalog((change) => {
+      const isOther =
+        change.type === 'records' && (change.kind !== RECORD.kind || !change.keys.includes(RECORD.key))
+      if (!isOther && change.type !== 'databases') key.#refresh().catch(onFault)
+    })
     return key
   }
 
@@ -37,8 +42,8 @@ export class SealingKey {
    */
   async adopt(value: string): Promise<void> {
     if (value === this.#value || !isSealingKey(value)) return
-    await this.#write(value)
-    for (const listener of this.#listeners) listener()
+    await this.#records.writeRecords([{ ...RECORD, value }])
+    this.#set(value)
   }
 
   /** Calls the listener after the key has changed. */
@@ -47,13 +52,22 @@ export class SealingKey {
   }
 
   async #open(): Promise<void> {
+    const made = { ...RECORD, value: newSealingKey(), expected: null }
     const found = await readRecord(this.#records, RECORD.kind, RECORD.key)
-    if (found === null) await this.#write(newSealingKey())
-    else this.#value = found
+    // Another node may be making one.
+    if (found === null && (await this.#records.writeRecords([made]))) this.#value = made.value
+    else this.#value = found ?? (await readRecord(this.#records, RECORD.kind, RECORD.key))
   }
 
-  async #write(value: string): Promise<void> {
-    await this.#records.writeRecords([{ ...RECORD, value }])
+  /** Another node may have adopted a key. */
+  async #refresh(): Promise<void> {
+    const found = await readRecord(this.#records, RECORD.kind, RECORD.key)
+    if (found !== null) this.#set(found)
+  }
+
+  #set(value: string): void {
+    if (value === this.#value) return
     this.#value = value
+    for (const listener of this.#listeners) listener()
   }
 }

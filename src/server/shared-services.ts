@@ -1,0 +1,61 @@
+/** What this node shares with the other nodes of its server: settings, and claims on work. */
+import { prepareAdmins, requireAdmin } from '../auth/admins.ts'
+import { SharedSettings } from '../config/shared-settings.ts'
+import { requireSafeProxyAuth } from '../config/value-rules.ts'
+import type { Standby } from '../standby/standby.ts'
+import { Claims, type Duty } from '../threads/claims.ts'
+import type { Databases } from '../threads/databases.ts'
+import type { ServerContext } from './server-context.ts'
+
+/**
+ * Reads the shared settings, if the databases are shared, and prepares the admins. Then a change by any node counts on this
+ * one, until shutdown.
+ * @throws StartError
+ */
+export async function prepareSettings(
+  { config, env, logger, shutdown }: ServerContext,
+  databases: Databases,
+): Promise<void> {
+  if (databases.sharedWriters) {
+    const stop = await config.share(new SharedSettings(databases), (fault) =>
+      logger.error(
+        { err: fault },
+        'a shared setting could not be read, or must not take effect on this node',
+      ),
+    )
+    shutdown.add(async () => stop())
+  }
+  for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
+  requireAdmin(config)
+  requireSafeProxyAuth((section, key) => config.get(section, key))
+}
+
+/** Claims on work; shutdown releases them. */
+export function openClaims({ logger, shutdown }: ServerContext, databases: Databases): Claims {
+  const claims = new Claims({
+    records: databases.sharedWriters ? databases : null,
+    onFault: (fault) => logger.warn({ err: fault }, 'a claim on work could not be read or written'),
+  })
+  shutdown.add(() => claims.close())
+  return claims
+}
+
+/** Work that one node does alone: that of each day, of `couch_peruser`, and of documents of `_replicator`. */
+export function upkeepDuty(claims: Claims): Duty {
+  return claims.duty('upkeep')
+}
+
+/** The part of a duty that writes: a standby leaves it to its first. */
+export function writingDuty(duty: Duty, standby: Standby): Duty {
+  return {
+    get isHeld() {
+      return duty.isHeld && standby.acceptsWrites
+    },
+    onChange(listener) {
+      const stops = [duty.onChange(listener), standby.onChange(listener)]
+      return () => {
+        for (const stop of stops) stop()
+      }
+    },
+  }
+}
