@@ -159,8 +159,10 @@ export function listRecords(
   limit: number,
 ): ServerRecord[] {
   const end = endOfPrefix(prefix)
-  const conditions = ['kind = ?', 'key >= ?', ...(after === undefined ? [] : ['key > ?'])]
-  const values = [kind, prefix, ...(after === undefined ? [] : [after])]
+  // Of two lower bounds SQLite would seek one, and read all keys between them.
+  const isAfter = after !== undefined && Buffer.compare(Buffer.from(after), Buffer.from(prefix)) >= 0
+  const conditions = ['kind = ?', isAfter ? 'key > ?' : 'key >= ?']
+  const values = [kind, isAfter ? after : prefix]
   if (end !== null) {
     conditions.push('key < ?')
     values.push(end)
