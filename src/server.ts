@@ -145,7 +145,7 @@ async function compose(
     ...authServices,
     ...backupServices,
     ...monitoring,
-    ...openMoves(context, databases, tmpDir),
+    ...openMoves(context, { databases, tmpDir, claims }),
     collectors: [...(monitoring.collectors ?? []), replicationCollector(replicator)],
     replicator,
     sealingKey,

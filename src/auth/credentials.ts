@@ -245,6 +245,8 @@ interface LockoutOptions {
   policy(): LockoutPolicy
   /** Called for each failure, except while the address is locked. */
   onFailure?(failure: FailedLogin): void
+  /** Called for each lock that refuses clients. @param name identifies it in {@link Lockout.lock} */
+  onLock?(name: string, ms: number): void
   /** Accounts that are counted, and as many addresses; the least recent are forgotten first. */
   readonly maxObjects: number
   /** A monotonic clock in ms; for tests. */
@@ -253,6 +255,8 @@ interface LockoutOptions {
 
 /** An address that tries many names is locked after the threshold of an account, times this factor. */
 const NAMES_PER_ADDRESS = 20
+/** The count of a lock that another node has reached: above every threshold. */
+const LOCKED = 2 ** 40
 /** Longer names are kept as digests, since a header can hold 64 kB. */
 const LONG_NAME = 128
 
@@ -295,6 +299,7 @@ export class Lockout {
     const { mode, threshold, lifetimeMs } = policy()
     const wasLocked = this.isAddressLocked(address)
     const locks = mode === 'off' ? null : this.#count(address, name, threshold, lifetimeMs)
+    if (locks !== null && mode === 'enforce') this.#tell(locks, address, name, lifetimeMs)
     if (!wasLocked) onFailure?.({ address, name, locks })
   }
 
@@ -304,6 +309,17 @@ export class Lockout {
     const { threshold, lifetimeMs } = policy()
     const count = add(this.#accounts, `${keyOf(address, name)} token`, threshold, lifetimeMs)
     if (count <= threshold) onFailure?.({ address, name, locks: null })
+  }
+
+  /** Takes a lock that another node has reached. @param ms for which it lasts */
+  lock(name: string, ms: number): void {
+    const { isOfAccount, key } = lockNamed(name)
+    const ttl = Math.min(ms, this.#options.policy().lifetimeMs)
+    const network = isOfAccount ? (key.split(' ', 1)[0] ?? '') : key
+    if (isOfAccount) this.#accounts.set(key, LOCKED, { ttl, noUpdateTTL: false })
+    // With it, failures are being watched.
+    const known = this.#addresses.get(network) ?? 0
+    this.#addresses.set(network, isOfAccount ? known : LOCKED, { ttl, noUpdateTTL: isOfAccount && known > 0 })
   }
 
   /** Forgets the failures of an account from this address. */
@@ -318,10 +334,21 @@ export class Lockout {
     return ofAddress === threshold * NAMES_PER_ADDRESS ? 'address' : null
   }
 
+  #tell(locks: 'account' | 'address', address: string, name: string, lifetimeMs: number): void {
+    const key = locks === 'account' ? keyOf(address, name) : networkOf(address)
+    this.#options.onLock?.(`${locks} ${key}`, lifetimeMs)
+  }
+
   #isFull(counts: LRUCache<string, number>, key: string, most: number): boolean {
     if (counts.size === 0 || this.#options.policy().mode !== 'enforce') return false
     return (counts.get(key) ?? 0) >= most
   }
+}
+
+/** Reads the name of a lock: what it locks, and its key among the counts. */
+function lockNamed(name: string): { readonly isOfAccount: boolean; readonly key: string } {
+  const [scope = '', ...rest] = name.split(' ')
+  return { isOfAccount: scope === 'account', key: rest.join(' ') }
 }
 
 /** The time counts from the first failure of a key; the failure that reaches the limit starts the time of the lock. */
@@ -352,11 +379,13 @@ const MAX_LOGGED = 128
 const FAILED = 'a login failed'
 
 /**
+ * @param onLock as in {@link LockoutOptions}
  * @returns the lockout as it is configured. It logs the client's address and the account of each failed login, but never
  *   the password
  */
-export function loginGuard(config: Config, logger: Logger): Lockout {
+export function loginGuard(config: Config, logger: Logger, onLock?: LockoutOptions['onLock']): Lockout {
   return new Lockout({
+    ...(onLock !== undefined && { onLock }),
     policy: () => lockoutPolicy(config),
     maxObjects: config.integer('chttpd_auth_lockout', 'max_objects'),
     onFailure: ({ address, name, locks }) => {

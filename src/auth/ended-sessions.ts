@@ -2,14 +2,13 @@
 import { isJsonObject } from '../core/json.ts'
 import { Listeners } from '../core/listeners.ts'
 import { RecordCache } from '../storage/record-cache.ts'
+import { RecordSweep } from '../storage/record-sweep.ts'
 import type { WatchedRecords } from '../storage/records.ts'
 import type { AccountListener } from './accounts.ts'
 
 const KIND = 'ended-session'
 /** Sessions whose ends, or that they have none, are remembered; 200 bytes each. */
 const REMEMBERED = 20_000
-/** Records that one logout looks at, to remove those that have expired. */
-const SWEEP = 16
 
 interface EndedSession {
   /** Cookies of the session up to this time are ended, in seconds since 1970; -1: it was not ended. */
@@ -39,19 +38,21 @@ export class EndedSessions {
   readonly #unwatch: () => void
   /** Sessions that this node is ending, whose listeners it calls itself. */
   readonly #own = new Set<string>()
-  /** The last record that was looked at; undefined: begin anew. */
-  #swept: string | undefined
-  #sweeping: Promise<unknown> | null = null
+  readonly #sweep: RecordSweep
+  /** The time of the last logout, in seconds since 1970. */
+  #now = 0
 
   constructor(options: EndedSessionsOptions) {
     this.#options = options
-    const { records } = options
+    const { records, onFault } = options
+    const isExpired = (value: string) => (endIn(value)?.expires ?? 0) < this.#now
+    this.#sweep = new RecordSweep({ records, kind: KIND, isExpired, onFault })
     this.#cache = new RecordCache({ records, kind: KIND, max: REMEMBERED, parse: endedIn })
     this.#unwatch = records.watchCatalog((change) => {
       if (change.type === 'any') this.#listeners.tell('all')
       if (change.type !== 'records' || change.kind !== KIND) return
       const others = change.keys.filter((key) => !this.#own.has(key))
-      if (others.length > 0) this.#hear(others).catch(options.onFault)
+      if (others.length > 0) this.#hear(others).catch(onFault)
     })
   }
 
@@ -77,11 +78,8 @@ export class EndedSessions {
       this.#own.delete(session)
     }
     this.#listeners.tell(new Set([end.name]))
-    this.#sweeping ??= this.#sweep(now)
-      .catch(this.#options.onFault)
-      .finally(() => {
-        this.#sweeping = null
-      })
+    this.#now = now
+    this.#sweep.step()
   }
 
   /** As {@link Accounts.onChange}, for the accounts whose sessions were ended on any node. */
@@ -95,25 +93,11 @@ export class EndedSessions {
     if (names.length > 0) this.#listeners.tell(new Set(names))
   }
 
-  /** Looks at the next records, since each logout adds only one. */
-  async #sweep(now: number): Promise<void> {
-    const { records } = this.#options
-    const after = this.#swept
-    const found = await records.listRecords(KIND, after === undefined ? {} : { after }, SWEEP)
-    this.#swept = found.length < SWEEP ? undefined : found.at(-1)?.key
-    const expired = found.filter(({ value }) => (endIn(value)?.expires ?? 0) < now)
-    if (expired.length === 0) return
-    // Nothing is removed if one of them was written again; the next round tries it again.
-    await records.writeRecords(
-      expired.map(({ kind, key, value }) => ({ kind, key, value: null, expected: value })),
-    )
-  }
-
   /** Call it before the databases are closed. */
   async close(): Promise<void> {
     this.#unwatch()
     this.#cache.close()
-    await this.#sweeping
+    await this.#sweep.close()
   }
 }
 

@@ -109,10 +109,11 @@ async function openFolder(
   const ending = new AbortController()
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
-  const rewinds = new Rewinds(databases, claimsOfOne())
+  const claims = claimsOfOne()
+  const rewinds = new Rewinds(databases, claims)
   const relations = await Relations.open(databases)
   const standby = new Standby({ relations, databases, config, logger: SILENT })
-  const moves = new Moves({ config, databases, dataDir, tmpDir })
+  const moves = new Moves({ config, databases, dataDir, tmpDir, claims })
   const services = { standby, restorer, backups, rewinds, moves, tmpDir, ending: ending.signal }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const vaultServices = {

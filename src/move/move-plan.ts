@@ -93,7 +93,7 @@ export async function prepareMove(
   const welcome = await old.welcome(signal)
   const oldServer = welcome.uuid ?? old.address
   const { chosen, left } = await chooseDatabases(old, request.databases, signal)
-  const records = await MoveRecords.open(services.databases)
+  const records = new MoveRecords(services.databases)
   const databases: PlannedDatabase[] = []
   for (const name of chosen) {
     const planned = await planDatabase(

@@ -1,6 +1,6 @@
 /** What the server remembers of moved databases, so that a move can be repeated. */
 
-import { collectRecords } from '../storage/records.ts'
+import { readRecord } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
 
 export interface MoveRecord {
@@ -20,31 +20,21 @@ type Stored = MoveRecord & { readonly incarnation: number }
 
 export class MoveRecords {
   readonly #databases: Databases
-  readonly #records: Map<string, Stored>
 
-  private constructor(databases: Databases, records: Map<string, Stored>) {
+  constructor(databases: Databases) {
     this.#databases = databases
-    this.#records = records
-  }
-
-  static async open(databases: Databases): Promise<MoveRecords> {
-    const records = await collectRecords(databases, KIND)
-    return new MoveRecords(
-      databases,
-      new Map(records.map(({ key, value }) => [key, JSON.parse(value) as Stored])),
-    )
   }
 
   /** @returns null if the database has not come from a move, or was made anew since */
   async read(name: string): Promise<MoveRecord | null> {
-    const record = this.#records.get(name)
-    if (record === undefined || !(await this.#databases.has(name))) return null
+    const value = await readRecord(this.#databases, KIND, name)
+    if (value === null || !(await this.#databases.has(name))) return null
+    const record = JSON.parse(value) as Stored
     return record.incarnation === (await this.#databases.get(name)).incarnation ? record : null
   }
 
   async write(name: string, record: MoveRecord): Promise<void> {
     const stored = { ...record, incarnation: (await this.#databases.get(name)).incarnation }
     await this.#databases.writeRecords([{ kind: KIND, key: name, value: JSON.stringify(stored) }])
-    this.#records.set(name, stored)
   }
 }

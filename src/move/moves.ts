@@ -4,6 +4,7 @@ import { asCouchError, CouchError } from '../core/errors.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import { RemoteServer } from '../replication/remote/remote-server.ts'
 import { readServer } from '../replication/requests/replication-request.ts'
+import type { Claims } from '../threads/claims.ts'
 import type { Databases } from '../threads/databases.ts'
 import { type MovedDatabase, type MovePhase, moveDatabase } from './database-move.ts'
 import { type LoggedIds, loggedIds } from './logged-ids.ts'
@@ -61,6 +62,8 @@ export interface MoveServices {
   readonly dataDir: string
   /** For attachments on their way. */
   readonly tmpDir: string
+  /** Lets one node move at a time. */
+  readonly claims: Pick<Claims, 'take'>
 }
 
 /** Who is told how a move goes on. */
@@ -106,15 +109,25 @@ export class Moves {
   async run(request: MoveRequest, watcher: MoveWatcher, signal?: AbortSignal): Promise<MoveOutcome> {
     if (this.#isBusy) throw new CouchError('conflict', 'A move is already under way.')
     this.#isBusy = true
+    const claim = await this.#services.claims.take('move').catch((error: unknown) => this.#end(error))
+    if (claim === null)
+      return this.#end(new CouchError('conflict', 'A move is already under way on another node.'))
+    const stop = signal === undefined ? claim.ended : AbortSignal.any([signal, claim.ended])
     try {
       // On connections of its own, since PouchDB's server ends this answer badly.
-      const logged = await this.#withOldServer(request, signal, loggedIds)
-      return await this.#withOldServer(request, signal, (old, ending) =>
+      const logged = await this.#withOldServer(request, stop, loggedIds)
+      return await this.#withOldServer(request, stop, (old, ending) =>
         new Move(this.#services, request, old, logged, watcher, ending).run(),
       )
     } finally {
+      await claim.release()
       this.#isBusy = false
     }
+  }
+
+  #end(error: unknown): never {
+    this.#isBusy = false
+    throw error
   }
 
   /** Ends what is under way, because the server is stopping. Idempotent. */

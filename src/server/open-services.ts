@@ -4,10 +4,11 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import { adminAccounts } from '../auth/admins.ts'
-import { CredentialChecker, loginGuard } from '../auth/credentials.ts'
+import { CredentialChecker, type Lockout, loginGuard } from '../auth/credentials.ts'
 import { HashUpgrades } from '../auth/hash-upgrades.ts'
 import { PerUserDatabases, type PerUserOptions } from '../auth/peruser.ts'
 import { defaultPolicy } from '../auth/policy.ts'
+import { SharedLocks } from '../auth/shared-locks.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { openTokens, type Tokens } from '../auth/tokens.ts'
 import { combinedAccounts, usersAccounts } from '../auth/users.ts'
@@ -29,7 +30,7 @@ import { tenantCollector } from '../metrics/database-metrics.ts'
 import { Growth } from '../metrics/growth.ts'
 import { SpaceWatch } from '../metrics/space-watch.ts'
 import { MoveRuns } from '../move/move-runs.ts'
-import { Moves } from '../move/moves.ts'
+import { type MoveServices, Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
 import type { Standby } from '../standby/standby.ts'
@@ -161,7 +162,7 @@ export async function openAuthServices(
   shutdown.add(() => users.close())
   const accounts = policy.accounts(users.accounts)
   const credentials = new CredentialChecker(accounts, {
-    lockout: loginGuard(config, logger),
+    lockout: openLockout(context, databases),
     onVerified: (account, password) => users.upgrades.consider(account, password),
   })
   const tokens: Tokens = await openTokens({
@@ -174,6 +175,19 @@ export async function openAuthServices(
   shutdown.add(() => tokens.close())
   void hosted?.resume()
   return { accounts, credentials, tokens, policy, hosted }
+}
+
+/** The lockout, whose locks the nodes share. */
+function openLockout({ config, logger, shutdown }: ServerContext, databases: Databases): Lockout {
+  if (!databases.sharedWriters) return loginGuard(config, logger)
+  const lockout = loginGuard(config, logger, (name, ms) => locks.publish(name, ms))
+  const locks = new SharedLocks({
+    records: databases,
+    lock: (name, ms) => lockout.lock(name, ms),
+    onFault: (fault) => logger.warn({ err: fault }, 'locks of failed logins could not be read or written'),
+  })
+  shutdown.add(() => locks.close())
+  return lockout
 }
 
 /** @returns null in single mode */
@@ -242,10 +256,9 @@ export async function openBackupServices(
 /** Moves of other servers to this one. {@link serveCommands} ends them. */
 export function openMoves(
   { dataDir, config, logger }: ServerContext,
-  databases: Databases,
-  tmpDir: string,
+  { databases, tmpDir, claims }: Pick<MoveServices, 'databases' | 'tmpDir' | 'claims'>,
 ): { readonly moves: Moves; readonly moveRuns: MoveRuns } {
-  const moves = new Moves({ config, databases, dataDir, tmpDir })
+  const moves = new Moves({ config, databases, dataDir, tmpDir, claims })
   return { moves, moveRuns: new MoveRuns(moves, logger) }
 }
 
