@@ -225,9 +225,10 @@ export class Standby {
     })
   }
 
-  /** @returns the uuid of the first @throws bad_request */
+  /** @returns the uuid of the first @throws bad_request, no_copies */
   async #check(endpoint: RemoteEndpoint): Promise<string> {
     const { databases, config } = this.#options
+    if (databases.copies === null) throw new CouchError('no_copies', NO_FILES)
     if (config.isHosted) throw new CouchError('bad_request', HOSTED)
     const signal = AbortSignal.timeout(TIMEOUT_MS)
     const first = await this.#firstAt(endpoint)
@@ -273,6 +274,8 @@ const OTHER_FIRST =
   'This server is the standby of another server. To follow this one, start with an empty data folder.'
 const PROMOTING = 'This server is being promoted.'
 const HOSTED = 'A server in hosted mode has no standby, and is none.'
+const NO_FILES =
+  'A standby sets databases aside as files, and the storage engine of this server has none: its store makes the copies.'
 const SAME_UUID =
   'It has the uuid of this server: it is this server itself, or the former first of this one. To let a former first ' +
   'follow this server, start it with an empty data folder.'

@@ -105,6 +105,15 @@ t.test('a server in hosted mode is no standby', async (t) => {
   t.ok(standby.acceptsWrites)
 })
 
+t.test('a server whose engine has no files is no standby: it could set nothing aside', async (t) => {
+  const relations = await Relations.open(records())
+  const databases = { copies: null } as Databases
+  const config = { isHosted: false } as Config
+  const standby = new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
+  const following = standby.follow({ url: 'http://admin:secret@first:5984', again: false })
+  await t.rejects(following, { code: 'no_copies', reason: /its store makes the copies/ })
+})
+
 t.test('the health of a standby', async (t) => {
   const fine = {
     state: 'following',
