@@ -5,7 +5,6 @@
  */
 import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import { isHeldLong } from '../core/event-loop.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { languageOf, requireJavascript } from '../documents/design-docs.ts'
@@ -17,6 +16,7 @@ import { parseRev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import {
+  bodiesOf,
   type ChangesOptions,
   type FeedRange,
   type FeedRows,
@@ -108,21 +108,26 @@ async function readBatch(
   size: number,
 ): Promise<Batch> {
   const maxDocs = Math.min(size, MAX_DOCS, Math.max(MIN_DOCS, limit))
-  const touches = { ...touchesOf(options), body: true, branches: true }
+  const ancestry = options.style === 'all_docs' ? 'leaves' : 'winner'
+  const touches = { ...touchesOf(options), ...bodiesOf(options), branches: true, ancestry } as const
+  const paging = { limit: maxDocs, chars: BATCH_TEXT, touches }
+  const page = await store.readChanges(range, paging, (doc) => candidateOf(doc, options))
+  requireMember(user, page.view.security)
+  const candidates = firstCandidates(page.rows, maxDocs)
+  return { candidates, more: page.more || candidates.length < page.rows.length, view: page.view }
+}
+
+/** The first candidates, at least one, with so many revisions and characters as a batch may have. */
+function firstCandidates(candidates: readonly Candidate[], maxDocs: number): readonly Candidate[] {
   let docs = 0
   let text = 0
-  let start: number | undefined
-  const enough = () => docs >= maxDocs || text > BATCH_TEXT || isHeldLong(start ?? 0)
-  const page = await store.readChanges(range, { limit: maxDocs, touches, enough }, (doc) => {
-    start ??= performance.now()
-    const candidate = candidateOf(doc, options)
+  const last = candidates.findIndex((candidate) => {
     docs += candidate.docs.length
     text += candidate.parts.doc.length
     for (const { length } of candidate.docs) text += length
-    return candidate
+    return docs >= maxDocs || text > BATCH_TEXT
   })
-  requireMember(user, page.view.security)
-  return { candidates: page.rows, more: page.more, view: page.view }
+  return last === -1 ? candidates : candidates.slice(0, last + 1)
 }
 
 function candidateOf(doc: DocState, options: ChangesOptions): Candidate {

@@ -4,7 +4,6 @@
  */
 import { scanBytes } from '../core/bytes.ts'
 import { BoundedCache } from '../core/cache.ts'
-import { isHeldLong } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import { renderDocument } from '../documents/render.ts'
@@ -15,6 +14,7 @@ import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import type { Touches } from '../storage/touches.ts'
 import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
+  bodiesOf,
   type ChangesFilter,
   type ChangesOptions,
   type FeedRows,
@@ -24,28 +24,35 @@ import {
   listedRevs,
   PAGE_ROWS,
   PAGE_TEXT,
+  type Row,
   readRow,
   touchesOf,
 } from './rows.ts'
 
 /** Decides which revisions of a document pass while the feed is read. */
 interface RevisionFilter {
-  /**
-   * The passing revisions; an empty list excludes the document. null if a revision is too long to be decided in one
-   * step.
-   */
-  readonly passing: (doc: DocState) => readonly string[] | null
-  /** Decides the revision for which `passing` returned null. */
-  readonly decideLong?: () => Promise<void>
+  /** The passing revisions; an empty list excludes the document. Pure. */
+  readonly passing: (doc: DocState) => readonly string[] | LongRevision
+  /** Decides a revision; from then on, `passing` knows the result. */
+  readonly decideLong?: (revision: LongRevision) => Promise<void>
   /** The parts of a document that the filter reads. */
   readonly touches: Touches
+}
+
+/** A revision that is too long to be decided in one step. */
+interface LongRevision {
+  readonly key: string
+  readonly text: string
 }
 
 /** Makes a filter for the options of a feed. */
 type FilterFactory = (options: ChangesOptions) => RevisionFilter
 
-/** The maximum number of documents that a page scans. Usually the time limit ends a page earlier. */
+/** The maximum number of documents that a page scans, and of their characters. Usually the time limit ends it earlier. */
 const MAX_SCANNED = 5000
+const MAX_SCANNED_CHARS = 4 * 1024 * 1024
+/** A page that needs few rows scans this many documents, or twice as many as it needs. */
+const MIN_SCANNED = 100
 /** A thread caches compiled selectors with this many characters in total. */
 const CACHED_TEXT = 4 * 1024 * 1024
 
@@ -88,42 +95,62 @@ export async function scanFiltered(
 ): Promise<FeedRows> {
   const open = filterFactory(search.options)
   for (;;) {
-    const rows = await scanOnce(store, search, open)
-    if (rows !== null) return rows
-    await open.decideLong?.()
+    const found = await scanOnce(store, search, open)
+    if ('rows' in found) return found
+    await open.decideLong?.(found)
   }
 }
 
-/** @returns null if the first document cannot be decided in one step */
+/** @returns the first document's revision if it cannot be decided in one step */
 async function scanOnce(
   store: DatabaseStore,
   { options, limit, range }: FeedSearch,
   { passing, touches }: RevisionFilter,
-): Promise<FeedRows | null> {
+): Promise<FeedRows | LongRevision> {
   const maxRows = Math.min(limit, PAGE_ROWS)
-  let passed = 0
-  let text = 0
-  let start: number | undefined
-  let isBlocked = false
-  const maxText = scanBytes(PAGE_TEXT)
-  const enough = () => isBlocked || passed >= maxRows || text > maxText || isHeldLong(start ?? 0)
-  const page = await store.readChanges(range, { limit: MAX_SCANNED, touches, enough }, (doc) => {
-    start ??= performance.now()
+  const paging = {
+    limit: Math.min(MAX_SCANNED, Math.max(MIN_SCANNED, 2 * maxRows)),
+    chars: MAX_SCANNED_CHARS,
+    touches,
+  }
+  const page = await store.readChanges(range, paging, (doc): Scanned => {
     const revs = passing(doc)
-    if (revs === null) {
-      isBlocked = true
-      return null
-    }
-    const row = revs.length === 0 ? null : readRow(doc, options, revs)
-    if (row !== null) passed += 1
-    text += row?.members.length ?? 0
-    return { seq: doc.seq, row }
+    if ('text' in revs) return { seq: doc.seq, row: null, long: revs }
+    return { seq: doc.seq, row: revs.length === 0 ? null : readRow(doc, options, revs), long: null }
   })
-  const read = page.rows.filter((row) => row !== null)
-  if (isBlocked && read.length === 0) return null
-  const end = read.at(-1)?.seq
-  const rows = read.flatMap(({ row }) => row ?? [])
-  return { rows, view: page.view, more: page.more || isBlocked, ...(end !== undefined && { end }) }
+  const { rows, used, long } = selectRows(page.rows, maxRows, scanBytes(PAGE_TEXT))
+  if (used === 0 && long !== null) return long
+  const end = page.rows[used - 1]?.seq
+  const more = page.more || used < page.rows.length
+  return { rows, view: page.view, more, ...(end !== undefined && { end }) }
+}
+
+interface Scanned {
+  readonly seq: number
+  /** null if the document does not pass. */
+  readonly row: Row | null
+  /** What must be decided before the row is known. */
+  readonly long: LongRevision | null
+}
+
+/**
+ * The rows of a page, up to its bounds or to a document that is not decided.
+ * @returns also how many of the scanned documents these are
+ */
+function selectRows(
+  scanned: readonly Scanned[],
+  maxRows: number,
+  maxText: number,
+): { readonly rows: Row[]; readonly used: number; readonly long: LongRevision | null } {
+  const rows: Row[] = []
+  let text = 0
+  for (const [used, { row, long }] of scanned.entries()) {
+    if (long !== null || rows.length >= maxRows || text > maxText) return { rows, used, long }
+    if (row === null) continue
+    rows.push(row)
+    text += row.members.length
+  }
+  return { rows, used: scanned.length, long: null }
 }
 
 function designFilter(options: ChangesOptions): RevisionFilter {
@@ -151,7 +178,6 @@ function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFi
   const touches = touchesOf(options)
   /** Verdicts on long revisions, by revision and document id. */
   const verdicts = new Map<string, boolean>()
-  let long: { readonly key: string; readonly text: string } | null = null
   const predicate = (value: unknown): boolean => {
     try {
       return selector.matches(value)
@@ -159,32 +185,26 @@ function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFi
       throw filterError(thrown)
     }
   }
-  /** @returns null if the revision is too long to be decided in one step */
-  const verdictOf = (doc: DocState, rev: string): boolean | null => {
+  const verdictOf = (doc: DocState, rev: string): boolean | LongRevision => {
     if (doc.body(rev) === null) return false
     const text = renderDocument(doc, rev, { conflicts })
     if (text.length <= MAX_PARSED_AT_ONCE) return predicate(JSON.parse(text))
     const key = `${rev} ${doc.id}`
-    const known = verdicts.get(key)
-    if (known === undefined) long = { key, text }
-    return known ?? null
+    return verdicts.get(key) ?? { key, text }
   }
   return {
     passing: (doc) => {
       const revs: string[] = []
       for (const rev of listedRevs(doc, options)) {
         const verdict = verdictOf(doc, rev)
-        if (verdict === null) return null
+        if (typeof verdict === 'object') return verdict
         if (verdict) revs.push(rev)
       }
       return revs
     },
-    decideLong: async () => {
-      if (long === null) return
-      const { key, text } = long
-      long = null
+    decideLong: async ({ key, text }) => {
       verdicts.set(key, predicate(await parseInSteps(text)))
     },
-    touches: { ...touches, body: true, branches: touches.branches || conflicts },
+    touches: { ...touches, ...bodiesOf(options), branches: touches.branches || conflicts },
   }
 }

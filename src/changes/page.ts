@@ -1,7 +1,6 @@
 /** One page of `_changes` as bytes, made on the thread that owns the database; protocol.md 5. */
 import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import { isHeldLong } from '../core/event-loop.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
@@ -15,6 +14,7 @@ import {
   type FeedRange,
   type FeedRows,
   type FeedSearch,
+  firstRows,
   frameRows,
   PAGE_ROWS,
   PAGE_TEXT,
@@ -138,21 +138,12 @@ async function refuseFunction(store: DatabaseStore, user: UserCtx): Promise<neve
   throw new CouchError('hosted_function')
 }
 
-function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
-  let text = 0
-  let start: number | undefined
-  const maxText = scanBytes(PAGE_TEXT)
-  const enough = () => text > maxText || isHeldLong(start ?? 0)
-  return store.readChanges(
-    range,
-    { limit: Math.min(limit, PAGE_ROWS), touches: touchesOf(options), enough },
-    (doc) => {
-      start ??= performance.now()
-      const row = readRow(doc, options)
-      text += row.members.length
-      return row
-    },
-  )
+async function scanRows(store: DatabaseStore, { options, limit, range }: FeedSearch): Promise<FeedRows> {
+  const chars = scanBytes(PAGE_TEXT)
+  const paging = { limit: Math.min(limit, PAGE_ROWS), chars, touches: touchesOf(options) }
+  const page = await store.readChanges(range, paging, (doc) => readRow(doc, options))
+  const rows = firstRows(page.rows, chars)
+  return rows === page.rows ? page : { ...page, rows, more: true }
 }
 
 /** Where the page ended and how many rows follow: protocol.md 5.3. */

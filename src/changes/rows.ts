@@ -78,6 +78,27 @@ export function touchesOf(options: ChangesOptions): Touches {
   }
 }
 
+/**
+ * The first rows, up to the one with which their texts reach a length.
+ * @returns the same array if that is all of them
+ */
+export function firstRows<T extends { readonly members: string }>(
+  rows: readonly T[],
+  chars: number,
+): readonly T[] {
+  let text = 0
+  for (const [at, { members }] of rows.entries()) {
+    text += members.length
+    if (text >= chars) return at + 1 === rows.length ? rows : rows.slice(0, at + 1)
+  }
+  return rows
+}
+
+/** The bodies of the revisions that a filter decides on: those of {@link listedRevs}. */
+export function bodiesOf({ style }: Pick<ChangesOptions, 'style'>): Touches {
+  return { body: true, bodies: style === 'all_docs' }
+}
+
 /** A row before its revisions are chosen. */
 export interface RowParts {
   readonly seq: number

@@ -4,7 +4,7 @@ import { Yielder } from '../core/event-loop.ts'
 import { quoted } from '../core/json.ts'
 import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { DatabaseStore, DocState, IdRange, LocalDoc, Paging } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, LocalDoc } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import type { Touches } from '../storage/touches.ts'
 import {
@@ -22,6 +22,8 @@ import { requireMember } from './security.ts'
 
 /** Maximum number of rows per read. */
 const CHUNK_ROWS = 1000
+/** Maximum number of characters of documents per read; a single document may be longer. */
+const CHUNK_CHARS = 256 * 1024
 
 /** The answer in chunks. @throws at its first chunk, as `allDocsQuery`; unauthorized, forbidden */
 export async function* allDocs(
@@ -167,28 +169,19 @@ async function* rangeRows(
   const yielder = new Yielder()
   while (range !== null && left > 0) {
     await yielder.yieldIfDue()
-    let isFull = false
-    let last = ''
-    const page = await store.readRange(
-      range,
-      {
-        limit: Math.min(CHUNK_ROWS, left),
-        touches: touchesOf(query),
-        enough: () => isFull || yielder.isDue,
-      },
-      (doc, view) => {
-        requireMember(user, view.security)
-        last = doc.id
-        left -= 1
-        isFull = add(liveRow(doc, options))
-      },
-    )
-    if (isFull) {
+    const paging = { limit: Math.min(CHUNK_ROWS, left), chars: CHUNK_CHARS, touches: touchesOf(query) }
+    const { rows, more } = await store.readRange(range, paging, (doc, view) => {
+      requireMember(user, view.security)
+      return { id: doc.id, text: liveRow(doc, options) }
+    })
+    left -= rows.length
+    for (const { text } of rows) {
+      if (!add(text)) continue
       yield
       yielder.restart()
     }
-    if (!page.more) return
-    range = { ...range, start: { id: last, inclusive: false } }
+    if (!more) return
+    range = { ...range, start: { id: rows.at(-1)?.id ?? '', inclusive: false } }
   }
 }
 
@@ -276,37 +269,21 @@ async function* localRows(
   const yielder = new Yielder()
   while (range !== null && left > 0) {
     await yielder.yieldIfDue()
-    let isFull = false
-    const take = (doc: LocalDoc) => {
+    const paging = { limit: Math.min(CHUNK_ROWS, left + skip), chars: CHUNK_CHARS }
+    const { rows, view, more } = await store.readLocalRange(range, paging)
+    requireMember(user, view.security)
+    for (const doc of rows) {
       if (skip > 0) skip -= 1
       else {
         left -= 1
-        isFull = add(localRow(doc, query))
+        if (!add(localRow(doc, query))) continue
+        yield
+        yielder.restart()
       }
     }
-    const limit = Math.min(CHUNK_ROWS, left + skip)
-    const last = await localPage(store, user, range, { limit, enough: () => yielder.isDue }, take)
-    if (isFull) {
-      yield
-      yielder.restart()
-    }
-    if (last === null) return
-    range = { ...range, start: { id: last, inclusive: false } }
+    if (!more) return
+    range = { ...range, start: { id: rows.at(-1)?.id ?? '', inclusive: false } }
   }
-}
-
-/** @returns the id after which there may be more rows; null at the end */
-async function localPage(
-  store: DatabaseStore,
-  user: UserCtx,
-  range: IdRange,
-  paging: Paging,
-  take: (doc: LocalDoc) => void,
-): Promise<string | null> {
-  const { rows, view, more } = await store.readLocalRange(range, paging)
-  requireMember(user, view.security)
-  for (const doc of rows) take(doc)
-  return more ? (rows.at(-1)?.id ?? null) : null
 }
 
 function localRow(doc: LocalDoc, query: AllDocsQuery): string {

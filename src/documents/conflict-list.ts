@@ -13,6 +13,8 @@ const MAX_SEARCHED = 200_000
 const SHOWN = 100
 /** Characters of revisions after which an answer ends: a replicating client may choose ids of 512 characters. */
 const MAX_CHARS = 1_048_576
+/** Documents of one page. Bodies are not read, so that it ends by its time. */
+const PAGE = { limit: 100, chars: 1024, touches: { branches: true } }
 const BOOKMARK = /^\d{1,15}$/
 
 /** The JSON of {@link Database.conflicts}. */
@@ -27,15 +29,17 @@ export async function conflictList(
   let searched = 0
   let chars = 0
   while (next !== null && rows.length < limit && searched < MAX_SEARCHED && chars < MAX_CHARS) {
-    const paging = { limit: limit - rows.length, enough: () => yielder.isDue || chars >= MAX_CHARS }
-    const page: ForkedPage<object | null> = await store.readForked(next, paging, (doc, view) => {
+    const paging = { ...PAGE, limit: Math.min(limit - rows.length, PAGE.limit) }
+    const page: ForkedPage<ConflictRow | null> = await store.readForked(next, paging, (doc, view) => {
       requireMember(user, view.security)
-      const row = rowOf(doc)
-      chars += row?.conflicts.reduce((sum, rev) => sum + rev.length, 0) ?? 0
-      return row
+      return rowOf(doc)
     })
     requireMember(user, page.view.security)
-    rows.push(...page.rows.flatMap((row) => row ?? []))
+    for (const row of page.rows) {
+      if (row === null) continue
+      rows.push(row)
+      chars += row.conflicts.reduce((sum, rev) => sum + rev.length, 0)
+    }
     searched += page.searched
     next = page.next
     await yielder.yieldIfDue()

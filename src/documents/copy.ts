@@ -6,6 +6,7 @@ import { isKnown } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { BlobReference } from '../storage/blob-leases.ts'
 import type { DocState } from '../storage/engine.ts'
+import { namedRevisions } from '../storage/touches.ts'
 import type { DocumentReader } from './database.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 import { requireMember } from './security.ts'
@@ -51,7 +52,7 @@ async function copyDocument(
       if (doc === null) throw new CouchError('not_found')
       return copyRevision(doc, sourceRev(doc, source.rev))
     },
-    { body: true, branches: true },
+    { body: true, branches: true, ...(source.rev !== undefined && namedRevisions([source.rev])) },
   )
   return copied as IncomingDoc
 }

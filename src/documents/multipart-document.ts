@@ -193,7 +193,7 @@ function readFile(part: Part): UploadForm['files'] {
 async function storedDocument(store: DocumentReader, id: string, text: string): Promise<IncomingDoc> {
   const named = parseRev(text.trim())
   const rev = formatRev(named.pos, named.id)
-  const [doc] = await store.readDocs([id], (state) => sentBack(state, rev))
+  const [doc] = await store.readDocs([id], (state) => sentBack(state, rev), { revs: [rev] })
   return { ...(doc as Omit<IncomingDoc, 'path'>), path: { pos: named.pos, ids: [named.id] } }
 }
 

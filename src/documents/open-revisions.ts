@@ -6,6 +6,7 @@ import { type Branch, leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
+import { namedRevisions, type Touches } from '../storage/touches.ts'
 import type { DocumentReader, OpenOptions } from './database.ts'
 import {
   documentPart,
@@ -21,6 +22,9 @@ import { pinContents, readContent } from './stored-content.ts'
 
 /** Characters of documents in a page; a single document may be longer. */
 const PAGE_CHARS = 256 * 1024
+/** Rows of a page, and revisions that are looked up for it: about so many take 5 ms. */
+const PAGE_ROWS = 64
+const LOOKUPS = 16
 
 /** A request for revisions of one document. */
 export interface RevisionsRequest {
@@ -78,21 +82,32 @@ export async function readFirstPages(
   user: UserCtx,
   all: readonly RevisionsRequest[],
 ): Promise<(RevisionsProgress | CouchError | null)[]> {
-  const yielder = new Yielder()
-  const unread = all.values()
-  let chars = 0
-  return store.readDocs(
+  const read: (RevisionsProgress | CouchError | null)[] = await store.readDocs(
     all.map(({ id }) => id),
-    (doc, _id, view) => {
+    (doc, _id, view, place) => {
       requireMember(user, view.security)
-      const request = unread.next().value as RevisionsRequest
-      if (chars >= PAGE_CHARS || yielder.isDue) return null
-      const page = attempt(() => firstPage(doc, request, view))
-      if (!(page instanceof CouchError)) for (const row of page.rows) chars += charsOf(row)
-      return page
+      return attempt(() => firstPage(doc, all[place] as RevisionsRequest, view))
     },
-    { body: true, branches: true, ...(all.some(({ render }) => render.revs) && { ancestry: 'winner' }) },
+    {
+      body: true,
+      branches: true,
+      ...(all.some(({ render }) => render.revs) && { ancestry: 'leaves' }),
+      of: (place) => ({ ...pathTouches(all[place]?.render), ...firstTouches(all[place]?.revs) }),
+    },
+    PAGE_CHARS,
   )
+  for (let at = read.length; at < all.length; at++) read.push(null)
+  return read
+}
+
+/** What the paths of revisions need. */
+function pathTouches({ revs, attsSince }: RevisionsRequest['render'] = {}): Touches {
+  return revs || attsSince !== undefined ? { ancestry: 'leaves' } : {}
+}
+
+/** The revisions that the first page looks up. */
+function firstTouches(revs: RevisionsRequest['revs'] = 'all'): Touches {
+  return revs === 'all' ? {} : namedRevisions(revs.slice(0, LOOKUPS))
 }
 
 function attempt<T>(work: () => T): T | CouchError {
@@ -104,21 +119,13 @@ function attempt<T>(work: () => T): T | CouchError {
   }
 }
 
+/** Pure. The bodies of leaves in conflict are read with the next page, which declares them. */
 function firstPage(doc: DocState | null, request: RevisionsRequest, view: StoreView): RevisionsProgress {
-  return nextPage(doc, new RevisionsPlan(request), 0, request, view)
-}
-
-function nextPage(
-  doc: DocState | null,
-  plan: RevisionsPlan,
-  done: number,
-  request: RevisionsRequest,
-  view: StoreView,
-): RevisionsProgress {
-  const yielder = new Yielder()
-  plan.extend(doc, yielder)
-  const rows = renderPage(doc, plan.rows, done, request, view, yielder)
-  return { plan, rows, done: done + rows.length }
+  const plan = new RevisionsPlan(request)
+  plan.add(plan.step(doc))
+  const isDeclared = request.revs !== 'all' || doc?.hasOneLeaf === true
+  const rows = isDeclared ? renderPage(doc, plan.rows, request, view) : []
+  return { plan, rows, done: rows.length }
 }
 
 function charsOf(row: RevisionRow): number {
@@ -159,20 +166,47 @@ async function readPage(
   request: RevisionsRequest,
   before: RevisionsProgress | null,
 ): Promise<RevisionsProgress> {
-  const [page] = await store.readDocs(
-    [request.id],
+  const ids = [request.id]
+  const common = { body: true, branches: true, ...pathTouches(request.render) }
+  if (before === null) {
+    const first = (doc: DocState | null, _id: string, view: StoreView) => {
+      requireMember(user, view.security)
+      return firstPage(doc, request, view)
+    }
+    const [page] = await store.readDocs(ids, first, { ...common, ...firstTouches(request.revs) })
+    return page as RevisionsProgress
+  }
+  const { plan, done } = before
+  const left = plan.rows.slice(done, done + PAGE_ROWS)
+  const named = namedRevisions(plan.next)
+  const revs = [...(named.revs ?? []), ...left.flatMap((row) => ('rev' in row ? row.rev : []))]
+  const [read] = await store.readDocs(
+    ids,
     (doc, _id, view) => {
       requireMember(user, view.security)
-      if (before === null) return firstPage(doc, request, view)
-      return nextPage(doc, before.plan, before.done, request, view)
+      const step = plan.step(doc)
+      return { step, rows: renderPage(doc, [...left, ...step.rows], request, view) }
     },
-    { body: true, branches: true },
+    { ...common, ...named, revs },
   )
-  return page as RevisionsProgress
+  const { step, rows } = read as { step: PlanStep; rows: RevisionRow[] }
+  plan.add(step)
+  return { plan, rows, done: done + rows.length }
 }
 
+/** More rows of a plan. */
+interface PlanStep {
+  readonly rows: readonly PlannedRow[]
+  /** Revisions that were looked up, and those of them that do not exist. */
+  readonly looked: number
+  readonly missing: readonly string[]
+  readonly isLast: boolean
+}
+
+const NO_STEP: PlanStep = { rows: [], looked: 0, missing: [], isLast: true }
+
 /**
- * The rows of a request, decided in as many turns as necessary. Existing revisions are first, in the order of the
+ * The rows of a request, decided in as many steps as necessary. Existing revisions are first, in the order of the
  * request.
  */
 class RevisionsPlan {
@@ -184,7 +218,7 @@ class RevisionsPlan {
   readonly #revs: readonly Rev[] | null
   readonly #found = new Set<string>()
   readonly #missing: string[] = []
-  #next = 0
+  #looked = 0
 
   /** @throws invalid_rev */
   constructor(request: RevisionsRequest) {
@@ -192,45 +226,58 @@ class RevisionsPlan {
     this.#revs = request.revs === 'all' ? null : request.revs.map(parseRev)
   }
 
-  /** Continues until the turn has lasted long enough. @throws not_found for `all` of an unknown document */
-  extend(doc: DocState | null, yielder: Yielder): void {
-    if (this.isWhole) return
-    if (this.#revs === null) {
-      for (const rev of leavesOf(doc)) this.rows.push({ rev })
-      this.isWhole = true
-      return
-    }
-    const listed = new Set<Branch>()
-    for (let looked = 0; this.#next < this.#revs.length; looked++) {
-      if (looked > 0 && yielder.isDue) return
-      this.#find(doc, this.#revs[this.#next++] as Rev, listed)
-      // The first look-up loads the data that the others use. If its time counted, each turn could end after it.
-      if (looked === 0) yielder.restart()
-    }
-    for (const missing of this.#missing) this.rows.push({ missing })
-    this.isWhole = true
+  /** The revisions that the next step looks up. */
+  get next(): readonly string[] {
+    const next = this.isWhole ? [] : this.#revs?.slice(this.#looked, this.#looked + LOOKUPS)
+    return next?.map(({ pos, id }) => formatRev(pos, id)) ?? []
   }
 
-  /** @param listed the leaves that are in the plan */
-  #find(doc: DocState | null, named: Rev, listed: Set<Branch>): void {
-    const rev = formatRev(named.pos, named.id)
-    // The usual request: no other revision follows the winner.
-    if (rev === doc?.rev) this.#list(rev)
-    else if (doc === null || !isKnown(doc.branches, named)) this.#missing.push(rev)
-    else if (!this.#request.latest) this.#list(rev)
-    else {
-      const leaves = leavesBelow(doc.branches, named).filter((leaf) => !listed.has(leaf))
-      for (const leaf of sortLeaves(leaves)) {
-        listed.add(leaf)
-        this.#list(leafRev(leaf))
+  /** Decides more rows. Pure: {@link add} takes the result. @throws not_found for `all` of an unknown document */
+  step(doc: DocState | null): PlanStep {
+    if (this.isWhole) return NO_STEP
+    if (this.#revs === null) return { ...NO_STEP, rows: leavesOf(doc).map((rev) => ({ rev })) }
+    const revs = this.#revs.slice(this.#looked, this.#looked + LOOKUPS)
+    const isLast = this.#looked + revs.length === this.#revs.length
+    const rows: PlannedRow[] = []
+    const missing: string[] = []
+    const found = new Set<string>()
+    const listed = new Set<Branch>()
+    for (const named of revs) {
+      const existing = this.#find(doc, named, listed)
+      if (existing === null) missing.push(formatRev(named.pos, named.id))
+      for (const rev of existing ?? []) {
+        if (found.has(rev) || this.#found.has(rev)) continue
+        found.add(rev)
+        rows.push({ rev })
       }
     }
+    if (isLast) for (const rev of [...this.#missing, ...missing]) rows.push({ missing: rev })
+    return { rows, looked: revs.length, missing, isLast }
   }
 
-  #list(rev: string): void {
-    if (this.#found.has(rev)) return
-    this.#found.add(rev)
-    this.rows.push({ rev })
+  /**
+   * The revisions that the plan lists for one of the request; null if it does not exist.
+   * @param listed the leaves that were found in this step
+   */
+  #find(doc: DocState | null, named: Rev, listed: Set<Branch>): readonly string[] | null {
+    const rev = formatRev(named.pos, named.id)
+    // The usual request: no other revision follows the winner.
+    if (rev === doc?.rev) return [rev]
+    if (doc === null || !isKnown(doc.branches, named)) return null
+    if (!this.#request.latest) return [rev]
+    const leaves = sortLeaves(leavesBelow(doc.branches, named).filter((leaf) => !listed.has(leaf)))
+    for (const leaf of leaves) listed.add(leaf)
+    return leaves.map(leafRev)
+  }
+
+  add({ rows, looked, missing, isLast }: PlanStep): void {
+    for (const row of rows) {
+      this.rows.push(row)
+      if (this.#revs !== null && 'rev' in row) this.#found.add(row.rev)
+    }
+    this.#missing.push(...missing)
+    this.#looked += looked
+    this.isWhole = isLast
   }
 }
 
@@ -242,19 +289,17 @@ function leavesOf(doc: DocState | null): string[] {
 /** Renders at least one row of the plan, if there is one, and at most a page. */
 function renderPage(
   doc: DocState | null,
-  plan: readonly PlannedRow[],
-  from: number,
+  planned: readonly PlannedRow[],
   { form, render }: RevisionsRequest,
   { revsLimit }: StoreView,
-  yielder: Yielder,
 ): RevisionRow[] {
   const rows: RevisionRow[] = []
   let chars = 0
-  while (from + rows.length < plan.length && chars < PAGE_CHARS && !(rows.length > 0 && yielder.isDue)) {
-    const planned = plan[from + rows.length] as PlannedRow
-    const row = 'missing' in planned ? planned : rowOf(doc, planned.rev, form, { ...render, revsLimit })
-    rows.push(row)
-    chars += charsOf(row)
+  for (const row of planned) {
+    if (rows.length >= PAGE_ROWS || chars >= PAGE_CHARS) break
+    const rendered = 'missing' in row ? row : rowOf(doc, row.rev, form, { ...render, revsLimit })
+    rows.push(rendered)
+    chars += charsOf(rendered)
   }
   return rows
 }

@@ -8,6 +8,7 @@ import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
+import { namedRevisions, type Touches } from '../storage/touches.ts'
 import type {
   AttachmentAnswer,
   DocumentReader,
@@ -73,10 +74,24 @@ export async function openParts(
         document: renderInTexts(state, rev, form, { ...render, revsLimit: view.revsLimit }),
       }
     },
-    { body: true, branches: true, ...(options.revs && { ancestry: 'winner' }) },
+    touchesOf(options, render),
   )
   if (opened === undefined) throw new CouchError('not_found')
   return inBytes(opened.etag, opened.document)
+}
+
+function touchesOf({ rev, latest }: OpenOptions, { revs, revsInfo, attsSince }: RenderOptions): Touches {
+  const hasPath = revs || revsInfo || attsSince !== undefined || latest
+  if (rev === undefined) {
+    return {
+      body: true,
+      branches: true,
+      ...(hasPath && { ancestry: 'winner' }),
+      ...(revsInfo && { revisions: true }),
+    }
+  }
+  const named = { body: true, branches: true, ...namedRevisions([rev]) }
+  return hasPath ? { ...named, ancestry: 'leaves' } : named
 }
 
 function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {
@@ -145,15 +160,19 @@ export async function openAttachment(
   name: string,
   rev: string | undefined,
 ): Promise<AttachmentAnswer> {
-  const [answer] = await store.readDocs([id], (doc, _id, view) => {
-    requireMember(user, view.security)
-    const opened = chooseRevision(doc, rev === undefined ? {} : { rev })
-    const state = doc as DocState
-    if (state.body(opened) === null) throw new CouchError('not_found')
-    const found = state.attachments(opened).find((attachment) => attachment.name === name)
-    if (found === undefined) throw new CouchError('no_attachment')
-    const { type, length, encoding, storedLength, digest, blob } = found
-    return { type, length, encoding, storedLength, digest, blob }
-  })
+  const [answer] = await store.readDocs(
+    [id],
+    (doc, _id, view) => {
+      requireMember(user, view.security)
+      const opened = chooseRevision(doc, rev === undefined ? {} : { rev })
+      const state = doc as DocState
+      if (state.body(opened) === null) throw new CouchError('not_found')
+      const found = state.attachments(opened).find((attachment) => attachment.name === name)
+      if (found === undefined) throw new CouchError('no_attachment')
+      const { type, length, encoding, storedLength, digest, blob } = found
+      return { type, length, encoding, storedLength, digest, blob }
+    },
+    touchesOf(rev === undefined ? {} : { rev }, {}),
+  )
   return answer as AttachmentAnswer
 }

@@ -47,9 +47,9 @@ export function documentReader(store: DatabaseStore): DocumentReader {
   return {
     partitioned: true,
     view: () => store.view(),
-    readDocs: async (ids, read, touches) => {
+    readDocs: async (ids, read, touches, chars) => {
       for (const id of ids) checkSoughtId(id)
-      return store.readDocs(ids, read, touches)
+      return store.readDocs(ids, read, touches, chars)
     },
     readLocals: (ids) => store.readLocals(ids),
     readBlob: (blob, offset, length) => store.readBlob(blob, offset, length),

@@ -5,9 +5,10 @@ import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
-import { type MissingRevs, MissingSearch, missingRevs } from '../revisions/missing.ts'
-import { parseRev } from '../revisions/rev.ts'
+import { type MissingRevs, MissingSearch, type MissingStep, missingRevs } from '../revisions/missing.ts'
+import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import { soughtRevisions } from '../storage/touches.ts'
 import type { Body } from './database.ts'
 import type { Schema } from './json-parser.ts'
 import { bodyObject } from './request-body.ts'
@@ -17,13 +18,18 @@ import { requireMember } from './security.ts'
 const STEP = 100
 /** Revisions per call of the store, except those of its first document. */
 const STEP_REVS = 1000
+/** No bodies are read, so the answers end after some time. */
+const STEP_CHARS = 1024
+/** Revisions of one document that are looked up at once, at first and at most. */
+const FIRST_REVS = 16
+const MOST_REVS = 4096
 /** Maximum number of revisions of one document. A replicator asks only for leaves. */
 const MAX_REVS = 10_000
 /** Maximum number of characters in an answer. Possible ancestors can make it longer than the request. */
 const MAX_ANSWER = 32 * 1024 * 1024
 /** Characters of an answer that are encoded at once. */
 const ENCODED = 64 * 1024
-/** If a document has more revisions than this, they are parsed and looked up in separate turns. */
+/** If a document has more revisions than this, they are looked up in several turns. */
 const FEW_REVS = 100
 
 const REVS: Schema = {
@@ -51,18 +57,20 @@ async function findMissing(
     if (yielder.isDue) await yielder.yieldIfDue()
     const since = performance.now()
     const step = nextStep(ids, at, requested, stride.size)
-    at += step.length
     const answers = await store.readDocs(
       step,
       (doc, id, view) => {
         requireMember(user, view.security)
-        return missingOf(hasRevisions(id) ? doc : null, requested[id] as readonly string[], yielder)
+        return missingOf(hasRevisions(id) ? doc : null, requested[id] as readonly string[])
       },
-      { branches: true },
+      { branches: true, of: (place) => soughtRevisions(fewOf(requested[step[place] as string])) },
+      STEP_CHARS,
     )
-    for (const [index, id] of step.entries()) {
+    at += answers.length
+    for (const [index, found] of answers.entries()) {
+      const id = step[index] as string
       const revs = requested[id] as readonly string[]
-      const answer = answers[index] ?? (await missingInTurns(store, user, id, revs, yielder))
+      const answer = found ?? (await missingInSteps(store, user, id, revs, yielder))
       if (answer.missing.length > 0) take(id, answer)
     }
     stride.adapt(since)
@@ -89,42 +97,42 @@ function hasRevisions(id: string): boolean {
 
 const NOTHING: MissingRevs = { missing: [], possibleAncestors: [] }
 
-/** @returns null if {@link missingInTurns} must find the answer */
-function missingOf(doc: DocState | null, requested: readonly string[], yielder: Yielder): MissingRevs | null {
+function fewOf(requested: readonly string[] = []): readonly Rev[] {
+  return requested.length > FEW_REVS ? [] : requested.map(parseRev)
+}
+
+/** @returns null if {@link missingInSteps} must find the answer */
+function missingOf(doc: DocState | null, requested: readonly string[]): MissingRevs | null {
   // Usually a device asks about the winner, for which no branches are needed.
   if (doc !== null && requested.every((rev) => rev === doc.rev)) return NOTHING
-  if (requested.length > FEW_REVS || yielder.isDue) return null
+  if (requested.length > FEW_REVS) return null
   return missingRevs(doc?.branches ?? null, requested.map(parseRev))
 }
 
-/** Used for many revisions, or for a document after others that took long. */
-async function missingInTurns(
+/** Used for many revisions. */
+async function missingInSteps(
   store: DatabaseStore,
   user: UserCtx,
   id: string,
   requested: readonly string[],
   yielder: Yielder,
 ): Promise<MissingRevs> {
-  const search = new MissingSearch()
-  for (const rev of requested) search.add(parseRev(rev))
+  const search = new MissingSearch(requested.map(parseRev))
+  const size = new BatchSize(FIRST_REVS, MOST_REVS)
   for (;;) {
     await yielder.yieldIfDue()
-    // The time is measured after the first look-up, which loads the data that the others use.
-    let turn: Yielder | undefined
-    const enough = () => {
-      turn ??= new Yielder()
-      return turn.isDue
-    }
-    const [answer] = await store.readDocs(
+    const since = performance.now()
+    const [step] = await store.readDocs(
       [id],
       (doc, _id, view) => {
         requireMember(user, view.security)
-        const branches = hasRevisions(id) && doc !== null ? doc.branches : null
-        return search.advance(branches, enough)
+        return search.step(hasRevisions(id) && doc !== null ? doc.branches : null, size.size)
       },
-      { branches: true },
+      { branches: true, ...soughtRevisions(search.next(size.size)) },
     )
-    if (answer) return answer
+    const answer = search.add(step as MissingStep)
+    if (answer !== null) return answer
+    size.adapt(since)
   }
 }
 

@@ -66,11 +66,13 @@ function usersReader(store: DatabaseStore, user: UserCtx, rules: () => Rules): D
   return {
     partitioned: store.partitioned,
     view: () => store.view(),
-    readDocs: (ids, read, touches) =>
+    readDocs: (ids, read, touches, chars) =>
       store.readDocs(
         ids,
-        (doc, id, view) => read(visibleDocument(doc, user, id, view.security, publicFields), id, view),
+        (doc, id, view, place) =>
+          read(visibleDocument(doc, user, id, view.security, publicFields), id, view, place),
         touches,
+        chars,
       ),
     readLocals: async (ids) => {
       const isAdmin = isUsersAdmin(user, (await store.view()).security)

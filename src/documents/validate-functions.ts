@@ -176,6 +176,7 @@ function isRunaway({ code }: CouchError): boolean {
 
 const MEMBER = 'validate_doc_update'
 const PAGE_ROWS = 100
+const PAGE_CHARS = 1024 * 1024
 /** Attempts to read the list while design documents change. */
 const ATTEMPTS = 5
 /** Characters of design documents that are kept between requests; a longer list is read for each request. */
@@ -245,7 +246,7 @@ export class ValidateFunctions {
     let designVersion: number | null = null
     for (;;) {
       await yielder.yieldIfDue()
-      const paging = { limit: PAGE_ROWS, touches: { body: true }, enough: () => yielder.isDue }
+      const paging = { limit: PAGE_ROWS, chars: PAGE_CHARS, touches: { body: true } }
       const { rows, more, view } = await this.#store.readRange(range, paging, (doc) => ({
         id: doc.id,
         found: this.#functionOf(doc),

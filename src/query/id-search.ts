@@ -1,17 +1,19 @@
 /** Searches by the index of all ids: the conditions of a selector on `_id` become a range of ids, which is read. */
-import { isHeldLong } from '../core/event-loop.ts'
+import { BatchSize, isHeldLong } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { directed, higher, lower, partitionRange } from '../documents/all-docs-query.ts'
 import { renderDocument } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
-import type { DatabaseStore, IdRange } from '../storage/engine.ts'
+import type { DatabaseStore, IdRange, Page } from '../storage/engine.ts'
 import { type FindRequest, invalidBookmark, isDescending } from './find-request.ts'
 import type { Matches } from './matches.ts'
 import { idBounds, type NormalSelector } from './normal-selector.ts'
 
-/** The maximum number of documents in one step. Usually the time limit ends a step earlier. */
+/** The initial and maximum number of documents in one page, and of their characters. Usually the time limit ends it. */
+const FIRST_DOCS = 50
 const PAGE_DOCS = 1000
+const PAGE_CHARS = 256 * 1024
 
 /**
  * Tests the documents of the range, in the order of their ids. Yields after each step of a few milliseconds.
@@ -25,50 +27,43 @@ export async function* searchIds(
   matches: Matches,
 ): AsyncGenerator<void> {
   let range = rangeOf(request, normal)
+  const size = new BatchSize(FIRST_DOCS, PAGE_DOCS)
   while (range !== null && !matches.isComplete) {
-    const page = await readPage(store, user, request, range, matches)
+    const began = performance.now()
+    const { rows, more } = await readPage(store, user, request, range, size.size)
+    size.adapt(began)
+    let since = began
+    for (const { id, text } of rows) {
+      if (matches.isComplete) return
+      if (matches.chunk.isLarge || isHeldLong(since)) {
+        yield
+        since = performance.now()
+      }
+      matches.keysExamined += 1
+      matches.docsExamined += 1
+      if (text === null) continue
+      const position = { id, key: null }
+      if (!matches.test(position, text)) await matches.testLong(position, text)
+    }
     yield
-    if (!page.more) return
-    range = { ...range, start: { id: page.last, inclusive: false } }
+    if (!more) return
+    range = { ...range, start: { id: rows.at(-1)?.id ?? '', inclusive: false } }
   }
 }
 
-interface IdPage {
-  /** The id of the document that was read last. */
-  readonly last: string
-  /** Whether more of the range remains. */
-  readonly more: boolean
-}
-
-async function readPage(
+/** The documents of the range with their texts; null for one that is not tested. */
+function readPage(
   store: DatabaseStore,
   user: UserCtx,
   { conflicts }: FindRequest,
   range: IdRange,
-  matches: Matches,
-): Promise<IdPage> {
-  const since = performance.now()
-  let last = ''
-  const read: { long: string | null } = { long: null }
-  const { more } = await store.readRange(
-    range,
-    {
-      limit: PAGE_DOCS,
-      touches: { body: true, branches: conflicts },
-      enough: () => read.long !== null || matches.isComplete || matches.chunk.isLarge || isHeldLong(since),
-    },
-    (doc, view) => {
-      requireMember(user, view.security)
-      last = doc.id
-      matches.keysExamined += 1
-      matches.docsExamined += 1
-      if (isDesignId(doc.id)) return
-      const text = renderDocument(doc, doc.rev, { conflicts })
-      if (!matches.test({ id: doc.id, key: null }, text)) read.long = text
-    },
-  )
-  if (read.long !== null) await matches.testLong({ id: last, key: null }, read.long)
-  return { last, more }
+  limit: number,
+): Promise<Page<{ readonly id: string; readonly text: string | null }>> {
+  const paging = { limit, chars: PAGE_CHARS, touches: { body: true, branches: conflicts } }
+  return store.readRange(range, paging, (doc, view) => {
+    requireMember(user, view.security)
+    return { id: doc.id, text: isDesignId(doc.id) ? null : renderDocument(doc, doc.rev, { conflicts }) }
+  })
 }
 
 /** The ids to examine, which begin after the bookmark; null if no id can match. */

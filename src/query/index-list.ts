@@ -1,6 +1,6 @@
 /** The json indexes of an open database, read from its design documents. */
 import { CouchError } from '../core/errors.ts'
-import { isHeldLong, Yielder } from '../core/event-loop.ts'
+import { Yielder } from '../core/event-loop.ts'
 import { kindRange } from '../documents/all-docs-query.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
 import type { DatabaseStore, IdRange } from '../storage/engine.ts'
@@ -15,6 +15,7 @@ const MAX_INDEXES = 300
 const MAX_CHARS = 300_000
 /** Few, since the texts of a page are held together. */
 const PAGE_DOCS = 20
+const PAGE_CHARS = 1024 * 1024
 
 /**
  * Checks that a database has room for an index.
@@ -89,19 +90,14 @@ export class IndexList {
 async function* queryDocuments(store: DatabaseStore): AsyncGenerator<{ id: string; text: string }> {
   let range: IdRange = kindRange('design')
   for (let more = true; more; ) {
-    const since = performance.now()
-    let last = ''
     const page = await store.readRange(
       range,
-      { limit: PAGE_DOCS, touches: { body: true }, enough: () => isHeldLong(since) },
-      (doc) => {
-        last = doc.id
-        return { id: doc.id, text: doc.body(doc.rev) ?? '' }
-      },
+      { limit: PAGE_DOCS, chars: PAGE_CHARS, touches: { body: true } },
+      (doc) => ({ id: doc.id, text: doc.body(doc.rev) ?? '' }),
     )
     yield* page.rows.filter(({ text }) => mayHaveIndexes(text))
     more = page.more
-    range = { ...range, start: { id: last, inclusive: false } }
+    range = { ...range, start: { id: page.rows.at(-1)?.id ?? '', inclusive: false } }
   }
 }
 

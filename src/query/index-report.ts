@@ -1,5 +1,5 @@
 /** The indexes of a database with their sizes and progress, for `/_settee/databases/{db}/indexes`. */
-import { isHeldLong, Yielder } from '../core/event-loop.ts'
+import { Yielder } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
 import { kindRange } from '../documents/all-docs-query.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
@@ -66,16 +66,10 @@ async function designDocuments(
 ): Promise<{ readonly docs: readonly Source[]; readonly next: string | null }> {
   const range = kindRange('design')
   const isInside = after !== undefined && after >= (range.start?.id ?? '')
-  const since = performance.now()
-  let chars = 0
   const page = await store.readRange(
     isInside ? { ...range, start: { id: after, inclusive: false } } : range,
-    { limit, touches: { body: true }, enough: () => chars > MAX_CHARS || isHeldLong(since) },
-    (doc) => {
-      const text = doc.body(doc.rev) ?? '{}'
-      chars += text.length
-      return { id: doc.id, rev: doc.rev, text }
-    },
+    { limit, chars: MAX_CHARS, touches: { body: true } },
+    (doc) => ({ id: doc.id, rev: doc.rev, text: doc.body(doc.rev) ?? '{}' }),
   )
   return { docs: page.rows, next: page.more ? (page.rows.at(-1)?.id ?? null) : null }
 }

@@ -17,6 +17,8 @@ const MOST_ROWS = 1000
 /** The documents of the first step, and of the largest. */
 const FIRST_DOCS = 8
 const MOST_DOCS = 256
+/** The characters of documents of one step. */
+const STEP_CHARS = 256 * 1024
 
 /** An index, and what a query reads of it. */
 export interface IndexQuery {
@@ -72,26 +74,25 @@ async function readDocuments(
   const { store, user, request } = query
   const { conflicts } = request
   const since = performance.now()
-  let done = 0
-  const read: { long: { row: IndexRow; text: string } | null } = { long: null }
-  const isOver = () =>
-    read.long !== null || matches.isComplete || matches.chunk.isLarge || (done > 0 && isHeldLong(since))
-  await store.readDocs(
+  const texts = await store.readDocs(
     rows.map(({ id }) => id),
     (doc, _id, view) => {
       requireMember(user, view.security)
-      if (isOver()) return
-      const row = rows[done++] as IndexRow
-      matches.keysExamined += 1
       // It may have been deleted since the index was updated.
-      if (doc === null || doc.deleted) return
-      matches.docsExamined += 1
-      const text = renderDocument(doc, doc.rev, { conflicts })
-      if (!matches.test(row, text)) read.long = { row, text }
+      return doc === null || doc.deleted ? null : renderDocument(doc, doc.rev, { conflicts })
     },
     { body: true, branches: conflicts },
+    STEP_CHARS,
   )
-  if (read.long !== null) await matches.testLong(read.long.row, read.long.text)
+  let done = 0
+  for (const text of texts) {
+    if (matches.isComplete || matches.chunk.isLarge || (done > 0 && isHeldLong(since))) break
+    const row = rows[done++] as IndexRow
+    matches.keysExamined += 1
+    if (text === null) continue
+    matches.docsExamined += 1
+    if (!matches.test(row, text)) await matches.testLong(row, text)
+  }
   return done
 }
 

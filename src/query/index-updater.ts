@@ -177,31 +177,13 @@ export class IndexUpdater {
   }
 
   async #page(since: number, last: number): Promise<FeedPage> {
-    let chars = 0
-    let end = since
-    let isOver = false
-    const page = await this.#store.readChanges(
-      { since },
-      {
-        limit: PAGE_DOCS,
-        touches: { body: true, branches: true },
-        enough: () => isOver || chars > PAGE_CHARS,
-      },
-      (doc) => {
-        // Later updates have their own turn: a document must not come twice.
-        if (doc.seq > last) {
-          isOver = true
-          return null
-        }
-        end = doc.seq
-        const text = this.#textOf(doc)
-        chars += text?.length ?? 0
-        return { id: doc.id, text }
-      },
+    const { rows, more } = await this.#store.readChanges(
+      // Later updates have their own turn: a document must not come twice.
+      { since, before: last + 1 },
+      { limit: PAGE_DOCS, chars: PAGE_CHARS, touches: { body: true, branches: true } },
+      (doc) => ({ id: doc.id, seq: doc.seq, text: this.#textOf(doc) }),
     )
-    const docs = page.rows.filter((doc) => doc !== null)
-    const more = page.more && !isOver
-    return { docs, end: more ? end : last, more }
+    return { docs: rows, end: more ? (rows.at(-1)?.seq ?? since) : last, more }
   }
 
   #textOf(doc: DocState): string | null {

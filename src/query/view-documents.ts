@@ -36,15 +36,16 @@ export function linkedDocuments(
       // A document is read once, though several rows may link to revisions of it.
       const revsOf = new Map<string, (string | undefined)[]>()
       for (const link of links) if (link !== null) add(revsOf, link)
-      const texts = new Map<string, string>()
-      await store.readDocs(
-        [...revsOf.keys()],
+      const ids = [...revsOf.keys()]
+      const read = await store.readDocs(
+        ids,
         (doc, id, view) => {
           requireMember(user, view.security)
-          for (const rev of revsOf.get(id) ?? []) texts.set(nameOf({ id, rev }), render(doc, rev))
+          return (revsOf.get(id) ?? []).map((rev) => [nameOf({ id, rev }), render(doc, rev)] as const)
         },
-        touches,
+        { ...touches, of: (place) => ({ revs: namedRevs(revsOf.get(ids[place] as string)) }) },
       )
+      const texts = new Map(read.flat())
       const docs = links.map((link) => (link === null ? 'null' : (texts.get(nameOf(link)) ?? 'null')))
       yield docs
       if (docs.reduce((sum, { length }) => sum + length, 0) < MAX_BATCH_CHARS) size.adapt(since)
@@ -62,6 +63,10 @@ function add(revsOf: Map<string, (string | undefined)[]>, { id, rev }: Link): vo
   const revs = revsOf.get(id)
   if (revs === undefined) revsOf.set(id, [rev])
   else revs.push(rev)
+}
+
+function namedRevs(revs: readonly (string | undefined)[] = []): string[] {
+  return revs.filter((rev) => rev !== undefined)
 }
 
 /** A unique text for each link. Revisions have no space. */

@@ -9,72 +9,71 @@ export interface MissingRevs {
   possibleAncestors: string[]
 }
 
-/** Revisions looked up between two checks of the time. */
-const STRIDE = 64
+/** What {@link MissingSearch.step} has found. */
+export interface MissingStep {
+  /** Of each revision that was looked up, whether it is missing. */
+  readonly areMissing: readonly boolean[]
+  /** After the last step, as in the result; else null. */
+  readonly possibleAncestors: string[] | null
+}
 
 /**
  * The part of `_revs_diff` for one document (protocol.md 4.3): the revisions that its history lacks, and the leaves,
  * deleted ones included, of a smaller generation than the newest of these. The lookup goes generation by generation,
- * which is the least work for the index, and may take several turns.
+ * which is the least work for the index, and may take several steps.
  */
 export class MissingSearch {
-  /** The requested revisions as `pos-id`, and whether each is missing. */
-  readonly #names: string[] = []
-  readonly #isMissing: boolean[] = []
-  /** The revisions still to look up, with their positions in the request. */
-  readonly #byGeneration = new Map<number, { readonly rev: Rev; readonly at: number }[]>()
-  #newest = 0
+  readonly #revs: readonly Rev[]
+  /** The places of the revisions in the request, in the order of their lookup. */
+  readonly #order: readonly number[]
+  readonly #isMissing: boolean[]
+  #done = 0
 
-  add(rev: Rev): void {
-    const asked = { rev, at: this.#names.length }
-    const others = this.#byGeneration.get(rev.pos)
-    if (others === undefined) this.#byGeneration.set(rev.pos, [asked])
-    else others.push(asked)
-    this.#names.push(formatRev(rev.pos, rev.id))
-    this.#isMissing.push(false)
+  constructor(revs: readonly Rev[]) {
+    this.#revs = revs
+    this.#isMissing = revs.map(() => false)
+    this.#order = [...revs.keys()].sort((a, b) => (revs[a] as Rev).pos - (revs[b] as Rev).pos)
+  }
+
+  /** The revisions that the next step looks up, at most `count`. */
+  next(count: number): readonly Rev[] {
+    return this.#order.slice(this.#done, this.#done + count).map((at) => this.#revs[at] as Rev)
   }
 
   /**
-   * Looks up the next revisions.
+   * Looks up the next revisions. Pure: {@link add} takes the result.
    * @param branches the current branches; null for a document that does not exist
-   * @param enough called from time to time; true ends this turn
-   * @returns null if revisions remain
    */
-  advance(branches: readonly Branch[] | null, enough: () => boolean): MissingRevs | null {
+  step(branches: readonly Branch[] | null, count: number): MissingStep {
     const stored = branches ?? []
-    for (const [pos, asked] of this.#byGeneration) {
-      while (asked.length > 0) {
-        for (const { rev, at } of asked.splice(-STRIDE)) this.#lookUp(stored, rev, at)
-        if (enough()) return this.#isDone(pos, asked) ? this.#found(stored) : null
-      }
-      this.#byGeneration.delete(pos)
+    const areMissing = this.next(count).map((rev) => !isKnown(stored, rev))
+    if (this.#done + areMissing.length < this.#order.length) return { areMissing, possibleAncestors: null }
+    const newest = this.#newestMissing(areMissing)
+    const older = stored.filter((branch) => branch.pos < newest)
+    return { areMissing, possibleAncestors: sortLeaves(older).map(leafRev) }
+  }
+
+  /** The generation of the newest missing revision after a step; 0 if there is none. */
+  #newestMissing(areMissing: readonly boolean[]): number {
+    for (let at = this.#done + areMissing.length - 1; at >= 0; at--) {
+      const place = this.#order[at] as number
+      const isMissing = at < this.#done ? this.#isMissing[place] : areMissing[at - this.#done]
+      if (isMissing) return (this.#revs[place] as Rev).pos
     }
-    return this.#found(stored)
+    return 0
   }
 
-  #lookUp(stored: readonly Branch[], rev: Rev, at: number): void {
-    if (isKnown(stored, rev)) return
-    this.#isMissing[at] = true
-    this.#newest = Math.max(this.#newest, rev.pos)
-  }
-
-  #isDone(pos: number, asked: readonly unknown[]): boolean {
-    if (asked.length === 0) this.#byGeneration.delete(pos)
-    return this.#byGeneration.size === 0
-  }
-
-  #found(stored: readonly Branch[]): MissingRevs {
-    const older = stored.filter((branch) => branch.pos < this.#newest)
-    return {
-      missing: this.#names.filter((_, at) => this.#isMissing[at]),
-      possibleAncestors: sortLeaves(older).map(leafRev),
-    }
+  /** Notes a step. @returns the result after the last one; else null */
+  add({ areMissing, possibleAncestors }: MissingStep): MissingRevs | null {
+    for (const isMissing of areMissing) this.#isMissing[this.#order[this.#done++] as number] = isMissing
+    if (possibleAncestors === null) return null
+    const missing = this.#revs.filter((_, at) => this.#isMissing[at])
+    return { missing: missing.map(({ pos, id }) => formatRev(pos, id)), possibleAncestors }
   }
 }
 
-/** The same in one turn, for few revisions. */
+/** The same in one step, for few revisions. */
 export function missingRevs(branches: readonly Branch[] | null, revs: readonly Rev[]): MissingRevs {
-  const search = new MissingSearch()
-  for (const rev of revs) search.add(rev)
-  return search.advance(branches, () => false) as MissingRevs
+  const search = new MissingSearch(revs)
+  return search.add(search.step(branches, revs.length)) as MissingRevs
 }

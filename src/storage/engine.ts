@@ -261,12 +261,16 @@ export interface RangeSizes {
   readonly external: number
 }
 
+/** The bounds of a page. It has one row at least if the range has one. */
 export interface Paging {
   /** The maximum number of rows. */
   readonly limit: number
+  /**
+   * The page ends at the latest after the row with which the bodies that were read, in characters, reach this. Such a page
+   * also ends when it has held the thread for some milliseconds.
+   */
+  readonly chars?: number
   readonly touches?: Touches
-  /** Called after each row; true ends the page. */
-  enough?(): boolean
 }
 
 export interface Page<R> {
@@ -293,11 +297,15 @@ export interface DatabaseStore {
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
 
-  /** Documents by id, in the order of `ids`; null for a document that does not exist. */
+  /**
+   * Documents by id, in the order of `ids`; null for a document that does not exist.
+   * @param chars as {@link Paging.chars}: then there may be fewer results than ids, but one at least
+   */
   readDocs<R>(
     ids: readonly string[],
-    read: (doc: DocState | null, id: string, view: StoreView) => R,
+    read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
     touches?: DocTouches,
+    chars?: number,
   ): Promise<R[]>
   /** Documents whose winner is not deleted, in the ids' order. */
   readRange<R>(range: IdRange, paging: Paging, read: (doc: DocState, view: StoreView) => R): Promise<Page<R>>

@@ -5,6 +5,8 @@
  *
  * A document's row is always there: `id`, `seq`, `rev`, `deleted`, `hasOneLeaf`, and whether the winner is a tombstone.
  */
+import { CouchError } from '../core/errors.ts'
+import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 
 export interface Touches {
   /** The winner's body and attachments. */
@@ -19,11 +21,6 @@ export interface Touches {
   readonly ancestryOf?: readonly string[] | undefined
   /** The ancestries of the leaves of this generation or a later one. */
   readonly ancestryFrom?: number | undefined
-  /**
-   * Whether these revisions are known, and which leaves follow them: the ancestries of the leaves of a higher generation
-   * than the lowest of these.
-   */
-  readonly known?: readonly string[] | undefined
   /** Of these revisions, whether they are stored, their bodies and their attachments. */
   readonly revs?: readonly string[] | undefined
   /** Of each of these paths, the newest revision whose body is stored, with its body and attachments. */
@@ -50,4 +47,26 @@ export interface RevisionPath {
 export interface DocTouches extends Touches {
   /** What it reads besides of the document at a place of the list. */
   of?(place: number): Touches
+}
+
+/** The touches of a callback that asks whether revisions are known and which leaves follow them: these have later generations. */
+export function soughtRevisions(revs: readonly Rev[]): Pick<Touches, 'ancestryFrom'> {
+  return {
+    ancestryFrom: revs.reduce((lowest, { pos }) => Math.min(lowest, pos + 1), Number.MAX_SAFE_INTEGER),
+  }
+}
+
+/** The same for revisions as a client has named them, which it also opens. Invalid names are left out. */
+export function namedRevisions(names: readonly unknown[]): Pick<Touches, 'ancestryFrom' | 'revs'> {
+  const revs = names.flatMap((name) => parsedRev(name) ?? [])
+  return { ...soughtRevisions(revs), revs: revs.map(({ pos, id }) => formatRev(pos, id)) }
+}
+
+function parsedRev(name: unknown): Rev | null {
+  try {
+    return parseRev(name)
+  } catch (error) {
+    if (error instanceof CouchError) return null
+    throw error
+  }
 }

@@ -75,8 +75,13 @@ function withoutShortcuts(store: VersionedStore): VersionedStore {
     skipRange: (range, documents) => store.skipRange(range, documents),
     countChanges: (seq) => store.countChanges(seq),
     readLocals: (ids) => store.readLocals(ids),
-    readDocs: (ids, read, touches) =>
-      store.readDocs(ids, (doc, id, view) => read(doc && withoutShortcut(doc), id, view), touches),
+    readDocs: (ids, read, touches, chars) =>
+      store.readDocs(
+        ids,
+        (doc, id, view, place) => read(doc && withoutShortcut(doc), id, view, place),
+        touches,
+        chars,
+      ),
     readRange: (range, paging, read) =>
       store.readRange(range, paging, (doc, view) => read(withoutShortcut(doc), view)),
     readChanges: (range, paging, read) =>

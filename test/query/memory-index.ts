@@ -12,12 +12,12 @@ type Row = IndexRow & Pick<IndexKey, 'values'>
 export function memoryIndexes(store: DatabaseStore, pageRows = 100): OpenIndex {
   return async (index) => {
     const keyOf = indexKeys(index)
-    const found: Row[] = []
-    await store.readRange({}, { limit: 100_000, touches: { body: true } }, (doc) => {
+    const paging = { limit: 100_000, touches: { body: true } }
+    const page = await store.readRange({}, paging, (doc): Row | null => {
       const key = keyOf(doc.id, renderDocument(doc, doc.rev))
-      if (key !== null) found.push({ id: doc.id, key: key.text, values: key.values })
+      return key && { id: doc.id, key: key.text, values: key.values }
     })
-    found.sort(order)
+    const found = page.rows.filter((row) => row !== null).sort(order)
     return {
       rows: async function* (range, most) {
         const rows = rowsOf(found, range)

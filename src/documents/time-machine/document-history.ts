@@ -3,18 +3,26 @@ import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { formatRev, parseRev } from '../../revisions/rev.ts'
-import type { DocHistory, StoredVersion, StoreHorizon, VersionedStore } from '../../storage/history-store.ts'
+import type {
+  DocHistory,
+  HistoryTouches,
+  StoredVersion,
+  StoreHorizon,
+  VersionedStore,
+  VersionRange,
+} from '../../storage/history-store.ts'
 import { inBytes } from '../open.ts'
 import { filledPieces, pieceChunks } from '../pieces.ts'
 import { renderInTexts } from '../render.ts'
 import { requireDatabaseAdmin } from '../security.ts'
 import { readContent } from '../stored-content.ts'
-import { winnerAsOf } from './rewind-plan.ts'
+import { versionsAt, winnerAsOf } from './rewind-plan.ts'
 import type { HistoryPage, OverwrittenQuery, VersionChoice } from './time-machine-calls.ts'
 
 /** Maximum number of documents that one request examines. Then it answers with its results so far and a bookmark. */
 const MAX_EXAMINED = 20_000
-const PAGE_DOCS = 200
+/** Bodies are not read, so the page ends by its time. */
+const PAGE = { limit: 200, chars: 1024 }
 /** Versions examined of one document of the list, and versions shown with it. */
 const MAX_VERSIONS = 1000
 const SHOWN_VERSIONS = 10
@@ -32,12 +40,17 @@ export async function documentHistory(
 ): Promise<Uint8Array> {
   const before = placeOf(bookmark)
   const { whole } = await store.history.horizon()
-  const [found] = await store.history.readDocs([id], (doc, _id, view) => {
-    requireDatabaseAdmin(user, view.security)
-    if (doc === null) throw new CouchError('not_found')
-    const versions = doc.versions({ ...(before !== null && { before }), limit: limit + 1 })
-    return { rev: doc.rev, deleted: doc.deleted, versions: versions.map((each) => ({ ...each })) }
-  })
+  const range = { ...(before !== null && { before }), limit: limit + 1 }
+  const [found] = await store.history.readDocs(
+    [id],
+    (doc, _id, view) => {
+      requireDatabaseAdmin(user, view.security)
+      if (doc === null) throw new CouchError('not_found')
+      const versions = doc.versions(range)
+      return { rev: doc.rev, deleted: doc.deleted, versions: versions.map((each) => ({ ...each })) }
+    },
+    { versions: range },
+  )
   const { rev, deleted, versions } = found as NonNullable<typeof found>
   const shown = versions.slice(0, limit)
   const last = versions.length > limit ? shown.at(-1) : undefined
@@ -105,31 +118,39 @@ export async function overwritten(
   let before = placeOf(bookmark) ?? Number.MAX_SAFE_INTEGER
   let more = true
   for (let count = 0; more && rows.length < limit && count < MAX_EXAMINED; ) {
-    let found = rows.length
-    const paging = { limit: PAGE_DOCS, enough: () => yielder.isDue || found >= limit }
-    const page = await store.history.readNewest(before, paging, (doc, view): Examined => {
+    const touches = { versions: rangeOf(query) }
+    const page = await store.history.readNewest(before, { ...PAGE, touches }, (doc, view): Examined => {
       requireDatabaseAdmin(user, view.security)
-      const examined = examine(doc, query)
-      if (examined.row !== null) found += 1
-      return examined
+      return examine(doc, query)
     })
     requireDatabaseAdmin(user, page.view.security)
-    rows.push(...page.rows.flatMap(({ row }) => row ?? []))
-    count += page.rows.length
-    before = page.rows.at(-1)?.seq ?? before
-    more = page.more && !(since !== undefined && page.rows.some(({ isTooOld }) => isTooOld))
+    const examined = upToRows(page.rows, limit - rows.length)
+    rows.push(...examined.flatMap(({ row }) => row ?? []))
+    count += examined.length
+    before = examined.at(-1)?.seq ?? before
+    const isEnd = since !== undefined && examined.some(({ isTooOld }) => isTooOld)
+    more = !isEnd && (page.more || examined.length < page.rows.length)
     await yielder.yieldIfDue()
   }
   return json({ rows, bookmark: more ? String(before) : null, known_since: timeText(whole) })
 }
 
-function examine(
-  doc: DocHistory,
-  { since = 0, until = Number.MAX_SAFE_INTEGER, deleted: wantsDeleted = false }: OverwrittenQuery,
-): Examined {
+/** The first documents, up to the one with which they have so many rows. */
+function upToRows(examined: readonly Examined[], limit: number): readonly Examined[] {
+  let left = limit
+  const last = examined.findIndex(({ row }) => row !== null && --left === 0)
+  return last === -1 ? examined : examined.slice(0, last + 1)
+}
+
+function rangeOf({ since = 0 }: OverwrittenQuery): VersionRange {
+  return { leavesAfter: since - 1, limit: MAX_VERSIONS }
+}
+
+function examine(doc: DocHistory, query: OverwrittenQuery): Examined {
+  const { since = 0, until = Number.MAX_SAFE_INTEGER, deleted: wantsDeleted = false } = query
   const { id, seq, rev, deleted } = doc
   if (wantsDeleted && !deleted) return { seq, row: null, isTooOld: false }
-  const versions = doc.versions({ leavesAfter: since - 1, limit: MAX_VERSIONS })
+  const versions = doc.versions(rangeOf(query))
   const overwrites = versions.filter(({ supersededAt }) => supersededAt !== null && supersededAt <= until)
   const [newest] = overwrites
   const last = Math.max(0, ...versions.map(({ storedAt, supersededAt }) => supersededAt ?? storedAt ?? 0))
@@ -156,20 +177,31 @@ export async function* readVersion(
 ): AsyncGenerator<Uint8Array> {
   const horizon = await store.history.horizon()
   if ('at' in choice && choice.at > now) throw new CouchError('bad_request', 'The time is in the future.')
-  const [opened] = await store.history.readDocs([id], (doc, _id, view) => {
-    requireDatabaseAdmin(user, view.security)
-    if (doc === null) throw new CouchError('not_found')
-    return inBytes(null, renderInTexts(doc, chosenRev(doc, choice, horizon), 'data', { attachments }))
-  })
+  const touches: HistoryTouches =
+    'rev' in choice
+      ? { revs: [nameOf(choice.rev)] }
+      : { body: true, branches: true, ancestry: 'leaves', versions: versionsAt(choice.at, horizon) }
+  const [opened] = await store.history.readDocs(
+    [id],
+    (doc, _id, view) => {
+      requireDatabaseAdmin(user, view.security)
+      if (doc === null) throw new CouchError('not_found')
+      return inBytes(null, renderInTexts(doc, chosenRev(doc, choice, horizon), 'data', { attachments }))
+    },
+    touches,
+  )
   if (opened === undefined) return
   yield* pieceChunks(filledPieces(opened), (content, start, end) => readContent(store, content, start, end))
 }
 
+/** @throws invalid_rev */
+function nameOf(rev: string): string {
+  const { pos, id } = parseRev(rev)
+  return formatRev(pos, id)
+}
+
 function chosenRev(doc: DocHistory, choice: VersionChoice, horizon: StoreHorizon): string {
-  if ('rev' in choice) {
-    const { pos, id } = parseRev(choice.rev)
-    return formatRev(pos, id)
-  }
+  if ('rev' in choice) return nameOf(choice.rev)
   const then = winnerAsOf(doc, choice.at, horizon)
   if (then.kind === 'version') return then.version.rev
   throw new CouchError(

@@ -10,7 +10,7 @@ import { type AsOf, asOf } from '../../revisions/as-of.ts'
 import { leafRev } from '../../revisions/branch.ts'
 import { parseRev } from '../../revisions/rev.ts'
 import type { StoredAttachment } from '../../storage/engine.ts'
-import type { DocHistory, StoredVersion, StoreHorizon } from '../../storage/history-store.ts'
+import type { DocHistory, StoredVersion, StoreHorizon, VersionRange } from '../../storage/history-store.ts'
 import type { IncomingDoc } from '../incoming-document.ts'
 import type { RewindOutcome } from './time-machine-calls.ts'
 
@@ -44,13 +44,17 @@ export function planWithoutDocument(id: string): RewindPlan {
 }
 
 /**
- * The winner of a document at a time.
+ * The versions that show the winner at a time.
  * @param at ms since 1970; not in the future
  */
-export function winnerAsOf(doc: DocHistory, at: number, horizon: StoreHorizon): AsOf<StoredVersion> {
+export function versionsAt(at: number, horizon: StoreHorizon): VersionRange {
   // If no versions are missing, later versions do not matter. A document that is saved every minute has many.
-  const range = { leavesAfter: at, ...(at >= horizon.whole && { storedBy: at }) }
-  return asOf(doc.versions(range), () => doc.branches, at, horizon)
+  return { leavesAfter: at, ...(at >= horizon.whole && { storedBy: at }) }
+}
+
+/** The winner of a document at a time, as {@link versionsAt}. */
+export function winnerAsOf(doc: DocHistory, at: number, horizon: StoreHorizon): AsOf<StoredVersion> {
+  return asOf(doc.versions(versionsAt(at, horizon)), () => doc.branches, at, horizon)
 }
 
 function versionOf(doc: DocHistory, rev: string): AsOf<Pick<StoredVersion, 'rev' | 'deleted'>> {

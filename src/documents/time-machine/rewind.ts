@@ -8,7 +8,7 @@ import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
 import type { BlobReference } from '../../storage/blob-leases.ts'
 import type { DatabaseStore, IdRange } from '../../storage/engine.ts'
-import type { DocHistory, VersionedStore } from '../../storage/history-store.ts'
+import type { DocHistory, HistoryTouches, VersionedStore } from '../../storage/history-store.ts'
 import { kindRange } from '../all-docs-query.ts'
 import { remeasured } from '../document-policy.ts'
 import type { EditResult } from '../edit.ts'
@@ -16,7 +16,13 @@ import { requireDatabaseAdmin } from '../security.ts'
 import { type AnyEdit, writeEdits } from '../write.ts'
 import type { WriteChecks } from '../write-checks.ts'
 import { documentHistory, overwritten, readVersion } from './document-history.ts'
-import { planRewind, planWithoutDocument, type RewindPlan, type RewindTarget } from './rewind-plan.ts'
+import {
+  planRewind,
+  planWithoutDocument,
+  type RewindPlan,
+  type RewindTarget,
+  versionsAt,
+} from './rewind-plan.ts'
 import type { RewindCounts, RewindOutcome, RewindRequest, TimeMachine } from './time-machine-calls.ts'
 
 /** The interval of progress lines of a rewind that changes nothing, in ms. */
@@ -136,13 +142,10 @@ class Rewind {
   /** @returns whether documents of the range remain */
   async #fill(page: RewindPage, range: IdRange): Promise<boolean> {
     const yielder = new Yielder()
-    let bytes = 0
-    const paging = { limit: PAGE_DOCS, enough: () => yielder.isDue || isEnough(bytes) }
+    const paging = { limit: PAGE_DOCS, chars: PAGE_BYTES, touches: this.#touches }
     const { rows, more } = await this.#options.store.history.readRange(range, paging, (doc, view) => {
       requireDatabaseAdmin(this.#options.user, view.security)
-      const plan = this.#plan(doc)
-      bytes += bytesOf(plan)
-      return plan
+      return this.#plan(doc)
     })
     await page.add(rows)
     // A group of writes may take as long as the read.
@@ -155,10 +158,14 @@ class Rewind {
     let page = new RewindPage(this.#options.store)
     try {
       for (const id of new Set(ids)) {
-        const [plan] = await this.#options.store.history.readDocs([id], (doc, _id, view) => {
-          requireDatabaseAdmin(this.#options.user, view.security)
-          return doc === null ? planWithoutDocument(id) : this.#plan(doc)
-        })
+        const [plan] = await this.#options.store.history.readDocs(
+          [id],
+          (doc, _id, view) => {
+            requireDatabaseAdmin(this.#options.user, view.security)
+            return doc === null ? planWithoutDocument(id) : this.#plan(doc)
+          },
+          this.#touches,
+        )
         await page.add(plan === undefined ? [] : [plan])
         await yielder.yieldIfDue()
         if (!page.isFull) continue
@@ -168,6 +175,18 @@ class Rewind {
       yield* this.#carryOut(page)
     } finally {
       page.release()
+    }
+  }
+
+  /** Which version is restored, and so its body, is known only with the versions. */
+  get #touches(): HistoryTouches {
+    const { at, rev, horizon } = this.#target
+    if (rev !== undefined) return { branches: true, body: true, revs: [rev] }
+    return {
+      branches: true,
+      body: true,
+      versions: versionsAt(at, horizon),
+      ...(at < horizon.whole && { ancestry: 'leaves' }),
     }
   }
 
@@ -289,11 +308,6 @@ class RewindPage {
 /** The approximate bytes of a plan's documents. */
 function bytesOf({ docs }: RewindPlan): number {
   return docs.reduce((sum, { body }) => sum + body.length, 0)
-}
-
-/** Whether documents with this many bytes fill a page. */
-function isEnough(bytes: number): boolean {
-  return bytes > PAGE_BYTES
 }
 
 function blobsOf({ docs }: RewindPlan): number[] {

@@ -1,7 +1,7 @@
 /**
  * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
  */
-import type { DocState, DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
+import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Touches } from '../touches.ts'
 import type { Connection } from './connection.ts'
 import type { Plan } from './database-access.ts'
@@ -112,7 +112,7 @@ export class Documents {
   }
 
   /** Live documents of a range, in its direction. */
-  inRange(range: IdRange, limit: number, touches: Touches | undefined): Iterable<DocState> {
+  inRange(range: IdRange, limit: number, touches: Touches | undefined): Iterable<StoredDocument> {
     const { where, values } = idRange(range, 'd.id')
     const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
     return this.#select(touches, `NOT d.deleted AND ${where} ${order}`, [...values, limit])
@@ -125,12 +125,12 @@ export class Documents {
     descending: boolean,
     limit: number,
     touches: Touches | undefined,
-  ): Iterable<DocState> {
+  ): Iterable<StoredDocument> {
     const order = `ORDER BY d.seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`
     return this.#select(touches, `d.seq > ? AND d.seq < ? ${order}`, [above, below, limit])
   }
 
-  #select(touches: Touches | undefined, where: string, values: Value[]): Iterable<DocState> {
+  #select(touches: Touches | undefined, where: string, values: Value[]): Iterable<StoredDocument> {
     const selected = touches?.body
       ? `${DOC_COLUMNS}, ${PAGE_BODY_COLUMNS} FROM ${WITH_BODY}`
       : `${DOC_COLUMNS} FROM doc AS d`

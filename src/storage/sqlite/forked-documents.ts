@@ -1,6 +1,7 @@
 /** Finds documents with several leaves by a scan of the documents' rows, which are short, in stretches. */
 import type { Paging } from '../engine.ts'
 import type { Connection } from './connection.ts'
+import { PageBound } from './id-pages.ts'
 import type { Revisions } from './revisions.ts'
 import type { Statement } from './statement.ts'
 import { DOC_COLUMNS, type DocRow, StoredDocument } from './stored-document.ts'
@@ -29,19 +30,23 @@ export class ForkedDocuments {
   /** Searches one stretch above the row number `after`. */
   search<R>(
     after: number,
-    { limit, enough }: Paging,
+    { limit, chars }: Paging,
     read: (doc: StoredDocument) => R,
   ): { readonly rows: R[]; readonly next: number | null; readonly searched: number } {
     const [count, last] = this.#stretch.get(after, STRETCH) ?? [0, null]
     if (last === null) return { rows: [], next: null, searched: 0 }
     const rows: R[] = []
+    const bound = new PageBound(chars)
+    let isFull = false
     let place = after
     for (const row of this.#forked.all(after, last, limit + 1)) {
-      if (rows.length >= limit || (rows.length > 0 && enough?.())) {
+      if (isFull || rows.length >= limit) {
         return { rows, next: place, searched: this.#upTo.get(after, place)?.[0] ?? 0 }
       }
       const doc = new StoredDocument(row, this.#revisions)
+      bound.begin()
       rows.push(read(doc))
+      isFull = bound.isReached(doc.charsRead)
       place = doc.num
     }
     return { rows, next: count < STRETCH ? null : last, searched: count }

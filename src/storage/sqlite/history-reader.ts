@@ -1,6 +1,13 @@
 /** Implements storage/history-store.ts for SQLite, from the tables `revision` and `superseded`. */
-import type { IdRange, Page, Paging, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
-import type { DocHistory, HistoryStore, StoredVersion, StoreHorizon, VersionRange } from '../history-store.ts'
+import type { IdRange, Page, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
+import type {
+  DocHistory,
+  HistoryPaging,
+  HistoryStore,
+  StoredVersion,
+  StoreHorizon,
+  VersionRange,
+} from '../history-store.ts'
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
@@ -93,10 +100,10 @@ export class History implements HistoryStore {
 
   async readRange<R>(
     range: IdRange,
-    paging: Paging,
+    paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#page(paging, read, (last: DocHistory | null, limit) => {
+    return this.#page(paging, read, (last: StoredHistory | null, limit) => {
       const rest = last === null ? range : { ...range, start: { id: last.id, inclusive: false } }
       const { where, values } = idRange(rest, 'd.id')
       const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
@@ -108,28 +115,34 @@ export class History implements HistoryStore {
 
   async readNewest<R>(
     before: number,
-    paging: Paging,
+    paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#page(paging, read, (last: DocHistory | null, limit) =>
+    return this.#page(paging, read, (last: StoredHistory | null, limit) =>
       this.#newest.all(last?.seq ?? before, limit),
     )
   }
 
   #page<R>(
-    paging: Paging,
+    paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
-    fetch: (last: DocHistory | null, limit: number) => DocRow[],
+    fetch: (last: StoredHistory | null, limit: number) => DocRow[],
   ): Page<R> {
     return this.#deps.access.read(() => {
       const { view } = this.#deps.state
-      const docs = (last: DocHistory | null, limit: number) =>
+      const docs = (last: StoredHistory | null, limit: number) =>
         fetch(last, limit).map((row) => this.#document(row))
-      return { ...fillPage(paging, docs, (doc) => read(doc, view)), view }
+      const page = fillPage(
+        paging,
+        docs,
+        (doc) => read(doc, view),
+        (doc) => doc.charsRead,
+      )
+      return { ...page, view }
     })
   }
 
-  #document(row: DocRow): DocHistory {
+  #document(row: DocRow): StoredHistory {
     return new StoredHistory(row, this.#rows)
   }
 }

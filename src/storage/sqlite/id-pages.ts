@@ -1,4 +1,5 @@
 /** Pages of rows, read from a range of ids in steps. */
+import { isHeldLong } from '../../core/event-loop.ts'
 import type { IdRange, Paging } from '../engine.ts'
 
 /** Rows fetched at once while a page is filled. */
@@ -6,25 +7,55 @@ const FETCH = 100
 /** The same with bodies: the last rows may be more than the page takes. */
 const FETCH_BODIES = 25
 
+/** Whether rows have reached the bound {@link Paging.chars}. */
+export class PageBound {
+  readonly #chars: number | undefined
+  #left: number
+  #since: number | undefined
+
+  constructor(chars: number | undefined) {
+    this.#chars = chars
+    this.#left = chars ?? 0
+  }
+
+  /** Begins to measure the time: at the first row, since the query before it may have waited for the disk. */
+  begin(): void {
+    if (this.#chars !== undefined) this.#since ??= performance.now()
+  }
+
+  /** Whether the page ends after a row, of which so many characters were read. */
+  isReached(chars: number): boolean {
+    if (this.#since === undefined) return false
+    this.#left -= chars
+    return this.#left <= 0 || isHeldLong(this.#since)
+  }
+}
+
 /**
  * Fills a page by fetching a bounded number of rows at a time.
  * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end
+ * @param charsOf the characters of a row's bodies that `read` has read
  * @returns the rows, and whether more remain
  */
 export function fillPage<Source, R>(
-  { limit, enough, touches }: Paging,
+  { limit, chars, touches }: Paging,
   fetch: (last: Source | null, limit: number) => Iterable<Source>,
   read: (row: Source) => R,
+  charsOf: (row: Source) => number,
 ): { rows: R[]; more: boolean } {
   const rows: R[] = []
+  const bound = new PageBound(chars)
+  let isFull = false
   const most = touches?.body ? FETCH_BODIES : FETCH
   for (let last: Source | null = null; ; ) {
     const wanted = Math.min(most, limit - rows.length + 1)
     let fetched = 0
     for (const row of fetch(last, wanted)) {
       fetched += 1
-      if (rows.length >= limit || (rows.length > 0 && enough?.())) return { rows, more: true }
+      if (isFull || rows.length >= limit) return { rows, more: true }
+      bound.begin()
       rows.push(read(row))
+      isFull = bound.isReached(charsOf(row))
       last = row
     }
     if (fetched < wanted) return { rows, more: false }

@@ -38,12 +38,13 @@ import { DocWrites, openTables, type Tables } from './document-writes.ts'
 import { SMALL_WRITE } from './documents.ts'
 import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
-import { fillPage } from './id-pages.ts'
+import { fillPage, PageBound } from './id-pages.ts'
 import { markRestoredIfRolledBack } from './prepared-restore.ts'
 import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
 import { Sizes } from './size-counters.ts'
 import type { ClosedPositions } from './state.ts'
+import type { StoredDocument } from './stored-document.ts'
 import { References, Uploads } from './uploads.ts'
 import { type CommitTally, Writer } from './writer.ts'
 
@@ -168,17 +169,23 @@ export class SqliteStore implements VersionedStore {
 
   async readDocs<R>(
     ids: readonly string[],
-    read: (doc: DocState | null, id: string, view: StoreView) => R,
+    read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
     touches?: DocTouches,
+    chars?: number,
   ): Promise<R[]> {
     return this.#access.read(() => {
       const { view } = this.#tables.state
       const results: R[] = []
+      const bound = new PageBound(chars)
       const step = touches?.body ? READ_BODIES : READ_ROWS
       for (let at = 0; at < ids.length; at += step) {
         const some = ids.slice(at, at + step)
         const docs = this.#tables.documents.byIds(some, touches)
-        for (const [n, doc] of docs.entries()) results.push(read(doc, some[n] as string, view))
+        bound.begin()
+        for (const [n, doc] of docs.entries()) {
+          results.push(read(doc, some[n] as string, view, at + n))
+          if (bound.isReached(doc?.charsRead ?? 0)) return results
+        }
       }
       return results
     })
@@ -198,6 +205,7 @@ export class SqliteStore implements VersionedStore {
           paging.touches,
         ),
       read,
+      charsRead,
     )
   }
 
@@ -216,6 +224,7 @@ export class SqliteStore implements VersionedStore {
         return this.#tables.documents.inFeed(above, below, descending, limit, paging.touches)
       },
       read,
+      charsRead,
     )
   }
 
@@ -224,10 +233,11 @@ export class SqliteStore implements VersionedStore {
     paging: Paging,
     fetch: (last: Source | null, limit: number) => Iterable<Source>,
     read: (row: Source, view: StoreView) => R,
+    charsOf: (row: Source) => number,
   ): Page<R> {
     return this.#access.read(() => {
       const { view } = this.#tables.state
-      return { ...fillPage(paging, fetch, (row) => read(row, view)), view }
+      return { ...fillPage(paging, fetch, (row) => read(row, view), charsOf), view }
     })
   }
 
@@ -312,6 +322,7 @@ export class SqliteStore implements VersionedStore {
           limit,
         ),
       (doc: LocalDoc) => doc,
+      ({ body }) => body.length,
     )
   }
 
@@ -374,6 +385,10 @@ export class SqliteStore implements VersionedStore {
     if (position !== null) this.#options.closed.note(this.#name, position)
     this.#options.onClosed()
   }
+}
+
+function charsRead(doc: StoredDocument): number {
+  return doc.charsRead
 }
 
 /** A descending range read upwards. */

@@ -74,6 +74,8 @@ export class StoredDocument implements DocState {
   readonly winner: number | null
   readonly #rows: DocumentRows
   #content: ContentRow | undefined
+  /** Characters of the bodies of other revisions that were read. */
+  #otherChars = 0
   /** The last revision that was read other than the winner, since its members are used together. */
   #other: { readonly rev: string; readonly content: ContentRow | undefined } | undefined
   #branches: readonly Branch[] | undefined
@@ -91,6 +93,11 @@ export class StoredDocument implements DocState {
     this.#rows = rows
     this.#ancestry = ancestry
     if (typeof body === 'string') this.#content = [body, attachments ?? 0, deleted]
+  }
+
+  /** Characters of the bodies that were read so far. */
+  get charsRead(): number {
+    return this.#otherChars + (this.#content?.[0].length ?? 0)
   }
 
   get hasOneLeaf(): boolean {
@@ -133,7 +140,11 @@ export class StoredDocument implements DocState {
 
   #contentOf(rev: string): ContentRow | undefined {
     if (rev !== this.rev) {
-      if (this.#other?.rev !== rev) this.#other = { rev, content: this.#rows.contentOf(this.#place(rev)) }
+      if (this.#other?.rev !== rev) {
+        const content = this.#rows.contentOf(this.#place(rev))
+        this.#other = { rev, content }
+        this.#otherChars += content?.[0].length ?? 0
+      }
       return this.#other.content
     }
     this.#content ??= this.#rows.contentOf(this.#place(rev))

@@ -66,10 +66,13 @@ export const forkCases: StorageCases = {
     t.same((await store.readForked(next, ALL, ({ id }) => id)).rows, [])
   },
 
-  'a page ends where enough says so, but not before its first row': async (t, makeEngine) => {
+  'a page ends where its characters are reached, but not before its first row': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('x'), write('a', FORK), write('b', FORK)])
-    const page = await store.readForked(0, { limit: 10, enough: () => true }, ({ id }) => id)
+    const page = await store.readForked(0, { limit: 10, chars: 1, touches: { body: true } }, (doc) => {
+      doc.body(doc.rev)
+      return doc.id
+    })
     t.same([page.rows, page.searched], [['a'], 2])
     t.same((await store.readForked(page.next ?? -1, ALL, ({ id }) => id)).rows, ['b'])
   },

@@ -1,4 +1,4 @@
-import type { DatabaseStore, IdRange } from '../../../src/storage/engine.ts'
+import type { DatabaseStore, DocState, IdRange } from '../../../src/storage/engine.ts'
 import { attachment, put, remove, sortIds } from './edits.ts'
 import { ALL, openNotes, type StorageCases } from './setup.ts'
 
@@ -126,14 +126,41 @@ export const rangeCases: StorageCases = {
     t.same(await page({ descending: true }, 2), ['cb', true])
   },
 
-  'a page of a range ends where enough says so': async (t, makeEngine) => {
+  'a page ends with the row whose body reaches the characters, or before it after some time': async (
+    t,
+    makeEngine,
+  ) => {
     const { store } = await openNotes(t, makeEngine)
-    await store.updateDocs([put('a'), put('b'), put('c')])
-    for (const wanted of [1, 2, 3]) {
-      let asked = 0
-      const page = await store.readRange({}, { limit: 9, enough: () => ++asked === wanted }, (doc) => doc.id)
-      t.same([page.rows.length, page.more], [wanted, wanted < 3])
+    const body = '{"text":"€€€"}'
+    await store.updateDocs([put('a', body), put('b', body), put('c', body), put('d', body)])
+    const touches = { body: true }
+    for (const [chars, most] of [
+      [0, 1],
+      [1, 1],
+      [body.length, 1],
+      [body.length + 1, 2],
+      [3 * body.length, 3],
+      [9 * body.length, 4],
+    ] as const) {
+      const page = await store.readRange({}, { limit: 9, chars, touches }, (doc) => doc.body(doc.rev))
+      t.ok(page.rows.length >= 1 && page.rows.length <= most, `${chars}`)
+      t.equal(page.more, page.rows.length < 4)
+      const read = await store.readDocs(['a', 'x', 'b'], (doc) => doc?.body(doc.rev), touches, chars)
+      t.ok(read.length >= 1 && read.length <= most + 1, `${chars}`)
+      t.equal(read[0], body)
     }
+  },
+
+  'a page without a bound for the characters has as many rows as its limit allows': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs(Array.from({ length: 150 }, (_, n) => put(`d${n}`)))
+    const slow = (doc: DocState) => {
+      const until = performance.now() + 0.1
+      while (performance.now() < until);
+      return doc.body(doc.rev)
+    }
+    const page = await store.readRange({}, { limit: 140, touches: { body: true } }, slow)
+    t.same([page.rows.length, page.more], [140, true])
   },
 
   'pages read one after the other are the whole range': async (t, makeEngine) => {

@@ -7,16 +7,18 @@ import type {
   HistoryTouches,
 } from '../../../src/storage/history-store.ts'
 import { feedAbove, idsInRange, type State, type StoredDoc } from './state.ts'
+import type { PageRead } from './store.ts'
 
 /** How the store reads. */
 export interface HistoryReads {
   read<T>(read: (state: State, view: StoreView) => T): Promise<T>
-  page<T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R): Page<R>
+  page<T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>): Page<R>
   lend<R>(
     state: State,
     doc: StoredDoc | undefined,
     touches: HistoryTouches | undefined,
     use: (doc: DocHistory | null) => R,
+    countChars?: (chars: number) => void,
   ): R
 }
 
@@ -28,8 +30,8 @@ export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number
     each: (doc: DocHistory, view: StoreView) => R,
   ) =>
     read((state, view) =>
-      page(docs(state), paging, view, (row) =>
-        lend(state, row, paging.touches, (doc) => each(doc as DocHistory, view)),
+      page(docs(state), paging, view, (row, count) =>
+        lend(state, row, paging.touches, (doc) => each(doc as DocHistory, view), count),
       ),
     )
   return {

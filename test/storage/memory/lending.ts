@@ -21,6 +21,8 @@ export interface Disk {
   readonly blobs: ReadonlyMap<number, Uint8Array>
   /** Whether what is kept for the time machine alone is shown. */
   readonly showsKept?: boolean
+  /** Called with the characters of each body that is read. */
+  countChars?(chars: number): void
   /** Called before a part is read; what it throws reaches the callback. */
   touch?(part: Part): void
 }
@@ -97,6 +99,7 @@ class LentBranch implements Branch {
 
 function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
   const { load, blobs, showsKept = false } = disk
+  const counted = new Set<string>()
   const touch = (part: Part) => disk.touch?.(part)
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
@@ -134,7 +137,10 @@ function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
     body(wanted) {
       touch({ kind: 'content', rev: wanted })
       load('load body')
-      return storedRow(wanted)?.body ?? null
+      const text = storedRow(wanted)?.body ?? null
+      if (text !== null && !counted.has(wanted)) disk.countChars?.(text.length)
+      counted.add(wanted)
+      return text
     },
     attachments(wanted) {
       touch({ kind: 'attachments', rev: wanted })

@@ -116,14 +116,15 @@ export class MemoryStore implements VersionedStore {
     })
     const reads = {
       read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
-      page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: (row: T) => R) =>
+      page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>) =>
         this.#page(rows, paging, view, read),
       lend: <R>(
         { blobs }: State,
         doc: StoredDoc | undefined,
         touches: HistoryTouches | undefined,
         use: (doc: DocHistory | null) => R,
-      ) => lendBy(doc, { load: operate, blobs, showsKept: true }, touches, use),
+        countChars: (chars: number) => void = () => undefined,
+      ) => lendBy(doc, { load: operate, blobs, showsKept: true, countChars }, touches, use),
     }
     this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging(record.leases, opener, {
@@ -162,14 +163,28 @@ export class MemoryStore implements VersionedStore {
 
   readDocs<R>(
     ids: readonly string[],
-    read: (doc: DocState | null, id: string, view: StoreView) => R,
+    read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
     touches?: DocTouches,
+    chars?: number,
   ) {
-    return this.#read((state, view) =>
-      ids.map((id, place) =>
-        this.#lend(state, state.docs.get(id), touchesAt(touches, place), (doc) => read(doc, id, view)),
-      ),
-    )
+    return this.#read((state, view) => {
+      const bound = new CharsBound(chars)
+      const results: R[] = []
+      for (const [place, id] of ids.entries()) {
+        const doc = state.docs.get(id)
+        results.push(
+          this.#lend(
+            state,
+            doc,
+            touchesAt(touches, place),
+            (lent) => read(lent, id, view, place),
+            bound.count,
+          ),
+        )
+        if (bound.isReached) break
+      }
+      return results
+    })
   }
 
   readRange<R>(
@@ -178,8 +193,8 @@ export class MemoryStore implements VersionedStore {
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
     return this.#read((state, view) =>
-      this.#page(idsInRange(liveIds(state), range), paging, view, (id) =>
-        this.#lend(state, state.docs.get(id), paging.touches, (doc) => read(doc as DocState, view)),
+      this.#page(idsInRange(liveIds(state), range), paging, view, (id, count) =>
+        this.#lend(state, state.docs.get(id), paging.touches, (doc) => read(doc as DocState, view), count),
       ),
     )
   }
@@ -208,8 +223,8 @@ export class MemoryStore implements VersionedStore {
     const page = await this.#read((state, view) => {
       const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
       if (range.descending === true) rows.reverse()
-      return this.#page(rows, paging, view, (row) =>
-        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view)),
+      return this.#page(rows, paging, view, (row, count) =>
+        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view), count),
       )
     })
     if (this.#opener.mutant !== 'view after page') return page
@@ -229,8 +244,8 @@ export class MemoryStore implements VersionedStore {
     return this.#read((state, view) => {
       const docs = [...state.docs.values()].filter(({ num }) => num > after).sort((a, b) => a.num - b.num)
       const forked = docs.filter(({ rows }) => [...rows.values()].filter(({ leaf }) => leaf).length > 1)
-      const { rows, more } = this.#page(forked, paging, view, (row) =>
-        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view)),
+      const { rows, more } = this.#page(forked, paging, view, (row, count) =>
+        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view), count),
       )
       const last = more ? (forked[rows.length - 1]?.num ?? after) : null
       const searched = last === null ? docs.length : docs.filter(({ num }) => num <= last).length
@@ -378,12 +393,11 @@ export class MemoryStore implements VersionedStore {
 
   readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
     return this.#read((state, view) =>
-      this.#page(
-        idsInRange(state.locals.keys(), range),
-        paging,
-        view,
-        (id) => state.locals.get(id) as LocalDoc,
-      ),
+      this.#page(idsInRange(state.locals.keys(), range), paging, view, (id, count) => {
+        const doc = state.locals.get(id) as LocalDoc
+        count(doc.body.length)
+        return doc
+      }),
     )
   }
 
@@ -516,16 +530,18 @@ export class MemoryStore implements VersionedStore {
     doc: StoredDoc | undefined,
     touches: Touches | undefined,
     use: (doc: DocHistory | null) => R,
+    countChars?: (chars: number) => void,
   ): R {
-    return this.#lendBy(doc, { load: this.#operate, blobs }, touches, use)
+    return this.#lendBy(doc, { load: this.#operate, blobs, ...(countChars && { countChars }) }, touches, use)
   }
 
-  #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: (item: T) => R): Page<R> {
+  #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>): Page<R> {
     const rows: R[] = []
+    const bound = new CharsBound(paging.chars)
     for (const item of items.slice(0, paging.limit)) {
       this.#operate('read row')
-      rows.push(read(item))
-      if (paging.enough?.() === true) break
+      rows.push(read(item, bound.count))
+      if (bound.isReached) break
     }
     return { rows, more: rows.length < items.length, view }
   }
@@ -563,6 +579,25 @@ export class MemoryStore implements VersionedStore {
   #refuseIfClosed(): void {
     if (this.#closing === null && !this.#opener.isDead) return
     throw new CouchError(this.#record.isGone && this.#opener.network.isShared ? 'no_database' : 'unavailable')
+  }
+}
+
+/** Reads a row, and counts the characters of the bodies that it reads. */
+export type PageRead<T, R> = (row: T, count: (chars: number) => void) => R
+
+/** Counts the characters of bodies that are read, of each row once: Paging.chars. */
+class CharsBound {
+  #left: number
+  readonly count = (chars: number) => {
+    this.#left -= chars
+  }
+
+  constructor(chars = Infinity) {
+    this.#left = chars
+  }
+
+  get isReached(): boolean {
+    return this.#left <= 0
   }
 }
 
