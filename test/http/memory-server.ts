@@ -53,8 +53,9 @@ export async function startMemoryServer(
   {
     space,
     onOperation,
+    lend,
     ...options
-  }: AppOptions & Pick<Services, 'space'> & Pick<MemoryEngineOptions, 'onOperation'> = {},
+  }: AppOptions & Pick<Services, 'space'> & Pick<MemoryEngineOptions, 'onOperation' | 'lend'> = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
@@ -76,7 +77,10 @@ export async function startMemoryServer(
       },
     },
   )
-  const { databases, before } = await memoryDatabases(config, { ...(onOperation && { onOperation }) })
+  const { databases, before } = await memoryDatabases(config, {
+    ...(onOperation && { onOperation }),
+    ...(lend && { lend }),
+  })
   const hosted = await hostedMode(config, databases)
   const plain = withPlainAccounts(adminAccounts(config))
   const policy = hosted?.policy ?? defaultPolicy(config, databases)
