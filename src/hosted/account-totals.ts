@@ -25,9 +25,11 @@ export const NOTHING: Size = { bytes: 0, documents: 0, indexes: 0 }
 /** The databases of an account, also those in the making, and their sizes together. */
 export interface Totals extends Size {
   readonly databases: number
+  /** How often they were changed, so that no two changes leave the same record. */
+  readonly changes: number
 }
 
-const NO_DATABASES: Totals = { databases: 0, ...NOTHING }
+const NO_DATABASES: Totals = { databases: 0, ...NOTHING, changes: 0 }
 
 export function sumOfSizes(a: Size, b: Size): Size {
   return { bytes: a.bytes + b.bytes, documents: a.documents + b.documents, indexes: a.indexes + b.indexes }
@@ -45,7 +47,7 @@ export function readSize(text: string | null): Size {
 export function readTotals(text: string | null): Totals {
   const read: unknown = text === null ? null : JSON.parse(text)
   if (!isJsonObject(read)) return NO_DATABASES
-  return { databases: countOf(read.databases), ...readSize(text) }
+  return { databases: countOf(read.databases), ...readSize(text), changes: countOf(read.changes) }
 }
 
 function countOf(value: unknown): number {
@@ -71,6 +73,7 @@ export function totalsWrites(account: string, text: string | null, change: Total
     bytes: Math.max(0, old.bytes + after.bytes - before.bytes),
     documents: Math.max(0, old.documents + after.documents - before.documents),
     indexes: Math.max(0, old.indexes + after.indexes - before.indexes),
+    changes: old.changes + 1,
   }
   return [
     { kind: TOTALS, key: account, value: JSON.stringify(totals), expected: text },

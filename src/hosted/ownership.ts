@@ -58,7 +58,7 @@ export function changedAccounts(before: Owned | null, after: Owned | null): stri
 }
 
 /** The account in whose totals the database counts. */
-function countedBy(owned: Owned | null): string | null {
+export function countedBy(owned: Owned | null): string | null {
   return owned === null || owned.state === 'deleted' ? null : owned.account
 }
 

@@ -5,9 +5,10 @@
 import { isDeepStrictEqual } from 'node:util'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Clock } from '../changes/source.ts'
+import { CouchError } from '../core/errors.ts'
 import type { Allowance } from '../core/types.ts'
 import { RecordCache } from '../storage/record-cache.ts'
-import type { WatchedRecords } from '../storage/records.ts'
+import type { RecordWrite, WatchedRecords } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
 import {
   NOTHING,
@@ -20,12 +21,14 @@ import {
   type Totals,
   totalsWrites,
 } from './account-totals.ts'
-import { OWNER, readOwned } from './ownership.ts'
+import { countedBy, OWNER, readOwned } from './ownership.ts'
 import type { Quota } from './quota.ts'
 
 const MEASURE_MS = 1000
 /** Databases that are measured at once. */
 const AT_ONCE = 4
+/** Sizes that one write stores. */
+const STORED_AT_ONCE = 64
 /** How often a size is stored anew while others change the same totals. */
 const MAX_TRIES = 50
 /** Sizes and totals that are remembered: a few megabytes. */
@@ -124,63 +127,98 @@ export class Usage {
     this.#work = this.#work.then(async () => {
       const names = [...this.#changedDatabases]
       this.#changedDatabases.clear()
-      const looking = Array.from({ length: AT_ONCE }, async () => {
-        for (let name = names.pop(); name !== undefined; name = names.pop()) await this.#measure(name)
-      })
-      await Promise.all(looking)
+      for (let at = 0; at < names.length; at += STORED_AT_ONCE) {
+        await this.#measure(names.slice(at, at + STORED_AT_ONCE))
+      }
     })
     return this.#work
   }
 
-  async #measure(name: string): Promise<void> {
-    const measured = this.#unmeasured.mark(name)
-    const size = await this.#sizeOf(name)
+  /** Never rejects. */
+  async #measure(names: readonly string[]): Promise<void> {
+    const marks = names.map((name) => this.#unmeasured.mark(name))
     try {
-      if (size === null || (await this.#store(name, size))) this.#unmeasured.remove(measured)
-      else this.changed(name)
+      await this.#store(await this.#sizesOf(names))
+      for (const mark of marks) this.#unmeasured.remove(mark)
     } catch (fault) {
       this.#options.onFault(fault)
-      this.changed(name)
+      for (const name of names) this.changed(name)
     }
   }
 
-  /** @returns null if the database has no owner, was deleted, or cannot be read: its next write measures it again */
-  async #sizeOf(name: string): Promise<Size | null> {
-    try {
-      const [owner = null] = await this.#options.store.readRecords(OWNER, [name])
-      if (!isCounted(owner)) return null
-      const database = await this.#options.databases.get(name)
-      const [{ sizes, doc_count }, usage] = await Promise.all([
-        database.info(SYSTEM_USER),
-        database.indexUsage(),
-      ])
-      return { bytes: sizes.active + usage.bytes, documents: doc_count, indexes: usage.indexes }
-    } catch {
-      return null
-    }
+  /** Databases without an owner, deleted ones, and those that cannot be read are left out: their next write measures them. */
+  async #sizesOf(names: readonly string[]): Promise<Measured[]> {
+    const owners = await this.#options.store.readRecords(OWNER, names)
+    const left = names.filter((_, at) => accountOf(owners[at] ?? null) !== null)
+    const measured: Measured[] = []
+    const looking = Array.from({ length: AT_ONCE }, async () => {
+      for (let name = left.pop(); name !== undefined; name = left.pop()) {
+        const size = await this.#sizeOf(name).catch(() => null)
+        if (size !== null) measured.push({ name, size })
+      }
+    })
+    await Promise.all(looking)
+    return measured
   }
 
-  /** Stores a size with the totals of the owner. @returns false if others change the totals all the time */
-  async #store(name: string, size: Size): Promise<boolean> {
+  async #sizeOf(name: string): Promise<Size> {
+    const database = await this.#options.databases.get(name)
+    const [{ sizes, doc_count }, usage] = await Promise.all([
+      database.info(SYSTEM_USER),
+      database.indexUsage(),
+    ])
+    return { bytes: sizes.active + usage.bytes, documents: doc_count, indexes: usage.indexes }
+  }
+
+  /**
+   * Stores sizes with the totals of their owners, in one write if nobody else changes these totals meanwhile.
+   * @throws unavailable if others change the totals of an account all the time
+   */
+  async #store(measured: readonly Measured[], tries = 0): Promise<void> {
+    const writes = await this.#writesOf(measured)
+    if (writes.length === 0 || (await this.#options.store.writeRecords(writes))) return
+    if (measured.length > 1) {
+      const half = Math.ceil(measured.length / 2)
+      await this.#store(measured.slice(0, half))
+      await this.#store(measured.slice(half))
+      return
+    }
+    if (tries >= MAX_TRIES) throw new CouchError('unavailable')
+    await this.#store(measured, tries + 1)
+  }
+
+  /**
+   * A change of an owner changes the totals too, so these writes fail if an owner changes from now on. If one has changed
+   * while the totals were read, everything is read again.
+   */
+  async #writesOf(measured: readonly Measured[]): Promise<RecordWrite[]> {
     const { store } = this.#options
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const [[owner = null], [text = null]] = await Promise.all([
-        store.readRecords(OWNER, [name]),
-        store.readRecords(SIZES, [name]),
-      ])
-      const account = readOwned(owner)?.account
-      if (account === undefined || !isCounted(owner)) return true
+    const names = measured.map(({ name }) => name)
+    const owners = await store.readRecords(OWNER, names)
+    const accounts = [...new Set(owners.map(accountOf).filter((account) => account !== null))]
+    const totals = await store.readRecords(TOTALS, accounts)
+    const sizes = await store.readRecords(SIZES, names)
+    if (!isDeepStrictEqual(await store.readRecords(OWNER, names), owners)) return this.#writesOf(measured)
+    const changes = new Map<string, { before: Size; after: Size }>()
+    const writes: RecordWrite[] = []
+    measured.forEach(({ name, size }, at) => {
+      const account = accountOf(owners[at] ?? null)
+      const text = sizes[at] ?? null
       const before = readSize(text)
-      if (text !== null && isDeepStrictEqual(before, size)) return true
-      const [totals = null] = await store.readRecords(TOTALS, [account])
-      const stored = await store.writeRecords([
-        { kind: OWNER, key: name, value: owner, expected: owner },
-        { kind: SIZES, key: name, value: JSON.stringify(size), expected: text },
-        ...totalsWrites(account, totals, { databases: 0, before, after: size }),
-      ])
-      if (stored) return true
-    }
-    return false
+      if (account === null || (text !== null && isDeepStrictEqual(before, size))) return
+      writes.push({ kind: SIZES, key: name, value: JSON.stringify(size), expected: text })
+      const change = changes.get(account) ?? { before: NOTHING, after: NOTHING }
+      changes.set(account, {
+        before: sumOfSizes(change.before, before),
+        after: sumOfSizes(change.after, size),
+      })
+    })
+    accounts.forEach((account, at) => {
+      const change = changes.get(account)
+      if (change !== undefined)
+        writes.push(...totalsWrites(account, totals[at] ?? null, { databases: 0, ...change }))
+    })
+    return writes
   }
 
   /** Stops measuring, after a last round. */
@@ -194,9 +232,14 @@ export class Usage {
   }
 }
 
-function isCounted(owner: string | null): boolean {
-  const owned = readOwned(owner)
-  return owned !== null && owned.state !== 'deleted'
+interface Measured {
+  readonly name: string
+  readonly size: Size
+}
+
+/** @param owner the record of a database @returns the account in whose totals it counts */
+function accountOf(owner: string | null): string | null {
+  return countedBy(readOwned(owner))
 }
 
 /** The most that this node may have written to databases since they were measured. */

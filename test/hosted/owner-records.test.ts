@@ -1,11 +1,16 @@
 /** The records of owners: two nodes that change them at once, crashes between two writes, and files of an older settee. */
 import { join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import fc from 'fast-check'
 import t from 'tap'
+import { systemClock } from '../../src/changes/source.ts'
 import { RANKS, rankKey, readTotals, SIZES, TOTALS } from '../../src/hosted/account-totals.ts'
 import { Owners } from '../../src/hosted/owners.ts'
 import { OF_ACCOUNT, OWNER, type Owned, prefixOf, readOwned, UNFINISHED } from '../../src/hosted/ownership.ts'
+import { Usage } from '../../src/hosted/usage.ts'
+import type { WatchedRecords } from '../../src/storage/records.ts'
+import type { Databases } from '../../src/threads/databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { MemoryRecords, sharedRecords } from '../storage/memory/records.ts'
 import { startHostedServer } from './hosted-server.ts'
@@ -84,6 +89,33 @@ t.test('two nodes do not exceed the number of databases together', async (t) => 
   t.equal((await (nodes[0] as Owners).totalsOf('anna')).databases, 3)
 })
 
+/** A node that others overtake between two reads. */
+function slowly(records: MemoryRecords): WatchedRecords {
+  return {
+    readRecords: async (...args) => {
+      await turn()
+      return records.readRecords(...args)
+    },
+    listRecords: (...args) => records.listRecords(...args),
+    writeRecords: (writes) => records.writeRecords(writes),
+    watchCatalog: (listener) => records.watchCatalog(listener),
+  }
+}
+
+/** Measures databases that have a size. */
+function measuring(records: WatchedRecords) {
+  const sizes = new Map<string, number>()
+  const get = async (name: string) => ({
+    info: async () => ({ sizes: { active: sizes.get(name) ?? 0 }, doc_count: 1 }),
+    indexUsage: async () => ({ bytes: 0, indexes: 0 }),
+  })
+  const databases = { get, watchWrites: () => () => {} } as unknown as Pick<Databases, 'get' | 'watchWrites'>
+  const onFault = (fault: unknown) => {
+    throw fault
+  }
+  return { sizes, usage: new Usage({ databases, store: records, clock: systemClock, onFault }) }
+}
+
 /** Every record follows from those of the owners and the sizes. */
 function checkRecords(records: MemoryRecords): void {
   const owned = records.all(OWNER).map(({ key, value }) => [key, readOwned(value) as Owned] as const)
@@ -114,29 +146,32 @@ t.test('whatever nodes change at once, and wherever they crash, the records agre
       }),
     ),
     dies: fc.boolean(),
+    bytes: fc.option(fc.integer({ min: 0, max: 100_000 })),
   })
   await fc.assert(
     fc.asyncProperty(fc.array(fc.array(change, { maxLength: 4 }), { maxLength: 8 }), async (rounds) => {
       const openers = sharedRecords(2)
-      const nodes = openers.map((records) => new Owners(records))
+      const slow = openers.map(slowly)
+      const nodes = slow.map((records) => ({ owners: new Owners(records), ...measuring(records) }))
       for (const round of rounds) {
         await Promise.all(
-          round.map(({ node, name, next, dies }) =>
-            (nodes[node] as Owners)
-              .change(name, {
-                next: () => next,
-                guards: async () => {
-                  if (dies) throw new Error('the node has died')
-                  return []
-                },
-              })
-              .catch(() => undefined),
-          ),
+          round.map(({ node, name, next, dies, bytes }) => {
+            const { owners, usage, sizes } = nodes[node] as (typeof nodes)[number]
+            if (bytes !== null) {
+              sizes.set(name, bytes)
+              return usage.measureAll([name, 'a'])
+            }
+            const guards = async () => {
+              if (dies) throw new Error('the node has died')
+              return []
+            }
+            return owners.change(name, { next: () => next, guards }).catch(() => undefined)
+          }),
         )
         checkRecords(openers[0] as MemoryRecords)
       }
     }),
-    { numRuns: 60 },
+    { numRuns: 100 },
   )
   t.pass()
 })

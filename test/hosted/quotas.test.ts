@@ -291,7 +291,7 @@ function start(limit: number) {
   const unseen = new Map<string, number>()
   const log: string[] = []
   const turns = new WriteTurns({
-    sumOf: () => ({ ...NOTHING, databases: 2, documents: sum }),
+    sumOf: () => ({ ...NOTHING, databases: 2, changes: 0, documents: sum }),
     unmeasuredOf: () => new Map([...unseen].map(([name, documents]) => [name, { ...NOTHING, documents }])),
     wrote: (_account, name, { documents }) => unseen.set(name, (unseen.get(name) ?? 0) + documents),
     measureAll: async (names) => {
