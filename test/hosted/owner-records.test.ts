@@ -149,29 +149,32 @@ t.test('whatever nodes change at once, and wherever they crash, the records agre
     bytes: fc.option(fc.integer({ min: 0, max: 100_000 })),
   })
   await fc.assert(
-    fc.asyncProperty(fc.array(fc.array(change, { maxLength: 4 }), { maxLength: 8 }), async (rounds) => {
-      const openers = sharedRecords(2)
-      const slow = openers.map(slowly)
-      const nodes = slow.map((records) => ({ owners: new Owners(records), ...measuring(records) }))
-      for (const round of rounds) {
-        await Promise.all(
-          round.map(({ node, name, next, dies, bytes }) => {
-            const { owners, usage, sizes } = nodes[node] as (typeof nodes)[number]
-            if (bytes !== null) {
-              sizes.set(name, bytes)
-              return usage.measureAll([name, 'a'])
-            }
-            const guards = async () => {
-              if (dies) throw new Error('the node has died')
-              return []
-            }
-            return owners.change(name, { next: () => next, guards }).catch(() => undefined)
-          }),
-        )
-        checkRecords(openers[0] as MemoryRecords)
-      }
-    }),
-    { numRuns: 100 },
+    fc.asyncProperty(
+      fc.array(fc.array(change, { minLength: 3, maxLength: 6 }), { maxLength: 8 }),
+      async (rounds) => {
+        const openers = sharedRecords(2)
+        const slow = openers.map(slowly)
+        const nodes = slow.map((records) => ({ owners: new Owners(records), ...measuring(records) }))
+        for (const round of rounds) {
+          await Promise.all(
+            round.map(({ node, name, next, dies, bytes }) => {
+              const { owners, usage, sizes } = nodes[node] as (typeof nodes)[number]
+              if (bytes !== null) {
+                sizes.set(name, bytes)
+                return usage.measureAll([name, 'a'])
+              }
+              const guards = async () => {
+                if (dies) throw new Error('the node has died')
+                return []
+              }
+              return owners.change(name, { next: () => next, guards }).catch(() => undefined)
+            }),
+          )
+          checkRecords(openers[0] as MemoryRecords)
+        }
+      },
+    ),
+    { numRuns: 150 },
   )
   t.pass()
 })
