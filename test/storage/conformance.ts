@@ -17,6 +17,7 @@ import { forkCases } from './conformance/forks.ts'
 import { historyCases } from './conformance/history.ts'
 import { keepingCases } from './conformance/keeping.ts'
 import { localCases } from './conformance/locals.ts'
+import { type MakeSharedData, openerCases } from './conformance/openers.ts'
 import { propertyCases } from './conformance/property.ts'
 import { purgeCases } from './conformance/purge.ts'
 import { rangeCases } from './conformance/ranges.ts'
@@ -71,6 +72,13 @@ export function runStorageTests(name: string, makeEngine: MakeEngine): void {
 /** Runs the cases with an error at every operation over one kind of engine. */
 export function runStorageFaultTests(name: string, makeEngine: MakeEngine): void {
   runParts(FAULT_PARTS, name, makeEngine)
+}
+
+/** Runs the cases of several openers, for an engine whose `capabilities.sharedWriters` is true. */
+export function runOpenerTests(name: string, makeData: MakeSharedData): void {
+  t.test(`${name}: several openers`, async (t) => {
+    for (const [sentence, run] of Object.entries(openerCases)) t.test(sentence, (t) => run(t, makeData))
+  })
 }
 
 function runParts(parts: Record<string, StorageCases>, name: string, makeEngine: MakeEngine): void {

@@ -5,7 +5,8 @@ import { failing, put, readOne, sortIds, successor, write } from './edits.ts'
 import { putLocal } from './locals.ts'
 import { ALL, errorOf, onCommit, only, openNotes, type StorageCases } from './setup.ts'
 
-function counting(id: string): DocUpdate<number> {
+/** An update that counts up the number in a document. */
+export function counting(id: string): DocUpdate<number> {
   return {
     id,
     bytes: 10,

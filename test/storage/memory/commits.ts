@@ -3,6 +3,7 @@
  * later, as over a network: only if no document and no setting that they were decided on has changed, else they are decided again.
  */
 import { CouchError } from '../../../src/core/errors.ts'
+import type { Decision } from '../../../src/storage/engine.ts'
 import type { MemoryOpener } from './opener.ts'
 import { draftOf, type State } from './state.ts'
 import type { DatabaseRecord, Operate } from './store.ts'
@@ -20,6 +21,8 @@ export interface Decided {
   answer(): void
   /** Makes the same changes in another draft. @throws if it cannot */
   carryOut(draft: State): void
+  /** As in a {@link Decision}. */
+  readonly dependsOnCounts: boolean
 }
 
 /** After so many stale tries the writes are decided while they commit. */
@@ -108,7 +111,9 @@ export class MemoryCommits {
   #rebased(jobs: readonly Job[], decided: readonly Decided[], loaded: State, draft: State): State | null {
     const { state } = this.#options.record
     if (state === loaded) return draft
-    const isStale = jobs.some(({ ids }) => ids === null || !isSame(ids, loaded, state))
+    const isStale =
+      jobs.some(({ ids }) => ids === null || !isSame(ids, loaded, state)) ||
+      (decided.some(({ dependsOnCounts }) => dependsOnCounts) && !hasSameCounts(loaded, state))
     if (isStale && this.#options.opener.mutant !== 'no comparison') return null
     const next = draftOf(state)
     next.writes += 1
@@ -129,10 +134,14 @@ function isSame(ids: readonly string[], before: State, now: State): boolean {
   )
 }
 
+function hasSameCounts(before: State, now: State): boolean {
+  return before.docCount === now.docCount && before.deletedCount === now.deletedCount
+}
+
 function decidedOn(job: Job, draft: State): Decided {
   try {
     return job.decide(draft)
   } catch (error) {
-    return { answer: () => job.reject(error), carryOut: () => undefined }
+    return { answer: () => job.reject(error), carryOut: () => undefined, dependsOnCounts: false }
   }
 }

@@ -36,7 +36,7 @@ import type {
   GarbageCounts,
   StoreSizes,
 } from '../../../src/storage/upkeep.ts'
-import { MemoryCommits } from './commits.ts'
+import { type Decided, MemoryCommits } from './commits.ts'
 import { memoryHistory } from './history.ts'
 import type { Lend } from './lending.ts'
 import type { MemoryLeases, MemoryOpener } from './opener.ts'
@@ -74,6 +74,9 @@ export interface DatabaseRecord extends DatabaseEntry {
   /** The time, in ms since 1970. */
   now(): number
 }
+
+/** The change of one document. */
+type Change = Omit<Decided, 'answer'>
 
 export class MemoryStore implements VersionedStore {
   readonly history: HistoryStore
@@ -276,7 +279,7 @@ export class MemoryStore implements VersionedStore {
   }
 
   updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
-    const changes: ((draft: State) => void)[] = []
+    const changes: Change[] = []
     return this.#write(
       (draft) => {
         changes.length = 0
@@ -290,7 +293,7 @@ export class MemoryStore implements VersionedStore {
   #updateDoc<R, N>(
     draft: State,
     { id, touches, decide }: DocUpdate<R, N>,
-    changes: ((draft: State) => void)[],
+    changes: Change[],
   ): Outcome<R, N> {
     this.#operate('read document')
     const decision = this.#lend(draft, draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
@@ -302,10 +305,11 @@ export class MemoryStore implements VersionedStore {
       this.#operate('write document')
       const by = { ...this.#by, ...this.#earlyNumber() }
       writeDoc(draft, by, id, write)
-      changes.push((other) => {
+      const carryOut = (other: State) => {
         checkContents(other, write)
         writeDoc(other, by, id, write)
-      })
+      }
+      changes.push({ carryOut, dependsOnCounts: decision.dependsOnCounts === true })
     }
     return { result: decision.result }
   }
@@ -561,16 +565,17 @@ export class MemoryStore implements VersionedStore {
   /** @param decided the documents that a change is decided on, and where it leaves what it changes */
   async #write<T>(
     change: (draft: State) => T,
-    decided?: { readonly ids: readonly string[]; readonly changes: readonly ((draft: State) => void)[] },
+    decided?: { readonly ids: readonly string[]; readonly changes: readonly Change[] },
   ): Promise<T> {
     this.#refuseIfClosed()
     return new Promise<T>((resolve, reject) => {
       const decide = (draft: State) => {
         const result = change(draft)
         const carryOut = (other: State) => {
-          for (const make of decided?.changes ?? []) make(other)
+          for (const made of decided?.changes ?? []) made.carryOut(other)
         }
-        return { answer: () => resolve(result), carryOut }
+        const dependsOnCounts = decided?.changes.some((made) => made.dependsOnCounts) === true
+        return { answer: () => resolve(result), carryOut, dependsOnCounts }
       }
       this.#commits.add({ ids: decided?.ids ?? null, decide, reject })
     })

@@ -1,0 +1,240 @@
+import { randomBytes } from 'node:crypto'
+import { setTimeout as rest } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { LEASE_GRACE_MS, LEASE_MS } from '../../../src/storage/blob-leases.ts'
+import type { DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
+import type { VersionedStore } from '../../../src/storage/history-store.ts'
+import { sequenceToken } from '../../../src/storage/sequence.ts'
+import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
+import { FOREIGN_EVENT_MS, type StoreEvent } from '../../../src/storage/store-events.ts'
+import { audit } from './audit.ts'
+import { counting } from './concurrency.ts'
+import { put, readOne, successor } from './edits.ts'
+import { type EngineOptions, type KeptContents, only, rejectsWith } from './setup.ts'
+import { naming, stageOf } from './uploads.ts'
+
+/** Data that several engines open at the same time. */
+export interface SharedData {
+  open(): StorageEngine
+  /** Ends an engine as a kill of its process would. */
+  kill(engine: StorageEngine): void
+  /** What the database `notes` keeps. */
+  keptContents(): KeptContents
+}
+
+/** Makes data without a database, and closes all engines with the test's teardown. */
+export type MakeSharedData = (t: Test, options?: EngineOptions) => Promise<SharedData>
+
+interface Opener {
+  readonly engine: StorageEngine
+  readonly store: VersionedStore
+  readonly events: StoreEvent[]
+}
+
+async function openBoth(t: Test, makeData: MakeSharedData, options?: EngineOptions) {
+  const data = await makeData(t, options)
+  const catalog = await data.open().openCatalog()
+  const { incarnation } = await catalog.create('notes')
+  const openOne = async (): Promise<Opener> => {
+    const engine = data.open()
+    const store = await engine.openDatabase('notes')
+    const events: StoreEvent[] = []
+    store.onEvent((event) => events.push(event))
+    return { engine, store, events }
+  }
+  return { data, catalog, incarnation, openOne, first: await openOne(), second: await openOne() }
+}
+
+/** Waits for an event for as long as the contract allows, and a little more under load. */
+async function told(events: readonly StoreEvent[], isMeant: (event: StoreEvent) => boolean): Promise<boolean> {
+  for (let waited = 0; waited < 2 * FOREIGN_EVENT_MS; waited += 5) {
+    if (events.some(isMeant)) return true
+    await rest(5)
+  }
+  return false
+}
+
+async function newestToken(store: DatabaseStore): Promise<string> {
+  const { epochs, updateSeq } = await store.view()
+  return sequenceToken(epochs, updateSeq)
+}
+
+/** Several openers of the same databases. */
+export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => Promise<void>> = {
+  'what one commits, the other reads once it is answered': async (t, makeData) => {
+    const { first, second } = await openBoth(t, makeData)
+    for (let round = 0; round < 20; round++) {
+      const [writer, reader] = round % 2 === 0 ? [first, second] : [second, first]
+      const rev = await only(writer.store.updateDocs([put('a', `{"n":${round}}`)]))
+      t.equal((await readOne(reader.store, 'a'))?.rev, rev)
+      t.equal((await reader.store.view()).updateSeq, round + 1)
+    }
+  },
+
+  'each decides on the writes of the other': async (t, makeData) => {
+    const { first, second } = await openBoth(t, makeData)
+    const calls = Array.from({ length: 60 }, (_, n) =>
+      only((n % 2 === 0 ? first : second).store.updateDocs([counting('n')])),
+    )
+    const results = await Promise.all(calls)
+    t.same(
+      results.sort((a, b) => a - b),
+      Array.from({ length: 60 }, (_, n) => n + 1),
+    )
+    await audit(t, second.store, 'afterwards')
+  },
+
+  'a decision that depends on the counts sees those that it commits on': async (t, makeData) => {
+    const { first, second } = await openBoth(t, makeData)
+    const putUnlessFull = (id: string): DocUpdate<string> => ({
+      ...put(id),
+      decide: (doc, { docCount }) => {
+        if (docCount >= 10) return { result: 'full' }
+        return { result: 'stored', write: successor(doc, '{}'), dependsOnCounts: true }
+      },
+    })
+    const fill = async ({ store }: Opener, name: string) => {
+      for (let n = 0; n < 20; n++) await store.updateDocs([putUnlessFull(`${name}${n}`)])
+    }
+    await Promise.all([fill(first, 'a'), fill(second, 'b')])
+    t.equal((await first.store.view()).docCount, 10)
+  },
+
+  'a decision sees the settings that it commits on': async (t, makeData) => {
+    const { first, second } = await openBoth(t, makeData)
+    const putUnlessClosed = (id: string): DocUpdate<string> => ({
+      ...put(id),
+      decide: (doc, { security }) =>
+        security === null ? { result: 'stored', write: successor(doc, '{}') } : { result: 'closed' },
+    })
+    const write = async () => {
+      for (let n = 0; n < 20; n++) await first.store.updateDocs([putUnlessClosed(`doc${n}`)])
+    }
+    const writing = write()
+    await second.store.updateDocs([put('x')])
+    const close = () =>
+      second.store.updateSettings(({ updateSeq }) => ({
+        result: updateSeq,
+        write: { security: { closed: true } },
+      }))
+    const closedAt = await close()
+    await writing
+    t.equal((await second.store.view()).updateSeq, closedAt, 'nothing was stored afterwards')
+  },
+
+  'both write into one epoch, and no number is given out twice': async (t, makeData) => {
+    const { first, second, openOne } = await openBoth(t, makeData)
+    const tokens: string[] = []
+    for (const { store } of [first, second, first, await openOne(), second]) {
+      await store.updateDocs([put('a')])
+      tokens.push(await newestToken(store))
+    }
+    const epoch = tokens[0]?.slice(2)
+    t.same(
+      tokens,
+      [1, 2, 3, 4, 5].map((n) => `${n}-${epoch}`),
+    )
+  },
+
+  'commits of both are told to both, and numbers never fall': async (t, makeData) => {
+    const { first, second } = await openBoth(t, makeData)
+    for (let round = 0; round < 15; round++) {
+      await Promise.all([
+        first.store.updateDocs([put(`a${round}`), put(`b${round}`)]),
+        second.store.updateDocs([put(`c${round}`)]),
+      ])
+    }
+    for (const { events } of [first, second]) {
+      t.ok(await told(events, (event) => event.type === 'committed' && event.updateSeq === 45), 'the last')
+    }
+    const { epochs } = await first.store.view()
+    for (const [{ events }, own] of [
+      [first, 30],
+      [second, 15],
+    ] as const) {
+      const commits = events.flatMap((event) => (event.type === 'committed' ? event : []))
+      const numbers = commits.map(({ updateSeq }) => updateSeq)
+      t.same(
+        numbers,
+        numbers.toSorted((a, b) => a - b),
+      )
+      t.equal(
+        commits.reduce((sum, { updates }) => sum + updates, 0),
+        own,
+        'only own updates count',
+      )
+      t.ok(commits.every(({ epoch, updateSeq }) => sequenceToken(epochs, updateSeq).endsWith(`-${epoch}`)))
+    }
+  },
+
+  'settings are told to others, and to nobody else': async (t, makeData) => {
+    const { first, second } = await openBoth(t, makeData)
+    const security = { members: { names: ['ann'], roles: [] } }
+    await first.store.updateSettings(() => ({ result: null, write: { security } }))
+    t.ok(await told(second.events, ({ type }) => type === 'settings'))
+    t.same(second.events, [{ type: 'settings', security }])
+    await second.store.updateSettings(() => ({ result: null, write: { revsLimit: 5 } }))
+    t.ok(await told(first.events, ({ type }) => type === 'settings'))
+    t.same(first.events, [{ type: 'settings', security }])
+    t.equal(second.events.length, 1)
+  },
+
+  'a deletion is told, and its successor is another database': async (t, makeData) => {
+    const { catalog, incarnation, first, second } = await openBoth(t, makeData)
+    await first.store.updateDocs([put('a')])
+    await first.store.close()
+    await catalog.delete('notes')
+    t.ok(await told(second.events, ({ type }) => type === 'deleted'))
+    await rejectsWith(t, second.store.view(), 'no_database')
+    await rejectsWith(t, second.store.updateDocs([put('b')]), 'no_database')
+    const made = await catalog.create('notes')
+    await rejectsWith(t, second.store.view(), 'no_database')
+    await rejectsWith(t, second.engine.openDatabase('notes', { incarnation }), 'no_database')
+    const store = await second.engine.openDatabase('notes', { incarnation: made.incarnation })
+    t.hasStrict(await store.view(), { docCount: 0, updateSeq: 0 })
+    t.equal(second.events.filter(({ type }) => type === 'deleted').length, 1)
+  },
+
+  'an opening or a compaction leaves what another opener has uploaded or reads': async (t, makeData) => {
+    const { data, first, second, openOne } = await openBoth(t, makeData)
+    const uploaded = await stageOf(first.store, [randomBytes(300_000)])
+    const begun = await first.store.uploadBlob()
+    await begun.append(randomBytes(300_000))
+    const named = await stageOf(first.store, [randomBytes(300_000)])
+    const rev = await only(first.store.updateDocs([naming('read', named.staged)]))
+    await named.stage.release()
+    const reading = await first.store.referenceBlob(named.staged.blob)
+    await second.store.purgeDocs([
+      {
+        id: 'read',
+        decide: () => ({ result: null, write: { purged: [rev], removed: [rev], rest: null } }),
+      },
+    ])
+    await second.store.compact()
+    await (await openOne()).store.compact()
+    t.equal((await first.store.readBlob(named.staged.blob, 0, 9))?.length, 9, 'it is still read')
+    await only(first.store.updateDocs([naming('a', uploaded.staged), naming('b', await begun.finish())]))
+    await Promise.all([uploaded.stage.release(), begun.release()])
+    reading?.release()
+    await second.store.compact()
+    t.same(data.keptContents(), { blobs: 2, bytes: 600_000 })
+  },
+
+  'what a dead opener has left goes after its lease and the grace time': async (t, makeData) => {
+    let now = 1_000_000
+    const { data, first, second, openOne } = await openBoth(t, makeData, { now: () => now })
+    await stageOf(first.store, [randomBytes(1000)])
+    const begun = await first.store.uploadBlob()
+    await begun.append(randomBytes(300_000))
+    data.kill(first.engine)
+    now += LEASE_MS + LEASE_GRACE_MS - 1
+    await second.store.compact()
+    await openOne()
+    t.equal(data.keptContents().blobs, 2)
+    now += 1
+    await openOne()
+    for (let waited = 0; waited < 2000 && data.keptContents().blobs > 0; waited += 5) await rest(5)
+    t.same(data.keptContents(), { blobs: 0, bytes: 0 })
+    await rejectsWith(t, begun.append(randomBytes(300_000)), 'unavailable')
+  },
+}
