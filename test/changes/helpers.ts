@@ -84,6 +84,8 @@ export class FakeDatabase implements FeedDatabase {
     this.store = store
     store.onEvent((event) => {
       if (event.type === 'committed') this.emit({ type: 'committed', updateSeq: event.updateSeq })
+      else if (event.type === 'settings') this.emit({ type: 'secured', security: event.security })
+      else this.emit({ type: 'closed' })
     })
   }
 

@@ -46,7 +46,10 @@ async function openBoth(t: Test, makeData: MakeSharedData, options?: EngineOptio
 }
 
 /** Waits for an event for as long as the contract allows, and a little more under load. */
-async function told(events: readonly StoreEvent[], isMeant: (event: StoreEvent) => boolean): Promise<boolean> {
+async function told(
+  events: readonly StoreEvent[],
+  isMeant: (event: StoreEvent) => boolean,
+): Promise<boolean> {
   for (let waited = 0; waited < 2 * FOREIGN_EVENT_MS; waited += 5) {
     if (events.some(isMeant)) return true
     await rest(5)
@@ -86,18 +89,20 @@ export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => 
 
   'a decision that depends on the counts sees those that it commits on': async (t, makeData) => {
     const { first, second } = await openBoth(t, makeData)
-    const putUnlessFull = (id: string): DocUpdate<string> => ({
+    const putUpTo = (most: number, id: string): DocUpdate<string> => ({
       ...put(id),
       decide: (doc, { docCount }) => {
-        if (docCount >= 10) return { result: 'full' }
+        if (docCount >= most) return { result: 'full' }
         return { result: 'stored', write: successor(doc, '{}'), dependsOnCounts: true }
       },
     })
-    const fill = async ({ store }: Opener, name: string) => {
-      for (let n = 0; n < 20; n++) await store.updateDocs([putUnlessFull(`${name}${n}`)])
+    for (let round = 1; round <= 20; round++) {
+      await Promise.all([
+        first.store.updateDocs([putUpTo(round, `a${round}`)]),
+        second.store.updateDocs([putUpTo(round, `b${round}`)]),
+      ])
+      t.equal((await first.store.view()).docCount, round)
     }
-    await Promise.all([fill(first, 'a'), fill(second, 'b')])
-    t.equal((await first.store.view()).docCount, 10)
   },
 
   'a decision sees the settings that it commits on': async (t, makeData) => {
@@ -105,21 +110,18 @@ export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => 
     const putUnlessClosed = (id: string): DocUpdate<string> => ({
       ...put(id),
       decide: (doc, { security }) =>
-        security === null ? { result: 'stored', write: successor(doc, '{}') } : { result: 'closed' },
+        security?.closed ? { result: 'closed' } : { result: 'stored', write: successor(doc, '{}') },
     })
-    const write = async () => {
-      for (let n = 0; n < 20; n++) await first.store.updateDocs([putUnlessClosed(`doc${n}`)])
+    const setClosed = (closed: boolean) =>
+      second.store.updateSettings(({ updateSeq }) => ({ result: updateSeq, write: { security: { closed } } }))
+    for (let round = 0; round < 20; round++) {
+      const [, closedAt] = await Promise.all([
+        first.store.updateDocs([putUnlessClosed(`doc${round}`)]),
+        setClosed(true),
+      ])
+      t.equal((await second.store.view()).updateSeq, closedAt, 'nothing was stored afterwards')
+      await setClosed(false)
     }
-    const writing = write()
-    await second.store.updateDocs([put('x')])
-    const close = () =>
-      second.store.updateSettings(({ updateSeq }) => ({
-        result: updateSeq,
-        write: { security: { closed: true } },
-      }))
-    const closedAt = await close()
-    await writing
-    t.equal((await second.store.view()).updateSeq, closedAt, 'nothing was stored afterwards')
   },
 
   'both write into one epoch, and no number is given out twice': async (t, makeData) => {

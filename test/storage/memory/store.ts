@@ -290,11 +290,7 @@ export class MemoryStore implements VersionedStore {
   }
 
   /** @param changes to make again on another draft, if the decision holds there */
-  #updateDoc<R, N>(
-    draft: State,
-    { id, touches, decide }: DocUpdate<R, N>,
-    changes: Change[],
-  ): Outcome<R, N> {
+  #updateDoc<R, N>(draft: State, { id, touches, decide }: DocUpdate<R, N>, changes: Change[]): Outcome<R, N> {
     this.#operate('read document')
     const decision = this.#lend(draft, draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
