@@ -4,11 +4,10 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
 import { adminAccounts } from '../auth/admins.ts'
-import { CredentialChecker, type Lockout, loginGuard } from '../auth/credentials.ts'
+import { CredentialChecker } from '../auth/credentials.ts'
 import { HashUpgrades } from '../auth/hash-upgrades.ts'
 import { PerUserDatabases, type PerUserOptions } from '../auth/peruser.ts'
 import { defaultPolicy } from '../auth/policy.ts'
-import { SharedLocks } from '../auth/shared-locks.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { openTokens, type Tokens } from '../auth/tokens.ts'
 import { combinedAccounts, usersAccounts } from '../auth/users.ts'
@@ -41,6 +40,7 @@ import { startKeptBodyCleanup } from '../time-machine/kept-bodies.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 import type { OperatorControls } from './operator-controls.ts'
 import type { ServerContext } from './server-context.ts'
+import { openLockout } from './shared-services.ts'
 
 /** Sections with settings of database threads. */
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
@@ -175,19 +175,6 @@ export async function openAuthServices(
   shutdown.add(() => tokens.close())
   void hosted?.resume()
   return { accounts, credentials, tokens, policy, hosted }
-}
-
-/** The lockout, whose locks the nodes share. */
-function openLockout({ config, logger, shutdown }: ServerContext, databases: Databases): Lockout {
-  if (!databases.sharedWriters) return loginGuard(config, logger)
-  const lockout = loginGuard(config, logger, (name, ms) => locks.publish(name, ms))
-  const locks = new SharedLocks({
-    records: databases,
-    lock: (name, ms) => lockout.lock(name, ms),
-    onFault: (fault) => logger.warn({ err: fault }, 'locks of failed logins could not be read or written'),
-  })
-  shutdown.add(() => locks.close())
-  return lockout
 }
 
 /** @returns null in single mode */

@@ -1,5 +1,7 @@
-/** What this node shares with the other nodes of its server: settings, and claims on work. */
+/** What this node shares with the other nodes of its server: settings, locks of failed logins, claims on work. */
 import { prepareAdmins, requireAdmin } from '../auth/admins.ts'
+import { type Lockout, loginGuard } from '../auth/credentials.ts'
+import { SharedLocks } from '../auth/shared-locks.ts'
 import { SharedSettings } from '../config/shared-settings.ts'
 import { requireSafeProxyAuth } from '../config/value-rules.ts'
 import type { Standby } from '../standby/standby.ts'
@@ -12,22 +14,40 @@ import type { ServerContext } from './server-context.ts'
  * one, until shutdown.
  * @throws StartError
  */
-export async function prepareSettings(
-  { config, env, logger, shutdown }: ServerContext,
-  databases: Databases,
-): Promise<void> {
-  if (databases.sharedWriters) {
-    const stop = await config.share(new SharedSettings(databases), (fault) =>
-      logger.error(
-        { err: fault },
-        'a shared setting could not be read, or must not take effect on this node',
-      ),
-    )
-    shutdown.add(async () => stop())
-  }
+export async function prepareSettings(context: ServerContext, databases: Databases): Promise<void> {
+  const { config, env, logger } = context
+  await shareSettings(context, databases)
   for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
   requireAdmin(config)
   requireSafeProxyAuth((section, key) => config.get(section, key))
+}
+
+/** Does nothing where one process has the databases for itself. */
+export async function shareSettings(
+  { config, logger, shutdown }: Pick<ServerContext, 'config' | 'logger' | 'shutdown'>,
+  databases: Databases,
+): Promise<void> {
+  if (!databases.sharedWriters) return
+  const stop = await config.share(new SharedSettings(databases), (fault) =>
+    logger.error({ err: fault }, 'a shared setting could not be read, or must not take effect on this node'),
+  )
+  shutdown.add(async () => stop())
+}
+
+/** The lockout, whose locks the nodes share. */
+export function openLockout(
+  { config, logger, shutdown }: Pick<ServerContext, 'config' | 'logger' | 'shutdown'>,
+  databases: Databases,
+): Lockout {
+  if (!databases.sharedWriters) return loginGuard(config, logger)
+  const lockout = loginGuard(config, logger, (name, ms) => locks.publish(name, ms))
+  const locks = new SharedLocks({
+    records: databases,
+    lock: (name, ms) => lockout.lock(name, ms),
+    onFault: (fault) => logger.warn({ err: fault }, 'locks of failed logins could not be read or written'),
+  })
+  shutdown.add(() => locks.close())
+  return lockout
 }
 
 /** Claims on work; shutdown releases them. */

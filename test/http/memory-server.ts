@@ -8,7 +8,7 @@ import { pino } from 'pino'
 import { type AppOptions, buildApp } from '../../src/app.ts'
 import type { Accounts } from '../../src/auth/accounts.ts'
 import { adminAccounts } from '../../src/auth/admins.ts'
-import { CredentialChecker, loginGuard } from '../../src/auth/credentials.ts'
+import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword } from '../../src/auth/password.ts'
 import { defaultPolicy } from '../../src/auth/policy.ts'
 import { tokenLimitsOf } from '../../src/auth/token-record.ts'
@@ -27,7 +27,9 @@ import { usersDatabase } from '../../src/documents/users-database.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import type { Services } from '../../src/http/services.ts'
 import { compileRegex } from '../../src/query/regex.ts'
-import type { Catalog } from '../../src/storage/catalog.ts'
+import { Shutdown } from '../../src/server/server-context.ts'
+import { openLockout, shareSettings } from '../../src/server/shared-services.ts'
+import type { Catalog, DatabaseEntry } from '../../src/storage/catalog.ts'
 import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served.ts'
 import { foundIn } from '../helpers/found-handles.ts'
@@ -36,36 +38,33 @@ import { type MemoryEngineOptions, memoryEngine } from '../helpers/memory-engine
 import { withReplicator } from '../helpers/replicator.ts'
 import { timeMachineOver } from '../helpers/time-machine.ts'
 import { tokensOver } from '../helpers/tokens.ts'
+import { sharedNetwork } from '../storage/memory/network.ts'
 
-interface Shutdown {
+interface Ending {
   after(fn: () => Promise<unknown>): unknown
 }
 
 /**
  * @param settings configuration by `section/key`
  * @param extend adds routes before the server starts
- * @param options of the app and of the engine
+ * @param options of the app and of the engine; `shared`: the state of the nodes of which this is one
  */
 export async function startMemoryServer(
-  t: Shutdown,
+  t: Ending,
   settings: Record<string, string> = {},
   extend: (app: FastifyInstance) => void = () => {},
   {
     space,
     onOperation,
     lend,
+    shared,
     ...options
-  }: AppOptions & Pick<Services, 'space'> & Pick<MemoryEngineOptions, 'onOperation' | 'lend'> = {},
+  }: AppOptions & Pick<Services, 'space'> & Pick<MemoryEngineOptions, 'onOperation' | 'lend' | 'shared'> = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
   const flags = { hosted: settings['settee/mode'] === 'hosted' }
   const config = await openConfig({ dataDir, env: {}, flags })
-  await config.set('chttpd_auth', 'iterations', '10')
-  for (const [path, value] of Object.entries(settings)) {
-    const [section = '', key = ''] = path.split('/')
-    await config.set(section, key, value)
-  }
   const lines: string[] = []
   const log = new LogTail()
   const logger = pino(
@@ -80,12 +79,22 @@ export async function startMemoryServer(
   const { databases, before } = await memoryDatabases(config, {
     ...(onOperation && { onOperation }),
     ...(lend && { lend }),
+    ...(shared && { shared, network: sharedNetwork() }),
   })
+  const shutdown = new Shutdown()
+  await shareSettings({ config, logger, shutdown }, databases)
+  await config.set('chttpd_auth', 'iterations', '10')
+  for (const [path, value] of Object.entries(settings)) {
+    const [section = '', key = ''] = path.split('/')
+    await config.set(section, key, value)
+  }
   const hosted = await hostedMode(config, databases)
   const plain = withPlainAccounts(adminAccounts(config))
   const policy = hosted?.policy ?? defaultPolicy(config, databases)
   const accounts = policy.accounts(plain)
-  const credentials = new CredentialChecker(accounts, { lockout: loginGuard(config, logger) })
+  const credentials = new CredentialChecker(accounts, {
+    lockout: openLockout({ config, logger, shutdown }, databases),
+  })
   const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
   const made = { config, accounts, credentials, tokens, databases, policy, hosted }
   const backups = new Backups({ config, databases, dataDir, version: '0.0.1', logger })
@@ -107,6 +116,7 @@ export async function startMemoryServer(
     await tokens.close()
     await hosted?.close()
     await backups.close()
+    await shutdown.close()
     await rm(dataDir, { recursive: true })
   })
   const { port } = app.server.address() as AddressInfo
@@ -152,47 +162,58 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
   const catalog: Catalog = await engine.openCatalog()
   const handles = new Map<string, DatabaseHandle>()
   const plain = new Map<string, Database>()
+  const enter = async ({ name, incarnation }: DatabaseEntry) => {
+    const store = await engine.openDatabase(name)
+    const sandbox = localSandbox()
+    const options = {
+      name,
+      limits: () => DEFAULT_LIMITS,
+      rules: () => settingsOf(config).rules,
+      onSecured: () => {},
+      sandbox,
+      incarnation,
+      startCompaction: () => void store.compact(),
+      compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
+    }
+    // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
+    const database = holdsAccounts(name, config.usersDatabase)
+      ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
+      : storeDatabase(store, options)
+    plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
+    const house = settingsOf(config).rules.policy.designDocs ? { sandbox, name, incarnation } : null
+    handles.set(name, {
+      ...database,
+      changes: (user: UserCtx, request: ChangesRequest) => changesPage(store, user, request, house),
+      readFilterBody: async (_user: UserCtx, body: Body, withText: boolean) => readFilterBody(body, withText),
+      name,
+      incarnation,
+      securityCopy: () => database.security(),
+      watch: () => () => {},
+    } as unknown as DatabaseHandle)
+  }
+  /** Another node may have made it. */
+  const find = async (name: string) => {
+    if (!handles.has(name) && engine.capabilities.sharedWriters) {
+      const entry = (await catalog.list()).find((each) => each.name === name)
+      if (entry !== undefined) await enter(entry)
+    }
+    return handles.get(name)
+  }
   const databases: Databases = {
     usersDatabase: config.usersDatabase,
     serverUuid: '0123456789abcdef0123456789abcdef',
     folderUuid: '0123456789abcdef0123456789abcdef',
-    sharedWriters: false,
+    sharedWriters: engine.capabilities.sharedWriters,
     adoptUuid: async () => {
       throw new Error('not needed in these tests')
     },
     ...foundIn(handles),
+    has: async (name) => (await find(name)) !== undefined,
+    get: async (name) => (await find(name)) ?? foundIn(handles).get(name),
     create: async (name, properties = {}) => {
       checkDatabaseName(name)
       if (properties.partitioned) checkPartitionable(name, config.usersDatabase)
-      const { incarnation } = await catalog.create(name, properties)
-      const store = await engine.openDatabase(name)
-      const sandbox = localSandbox()
-      const options = {
-        name,
-        limits: () => DEFAULT_LIMITS,
-        rules: () => settingsOf(config).rules,
-        onSecured: () => {},
-        sandbox,
-        incarnation,
-        startCompaction: () => void store.compact(),
-        compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
-      }
-      // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
-      const database = holdsAccounts(name, config.usersDatabase)
-        ? servedUsers(await usersDatabase(store, options), async () => (await store.view()).security)
-        : storeDatabase(store, options)
-      plain.set(name, storeDatabase(store, { ...options, rules: () => DEFAULT_RULES }))
-      const house = settingsOf(config).rules.policy.designDocs ? { sandbox, name, incarnation } : null
-      handles.set(name, {
-        ...database,
-        changes: (user: UserCtx, request: ChangesRequest) => changesPage(store, user, request, house),
-        readFilterBody: async (_user: UserCtx, body: Body, withText: boolean) =>
-          readFilterBody(body, withText),
-        name,
-        incarnation,
-        securityCopy: () => database.security(),
-        watch: () => () => {},
-      } as unknown as DatabaseHandle)
+      await enter(await catalog.create(name, properties))
     },
     delete: async (name) => {
       if (!handles.has(name)) throw new CouchError('no_database')

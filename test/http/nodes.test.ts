@@ -1,0 +1,106 @@
+/** Two nodes over one state in memory, each with its own HTTP layer: what one did, the other respects. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import PouchDB from 'pouchdb'
+import memoryAdapter from 'pouchdb-adapter-memory'
+import t, { type Test } from 'tap'
+import { CookieJar } from 'tough-cookie'
+import { SharedMemory } from '../storage/memory/shared.ts'
+import { connect } from './client.ts'
+import { startMemoryServer } from './memory-server.ts'
+
+PouchDB.plugin(memoryAdapter)
+
+/** Two nodes with the admin `boss`. */
+async function twoNodes(t: Test) {
+  const shared = new SharedMemory()
+  const one = await startMemoryServer(t, {}, undefined, { shared })
+  const two = await startMemoryServer(t, {}, undefined, { shared })
+  const first = connect(t, one)
+  const second = connect(t, two)
+  await first('PUT', '/_node/_local/_config/admins/boss', { json: 'secret' })
+  await until(async () => (await second('GET', '/_session', { auth: 'boss:secret' })).status === 200)
+  return { one, two, first, second }
+}
+
+/** Every change is to count within about a second. */
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(10)) if (await isSo()) return
+  throw new Error('it has not come to pass')
+}
+
+t.test('a session of one node is one of the other, until either ends it', async (t) => {
+  const { first, second } = await twoNodes(t)
+  const login = await first('POST', '/_session', { json: { name: 'boss', password: 'secret' } })
+  const cookie = String(login.headers['set-cookie']).split(';', 1)[0] ?? ''
+  const userAt = async (node: typeof first) => {
+    const { json } = await node('GET', '/_session', { headers: { cookie } })
+    return (json as { userCtx: { name: string | null } }).userCtx.name
+  }
+  t.equal(await userAt(first), 'boss')
+  t.equal(await userAt(second), 'boss')
+  t.equal((await second('DELETE', '/_session', { headers: { cookie } })).status, 200)
+  t.equal(await userAt(second), null)
+  await until(async () => (await userAt(first)) === null)
+})
+
+t.test('an admin whom one node removes is none on the other', async (t) => {
+  const { first, second } = await twoNodes(t)
+  const made = await first('PUT', '/_node/_local/_config/admins/other', { json: 'word', auth: 'boss:secret' })
+  t.equal(made.status, 200)
+  const statusAt = async () => (await second('GET', '/_node/_local/_config', { auth: 'other:word' })).status
+  await until(async () => (await statusAt()) === 200)
+  await first('DELETE', '/_node/_local/_config/admins/other', { auth: 'boss:secret' })
+  await until(async () => (await statusAt()) === 401)
+})
+
+t.test(
+  'a client that guesses on both nodes has as many tries on each, and is locked out by both',
+  async (t) => {
+    const { first, second } = await twoNodes(t)
+    const statuses = { wrong: 0, locked: 0 }
+    for (let guess = 0; guess < 30; guess++) {
+      const node = guess % 2 === 0 ? first : second
+      const { json } = await node('GET', '/_all_dbs', { auth: `boss:guess${guess}` })
+      const { reason = '' } = json as { reason?: string }
+      if (/locked/i.test(reason)) statuses.locked += 1
+      else statuses.wrong += 1
+    }
+    t.ok(statuses.wrong <= 10, JSON.stringify(statuses))
+    await until(async () => (await first('GET', '/', { auth: 'boss:secret' })).status === 403)
+    t.equal((await second('GET', '/', { auth: 'boss:secret' })).status, 403)
+  },
+)
+
+t.test('PouchDB syncs through both nodes in turn with one session, until it signs out', async (t) => {
+  const { one, two } = await twoNodes(t)
+  const jar = new CookieJar()
+  let turn = 0
+  const ask = async (path: string, init: RequestInit = {}): Promise<Response> => {
+    const { url } = turn++ % 2 === 0 ? one : two
+    const headers = new Headers(init.headers)
+    headers.set('cookie', await jar.getCookieString('http://settee.test/'))
+    const target = new URL(path)
+    const answer = await fetch(`${url}${target.pathname}${target.search}`, { ...init, headers })
+    for (const set of answer.headers.getSetCookie()) await jar.setCookie(set, 'http://settee.test/')
+    return answer
+  }
+  const json = { 'content-type': 'application/json' }
+  const body = JSON.stringify({ name: 'boss', password: 'secret' })
+  t.equal((await ask('http://settee.test/_session', { method: 'POST', headers: json, body })).status, 200)
+  const remote = new PouchDB('http://settee.test/notes', { fetch: ask })
+  const local = new PouchDB(`nodes-${Date.now()}`, { adapter: 'memory' })
+  t.teardown(() => local.destroy())
+  await local.bulkDocs(Array.from({ length: 50 }, (_, at) => ({ _id: `note${at}`, at })))
+  await local.replicate.to(remote)
+  t.equal((await remote.info()).doc_count, 50)
+  const copy = new PouchDB(`copy-${Date.now()}`, { adapter: 'memory' })
+  t.teardown(() => copy.destroy())
+  await copy.replicate.from(remote)
+  t.equal((await copy.info()).doc_count, 50)
+  const kept = await jar.getCookieString('http://settee.test/')
+  await ask('http://settee.test/_session', { method: 'DELETE' })
+  await jar.setCookie(kept, 'http://settee.test/')
+  for (const { url } of [one, two]) {
+    await until(async () => (await fetch(`${url}/notes`, { headers: { cookie: kept } })).status === 401)
+  }
+})
