@@ -3,6 +3,9 @@ import { formatRev } from '../revisions/rev.ts'
 import type { Touches } from '../storage/touches.ts'
 import type { Edit } from './edit.ts'
 
+/** Of a new document, the usual write. */
+const WINNER: Touches = { branches: true, ancestry: 'winner' }
+
 type Declared = { -readonly [Name in keyof Touches]: Touches[Name] }
 
 /**
@@ -11,12 +14,18 @@ type Declared = { -readonly [Name in keyof Touches]: Touches[Name] }
  * @param readsOld whether a check reads the revision before each new one
  */
 export function touchesOfEdits(edits: readonly Edit[], readsOld: boolean): Touches {
+  const [first] = edits
+  if (edits.length === 1 && first !== undefined && isNew(first)) return WINNER
   const touches: Declared = { branches: true }
   for (const edit of edits) {
     if (edit.newEdits) addEdit(touches, edit, readsOld)
     else addReplica(touches, edit, readsOld)
   }
   return touches
+}
+
+function isNew({ doc, newEdits, attachment }: Edit): boolean {
+  return newEdits && doc.path === null && doc.attachments.length === 0 && attachment === undefined
 }
 
 function addEdit(touches: Declared, edit: Edit, readsOld: boolean): void {

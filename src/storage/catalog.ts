@@ -58,7 +58,7 @@ export interface Catalog extends Records {
    * Gives a prepared database ({@link EngineCopies.prepare}) the name of a closed database, or a new name. At every
    * moment, also after a crash, either the old or the new database is complete. The old file is kept.
    * @param draft null marks the existing database as restored, as if it had been prepared from a copy of itself
-   * @throws no_database when `draft` is null and there is no database
+   * @throws no_database when `draft` is null and there is no database; no_copies for a draft, of an engine without copies
    */
   replace(name: string, draft: string | null): Promise<Replaced>
   /** Removes a prepared database. Never rejects. */

@@ -61,7 +61,7 @@ t.test('a store that fails at random loses nothing', async (t) => {
   const { there } = await start(t, { onOperation })
   const [phone, desk] = [await device(t), await device(t)]
   for (let n = 0; n < 60; n++) await phone.put({ _id: `note-${n}`, n })
-  failing = 0.002
+  failing = 0.006
   let failures = 0
   for (let round = 0; round < 6; round++) {
     for (const db of [phone, desk]) {

@@ -47,6 +47,14 @@ export const catalogCases: StorageCases = {
     t.type(capabilities.sharedWriters, 'boolean')
   },
 
+  'an engine without copies takes no draft for a database': async (t, makeEngine) => {
+    const { engine, catalog, store } = await openNotes(t, makeEngine)
+    await store.close()
+    if (engine.copies === null) await rejectsWith(t, catalog.replace('notes', 'draft'), 'no_copies')
+    else await t.rejects(catalog.replace('notes', 'no draft'))
+    await (await engine.openDatabase('notes')).close()
+  },
+
   'an engine and a store are closed twice without an error': async (t, makeEngine) => {
     const { engine, store } = await openNotes(t, makeEngine)
     await store.close()
