@@ -11,7 +11,8 @@ import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../..
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
-import { type Lend, lend } from '../storage/memory/lending.ts'
+import type { Lend } from '../storage/memory/lending.ts'
+import { strictLending } from '../storage/memory/strict.ts'
 import { LOCAL, type Network } from '../storage/memory/network.ts'
 import { MemoryOpener, type Mutant } from '../storage/memory/opener.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
@@ -25,7 +26,7 @@ export interface MemoryEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** The time, in ms since 1970; by default, the system's. */
   readonly now?: () => number
-  /** How documents are lent to callbacks: `strictLending` lends only what is declared. */
+  /** How documents are lent to callbacks; by default, only what is declared (memory/strict.ts). */
   readonly lend?: Lend
   /** What it shares with other openers; by default nothing. */
   readonly shared?: SharedMemory
@@ -72,7 +73,7 @@ class MemoryEngine implements StorageEngine, TestControls {
     this.capabilities = { durable: false, sharedWriters: network.isShared }
     this.#operate = operate
     this.#now = options.now ?? Date.now
-    this.#lend = options.lend ?? lend
+    this.#lend = options.lend ?? strictLending()
     this.#opener = new MemoryOpener(network, options.mutant)
     this.#shared = shared
     this.#records = new MemoryRecords(shared.records)
