@@ -8,6 +8,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkServerUuid } from '../../src/core/ids.ts'
 import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../../src/storage/catalog.ts'
+import { namesInRange } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
@@ -98,13 +99,18 @@ class MemoryEngine implements StorageEngine, TestControls {
         checkServerUuid(uuid)
         this.#shared.serverUuid = uuid
       },
-      list: async () => {
-        this.#operate('list databases')
-        return [...this.#shared.databases.values()].map(({ name, incarnation }) => {
-          const lastKnown = this.#shared.sequences.get(name)
-          return { name, incarnation, ...(lastKnown && { lastKnown }) }
-        })
+      find: async (name) => {
+        this.#operate('find database')
+        const incarnation = this.#shared.databases.get(name)?.incarnation
+        const lastKnown = this.#shared.sequences.get(name)
+        return incarnation === undefined ? null : { name, incarnation, ...(lastKnown && { lastKnown }) }
       },
+      names: async (range, limit) => {
+        this.#operate('list databases')
+        return namesInRange([...this.#shared.databases.keys()].sort(), range, limit)
+      },
+      count: async () => this.#shared.databases.size,
+      settled: async () => {},
       create: (name, properties) => this.#create(name, properties),
       delete: (name) => this.#delete(name),
       replace: (name, draft) => this.#replace(name, draft),
