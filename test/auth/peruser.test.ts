@@ -7,8 +7,9 @@ import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
 import { readRecord } from '../../src/storage/records.ts'
-import { claimsOfOne } from '../../src/threads/claims.ts'
+import { Claims, claimsOfOne, type Duty } from '../../src/threads/claims.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { sharedRecords } from '../storage/memory/records.ts'
 import { memoryDatabases } from './memory-databases.ts'
 
 const ANNA = 'userdb-616e6e61'
@@ -24,12 +25,12 @@ async function open(t: Test, enable = 'true') {
   const set = (key: string, value: string) => config.set('couch_peruser', key, value)
   await set('enable', enable)
   const faults: [name: string | null, fault: unknown][] = []
-  const start = () => {
+  const start = (duty = claimsOfOne().duty('upkeep')) => {
     const perUser = new PerUserDatabases({
       databases: world.databases,
       registry: withoutOwners(world.databases),
       config,
-      duty: claimsOfOne().duty('upkeep'),
+      duty,
       onFault: (fault, name) => faults.push([name, fault]),
     })
     perUser.start()
@@ -93,6 +94,31 @@ t.test('finished work is not repeated: a changed security object stays', async (
   await putUser('anna', { city: 'Graz' })
   await until(async () => JSON.stringify(await security(ANNA)).includes('anna'))
   t.same(await security(ANNA), { members: { names: ['bert', 'anna'] }, admins: { names: ['bert', 'anna'] } })
+})
+
+t.test('of two nodes one does the work, and the other goes on when it stops', async (t) => {
+  const { start, putUser, databases, isThere } = await open(t)
+  const claims = sharedRecords(2).map(
+    (records) => new Claims({ records, onFault: (fault) => t.fail(String(fault)) }),
+  )
+  const [one, two] = claims.map((each) => each.duty('upkeep')) as [Duty, Duty]
+  await until(() => one.isHeld || two.isHeld)
+  const [holder, other] = one.isHeld ? claims : claims.toReversed()
+  const made: string[] = []
+  const { create } = databases
+  databases.create = (name, ...more) => {
+    made.push(name)
+    return create(name, ...more)
+  }
+  start(one)
+  start(two)
+  await putUser('anna')
+  await until(() => isThere(ANNA))
+  await holder?.close()
+  await putUser('bert')
+  await until(() => isThere(BERT))
+  t.same(made, [ANNA, BERT], 'neither was made twice')
+  await other?.close()
 })
 
 t.test('a crash between the making and the securing is made good', async (t) => {
