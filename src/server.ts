@@ -191,9 +191,8 @@ const MAX_CLIENT = 100
 function writingDevice(app: FastifyInstance, database: string, account: string | null): Device | null {
   const request = app.activeRequests.requests().findLast((each) => writes(each, database, account))
   if (request === undefined) return null
-  const { token } = request.identity
   return {
-    token: token === null ? null : (app.services.tokens.get(token)?.name ?? null),
+    token: request.identity.tokenName,
     client: (request.headers['user-agent'] ?? '').slice(0, MAX_CLIENT),
     address: request.address,
   }

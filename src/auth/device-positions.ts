@@ -20,35 +20,22 @@ export interface DevicePosition {
   readonly time: number
 }
 
-/** The positions of all devices, by the ids of their device tokens; in memory. */
-export class DevicePositions {
-  readonly #byDevice = new Map<string, readonly DevicePosition[]>()
-
-  /** @returns the positions of a device, the latest first */
-  of(id: string): readonly DevicePosition[] {
-    return this.#byDevice.get(id) ?? []
+/** @returns the latest positions of both lists, the latest first: of a database one, and of so many databases as are kept */
+export function latestPositions(
+  some: readonly DevicePosition[],
+  others: readonly DevicePosition[],
+): readonly DevicePosition[] {
+  const latest = new Map<string, DevicePosition>()
+  for (const position of [...some, ...others]) {
+    const known = latest.get(position.database)
+    if (known === undefined || known.time < position.time) latest.set(position.database, position)
   }
-
-  /** Replaces a device's position in its database. */
-  note(id: string, position: DevicePosition): void {
-    const others = this.of(id).filter(({ database }) => database !== position.database)
-    this.#byDevice.set(id, [position, ...others.slice(0, MAX_DATABASES - 1)])
-  }
-
-  /** Sets the stored positions of a device. */
-  load(id: string, positions: readonly DevicePosition[]): void {
-    if (positions.length > 0) this.#byDevice.set(id, positions.slice(0, MAX_DATABASES))
-  }
-
-  delete(id: string): void {
-    this.#byDevice.delete(id)
-  }
+  return [...latest.values()].sort((a, b) => b.time - a.time).slice(0, MAX_DATABASES)
 }
 
-/** @returns the positions in the value of a token's record; damaged ones are left out */
-export function positionsOfRecord(value: string): DevicePosition[] {
-  const { positions } = JSON.parse(value) as { positions?: unknown }
-  return Array.isArray(positions) ? positions.filter(isPosition) : []
+/** @returns the positions in a value that was stored; damaged ones are left out */
+export function positionsOf(value: unknown): readonly DevicePosition[] {
+  return Array.isArray(value) ? value.filter(isPosition).slice(0, MAX_DATABASES) : []
 }
 
 function isPosition(value: unknown): value is DevicePosition {

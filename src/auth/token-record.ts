@@ -1,19 +1,33 @@
-/** Device tokens as plain data: the secret, which is not kept, the record, and a table of all tokens. */
+/** Device tokens as plain data: the secret, which is not kept, the token, and the records in which a server keeps it. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { RecordWrite, ServerRecord } from '../storage/records.ts'
+import type { RecordWrite } from '../storage/records.ts'
 import { type Account, ADMIN_ROLE } from './accounts.ts'
-import type { DevicePosition } from './device-positions.ts'
-
-/** The kind of the server's records of tokens. */
-export const TOKEN_KIND = 'token'
+import { type DevicePosition, latestPositions, positionsOf } from './device-positions.ts'
 
 /** Begins every secret, so that people and scanners for leaked secrets recognise it. */
 const PREFIX = 'stt_'
 const SECRET_BYTES = 32
 const SECRET = /^stt_[A-Za-z0-9_-]{43}$/
+
+export interface TokenGrant {
+  readonly id: string
+  /** The owner's name for it, such as `phone`. */
+  readonly name: string
+  /** Whether the token has the account's role `_admin`; it always has the other roles. */
+  readonly isAdmin: boolean
+}
+
+/** What a token is from its making on; it never changes. */
+export interface Token extends TokenGrant {
+  readonly account: string
+  /** SHA-256 of the secret: 256 random bits need no salt and no rounds. */
+  readonly hash: Buffer
+  /** Milliseconds since 1970. */
+  readonly created: number
+}
 
 interface TokenUse {
   /** Milliseconds since 1970. */
@@ -23,16 +37,16 @@ interface TokenUse {
   readonly address: string
 }
 
-export interface Token extends TokenGrant {
-  readonly account: string
-  /** The owner's name for it, such as `phone`. */
-  readonly name: string
-  /** SHA-256 of the secret: 256 random bits need no salt and no rounds. */
-  readonly hash: Buffer
-  /** Milliseconds since 1970. */
-  readonly created: number
+/** What a token is used for. */
+export interface TokenUses {
   readonly lastUse: TokenUse | null
+  /** How far its device has read, the latest first. */
+  readonly positions: readonly DevicePosition[]
 }
+
+export interface UsedToken extends Token, TokenUses {}
+
+export const UNUSED: TokenUses = { lastUse: null, positions: [] }
 
 /** @returns a new secret: 256 random bits */
 export function newSecret(): string {
@@ -48,59 +62,134 @@ export function hashOfSecret(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }
 
+/** Compares all of the hash: that it was found by its key reveals nothing useful by its timing. */
+export function isSecretOf(token: Token, hash: Buffer): boolean {
+  return timingSafeEqual(token.hash, hash)
+}
+
 /**
  * The user of a token. An admin's token has no admin rights unless it was made with them, so that a lost phone is not a
  * lost server.
  */
-export function userOfToken(account: Account, grant: TokenGrant): UserCtx {
+export function userOfToken(account: Account, grant: Pick<TokenGrant, 'isAdmin'>): UserCtx {
   const { name, roles } = account
   return { name, roles: grant.isAdmin ? roles : roles.filter((role) => role !== ADMIN_ROLE) }
 }
 
-/** @param positions how far its device has read; a standby does not copy them */
-export function recordOfToken(
-  { id, account, name, isAdmin, hash, created, lastUse }: Token,
-  positions: readonly DevicePosition[] = [],
-): RecordWrite {
-  const shown = { account, name, isAdmin, hash: hash.toString('base64url'), created, lastUse }
-  const value = JSON.stringify({ ...shown, ...(positions.length > 0 && { positions }) })
-  return { kind: TOKEN_KIND, key: id, value }
+// The records. Each token has one of its own, one of its uses, and two by which it is found. The migration of older
+// files makes the same (storage/sqlite/record-keys.ts).
+
+/** By id: the token. */
+export const TOKEN_KIND = 'token'
+/** By id: the uses. There is one as long as there is the token, so that a late use brings none back. */
+export const USE_KIND = 'token_use'
+/** By the hash of the secret: the id. */
+export const SECRET_KIND = 'token_secret'
+/** By account and id, so in the order of creation: the name. */
+export const ACCOUNT_KIND = 'token_account'
+/**
+ * By account: the id of the token that was made last. Whoever makes another one expects it unchanged, so that of two
+ * nodes one sees what the other has made. It may be there without tokens.
+ */
+export const OWNER_KIND = 'token_owner'
+/** The number of tokens; a single record. */
+export const TOTAL_KIND = 'token_total'
+export const TOTAL_KEY = 'all'
+
+/** The key of an account: hexadecimal, so that no name contains the separator or is the beginning of another. */
+export function ownerKey(account: string): string {
+  return Buffer.from(account).toString('hex')
+}
+
+export function accountOfOwnerKey(key: string): string {
+  return Buffer.from(key, 'hex').toString()
+}
+
+/** What the keys of an account's tokens begin with. */
+export function accountPrefix(account: string): string {
+  return `${ownerKey(account)}/`
+}
+
+/** @returns the account and the id in the key of a record of {@link ACCOUNT_KIND} */
+export function partsOfAccountKey(key: string): { readonly account: string; readonly id: string } {
+  const [owner = '', id = ''] = key.split('/')
+  return { account: accountOfOwnerKey(owner), id }
+}
+
+/** The records of a new token, without those that count it. */
+export function recordsOfToken(token: Token, uses: TokenUses): RecordWrite[] {
+  const { id, account, name, isAdmin, hash, created } = token
+  const digest = hash.toString('base64url')
+  const value = JSON.stringify({ account, name, isAdmin, hash: digest, created })
+  return [
+    { kind: TOKEN_KIND, key: id, value },
+    { kind: SECRET_KIND, key: digest, value: id },
+    { kind: ACCOUNT_KIND, key: accountPrefix(account) + id, value: name },
+    { kind: USE_KIND, key: id, value: valueOfUses(uses) },
+  ]
+}
+
+/**
+ * The removal of a token's records, without those that count it.
+ * @param value of its own record, which must be unchanged: of two nodes that remove a token, one counts it
+ */
+export function removalsOfToken(id: string, account: string, value: string | null): RecordWrite[] {
+  const token = value === null ? null : tokenOfRecord(id, value)
+  return [
+    { kind: TOKEN_KIND, key: id, value: null, expected: value },
+    { kind: ACCOUNT_KIND, key: accountPrefix(account) + id, value: null },
+    { kind: USE_KIND, key: id, value: null },
+    ...(token === null ? [] : [{ kind: SECRET_KIND, key: token.hash.toString('base64url'), value: null }]),
+  ]
 }
 
 /** @returns null for a record that this version cannot read */
-export function tokenOfRecord({ key, value }: ServerRecord): Token | null {
+export function tokenOfRecord(id: string, value: string): Token | null {
   try {
-    const { account, name, isAdmin, hash, created, lastUse } = JSON.parse(value) as Record<string, unknown>
+    const { account, name, isAdmin, hash, created } = JSON.parse(value) as Record<string, unknown>
     const digest = typeof hash === 'string' ? Buffer.from(hash, 'base64url') : Buffer.alloc(0)
     if (typeof account !== 'string' || typeof name !== 'string' || digest.length !== 32) return null
     if (typeof isAdmin !== 'boolean' || typeof created !== 'number') return null
-    return { id: key, account, name, isAdmin, hash: digest, created, lastUse: useOf(lastUse) }
+    return { id, account, name, isAdmin, hash: digest, created }
   } catch {
     return null
   }
 }
 
-function useOf(value: unknown): TokenUse | null {
+export function valueOfUses({ lastUse, positions }: TokenUses): string {
+  return JSON.stringify({ lastUse, positions })
+}
+
+/** @returns the uses in the value of a record; what is damaged is left out */
+export function usesOfValue(value: string): TokenUses {
+  try {
+    const { lastUse, positions } = (JSON.parse(value) ?? {}) as Record<string, unknown>
+    return { lastUse: useOf(lastUse), positions: positionsOf(positions) }
+  } catch {
+    return UNUSED
+  }
+}
+
+/** The uses that two nodes have noted of a token: of each the later one. */
+export function mergedUses(some: TokenUses, others: TokenUses): TokenUses {
+  const isLater = (some.lastUse?.time ?? 0) > (others.lastUse?.time ?? 0)
+  return {
+    lastUse: isLater ? some.lastUse : others.lastUse,
+    positions: latestPositions(some.positions, others.positions),
+  }
+}
+
+/** @returns null unless the value is a use */
+export function useOf(value: unknown): TokenUse | null {
   const { time, client, address } = (value ?? {}) as Record<string, unknown>
   if (typeof time !== 'number' || typeof client !== 'string' || typeof address !== 'string') return null
   return { time, client, address }
 }
 
-// Device tokens in authentication: secrets in place of a password.
-
-export interface TokenGrant {
-  readonly id: string
-  /** Whether the token has the account's role `_admin`; it always has the other roles. */
-  readonly isAdmin: boolean
-}
-
-export interface TokenSource {
-  /** @returns null if the account has no token with this secret; the account itself may no longer exist */
-  check(name: string, password: string): TokenGrant | null
-}
+// Limits.
 
 export interface TokenLimits {
-  /** Tokens of all accounts; all of them are in memory. */
+  /** Tokens of all accounts. */
   readonly total: number
   readonly perAccount: number
   /** Characters of a name. */
@@ -116,97 +205,27 @@ export function tokenLimitsOf(config: Config): TokenLimits {
   }
 }
 
-// The tokens of a server in memory, indexed by id, secret and account.
-
-export class TokenTable {
-  readonly #byId = new Map<string, Token>()
-  readonly #byHash = new Map<string, Token>()
-  readonly #byAccount = new Map<string, Map<string, Token>>()
-
-  get size(): number {
-    return this.#byId.size
-  }
-
-  get(id: string): Token | undefined {
-    return this.#byId.get(id)
-  }
-
-  all(): IterableIterator<Token> {
-    return this.#byId.values()
-  }
-
-  accounts(): IterableIterator<string> {
-    return this.#byAccount.keys()
-  }
-
-  hasAccount(account: string): boolean {
-    return this.#byAccount.has(account)
-  }
-
-  /** @returns the account's tokens, oldest first */
-  of(account: string): readonly Token[] {
-    return [...(this.#byAccount.get(account)?.values() ?? [])]
-  }
-
-  /**
-   * A page of the tokens of all accounts, oldest first. A token with 1,000,000 others costs about 20 ms.
-   * @param after the id of the last token of the page before; empty: from the first
-   */
-  page(after: string, limit: number): readonly Token[] {
-    const page: Token[] = []
-    for (const token of this.#byId.values()) {
-      const isFull = page.length === limit
-      if (token.id <= after || (isFull && token.id > (page.at(-1)?.id ?? ''))) continue
-      if (isFull) page.pop()
-      // Tokens were added in the order of their ids, with rare exceptions, so the place is nearly always the end.
-      page.splice(page.findLastIndex(({ id }) => id < token.id) + 1, 0, token)
-    }
-    return page
-  }
-
-  /** Looks up the hash, whose timing reveals nothing useful, and then compares all of it. */
-  bySecret(secret: string): Token | undefined {
-    const hash = hashOfSecret(secret)
-    const token = this.#byHash.get(hash.toString('base64url'))
-    return token !== undefined && timingSafeEqual(token.hash, hash) ? token : undefined
-  }
-
-  /** Adds a token, or replaces the one with its id. */
-  set(token: Token): void {
-    this.#byId.set(token.id, token)
-    this.#byHash.set(token.hash.toString('base64url'), token)
-    const others = this.#byAccount.get(token.account) ?? new Map<string, Token>()
-    this.#byAccount.set(token.account, others.set(token.id, token))
-  }
-
-  delete({ id, hash, account }: Token): void {
-    this.#byId.delete(id)
-    this.#byHash.delete(hash.toString('base64url'))
-    const others = this.#byAccount.get(account)
-    others?.delete(id)
-    if (others?.size === 0) this.#byAccount.delete(account)
-  }
-}
-
 /**
  * Checks that an account may have another token, with this name.
- * @param table all tokens
+ * @param own the names of the account's tokens; at least as many as it may have
+ * @param total the number of tokens of all accounts
  * @throws bad_request for a bad name; conflict if the account has a token of this name; forbidden at a limit
  */
-export function checkNewToken(table: TokenTable, limits: TokenLimits, account: string, name: string): void {
-  const { total, perAccount, nameLength } = limits
-  checkName(name, nameLength)
-  const own = table.of(account)
-  if (own.some((token) => token.name === name)) {
-    throw new CouchError('conflict', 'The account already has a token of this name.')
-  }
-  if (own.length >= perAccount) {
+export function checkNewToken(
+  name: string,
+  own: readonly string[],
+  total: number,
+  limits: TokenLimits,
+): void {
+  checkName(name, limits.nameLength)
+  if (own.includes(name)) throw new CouchError('conflict', 'The account already has a token of this name.')
+  if (own.length >= limits.perAccount) {
     throw new CouchError(
       'forbidden',
       `The account already has the maximum of ${own.length} tokens (settee/tokens_per_account); revoke one first.`,
     )
   }
-  if (table.size >= total) {
+  if (total >= limits.total) {
     throw new CouchError(
       'forbidden',
       'The server already has the maximum number of tokens (settee/max_tokens).',

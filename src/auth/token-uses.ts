@@ -1,15 +1,21 @@
-import { CouchError } from '../core/errors.ts'
-import type { RecordWrite } from '../storage/records.ts'
-import type { Accounts } from './accounts.ts'
-import { type DevicePosition, DevicePositions } from './device-positions.ts'
-import { recordOfToken, type TokenTable } from './token-record.ts'
+import { LRUCache } from 'lru-cache'
+import { atMost } from '../core/cache.ts'
+import type { Records } from '../storage/records.ts'
+import { type DevicePosition, latestPositions } from './device-positions.ts'
+import { mergedUses, type TokenUses, UNUSED, USE_KIND, usesOfValue, valueOfUses } from './token-record.ts'
 
 /** The use of a token is written this often, for all used tokens together. */
 const USE_MS = 60_000
-/** Records in one write: about 200 kB. */
+/** Records in one write: about 200 kB. So many uses are written at once. */
 const MAX_WRITES = 500
+/** Uses that wait to be written, about 10 MB. Further ones are lost, which happens only if the store answers slowly. */
+const MAX_WAITING = 10_000
+/** Tokens whose last use is remembered; others may be noted more than once a minute. */
+const REMEMBERED = 100_000
 /** Characters of the header User-Agent; browsers and Electron name the app behind the first 100. */
 const MAX_CLIENT = 200
+/** How often uses are written again that another node has changed meanwhile; then they wait for the next time. */
+const ATTEMPTS = 5
 
 export interface UseOptions {
   /** Milliseconds since 1970; replaced in tests. */
@@ -21,167 +27,116 @@ export interface UseOptions {
 
 /**
  * When and from where each token was last used, to the minute, and how far its device has read. A request only sets
- * fields, and a crash loses at most the last minute.
+ * fields, and a crash loses at most the last minute. Each node writes what it has seen; of each token the later counts.
  */
-export class TokenUses {
-  readonly positions = new DevicePositions()
-  readonly #table: TokenTable
-  readonly #write: (writes: () => readonly RecordWrite[]) => Promise<void>
+export class UseNotes {
+  readonly #records: Pick<Records, 'readRecords' | 'writeRecords'>
   readonly #now: () => number
   readonly #writeMs: number
   readonly #onFault: (fault: unknown) => void
-  readonly #unwritten = new Set<string>()
+  /** When the last use was noted, in milliseconds since 1970. */
+  readonly #notedAt = new LRUCache<string, number>(atMost(REMEMBERED))
+  /** What is not written yet. Its values are replaced, never changed. */
+  readonly #waiting = new Map<string, TokenUses>()
   #timer: NodeJS.Timeout | undefined
+  #writing: Promise<void> | undefined
 
-  /** @param write calls its argument for the records when it is time to write */
   constructor(
-    table: TokenTable,
-    write: (writes: () => readonly RecordWrite[]) => Promise<void>,
+    records: Pick<Records, 'readRecords' | 'writeRecords'>,
     { now = Date.now, writeMs = USE_MS, onFault }: UseOptions,
   ) {
-    this.#table = table
-    this.#write = write
+    this.#records = records
     this.#now = now
     this.#writeMs = writeMs
     this.#onFault = onFault
   }
 
+  /** Notes the use of a token, at most once a minute. */
   note(id: string, client: string | undefined, address: string): void {
-    const token = this.#table.get(id)
     const now = this.#now()
     // The clock may have been set back.
-    if (token === undefined || Math.abs(now - (token.lastUse?.time ?? 0)) < USE_MS) return
+    if (Math.abs(now - (this.#notedAt.get(id) ?? 0)) < USE_MS) return
     const lastUse = { time: now, client: (client ?? '').slice(0, MAX_CLIENT), address }
-    this.#table.set({ ...token, lastUse })
-    this.#writeLater(id)
+    const { positions } = this.#waiting.get(id) ?? UNUSED
+    if (this.#writeLater(id, { lastUse, positions })) this.#notedAt.set(id, now)
   }
 
-  /** Notes how far a device has read; nothing for a token that was revoked meanwhile. */
   notePosition(id: string, database: string, token: string): void {
-    if (this.#table.get(id) === undefined) return
     const position: DevicePosition = { database, token, time: this.#now() }
-    this.positions.note(id, position)
-    this.#writeLater(id)
+    const { lastUse, positions } = this.#waiting.get(id) ?? UNUSED
+    this.#writeLater(id, { lastUse, positions: latestPositions([position], positions) })
   }
 
-  #writeLater(id: string): void {
-    this.#unwritten.add(id)
+  /** @returns the uses of some tokens, also those that are not written yet */
+  async of(ids: readonly string[]): Promise<readonly TokenUses[]> {
+    const stored = await this.#records.readRecords(USE_KIND, ids)
+    return ids.map((id, at) => mergedUses(this.#waiting.get(id) ?? UNUSED, usesOfValue(stored[at] ?? '{}')))
+  }
+
+  /** Forgets what is noted of a token that is gone. */
+  forget(id: string): void {
+    this.#notedAt.delete(id)
+    this.#waiting.delete(id)
+  }
+
+  /** @returns false if too many wait */
+  #writeLater(id: string, uses: TokenUses): boolean {
+    if (this.#waiting.size >= MAX_WAITING && !this.#waiting.has(id)) return false
+    this.#waiting.set(id, uses)
+    if (this.#waiting.size >= MAX_WRITES) void this.#flush()
+    else this.#startTimer()
+    return true
+  }
+
+  #startTimer(): void {
     this.#timer ??= setTimeout(() => void this.#flush(), this.#writeMs).unref()
   }
 
-  async #flush(): Promise<void> {
+  /** Writes what waits now; joins a write that runs. Never rejects. */
+  #flush(): Promise<void> {
+    clearTimeout(this.#timer)
     this.#timer = undefined
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined
+      if (this.#waiting.size > 0) this.#startTimer()
+    })
+    return this.#writing
+  }
+
+  /** Uses that fail are written with the next ones. */
+  async #writeAll(): Promise<void> {
+    const ids = [...this.#waiting.keys()]
     try {
-      while (this.#unwritten.size > 0) await this.#writeSome()
+      for (let at = 0; at < ids.length; at += MAX_WRITES)
+        await this.#writeSome(ids.slice(at, at + MAX_WRITES))
     } catch (fault) {
       this.#onFault(fault)
     }
   }
 
-  /** Uses that fail are written with the next ones. */
-  async #writeSome(): Promise<void> {
-    const ids = [...this.#unwritten].slice(0, MAX_WRITES)
-    for (const id of ids) this.#unwritten.delete(id)
-    try {
-      await this.#write(() => ids.flatMap((id) => this.#recordOf(id)))
-    } catch (fault) {
-      for (const id of ids) this.#unwritten.add(id)
-      throw fault
+  async #writeSome(ids: readonly string[]): Promise<void> {
+    const noted = ids.map((id) => this.#waiting.get(id))
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+      const stored = await this.#records.readRecords(USE_KIND, ids)
+      const writes = ids.flatMap((id, at) => {
+        const expected = stored[at] ?? null
+        const uses = noted[at]
+        // Without a record the token was revoked.
+        if (expected === null || uses === undefined) return []
+        return [
+          { kind: USE_KIND, key: id, value: valueOfUses(mergedUses(uses, usesOfValue(expected))), expected },
+        ]
+      })
+      if (writes.length > 0 && !(await this.#records.writeRecords(writes))) continue
+      for (const [at, id] of ids.entries()) if (this.#waiting.get(id) === noted[at]) this.#waiting.delete(id)
+      return
     }
   }
 
-  /** Nothing for a token that was revoked meanwhile. */
-  #recordOf(id: string): RecordWrite[] {
-    const token = this.#table.get(id)
-    return token === undefined ? [] : [recordOfToken(token, this.positions.of(id))]
-  }
-
+  /** Writes the latest uses. */
   async close(): Promise<void> {
-    clearTimeout(this.#timer)
+    await this.#writing
     await this.#flush()
-  }
-}
-
-/** Wait after an account could not be read, in ms. */
-const RETRY_MS = 10_000
-
-export interface OwnerOptions {
-  readonly accounts: Pick<Accounts, 'find' | 'onChange'>
-  onFault(fault: unknown): void
-}
-
-/**
- * Revokes the tokens of deleted accounts. Without their account they give no access, but a later account of the same
- * name may belong to somebody else.
- */
-export class TokenOwnerCheck {
-  readonly #table: TokenTable
-  readonly #revokeAll: (account: string) => Promise<void>
-  readonly #options: OwnerOptions
-  readonly #forget: () => void
-  /** Accounts with tokens whose existence must be checked. */
-  readonly #unchecked: Set<string>
-  #running: Promise<void> | undefined
-  #timer: NodeJS.Timeout | undefined
-  #isClosed = false
-
-  /** Checks all accounts once, and then those that change. */
-  constructor(table: TokenTable, revokeAll: (account: string) => Promise<void>, options: OwnerOptions) {
-    this.#table = table
-    this.#revokeAll = revokeAll
-    this.#options = options
-    this.#unchecked = new Set(table.accounts())
-    this.#forget = options.accounts.onChange((names) => this.#recheck(names))
-    this.#start()
-  }
-
-  #recheck(names: ReadonlySet<string> | 'all'): void {
-    for (const name of names === 'all' ? this.#table.accounts() : names) {
-      if (this.#table.hasAccount(name)) this.#unchecked.add(name)
-    }
-    this.#start()
-  }
-
-  #start(): void {
-    if (this.#running !== undefined || this.#isClosed || this.#unchecked.size === 0) return
     clearTimeout(this.#timer)
-    this.#running = this.#checkAll().then(
-      () => {
-        this.#running = undefined
-        this.#start()
-      },
-      (fault: unknown) => {
-        this.#running = undefined
-        this.#options.onFault(fault)
-        if (!this.#isClosed) this.#timer = setTimeout(() => this.#start(), RETRY_MS).unref()
-      },
-    )
-  }
-
-  async #checkAll(): Promise<void> {
-    for (const name of this.#unchecked) {
-      if (this.#isClosed) return
-      // If the account changes meanwhile, it is checked again.
-      this.#unchecked.delete(name)
-      await this.#checkOwner(name)
-    }
-  }
-
-  async #checkOwner(name: string): Promise<void> {
-    try {
-      if ((await this.#options.accounts.find(name)) === null) await this.#revokeAll(name)
-    } catch (fault) {
-      // The account exists, and its devices have access again once the conflict is resolved.
-      if (fault instanceof CouchError && fault.code === 'account_conflicts') return
-      this.#unchecked.add(name)
-      throw fault
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true
-    this.#forget()
-    clearTimeout(this.#timer)
-    await this.#running
   }
 }

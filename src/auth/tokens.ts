@@ -1,89 +1,81 @@
-import { isDeepStrictEqual } from 'node:util'
-import { newUuid } from '../core/ids.ts'
-import { allRecords, collectRecords, type Records, type RecordWrite } from '../storage/records.ts'
+import { Listeners } from '../core/listeners.ts'
+import type { CatalogChange, WatchedRecords } from '../storage/records.ts'
 import type { AccountListener } from './accounts.ts'
-import { type DevicePosition, positionsOfRecord } from './device-positions.ts'
+import { type NewToken, type PageOf, StoredTokens } from './stored-tokens.ts'
+import { copyTokens, type TokenPage } from './token-copies.ts'
+import { TokenLookup } from './token-lookup.ts'
+import { type TokenMaker, tokenMaker } from './token-maker.ts'
+import { type OwnerOptions, TokenOwnerCheck } from './token-owners.ts'
 import {
-  checkNewToken,
-  hashOfSecret,
-  newSecret,
-  recordOfToken,
-  TOKEN_KIND,
+  ACCOUNT_KIND,
+  partsOfAccountKey,
   type Token,
   type TokenGrant,
   type TokenLimits,
-  type TokenSource,
-  TokenTable,
-  tokenOfRecord,
+  type UsedToken,
 } from './token-record.ts'
-import { type OwnerOptions, TokenOwnerCheck, TokenUses, type UseOptions } from './token-uses.ts'
-
-export type TokenRecords = Pick<Records, 'listRecords' | 'writeRecords'>
+import { UseNotes, type UseOptions } from './token-uses.ts'
 
 export interface TokensOptions extends UseOptions, OwnerOptions {
-  readonly records: TokenRecords
+  readonly records: WatchedRecords
   /** Read each time, since they can change while the server runs. */
   limits(): TokenLimits
-  /** Background work failed; it is tried again. */
+  /** Background work failed and is tried again, or a record is damaged. */
   onFault(fault: unknown): void
 }
 
 /**
- * Reads the stored tokens into memory, and revokes those of deleted accounts.
- * @throws as `listRecords`
+ * The device tokens of all accounts. Each gives one device access to its account and can be revoked by itself. They are
+ * in the records that all nodes share, and only what is in use is in memory.
  */
-export async function openTokens(options: TokensOptions): Promise<Tokens> {
-  const table = new TokenTable()
-  const positions = new Map<string, readonly DevicePosition[]>()
-  for await (const record of allRecords(options.records, TOKEN_KIND)) {
-    const token = tokenOfRecord(record)
-    if (token !== null) {
-      table.set(token)
-      positions.set(token.id, positionsOfRecord(record.value))
-    } else options.onFault(new Error(`The record of the device token ${record.key} is damaged.`))
-  }
-  return new Tokens(table, options, positions)
-}
-
-/**
- * Removes the records of an account's tokens, if no server runs that holds them in memory.
- * @throws as `writeRecords`
- */
-export async function removeTokensOf(records: TokenRecords, account: string): Promise<void> {
-  const kept = await collectRecords(records, TOKEN_KIND)
-  const own = kept.filter((record) => tokenOfRecord(record)?.account === account)
-  await records.writeRecords(own.map(({ kind, key }) => ({ kind, key, value: null })))
-}
-
-/** The device tokens of all accounts. Each gives one device access to its account and can be revoked by itself. */
-export class Tokens implements TokenSource {
-  readonly #table: TokenTable
-  readonly #records: TokenRecords
-  readonly #limits: () => TokenLimits
-  readonly #now: () => number
-  readonly #uses: TokenUses
+export class Tokens {
+  readonly #records: WatchedRecords
+  readonly #stored: StoredTokens
+  readonly #lookup: TokenLookup
+  readonly #uses: UseNotes
   readonly #owners: TokenOwnerCheck
-  readonly #listeners = new Set<AccountListener>()
-  #lastWrite: Promise<unknown> = Promise.resolve()
+  readonly #listeners = new Listeners<Parameters<AccountListener>>()
+  readonly #unwatch: () => void
 
-  /** Use {@link openTokens}. */
-  constructor(
-    table: TokenTable,
-    options: TokensOptions,
-    positions: ReadonlyMap<string, readonly DevicePosition[]>,
-  ) {
-    this.#table = table
-    this.#records = options.records
-    this.#limits = () => options.limits()
-    this.#now = options.now ?? Date.now
-    this.#uses = new TokenUses(table, (writes) => this.#write(writes), options)
-    for (const [id, stored] of positions) this.#uses.positions.load(id, stored)
-    this.#owners = new TokenOwnerCheck(table, (account) => this.revokeAll(account), options)
+  constructor(options: TokensOptions) {
+    const { records } = options
+    this.#records = records
+    this.#stored = new StoredTokens(records, {
+      limits: () => options.limits(),
+      ...(options.now && { now: options.now }),
+      onDamaged: (id) => options.onFault(new Error(`The record of the device token ${id} is damaged.`)),
+    })
+    this.#lookup = new TokenLookup(records, this.#stored)
+    this.#unwatch = records.watchCatalog((change) => this.#follow(change))
+    this.#uses = new UseNotes(records, options)
+    this.#owners = new TokenOwnerCheck(this.#stored, options, (account) => this.#tellRevoked(account))
   }
 
-  check(name: string, secret: string): TokenGrant | null {
-    const token = this.#table.bySecret(secret)
-    return token?.account === name ? token : null
+  /**
+   * Tells the listeners of tokens that another node has revoked. Own changes come here as well, and for a revocation the
+   * listeners are then called twice.
+   */
+  #follow(change: CatalogChange): void {
+    if (change.type === 'any') this.#listeners.tell('all')
+    else if (change.type === 'records' && change.kind === ACCOUNT_KIND) void this.#findRevoked(change.keys)
+  }
+
+  /** @param keys of tokens that were made or revoked */
+  async #findRevoked(keys: readonly string[]): Promise<void> {
+    // If they cannot be read, all of them may be revoked.
+    const values = await this.#records.readRecords(ACCOUNT_KIND, keys).catch(() => [])
+    const revoked = keys.filter((_, at) => (values[at] ?? null) === null)
+    const accounts = new Set(revoked.map((key) => partsOfAccountKey(key).account))
+    if (accounts.size > 0) this.#listeners.tell(accounts)
+  }
+
+  #tellRevoked(account: string): void {
+    this.#listeners.tell(new Set([account]))
+  }
+
+  /** @see TokenLookup.check */
+  check(name: string, secret: string, caller: string): TokenGrant | null | Promise<TokenGrant | null> {
+    return this.#lookup.check(name, secret, caller)
   }
 
   /**
@@ -102,118 +94,64 @@ export class Tokens implements TokenSource {
     this.#uses.notePosition(id, database, position)
   }
 
-  /** @returns how far a device has read the databases that it read last, the latest first */
-  positionsOf(id: string): readonly DevicePosition[] {
-    return this.#uses.positions.of(id)
-  }
-
-  /** @returns undefined if there is none */
-  get(id: string): Token | undefined {
-    return this.#table.get(id)
-  }
-
-  /** All tokens, in no order. */
-  all(): IterableIterator<Token> {
-    return this.#table.all()
-  }
-
-  /** A page of the tokens of all accounts; see {@link TokenTable.page}. */
-  page(after: string, limit: number): readonly Token[] {
-    return this.#table.page(after, limit)
-  }
-
-  /** @returns the account's tokens, oldest first */
-  list(account: string): readonly Token[] {
-    return this.#table.of(account)
-  }
-
-  /** Checks that an account may have another token, with this name. @throws as {@link make} */
-  checkNew(account: string, name: string): void {
-    checkNewToken(this.#table, this.#limits(), account, name)
+  /** @returns null if there is none */
+  get(id: string): Promise<Token | null> {
+    return this.#stored.get(id)
   }
 
   /**
-   * Makes a token; durable when resolved.
-   * @returns the token, and its secret, which cannot be shown again
-   * @throws bad_request for a bad name; conflict if the account has a token of this name; forbidden at a limit
+   * A page of the tokens of all accounts, in the order of their ids, so oldest first.
+   * @param after the id of the last token of the page before; empty: from the first
    */
-  async make(
-    wanted: Pick<Token, 'account' | 'name' | 'isAdmin'>,
-  ): Promise<{ readonly token: Token; readonly secret: string }> {
-    this.checkNew(wanted.account, wanted.name)
-    const secret = newSecret()
-    const created = this.#now()
-    const token = {
-      ...wanted,
-      id: newUuid(created),
-      hash: hashOfSecret(secret),
-      created,
-      lastUse: null,
-    }
-    // Added before it is written, so that no other token gets its name meanwhile.
-    this.#table.set(token)
-    try {
-      await this.#write(() => [recordOfToken(token)])
-    } catch (error) {
-      this.#table.delete(token)
-      throw error
-    }
-    return { token, secret }
+  async page(after: string, limit: number): Promise<PageOf<UsedToken>> {
+    const { tokens, last } = await this.#stored.page(after, limit)
+    return { tokens: await this.#withUses(tokens), last }
+  }
+
+  /** A page of an account's tokens, as {@link page}. */
+  async list(account: string, after: string, limit: number): Promise<PageOf<UsedToken>> {
+    const { tokens, last } = await this.#stored.list(account, after, limit)
+    return { tokens: await this.#withUses(tokens), last }
+  }
+
+  async #withUses(tokens: readonly Token[]): Promise<readonly UsedToken[]> {
+    const uses = await this.#uses.of(tokens.map(({ id }) => id))
+    return tokens.map((token, at) => ({ ...token, ...uses[at]! }))
+  }
+
+  /** @see StoredTokens.make */
+  make(wanted: NewToken): Promise<{ readonly token: Token; readonly secret: string }> {
+    return this.#stored.make(wanted)
   }
 
   /**
-   * Revokes a token: it is refused from this call on, and durably when resolved.
+   * Revokes a token; it is refused and durably gone when resolved.
    * @returns false if there is no token with this id
-   * @throws as `writeRecords`; then the token is valid again
+   * @throws as `writeRecords`; then the token is still valid
    */
   async revoke(id: string): Promise<boolean> {
-    const token = this.#table.get(id)
-    if (token === undefined) return false
-    await this.#revoke([token])
+    const token = await this.#stored.revoke(id)
+    if (token === null) return false
+    this.#uses.forget(id)
+    this.#tellRevoked(token.account)
     return true
   }
 
-  /** Revokes all tokens of an account; as {@link revoke}. */
-  async revokeAll(account: string): Promise<void> {
-    const tokens = this.#table.of(account)
-    if (tokens.length > 0) await this.#revoke(tokens)
+  /** Revokes all tokens of an account; as {@link revoke}. @returns their number */
+  async revokeAll(account: string): Promise<number> {
+    const revoked = await this.#stored.revokeAll(account)
+    if (revoked > 0) this.#tellRevoked(account)
+    return revoked
   }
 
-  /**
-   * Makes the tokens of another server, of which this one is a copy, the only ones; durable when resolved.
-   * @param wanted with their uses
-   * @throws as `writeRecords`; then nothing has changed
-   */
-  async replaceAll(wanted: readonly Token[]): Promise<void> {
-    const kept = new Set(wanted.map(({ id }) => id))
-    const removed = [...this.#table.all()].filter(({ id }) => !kept.has(id))
-    const changed = wanted.filter((token) => !isDeepStrictEqual(token, this.#table.get(token.id)))
-    if (removed.length + changed.length === 0) return
-    const removals = removed.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null }))
-    await this.#write(() => [
-      ...removals,
-      ...changed.map((token) => recordOfToken(token, this.positionsOf(token.id))),
-    ])
-    for (const token of removed) {
-      this.#table.delete(token)
-      this.#uses.positions.delete(token.id)
-    }
-    for (const token of changed) this.#table.set(token)
-    const accounts = new Set(removed.map(({ account }) => account))
-    if (accounts.size > 0) for (const listener of this.#listeners) listener(accounts)
+  /** @see copyTokens */
+  replaceAll(pages: AsyncIterable<TokenPage>): Promise<void> {
+    return copyTokens(this.#records, this.#stored, pages, (accounts) => this.#listeners.tell(accounts))
   }
 
-  async #revoke(tokens: readonly Token[]): Promise<void> {
-    for (const token of tokens) this.#table.delete(token)
-    try {
-      await this.#write(() => tokens.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null })))
-    } catch (error) {
-      for (const token of tokens) this.#table.set(token)
-      throw error
-    }
-    for (const { id } of tokens) this.#uses.positions.delete(id)
-    const accounts = new Set(tokens.map(({ account }) => account))
-    for (const listener of this.#listeners) listener(accounts)
+  /** Makes tokens for the operator. */
+  get maker(): TokenMaker {
+    return tokenMaker(this.#stored, this)
   }
 
   /**
@@ -221,82 +159,14 @@ export class Tokens implements TokenSource {
    * @returns a function that ends the calls
    */
   onChange(listener: AccountListener): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 
-  /** Writes the latest uses, and stops following the accounts. */
+  /** Writes the latest uses, and stops following the accounts and other nodes. */
   async close(): Promise<void> {
+    this.#unwatch()
+    this.#lookup.close()
     await this.#owners.close()
     await this.#uses.close()
-    await this.#lastWrite
   }
-
-  /** Writes one after the other; `writes` is called when its turn comes. */
-  #write(writes: () => readonly RecordWrite[]): Promise<void> {
-    const done = this.#lastWrite.then(async () => {
-      await this.#records.writeRecords(writes())
-    })
-    this.#lastWrite = done.catch(() => undefined)
-    return done
-  }
-}
-
-/** Makes device tokens for the operator, whether a server runs and holds the tokens in memory or not. */
-export interface TokenMaker {
-  /** @returns the names of an account's tokens, oldest first */
-  names(account: string): Promise<readonly string[]>
-  /** Checks that an account may have another token, with this name. @throws as {@link make} */
-  check(account: string, name: string): Promise<void>
-  /**
-   * Makes a token without admin rights; durable when resolved.
-   * @returns its secret, which cannot be shown again
-   * @throws bad_request for a bad name; conflict if the account has a token of this name; forbidden at a limit
-   */
-  make(account: string, name: string): Promise<string>
-  /** Revokes the account's token of this name, if there is one. */
-  revoke(account: string, name: string): Promise<void>
-}
-
-/** @param tokens of the server in this process */
-export function runningTokenMaker(tokens: Pick<Tokens, 'checkNew' | 'list' | 'make' | 'revoke'>): TokenMaker {
-  return {
-    names: async (account) => tokens.list(account).map(({ name }) => name),
-    check: async (account, name) => tokens.checkNew(account, name),
-    make: async (account, name) => (await tokens.make({ account, name, isAdmin: false })).secret,
-    revoke: async (account, name) => {
-      for (const token of tokens.list(account)) if (token.name === name) await tokens.revoke(token.id)
-    },
-  }
-}
-
-/** @param records of a data folder without a running server */
-export function storedTokenMaker(records: TokenRecords, limits: () => TokenLimits): TokenMaker {
-  const read = () => tableOf(records)
-  const check = async (account: string, name: string) => checkNewToken(await read(), limits(), account, name)
-  return {
-    names: async (account) => (await read()).of(account).map(({ name }) => name),
-    check,
-    make: async (account, name) => {
-      await check(account, name)
-      const secret = newSecret()
-      const created = Date.now()
-      const own = { id: newUuid(created), account, name, isAdmin: false, created, lastUse: null }
-      await records.writeRecords([recordOfToken({ ...own, hash: hashOfSecret(secret) })])
-      return secret
-    },
-    revoke: async (account, name) => {
-      const named = (await read()).of(account).filter((token) => token.name === name)
-      await records.writeRecords(named.map(({ id }) => ({ kind: TOKEN_KIND, key: id, value: null })))
-    },
-  }
-}
-
-async function tableOf(records: TokenRecords): Promise<TokenTable> {
-  const table = new TokenTable()
-  for await (const record of allRecords(records, TOKEN_KIND)) {
-    const token = tokenOfRecord(record)
-    if (token !== null) table.set(token)
-  }
-  return table
 }

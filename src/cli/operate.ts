@@ -2,8 +2,8 @@ import { mkdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { environmentAdmin } from '../auth/admins.ts'
 import { localOperator } from '../auth/operator.ts'
+import { tokensWithoutServer } from '../auth/token-maker.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
-import { removeTokensOf, storedTokenMaker } from '../auth/tokens.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { type Config, openConfig } from '../config/config.ts'
@@ -103,7 +103,8 @@ async function openFolder(
   applySettings()
   // A move changes limits that its own writes are checked against.
   config.onChange(applySettings)
-  const revokeTokens = (account: string) => removeTokensOf(databases, account)
+  const tokens = tokensWithoutServer(databases, () => tokenLimitsOf(config))
+  const revokeTokens = (account: string) => tokens.revokeAll(account)
   const tmpDir = join(dataDir, 'tmp')
   await mkdir(tmpDir, { recursive: true, mode: 0o700 })
   const ending = new AbortController()
@@ -118,7 +119,7 @@ async function openFolder(
   const operator = localOperator({ config, databases, env, revokeTokens })
   const vaultServices = {
     ...{ config, databases },
-    tokenMaker: storedTokenMaker(databases, () => tokenLimitsOf(config)),
+    tokenMaker: tokens.maker,
     createDatabase: (name: string) => databases.create(name),
     adminNames: () => adminNames(config, env),
     listening: () => null,

@@ -9,7 +9,7 @@ import { HashUpgrades } from '../auth/hash-upgrades.ts'
 import { PerUserDatabases, type PerUserOptions } from '../auth/peruser.ts'
 import { defaultPolicy } from '../auth/policy.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
-import { openTokens, type Tokens } from '../auth/tokens.ts'
+import { Tokens } from '../auth/tokens.ts'
 import { combinedAccounts, usersAccounts } from '../auth/users.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
@@ -155,7 +155,7 @@ export async function openAuthServices(
   { standby, duty, claims }: Pick<OpenUsersOptions, 'standby' | 'duty'> & { readonly claims: Claims },
 ): Promise<AuthServices> {
   const { config, logger, shutdown } = context
-  const deleteTokens = (account: string) => revokeTokens(tokens, account)
+  const deleteTokens = (account: string) => tokens.revokeAll(account)
   const hosted = await hostedMode(context, { databases, claims, deleteTokens })
   const policy = hosted?.policy ?? defaultPolicy(config, databases)
   const users = await openUsers({ config, databases, registry: policy.databases, standby, duty, logger })
@@ -165,7 +165,7 @@ export async function openAuthServices(
     lockout: openLockout(context, databases),
     onVerified: (account, password) => users.upgrades.consider(account, password),
   })
-  const tokens: Tokens = await openTokens({
+  const tokens: Tokens = new Tokens({
     records: databases,
     accounts,
     limits: () => tokenLimitsOf(config),
@@ -188,13 +188,6 @@ async function hostedMode(
   const hosted = await openHosted({ config, ...options, onFault })
   shutdown.add(() => hosted.close())
   return hosted
-}
-
-/** @returns the number of revoked tokens */
-async function revokeTokens(tokens: Tokens, account: string): Promise<number> {
-  const { length } = tokens.list(account)
-  await tokens.revokeAll(account)
-  return length
 }
 
 /** Opens the replicator; shutdown stops its jobs before the databases close. */

@@ -1,7 +1,6 @@
 /** What the operator and server admins manage in a running server: accounts and vaults. */
 import type { FastifyInstance } from 'fastify'
 import { localOperator, type Operator } from '../auth/operator.ts'
-import { runningTokenMaker } from '../auth/tokens.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { Services } from '../http/services.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -26,11 +25,13 @@ export function operatorControls(
   { policy, tokens }: Pick<Services, 'policy' | 'tokens'>,
   app: () => FastifyInstance | undefined,
 ): OperatorControls {
-  const revokeTokens = (account: string) => tokens.revokeAll(account)
+  const revokeTokens = async (account: string) => {
+    await tokens.revokeAll(account)
+  }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const services = {
     ...{ config, databases },
-    tokenMaker: runningTokenMaker(tokens),
+    tokenMaker: tokens.maker,
     createDatabase: (name: string, account: string) => policy.databases.create(name, account),
     createOwn: (name: string, user: UserCtx) => policy.createDatabase(name, user, undefined),
     adminNames: async () => Object.keys(config.section('admins')).sort(),

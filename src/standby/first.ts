@@ -1,5 +1,6 @@
 /** The server that a standby follows, over HTTP. It is only read. */
-import { type Token, tokenOfRecord } from '../auth/token-record.ts'
+import type { TokenPage } from '../auth/token-copies.ts'
+import { tokenOfRecord, type UsedToken, useOf } from '../auth/token-record.ts'
 import { isJsonObject } from '../core/json.ts'
 import { jsonParts, parsed } from '../replication/json-parts.ts'
 import { type Query, RemoteClient } from '../replication/remote/remote-client.ts'
@@ -62,14 +63,16 @@ export class First {
     }
   }
 
-  /** All device tokens: hashes, no secrets. @throws PeerError */
-  async tokens(signal: AbortSignal): Promise<readonly Token[]> {
-    const found: Token[] = []
+  /** All device tokens in pages, in the order of their ids: hashes, no secrets. @throws PeerError */
+  async *tokens(signal: AbortSignal): AsyncGenerator<TokenPage> {
     for (let start: string | null = null; ; ) {
       const query: Query = start === null ? {} : { start_key: start }
-      const { tokens, next } = await this.#read('/_settee/standby/tokens', query, signal)
-      if (Array.isArray(tokens)) found.push(...tokens.flatMap(tokenOf))
-      if (typeof next !== 'string' || next === start) return found
+      const answer = await this.#read('/_settee/standby/tokens', query, signal)
+      const tokens = Array.isArray(answer.tokens) ? answer.tokens.flatMap(tokenOf) : []
+      const last = tokens.at(-1)?.id
+      if (last !== undefined) yield { tokens, last }
+      const next: unknown = answer.next
+      if (typeof next !== 'string' || next === start) return
       start = next
     }
   }
@@ -119,9 +122,9 @@ function settingsOf(value: unknown): CopiedSettings {
   return Object.fromEntries(sections)
 }
 
-function tokenOf(value: unknown): Token[] {
+function tokenOf(value: unknown): UsedToken[] {
   if (!isJsonObject(value) || typeof value.id !== 'string') return []
-  const { id, ...record } = value
-  const token = tokenOfRecord({ kind: '', key: id as string, value: JSON.stringify(record) })
-  return token === null ? [] : [token]
+  const { id, lastUse, ...record } = value
+  const token = tokenOfRecord(id as string, JSON.stringify(record))
+  return token === null ? [] : [{ ...token, lastUse: useOf(lastUse), positions: [] }]
 }

@@ -5,6 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Accounts } from '../auth/accounts.ts'
+import type { TokenPage } from '../auth/token-copies.ts'
+import type { UsedToken } from '../auth/token-record.ts'
 import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex, Limiter } from '../core/concurrency.ts'
@@ -269,15 +271,21 @@ export class Follower {
   }
 
   async #copyTokens(): Promise<void> {
-    const { first, tokens, accounts } = this.#options
-    const known = []
-    for (const token of await first.tokens(this.#signal)) {
-      // A token without its account would be revoked; the account may arrive later.
-      const account = await accounts.find(token.account).catch(() => null)
-      if (account !== null) known.push(token)
+    await this.#options.tokens.replaceAll(this.#knownTokens())
+  }
+
+  /** A token without its account would be revoked; the account may arrive later. */
+  async *#knownTokens(): AsyncGenerator<TokenPage> {
+    const { first, accounts } = this.#options
+    for await (const { tokens, last } of first.tokens(this.#signal)) {
+      const known: UsedToken[] = []
+      for (const token of tokens) {
+        const account = await accounts.find(token.account).catch(() => null)
+        if (account !== null) known.push(token)
+      }
+      this.#signal.throwIfAborted()
+      yield { tokens: known, last }
     }
-    this.#signal.throwIfAborted()
-    await tokens.replaceAll(known)
   }
 
   async #work(): Promise<void> {

@@ -1,7 +1,7 @@
 /** The control commands of vaults, and the checks before a vault is created. */
 import { readUser, userAccount } from '../auth/accounts.ts'
 import { verifyPassword } from '../auth/password.ts'
-import type { TokenMaker } from '../auth/tokens.ts'
+import type { TokenMaker } from '../auth/token-maker.ts'
 import type { Config } from '../config/config.ts'
 import { bindAddress, secureBindAddress } from '../config/settings.ts'
 import { certificateHosts, isTlsEnabled } from '../config/tls-files.ts'

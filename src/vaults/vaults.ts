@@ -5,7 +5,7 @@
 import { dirname } from 'node:path'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Operator } from '../auth/operator.ts'
-import type { TokenMaker } from '../auth/tokens.ts'
+import type { TokenMaker } from '../auth/token-maker.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'

@@ -70,7 +70,7 @@ export async function startHostedServer(
   await hosted.resume()
   const accounts = hosted.policy.accounts(everybody(adminAccounts(config)))
   const credentials = new CredentialChecker(accounts)
-  const tokens = await tokensOver(databases, accounts)
+  const tokens = tokensOver(databases, accounts)
   const app = await buildApp(
     withReplicator({
       ...{ config, accounts, credentials, tokens, databases, policy: hosted.policy, hosted },

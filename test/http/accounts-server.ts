@@ -72,7 +72,7 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
     onCompactionFault: (database, fault) => t.fail(`compaction of ${database}`, { fault }),
   })
   const { accounts, ...changes } = await testAccounts(adminAccounts(config), names)
-  const tokens = await tokensOver(databases, accounts)
+  const tokens = tokensOver(databases, accounts)
   const credentials = new CredentialChecker(accounts)
   const lines: string[] = []
   const logger = pino({ level: 'info' }, { write: (line: string) => lines.push(line) })

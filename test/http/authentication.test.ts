@@ -554,7 +554,7 @@ t.test('other credentials', async (t) => {
       const tokens = {
         check: (name: string, password: string) => {
           const id = live.get(password)
-          return id === undefined || name !== 's' ? null : { id }
+          return id === undefined || name !== 's' ? null : { id, name: 'phone' }
         },
       }
       Object.assign(app.services, { tokens })
@@ -563,9 +563,9 @@ t.test('other credentials', async (t) => {
     const call = connect(t, server)
     await call('PUT', '/_config/admins/s', { body: '"s"' })
     const identity = async (auth?: string) => (await call('GET', '/-identity', auth ? { auth } : {})).json
-    t.strictSame(await identity(`s:${phone}`), { handler: 'token', token: 'p1' })
-    t.strictSame(await identity('s:s'), { handler: 'default', token: null })
-    t.strictSame(await identity(), { handler: null, token: null })
+    t.strictSame(await identity(`s:${phone}`), { handler: 'token', token: 'p1', tokenName: 'phone' })
+    t.strictSame(await identity('s:s'), { handler: 'default', token: null, tokenName: null })
+    t.strictSame(await identity(), { handler: null, token: null, tokenName: null })
     t.match(await call('GET', '/_session', { auth: `s:${phone}` }), {
       json: { info: { authenticated: 'default' } },
     })

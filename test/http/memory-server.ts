@@ -95,7 +95,7 @@ export async function startMemoryServer(
   const credentials = new CredentialChecker(accounts, {
     lockout: openLockout({ config, logger, shutdown }, databases),
   })
-  const tokens = await tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
+  const tokens = tokensOver(databases, accounts, { limits: () => tokenLimitsOf(config) })
   const made = { config, accounts, credentials, tokens, databases, policy, hosted }
   const backups = new Backups({ config, databases, dataDir, version: '0.0.1', logger })
   const services = {
@@ -194,8 +194,8 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
   /** Another node may have made it. */
   const find = async (name: string) => {
     if (!handles.has(name) && engine.capabilities.sharedWriters) {
-      const entry = await catalog.find(name)
-      if (entry !== null) await enter(entry)
+      const entry = (await catalog.list()).find((each) => each.name === name)
+      if (entry !== undefined) await enter(entry)
     }
     return handles.get(name)
   }

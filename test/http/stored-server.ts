@@ -65,7 +65,7 @@ export async function startStoredServer(t: Shutdown) {
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const tokens = await tokensOver(new MemoryRecords(), accounts)
+  const tokens = tokensOver(new MemoryRecords(), accounts)
   const made = {
     config,
     accounts,

@@ -61,7 +61,7 @@ export async function startServerWithUsers(
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const tokens = await tokensOver(databases, accounts)
+  const tokens = tokensOver(databases, accounts)
   const made = {
     config,
     accounts,

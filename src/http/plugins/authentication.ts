@@ -12,6 +12,7 @@ import { looksLikeSecret, userOfToken } from '../../auth/token-record.ts'
 import type { Config } from '../../config/config.ts'
 import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/value-rules.ts'
 import { CouchError } from '../../core/errors.ts'
+import { networkOf } from '../../core/network.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
 import { Connection, isFromProxy } from '../transport/connection.ts'
@@ -23,6 +24,8 @@ interface Identity {
   readonly handler: HandlerName | 'token' | null
   /** The id of the caller's device token. */
   readonly token: string | null
+  /** Its name. */
+  readonly tokenName: string | null
 }
 
 declare module 'fastify' {
@@ -177,7 +180,8 @@ const HANDLERS: Readonly<Record<HandlerName, Handler>> = {
   },
 }
 
-const identityOf = (handler: HandlerName | null): Identity => Object.freeze({ handler, token: null })
+const identityOf = (handler: HandlerName | null): Identity =>
+  Object.freeze({ handler, token: null, tokenName: null })
 
 const NO_IDENTITY = identityOf(null)
 
@@ -283,14 +287,14 @@ async function checkCredentials(name: string, password: string, request: Fastify
 /** A lockout does not apply to tokens: they cannot be guessed, and one lost device must not lock out the others. */
 async function checkToken(name: string, password: string, request: FastifyRequest): Promise<void> {
   const { accounts, credentials, tokens } = request.server.services
-  const token = tokens.check(name, password)
+  const token = await tokens.check(name, password, networkOf(request.address))
   const account = token === null ? null : await accounts.find(name)
   if (token === null || account === null) {
     if (!request.isReauthentication) credentials.refusedToken(name, request)
     throw wrongCredentials(request)
   }
   request.user = userOfToken(account, token)
-  request.identity = { handler: 'token', token: token.id }
+  request.identity = { handler: 'token', token: token.id, tokenName: token.name }
 }
 
 function wrongCredentials(request: FastifyRequest): CouchError {

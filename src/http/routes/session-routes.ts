@@ -4,6 +4,7 @@ import { type Account, isAnonymous } from '../../auth/accounts.ts'
 import { looksLikeSecret } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isTooDeep } from '../../core/json.ts'
+import { networkOf } from '../../core/network.ts'
 import { addressOfPath, sendJson } from '../replies.ts'
 import { localPath, mediaType, queryOf, textParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
@@ -66,7 +67,7 @@ async function logIn(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 async function accountOf(request: FastifyRequest, { name, password }: Login): Promise<Account | null> {
   const { credentials, tokens } = request.server.services
   if (!looksLikeSecret(password)) return credentials.login(name, password, request)
-  if (tokens.check(name, password) === null) {
+  if ((await tokens.check(name, password, networkOf(request.address))) === null) {
     credentials.refusedToken(name, request)
     return null
   }

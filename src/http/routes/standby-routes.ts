@@ -1,6 +1,6 @@
 /** The state of a standby, and what it copies of its first beside databases; docs/settee-api.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { recordOfToken, type Token } from '../../auth/token-record.ts'
+import type { UsedToken } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { copiedSettings } from '../../standby/settings-copy.ts'
 import { sendJson } from '../replies.ts'
@@ -69,17 +69,13 @@ async function settings(request: FastifyRequest, reply: FastifyReply): Promise<F
 async function tokens(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   requirePassword(request)
   const start = textParam(queryOf(request), 'start_key') ?? ''
-  const rest = [...request.server.services.tokens.all()].filter(({ id }) => id >= start).sort(byId)
-  const page = rest.slice(0, PAGE).map((token) => {
-    const { key, value } = recordOfToken(token)
-    return { id: key, ...(JSON.parse(value ?? '{}') as object) }
-  })
+  const page = await request.server.services.tokens.page(start, PAGE)
   reply.header('Cache-Control', 'no-store')
-  return sendJson(reply, 200, { tokens: page, next: rest[PAGE]?.id ?? null })
+  return sendJson(reply, 200, { tokens: page.tokens.map(copied), next: page.last })
 }
 
-function byId(a: Token, b: Token): number {
-  return a.id < b.id ? -1 : 1
+function copied({ id, account, name, isAdmin, hash, created, lastUse }: UsedToken): object {
+  return { id, account, name, isAdmin, hash: hash.toString('base64url'), created, lastUse }
 }
 
 /** @throws not_found in hosted mode, which has no standby; forbidden for device tokens */

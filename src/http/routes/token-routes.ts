@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isServerAdmin } from '../../auth/accounts.ts'
 import { lagsOf } from '../../auth/device-positions.ts'
-import type { Token } from '../../auth/token-record.ts'
+import { UNUSED, type UsedToken } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { sendJson } from '../replies.ts'
@@ -26,6 +26,8 @@ const LIST_QUERY: Schema = {
 }
 const PAGE = 100
 const MAX_PAGE = 1000
+
+const NO_TOKENS = { tokens: [], last: null }
 
 export const tokenRoutes: readonly Path[] = [
   {
@@ -66,8 +68,11 @@ async function listTokens(request: FastifyRequest, reply: FastifyReply): Promise
   const query = queryOf(request)
   if (viewBoolean(query, 'all') === true) return listAllTokens(request, reply)
   const account = accountOf(request)
-  const tokens = account === null ? [] : request.server.services.tokens.list(account)
-  return sendJson(reply, 200, { tokens: await listed(request, tokens) })
+  const limit = pageLimit(query, MAX_PAGE, MAX_PAGE)
+  const after = textParam(query, 'after') ?? ''
+  const { tokens, last } =
+    account === null ? NO_TOKENS : await request.server.services.tokens.list(account, after, limit)
+  return sendJson(reply, 200, { tokens: await listed(request, tokens), next: last })
 }
 
 /** A page of the tokens of all accounts. */
@@ -80,17 +85,15 @@ async function listAllTokens(request: FastifyRequest, reply: FastifyReply): Prom
     throw new CouchError('bad_request', 'The parameters `all` and `account` cannot be combined.')
   }
   const limit = pageLimit(query, PAGE, MAX_PAGE)
-  const found = request.server.services.tokens.page(textParam(query, 'after') ?? '', limit + 1)
-  const page = found.slice(0, limit)
-  const next = found.length > limit ? (page.at(-1)?.id ?? null) : null
-  return sendJson(reply, 200, { tokens: await listed(request, page), next })
+  const { tokens, last } = await request.server.services.tokens.page(textParam(query, 'after') ?? '', limit)
+  return sendJson(reply, 200, { tokens: await listed(request, tokens), next: last })
 }
 
 /** The tokens as an answer shows them, with the positions of their devices if the caller asks for them. */
-async function listed(request: FastifyRequest, tokens: readonly Token[]): Promise<object[]> {
+async function listed(request: FastifyRequest, tokens: readonly UsedToken[]): Promise<object[]> {
   if (viewBoolean(queryOf(request), 'positions') !== true) return tokens.map(shown)
   const { services } = request.server
-  const positions = tokens.map(({ id }) => services.tokens.positionsOf(id))
+  const positions = tokens.map((token) => token.positions)
   const lags = await lagsOf(services.databases, request.user, positions)
   return tokens.map((token, at) => ({
     ...shown(token),
@@ -116,7 +119,7 @@ async function makeToken(request: FastifyRequest, reply: FastifyReply): Promise<
   }
   const { token, secret } = await tokens.make({ account, name, isAdmin: admin })
   reply.header('Cache-Control', 'no-store')
-  return sendJson(reply, 201, { ...shown(token), token: secret })
+  return sendJson(reply, 201, { ...shown({ ...token, ...UNUSED }), token: secret })
 }
 
 /** A token may revoke only itself. For callers who are not server admins, other accounts' tokens do not exist. */
@@ -124,8 +127,8 @@ async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promis
   const id = pathParam(request, 'id')
   if (request.identity.token !== id) refuseTokens(request)
   const { tokens } = request.server.services
-  const token = tokens.get(id)
-  const isOwn = token !== undefined && token.account === request.user.name
+  const token = await tokens.get(id)
+  const isOwn = token !== null && token.account === request.user.name
   if (!(isOwn || isServerAdmin(request.user)) || !(await tokens.revoke(id))) {
     throw new CouchError('not_found', 'The token does not exist.')
   }
@@ -154,7 +157,14 @@ function accountOf(request: FastifyRequest): string | null {
   throw new CouchError('forbidden', 'Only server admins may name another account.')
 }
 
-function shown({ id, account, name, isAdmin, created, lastUse }: Token): Readonly<Record<string, unknown>> {
+function shown({
+  id,
+  account,
+  name,
+  isAdmin,
+  created,
+  lastUse,
+}: UsedToken): Readonly<Record<string, unknown>> {
   return {
     id,
     account,

@@ -52,8 +52,8 @@ export async function ownerOfCall(sources: RightsSources, caller: Caller): Promi
     if (account.refusal !== undefined) throw new CouchError('forbidden', account.refusal)
     if (account.salt !== before?.salt) throw lost(`The password of ${name} has changed.`)
     if (token !== null) {
-      const grant = sources.tokens.get(token)
-      if (grant === undefined) throw lost(`The device token of ${name} was revoked.`)
+      const grant = await sources.tokens.get(token)
+      if (grant === null) throw lost(`The device token of ${name} was revoked.`)
       return userOfToken(account, grant)
     }
     return handler === 'jwt' || handler === 'proxy' ? user : { name, roles: account.roles }

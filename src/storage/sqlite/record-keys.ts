@@ -64,4 +64,34 @@ const TENANT_RECORDS: readonly KeyStretches[] = [
   recordsOf('tenant', [LEAVING]),
 ]
 
-export const RECORD_KEYS: Migration = { stretches: TENANT_RECORDS, end: '' }
+/** A token that can be read (auth/token-record.ts); others stay as they are and give no access. */
+const IS_TOKEN = `
+  kind = 'token' AND key > ? AND key <= ? AND CASE WHEN json_valid(value) THEN
+    json_type(value, '$.account') = 'text' AND json_type(value, '$.name') = 'text'
+    AND json_type(value, '$.hash') = 'text' AND length(value ->> '$.hash') = 43
+    AND json_type(value, '$.isAdmin') IN ('true', 'false') AND json_type(value, '$.created') IN ('integer', 'real')
+  END`
+
+const OWNER = "lower(hex(value ->> '$.account'))"
+
+/** Tokens by secret and account, and their uses, which were a part of the token. */
+const TOKENS = recordsOf('token', [
+  `INSERT OR REPLACE INTO record
+    SELECT 'token_secret', value ->> '$.hash', key FROM record WHERE ${IS_TOKEN}`,
+  `INSERT OR REPLACE INTO record
+    SELECT 'token_account', ${OWNER} || '/' || key, value ->> '$.name' FROM record WHERE ${IS_TOKEN}`,
+  `INSERT OR REPLACE INTO record
+    SELECT 'token_owner', ${OWNER}, max(key) FROM record WHERE ${IS_TOKEN} GROUP BY 2`,
+  `INSERT OR REPLACE INTO record
+    SELECT 'token_use', key, json_object(
+      'lastUse', json(coalesce(value -> '$.lastUse', 'null')),
+      'positions', json(coalesce(value -> '$.positions', '[]'))
+    ) FROM record WHERE ${IS_TOKEN}`,
+  `UPDATE record SET value = json_remove(value, '$.lastUse', '$.positions') WHERE ${IS_TOKEN}`,
+])
+const TOKEN_TOTAL = `
+INSERT OR REPLACE INTO record
+  SELECT 'token_total', 'all', count(*) FROM record WHERE kind = 'token_account' HAVING count(*) > 0;
+`
+
+export const RECORD_KEYS: Migration = { stretches: [...TENANT_RECORDS, TOKENS], end: TOKEN_TOTAL }

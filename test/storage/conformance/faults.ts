@@ -9,7 +9,6 @@ import { attachment, put, readFeed, readOne, sortIds } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
 import {
   ALL,
-  entriesOf,
   type MakeEngine,
   type OpenStore,
   onCommit,
@@ -177,9 +176,9 @@ async function catalogFaults(t: Test, makeEngine: MakeEngine): Promise<void> {
     await checkPresence(t, using, `gone${failAt}`, false, `${when}, and deleted again`)
     return fired
   })
-  const listed = await entriesOf(using.catalog)
+  const listed = await using.catalog.list()
   const again = await reopen()
-  t.same(await entriesOf(await again.openCatalog()), listed, 'a restart lists the same')
+  t.same(await (await again.openCatalog()).list(), listed, 'a restart lists the same')
 }
 
 async function succeeds(t: Test, promise: Promise<unknown>): Promise<boolean> {
@@ -197,7 +196,7 @@ async function checkPresence(
   when: string,
 ): Promise<void> {
   t.equal(
-    (await entriesOf(catalog)).some((entry) => entry.name === name),
+    (await catalog.list()).some((entry) => entry.name === name),
     wanted,
     `${when}: listed or not`,
   )

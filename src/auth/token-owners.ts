@@ -1,0 +1,137 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CouchError } from '../core/errors.ts'
+import type { Accounts } from './accounts.ts'
+import type { StoredTokens } from './stored-tokens.ts'
+
+/** Wait after an account could not be read, in ms. */
+const RETRY_MS = 10_000
+/** Accounts of one step of a pass. */
+const PAGE = 100
+/** A pass over all accounts takes at most this share of the time. */
+const SHARE = 0.1
+/** Changed accounts that wait for their check; above that, all accounts are checked. */
+const MAX_WAITING = 10_000
+
+export interface OwnerOptions {
+  readonly accounts: Pick<Accounts, 'find' | 'onChange'>
+  onFault(fault: unknown): void
+}
+
+/**
+ * Revokes the tokens of deleted accounts. Without their account they give no access, but a later account of the same
+ * name may belong to somebody else. An account that changes is checked at once. All accounts with tokens are checked
+ * after the start, since an account may have been deleted while no server ran, and when nobody knows what has changed.
+ */
+export class TokenOwnerCheck {
+  readonly #stored: Pick<StoredTokens, 'owners' | 'revokeAll'>
+  readonly #options: OwnerOptions
+  readonly #onRevoked: (account: string) => void
+  readonly #forget: () => void
+  /** Accounts that have changed. */
+  readonly #changed = new Set<string>()
+  /** The last account that the pass has checked; null: it begins; undefined: there is none to do. */
+  #passed: string | null | undefined = null
+  /** Passes that were begun. */
+  #passes = 1
+  readonly #ending = new AbortController()
+  readonly #running: Promise<void>
+  #wake: () => void = () => undefined
+
+  /** @param onRevoked called with each account whose tokens were revoked */
+  constructor(
+    stored: Pick<StoredTokens, 'owners' | 'revokeAll'>,
+    options: OwnerOptions,
+    onRevoked: (account: string) => void,
+  ) {
+    this.#stored = stored
+    this.#options = options
+    this.#onRevoked = onRevoked
+    this.#forget = options.accounts.onChange((names) => this.#recheck(names))
+    this.#running = this.#run()
+  }
+
+  #recheck(names: ReadonlySet<string> | 'all'): void {
+    if (names === 'all' || this.#changed.size + names.size > MAX_WAITING) {
+      this.#passed = null
+      this.#passes += 1
+    } else for (const name of names) this.#changed.add(name)
+    this.#wake()
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#ending
+    while (!signal.aborted) {
+      try {
+        if (this.#changed.size > 0) await this.#checkChanged()
+        else if (this.#passed !== undefined) await this.#checkPage(this.#passed)
+        else await this.#changes()
+      } catch (fault) {
+        if (signal.aborted) return
+        this.#options.onFault(fault)
+        await this.#pause(RETRY_MS)
+      }
+    }
+  }
+
+  #changes(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve
+    })
+  }
+
+  async #checkChanged(): Promise<void> {
+    for (const name of this.#changed) {
+      if (this.#ending.signal.aborted) return
+      // If the account changes meanwhile, it is checked again.
+      this.#changed.delete(name)
+      try {
+        await this.#checkOwner(name)
+      } catch (fault) {
+        this.#changed.add(name)
+        throw fault
+      }
+    }
+  }
+
+  async #checkPage(after: string | null): Promise<void> {
+    const started = performance.now()
+    const pass = this.#passes
+    const names = await this.#stored.owners(after, PAGE)
+    for (const name of names) {
+      if (this.#ending.signal.aborted) return
+      await this.#checkOwner(name)
+    }
+    // A pass that has begun anew meanwhile goes on from its beginning.
+    if (this.#passes !== pass) return
+    this.#passed = names.length < PAGE ? undefined : names.at(-1)
+    if (this.#passed !== undefined) await this.#pause(((performance.now() - started) * (1 - SHARE)) / SHARE)
+  }
+
+  async #checkOwner(name: string): Promise<void> {
+    try {
+      if ((await this.#options.accounts.find(name)) !== null) return
+    } catch (fault) {
+      // The account exists, and its devices have access again once the conflict is resolved.
+      if (fault instanceof CouchError && fault.code === 'account_conflicts') return
+      throw fault
+    }
+    if ((await this.#stored.revokeAll(name)) > 0) this.#onRevoked(name)
+  }
+
+  /** Ends early if an account has changed. */
+  async #pause(ms: number): Promise<void> {
+    const ending = new AbortController()
+    this.#wake = () => ending.abort()
+    await sleep(ms, undefined, {
+      signal: AbortSignal.any([ending.signal, this.#ending.signal]),
+      ref: false,
+    }).catch(() => undefined)
+  }
+
+  async close(): Promise<void> {
+    this.#forget()
+    this.#ending.abort()
+    this.#wake()
+    await this.#running
+  }
+}
