@@ -30,7 +30,7 @@ export function checkDatabaseName(name: string): void {
   }
 }
 
-function isLegalDatabaseName(name: string): boolean {
+export function isLegalDatabaseName(name: string): boolean {
   const slash = name.lastIndexOf('/')
   const last = name.slice(slash + 1)
   if (!SYSTEM_DATABASES.has(last)) return DATABASE_NAME.test(name)

@@ -26,6 +26,8 @@ import {
 
 /** Owners that are remembered: a few megabytes. */
 const MAX_REMEMBERED = 20_000
+/** Any name of a database, also of the server's own, and few others. */
+const NAME = /^[a-z_][a-z0-9_$()+/-]{0,254}$/
 /** Deleted databases of an account that are still in its `_db_updates`. */
 const MAX_FORMER = 100
 /** How often a change is tried while others change the same records. */
@@ -64,6 +66,8 @@ export class Owners {
 
   /** @returns the account; undefined if there is none, or while the database is being made */
   ownerOf(database: string): string | undefined | Promise<string | undefined> {
+    // Whatever a client asks for, only names that a database can have are read and remembered.
+    if (!NAME.test(database)) return undefined
     const found = this.#owners.get(database)
     return found instanceof Promise ? found.then(ownerIn) : ownerIn(found)
   }

@@ -22,6 +22,8 @@ const KIND = 'tenant'
 const LEAVING = 'tenant_leaving'
 /** Tenants that are remembered: a few megabytes. */
 const MAX_REMEMBERED = 20_000
+/** Characters of a name that is remembered. */
+const MAX_NAME = 256
 /** How often a change is tried while others change the same record. */
 const MAX_TRIES = 50
 
@@ -87,8 +89,14 @@ export class Tenants {
 
   /** The account's quota; remembered, since every request needs it. */
   quotaOf(account: string): Quota | Promise<Quota> {
-    const tenant = this.#tenants.get(account)
+    const tenant = this.#tenantOf(account)
     return tenant instanceof Promise ? tenant.then((read) => this.#quotaOf(read)) : this.#quotaOf(tenant)
+  }
+
+  /** Whatever a client calls itself, only names of an ordinary length are remembered. */
+  #tenantOf(account: string): Tenant | Promise<Tenant> {
+    if (account.length <= MAX_NAME) return this.#tenants.get(account)
+    return readRecord(this.#store, KIND, account).then(readTenant)
   }
 
   #quotaOf({ quota }: Tenant): Quota {
@@ -103,13 +111,13 @@ export class Tenants {
 
   /** All that is known of an account. */
   async stateOf(account: string): Promise<TenantState> {
-    const tenant = await this.#tenants.get(account)
+    const tenant = await this.#tenantOf(account)
     return { ...tenant, quota: this.#quotaOf(tenant), overrides: tenant.quota }
   }
 
   /** Whether the account differs from the defaults. */
   async isKnown(account: string): Promise<boolean> {
-    return (await this.#tenants.get(account)) !== ORDINARY
+    return (await this.#tenantOf(account)) !== ORDINARY
   }
 
   /** A page of the accounts that differ from the defaults, in byte order. */
@@ -119,7 +127,7 @@ export class Tenants {
 
   /** @returns why the account has no access, in words for its owner; null: it has */
   refusalOf(account: string): string | null | Promise<string | null> {
-    const tenant = this.#tenants.get(account)
+    const tenant = this.#tenantOf(account)
     return tenant instanceof Promise ? tenant.then(refusalIn) : refusalIn(tenant)
   }
 

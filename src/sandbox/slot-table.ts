@@ -1,3 +1,4 @@
+import type { Limits } from '../core/types.ts'
 /**
  * Numbers that the main thread, the sandbox threads and the database threads share: which sandbox threads are free,
  * which database thread has each of them, when their current calls began, which database threads wait, and the limits
@@ -12,6 +13,10 @@ export interface FunctionLimits {
   readonly timeoutMs: number
   /** In bytes, including QuickJS itself; counted in pages of 64 KiB. */
   readonly memory: number
+}
+
+export function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLimits {
+  return { timeoutMs: functionTimeout, memory: functionMemory }
 }
 
 /** A slot of the table with its thread. */

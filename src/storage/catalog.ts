@@ -49,7 +49,16 @@ export interface Catalog extends Records {
   readonly folderUuid: string
   /** Replaces the server's uuid; durable when resolved. @throws bad_request unless 1 to 64 digits, letters or `-` */
   adoptUuid(uuid: string): Promise<void>
-  list(): Promise<DatabaseEntry[]>
+  /** @returns null if there is no database of this name */
+  find(name: string): Promise<DatabaseEntry | null>
+  /** Databases in the byte order of their names, at most `limit` of the range, with their names alone. */
+  names(range: NameRange, limit: number): Promise<string[]>
+  count(): Promise<number>
+  /**
+   * Resolves when the list is whole. After the start, an engine may look for what has changed while it was closed:
+   * {@link names}, {@link count} and {@link readUpdates} wait for it, and so must whoever prepares a database.
+   */
+  settled(): Promise<void>
   /** Makes an empty database; durable when resolved. @throws file_exists */
   create(name: string, properties?: DatabaseProperties): Promise<DatabaseEntry>
   /** Removes a database, which must be closed. @throws no_database */

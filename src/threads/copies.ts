@@ -113,7 +113,7 @@ interface CopiesOptions {
   /** The file that a thread runs: host.ts, which knows the engine. */
   readonly entry: URL
   /** The database that now has this name. */
-  findEntry(name: string): DatabaseEntry | undefined
+  findEntry(name: string): Promise<DatabaseEntry | null>
   /** Keeps a database open. @returns a function that releases it */
   hold(entry: DatabaseEntry): Promise<() => void>
   copyCatalog(path: string): Promise<void>
@@ -156,16 +156,16 @@ class CopyThread implements Copier {
   }
 
   async copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome> {
-    const entry = this.#options.findEntry(job.database)
-    if (entry === undefined) throw new CouchError('no_database')
+    const entry = await this.#options.findEntry(job.database)
+    if (entry === null) throw new CouchError('no_database')
     this.#onProgress = onProgress
     try {
       const made = await this.#make(entry, job)
-      this.#refuseIfDeleted(entry)
+      await this.#refuseIfDeleted(entry)
       return { ...made, incarnation: entry.incarnation }
     } catch (error) {
       await rm(job.target, { force: true })
-      this.#refuseIfDeleted(entry)
+      await this.#refuseIfDeleted(entry)
       throw error
     }
   }
@@ -185,8 +185,9 @@ class CopyThread implements Copier {
   }
 
   /** Refuses the copy of a database that was deleted, or replaced by another one of the same name. */
-  #refuseIfDeleted({ name, incarnation }: DatabaseEntry): void {
-    if (this.#options.findEntry(name)?.incarnation !== incarnation) throw new CouchError('no_database')
+  async #refuseIfDeleted({ name, incarnation }: DatabaseEntry): Promise<void> {
+    if ((await this.#options.findEntry(name))?.incarnation !== incarnation)
+      throw new CouchError('no_database')
   }
 
   checkCatalog(path: string, folderUuid: string): Promise<FileHash> {

@@ -254,7 +254,7 @@ class Host {
     const { serverUuid, folderUuid } = catalog
     const hasCopies = this.#engine.copies !== null
     const { sharedWriters } = this.#engine.capabilities
-    return { serverUuid, folderUuid, sharedWriters, databases: await catalog.list(), hasCopies }
+    return { serverUuid, folderUuid, sharedWriters, hasCopies }
   }
 
   async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {

@@ -16,13 +16,13 @@ interface ReplacementsOptions {
   /** Removes the name from its thread; the next call may choose another thread. */
   release(name: string): void
   catalog: CatalogCall
-  /** All databases, as the catalog lists them. */
-  listed(): Promise<readonly DatabaseEntry[]>
+  /** Reads the catalog; null if there is no such database. */
+  find(name: string): Promise<DatabaseEntry | null>
   /** Runs work while no other call creates, deletes or replaces the database. */
   exclusively(name: string, work: () => Promise<void>): Promise<void>
-  /** Removes a database from the list. */
-  take(name: string): DatabaseProxy | undefined
-  enter(entry: DatabaseEntry): void
+  /** Removes a database from the list; null if there is none. */
+  take(name: string): Promise<DatabaseProxy | null>
+  enter(entry: DatabaseEntry): unknown
   /** Notifies listeners that the database's security object may have changed. */
   notifySecurity(name: string): void
 }
@@ -82,13 +82,13 @@ export class Replacements {
   async #replace(name: string, draft: string | null): Promise<string | null> {
     let kept: string | null = null
     await this.#options.exclusively(name, async () => {
-      const before = this.#options.take(name)
-      if (before === undefined && draft === null) throw new CouchError('no_database')
-      if (before !== undefined) this.#underWay.add(name)
+      const before = await this.#options.take(name)
+      if (before === null && draft === null) throw new CouchError('no_database')
+      if (before !== null) this.#underWay.add(name)
       // Earlier calls are answered. Later calls fail with unavailable until the name has its new database.
       before?.retire()
       try {
-        if (before !== undefined) await this.#closeFile(name)
+        if (before !== null) await this.#closeFile(name)
         const replaced = await this.#options.catalog('replace', name, draft)
         this.#endReplacement(name, replaced)
         kept = replaced.kept
@@ -111,17 +111,14 @@ export class Replacements {
     this.#options.release(name)
   }
 
-  #endReplacement(name: string, entry: DatabaseEntry | undefined): void {
+  #endReplacement(name: string, entry: DatabaseEntry | null): void {
     this.#underWay.delete(name)
-    if (entry !== undefined) this.#options.enter(entry)
+    if (entry !== null) this.#options.enter(entry)
   }
 
   /** Enters what the catalog lists, whose thread may have died after the replacement. */
-  async #reinstate(name: string, before: DatabaseProxy | undefined): Promise<void> {
-    const entry = await this.#options.listed().then(
-      (databases) => databases.find((listed) => listed.name === name),
-      () => before?.entry,
-    )
+  async #reinstate(name: string, before: DatabaseProxy | null): Promise<void> {
+    const entry = await this.#options.find(name).catch(() => before?.entry ?? null)
     this.#endReplacement(name, entry)
   }
 }

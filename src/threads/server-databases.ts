@@ -4,12 +4,11 @@ import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
-import { AMPLE_SPACE, type Limits, type Settings, type Space } from '../core/types.ts'
+import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
-import type { FunctionLimits } from '../sandbox/slot-table.ts'
+import { functionLimits } from '../sandbox/slot-table.ts'
 import type {
-  Catalog,
   CatalogUpdates,
   DatabaseEntry,
   DatabaseProperties,
@@ -36,31 +35,27 @@ import { Replacements } from './replacements.ts'
 import { SharedAnswers } from './shared-answers.ts'
 import { threadFlags, withOwner } from './thread.ts'
 import { Pool } from './thread-pool.ts'
-import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
-
-/** Whether an earlier deletion succeeded, although its thread died before it could answer. */
-function wasDeleted(error: unknown): boolean {
-  return error instanceof CouchError && error.code === 'no_database'
-}
-
-function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLimits {
-  return { timeoutMs: functionTimeout, memory: functionMemory }
-}
+import type { DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
 
 /** Made by `openServerDatabases` (open-databases.ts). */
 export class ServerDatabases implements OwnedDatabases {
   readonly #options: ServerDatabasesOptions
   readonly #faults = new FaultRecord()
   readonly #tasks = new Tasks()
-  #serverUuid = ''
+  serverUuid = ''
   folderUuid = ''
   readonly #sandboxes: SandboxPool
   readonly #pool: Pool
-  readonly #list = new DatabaseList(() => this.#replacements.underWay())
+  readonly #list: DatabaseList
+  /** Databases that are being deleted. */
+  readonly #leaving = new Set<string>()
   /** Creations, deletions and replacements under way, by database name. */
   readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
-    note: (names, sequences) => this.#catalogChange('noteUpdated', names, sequences),
+    note: async (names, sequences) => {
+      await this.#pool.catalog('noteUpdated', names, sequences)
+      this.#updateListeners.tell()
+    },
   })
   readonly #answers = new SharedAnswers()
   readonly #catalogListeners = new Listeners<[CatalogChange]>()
@@ -71,11 +66,11 @@ export class ServerDatabases implements OwnedDatabases {
     withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
     owner: (name) => this.#pool.owningThread(name),
     release: (name) => this.#pool.release(name),
-    catalog: (method, ...args) => this.#catalogChange(method, ...args),
-    listed: async () => (await this.#pool.readCatalog()).databases,
+    catalog: (method, ...args) => this.#pool.catalog(method, ...args),
+    find: (name) => this.#pool.catalog('find', name),
     exclusively: (name, work) => this.#changing.run(name, work),
     take: (name) => this.#take(name),
-    enter: (entry) => this.#enter(entry),
+    enter: (entry) => this.#list.enter(entry),
     notifySecurity: (name) => this.#securityListeners.tell(name),
   })
   readonly #copies: Copies
@@ -104,9 +99,20 @@ export class ServerDatabases implements OwnedDatabases {
     this.#copies = databaseCopies({
       dataDir,
       entry,
-      findEntry: (name) => this.#list.named(name)?.entry,
+      findEntry: (name) => this.#list.find(name),
       hold: async (entry) => withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
       copyCatalog: (path) => this.#pool.copyCatalog(path),
+    })
+    this.#list = new DatabaseList({
+      maxOpen,
+      find: (name) => this.#pool.catalog('find', name),
+      names: (range, limit) => this.#pool.catalog('names', range, limit),
+      count: () => this.#pool.catalog('count'),
+      make: (entry) => new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#answers),
+      isLeaving: (name) => this.#leaving.has(name),
+      whenIdle: (name) => this.#changing.whenIdle(name),
+      onGone: (proxy) => this.#leaveDeleted(proxy),
+      onUnused: (name) => void this.#exclusively(name, () => this.#pool.unassign(name)),
     })
     this.#pool = new Pool({
       dataDir,
@@ -118,21 +124,19 @@ export class ServerDatabases implements OwnedDatabases {
       minThreads: options.minThreads,
       balanceMs: options.balanceMs,
       watchMs: options.watchMs,
-      exclusively: async (name, work) => {
-        if (!this.#changing.isBusy(name)) await this.#changing.run(name, work)
-      },
+      exclusively: (name, work) => this.#exclusively(name, work),
       onEvent: (event) => this.#handleEvent(event),
       onDeath: (names, fault) => {
         onFault(fault)
         // A commit may have gone unreported, so feeds end, and their clients reconnect.
         for (const name of names) {
-          const proxy = this.#list.named(name)
+          const proxy = this.#list.held(name)
           proxy?.emit({ type: 'closed' })
           if (proxy !== undefined) this.#tasks.forget(proxy.entry.incarnation)
           this.#notes.add(name)
         }
       },
-      onCatalog: (opened) => this.#enterMissing(opened),
+      onCatalog: (opened) => this.#noteOpened(opened),
     })
   }
 
@@ -140,41 +144,33 @@ export class ServerDatabases implements OwnedDatabases {
     return this.#pool.openCatalog(serverFile)
   }
 
-  /** Enters unknown databases: all of them at the start, later those that a thread created just before it died. */
-  #enterMissing({ serverUuid, folderUuid, sharedWriters, databases, hasCopies }: OpenedCatalog): void {
+  /** Runs work unless another call creates, deletes or replaces the database. */
+  async #exclusively(name: string, work: () => Promise<void>): Promise<void> {
+    if (!this.#changing.isBusy(name)) await this.#changing.run(name, work)
+  }
+
+  /** At the start, and after the catalog's thread has died. */
+  #noteOpened({ serverUuid, folderUuid, sharedWriters, hasCopies }: OpenedCatalog): void {
     this.copies = hasCopies ? this.#copies : null
-    this.#serverUuid = serverUuid
+    this.serverUuid = serverUuid
     this.folderUuid = folderUuid
     this.sharedWriters = sharedWriters
-    for (const entry of databases) {
-      if (this.#list.named(entry.name) === undefined && !this.#changing.isBusy(entry.name)) this.#enter(entry)
+    this.#noteChange({ type: 'any' })
+  }
+
+  #noteChange(change: CatalogChange): void {
+    if (change.type !== 'records') {
+      const names = change.type === 'any' ? null : change.names
+      this.#list.changed(names)
+      if (this.sharedWriters) void this.#list.verify(names)
+      this.#updateListeners.tell()
     }
-    this.#updateListeners.tell()
-    this.#catalogListeners.tell({ type: 'any' })
-  }
-
-  /** Changes the catalog, and notifies listeners once the change is durable. */
-  async #catalogChange<M extends CatalogMethod>(
-    method: M,
-    ...args: Parameters<Catalog[M]>
-  ): Promise<Awaited<ReturnType<Catalog[M]>>> {
-    const answer = await this.#pool.catalog(method, ...args)
-    this.#updateListeners.tell()
-    return answer
-  }
-
-  get serverUuid(): string {
-    return this.#serverUuid
+    this.#catalogListeners.tell(change)
   }
 
   async adoptUuid(uuid: string): Promise<void> {
     await this.#pool.catalog('adoptUuid', uuid)
-    this.#serverUuid = uuid
-  }
-
-  #enter(entry: DatabaseEntry): void {
-    const proxy = new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#answers)
-    this.#list.enter(proxy)
+    this.serverUuid = uuid
   }
 
   #leave(entry: DatabaseEntry): void {
@@ -183,24 +179,23 @@ export class ServerDatabases implements OwnedDatabases {
     this.#faults.forget(entry.incarnation)
   }
 
-  /** Removes a database from the list; undefined if it is not listed. */
-  #take(name: string): DatabaseProxy | undefined {
-    const proxy = this.#list.named(name)
-    if (proxy !== undefined) this.#leave(proxy.entry)
+  /** Removes a database from the list; null if there is none. */
+  async #take(name: string): Promise<DatabaseProxy | null> {
+    const proxy = await this.#list.get(name)
+    if (proxy !== null) this.#leave(proxy.entry)
     return proxy
   }
 
   #handleEvent(event: DatabaseThreadEvent): void {
-    if (event.type === 'full') {
-      this.#options.onFull?.()
-      return
+    if (event.type === 'full') this.#options.onFull?.()
+    else if (event.type === 'catalog') this.#noteChange(event.change)
+    else {
+      const proxy = this.#list.ofIncarnation(event.incarnation)
+      if (proxy !== undefined) this.#handleEventOf(proxy, event)
     }
-    if (event.type === 'catalog') {
-      this.#catalogListeners.tell(event.change)
-      return
-    }
-    const proxy = this.#list.ofIncarnation(event.incarnation)
-    if (proxy === undefined) return
+  }
+
+  #handleEventOf(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { incarnation: number }>): void {
     if (event.type === 'committed') {
       const { updateSeq, epoch, updates } = event
       if (updates > 0) {
@@ -238,7 +233,7 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   names(range: NameRange, limit: number): Promise<readonly string[]> {
-    return this.#list.names(range, limit)
+    return this.#pool.catalog('names', range, limit)
   }
 
   allNames(range?: NameRange): AsyncIterable<string> {
@@ -249,48 +244,52 @@ export class ServerDatabases implements OwnedDatabases {
     return this.#list.count()
   }
 
-  has(name: string): Promise<boolean> {
-    return this.#list.has(name)
+  async has(name: string): Promise<boolean> {
+    return this.#replacements.underWay().has(name) || (await this.#list.find(name)) !== null
   }
 
   async get(name: string): Promise<DatabaseHandle> {
-    const proxy = this.#list.named(name)
-    if (proxy !== undefined) return proxy
-    throw new CouchError(this.#replacements.underWay().has(name) ? 'unavailable' : 'no_database')
+    if (this.#replacements.underWay().has(name)) throw new CouchError('unavailable')
+    const proxy = await this.#list.get(name)
+    if (proxy === null) throw new CouchError('no_database')
+    return proxy
   }
 
   cached(name: string): DatabaseHandle | undefined {
-    return this.#list.named(name)
+    return this.#list.known(name)
   }
 
   create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
     if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
     return this.#changing.run(name, async () => {
-      if (this.#list.named(name) !== undefined) throw new CouchError('file_exists')
+      if (await this.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
-      this.#enter(await this.#catalogChange('create', name, properties))
+      this.#list.enter(await this.#pool.catalog('create', name, properties))
     })
   }
 
   delete(name: string, options: DeletionOptions = {}): Promise<void> {
     return this.#changing.run(name, async () => {
-      const proxy = this.#list.named(name)
-      if (proxy === undefined) throw new CouchError('no_database')
-      this.#leave(proxy.entry)
+      const proxy = await this.#take(name)
+      if (proxy === null) throw new CouchError('no_database')
+      this.#leaving.add(name)
       proxy.retire()
       proxy.emit({ type: 'closed' })
       try {
         const owner = await this.#pool.owningThread(name)
         await owner.ask({ type: 'drop', database: name })
-        await this.#catalogChange('delete', name, options)
+        await this.#pool.catalog('delete', name, options)
       } catch (error) {
-        if (!wasDeleted(error)) {
-          this.#enter(proxy.entry)
+        // An earlier deletion may have succeeded, although its thread died before it could answer.
+        if (!(error instanceof CouchError && error.code === 'no_database')) {
+          this.#list.enter(proxy.entry)
           throw error
         }
+      } finally {
+        this.#leaving.delete(name)
       }
       this.#pool.forget(name)
       this.#notes.remove(name)
@@ -307,8 +306,10 @@ export class ServerDatabases implements OwnedDatabases {
     this.#updateListeners.tell()
   }
 
-  prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
+  async prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
     checkDatabaseName(name)
+    // What it prepares must not be taken for what a crash has left.
+    await this.#pool.catalog('settled')
     return this.#replacements.prepare(name, copy)
   }
 
@@ -361,7 +362,8 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   async isOverdue(name: string): Promise<boolean> {
-    return this.#pool.isOverdue((await this.get(name)).name)
+    if (!(await this.has(name))) throw new CouchError('no_database')
+    return this.#pool.isOverdue(name)
   }
 
   setSettings(settings: Settings): void {

@@ -137,18 +137,36 @@ export class Pool {
     this.#balanceTimer = undefined
   }
 
-  /** Moves a database that its thread can close at once. Calls wait meanwhile. Never rejects. */
+  /** Moves a database that its thread can close at once. Never rejects. */
   async #move(database: string, to: Slot): Promise<void> {
     const from = this.#owners.get(database)
     if (from === undefined || from === to || !from.thread.isRunning || this.#isClosing) return
+    await this.#handOver(database, from, () => {
+      to.databases.add(database)
+      this.#owners.set(database, to)
+    })
+  }
+
+  /**
+   * Removes a database that was not used for long from its thread, unless it is in use; a later call may choose another
+   * thread. Never rejects.
+   */
+  async unassign(database: string): Promise<void> {
+    const from = this.#owners.get(database)
+    if (from === undefined || this.#isClosing || this.#moving.has(database)) return
+    if (from.thread.isRunning) await this.#handOver(database, from, () => undefined)
+    else this.release(database)
+  }
+
+  /** Takes a database from its thread if that can close it at once. Calls wait meanwhile. Never rejects. */
+  async #handOver(database: string, from: Slot, onClosed: () => void): Promise<void> {
     const moved = Promise.withResolvers<void>()
     this.#moving.set(database, moved.promise)
     // If the thread hangs or dies, the database stays assigned to its slot, whose next thread opens it.
     const isClosed = await from.thread.ask({ type: 'handOver', database }).catch(() => false)
     if (isClosed && this.#owners.get(database) === from) {
-      from.databases.delete(database)
-      to.databases.add(database)
-      this.#owners.set(database, to)
+      this.release(database)
+      onClosed()
     }
     this.#moving.delete(database)
     moved.resolve()

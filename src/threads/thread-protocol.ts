@@ -11,7 +11,7 @@ import type { IndexReportSource } from '../query/index-report.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
-import type { Catalog, DatabaseEntry } from '../storage/catalog.ts'
+import type { Catalog } from '../storage/catalog.ts'
 import type { CatalogChange } from '../storage/records.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
@@ -38,7 +38,7 @@ export type CallMethod = {
 export type StreamMethod = Exclude<keyof ServedDatabase, CallMethod>
 
 /** The methods of the catalog that its thread serves. */
-export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'folderUuid' | 'list' | 'watch'>
+export type CatalogMethod = Exclude<keyof Catalog, 'serverUuid' | 'folderUuid' | 'watch'>
 
 /** Calls a method of the catalog on its thread. */
 export type CatalogCall = <M extends CatalogMethod>(
@@ -52,7 +52,6 @@ export interface OpenedCatalog {
   readonly folderUuid: string
   /** The engine's capability of this name. */
   readonly sharedWriters: boolean
-  readonly databases: readonly DatabaseEntry[]
   /** Whether the engine copies databases as files. */
   readonly hasCopies: boolean
 }

@@ -8,10 +8,12 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkServerUuid } from '../../src/core/ids.ts'
 import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../../src/storage/catalog.ts'
+import { namesInRange } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
-import { type Lend, lend } from '../storage/memory/lending.ts'
+import type { Lend } from '../storage/memory/lending.ts'
+import { strictLending } from '../storage/memory/strict.ts'
 import { LOCAL, type Network } from '../storage/memory/network.ts'
 import { MemoryOpener, type Mutant } from '../storage/memory/opener.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
@@ -25,7 +27,7 @@ export interface MemoryEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** The time, in ms since 1970; by default, the system's. */
   readonly now?: () => number
-  /** How documents are lent to callbacks: `strictLending` lends only what is declared. */
+  /** How documents are lent to callbacks; by default, only what is declared (memory/strict.ts). */
   readonly lend?: Lend
   /** What it shares with other openers; by default nothing. */
   readonly shared?: SharedMemory
@@ -72,7 +74,7 @@ class MemoryEngine implements StorageEngine, TestControls {
     this.capabilities = { durable: false, sharedWriters: network.isShared }
     this.#operate = operate
     this.#now = options.now ?? Date.now
-    this.#lend = options.lend ?? lend
+    this.#lend = options.lend ?? strictLending()
     this.#opener = new MemoryOpener(network, options.mutant)
     this.#shared = shared
     this.#records = new MemoryRecords(shared.records)
@@ -97,13 +99,18 @@ class MemoryEngine implements StorageEngine, TestControls {
         checkServerUuid(uuid)
         this.#shared.serverUuid = uuid
       },
-      list: async () => {
-        this.#operate('list databases')
-        return [...this.#shared.databases.values()].map(({ name, incarnation }) => {
-          const lastKnown = this.#shared.sequences.get(name)
-          return { name, incarnation, ...(lastKnown && { lastKnown }) }
-        })
+      find: async (name) => {
+        this.#operate('find database')
+        const incarnation = this.#shared.databases.get(name)?.incarnation
+        const lastKnown = this.#shared.sequences.get(name)
+        return incarnation === undefined ? null : { name, incarnation, ...(lastKnown && { lastKnown }) }
       },
+      names: async (range, limit) => {
+        this.#operate('list databases')
+        return namesInRange([...this.#shared.databases.keys()].sort(), range, limit)
+      },
+      count: async () => this.#shared.databases.size,
+      settled: async () => {},
       create: (name, properties) => this.#create(name, properties),
       delete: (name) => this.#delete(name),
       replace: (name, draft) => this.#replace(name, draft),

@@ -26,7 +26,7 @@ function databasesOver(stored: Map<string, Stored>, records: MemoryRecords) {
     return found
   }
   const databases = {
-    readRecords: records.readRecords.bind(records),
+    readRecords: (kind: string, keys: readonly string[]) => records.readRecords(kind, keys),
     listRecords: records.listRecords.bind(records),
     writeRecords: records.writeRecords.bind(records),
     watchCatalog: records.watchCatalog.bind(records),
@@ -172,4 +172,23 @@ t.test('both nodes read each other’s tokens of _db_updates', async (t) => {
   const { one, two } = await startNodes(t)
   const token = one.hosted.policy.updatesOf('anna')?.encode('7-AAAAAAAAAAAA') ?? ''
   t.equal(two.hosted.policy.updatesOf('anna')?.decode(token), '7-AAAAAAAAAAAA')
+})
+
+t.test('whatever names a stranger asks for, none of them is read or remembered', async (t) => {
+  const { one } = await startNodes(t)
+  const { records, hosted } = one
+  const reads: string[] = []
+  const { readRecords } = records
+  records.readRecords = (kind, keys) => {
+    reads.push(...keys)
+    return readRecords.call(records, kind, keys)
+  }
+  for (const name of ['A', 'x'.repeat(300), '../x', 'a\u0000', 'ü'])
+    t.equal(await hosted.policy.allowance(name), undefined)
+  t.same(reads, [])
+  const long = 'x'.repeat(10_000)
+  for (let n = 0; n < 2; n++) t.equal(await hosted.policy.refusalOf(long), null)
+  t.equal(reads.length, 2, 'a long name is read each time')
+  for (let n = 0; n < 2; n++) t.equal(await hosted.policy.refusalOf('anna'), null)
+  t.equal(reads.length, 3, 'and an ordinary one once')
 })

@@ -194,8 +194,8 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
   /** Another node may have made it. */
   const find = async (name: string) => {
     if (!handles.has(name) && engine.capabilities.sharedWriters) {
-      const entry = (await catalog.list()).find((each) => each.name === name)
-      if (entry !== undefined) await enter(entry)
+      const entry = await catalog.find(name)
+      if (entry !== null) await enter(entry)
     }
     return handles.get(name)
   }

@@ -37,7 +37,6 @@ type Admission = Awaited<ReturnType<RequestLimits['limiterOf']>>
 /** @returns the limiter of the caller @throws forbidden */
 async function admit(limits: RequestLimits, request: FastifyRequest): Promise<Admission> {
   await refuseClosedAccount(request)
-  await setAllowance(request)
   return limits.limiterOf(request.user.name, request.address)
 }
 
@@ -81,8 +80,9 @@ function waitForLimiter(
     hasPriority: hasPriority(request),
     start: () => {
       isStarted = true
-      if (hasWaited) reauthorize(request, reply).then(() => done(), done)
-      else done()
+      // The allowance is read in the request's turn, since any caller may ask for any name.
+      const begun = hasWaited ? reauthorize(request, reply) : setAllowance(request)
+      begun.then(() => done(), done)
     },
     refuse: (seconds) => {
       if (seconds === null) request.raw.socket.destroy()

@@ -106,17 +106,13 @@ export class UpdateLog {
 const KIND = 'mark'
 
 /**
- * Reads the last known sequences of databases from server.sqlite. They are about a second old and never ahead of the
+ * Reads the last known sequence of a database from server.sqlite. It is about a second old and never ahead of the
  * database, so a file that is behind its last known sequence was replaced by hand.
- * @returns sequences by the databases' names
+ * @returns null if none was noted
  */
-export function readLastKnown(connection: Connection): ReadonlyMap<string, LastKnownSequence> {
-  return new Map(
-    listRecords(connection, KIND, {}, Number.MAX_SAFE_INTEGER).map(({ key, value }) => [
-      key,
-      JSON.parse(value) as LastKnownSequence,
-    ]),
-  )
+export function readLastKnown(connection: Connection, name: string): LastKnownSequence | null {
+  const [value = null] = readRecords(connection, KIND, [name])
+  return value === null ? null : (JSON.parse(value) as LastKnownSequence)
 }
 
 /** Part of the caller's transaction. */

@@ -20,7 +20,16 @@ const SUFFIX = '.sqlite'
 const UNFINISHED = '.unfinished'
 const JOURNAL = '-journal'
 /** The suffixes of the files that SQLite keeps beside a database. */
-const COMPANIONS = ['-wal', '-shm', JOURNAL]
+const WAL = '-wal'
+const COMPANIONS = [WAL, '-shm', JOURNAL]
+/** The name of a kept file: that of the database's file, a time, and a number if there are several of one second. */
+const KEPT = /^(.+)\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(?:-\d+)?\.sqlite$/
+
+export interface SweptFiles {
+  readonly databases: readonly string[]
+  readonly logged: readonly string[]
+  readonly interrupted: readonly string[]
+}
 
 export class Files {
   readonly server: string
@@ -79,12 +88,21 @@ export class Files {
     return this.path(database) + UNFINISHED
   }
 
-  /** The databases that have a file. */
-  databases(): string[] {
-    return readdirSync(this.#folder)
-      .filter((file) => file.endsWith(SUFFIX))
-      .map((file) => databaseOfFileName(file.slice(0, -SUFFIX.length)))
-      .filter((name) => name !== null)
+  get databasesFolder(): string {
+    return this.#folder
+  }
+
+  get indexesFolder(): string {
+    return this.#indexes
+  }
+
+  exists(database: string): boolean {
+    return existsSync(this.path(database))
+  }
+
+  /** Whether a crash interrupted a rewrite of the file (page-size.ts). */
+  hasJournal(database: string): boolean {
+    return existsSync(this.path(database) + JOURNAL)
   }
 
   /** Whether a database's log was left behind: closing the file removes it. */
@@ -242,32 +260,32 @@ export class Files {
 
   /**
    * Removes what a crash left behind: unfinished files, and companions of deleted files.
-   * @returns paths of databases whose rewrite the crash interrupted (page-size.ts)
+   * @param files some file names of the folder, which may have been removed since
+   * @returns the databases among them, and those with a log or with a journal
    */
-  sweep(): string[] {
-    const files = readdirSync(this.#folder)
+  sweep(files: readonly string[]): SweptFiles {
+    const swept = { databases: [] as string[], logged: [] as string[], interrupted: [] as string[] }
     for (const file of files) {
-      const owner = COMPANIONS.reduce(
-        (name, companion) => name.replace(new RegExp(`${companion}$`), ''),
-        file,
-      )
-      const isOrphan = owner !== file && !files.includes(owner)
+      const companion = COMPANIONS.find((suffix) => file.endsWith(suffix)) ?? ''
+      const owner = file.slice(0, file.length - companion.length)
+      const isOrphan = companion !== '' && !existsSync(join(this.#folder, owner))
       if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
+      else if (owner.endsWith(SUFFIX)) {
+        const name = databaseOfFileName(owner.slice(0, -SUFFIX.length))
+        if (name === null) continue
+        if (companion === '') swept.databases.push(name)
+        else if (companion === JOURNAL) swept.interrupted.push(name)
+        else if (companion === WAL) swept.logged.push(name)
+      }
     }
-    this.#sync()
-    this.#sweepIndexes(new Set(files))
-    this.#sweepKept()
-    return files
-      .filter(
-        (file) => file.endsWith(`${SUFFIX}${JOURNAL}`) && files.includes(file.slice(0, -JOURNAL.length)),
-      )
-      .map((file) => join(this.#folder, file.slice(0, -JOURNAL.length)))
+    return swept
   }
 
-  #sweepIndexes(files: ReadonlySet<string>): void {
-    if (!existsSync(this.#indexes)) return
-    for (const folder of readdirSync(this.#indexes)) {
-      if (!files.has(folder + SUFFIX)) rmSync(join(this.#indexes, folder), { recursive: true, force: true })
+  /** Removes the indexes of databases that are gone. @param folders names of folders with indexes */
+  sweepIndexes(folders: readonly string[]): void {
+    for (const folder of folders) {
+      if (existsSync(join(this.#folder, folder + SUFFIX))) continue
+      rmSync(join(this.#indexes, folder), { recursive: true, force: true })
     }
   }
 
@@ -275,19 +293,16 @@ export class Files {
    * A crash between keeping a file and replacing it leaves the file with two names. The database's name is the right one.
    * Its log may have been deleted already, and is then put back.
    */
-  #sweepKept(): void {
+  sweepKept(): void {
     if (!existsSync(this.#kept)) return
-    const linked = readdirSync(this.#kept)
-      .map((file) => join(this.#kept, file))
-      .filter((path) => (statSync(path, { throwIfNoEntry: false })?.nlink ?? 0) > 1)
-    if (linked.length === 0) return
-    const databases = readdirSync(this.#folder).map((file) => join(this.#folder, file))
-    const byInode = new Map(databases.map((path) => [inodeOf(path), path]))
-    for (const kept of linked) {
-      const path = byInode.get(inodeOf(kept))
-      if (path === undefined) continue
-      const log = `${kept}-wal`
-      if (existsSync(log) && !existsSync(`${path}-wal`)) linkOrCopy(log, `${path}-wal`)
+    for (const file of readdirSync(this.#kept)) {
+      const owner = KEPT.exec(file)?.[1]
+      const kept = join(this.#kept, file)
+      if (owner === undefined || (statSync(kept, { throwIfNoEntry: false })?.nlink ?? 0) < 2) continue
+      const path = join(this.#folder, owner + SUFFIX)
+      if (inodeOf(path) === undefined || inodeOf(path) !== inodeOf(kept)) continue
+      const log = kept + WAL
+      if (existsSync(log) && !existsSync(path + WAL)) linkOrCopy(log, path + WAL)
       this.#sync()
       this.#removeWithCompanions(kept)
     }

@@ -13,6 +13,7 @@ import type {
   DatabaseProperties,
   DatabaseSequence,
   DeletionOptions,
+  NameRange,
   Replaced,
   UpdatesRange,
 } from '../catalog.ts'
@@ -24,10 +25,8 @@ import {
   type ServerRecord,
 } from '../records.ts'
 import {
-  forgetLastKnown,
   listRecords,
   RECORDS_SCHEMA,
-  readLastKnown,
   readRecords,
   UPDATE_LOG_SCHEMA,
   UpdateLog,
@@ -35,11 +34,12 @@ import {
   writeRecords,
 } from './catalog-tables.ts'
 import { type Connection, type ConnectionOptions, isBusy } from './connection.ts'
-import { type DiskWatch, FileErrors, isFull, storageError } from './database-access.ts'
+import { type DiskWatch, FileErrors, storageError } from './database-access.ts'
+import { DatabaseTable } from './database-table.ts'
 import type { Files } from './files.ts'
+import { FolderScan } from './folder-scan.ts'
 import { writeNewFile } from './new-file.ts'
 import { syncPathNow } from './page-copy.ts'
-import { rollBackRewrite } from './page-size.ts'
 import { RECORD_KEYS } from './record-keys.ts'
 import type { Migration } from './schema.ts'
 import { checkpointLog, distinguish, FolderLock, inUse, replaceServerFile } from './server-file.ts'
@@ -81,11 +81,9 @@ export class SqliteCatalog implements Catalog {
   readonly #options: CatalogOptions
   readonly #errors: FileErrors
   readonly #updates: UpdateLog
-  /** Databases written to before the start whose update a full disk kept from being noted. */
-  readonly #unnotedUpdates = new Set<string>()
+  readonly #table: DatabaseTable
+  readonly #scan: FolderScan
   readonly #listeners = new Set<(change: CatalogChange) => void>()
-  /** The listed databases: the rows that have a file. */
-  readonly #entries = new Map<string, DatabaseEntry>()
 
   /**
    * Locks the data folder and opens its catalog.
@@ -113,11 +111,20 @@ export class SqliteCatalog implements Catalog {
     this.#lock = lock
     this.#connection = connection
     try {
-      for (const path of files.sweep()) rollBackRewrite(path)
+      files.sweepKept()
       this.folderUuid = this.#folderUuid()
       this.#adoptedUuid = this.#serverValue(ADOPTED_UUID)
       this.#updates = new UpdateLog(this.#connection)
-      this.#syncWithFiles()
+      this.#table = new DatabaseTable(this.#connection, this.#updates)
+      this.#scan = new FolderScan({
+        files,
+        table: this.#table,
+        transaction: (work) => this.#transaction(work),
+        noteUpdated: (names) => this.#updates.note(names, 'updated'),
+        onChange: (names) => this.#tell({ type: 'databases', names }),
+      })
+      // Whoever waits for it gets its error.
+      this.#scan.settled().catch(() => undefined)
     } catch (error) {
       this.#connection.close()
       throw error
@@ -154,37 +161,6 @@ export class SqliteCatalog implements Catalog {
     return made
   }
 
-  /**
-   * Adds files that the catalog lacks, and drops rows whose file is missing. Databases that were not closed count as
-   * written to, since their last updates may not have been noted. On a full disk the known databases are served, so that
-   * the operator can start the server to free space.
-   */
-  #syncWithFiles(): void {
-    const found = new Set(this.#files.databases())
-    const sequences = readLastKnown(this.#connection)
-    const rows = this.#rows()
-    for (const { name, incarnation } of rows.filter(({ name }) => found.has(name))) {
-      const lastKnown = sequences.get(name)
-      this.#entries.set(name, { name, incarnation, ...(lastKnown && { lastKnown }) })
-      if (this.#files.isLeftOpen(name)) this.#unnotedUpdates.add(name)
-    }
-    try {
-      for (const entry of this.#transaction(() => this.#enterAll(rows, found))) {
-        this.#entries.set(entry.name, entry)
-      }
-      this.#unnotedUpdates.clear()
-    } catch (error) {
-      if (!isFull(error)) throw error
-    }
-  }
-
-  /** @param found the databases that have a file @returns the databases that the catalog lacked */
-  #enterAll(rows: readonly DatabaseEntry[], found: ReadonlySet<string>): DatabaseEntry[] {
-    for (const { name } of rows) if (!found.has(name)) this.#forget(name)
-    this.#updates.note([...this.#unnotedUpdates], 'updated')
-    return [...found].filter((name) => !this.#entries.has(name)).map((name) => this.#enter(name))
-  }
-
   /** As {@link #attempt}, but retries on a full disk after freeing the reserved space. Not for work that grows the file. */
   #transaction<R>(work: () => R): R {
     return this.#errors.retrying(() => this.#attempt(work))
@@ -202,48 +178,53 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  #rows(): DatabaseEntry[] {
-    return this.#connection.prepare<DatabaseEntry>('SELECT name, incarnation FROM database').all()
+  async find(name: string): Promise<DatabaseEntry | null> {
+    return this.#read(() => {
+      this.#scan.check(name)
+      return this.#table.find(name)
+    })
   }
 
-  /** Gives a database an incarnation that was never used. */
-  #enter(name: string): DatabaseEntry {
-    const next = this.#connection.prepare<{ value: number }>(
-      "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
-        'ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value',
-    )
-    const incarnation = next.get()?.value as number
-    this.#connection
-      .prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
-      .run(name, incarnation)
-    forgetLastKnown(this.#connection, name)
-    this.#updates.note([name], 'created')
-    return { name, incarnation }
+  async names(range: NameRange, limit: number): Promise<string[]> {
+    await this.settled()
+    return this.#read(() => this.#table.names(range, limit))
   }
 
-  #forget(name: string): void {
-    this.#connection.prepare('DELETE FROM database WHERE name = ?').run(name)
-    forgetLastKnown(this.#connection, name)
-    this.#updates.note([name], 'deleted')
+  async count(): Promise<number> {
+    await this.settled()
+    return this.#scan.count
   }
 
-  async list(): Promise<DatabaseEntry[]> {
-    return [...this.#entries.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+  /** Resolves when all files of the folder are known. */
+  async settled(): Promise<void> {
+    try {
+      await this.#scan.settled()
+    } catch (error) {
+      throw storageError(error)
+    }
+  }
+
+  /** Whether a database is there, after a look at its file. @throws the error of the table for a fault of the file */
+  #has(name: string): boolean {
+    return this.#read(() => {
+      this.#scan.check(name)
+      return this.#table.has(name)
+    })
   }
 
   async create(name: string, properties: DatabaseProperties = {}): Promise<DatabaseEntry> {
-    if (this.#entries.has(name)) throw new CouchError('file_exists')
+    if (this.#has(name)) throw new CouchError('file_exists')
     let mayHaveName = false
     try {
       this.#makeFile(name, properties)
       const entry = this.#attempt(() => {
-        const entered = this.#enter(name)
+        const entered = this.#table.enter(name)
         mayHaveName = true
         // After a crash before the commit, the next start adds the file.
         this.#files.publish(name)
         return entered
       })
-      this.#entries.set(name, entry)
+      this.#scan.made(name)
       this.#tell({ type: 'databases', names: [name] })
       return entry
     } catch (error) {
@@ -260,38 +241,46 @@ export class SqliteCatalog implements Catalog {
   }
 
   async delete(name: string, { isKept = false }: DeletionOptions = {}): Promise<void> {
-    if (!this.#entries.has(name)) throw new CouchError('no_database')
+    if (!this.#has(name)) throw new CouchError('no_database')
+    let isGone = false
     try {
       const { onOperation, now } = this.#options
       if (isKept) {
         checkpointLog(this.#files.path(name), onOperation)
         this.#files.keep(name, now())
       }
-      this.#files.remove(name, () => this.#entries.delete(name))
-      this.#transaction(() => this.#forget(name))
-      this.#tell({ type: 'databases', names: [name] })
+      this.#files.remove(name, () => {
+        isGone = true
+        this.#table.hide([name])
+        this.#scan.removed(name)
+        this.#tell({ type: 'databases', names: [name] })
+      })
+      this.#transaction(() => this.#table.forget([name]))
+      this.#table.unhide([name])
     } catch (error) {
       // Once the file is renamed, the database is deleted; the next start removes the remaining files.
-      if (this.#entries.has(name)) throw storageError(error)
+      if (!isGone) throw storageError(error)
     }
   }
 
   async replace(name: string, draft: string | null): Promise<Replaced> {
-    const existed = this.#entries.has(name)
+    const existed = this.#has(name)
     if (draft === null && !existed) throw new CouchError('no_database')
+    let isEntered = false
     try {
       const { onOperation, now } = this.#options
       const createdAt = existed ? checkpointLog(this.#files.path(name), onOperation) : null
       const path = draft === null ? this.#files.path(name) : this.#files.draft(name, draft)
       distinguish(path, { createdAt, isStillInPlace: draft === null, now: now(), onOperation })
       // The old incarnation ends even if the file cannot be replaced.
-      const entry = this.#attempt(() => this.#enter(name))
-      this.#entries.set(name, entry)
+      const entry = this.#attempt(() => this.#table.enter(name))
+      isEntered = true
       const kept = draft === null ? null : this.#files.replace(name, draft, now())
+      if (!existed) this.#scan.made(name)
       this.#tell({ type: 'databases', names: [name] })
       return { ...entry, kept }
     } catch (error) {
-      if (!existed && this.#entries.delete(name)) this.#transaction(() => this.#forget(name))
+      if (!existed && isEntered) this.#transaction(() => this.#table.forget([name]))
       throw storageError(error)
     }
   }
@@ -301,25 +290,24 @@ export class SqliteCatalog implements Catalog {
   }
 
   async noteUpdated(names: readonly string[], sequences: readonly DatabaseSequence[] = []): Promise<void> {
-    const listed = [...new Set([...this.#unnotedUpdates, ...names])].filter((name) => this.#entries.has(name))
-    const known = sequences.filter(({ name }) => this.#entries.has(name))
+    const { unnoted } = this.#scan
+    const asked = [...new Set([...unnoted, ...names])]
+    const known = sequences.filter(({ name }) => this.#table.has(name))
     try {
+      const listed = asked.filter((name) => this.#table.has(name))
       if (listed.length === 0 && known.length === 0) return
       this.#transaction(() => {
         this.#updates.note(listed, 'updated')
         writeLastKnown(this.#connection, known)
       })
-      this.#unnotedUpdates.clear()
-      for (const { name, epoch, updateSeq } of known) {
-        const entry = this.#entries.get(name) as DatabaseEntry
-        this.#entries.set(name, { ...entry, lastKnown: { epoch, updateSeq } })
-      }
+      unnoted.clear()
     } catch (error) {
       throw storageError(error)
     }
   }
 
   async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
+    await this.settled()
     try {
       return this.#updates.read(range, limit)
     } catch (error) {
@@ -369,6 +357,7 @@ export class SqliteCatalog implements Catalog {
   }
 
   close(): void {
+    this.#scan.close()
     this.#connection.close()
     this.#lock.release()
   }

@@ -57,6 +57,8 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
     },
 
     async openDatabase(name: string, { lastKnown }: OpenOptions = {}): Promise<VersionedStore> {
+      // A file that a crash has left needs a look before it is opened.
+      await catalog?.find(name)
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {

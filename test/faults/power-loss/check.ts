@@ -12,6 +12,7 @@ import { allRecords } from '../../../src/storage/records.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { put } from '../../storage/conformance/edits.ts'
+import { entriesOf } from '../../storage/conformance/setup.ts'
 import type { Ledger } from './ledger.ts'
 import { docValue } from './world.ts'
 
@@ -35,7 +36,7 @@ export async function problemsOf(folder: string, ledger: Ledger, events: number)
   const engine = sqliteEngine({ dataDir: folder })
   try {
     const catalog = await engine.openCatalog()
-    const names = (await catalog.list()).map(({ name }) => name)
+    const names = (await entriesOf(catalog)).map(({ name }) => name)
     const problems = [
       ...(await configProblems(folder, ledger, events)),
       ...(await tokenProblems(catalog, ledger, events)),

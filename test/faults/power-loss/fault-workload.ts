@@ -12,6 +12,7 @@ import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { attachment, put } from '../../storage/conformance/edits.ts'
 import { isStorageFault } from '../../storage/conformance/faults.ts'
+import { entriesOf } from '../../storage/conformance/setup.ts'
 import { type Attempt, REFUSAL, runWorkload, storedMarks } from '../../storage/conformance/workload.ts'
 import { MarkWriter } from './ledger.ts'
 
@@ -239,7 +240,10 @@ async function catalogActs(): Promise<void> {
     return error === null
   }
   const present = async (name: string, wanted: boolean, when: string) => {
-    check((await catalog.list()).some((entry) => entry.name === name) === wanted, `${when}: listed or not`)
+    check(
+      (await entriesOf(catalog)).some((entry) => entry.name === name) === wanted,
+      `${when}: listed or not`,
+    )
     const store = await engine.openDatabase(name).catch(() => null)
     if (store === null) return check(!wanted, `${when}: it cannot be opened`)
     check((await store.info()).docCount === (name.startsWith('gone') ? 1 : 0), `${when}: its documents`)

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseIni } from '../../../src/config/ini-file.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
+import { entriesOf } from '../../storage/conformance/setup.ts'
 import { storedMarks } from '../../storage/conformance/workload.ts'
 import type { Ledger } from './ledger.ts'
 
@@ -10,7 +11,7 @@ import type { Ledger } from './ledger.ts'
 export async function untold(folder: string, ledger: Ledger, events: number): Promise<string[]> {
   const engine = sqliteEngine({ dataDir: folder })
   try {
-    const listed = new Set((await (await engine.openCatalog()).list()).map(({ name }) => name))
+    const listed = new Set((await entriesOf(await engine.openCatalog())).map(({ name }) => name))
     const ini = parseIni(await readFile(join(folder, 'local.ini'), 'utf8').catch(() => ''))
     const found = async (key: string): Promise<string | null> => {
       const [kind = '', name = ''] = key.split('|')

@@ -13,6 +13,7 @@ import t from 'tap'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put } from '../../storage/conformance/edits.ts'
+import { entriesOf } from '../../storage/conformance/setup.ts'
 
 const KILLS = Number(process.env.RESTORE_KILLS ?? 8)
 const LOOP = fileURLToPath(new URL('../../faults/replace-loop.ts', import.meta.url))
@@ -54,7 +55,7 @@ t.test(`${KILLS} times`, async (t) => {
     child.kill('SIGKILL')
     await ended
     const engine = sqliteEngine({ dataDir })
-    const names = (await (await engine.openCatalog()).list()).map(({ name }) => name)
+    const names = (await entriesOf(await engine.openCatalog())).map(({ name }) => name)
     t.same(names, ['notes'])
     const store = await engine.openDatabase('notes')
     const { docCount, updateSeq } = await store.info()

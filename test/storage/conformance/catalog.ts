@@ -1,6 +1,6 @@
 import { CouchError } from '../../../src/core/errors.ts'
 import { put, readOne } from './edits.ts'
-import { openNotes, rejectsWith, type StorageCases } from './setup.ts'
+import { entriesOf, openNotes, rejectsWith, type StorageCases } from './setup.ts'
 
 /** The list of databases, and what belongs to the server. */
 export const catalogCases: StorageCases = {
@@ -74,7 +74,7 @@ export const catalogCases: StorageCases = {
   'a database that was made is listed, with the same incarnation after a restart': async (t, makeEngine) => {
     const { engine, reopen } = await makeEngine(t)
     const catalog = await engine.openCatalog()
-    t.same(await catalog.list(), [])
+    t.same(await entriesOf(catalog), [])
     const names = ['notes', 'notes/of-mine', 'a_$()+-/0', '_users', 'notes2']
     const made = []
     for (const name of names) made.push(await catalog.create(name))
@@ -83,9 +83,30 @@ export const catalogCases: StorageCases = {
       names,
     )
     const byName = (a: { name: string }, b: { name: string }) => (a.name < b.name ? -1 : 1)
-    t.same((await catalog.list()).sort(byName), made.sort(byName))
+    t.same((await entriesOf(catalog)).sort(byName), made.sort(byName))
     const again = await (await reopen()).openCatalog()
-    t.same((await again.list()).sort(byName), made)
+    t.same((await entriesOf(again)).sort(byName), made)
+  },
+
+  'databases are found by their names, and listed in pages': async (t, makeEngine) => {
+    const { engine } = await makeEngine(t)
+    const catalog = await engine.openCatalog()
+    for (const name of ['b', 'a', 'a/b', 'a0', 'c']) await catalog.create(name)
+    t.same(await catalog.find('no'), null)
+    t.hasStrict(await catalog.find('a/b'), { name: 'a/b' })
+    t.equal(await catalog.count(), 5)
+    t.same(await catalog.names({}, 2), ['a', 'a/b'])
+    t.same(await catalog.names({ after: 'a/b' }, 2), ['a0', 'b'])
+    t.same(await catalog.names({ from: 'a0' }, 2), ['a0', 'b'])
+    t.same(await catalog.names({ prefix: 'a', after: 'a' }, 9), ['a/b', 'a0'])
+    t.same(await catalog.names({ prefix: 'b', from: 'a' }, 9), ['b'])
+    t.same(await catalog.names({ descending: true }, 2), ['c', 'b'])
+    t.same(await catalog.names({ descending: true, from: 'bb', after: 'b' }, 9), ['a0', 'a/b', 'a'])
+    t.same(await catalog.names({ descending: true, prefix: 'a', after: 'a0' }, 9), ['a/b', 'a'])
+    t.same(await catalog.names({}, 0), [])
+    await catalog.delete('a0')
+    t.same([await catalog.count(), await catalog.find('a0')], [4, null])
+    t.same(await catalog.names({ prefix: 'a' }, 9), ['a', 'a/b'])
   },
 
   'a name is given once: file_exists': async (t, makeEngine) => {
@@ -101,7 +122,7 @@ export const catalogCases: StorageCases = {
     const catalog = await engine.openCatalog()
     const both = await Promise.allSettled([catalog.create('notes'), catalog.create('notes')])
     t.same(both.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
-    t.equal((await catalog.list()).length, 1)
+    t.equal((await entriesOf(catalog)).length, 1)
   },
 
   'a new database is empty': async (t, makeEngine) => {
@@ -132,18 +153,18 @@ export const catalogCases: StorageCases = {
     const { engine, catalog } = await openNotes(t, makeEngine)
     await rejectsWith(t, engine.openDatabase('other'), 'no_database')
     await rejectsWith(t, catalog.delete('other'), 'no_database')
-    t.equal((await catalog.list()).length, 1, 'nor made by the attempt')
+    t.equal((await entriesOf(catalog)).length, 1, 'nor made by the attempt')
   },
 
   'a deleted database is gone, also after a restart': async (t, makeEngine) => {
     const { engine, catalog, store, reopenEngine } = await openNotes(t, makeEngine)
     await store.close()
     await catalog.delete('notes')
-    t.same(await catalog.list(), [])
+    t.same(await entriesOf(catalog), [])
     await rejectsWith(t, engine.openDatabase('notes'), 'no_database')
     await rejectsWith(t, catalog.delete('notes'), 'no_database')
     const again = await reopenEngine()
-    t.same(await (await again.openCatalog()).list(), [])
+    t.same(await entriesOf(await again.openCatalog()), [])
     await rejectsWith(t, again.openDatabase('notes'), 'no_database')
   },
 

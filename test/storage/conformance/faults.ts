@@ -9,6 +9,7 @@ import { attachment, put, readFeed, readOne, sortIds } from './edits.ts'
 import { FaultHook } from './fault-hook.ts'
 import {
   ALL,
+  entriesOf,
   type MakeEngine,
   type OpenStore,
   onCommit,
@@ -176,9 +177,9 @@ async function catalogFaults(t: Test, makeEngine: MakeEngine): Promise<void> {
     await checkPresence(t, using, `gone${failAt}`, false, `${when}, and deleted again`)
     return fired
   })
-  const listed = await using.catalog.list()
+  const listed = await entriesOf(using.catalog)
   const again = await reopen()
-  t.same(await (await again.openCatalog()).list(), listed, 'a restart lists the same')
+  t.same(await entriesOf(await again.openCatalog()), listed, 'a restart lists the same')
 }
 
 async function succeeds(t: Test, promise: Promise<unknown>): Promise<boolean> {
@@ -196,7 +197,7 @@ async function checkPresence(
   when: string,
 ): Promise<void> {
   t.equal(
-    (await catalog.list()).some((entry) => entry.name === name),
+    (await entriesOf(catalog)).some((entry) => entry.name === name),
     wanted,
     `${when}: listed or not`,
   )

@@ -1,7 +1,15 @@
 import { readSequence, sequenceToken } from '../../../src/storage/sequence.ts'
 import { copiesOf } from '../../../src/storage/storage-engine.ts'
 import { put, readOne } from './edits.ts'
-import { type OpenStore, only, openNotes, openWithCopies, rejectsWith, type StorageCases } from './setup.ts'
+import {
+  entriesOf,
+  type OpenStore,
+  only,
+  openNotes,
+  openWithCopies,
+  rejectsWith,
+  type StorageCases,
+} from './setup.ts'
 
 const CHECKPOINT = JSON.stringify({
   session_id: 's',
@@ -120,7 +128,7 @@ export const replaceCases: StorageCases = {
     const made = [(await open.store.info()).createdAt]
     const copy = await open.snapshot()
     let { store } = open
-    const incarnations: number[] = (await open.catalog.list()).map(({ incarnation }) => incarnation)
+    const incarnations: number[] = (await entriesOf(open.catalog)).map(({ incarnation }) => incarnation)
     for (let n = 0; n < 3; n++) {
       const next = await putBack({ ...open, store }, copy)
       store = next.store
@@ -129,7 +137,7 @@ export const replaceCases: StorageCases = {
     }
     t.equal(new Set(made).size, 4, 'each at another time')
     t.equal(new Set(incarnations).size, 4, 'and of another incarnation')
-    t.hasStrict(await open.catalog.list(), [{ incarnation: incarnations.at(-1) }])
+    t.hasStrict(await entriesOf(open.catalog), [{ incarnation: incarnations.at(-1) }])
     t.hasStrict((await open.catalog.readUpdates({ since: 0 }, 10)).rows, [
       { name: 'notes', type: 'created', seq: 4 },
     ])
@@ -171,7 +179,7 @@ export const replaceCases: StorageCases = {
     t.hasStrict(await other.info(), { name: 'other', docCount: 1 })
     t.not((await other.info()).createdAt, (await store.info()).createdAt)
     const again = await reopenEngine()
-    t.equal((await (await again.openCatalog()).list()).length, 2)
+    t.equal((await entriesOf(await again.openCatalog())).length, 2)
     t.hasStrict(await (await again.openDatabase('other')).view(), { docCount: 1, wasRestored: true })
   },
 
@@ -208,13 +216,13 @@ export const replaceCases: StorageCases = {
       ],
     )
     t.same(
-      (await open.catalog.list()).map((entry) => entry.lastKnown),
+      (await entriesOf(open.catalog)).map((entry) => entry.lastKnown),
       [mark],
     )
     const again = await open.reopenEngine()
     const catalog = await again.openCatalog()
     t.same(
-      (await catalog.list()).map((entry) => entry.lastKnown),
+      (await entriesOf(catalog)).map((entry) => entry.lastKnown),
       [mark],
       'also after a restart',
     )
@@ -229,7 +237,7 @@ export const replaceCases: StorageCases = {
     const { draft } = await copiesOf(again).prepare('notes', copy)
     await catalog.replace('notes', draft)
     t.same(
-      (await catalog.list()).map((entry) => entry.lastKnown),
+      (await entriesOf(catalog)).map((entry) => entry.lastKnown),
       [undefined],
       'the mark was of the other one',
     )

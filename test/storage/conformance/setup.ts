@@ -2,7 +2,7 @@
 import { inspect } from 'node:util'
 import type { Test } from 'tap'
 import { CouchError, type ErrorName } from '../../../src/core/errors.ts'
-import type { Catalog } from '../../../src/storage/catalog.ts'
+import type { Catalog, DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type { DatabaseStore, Outcome } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import type { EngineCopies, StorageEngine } from '../../../src/storage/storage-engine.ts'
@@ -122,3 +122,10 @@ export async function rejectsWith(t: Test, promise: Promise<unknown>, code: Erro
 
 /** Paging without an end that a test would reach. */
 export const ALL = { limit: 1_000_000 }
+
+/** All databases that a catalog lists, as it finds them. */
+export async function entriesOf(catalog: Catalog): Promise<DatabaseEntry[]> {
+  const names = await catalog.names({}, Number.MAX_SAFE_INTEGER)
+  const entries = await Promise.all(names.map((name) => catalog.find(name)))
+  return entries.filter((entry) => entry !== null)
+}

@@ -9,6 +9,7 @@ import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { copiesOf } from '../../../src/storage/storage-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put, readOne } from '../conformance/edits.ts'
+import { entriesOf } from '../conformance/setup.ts'
 
 async function open(t: Test, dataDir: string) {
   const engine = sqliteEngine({ dataDir })
@@ -97,7 +98,7 @@ t.test('a server.sqlite of before there were updates', async (t) => {
   const { engine, catalog } = await open(t, dataDir)
   for (const name of ['b', 'a']) await catalog.create(name)
   const { serverUuid } = catalog
-  const before = await catalog.list()
+  const before = await entriesOf(catalog)
   await engine.close()
   const file = new Sqlite(join(dataDir, 'server.sqlite'))
   file.exec(
@@ -106,7 +107,7 @@ t.test('a server.sqlite of before there were updates', async (t) => {
   file.close()
   const again = await open(t, dataDir)
   t.equal(again.catalog.serverUuid, serverUuid)
-  t.same(await again.catalog.list(), before)
+  t.same(await entriesOf(again.catalog), before)
   t.same(await rowsOf(again.catalog), ['1 b created', '2 a created'])
   const { epochs } = await again.catalog.readUpdates({ since: 0 }, 0)
   await again.engine.close()

@@ -1,0 +1,112 @@
+/** The table of databases in server.sqlite: the name and incarnation of each, with its last known sequence. */
+import type { DatabaseEntry, NameRange } from '../catalog.ts'
+import type { LastKnownSequence } from '../sequence.ts'
+import { forgetLastKnown, readLastKnown, type UpdateLog } from './catalog-tables.ts'
+import type { Connection } from './connection.ts'
+
+/** Above every character of a legal name. */
+const ABOVE = '\x7f'
+
+export class DatabaseTable {
+  readonly #connection: Connection
+  readonly #updates: UpdateLog
+  /** Databases that are deleted, but whose rows a full disk kept from being removed; the next start removes them. */
+  readonly #hidden = new Set<string>()
+
+  constructor(connection: Connection, updates: UpdateLog) {
+    this.#connection = connection
+    this.#updates = updates
+  }
+
+  has(name: string): boolean {
+    return this.#incarnationOf(name) !== undefined
+  }
+
+  find(name: string): DatabaseEntry | null {
+    const incarnation = this.#incarnationOf(name)
+    if (incarnation === undefined) return null
+    const lastKnown: LastKnownSequence | null = readLastKnown(this.#connection, name)
+    return { name, incarnation, ...(lastKnown !== null && { lastKnown }) }
+  }
+
+  #incarnationOf(name: string): number | undefined {
+    if (this.#hidden.has(name)) return undefined
+    return this.#connection
+      .prepare<{ incarnation: number }>('SELECT incarnation FROM database WHERE name = ?')
+      .get(name)?.incarnation
+  }
+
+  /** @returns at most `limit` names of the range, in its direction */
+  names({ prefix = '', from, after, descending = false }: NameRange, limit: number): string[] {
+    // Hidden rows are left out of what is returned, so that many more are read.
+    const most = Math.min(limit + this.#hidden.size, Number.MAX_SAFE_INTEGER)
+    // One bound on each side, since SQLite would search with only one of several.
+    const low = descending ? prefix : largest([prefix, ...(from === undefined ? [] : [from]), ...next(after)])
+    const below = descending
+      ? smallest([prefix + ABOVE, ...next(from), ...(after === undefined ? [] : [after])])
+      : prefix + ABOVE
+    const sql =
+      'SELECT name FROM database WHERE name >= ? AND name < ? ' +
+      `ORDER BY name ${descending ? 'DESC' : 'ASC'} LIMIT ?`
+    const rows = this.#connection.prepare<{ name: string }>(sql).all(low, below, most)
+    const names = rows.map(({ name }) => name).filter((name) => !this.#hidden.has(name))
+    return names.slice(0, limit)
+  }
+
+  /** Gives a database an incarnation that was never used. Part of the caller's transaction. */
+  enter(name: string): DatabaseEntry {
+    const [entry] = this.enterAll([name])
+    return entry as DatabaseEntry
+  }
+
+  /** As {@link enter}, for several. */
+  enterAll(names: readonly string[]): DatabaseEntry[] {
+    const next = this.#connection.prepare<{ value: number }>(
+      "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
+        'ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value',
+    )
+    const put = this.#connection.prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
+    const entries = names.map((name) => {
+      const incarnation = next.get()?.value as number
+      put.run(name, incarnation)
+      forgetLastKnown(this.#connection, name)
+      this.#hidden.delete(name)
+      return { name, incarnation }
+    })
+    this.#updates.note(names, 'created')
+    return entries
+  }
+
+  /** Removes databases. Part of the caller's transaction. */
+  forget(names: readonly string[]): void {
+    const remove = this.#connection.prepare('DELETE FROM database WHERE name = ?')
+    for (const name of names) {
+      remove.run(name)
+      forgetLastKnown(this.#connection, name)
+    }
+    this.#updates.note(names, 'deleted')
+  }
+
+  /** Shows databases no more whose files are gone, whether or not their rows can be removed. */
+  hide(names: readonly string[]): void {
+    for (const name of names) this.#hidden.add(name)
+  }
+
+  /** The rows of {@link forget} are gone. */
+  unhide(names: readonly string[]): void {
+    for (const name of names) this.#hidden.delete(name)
+  }
+}
+
+/** The text that follows a name at once. */
+function next(name: string | undefined): string[] {
+  return name === undefined ? [] : [`${name}\0`]
+}
+
+function largest(texts: readonly string[]): string {
+  return texts.reduce((a, b) => (a > b ? a : b))
+}
+
+function smallest(texts: readonly string[]): string {
+  return texts.reduce((a, b) => (a < b ? a : b))
+}

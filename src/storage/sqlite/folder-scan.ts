@@ -1,0 +1,209 @@
+/**
+ * Brings server.sqlite in line with the files of the data folder, since the files decide which databases exist. The start
+ * waits for none of it: a database that is asked for is looked at alone, and lists wait for the end. Each step is short.
+ */
+import { type Dir, opendirSync } from 'node:fs'
+import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
+import { isFull } from './database-access.ts'
+import type { DatabaseTable } from './database-table.ts'
+import type { Files } from './files.ts'
+import { rollBackRewrite } from './page-size.ts'
+
+/** Rows or files of one step, which takes about a millisecond. */
+const STEP = 100
+
+interface FolderScanOptions {
+  readonly files: Files
+  readonly table: DatabaseTable
+  /** Runs work that fits a transaction. @throws SqliteError */
+  transaction(work: () => void): void
+  /** Notes that databases were written to. Part of the caller's transaction. */
+  noteUpdated(names: readonly string[]): void
+  /** Databases have appeared or gone. */
+  onChange(names: readonly string[]): void
+}
+
+export class FolderScan {
+  readonly #options: FolderScanOptions
+  /** Databases that were looked at, and may be open now; until the scan has ended. */
+  readonly #checked = new Set<string>()
+  /** Databases written to before the start whose update a full disk kept from being noted. */
+  readonly unnoted = new Set<string>()
+  #run: Promise<void> | null = null
+  #count = 0
+  /** Rows up to this name are counted. */
+  #countedTo: string | null = ''
+  #hasEnded = false
+  #isClosed = false
+
+  constructor(options: FolderScanOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Resolves when the whole folder was looked through. A scan that failed begins anew with the next call.
+   * @throws the error of the file system or SQLite; unavailable when it was closed
+   */
+  settled(): Promise<void> {
+    this.#run ??= this.#scan().catch((error: unknown) => {
+      this.#run = null
+      throw error
+    })
+    return this.#run
+  }
+
+  /** The number of databases, once {@link settled} has resolved. */
+  get count(): number {
+    return this.#count
+  }
+
+  /** A database was created, or has come with a replacement. */
+  made(name: string): void {
+    if (!this.#hasEnded) this.#checked.add(name)
+    if (this.#isCounted(name)) this.#count += 1
+  }
+
+  /** A database was deleted. */
+  removed(name: string): void {
+    if (this.#isCounted(name)) this.#count -= 1
+  }
+
+  #isCounted(name: string): boolean {
+    return this.#countedTo === null || name <= this.#countedTo
+  }
+
+  /**
+   * Brings one database in line with its file, before it is opened.
+   * @throws the error of the file system or SQLite
+   */
+  check(name: string): void {
+    if (this.#hasEnded || this.#checked.has(name)) return
+    const { files, table } = this.#options
+    if (files.hasJournal(name)) rollBackRewrite(files.path(name))
+    if (!files.exists(name)) {
+      if (table.has(name)) this.#drop([name])
+      return
+    }
+    if (!table.has(name)) this.#add([name])
+    else if (files.isLeftOpen(name)) this.#note([name])
+    this.#checked.add(name)
+  }
+
+  async #scan(): Promise<void> {
+    this.#count = 0
+    this.#countedTo = ''
+    await this.#lookAtRows()
+    await this.#lookAtFolder(this.#options.files.databasesFolder, (names) => this.#lookAtFiles(names))
+    await this.#lookAtFolder(this.#options.files.indexesFolder, (names) =>
+      this.#options.files.sweepIndexes(names),
+    )
+    this.#hasEnded = true
+    this.#checked.clear()
+  }
+
+  /** Drops rows whose file is missing, and counts the others. */
+  async #lookAtRows(): Promise<void> {
+    const { table, files } = this.#options
+    const yielder = new Yielder()
+    for (let after = ''; ; ) {
+      const names = table.names({ after }, STEP)
+      const gone = names.filter((name) => !files.exists(name))
+      after = names.at(-1) ?? after
+      this.#count += names.length - gone.length
+      this.#countedTo = names.length < STEP ? null : after
+      if (gone.length > 0) this.#drop(gone, false)
+      if (names.length < STEP) return
+      await this.#pause(yielder)
+    }
+  }
+
+  async #lookAtFolder(path: string, look: (names: readonly string[]) => void): Promise<void> {
+    const folder = openFolder(path)
+    if (folder === null) return
+    const yielder = new Yielder()
+    try {
+      for (let names = readNames(folder); names.length > 0; names = readNames(folder)) {
+        look(names)
+        await this.#pause(yielder)
+      }
+    } finally {
+      folder.closeSync()
+    }
+  }
+
+  async #pause(yielder: Yielder): Promise<void> {
+    await yielder.yieldIfDue()
+    if (this.#isClosed) throw new CouchError('unavailable')
+  }
+
+  /** Removes what a crash left behind, adds databases that have no row, and notes those that were left open. */
+  #lookAtFiles(names: readonly string[]): void {
+    const { files, table } = this.#options
+    const isNew = (name: string) => !this.#checked.has(name)
+    const found = files.sweep(names)
+    for (const name of found.interrupted.filter(isNew)) rollBackRewrite(files.path(name))
+    const unknown = found.databases.filter((name) => isNew(name) && !table.has(name) && files.exists(name))
+    if (unknown.length > 0) this.#add(unknown)
+    const leftOpen = found.logged.filter((name) => isNew(name) && table.has(name) && files.isLeftOpen(name))
+    // An unknown file becomes known by its creation alone.
+    const open = leftOpen.filter((name) => !unknown.includes(name))
+    if (open.length > 0) this.#note(open)
+    for (const name of [...unknown, ...leftOpen]) this.#checked.add(name)
+  }
+
+  /** On a full disk the known databases are served, so that the operator can start the server to free space. */
+  #attempt(work: () => void): boolean {
+    try {
+      this.#options.transaction(work)
+      return true
+    } catch (error) {
+      if (!isFull(error)) throw error
+      return false
+    }
+  }
+
+  #add(names: readonly string[]): void {
+    const { table, onChange } = this.#options
+    if (!this.#attempt(() => void table.enterAll(names))) return
+    for (const name of names) if (this.#isCounted(name)) this.#count += 1
+    onChange(names)
+  }
+
+  #drop(names: readonly string[], wereCounted = true): void {
+    const { table, onChange } = this.#options
+    table.hide(names)
+    if (this.#attempt(() => table.forget(names))) table.unhide(names)
+    if (wereCounted) for (const name of names) this.removed(name)
+    onChange(names)
+  }
+
+  #note(names: readonly string[]): void {
+    if (this.#attempt(() => this.#options.noteUpdated(names))) return
+    for (const name of names) this.unnoted.add(name)
+  }
+
+  /** Ends the scan before its next step. */
+  close(): void {
+    this.#isClosed = true
+  }
+}
+
+/** @returns null if there is no such folder */
+function openFolder(path: string): Dir | null {
+  try {
+    return opendirSync(path, { bufferSize: STEP })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+function readNames(folder: Dir): string[] {
+  const names: string[] = []
+  for (let entry = folder.readSync(); entry !== null; entry = folder.readSync()) {
+    names.push(entry.name)
+    if (names.length === STEP) break
+  }
+  return names
+}
