@@ -25,15 +25,15 @@ export class DatabaseProxy implements DatabaseHandle {
   /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
-  readonly #answers: SharedAnswers
+  readonly #answers: SharedAnswers | null
   /** Counts changes, since an answer is shared only while nothing has changed. */
   #state = 0
 
   /**
    * @param owner the thread that owns the database at the time of a call
-   * @param answers of all databases
+   * @param answers of all databases; null where other nodes write, whose commits are told later than they can be read
    */
-  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>, answers: SharedAnswers) {
+  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>, answers: SharedAnswers | null) {
     this.entry = entry
     this.#owner = owner
     this.#answers = answers
@@ -181,7 +181,8 @@ export class DatabaseProxy implements DatabaseHandle {
   bulkGet(...args: Args<'bulkGet'>) {
     const ask = () => this.#stream('bulkGet', args)
     const [user, body, options] = args
-    const text = options.attachments ? null : sharedBodyText(body)
+    if (this.#answers === null || options.attachments) return ask()
+    const text = sharedBodyText(body)
     if (text === null) return ask()
     const { name, roles } = user
     const key = [this.incarnation, this.#state, name, roles, options]

@@ -57,7 +57,7 @@ export class ServerDatabases implements OwnedDatabases {
       this.#updateListeners.tell()
     },
   })
-  readonly #answers = new SharedAnswers()
+  #answers: SharedAnswers | null = new SharedAnswers()
   readonly #catalogListeners = new Listeners<[CatalogChange]>()
   readonly #updateListeners = new Listeners<[]>()
   readonly #writeListeners = new Listeners<[database: string]>()
@@ -155,6 +155,7 @@ export class ServerDatabases implements OwnedDatabases {
     this.serverUuid = serverUuid
     this.folderUuid = folderUuid
     this.sharedWriters = sharedWriters
+    if (sharedWriters) this.#answers = null
     this.#noteChange({ type: 'any' })
   }
 

@@ -20,7 +20,8 @@ import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { checkDatabaseName, checkPartitionable, holdsAccounts } from '../../src/core/ids.ts'
-import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/types.ts'
+import { Listeners } from '../../src/core/listeners.ts'
+import { DEFAULT_LIMITS, DEFAULT_RULES, type SecurityObject, type UserCtx } from '../../src/core/types.ts'
 import type { Body, Database } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
@@ -30,7 +31,7 @@ import { compileRegex } from '../../src/query/regex.ts'
 import { Shutdown } from '../../src/server/server-context.ts'
 import { openLockout, shareSettings } from '../../src/server/shared-services.ts'
 import type { Catalog, DatabaseEntry } from '../../src/storage/catalog.ts'
-import type { DatabaseHandle, Databases } from '../../src/threads/databases.ts'
+import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served.ts'
 import { foundIn } from '../helpers/found-handles.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
@@ -162,14 +163,30 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
   const catalog: Catalog = await engine.openCatalog()
   const handles = new Map<string, DatabaseHandle>()
   const plain = new Map<string, Database>()
+  const closers = new Map<string, () => Promise<void>>()
   const enter = async ({ name, incarnation }: DatabaseEntry) => {
-    const store = await engine.openDatabase(name)
+    const store = await engine.openDatabase(name, { incarnation })
+    const watchers = new Listeners<[DatabaseEvent]>()
+    const emit = (event: DatabaseEvent) => watchers.tell(event)
+    const leave = () => {
+      if (handles.get(name)?.incarnation === incarnation) handles.delete(name)
+      emit({ type: 'closed' })
+    }
+    closers.set(name, async () => {
+      leave()
+      await store.close()
+    })
+    store.onEvent((event) => {
+      if (event.type === 'committed') emit({ type: 'committed', updateSeq: event.updateSeq })
+      else if (event.type === 'settings') emit({ type: 'secured', security: event.security })
+      else leave()
+    })
     const sandbox = localSandbox()
     const options = {
       name,
       limits: () => DEFAULT_LIMITS,
       rules: () => settingsOf(config).rules,
-      onSecured: () => {},
+      onSecured: (security: SecurityObject) => emit({ type: 'secured', security }),
       sandbox,
       incarnation,
       startCompaction: () => void store.compact(),
@@ -188,7 +205,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       name,
       incarnation,
       securityCopy: () => database.security(),
-      watch: () => () => {},
+      watch: (listener: (event: DatabaseEvent) => void) => watchers.add(listener),
     } as unknown as DatabaseHandle)
   }
   /** Another node may have made it. */
@@ -216,9 +233,9 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       await enter(await catalog.create(name, properties))
     },
     delete: async (name) => {
-      if (!handles.has(name)) throw new CouchError('no_database')
+      if ((await find(name)) === undefined) throw new CouchError('no_database')
+      await closers.get(name)?.()
       await catalog.delete(name)
-      handles.delete(name)
     },
     prepareRestore: async () => {
       throw new CouchError('no_copies')
