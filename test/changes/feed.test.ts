@@ -247,14 +247,16 @@ t.test('feeds end with last_seq when the server stops, even those of clients tha
   t.same(answerOf(behind.out), { seqs: [8], last: 8, pending: 0 })
 })
 
-t.test('a feed ends with last_seq when a page fails because the database is deleted', async (t) => {
-  const { start, database } = bench(t, await openVectors())
-  const { out } = await start({ kind: 'continuous', since: 'now' })
-  database.gate = Promise.reject(new CouchError('no_database'))
-  database.gate.catch(() => {})
-  database.emit({ type: 'committed', updateSeq: 9 })
-  await settled()
-  t.same(linesOf(out), [{ last: 8, pending: 0 }])
+t.test('a feed ends with last_seq when a page fails: database deleted, store not reached', async (t) => {
+  for (const code of ['no_database', 'store_unavailable'] as const) {
+    const { start, database } = bench(t, await openVectors())
+    const { out } = await start({ kind: 'continuous', since: 'now' })
+    database.gate = Promise.reject(new CouchError(code))
+    database.gate.catch(() => {})
+    database.emit({ type: 'committed', updateSeq: 9 })
+    await settled()
+    t.same(linesOf(out), [{ last: 8, pending: 0 }], code)
+  }
 })
 
 t.test('a fault breaks the connection, so the answer does not look complete', async (t) => {
