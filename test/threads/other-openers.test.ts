@@ -1,0 +1,36 @@
+/** What becomes of the events that a store tells of other openers, from the database's thread to its feeds. */
+import t from 'tap'
+import { ADMIN } from '../documents/helpers.ts'
+import { eventsOf, openFiles, put, serve, until } from './served.ts'
+
+t.test('what another opener does wakes feeds, changes rights, and ends a database', async (t) => {
+  const threadEntry = new URL('./telling-thread.mjs', import.meta.url)
+  const { databases, dataDir } = await serve(t, { threadEntry })
+  await databases.create('notes')
+  const handle = await databases.get('notes')
+  await put(handle, 'a')
+  const events = eventsOf(handle)
+  const secured: string[] = []
+  databases.watchSecurity((name) => secured.push(name))
+  /** Asks for the document that makes the store tell. */
+  const tell = (what: 'commit' | 'settings' | 'deletion') => handle.open(ADMIN, what, {}).catch(() => null)
+
+  const written = databases.documentsWritten
+  await tell('commit')
+  await until(() => events.length > 0)
+  t.same(events.splice(0), [{ type: 'committed', updateSeq: 77 }])
+  t.equal(databases.documentsWritten, written, 'its own opener counts it')
+
+  t.equal(await handle.securityCopy(), null)
+  await tell('settings')
+  await until(() => secured.length > 0)
+  const security = { members: { names: ['ann'], roles: [] } }
+  t.same(events.splice(0), [{ type: 'secured', security }])
+  t.same(await handle.securityCopy(), security)
+
+  t.same(openFiles(dataDir), ['notes'])
+  await tell('deletion')
+  await until(() => events.some(({ type }) => type === 'closed'))
+  await until(() => openFiles(dataDir).length === 0)
+  await t.rejects(handle.info(ADMIN), { code: 'no_database' })
+})
