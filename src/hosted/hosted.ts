@@ -74,7 +74,7 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const { config, databases, deleteTokens, onFault, claims = NO_OTHERS, clock = systemClock } = options
   const owners = new Owners(databases)
   const tenants = new Tenants(databases, config)
-  const usage = new Usage({ databases, store: databases, clock, onFault })
+  const usage = new Usage({ databases, owners, store: databases, clock, onFault })
   const tenantDatabases = new TenantDatabases({
     ...{ config, databases, owners, tenants, claims },
     onChange: (name) => usage.changed(name),

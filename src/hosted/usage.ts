@@ -21,6 +21,7 @@ import {
   type Totals,
   totalsWrites,
 } from './account-totals.ts'
+import type { Owners } from './owners.ts'
 import { countedBy, OWNER, readOwned } from './ownership.ts'
 import type { Quota } from './quota.ts'
 
@@ -36,6 +37,7 @@ const MAX_REMEMBERED = 20_000
 
 interface UsageOptions {
   readonly databases: Pick<Databases, 'get' | 'watchWrites'>
+  readonly owners: Pick<Owners, 'ownerOf'>
   readonly store: WatchedRecords
   readonly clock: Clock
   /** A size could not be stored; it will be measured again. */
@@ -138,12 +140,23 @@ export class Usage {
   async #measure(names: readonly string[]): Promise<void> {
     const marks = names.map((name) => this.#unmeasured.mark(name))
     try {
-      await this.#store(await this.#sizesOf(names))
+      const measured = await this.#sizesOf(names)
+      await this.#store(measured)
+      await this.#remember(measured)
       for (const mark of marks) this.#unmeasured.remove(mark)
     } catch (fault) {
       this.#options.onFault(fault)
       for (const name of names) this.changed(name)
     }
+  }
+
+  /** Reads what has changed, since the next write to each of these databases would have to wait for it. */
+  async #remember(measured: readonly Measured[]): Promise<void> {
+    const owners = await Promise.all(measured.map(({ name }) => this.#options.owners.ownerOf(name)))
+    await Promise.all([
+      ...measured.map(({ name }) => this.#sizes.get(name)),
+      ...owners.map((owner) => owner !== undefined && this.#totals.get(owner)),
+    ])
   }
 
   /** Databases without an owner, deleted ones, and those that cannot be read are left out: their next write measures them. */

@@ -113,7 +113,12 @@ function measuring(records: WatchedRecords) {
   const onFault = (fault: unknown) => {
     throw fault
   }
-  return { sizes, usage: new Usage({ databases, store: records, clock: systemClock, onFault }) }
+  const owners = new Owners(records)
+  return {
+    sizes,
+    owners,
+    usage: new Usage({ databases, owners, store: records, clock: systemClock, onFault }),
+  }
 }
 
 /** Every record follows from those of the owners and the sizes. */
@@ -154,7 +159,7 @@ t.test('whatever nodes change at once, and wherever they crash, the records agre
       async (rounds) => {
         const openers = sharedRecords(2)
         const slow = openers.map(slowly)
-        const nodes = slow.map((records) => ({ owners: new Owners(records), ...measuring(records) }))
+        const nodes = slow.map((records) => measuring(records))
         for (const round of rounds) {
           await Promise.all(
             round.map(({ node, name, next, dies, bytes }) => {
