@@ -56,7 +56,8 @@ export interface Catalog extends Records {
   count(): Promise<number>
   /**
    * Resolves when the list is whole. After the start, an engine may look for what has changed while it was closed:
-   * {@link names}, {@link count} and {@link readUpdates} wait for it, and so must whoever prepares a database.
+   * {@link names} and {@link count} wait for it, and so must whoever prepares a database. What it finds is told as any
+   * change, and appended to the updates.
    */
   settled(): Promise<void>
   /** Makes an empty database; durable when resolved. @throws file_exists */

@@ -44,7 +44,7 @@ export interface Records {
  */
 export type CatalogChange =
   | { readonly type: 'records'; readonly kind: string; readonly keys: readonly string[] }
-  /** Databases that were created, deleted or replaced. */
+  /** Databases that were created, deleted or replaced, or are found to have been before. */
   | { readonly type: 'databases'; readonly names: readonly string[] }
   /** Changes may have been missed: whatever is remembered must be read again. */
   | { readonly type: 'any' }

@@ -20,7 +20,7 @@ interface FolderScanOptions {
   transaction(work: () => void): void
   /** Notes that databases were written to. Part of the caller's transaction. */
   noteUpdated(names: readonly string[]): void
-  /** Databases have appeared or gone. */
+  /** Databases have appeared or gone, or were noted as written to. */
   onChange(names: readonly string[]): void
 }
 
@@ -34,6 +34,10 @@ export class FolderScan {
   #count = 0
   /** Rows up to this name are counted. */
   #countedTo: string | null = ''
+  /** Rows with a file, and files: of the same number, unless a file has no row. */
+  readonly #found = { rows: 0, files: 0 }
+  /** Whether databases have come or gone during the scan, so that the numbers mean nothing. */
+  #hasChanged = false
   #hasEnded = false
   #isClosed = false
 
@@ -60,12 +64,14 @@ export class FolderScan {
 
   /** A database was created, or has come with a replacement. */
   made(name: string): void {
+    this.#hasChanged = true
     if (!this.#hasEnded) this.#checked.add(name)
     if (this.#isCounted(name)) this.#count += 1
   }
 
   /** A database was deleted. */
   removed(name: string): void {
+    this.#hasChanged = true
     if (this.#isCounted(name)) this.#count -= 1
   }
 
@@ -93,11 +99,17 @@ export class FolderScan {
   async #scan(): Promise<void> {
     this.#count = 0
     this.#countedTo = ''
+    this.#hasChanged = false
+    this.#found.rows = 0
+    this.#found.files = 0
+    const { files } = this.#options
     await this.#lookAtRows()
-    await this.#lookAtFolder(this.#options.files.databasesFolder, (names) => this.#lookAtFiles(names))
-    await this.#lookAtFolder(this.#options.files.indexesFolder, (names) =>
-      this.#options.files.sweepIndexes(names),
-    )
+    await this.#lookAtFolder(files.databasesFolder, (names) => this.#lookAtFiles(names))
+    // To look for the row of each file takes ten times as long as to count them.
+    if (this.#found.rows !== this.#found.files || this.#hasChanged) {
+      await this.#lookAtFolder(files.databasesFolder, (names) => this.#addUnknown(names))
+    }
+    await this.#lookAtFolder(files.indexesFolder, (names) => files.sweepIndexes(names))
     this.#hasEnded = true
     this.#checked.clear()
   }
@@ -111,6 +123,7 @@ export class FolderScan {
       const gone = names.filter((name) => !files.exists(name))
       after = names.at(-1) ?? after
       this.#count += names.length - gone.length
+      this.#found.rows += names.length - gone.length
       this.#countedTo = names.length < STEP ? null : after
       if (gone.length > 0) this.#drop(gone, false)
       if (names.length < STEP) return
@@ -137,19 +150,24 @@ export class FolderScan {
     if (this.#isClosed) throw new CouchError('unavailable')
   }
 
-  /** Removes what a crash left behind, adds databases that have no row, and notes those that were left open. */
+  /** Removes what a crash left behind, counts the databases, and notes those that were left open. */
   #lookAtFiles(names: readonly string[]): void {
     const { files, table } = this.#options
     const isNew = (name: string) => !this.#checked.has(name)
     const found = files.sweep(names)
     for (const name of found.interrupted.filter(isNew)) rollBackRewrite(files.path(name))
-    const unknown = found.databases.filter((name) => isNew(name) && !table.has(name) && files.exists(name))
-    if (unknown.length > 0) this.#add(unknown)
+    this.#found.files += found.databases.length
     const leftOpen = found.logged.filter((name) => isNew(name) && table.has(name) && files.isLeftOpen(name))
-    // An unknown file becomes known by its creation alone.
-    const open = leftOpen.filter((name) => !unknown.includes(name))
-    if (open.length > 0) this.#note(open)
-    for (const name of [...unknown, ...leftOpen]) this.#checked.add(name)
+    if (leftOpen.length > 0) this.#note(leftOpen)
+  }
+
+  /** Adds databases that have no row. */
+  #addUnknown(names: readonly string[]): void {
+    const { files, table } = this.#options
+    const unknown = files
+      .sweep(names)
+      .databases.filter((name) => !this.#checked.has(name) && !table.has(name) && files.exists(name))
+    if (unknown.length > 0) this.#add(unknown)
   }
 
   /** On a full disk the known databases are served, so that the operator can start the server to free space. */
@@ -167,6 +185,7 @@ export class FolderScan {
     const { table, onChange } = this.#options
     if (!this.#attempt(() => void table.enterAll(names))) return
     for (const name of names) if (this.#isCounted(name)) this.#count += 1
+    this.#hasChanged = true
     onChange(names)
   }
 
@@ -179,8 +198,8 @@ export class FolderScan {
   }
 
   #note(names: readonly string[]): void {
-    if (this.#attempt(() => this.#options.noteUpdated(names))) return
-    for (const name of names) this.unnoted.add(name)
+    if (this.#attempt(() => this.#options.noteUpdated(names))) this.#options.onChange(names)
+    else for (const name of names) this.unnoted.add(name)
   }
 
   /** Ends the scan before its next step. */

@@ -307,7 +307,6 @@ export class SqliteCatalog implements Catalog {
   }
 
   async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
-    await this.settled()
     try {
       return this.#updates.read(range, limit)
     } catch (error) {

@@ -18,6 +18,7 @@ async function open(t: Test, dataDir: string) {
 }
 
 async function rowsOf(catalog: Catalog): Promise<string[]> {
+  await catalog.settled()
   const { rows } = await catalog.readUpdates({ since: 0 }, 100)
   return rows.map(({ seq, name, type }) => `${seq} ${name} ${type}`)
 }
@@ -223,9 +224,10 @@ for (const isLogGone of [false, true]) {
       if (isLogGone) rmSync(`${file}-wal`)
       writeFileSync(`${file}.0123.unfinished`, 'half')
       const engine = sqliteEngine({ dataDir })
-      await engine.openCatalog()
+      const catalog = await engine.openCatalog()
       const store = await engine.openDatabase('notes')
       t.ok(await readOne(store, 'a'), 'the old one is whole')
+      await catalog.settled()
       await engine.close()
       t.same(readdirSync(join(dataDir, 'replaced')), [], 'and was not replaced')
       t.same(readdirSync(join(dataDir, 'databases')), ['notes.sqlite'])
