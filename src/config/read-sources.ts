@@ -13,6 +13,7 @@ import {
   readLocalIni,
 } from './sources.ts'
 import { StartError } from './start-error.ts'
+import { problemWith } from './values.ts'
 
 export interface ConfigOptions {
   /** The folder that holds local.ini. */
@@ -38,6 +39,9 @@ export async function readSources(
     refuseShared(localIniIn(dataDir), local)
     for (const [section, keys] of shared) {
       for (const [key, value] of keys) {
+        // A newer version may have written it. Its default could open what it closes.
+        const problem = value === '' ? null : problemWith(section, key, value)
+        if (problem !== null) throw new StartError(`The shared setting ${section}/${key} ${problem}.`)
         put(local.sections, section, key, value)
         origins.set(originKey(section, key), { from: 'shared', name: null })
       }

@@ -112,8 +112,7 @@ export class Standby {
   }
 
   async #follow({ url, again }: FollowRequest): Promise<StandbyReport> {
-    const { relations, databases, logger } = this.#options
-    if (databases.sharedWriters) throw new CouchError('bad_request', SHARED)
+    const { relations, logger } = this.#options
     const before = relations.current
     const endpoint = url === null ? before?.first : readServer(url)
     if (endpoint === undefined) throw new CouchError('bad_request', NO_FIRST)
@@ -268,7 +267,6 @@ export class Standby {
 
 const HALTED =
   'the standby has stopped following, since its first is not what it was: promote it, or let it follow again'
-const SHARED = 'Other nodes use the same databases, so this one cannot be a standby.'
 const NO_FIRST = 'This server is no standby. Give the address of the server that it shall follow.'
 const OTHER_FIRST =
   'This server is the standby of another server. To follow this one, start with an empty data folder.'

@@ -162,3 +162,24 @@ t.test('the shared settings have a bound', async (t) => {
   for (let at = 0; at < 16; at++) await one.config.set('a', String(at), value)
   await t.rejects(one.config.set('a', 'b', value), { code: 'bad_request' })
 })
+
+t.test(
+  'a value that this version does not know keeps a node from starting, and is skipped later',
+  async (t) => {
+    const [records, others] = sharedRecords(2)
+    const write = (key: string, value: string) =>
+      others!.writeRecords([
+        { kind: 'config', key: JSON.stringify(['couchdb', key]), value },
+        { kind: 'config-version', key: 'version', value: `with ${key}` },
+      ])
+    const { config, faults } = await node(t, records!)
+    await write('default_security', 'somebody')
+    await settled()
+    t.match(faults, [{ message: /default_security must be one of/ }])
+    t.equal(config.get('couchdb', 'default_security'), 'admin_only')
+    await t.rejects(node(t, records!), {
+      name: 'StartError',
+      message: /^The shared setting couchdb\/default_security must be one of/,
+    })
+  },
+)
