@@ -134,7 +134,7 @@ async function compose(
   const tmpDir = await emptyTmpDir(dataDir)
   const standby = await openStandby(context, databases)
   const writing = writingDuty(upkeep, standby)
-  const authServices = await openAuthServices(context, databases, { standby, duty: writing, claims })
+  const authServices = await openAuthServices(context, databases, { standby, duty: writing, upkeep, claims })
   const backupServices = await openBackupServices(context, databases, { disk, claims, upkeep, authServices })
   const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, space: () => disk.space }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })

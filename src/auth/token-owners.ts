@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CouchError } from '../core/errors.ts'
+import type { Duty } from '../threads/claims.ts'
 import type { Accounts } from './accounts.ts'
 import type { StoredTokens } from './stored-tokens.ts'
 
@@ -13,20 +14,23 @@ const SHARE = 0.1
 const MAX_WAITING = 10_000
 
 export interface OwnerOptions {
+  /** Of several nodes, the one with the duty checks all accounts. */
+  readonly duty: Pick<Duty, 'isHeld' | 'onChange'>
   readonly accounts: Pick<Accounts, 'find' | 'onChange'>
   onFault(fault: unknown): void
 }
 
 /**
  * Revokes the tokens of deleted accounts. Without their account they give no access, but a later account of the same
- * name may belong to somebody else. An account that changes is checked at once. All accounts with tokens are checked
- * after the start, since an account may have been deleted while no server ran, and when nobody knows what has changed.
+ * name may belong to somebody else. An account that changes is checked at once, by each node that hears of it. All
+ * accounts with tokens are checked after the start, since an account may have been deleted while no server ran, and when
+ * nobody knows what has changed.
  */
 export class TokenOwnerCheck {
   readonly #stored: Pick<StoredTokens, 'owners' | 'revokeAll'>
   readonly #options: OwnerOptions
   readonly #onRevoked: (account: string) => void
-  readonly #forget: () => void
+  readonly #stops: readonly (() => void)[]
   /** Accounts that have changed. */
   readonly #changed = new Set<string>()
   /** The last account that the pass has checked; null: it begins; undefined: there is none to do. */
@@ -46,7 +50,10 @@ export class TokenOwnerCheck {
     this.#stored = stored
     this.#options = options
     this.#onRevoked = onRevoked
-    this.#forget = options.accounts.onChange((names) => this.#recheck(names))
+    this.#stops = [
+      options.accounts.onChange((names) => this.#recheck(names)),
+      options.duty.onChange(() => this.#recheck('all')),
+    ]
     this.#running = this.#run()
   }
 
@@ -63,7 +70,7 @@ export class TokenOwnerCheck {
     while (!signal.aborted) {
       try {
         if (this.#changed.size > 0) await this.#checkChanged()
-        else if (this.#passed !== undefined) await this.#checkPage(this.#passed)
+        else if (this.#passed !== undefined && this.#options.duty.isHeld) await this.#checkPage(this.#passed)
         else await this.#changes()
       } catch (fault) {
         if (signal.aborted) return
@@ -129,7 +136,7 @@ export class TokenOwnerCheck {
   }
 
   async close(): Promise<void> {
-    this.#forget()
+    for (const stop of this.#stops) stop()
     this.#ending.abort()
     this.#wake()
     await this.#running

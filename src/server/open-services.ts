@@ -148,11 +148,16 @@ export async function emptyTmpDir(dataDir: string): Promise<string> {
 
 type AuthServices = Pick<Services, 'accounts' | 'credentials' | 'tokens' | 'policy' | 'hosted'>
 
+interface AuthParts extends Pick<OpenUsersOptions, 'standby' | 'duty'> {
+  readonly upkeep: Duty
+  readonly claims: Claims
+}
+
 /** Opens the policy, accounts and device tokens; shutdown closes them before the databases. */
 export async function openAuthServices(
   context: ServerContext,
   databases: Databases,
-  { standby, duty, claims }: Pick<OpenUsersOptions, 'standby' | 'duty'> & { readonly claims: Claims },
+  { standby, duty, upkeep, claims }: AuthParts,
 ): Promise<AuthServices> {
   const { config, logger, shutdown } = context
   const deleteTokens = (account: string) => tokens.revokeAll(account)
@@ -168,6 +173,7 @@ export async function openAuthServices(
   const tokens: Tokens = new Tokens({
     records: databases,
     accounts,
+    duty: upkeep,
     limits: () => tokenLimitsOf(config),
     onFault: (fault) =>
       logger.error({ err: fault }, 'device tokens: a record is damaged, or could not be written'),

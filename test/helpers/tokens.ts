@@ -15,6 +15,7 @@ export function tokensOver(
     records,
     accounts,
     limits: () => LIMITS,
+    duty: { isHeld: true, onChange: () => () => undefined },
     onFault: (fault) => {
       throw fault
     },

@@ -104,3 +104,37 @@ t.test('PouchDB syncs through both nodes in turn with one session, until it sign
     await until(async () => (await fetch(`${url}/notes`, { headers: { cookie: kept } })).status === 401)
   }
 })
+
+t.test(
+  'a device token of one node is one of the other, and PouchDB loses its feed when it is revoked',
+  async (t) => {
+    const { two, first, second } = await twoNodes(t)
+    const auth = 'boss:secret'
+    const made = await first('POST', '/_settee/tokens', { json: { name: 'phone' }, auth })
+    const { id, token } = made.json as { id: string; token: string }
+    await first('PUT', '/notes', { auth })
+    await first('PUT', '/notes/_security', { json: { members: { names: ['boss'] } }, auth })
+    const address = two.url.replace('://', `://boss:${token}@`)
+    const remote = new PouchDB(`${address}/notes`)
+    const local = new PouchDB(`token-${Date.now()}`, { adapter: 'memory' })
+    t.teardown(() => local.destroy())
+    const sync = local.replicate.from(remote, { live: true })
+    const ended = new Promise<unknown>((resolve) => sync.on('error', resolve))
+    await first('PUT', '/notes/a', { json: {}, auth })
+    await until(async () => (await local.info()).doc_count === 1)
+    const used = async () => {
+      const { tokens } = (await second('GET', '/_settee/tokens', { auth })).json as {
+        tokens: { name: string; last_use: { address: string } | null }[]
+      }
+      return tokens
+    }
+    t.match(await used(), [{ name: 'phone', last_use: { address: '127.0.0.1' } }])
+    const begun = Date.now()
+    t.equal((await first('DELETE', `/_settee/tokens/${id}`, { auth })).status, 200)
+    await until(async () => (await second('GET', '/', { auth: `boss:${token}` })).status === 401)
+    // A feed that has just begun is cut off; one that waits ends in order, and the next request is refused.
+  t.ok(await ended)
+    t.ok(Date.now() - begun < 5000, 'within five seconds')
+    t.strictSame(await used(), [])
+  },
+)
