@@ -60,6 +60,11 @@ function nodesOver(t: Test, count: number, options: Partial<TokensOptions> = {})
   return { shared, accounts, nodes, one: nodes[0]!, two: nodes[1]! }
 }
 
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(1)) if (await holds()) return
+  throw new Error('it has not come to pass')
+}
+
 const phone = { account: 'anna', name: 'phone', isAdmin: false }
 
 t.test('a token that one node revokes is refused on the other, whose feeds are told', async (t) => {
@@ -70,7 +75,7 @@ t.test('a token that one node revokes is refused on the other, whose feeds are t
   await sleep(5)
   t.strictSame(two.changed, [], 'of a new token nobody is told')
   await one.tokens.revoke(token.id)
-  while (two.changed.length === 0) await sleep(1)
+  await until(async () => two.changed.length > 0)
   t.strictSame(two.changed, [['anna']])
   t.equal(await two.tokens.check('anna', secret, ''), null)
 })
@@ -151,7 +156,7 @@ t.test('the node with the duty checks all accounts, and another one when it take
   t.ok(accounts.has('anna'))
   duty.isHeld = true
   for (const listener of listeners) listener()
-  while ((await one.tokens.list('gone', '', 1)).tokens.length > 0) await sleep(1)
+  await until(async () => (await one.tokens.list('gone', '', 1)).tokens.length === 0)
   t.equal((await one.tokens.list('anna', '', 1)).tokens.length, 1)
 })
 

@@ -65,8 +65,9 @@ function setUp(t: Test, options: Partial<TokensOptions> = {}) {
 }
 
 const phone = { account: 'anna', name: 'phone', isAdmin: false }
-const until = async (holds: () => boolean): Promise<void> => {
-  while (!holds()) await sleep(1)
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(1)) if (await holds()) return
+  throw new Error('it has not come to pass')
 }
 const check = async (tokens: Tokens, name: string, secret: string) => tokens.check(name, secret, '')
 const namesOf = async (tokens: Tokens, account: string) =>
@@ -268,7 +269,7 @@ t.test('uses are written in the end, and again when that fails', async (t) => {
   t.equal(faults[0], state.fault)
   state.fault = null
   const other = openNode().tokens
-  while ((await useOf(other, 'anna'))?.lastUse?.client !== 'first') await sleep(1)
+  await until(async () => (await useOf(other, 'anna'))?.lastUse?.client === 'first')
 })
 
 t.test('many uses are written before the minute is over', async (t) => {
