@@ -13,7 +13,6 @@ import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
 import type { Lend } from '../storage/memory/lending.ts'
-import { strictLending } from '../storage/memory/strict.ts'
 import { LOCAL, type Network } from '../storage/memory/network.ts'
 import { MemoryOpener, type Mutant } from '../storage/memory/opener.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
@@ -21,6 +20,7 @@ import { SharedMemory } from '../storage/memory/shared.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState } from '../storage/memory/state.ts'
 import { MemoryStore, type Operate } from '../storage/memory/store.ts'
+import { strictLending } from '../storage/memory/strict.ts'
 
 export interface MemoryEngineOptions {
   /** Called before every operation of the engine. An error that it throws acts as a disk fault, unless it is ours. */

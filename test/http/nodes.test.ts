@@ -133,7 +133,7 @@ t.test(
     t.equal((await first('DELETE', `/_settee/tokens/${id}`, { auth })).status, 200)
     await until(async () => (await second('GET', '/', { auth: `boss:${token}` })).status === 401)
     // A feed that has just begun is cut off; one that waits ends in order, and the next request is refused.
-  t.ok(await ended)
+    t.ok(await ended)
     t.ok(Date.now() - begun < 5000, 'within five seconds')
     t.strictSame(await used(), [])
   },
