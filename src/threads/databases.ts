@@ -137,8 +137,8 @@ export interface Databases extends WatchedRecords {
    */
   watchUpdates(listener: () => void): () => void
   /**
-   * Calls `listener` with the name of each database after a commit or a compaction, until the returned function is
-   * called.
+   * Calls `listener` with the name of each database after a commit or a compaction by this node, until the returned
+   * function is called.
    */
   watchWrites(listener: (database: string) => void): () => void
   /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */

@@ -203,9 +203,9 @@ export class ServerDatabases implements OwnedDatabases {
         this.documentsWritten += updates
         this.#notes.add(proxy.entry.name, { updateSeq, epoch })
         this.#faults.noteWrite(event.incarnation)
+        this.#writeListeners.tell(proxy.entry.name)
       }
       proxy.emit({ type: 'committed', updateSeq })
-      this.#writeListeners.tell(proxy.entry.name)
     } else if (event.type === 'fileReplaced') {
       this.#notes.add(proxy.entry.name, event.lastKnown)
       this.#options.onFileReplaced?.(proxy.entry.name)

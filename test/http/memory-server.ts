@@ -31,6 +31,7 @@ import { compileRegex } from '../../src/query/regex.ts'
 import { Shutdown } from '../../src/server/server-context.ts'
 import { openLockout, shareSettings } from '../../src/server/shared-services.ts'
 import type { Catalog, DatabaseEntry } from '../../src/storage/catalog.ts'
+import { Claims } from '../../src/threads/claims.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../../src/threads/databases.ts'
 import { servedUsers } from '../../src/threads/served.ts'
 import { foundIn } from '../helpers/found-handles.ts'
@@ -129,7 +130,8 @@ async function hostedMode(config: Config, databases: Databases): Promise<Hosted 
   const onFault = (fault: unknown) => {
     throw fault
   }
-  return openHosted({ config, databases, deleteTokens: async () => 0, onFault })
+  const claims = new Claims({ records: databases.sharedWriters ? databases : null, onFault })
+  return openHosted({ config, databases, deleteTokens: async () => 0, onFault, claims })
 }
 
 /**
@@ -164,6 +166,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
   const handles = new Map<string, DatabaseHandle>()
   const plain = new Map<string, Database>()
   const closers = new Map<string, () => Promise<void>>()
+  const writes = new Listeners<[string]>()
   const enter = async ({ name, incarnation }: DatabaseEntry) => {
     const store = await engine.openDatabase(name, { incarnation })
     const watchers = new Listeners<[DatabaseEvent]>()
@@ -177,8 +180,10 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       await store.close()
     })
     store.onEvent((event) => {
-      if (event.type === 'committed') emit({ type: 'committed', updateSeq: event.updateSeq })
-      else if (event.type === 'settings') emit({ type: 'secured', security: event.security })
+      if (event.type === 'committed') {
+        emit({ type: 'committed', updateSeq: event.updateSeq })
+        if (event.updates > 0) writes.tell(name)
+      } else if (event.type === 'settings') emit({ type: 'secured', security: event.security })
       else leave()
     })
     const sandbox = localSandbox()
@@ -206,6 +211,8 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       incarnation,
       securityCopy: () => database.security(),
       watch: (listener: (event: DatabaseEvent) => void) => watchers.add(listener),
+      // It has no indexes.
+      indexUsage: async () => ({ bytes: 0, indexes: 0 }),
     } as unknown as DatabaseHandle)
   }
   /** Another node may have made it. */
@@ -243,7 +250,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
     treatAsRestored: async () => undefined,
     updates: (range, limit) => catalog.readUpdates(range, limit),
     watchUpdates: () => () => {},
-    watchWrites: () => () => {},
+    watchWrites: (listener) => writes.add(listener),
     watchSecurity: () => () => {},
     tasks: () => [],
     readRecords: (kind, keys) => catalog.readRecords(kind, keys),
