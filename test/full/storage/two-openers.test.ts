@@ -1,17 +1,24 @@
 import type { MakeEngine } from '../../storage/conformance/setup.ts'
-import { runStorageTests } from '../../storage/conformance.ts'
+import { runStorageFaultTests, runStorageTests } from '../../storage/conformance.ts'
+import { type Lend, lend } from '../../storage/memory/lending.ts'
 import { SharedMemory } from '../../storage/memory/shared.ts'
+import { strictLending } from '../../storage/memory/strict.ts'
 import { eitherEngine, twoOpeners } from '../../storage/memory/two-openers.ts'
 
-const makeTwoOpeners: MakeEngine = async (_t, options) => {
-  const shared = new SharedMemory()
-  let openers = twoOpeners(options, shared)
-  const reopen = async () => {
-    await Promise.all(openers.map((opener) => opener.close()))
-    openers = twoOpeners(options, shared)
-    return eitherEngine(openers)
+const makeTwoOpeners =
+  (lendBy: Lend): MakeEngine =>
+  async (_t, options) => {
+    const shared = new SharedMemory()
+    const open = () => twoOpeners({ ...options, lend: lendBy }, shared)
+    let openers = open()
+    const reopen = async () => {
+      await Promise.all(openers.map((opener) => opener.close()))
+      openers = open()
+      return eitherEngine(openers)
+    }
+    return { engine: eitherEngine(openers), reopen, keptContents: () => openers[0].keptContents('notes') }
   }
-  return { engine: eitherEngine(openers), reopen, keptContents: () => openers[0].keptContents('notes') }
-}
 
-runStorageTests('two openers', makeTwoOpeners)
+runStorageTests('two openers', makeTwoOpeners(strictLending()))
+// Strict lending repeats a callback, whose second call has no fault.
+runStorageFaultTests('two openers', makeTwoOpeners(lend))
