@@ -14,6 +14,7 @@ import {
 } from '../../src/storage/free-space.ts'
 import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { sharedRecords } from '../storage/memory/records.ts'
 
 /** Records in memory, and a list of databases. */
 class Kept {
@@ -108,6 +109,22 @@ t.test('an invalid record and a failing disk do no harm', async (t) => {
   await alarms.close()
   t.equal((await alarms.list()).length, 1)
   t.equal(kept.failed.length, 1)
+})
+
+t.test('two nodes have the same alarms, and either dismisses them', async (t) => {
+  const logger = { warn: () => {}, error: (_facts: object, text: string) => t.fail(text) } as never
+  const [one, two] = sharedRecords(2).map(
+    (records) => new Alarms({ records, logger, incarnationOf: async () => 1, keepsVersions: () => true }),
+  ) as [Alarms, Alarms]
+  one.raise(NOTES, found(1000), null)
+  two.raise(NOTES, found(2000), null)
+  await Promise.all([one.close(), two.close()])
+  t.same(await one.list(), await two.list())
+  const [newest, oldest] = await two.list()
+  t.match([oldest?.since, newest?.since], [1000, 2000])
+  t.equal(await two.dismiss(oldest?.id ?? ''), true)
+  t.equal((await one.list()).length, 1)
+  t.equal(await one.dismiss(oldest?.id ?? ''), false)
 })
 
 const MB = 1024 * 1024

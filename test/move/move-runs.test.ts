@@ -2,9 +2,25 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { openConfig } from '../../src/config/config.ts'
+import { Moves } from '../../src/move/moves.ts'
+import { Claims } from '../../src/threads/claims.ts'
+import type { Databases } from '../../src/threads/databases.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { sharedRecords } from '../storage/memory/records.ts'
 import { addressOf, auth, call, env } from './moving.ts'
+
+/** The port of a server that accepts requests and never answers. */
+async function silentPort(t: Test): Promise<number> {
+  const silent = createServer(() => undefined)
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    silent.closeAllConnections()
+    silent.close()
+  })
+  return (silent.address() as AddressInfo).port
+}
 
 async function ended(server: TestServer, id: string) {
   for (;;) {
@@ -58,14 +74,7 @@ t.test('a plan, the move, and what became of it', async (t) => {
 
 t.test('one at a time; it can be stopped, and is a task meanwhile', async (t) => {
   const here = await startTestServer(t, { env })
-  // It accepts the request, and never answers.
-  const silent = createServer(() => undefined)
-  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    silent.closeAllConnections()
-    silent.close()
-  })
-  const source = `http://anna:hidden-word@127.0.0.1:${(silent.address() as AddressInfo).port}`
+  const source = `http://anna:hidden-word@127.0.0.1:${await silentPort(t)}`
   const { id } = await call(here, 'POST', '/_settee/moves', { source })
   t.match(await call(here, 'GET', '/_active_tasks'), [{ type: 'move', move: id, progress: 0 }])
   const second = await here.request('POST', '/_settee/moves', { auth, body: { source, dry_run: true } })
@@ -111,4 +120,27 @@ t.test('what is refused, without a word of the address', async (t) => {
   const run = await ended(here, id)
   t.match(run, { state: 'failed', error: { error: 'replication_failed' }, plan: null })
   t.notMatch(JSON.stringify(run), 'hidden-word')
+})
+
+t.test('two nodes do not move at once', async (t) => {
+  const url = `http://127.0.0.1:${await silentPort(t)}/`
+  const request = { url, databases: null, keepsUuid: false, isMerged: false }
+  const config = await openConfig({ dataDir: t.testdir(), env: {}, flags: {} })
+  const records = sharedRecords(2)
+  const claims = records.map(
+    (each) => new Claims({ records: each, onFault: (fault) => t.fail(String(fault)) }),
+  )
+  const databases = {} as Databases
+  const [one, two] = claims.map(
+    (each) => new Moves({ config, claims: each, databases, dataDir: '', tmpDir: '' }),
+  ) as [Moves, Moves]
+  const stop = new AbortController()
+  const moving = one.run(request, {}, stop.signal).catch(() => undefined)
+  while (records[0]?.all('claim').length === 0) await sleep(5)
+  await t.rejects(two.run(request, {}), { code: 'conflict' })
+  t.equal(two.isBusy, false)
+  stop.abort()
+  await moving
+  t.same(records[0]?.all('claim'), [], 'it is released at the end')
+  await Promise.all(claims.map((each) => each.close()))
 })

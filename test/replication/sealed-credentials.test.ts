@@ -1,11 +1,14 @@
 /** What is hidden in documents of `_replicator`, and who can have it used. */
 import t from 'tap'
+import { SealingKey } from '../../src/replication/documents/sealing-key.ts'
 import {
   maskCredentials,
   newSealingKey,
   sealCredentials,
   unsealCredentials,
 } from '../../src/replication/requests/sealed-credentials.ts'
+import { settled } from '../changes/helpers.ts'
+import { sharedRecords } from '../storage/memory/records.ts'
 
 const KEY = newSealingKey()
 const SECRET = 'p4ss'
@@ -109,4 +112,24 @@ t.test('no address takes long to hide', async (t) => {
       t.ok(ms < 500, `${JSON.stringify(source.slice(0, 12))}: ${Math.round(ms)} ms`)
     }
   }
+})
+
+t.test('nodes that start at once have one key, and hear of one that is adopted', async (t) => {
+  const nodes = sharedRecords(3)
+  const keys = await Promise.all(
+    nodes.map((records) => SealingKey.open(records, (fault) => t.fail(String(fault)))),
+  )
+  const values = new Set(keys.map(({ value }) => value))
+  t.equal(values.size, 1)
+  t.notOk(values.has(null))
+  const heard: (string | null)[] = []
+  keys[1]?.onChange(() => heard.push(keys[1]?.value ?? null))
+  await keys[0]?.adopt(KEY)
+  await settled()
+  t.same(
+    keys.map(({ value }) => value),
+    [KEY, KEY, KEY],
+  )
+  t.same(heard, [KEY])
+  t.equal((await SealingKey.open(nodes[2]!, (fault) => t.fail(String(fault)))).value, KEY)
 })
