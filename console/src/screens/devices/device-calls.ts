@@ -32,9 +32,9 @@ export async function listDevices(
   after: string | undefined,
   signal?: AbortSignal,
 ): Promise<DevicePage> {
-  const query = whose === 'all' ? { all: true, limit: 100, after } : { account: whose.account }
+  const query = whose === 'all' ? { all: true } : { account: whose.account }
   const page = await ask<{ tokens: DeviceToken[]; next?: string | null }>('_settee/tokens', {
-    query: { ...query, positions: true },
+    query: { ...query, limit: 100, after, positions: true },
     signal,
   })
   return { tokens: page.tokens, next: page.next ?? null }
