@@ -24,7 +24,7 @@ async function rows(): Promise<Row[]> {
   const section = after.split('\n## ')[0] as string
   return section
     .split('\n')
-    .filter((line) => line.startsWith('| ') && !line.startsWith('| what'))
+    .filter((line) => line.startsWith('| ') && !line.startsWith('| what |'))
     .flatMap(rowsOf)
 }
 
