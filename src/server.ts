@@ -165,7 +165,7 @@ async function compose(
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
   await startStandby(context, standby, { ...services, sealingKey })
   await serveCommands(context, services)
-  await startSampling(context, { file: sampleFile, app, databases, disk })
+  startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
   runDocuments(replicator, writing)
   return app

@@ -68,9 +68,13 @@ const OTHERS = 0o077
  * @param path of an existing data folder
  */
 export async function restrictPermissions(path: string): Promise<void> {
-  for await (const { name } of await opendir(path)) if (OWN.test(name)) tighten(join(path, name))
-  const databases = await opendir(join(path, 'databases')).catch(() => null)
-  if (databases === null) return
+  let wasOpen = false
+  for await (const { name } of await opendir(path)) {
+    if (OWN.test(name) && tighten(join(path, name)) && name === 'databases') wasOpen = true
+  }
+  // In a folder that was closed to others, they could reach no file, and there may be a million of them.
+  if (!wasOpen) return
+  const databases = await opendir(join(path, 'databases'))
   const yielder = new Yielder()
   for await (const { name } of databases) {
     tighten(join(path, 'databases', name))
@@ -78,14 +82,20 @@ export async function restrictPermissions(path: string): Promise<void> {
   }
 }
 
-/** At once, since a promise for each of 100,000 files would take 8 s of each start. */
-function tighten(path: string): void {
+/**
+ * At once, since a promise for each of 100,000 files would take 8 s.
+ * @returns whether others had rights
+ */
+function tighten(path: string): boolean {
   try {
     const { mode, uid } = lstatSync(path)
     const { S_IFMT, S_IFREG, S_IFDIR } = constants
     const isOwn = uid === process.getuid?.() && ((mode & S_IFMT) === S_IFREG || (mode & S_IFMT) === S_IFDIR)
-    if (isOwn && (mode & OTHERS) !== 0) chmodSync(path, mode & 0o700)
+    if (!isOwn || (mode & OTHERS) === 0) return false
+    chmodSync(path, mode & 0o700)
+    return true
   } catch {
     // It is gone, or cannot be changed.
+    return false
   }
 }

@@ -27,14 +27,12 @@ interface SampledParts {
 }
 
 /** Samples until shutdown. Asks no database thread, since that would wake an idle one every minute. */
-export async function startSampling(
-  { dataDir, shutdown }: ServerContext,
-  parts: SampledParts,
-): Promise<void> {
+export function startSampling({ dataDir, shutdown }: ServerContext, parts: SampledParts): void {
   const size = new DataSize(dataDir)
   size.start()
   const loop = new LoopShare()
-  const sampler = await Sampler.begin(parts.file, async () => ({
+  // Neither the start nor the end waits for the number of databases.
+  const sampling = Sampler.begin(parts.file, async () => ({
     ...sampledTraffic(parts.app),
     ...loop.read(),
     saves: parts.databases.documentsWritten,
@@ -44,7 +42,7 @@ export async function startSampling(
     memory_bytes: residentBytes(),
   }))
   shutdown.add(async () => {
-    sampler.close()
+    void sampling.then((sampler) => sampler.close())
     loop.close()
     await size.close()
   })

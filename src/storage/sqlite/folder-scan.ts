@@ -3,8 +3,8 @@
  * waits for none of it: a database that is asked for is looked at alone, and lists wait for the end. Each step is short.
  */
 import { type Dir, opendirSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
-import { Yielder } from '../../core/event-loop.ts'
 import { isFull } from './database-access.ts'
 import type { DatabaseTable } from './database-table.ts'
 import type { Files } from './files.ts'
@@ -117,7 +117,6 @@ export class FolderScan {
   /** Drops rows whose file is missing, and counts the others. */
   async #lookAtRows(): Promise<void> {
     const { table, files } = this.#options
-    const yielder = new Yielder()
     for (let after = ''; ; ) {
       const names = table.names({ after }, STEP)
       const gone = names.filter((name) => !files.exists(name))
@@ -127,26 +126,26 @@ export class FolderScan {
       this.#countedTo = names.length < STEP ? null : after
       if (gone.length > 0) this.#drop(gone, false)
       if (names.length < STEP) return
-      await this.#pause(yielder)
+      await this.#pause()
     }
   }
 
   async #lookAtFolder(path: string, look: (names: readonly string[]) => void): Promise<void> {
     const folder = openFolder(path)
     if (folder === null) return
-    const yielder = new Yielder()
     try {
       for (let names = readNames(folder); names.length > 0; names = readNames(folder)) {
         look(names)
-        await this.#pause(yielder)
+        await this.#pause()
       }
     } finally {
       folder.closeSync()
     }
   }
 
-  async #pause(yielder: Yielder): Promise<void> {
-    await yielder.yieldIfDue()
+  /** After each step, since the requests of a starting server come one after the other. */
+  async #pause(): Promise<void> {
+    await nextTurn()
     if (this.#isClosed) throw new CouchError('unavailable')
   }
 
