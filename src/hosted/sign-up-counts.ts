@@ -4,11 +4,14 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import { allRecords, type Records, readRecord } from '../storage/records.ts'
+import { allRecords, type Records, type RecordWrite, readRecord } from '../storage/records.ts'
 
 const KIND = 'sign_up'
 /** How often an attempt is counted anew while others of the same address are. */
 const MAX_TRIES = 50
+
+/** Records that one write removes. */
+const BATCH = 100
 
 /** The attempts of an address. */
 interface Attempts {
@@ -51,10 +54,19 @@ export class SignUpCounts {
   /** Removes what no longer counts. */
   async sweep(): Promise<void> {
     const now = this.#now()
+    let over: RecordWrite[] = []
     for await (const { kind, key, value } of allRecords(this.#store, KIND)) {
-      if (attemptsOf(value, now) !== null) continue
-      await this.#store.writeRecords([{ kind, key, value: null, expected: value }])
+      if (attemptsOf(value, now) === null) over.push({ kind, key, value: null, expected: value })
+      if (over.length < BATCH) continue
+      await this.#remove(over)
+      over = []
     }
+    await this.#remove(over)
+  }
+
+  /** If an address has tried again meanwhile, the others are removed the next time. */
+  async #remove(records: readonly RecordWrite[]): Promise<void> {
+    if (records.length > 0) await this.#store.writeRecords(records)
   }
 }
 

@@ -1,7 +1,5 @@
-/** The records of owners: two nodes that change them at once, crashes between two writes, and files of an older settee. */
-import { join } from 'node:path'
+/** The records of owners: two nodes that change them at once, and crashes between two writes. */
 import { setImmediate as turn } from 'node:timers/promises'
-import Sqlite from 'better-sqlite3'
 import fc from 'fast-check'
 import t from 'tap'
 import { systemClock } from '../../src/changes/source.ts'
@@ -11,9 +9,7 @@ import { OF_ACCOUNT, OWNER, type Owned, prefixOf, readOwned, UNFINISHED } from '
 import { Usage } from '../../src/hosted/usage.ts'
 import type { WatchedRecords } from '../../src/storage/records.ts'
 import type { Databases } from '../../src/threads/databases.ts'
-import { temporaryFolder } from '../helpers/server.ts'
 import { MemoryRecords, sharedRecords } from '../storage/memory/records.ts'
-import { startHostedServer } from './hosted-server.ts'
 
 const at = (account: string, state: Owned['state']): Owned => ({ account, state })
 
@@ -182,32 +178,4 @@ t.test('whatever nodes change at once, and wherever they crash, the records agre
     { numRuns: 150 },
   )
   t.pass()
-})
-
-t.test('the records of an older settee', async (t) => {
-  const dataDir = await temporaryFolder(t)
-  const first = await startHostedServer(t, {}, dataDir)
-  await first.hosted.databases.create('notes', 'anna')
-  await first.hosted.databases.create('halfway', null)
-  await first.hosted.accounts.create({ name: 'cora', password: 'x', roles: [], quota: {} })
-  await first.close()
-  const file = new Sqlite(join(dataDir, 'server.sqlite'))
-  file.exec("DELETE FROM record WHERE kind LIKE 'owner%' OR kind LIKE 'usage%'; PRAGMA user_version = 3")
-  const put = file.prepare('INSERT INTO record (kind, key, value) VALUES (?, ?, ?)')
-  put.run('owner', 'notes', '{"account":"anna"}')
-  put.run('owner', 'old', '{"account":"anna","state":"deleted"}')
-  put.run('owner', 'halfway', '{"account":"zoë","state":"making"}')
-  put.run('usage', 'notes', '{"bytes":12345,"documents":7}')
-  put.run('tenant', 'cora', '{"quota":{},"suspended":false,"leaving":true}')
-  file.close()
-  const { hosted } = await startHostedServer(t, {}, dataDir)
-  const { owners } = hosted
-  t.same(await owners.namesInUpdates('anna'), { own: ['notes'], former: ['old'] })
-  t.same(await owners.databasesOf('zoë', {}, 10), ['halfway'], 'which the start has finished')
-  t.match(await owners.totalsOf('anna'), { databases: 1, documents: 7, bytes: 12345 })
-  t.match(await hosted.tenantUsage(10), [
-    { account: 'anna', bytes: 12345 },
-    { account: 'zoë', databases: 1 },
-  ])
-  t.equal(await hosted.policy.refusalOf('cora'), null, 'whose deletion has been finished')
 })

@@ -6,6 +6,7 @@ import { CouchError } from '../../src/core/errors.ts'
 import { Listeners } from '../../src/core/listeners.ts'
 import type { SecurityObject } from '../../src/core/types.ts'
 import { openHosted } from '../../src/hosted/hosted.ts'
+import { SignUpCounts } from '../../src/hosted/sign-up-counts.ts'
 import { Claims } from '../../src/threads/claims.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -159,13 +160,42 @@ t.test('a node continues what another has left when it died', async (t) => {
   t.match(stored.get('half'), { security: { members: { names: ['bert'] } } })
 })
 
-t.test('sign-ups of an address count together, and a restart forgets none', async (t) => {
-  const { one, two } = await startNodes(t)
-  const add = (node: typeof one) => node.hosted.signUps.add('192.0.2.1', 3600_000, 5)
-  const counts = await Promise.all([one, two, one, two, one, two, two].map(add))
-  t.same(counts.map(({ current }) => current).sort(), [1, 2, 3, 4, 5, 6, 6])
-  await one.hosted.resume()
-  t.equal(one.records.all('sign_up').length, 1)
+t.test('sign-ups of an address count together, and are forgotten after their time', async (t) => {
+  const [records, others] = sharedRecords(2) as [MemoryRecords, MemoryRecords]
+  let now = 0
+  const one = new SignUpCounts(records, () => now)
+  const two = new SignUpCounts(others, () => now)
+  const tries = [one, two, one, two, one, two, two].map((node) => node.add('192.0.2.1', 1000, 5))
+  t.same((await Promise.all(tries)).map(({ current }) => current).sort(), [1, 2, 3, 4, 5, 6, 6])
+  now = 500
+  await two.add('192.0.2.2', 1000, 5)
+  await one.sweep()
+  t.equal(records.all('sign_up').length, 2)
+  now = 1000
+  t.same(await one.add('192.0.2.3', 1000, 5), { current: 1, ttl: 1000 })
+  await one.sweep()
+  t.same(
+    records.all('sign_up').map(({ key }) => key),
+    ['192.0.2.2', '192.0.2.3'],
+  )
+})
+
+t.test('an account that one node deletes while the other makes databases for it', async (t) => {
+  const { one, two, stored } = await startNodes(t)
+  await one.hosted.databases.createOwn('first', 'anna')
+  const tried = await Promise.allSettled([
+    one.hosted.accounts.delete('anna'),
+    two.hosted.accounts.delete('anna'),
+    ...['a', 'b', 'c', 'd'].map((name) => two.hosted.databases.createOwn(name, 'anna')),
+  ])
+  t.ok(tried.slice(0, 2).some(({ status }) => status === 'fulfilled'))
+  t.notOk(stored.has('first'))
+  t.same(
+    await one.hosted.owners.databasesOf('anna', {}, 10),
+    [...stored.keys()].sort(),
+    'no database is left alone',
+  )
+  t.equal((await two.hosted.owners.totalsOf('anna')).databases, stored.size)
 })
 
 t.test('both nodes read each other’s tokens of _db_updates', async (t) => {
