@@ -9,6 +9,7 @@
 import { randomBytes } from 'node:crypto'
 import { type Clock, systemClock } from '../changes/source.ts'
 import { isJsonObject } from '../core/json.ts'
+import { RecordSweep } from '../storage/record-sweep.ts'
 import { readRecord, type WatchedRecords } from '../storage/records.ts'
 
 const KIND = 'claim'
@@ -19,6 +20,8 @@ const RENEW_MS = 10_000
 const RETRY_MS = 2000
 /** The holder stops so much before the end, and others wait so much longer. */
 const SKEW_MS = 5000
+/** The record of a node that died is removed so long after the end of its claim. */
+const FORGOTTEN_MS = 3_600_000
 
 /** Work that this node may do until `ended` is aborted. */
 export interface Claim {
@@ -50,6 +53,7 @@ export class Claims {
   readonly #options: ClaimsOptions
   readonly #clock: Clock
   readonly #now: () => number
+  readonly #sweep: RecordSweep | null
   readonly #held = new Map<string, Claim>()
   readonly #duties = new Map<string, HeldDuty>()
 
@@ -57,6 +61,9 @@ export class Claims {
     this.#options = options
     this.#clock = options.clock ?? systemClock
     this.#now = options.now ?? Date.now
+    const { records, onFault } = options
+    const isExpired = (value: string) => (holdingOf(value)?.until ?? 0) + FORGOTTEN_MS < this.#now()
+    this.#sweep = records === null ? null : new RecordSweep({ records, kind: KIND, isExpired, onFault })
   }
 
   /**
@@ -71,7 +78,10 @@ export class Claims {
     })
     // Before anything is awaited, so that a second call finds it.
     this.#held.set(name, claim)
-    if (await claim.take().catch((error: unknown) => this.#drop(name, error))) return claim
+    if (await claim.take().catch((error: unknown) => this.#drop(name, error))) {
+      this.#sweep?.step()
+      return claim
+    }
     this.#held.delete(name)
     return null
   }
@@ -100,6 +110,7 @@ export class Claims {
   async close(): Promise<void> {
     await Promise.all([...this.#duties.values()].map((duty) => duty.close()))
     await Promise.all([...this.#held.values()].map((claim) => claim.release()))
+    await this.#sweep?.close()
   }
 }
 

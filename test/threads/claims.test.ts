@@ -97,6 +97,23 @@ t.test('a duty passes to another node when its holder stops or dies', async (t) 
   await second.claims.close()
 })
 
+t.test('records of claims that ended long ago are removed', async (t) => {
+  const { clock, first, second } = setUp()
+  await first.claims.take('rewind 1')
+  first.records.readRecords = async () => {
+    throw new Error('the store cannot be reached')
+  }
+  await clock.pass(2 * 3_600_000)
+  t.equal(second.records.all('claim').length, 1)
+  t.ok(await second.claims.take('rewind 2'))
+  await settled()
+  t.same(
+    second.records.all('claim').map(({ key }) => key),
+    ['rewind 2'],
+  )
+  await second.claims.close()
+})
+
 t.test('a node alone holds everything without a record', async (t) => {
   const claims = new Claims({ records: null, onFault: (fault) => t.fail(String(fault)) })
   t.equal(claims.duty('upkeep').isHeld, true)
