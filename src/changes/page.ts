@@ -9,6 +9,7 @@ import { sequenceToken } from '../storage/sequence.ts'
 import { type FilterFunctionContext, findFunction, functionRows, openPredicate } from './filter-function.ts'
 import { openFilter, openPlain, scanFiltered } from './filter-scan.ts'
 import type { FilterBody } from './filters.ts'
+import { fillRows } from './row-contents.ts'
 import {
   type ChangesOptions,
   type FeedRange,
@@ -88,8 +89,9 @@ export async function changesPage(
   const found =
     limit <= 0 ? { rows: [], more: true, view: await store.view() } : await find({ options, limit, range })
   requireMember(user, found.view.security)
-  const bytes = frameRows(found, options, limit)
-  return { ...(await position(store, range, found, request)), bytes, unknownEpoch }
+  const whole = options.includeDocs && options.attachments ? await fillRows(store, found, options) : found
+  const bytes = frameRows(whole, options, limit)
+  return { ...(await position(store, range, whole, request)), bytes, unknownEpoch }
 }
 
 /** Turns `since` into a range of the feed. A token is read only after the user is known to be a member. */

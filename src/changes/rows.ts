@@ -2,7 +2,7 @@
 import { encodeTexts } from '../core/bytes.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { quoted } from '../core/json.ts'
-import { renderDocument } from '../documents/render.ts'
+import { type RenderedDocument, renderDocument, renderInTexts } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
 import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
@@ -48,6 +48,8 @@ export interface Row {
   readonly seq: number
   /** JSON members from `"id"` on, without the closing brace. */
   readonly members: string
+  /** The document, which the members lack: contents of attachments must be read for it (row-contents.ts). */
+  readonly document?: RenderedDocument
 }
 
 /** The rows found in a range, consistent with the view. */
@@ -70,11 +72,10 @@ export const PAGE_TEXT = 512 * 1024
 
 /** The parts of a document that {@link readRow} reads. */
 export function touchesOf(options: ChangesOptions): Touches {
-  const { style, includeDocs, conflicts, attachments } = options
+  const { style, includeDocs, conflicts } = options
   return {
     body: includeDocs,
     branches: style === 'all_docs' || (includeDocs && conflicts),
-    bytes: includeDocs && attachments,
   }
 }
 
@@ -87,11 +88,13 @@ export function firstRows<T extends { readonly members: string }>(
   chars: number,
 ): readonly T[] {
   let text = 0
-  for (const [at, { members }] of rows.entries()) {
+  let count = 0
+  for (const { members } of rows) {
     text += members.length
-    if (text >= chars) return at + 1 === rows.length ? rows : rows.slice(0, at + 1)
+    count += 1
+    if (text >= chars) break
   }
-  return rows
+  return count === rows.length ? rows : rows.slice(0, count)
 }
 
 /** The bodies of the revisions that a filter decides on: those of {@link listedRevs}. */
@@ -106,6 +109,8 @@ export interface RowParts {
   readonly deleted: boolean
   /** The member `doc`, or `error`, with a comma before it; '' without `include_docs`. */
   readonly doc: string
+  /** As in {@link Row}. */
+  readonly document?: RenderedDocument
 }
 
 /** The revisions of a row before filtering: the winner, or all leaves with the winner first. */
@@ -124,27 +129,45 @@ export function readRow(
 
 export function readParts(doc: DocState, options: ChangesOptions): RowParts {
   const { id, seq, deleted } = doc
-  return { id, seq, deleted, doc: options.includeDocs ? documentMember(doc, options) : '' }
+  if (!options.includeDocs) return { id, seq, deleted, doc: '' }
+  const document = renderedFor(doc, options)
+  if (typeof document === 'string') return { id, seq, deleted, doc: document }
+  return { id, seq, deleted, doc: '', document }
 }
 
-export function makeRow({ seq, id, deleted, doc }: RowParts, revs: readonly string[]): Row {
+export function makeRow({ seq, id, deleted, doc, document }: RowParts, revs: readonly string[]): Row {
   let changes = ''
   for (const rev of revs) changes += `${changes && ','}{"rev":${quoted(rev)}}`
   const members = `"id":${quoted(id)},"changes":[${changes}]${deleted ? ',"deleted":true' : ''}${doc}`
-  return { seq, members }
+  return document === undefined ? { seq, members } : { seq, members, document }
 }
 
-/** A document that cannot be read has a member `error`, so it does not block the rest of the feed: protocol.md 5.2. */
-function documentMember(doc: DocState, options: ChangesOptions): string {
-  const { conflicts, attachments, attEncodingInfo, filter } = options
-  const fields = filter?.kind === 'selector' ? filter.fields : undefined
+/** The member of a row for its document, or the document if contents must be read for it. */
+function renderedFor(doc: DocState, options: ChangesOptions): string | RenderedDocument {
+  const { conflicts, attachments, attEncodingInfo } = options
   try {
-    const text = renderDocument(doc, doc.rev, { conflicts, attachments, attEncodingInfo })
-    return `,"doc":${fields === undefined ? text : trimFields(text, fields)}`
+    if (!attachments)
+      return documentMember(renderDocument(doc, doc.rev, { conflicts, attEncodingInfo }), options)
+    const document = renderInTexts(doc, doc.rev, 'data', { conflicts, attachments, attEncodingInfo })
+    return document.contents.length > 0 ? document : documentMember(document.texts.join(''), options)
   } catch (thrown) {
-    if (!(thrown instanceof CouchError)) throw thrown
-    return `,"error":${JSON.stringify(thrown.error)}`
+    return errorMember(thrown)
   }
+}
+
+/** @param text the document's JSON */
+export function documentMember(text: string, { filter }: ChangesOptions): string {
+  const fields = filter?.kind === 'selector' ? filter.fields : undefined
+  return `,"doc":${fields === undefined ? text : trimFields(text, fields)}`
+}
+
+/**
+ * A document that cannot be read has a member `error`, so it does not block the rest of the feed: protocol.md 5.2.
+ * @throws errors other than CouchError
+ */
+export function errorMember(thrown: unknown): string {
+  if (!(thrown instanceof CouchError)) throw thrown
+  return `,"error":${JSON.stringify(thrown.error)}`
 }
 
 /**

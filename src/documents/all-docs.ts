@@ -17,11 +17,20 @@ import {
 } from './all-docs-query.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { ChunkBuffer } from './pieces.ts'
-import { type RenderOptions, renderDocument, renderLocal } from './render.ts'
+import {
+  type RenderedDocument,
+  type RenderOptions,
+  renderDocument,
+  renderInTexts,
+  renderLocal,
+} from './render.ts'
 import { requireMember } from './security.ts'
+import { pinContents } from './stored-content.ts'
+import { wholeText } from './whole-text.ts'
 
 /** Maximum number of rows per read. */
 const CHUNK_ROWS = 1000
+const CHUNK_KEYS = 100
 /** Maximum number of characters of documents per read; a single document may be longer. */
 const CHUNK_CHARS = 256 * 1024
 
@@ -172,21 +181,17 @@ async function* rangeRows(
     const paging = { limit: Math.min(CHUNK_ROWS, left), chars: CHUNK_CHARS, touches: touchesOf(query) }
     const { rows, more } = await store.readRange(range, paging, (doc, view) => {
       requireMember(user, view.security)
-      return { id: doc.id, text: liveRow(doc, options) }
+      return { id: doc.id, ...liveRow(doc, options) }
     })
     left -= rows.length
-    for (const { text } of rows) {
-      if (!add(text)) continue
-      yield
-      yielder.restart()
-    }
+    yield* addRows(store, rows, add, yielder)
     if (!more) return
     range = { ...range, start: { id: rows.at(-1)?.id ?? '', inclusive: false } }
   }
 }
 
-function touchesOf({ includeDocs = false, conflicts = false, attachments = false }: AllDocsQuery): Touches {
-  return { body: includeDocs, branches: includeDocs && conflicts, bytes: includeDocs && attachments }
+function touchesOf({ includeDocs = false, conflicts = false }: AllDocsQuery): Touches {
+  return { body: includeDocs, branches: includeDocs && conflicts }
 }
 
 /** The options for documents in rows; null without documents. */
@@ -195,9 +200,39 @@ function winnerOptions(query: AllDocsQuery): RenderOptions | null {
   return includeDocs ? { conflicts, attachments, attEncodingInfo } : null
 }
 
-function liveRow(doc: DocState, options: RenderOptions | null): string {
-  const text = options === null ? '' : renderDocument(doc, doc.rev, options)
-  return row(doc.id, `"rev":${quoted(doc.rev)}`, text)
+/** A row; with a document, it lacks its member `doc` and the closing brace. */
+interface ListedRow {
+  readonly text: string
+  readonly document?: RenderedDocument
+}
+
+/** Adds rows that were read just now, and yields whenever the chunk is full. @throws attachment_too_large */
+async function* addRows(
+  store: DatabaseStore,
+  rows: readonly ListedRow[],
+  add: AddRow,
+  yielder: Yielder,
+): AsyncGenerator<void> {
+  const contents = rows.flatMap(({ document }) => document?.contents ?? [])
+  const pins = contents.length === 0 ? [] : await pinContents(store, contents)
+  try {
+    for (const { text, document } of rows) {
+      const whole = document === undefined ? text : `${text},"doc":${await wholeText(store, document)}}`
+      if (!add(whole)) continue
+      yield
+      yielder.restart()
+    }
+  } finally {
+    for (const pin of pins) pin.release()
+  }
+}
+
+function liveRow(doc: DocState, options: RenderOptions | null): ListedRow {
+  const value = `"rev":${quoted(doc.rev)}`
+  if (options === null) return { text: row(doc.id, value, '') }
+  if (!options.attachments) return { text: row(doc.id, value, renderDocument(doc, doc.rev, options)) }
+  const document = renderInTexts(doc, doc.rev, 'data', options)
+  return { text: row(doc.id, value, '').slice(0, -1), document }
 }
 
 /** @param doc the document's JSON; '' for a row without a document */
@@ -214,47 +249,74 @@ async function* keyRows(
   query: AllDocsQuery,
   add: AddRow,
 ): AsyncGenerator<void> {
-  const options = winnerOptions(query)
   const ordered = query.descending ? [...(query.keys ?? [])].reverse() : (query.keys ?? [])
   const skip = query.skip ?? 0
   const wanted = ordered
     .filter((key) => kind === 'all' || (typeof key === 'string' && key.startsWith(KIND_PREFIX[kind])))
     .slice(skip, query.limit === undefined ? undefined : skip + query.limit)
   const yielder = new Yielder()
-  for (const key of wanted) {
-    const isFull = add(await keyRow(store, user, kind, key, query, options))
-    if (isFull) {
-      yield
-      yielder.restart()
-    } else await yielder.yieldIfDue()
+  for (let at = 0; at < wanted.length; ) {
+    await yielder.yieldIfDue()
+    const rows = await rowsOfKeys(store, user, kind, wanted.slice(at, at + CHUNK_KEYS), query)
+    at += rows.length
+    yield* addRows(store, rows, add, yielder)
   }
 }
 
-async function keyRow(
+/** The rows of the first keys, of one at least. */
+async function rowsOfKeys(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  key: unknown,
+  keys: readonly unknown[],
   query: AllDocsQuery,
-  options: RenderOptions | null,
-): Promise<string> {
-  const absent = `{"key":${JSON.stringify(key)},"error":"not_found"}`
-  if (typeof key !== 'string' || !key.isWellFormed()) return absent
-  if (kind === 'local') {
-    const [doc] = await store.readLocals([key])
-    return doc ? localRow(doc, query) : absent
+): Promise<ListedRow[]> {
+  const ids = keys.filter(isId)
+  const found = (
+    await (kind === 'local' ? localsOfIds(store, ids, query) : rowsOfIds(store, user, ids, query))
+  ).values()
+  const rows: ListedRow[] = []
+  for (const key of keys) {
+    const read = isId(key) ? found.next().value : null
+    if (read === undefined) break
+    rows.push(read ?? { text: `{"key":${JSON.stringify(key)},"error":"not_found"}` })
   }
-  const [text] = await store.readDocs(
-    [key],
+  return rows
+}
+
+function isId(key: unknown): key is string {
+  return typeof key === 'string' && key.isWellFormed()
+}
+
+/** @returns null for a document that does not exist; the first rows if all are too much */
+function rowsOfIds(
+  store: DatabaseStore,
+  user: UserCtx,
+  ids: readonly string[],
+  query: AllDocsQuery,
+): Promise<(ListedRow | null)[]> {
+  const options = winnerOptions(query)
+  return store.readDocs(
+    ids,
     (doc, _id, view) => {
       requireMember(user, view.security)
-      if (doc === null) return absent
+      if (doc === null) return null
       if (!doc.deleted) return liveRow(doc, options)
-      return row(doc.id, `"rev":${quoted(doc.rev)},"deleted":true`, query.includeDocs ? 'null' : '')
+      return { text: row(doc.id, `"rev":${quoted(doc.rev)},"deleted":true`, query.includeDocs ? 'null' : '') }
     },
     touchesOf(query),
+    CHUNK_CHARS,
   )
-  return text ?? absent
+}
+
+/** The same for `_local` documents, one by one, since they have no bound together. */
+async function localsOfIds(
+  store: DatabaseStore,
+  ids: readonly string[],
+  query: AllDocsQuery,
+): Promise<(ListedRow | null)[]> {
+  const found = await store.readLocals(ids.slice(0, 1))
+  return found.map((doc) => doc && { text: localRow(doc, query) })
 }
 
 async function* localRows(

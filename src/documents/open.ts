@@ -27,11 +27,9 @@ import {
 } from './render.ts'
 import { requireMember } from './security.ts'
 import { type ReadContent, readContent } from './stored-content.ts'
+import { MAX_WHOLE_BYTES } from './whole-text.ts'
 
 const NO_OPTIONS: OpenOptions = {}
-
-/** Maximum number of content bytes that `open` puts into one JSON text; `openParts` has no maximum. */
-const MAX_INLINE_BYTES = 256 * 1024 * 1024
 
 /**
  * GET of a document, protocol.md 3.1.
@@ -46,7 +44,7 @@ export async function openDocument(
   const opened = await openParts(store, user, id, options, 'data')
   if (opened.parts.length === 0) return { etag: opened.etag, json: opened.json }
   const pieces = filledPieces(opened)
-  if (piecesLength(pieces) > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', id)
+  if (piecesLength(pieces) > MAX_WHOLE_BYTES) throw new CouchError('attachment_too_large', id)
   const chunks: Uint8Array[] = []
   const read: ReadContent = (content, start, end) => readContent(store, content, start, end)
   for await (const chunk of pieceChunks(pieces, read)) chunks.push(chunk)

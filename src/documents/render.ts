@@ -1,5 +1,4 @@
 /** Renders a stored revision as the JSON for a client, protocol.md 3.1. The stored text is spliced, never parsed. */
-import { gunzipSync } from 'node:zlib'
 import { CouchError } from '../core/errors.ts'
 import { type Branch, conflicts, deletedConflicts } from '../revisions/branch.ts'
 import { leavesBelow } from '../revisions/branch-index.ts'
@@ -24,6 +23,8 @@ export interface RenderOptions {
   readonly attEncodingInfo?: boolean | undefined
 }
 
+type StubOptions = Omit<RenderOptions, 'attachments' | 'attsSince'>
+
 /** The form of attachment contents: as base64 in the JSON, or after it. */
 export type ContentForm = 'data' | 'follows'
 
@@ -35,30 +36,17 @@ export interface RenderedDocument {
   readonly contents: readonly StoredAttachment[]
 }
 
-/** The base64 of more bytes and a document together exceed the longest string. */
-const MAX_INLINE_BYTES = 256 * 1024 * 1024
-
 const NO_CONTENTS: readonly StoredAttachment[] = []
 
 /**
- * The whole JSON text of a revision.
+ * The JSON text of a revision, with its attachments as stubs.
  * @param rev a revision with a stored body
- * @throws not_found without a stored body, attachment_too_large for an attachment that is too large for base64
+ * @throws not_found without a stored body
  */
-export function renderDocument(doc: DocState, rev: string, options: RenderOptions = {}): string {
+export function renderDocument(doc: DocState, rev: string, options: StubOptions = {}): string {
   const body = storedBody(doc, rev)
-  if (doc.attachments(rev).length === 0) return wholeText(doc, rev, body, options)
-  const { texts, contents } = renderInTexts(doc, rev, 'data', options)
-  return texts.map((text, at) => text + inlineData(doc, contents[at])).join('')
-}
-
-function inlineData(doc: DocState, content: StoredAttachment | undefined): string {
-  if (content === undefined) return ''
-  const { name, length, encoding, blob } = content
-  if (length > MAX_INLINE_BYTES) throw new CouchError('attachment_too_large', name)
-  const stored = doc.bytes(blob)
-  const bytes = encoding === 'gzip' ? gunzipSync(stored, { maxOutputLength: length + 1 }) : stored
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
+  if (doc.attachments(rev).length === 0) return splicedText(doc, rev, body, options)
+  return renderInTexts(doc, rev, 'data', options).texts.join('')
 }
 
 /**
@@ -75,11 +63,11 @@ export function renderInTexts(
   const body = storedBody(doc, rev)
   const attachments = doc.attachments(rev)
   if (attachments.length === 0) {
-    return { rev, texts: [wholeText(doc, rev, body, options)], contents: NO_CONTENTS }
+    return { rev, texts: [splicedText(doc, rev, body, options)], contents: NO_CONTENTS }
   }
   const { texts, contents } = attachmentsMember(attachments, form, inlineFrom(doc, rev, options), options)
   const [first = '', ...rest] = texts
-  const opening = wholeText(doc, rev, body, options, first).slice(0, -1)
+  const opening = splicedText(doc, rev, body, options, first).slice(0, -1)
   const all = [opening, ...rest]
   return { rev, texts: all.with(-1, `${all.at(-1)}}`), contents }
 }
@@ -91,7 +79,7 @@ function storedBody(doc: DocState, rev: string): string {
 }
 
 /** @param attachments the member `_attachments`, or the part of it in the first text */
-function wholeText(
+function splicedText(
   doc: DocState,
   rev: string,
   body: string,

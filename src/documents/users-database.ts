@@ -222,8 +222,4 @@ class PublicDocument implements DocState {
   attachments(): readonly StoredAttachment[] {
     return []
   }
-
-  bytes(): Uint8Array {
-    throw new CouchError('no_attachment')
-  }
 }

@@ -1,8 +1,10 @@
 /** The documents of view rows, for `include_docs`; protocol.md 9.3. */
 import { BatchSize } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
-import { renderDocument } from '../documents/render.ts'
+import { type RenderedDocument, renderInTexts } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
+import { pinContents } from '../documents/stored-content.ts'
+import { wholeText } from '../documents/whole-text.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import { type IndexRow, idOfRow } from '../storage/index-store.ts'
 import type { ViewQuery } from './view-query.ts'
@@ -21,11 +23,11 @@ export function linkedDocuments(
   user: UserCtx,
   { conflicts, attachments, attEncodingInfo }: ViewQuery,
 ): (rows: readonly IndexRow[]) => AsyncGenerator<string[]> {
-  const touches = { body: true, branches: conflicts, bytes: attachments }
-  const render = (doc: DocState | null, rev: string | undefined) => {
-    if (doc === null || (rev === undefined && doc.deleted)) return 'null'
-    if (rev !== undefined && doc.body(rev) === null) return 'null'
-    return renderDocument(doc, rev ?? doc.rev, { conflicts, attachments, attEncodingInfo })
+  const touches = { body: true, branches: conflicts }
+  const render = (doc: DocState | null, rev: string | undefined): RenderedDocument | null => {
+    if (doc === null || (rev === undefined && doc.deleted)) return null
+    if (rev !== undefined && doc.body(rev) === null) return null
+    return renderInTexts(doc, rev ?? doc.rev, 'data', { conflicts, attachments, attEncodingInfo })
   }
   return async function* (rows) {
     const size = new BatchSize(attachments ? 1 : 8, attachments ? 1 : MAX_BATCH)
@@ -45,7 +47,7 @@ export function linkedDocuments(
         },
         { ...touches, of: (place) => ({ revs: namedRevs(revsOf.get(ids[place] as string)) }) },
       )
-      const texts = new Map(read.flat())
+      const texts = await wholeTexts(store, read.flat())
       const docs = links.map((link) => (link === null ? 'null' : (texts.get(nameOf(link)) ?? 'null')))
       yield docs
       if (docs.reduce((sum, { length }) => sum + length, 0) < MAX_BATCH_CHARS) size.adapt(since)
@@ -63,6 +65,26 @@ function add(revsOf: Map<string, (string | undefined)[]>, { id, rev }: Link): vo
   const revs = revsOf.get(id)
   if (revs === undefined) revsOf.set(id, [rev])
   else revs.push(rev)
+}
+
+/** The text of each document that was read just now, by its name. */
+async function wholeTexts(
+  store: DatabaseStore,
+  read: readonly (readonly [string, RenderedDocument | null])[],
+): Promise<Map<string, string>> {
+  const pins = await pinContents(
+    store,
+    read.flatMap(([, document]) => document?.contents ?? []),
+  )
+  try {
+    const texts = new Map<string, string>()
+    for (const [name, document] of read) {
+      texts.set(name, document === null ? 'null' : await wholeText(store, document))
+    }
+    return texts
+  } finally {
+    for (const pin of pins) pin.release()
+  }
 }
 
 function namedRevs(revs: readonly (string | undefined)[] = []): string[] {

@@ -108,8 +108,6 @@ export interface DocState {
   body(rev: string): string | null
   /** Attachments of a stored revision, ordered by name. */
   attachments(rev: string): readonly StoredAttachment[]
-  /** The whole content of one of its attachments as it is stored, for answers that carry it as base64. */
-  bytes(blob: number): Uint8Array
 }
 
 export interface StoredRevision {

@@ -30,7 +30,7 @@ export interface VersionRange {
   readonly limit?: number
 }
 
-/** A document with its history: `revisions`, `body`, `attachments` and `bytes` include retained versions. */
+/** A document with its history: `revisions`, `body` and `attachments` include retained versions. */
 export interface DocHistory extends DocState {
   /** Its stored versions, newest first. */
   versions(range?: VersionRange): readonly StoredVersion[]

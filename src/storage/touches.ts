@@ -31,8 +31,6 @@ export interface Touches {
   readonly revisions?: boolean | undefined
   /** The list of the retained revisions. */
   readonly retained?: boolean | undefined
-  /** The bytes of the winner's attachments. */
-  readonly bytes?: boolean | undefined
 }
 
 /** A revision and its ancestors. */

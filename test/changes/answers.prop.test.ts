@@ -62,7 +62,6 @@ function withoutShortcut(doc: DocState): DocState {
     isDeleted: (of) => doc.isDeleted(of),
     body: (of) => doc.body(of),
     attachments: (of) => doc.attachments(of),
-    bytes: (blob) => doc.bytes(blob),
   }
 }
 

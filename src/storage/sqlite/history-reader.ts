@@ -224,10 +224,6 @@ class HistoryRows implements DocumentRows {
     return this.#deps.revisions.ancestryOf(place)
   }
 
-  bytesOf(blob: number): Uint8Array {
-    return this.#deps.revisions.bytesOf(blob)
-  }
-
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {
     return num ?? this.#revision.get(doc, rev)?.[0]
   }

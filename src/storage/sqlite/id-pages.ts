@@ -7,7 +7,7 @@ const FETCH = 100
 /** The same with bodies: the last rows may be more than the page takes. */
 const FETCH_BODIES = 25
 
-/** Whether rows have reached the bound {@link Paging.chars}. */
+/** Whether documents that were read one by one have reached the bound {@link Paging.chars}. */
 export class PageBound {
   readonly #chars: number | undefined
   #left: number
@@ -44,7 +44,8 @@ export function fillPage<Source, R>(
   charsOf: (row: Source) => number,
 ): { rows: R[]; more: boolean } {
   const rows: R[] = []
-  const bound = new PageBound(chars)
+  let left = chars ?? Number.POSITIVE_INFINITY
+  let since: number | undefined
   let isFull = false
   const most = touches?.body ? FETCH_BODIES : FETCH
   for (let last: Source | null = null; ; ) {
@@ -53,9 +54,10 @@ export function fillPage<Source, R>(
     for (const row of fetch(last, wanted)) {
       fetched += 1
       if (isFull || rows.length >= limit) return { rows, more: true }
-      bound.begin()
+      since ??= performance.now()
       rows.push(read(row))
-      isFull = bound.isReached(charsOf(row))
+      left -= charsOf(row)
+      isFull = left <= 0 || (chars !== undefined && isHeldLong(since))
       last = row
     }
     if (fetched < wanted) return { rows, more: false }

@@ -1,7 +1,7 @@
 /** Reads and writes the rows of revisions and of their attachments. The rules of CouchDB are decided elsewhere. */
 import { type Branch, decodeAncestry, encodeAncestry } from '../../revisions/branch.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
-import type { Attachments, Blobs } from './blobs.ts'
+import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { GarbageCounters, Superseded } from './garbage.ts'
 import type { Statement, Value } from './statement.ts'
@@ -40,7 +40,6 @@ interface AncestryRow {
 
 interface Dependencies {
   readonly attachments: Attachments
-  readonly blobs: Blobs
   readonly superseded: Superseded
   readonly garbage: GarbageCounters
 }
@@ -64,7 +63,6 @@ const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num 
 
 export class Revisions implements DocumentRows {
   readonly #attachments: Attachments
-  readonly #blobs: Blobs
   readonly #superseded: Superseded
   readonly #garbage: GarbageCounters
   readonly #revision: Statement<FoundRow>
@@ -83,9 +81,8 @@ export class Revisions implements DocumentRows {
   readonly #deleted: Statement<readonly [deleted: number]>
   #lastRevision: number
 
-  constructor(connection: Connection, { attachments, blobs, superseded, garbage }: Dependencies) {
+  constructor(connection: Connection, { attachments, superseded, garbage }: Dependencies) {
     this.#attachments = attachments
-    this.#blobs = blobs
     this.#superseded = superseded
     this.#garbage = garbage
     this.#revision = connection.prepare(
@@ -265,12 +262,6 @@ export class Revisions implements DocumentRows {
     if (num !== null) return num
     const found = this.#revision.get(doc, rev)
     return found?.kept === 1 ? undefined : found?.num
-  }
-
-  bytesOf(blob: number): Uint8Array {
-    const bytes = this.#blobs.read(blob, 0, Number.MAX_SAFE_INTEGER)
-    if (bytes === null) throw new RangeError(`blob ${blob} is not stored`)
-    return bytes
   }
 }
 

@@ -59,7 +59,6 @@ export interface DocumentRows {
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
   /** In the stored form. */
   ancestryOf(place: RevisionPlace): Uint8Array
-  bytesOf(blob: number): Uint8Array
 }
 
 export class StoredDocument implements DocState {
@@ -132,10 +131,6 @@ export class StoredDocument implements DocState {
   attachments(rev: string): readonly StoredAttachment[] {
     const count = this.#contentOf(rev)?.[1] ?? 0
     return count === 0 ? [] : this.#rows.attachmentsOf(this.#place(rev))
-  }
-
-  bytes(blob: number): Uint8Array {
-    return this.#rows.bytesOf(blob)
   }
 
   #contentOf(rev: string): ContentRow | undefined {

@@ -133,14 +133,19 @@ function generationProblems(found: Found, generation: string, ledger: Ledger, ev
 
 async function readDatabase(store: DatabaseStore): Promise<Found> {
   const docs = new Map<string, string>()
-  const seqs: number[] = []
-  const { view } = await store.readChanges({ since: 0 }, ALL, (doc) => {
-    seqs.push(doc.seq)
-    const atts = doc
-      .attachments(doc.rev)
-      .map(({ name, blob }) => [name, createHash('sha256').update(doc.bytes(blob)).digest('hex')] as const)
-    if (!doc.deleted) docs.set(doc.id, docValue(doc.body(doc.rev) ?? '', Object.fromEntries(atts)))
+  const { rows, view } = await store.readChanges({ since: 0 }, ALL, (doc) => {
+    const attachments = doc.attachments(doc.rev).map((attachment) => ({ ...attachment }))
+    return { id: doc.id, seq: doc.seq, deleted: doc.deleted, body: doc.body(doc.rev) ?? '', attachments }
   })
+  const seqs = rows.map(({ seq }) => seq)
+  for (const { id, deleted, body, attachments } of rows) {
+    const digests: Record<string, string> = {}
+    for (const { name, blob, storedLength } of attachments) {
+      const content = (await store.readBlob(blob, 0, storedLength)) ?? new Uint8Array()
+      digests[name] = createHash('sha256').update(content).digest('hex')
+    }
+    if (!deleted) docs.set(id, docValue(body, digests))
+  }
   const locals = new Map((await store.readLocalRange({}, ALL)).rows.map(({ id, body }) => [id, body]))
   const problems: string[] = []
   const { length } = await store.readRange({}, ALL, (doc) => doc.id).then(({ rows }) => rows)

@@ -74,8 +74,6 @@ export const attachmentCases: StorageCases = {
       t.hasStrict(x, { length: 1000, encoding: 'gzip', storedLength: bytes.length, digest })
       t.hasStrict(y, { length: bytes.length, encoding: null, storedLength: bytes.length, digest })
       t.equal(x?.blob, y?.blob, 'the same bytes, coded or not')
-      const read = await from.readDocs(['a'], (doc) => doc && Buffer.from(doc.bytes(x?.blob ?? -1)))
-      t.same(read, [bytes], 'a callback gets them as they are stored')
       t.same(Buffer.from((await from.readBlob(x?.blob ?? -1, 0, 5000)) ?? []), bytes)
     }
   },
@@ -118,29 +116,24 @@ export const attachmentCases: StorageCases = {
     }
   },
 
-  'a callback gets the whole content of any attachment': async (t, makeEngine) => {
+  'the content of any attachment is read by its blob': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     const large = randomBytes(600_000)
     const old = [attachment('old', Buffer.from('superseded'))]
     await store.updateDocs([put('a', '{}', { attachments: old })])
     const attachments = [attachment('large', large), attachment('none', new Uint8Array())]
     await store.updateDocs([put('a', '{"n":2}', { attachments })])
-    const contents = (doc: DocState) =>
-      doc
-        .revisions()
-        .flatMap(({ rev }) => doc.attachments(rev))
-        .map(({ name, blob }) => [name, Buffer.from(doc.bytes(blob)).toString('base64')])
-    const wanted = {
+    const listed = (doc: DocState) => doc.revisions().flatMap(({ rev }) => doc.attachments(rev))
+    const [all] = await store.readDocs(['a'], (doc) => doc && listed(doc))
+    const contents = new Map<string, string>()
+    for (const { name, blob, storedLength } of all ?? []) {
+      contents.set(name, Buffer.from((await store.readBlob(blob, 0, storedLength)) ?? []).toString('base64'))
+    }
+    t.same(Object.fromEntries(contents), {
       large: large.toString('base64'),
       none: '',
       old: Buffer.from('superseded').toString('base64'),
-    }
-    for (const touches of [{}, { body: true, bytes: true }]) {
-      const [read] = await store.readDocs(['a'], (doc) => doc && contents(doc), touches)
-      t.same(Object.fromEntries(read ?? []), wanted)
-      const page = await store.readChanges({ since: 0 }, { limit: 1, touches }, contents)
-      t.same(Object.fromEntries(page.rows[0] ?? []), wanted)
-    }
+    })
   },
 
   'an attachment is carried to the next revision by its blob': async (t, makeEngine) => {

@@ -14,7 +14,6 @@ export interface HistoryReads {
   read<T>(read: (state: State, view: StoreView) => T): Promise<T>
   page<T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>): Page<R>
   lend<R>(
-    state: State,
     doc: StoredDoc | undefined,
     touches: HistoryTouches | undefined,
     use: (doc: DocHistory | null) => R,
@@ -31,7 +30,7 @@ export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number
   ) =>
     read((state, view) =>
       page(docs(state), paging, view, (row, count) =>
-        lend(state, row, paging.touches, (doc) => each(doc as DocHistory, view), count),
+        lend(row, paging.touches, (doc) => each(doc as DocHistory, view), count),
       ),
     )
   return {
@@ -42,9 +41,7 @@ export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number
         return { whole: historySince, timed: 0, begun }
       }),
     readDocs: (ids, each, touches) =>
-      read((state, view) =>
-        ids.map((id) => lend(state, state.docs.get(id), touches, (doc) => each(doc, id, view))),
-      ),
+      read((state, view) => ids.map((id) => lend(state.docs.get(id), touches, (doc) => each(doc, id, view)))),
     readRange: (range, paging, each) =>
       paged(
         (state) => idsInRange(state.docs.keys(), range).map((id) => state.docs.get(id) as StoredDoc),

@@ -11,14 +11,13 @@ import type { Row, StoredDoc } from './state.ts'
 
 /** What is read of a document, as {@link HistoryTouches} names it. */
 export type Part =
-  | { readonly kind: 'branches' | 'revisions' | 'retained' | 'versions' | 'bytes' }
+  | { readonly kind: 'branches' | 'revisions' | 'retained' | 'versions' }
   | { readonly kind: 'ancestry' | 'content' | 'attachments' | 'deletion'; readonly rev: string }
 
 /** What the members of a document are loaded from when they are touched. */
 export interface Disk {
   /** Called before each load; what it throws is a fault of the disk. */
   load(operation: string): void
-  readonly blobs: ReadonlyMap<number, Uint8Array>
   /** Whether what is kept for the time machine alone is shown. */
   readonly showsKept?: boolean
   /** Called with the characters of each body that is read. */
@@ -98,7 +97,7 @@ class LentBranch implements Branch {
 }
 
 function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
-  const { load, blobs, showsKept = false } = disk
+  const { load, showsKept = false } = disk
   const counted = new Set<string>()
   const touch = (part: Part) => disk.touch?.(part)
   const { id, seq, rev, deleted, rows } = doc
@@ -146,13 +145,6 @@ function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
       touch({ kind: 'attachments', rev: wanted })
       load('load attachments')
       return storedRow(wanted)?.attachments ?? []
-    },
-    bytes(blob) {
-      touch({ kind: 'bytes' })
-      load('load bytes')
-      const bytes = blobs.get(blob)
-      if (bytes === undefined) throw new RangeError(`The blob ${blob} is not stored.`)
-      return Uint8Array.from(bytes)
     },
   }
 }

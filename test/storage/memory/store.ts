@@ -122,12 +122,11 @@ export class MemoryStore implements VersionedStore {
       page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>) =>
         this.#page(rows, paging, view, read),
       lend: <R>(
-        { blobs }: State,
         doc: StoredDoc | undefined,
         touches: HistoryTouches | undefined,
         use: (doc: DocHistory | null) => R,
         countChars: (chars: number) => void = () => undefined,
-      ) => lendBy(doc, { load: operate, blobs, showsKept: true, countChars }, touches, use),
+      ) => lendBy(doc, { load: operate, showsKept: true, countChars }, touches, use),
     }
     this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging(record.leases, opener, {
@@ -176,13 +175,7 @@ export class MemoryStore implements VersionedStore {
       for (const [place, id] of ids.entries()) {
         const doc = state.docs.get(id)
         results.push(
-          this.#lend(
-            state,
-            doc,
-            touchesAt(touches, place),
-            (lent) => read(lent, id, view, place),
-            bound.count,
-          ),
+          this.#lend(doc, touchesAt(touches, place), (lent) => read(lent, id, view, place), bound.count),
         )
         if (bound.isReached) break
       }
@@ -197,7 +190,7 @@ export class MemoryStore implements VersionedStore {
   ): Promise<Page<R>> {
     return this.#read((state, view) =>
       this.#page(idsInRange(liveIds(state), range), paging, view, (id, count) =>
-        this.#lend(state, state.docs.get(id), paging.touches, (doc) => read(doc as DocState, view), count),
+        this.#lend(state.docs.get(id), paging.touches, (doc) => read(doc as DocState, view), count),
       ),
     )
   }
@@ -227,7 +220,7 @@ export class MemoryStore implements VersionedStore {
       const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
       if (range.descending === true) rows.reverse()
       return this.#page(rows, paging, view, (row, count) =>
-        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view), count),
+        this.#lend(row, paging.touches, (doc) => read(doc as DocState, view), count),
       )
     })
     if (this.#opener.mutant !== 'view after page') return page
@@ -248,7 +241,7 @@ export class MemoryStore implements VersionedStore {
       const docs = [...state.docs.values()].filter(({ num }) => num > after).sort((a, b) => a.num - b.num)
       const forked = docs.filter(({ rows }) => [...rows.values()].filter(({ leaf }) => leaf).length > 1)
       const { rows, more } = this.#page(forked, paging, view, (row, count) =>
-        this.#lend(state, row, paging.touches, (doc) => read(doc as DocState, view), count),
+        this.#lend(row, paging.touches, (doc) => read(doc as DocState, view), count),
       )
       const last = more ? (forked[rows.length - 1]?.num ?? after) : null
       const searched = last === null ? docs.length : docs.filter(({ num }) => num <= last).length
@@ -292,7 +285,7 @@ export class MemoryStore implements VersionedStore {
   /** @param changes to make again on another draft, if the decision holds there */
   #updateDoc<R, N>(draft: State, { id, touches, decide }: DocUpdate<R, N>, changes: Change[]): Outcome<R, N> {
     this.#operate('read document')
-    const decision = this.#lend(draft, draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
+    const decision = this.#lend(draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
     if (decision.write !== undefined) {
       const { write } = decision
@@ -329,9 +322,7 @@ export class MemoryStore implements VersionedStore {
 
   #purgeDoc<R>(draft: State, { id, touches, decide }: PurgeUpdate<R>): Outcome<R> {
     this.#operate('read document')
-    const { result, write } = this.#lend(draft, draft.docs.get(id), touches, (doc) =>
-      decide(doc, viewOf(draft)),
-    )
+    const { result, write } = this.#lend(draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
     if (write !== undefined) {
       this.#operate('purge document')
       purgeDoc(draft, this.#by, id, write)
@@ -526,13 +517,12 @@ export class MemoryStore implements VersionedStore {
   }
 
   #lend<R>(
-    { blobs }: State,
     doc: StoredDoc | undefined,
     touches: Touches | undefined,
     use: (doc: DocHistory | null) => R,
     countChars?: (chars: number) => void,
   ): R {
-    return this.#lendBy(doc, { load: this.#operate, blobs, ...(countChars && { countChars }) }, touches, use)
+    return this.#lendBy(doc, { load: this.#operate, ...(countChars && { countChars }) }, touches, use)
   }
 
   #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>): Page<R> {

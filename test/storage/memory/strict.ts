@@ -159,8 +159,6 @@ function declaration(
         return touches.retained === true
       case 'versions':
         return touches.versions !== undefined
-      case 'bytes':
-        return touches.bytes === true
     }
   }
 }
