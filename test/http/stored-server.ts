@@ -45,12 +45,14 @@ export async function startStoredServer(t: Shutdown) {
   const security = { members: { names: [], roles: [] } }
   await store.updateSettings(() => ({ result: undefined, write: { security } }))
   const handle = { ...database, name: 'db', incarnation, securityCopy: () => database.security() }
+  const found = (name: string) => {
+    if (name !== 'db') throw new CouchError('no_database')
+    return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
+  }
   const databases = {
     serverUuid: '',
-    get: (name: string) => {
-      if (name !== 'db') throw new CouchError('no_database')
-      return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
-    },
+    cached: found,
+    get: async (name: string) => found(name),
     watchSecurity: () => () => {},
     readRecords: async (_kind: string, keys: readonly string[]) => keys.map(() => null),
     listRecords: async () => [],
