@@ -162,7 +162,7 @@ async function compose(
     databases.endFeeds()
     await Promise.all([app.close(), app.secure?.close()])
   })
-  if (config.isHosted) shutdown.add(reportDisallowed(databases, logger))
+  if (config.isHosted) shutdown.add(reportDisallowed(databases, logger, claims))
   await startStandby(context, standby, { ...services, sealingKey })
   await serveCommands(context, services)
   startSampling(context, { file: sampleFile, app, databases, disk })

@@ -5,6 +5,7 @@
 import type { DisallowedContent } from '../documents/database.ts'
 import { MAX_COUNTED } from '../documents/document-policy.ts'
 import type { Databases } from '../threads/databases.ts'
+import { NO_OTHERS, type WorkClaims } from './tenant-databases.ts'
 
 /** The part of a logger that is used. */
 interface Log {
@@ -19,18 +20,31 @@ const REST_FACTOR = 4
 const LEAST_REST_MS = 5
 
 /**
- * Searches all databases in the background, one at a time and slowly, so that it delays nobody.
+ * Searches all databases in the background, one at a time and slowly, so that it delays nobody. Of several nodes that
+ * start, one searches.
  * @returns a function that stops the search; it resolves when the search has stopped
  */
 export function reportDisallowed(
   databases: Pick<Databases, 'allNames' | 'has' | 'get'>,
   log: Log,
+  claims: WorkClaims = NO_OTHERS,
 ): () => Promise<void> {
   const look = new DisallowedScan(databases, log)
-  const done = look.run()
+  const done = claimed(claims, () => look.run(), log)
   return async () => {
     look.stop()
     await done
+  }
+}
+
+/** Never rejects. */
+async function claimed(claims: WorkClaims, work: () => Promise<void>, log: Log): Promise<void> {
+  try {
+    const claim = await claims.take('search for content from before hosted mode')
+    if (claim === null) return
+    await work().finally(() => claim.release())
+  } catch (error) {
+    log.warn({ err: error }, 'hosted mode: could not search the databases')
   }
 }
 
@@ -48,7 +62,7 @@ class DisallowedScan {
     this.#log = log
   }
 
-  /** Never rejects. */
+  /** @throws as `allNames` */
   async run(): Promise<void> {
     // New databases hold nothing from before.
     for await (const name of this.#databases.allNames()) {

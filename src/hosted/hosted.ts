@@ -17,7 +17,7 @@ import { Owners } from './owners.ts'
 import { RateLimiters } from './rate-limiter.ts'
 import { SignUpCounts } from './sign-up-counts.ts'
 import { type AccountUsage, TenantAccounts } from './tenant-accounts.ts'
-import { TenantDatabases, type WorkClaims } from './tenant-databases.ts'
+import { NO_OTHERS, TenantDatabases, type WorkClaims } from './tenant-databases.ts'
 import { Tenants, withRefusals } from './tenants.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
@@ -106,9 +106,6 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
     },
   }
 }
-
-/** The claims of a server that has its store for itself. */
-const NO_OTHERS: WorkClaims = { take: async () => ({ release: async () => {} }) }
 
 function hostedPolicy(parts: Parts): Policy {
   const { config, owners, tenants, databases, usage, turns, updates } = parts

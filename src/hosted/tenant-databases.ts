@@ -25,6 +25,9 @@ export interface WorkClaims {
   take(name: string): Promise<{ release(): Promise<void> } | null>
 }
 
+/** The claims of a server that has its store for itself. */
+export const NO_OTHERS: WorkClaims = { take: async () => ({ release: async () => {} }) }
+
 interface TenantDatabasesOptions {
   readonly config: Config
   readonly databases: Pick<
