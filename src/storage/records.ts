@@ -46,6 +46,8 @@ export type CatalogChange =
   | { readonly type: 'records'; readonly kind: string; readonly keys: readonly string[] }
   /** Databases that were created, deleted or replaced, or are found to have been before. */
   | { readonly type: 'databases'; readonly names: readonly string[] }
+  /** Another opener has noted which databases were written to: there are further updates. Own notes are not told. */
+  | { readonly type: 'updates' }
   /** Changes may have been missed: whatever is remembered must be read again. */
   | { readonly type: 'any' }
 

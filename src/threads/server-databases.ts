@@ -160,12 +160,12 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   #noteChange(change: CatalogChange): void {
-    if (change.type !== 'records') {
+    if (change.type === 'any' || change.type === 'databases') {
       const names = change.type === 'any' ? null : change.names
       this.#list.changed(names)
       if (this.sharedWriters) void this.#list.verify(names)
-      this.#updateListeners.tell()
     }
+    if (change.type !== 'records') this.#updateListeners.tell()
     this.#catalogListeners.tell(change)
   }
 

@@ -125,6 +125,7 @@ class MemoryEngine implements StorageEngine, TestControls {
           names.filter((name) => this.#shared.databases.has(name)),
           'updated',
         )
+        this.#records.tellOthers({ type: 'updates' })
       },
       readUpdates: async (range, limit) => {
         this.#operate('read updates')

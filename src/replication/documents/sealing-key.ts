@@ -19,9 +19,9 @@ export class SealingKey {
     const key = new SealingKey(records)
     await key.#open().catch(onFault)
     records.watchCatalog((change) => {
-      const isOther =
-        change.type === 'records' && (change.kind !== RECORD.kind || !change.keys.includes(RECORD.key))
-      if (!isOther && change.type !== 'databases') key.#refresh().catch(onFault)
+      const isOwn =
+        change.type === 'records' && change.kind === RECORD.kind && change.keys.includes(RECORD.key)
+      if (isOwn || change.type === 'any') key.#refresh().catch(onFault)
     })
     return key
   }

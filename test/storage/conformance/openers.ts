@@ -4,6 +4,7 @@ import type { Test } from 'tap'
 import { LEASE_GRACE_MS, LEASE_MS } from '../../../src/storage/blob-leases.ts'
 import type { DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
+import type { CatalogChange } from '../../../src/storage/records.ts'
 import { sequenceToken } from '../../../src/storage/sequence.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { FOREIGN_EVENT_MS, type StoreEvent } from '../../../src/storage/store-events.ts'
@@ -72,6 +73,31 @@ export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => 
       t.equal((await readOne(reader.store, 'a'))?.rev, rev)
       t.equal((await reader.store.view()).updateSeq, round + 1)
     }
+  },
+
+  'changes of a catalog are told to others, notes of writes too': async (t, makeData) => {
+    const data = await makeData(t)
+    const one = await data.open().openCatalog()
+    const two = await data.open().openCatalog()
+    const heard: CatalogChange[] = []
+    const own: CatalogChange[] = []
+    two.watch((change) => heard.push(change))
+    const hears = async (isMeant: (change: CatalogChange) => boolean) => {
+      for (let waited = 0; waited < 2 * FOREIGN_EVENT_MS; waited += 5) {
+        if (heard.splice(0).some((change) => change.type === 'any' || isMeant(change))) return true
+        await rest(5)
+      }
+      return false
+    }
+    await one.writeRecords([{ kind: 'token', key: 'a', value: '1' }])
+    t.ok(await hears((change) => change.type === 'records' && change.keys.includes('a')))
+    await one.create('notes')
+    t.ok(await hears((change) => change.type === 'databases' && change.names.includes('notes')))
+    one.watch((change) => own.push(change))
+    await one.noteUpdated(['notes'])
+    t.ok(await hears(({ type }) => type === 'updates'))
+    t.match((await two.readUpdates({ since: 0 }, 10)).rows, [{ type: 'created' }, { type: 'updated' }])
+    t.same(own, [], 'but not to the one that has noted them')
   },
 
   'each decides on the writes of the other': async (t, makeData) => {

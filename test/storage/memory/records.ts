@@ -68,6 +68,10 @@ export class MemoryRecords implements WatchedRecords {
   /** Tells this opener at once, and the others later. */
   tellAll(change: CatalogChange): void {
     this.tell(change)
+    this.tellOthers(change)
+  }
+
+  tellOthers(change: CatalogChange): void {
     for (const other of this.#shared.openers) if (other !== this) setImmediate(() => other.tell(change))
   }
 
