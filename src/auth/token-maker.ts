@@ -21,18 +21,18 @@ export interface TokenMaker {
 /** More than `settee/tokens_per_account` may allow. */
 const MAX_NAMES = 10_000
 
-/** @param revoker tells those who follow the tokens, where a server runs */
+/** @param changer makes and revokes tokens; a running server tells those who follow them */
 export function tokenMaker(
   stored: StoredTokens,
-  revoker: { revoke(id: string): Promise<unknown> } = stored,
+  changer: Pick<StoredTokens, 'make'> & { revoke(id: string): Promise<unknown> } = stored,
 ): TokenMaker {
   return {
     names: (account) => stored.names(account, MAX_NAMES),
     check: (account, name) => stored.check(account, name),
-    make: async (account, name) => (await stored.make({ account, name, isAdmin: false })).secret,
+    make: async (account, name) => (await changer.make({ account, name, isAdmin: false })).secret,
     revoke: async (account, name) => {
       const id = await stored.idOfName(account, name)
-      if (id !== null) await revoker.revoke(id)
+      if (id !== null) await changer.revoke(id)
     },
   }
 }

@@ -51,13 +51,14 @@ export class TokenOwnerCheck {
     this.#options = options
     this.#onRevoked = onRevoked
     this.#stops = [
-      options.accounts.onChange((names) => this.#recheck(names)),
-      options.duty.onChange(() => this.#recheck('all')),
+      options.accounts.onChange((names) => this.recheck(names)),
+      options.duty.onChange(() => this.recheck('all')),
     ]
     this.#running = this.#run()
   }
 
-  #recheck(names: ReadonlySet<string> | 'all'): void {
+  /** Checks whether accounts still exist. */
+  recheck(names: ReadonlySet<string> | 'all'): void {
     if (names === 'all' || this.#changed.size + names.size > MAX_WAITING) {
       this.#passed = null
       this.#passes += 1

@@ -120,8 +120,11 @@ export class Tokens {
   }
 
   /** @see StoredTokens.make */
-  make(wanted: NewToken): Promise<{ readonly token: Token; readonly secret: string }> {
-    return this.#stored.make(wanted)
+  async make(wanted: NewToken): Promise<{ readonly token: Token; readonly secret: string }> {
+    const made = await this.#stored.make(wanted)
+    // The account may have been deleted meanwhile, and its other tokens revoked before this one was there.
+    this.#owners.recheck(new Set([wanted.account]))
+    return made
   }
 
   /**

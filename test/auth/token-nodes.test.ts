@@ -3,6 +3,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { Account } from '../../src/auth/accounts.ts'
+import { tokensWithoutServer } from '../../src/auth/token-maker.ts'
 import {
   ACCOUNT_KIND,
   OWNER_KIND,
@@ -61,7 +62,7 @@ function nodesOver(t: Test, count: number, options: Partial<TokensOptions> = {})
 }
 
 async function until(holds: () => Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(1)) if (await holds()) return
+  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(1)) if (await holds()) return
   throw new Error('it has not come to pass')
 }
 
@@ -149,7 +150,7 @@ t.test('the node with the duty checks all accounts, and another one when it take
     },
   }
   const { one, accounts, shared } = nodesOver(t, 1, { duty })
-  await one.tokens.make({ account: 'gone', name: 'phone', isAdmin: false })
+  await tokensWithoutServer(one.records, () => LIMITS).maker.make('gone', 'phone')
   for (let n = 0; n < 5; n++) await sleep(1)
   t.ok(shared.values.size > 0)
   await one.tokens.make(phone)
@@ -158,6 +159,18 @@ t.test('the node with the duty checks all accounts, and another one when it take
   for (const listener of listeners) listener()
   await until(async () => (await one.tokens.list('gone', '', 1)).tokens.length === 0)
   t.equal((await one.tokens.list('anna', '', 1)).tokens.length, 1)
+})
+
+t.test('a token that is made while its account is deleted is revoked', async (t) => {
+  const { one, two, accounts, shared } = nodesOver(t, 2)
+  one.records.beforeWrite = async () => {
+    accounts.delete('anna')
+    await two.tokens.revokeAll('anna')
+  }
+  const { secret } = await one.tokens.make(phone)
+  await until(async () => shared.values.size === 0)
+  accounts.set('anna', { name: 'anna', roles: [], stored: null, salt: '' })
+  t.equal(await one.tokens.check('anna', secret, ''), null, 'a later account does not get it')
 })
 
 // Whatever several nodes do at once, the records of the table agree.

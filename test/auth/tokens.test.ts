@@ -64,6 +64,12 @@ function setUp(t: Test, options: Partial<TokensOptions> = {}) {
   return { tokens, openNode, kept, shared, names, state, records, listeners, changed, tell, accounts }
 }
 
+/** Every account exists. */
+const ACCOUNTS = {
+  find: async (name: string) => ({ name, roles: [], stored: null, salt: '' }),
+  onChange: () => () => undefined,
+}
+
 const phone = { account: 'anna', name: 'phone', isAdmin: false }
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   for (const end = Date.now() + 20_000; Date.now() < end; await sleep(1)) if (await holds()) return
@@ -184,7 +190,7 @@ t.test('names', async (t) => {
 })
 
 t.test('of accounts whose names begin alike, each has its own tokens', async (t) => {
-  const { tokens } = setUp(t)
+  const { tokens } = setUp(t, { accounts: ACCOUNTS })
   const accounts = ['a', 'a/', 'a/b', 'ab', 'ä', '', 'a\u0000']
   for (const account of accounts) await tokens.make({ account, name: `of ${account.length}`, isAdmin: false })
   for (const account of accounts) t.strictSame(await namesOf(tokens, account), [`of ${account.length}`])
@@ -395,10 +401,6 @@ t.test("an admin's token is no admin's unless it was made as one", (t) => {
 // Device tokens by the operator's hand, with a running server or without.
 
 const LIMITS = { total: 4, perAccount: 3, nameLength: 10 }
-const ACCOUNTS = {
-  find: async (name: string) => ({ name, roles: [], stored: null, salt: '' }),
-  onChange: () => () => undefined,
-}
 
 const MAKERS: Readonly<Record<string, (t: Test, records: MemoryRecords) => TokenMaker>> = {
   running: (t, records) => {
