@@ -7,6 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
+import { FOREIGN_EVENT_MS } from '../storage/store-events.ts'
 import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
 import { StreamReader } from './rpc-stream.ts'
 import { type SharedAnswers, sharedBodyText } from './shared-answers.ts'
@@ -25,6 +26,10 @@ export class DatabaseProxy implements DatabaseHandle {
   /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
   #securityCopy: Promise<SecurityObject | null> | undefined
+  /** When the copy was asked for, in ms of `performance.now`. */
+  #copiedAt = 0
+  /** Where other nodes write: releases the store, which stays open while anybody listens. */
+  #held: Promise<(() => void) | undefined> | undefined
   readonly #answers: SharedAnswers | null
   /** Counts changes, since an answer is shared only while nothing has changed. */
   #state = 0
@@ -38,6 +43,11 @@ export class DatabaseProxy implements DatabaseHandle {
     this.#owner = owner
     this.#answers = answers
     this.#lastKnown = entry.lastKnown
+  }
+
+  /** Whether other nodes write to the database. */
+  get #isShared(): boolean {
+    return this.#answers === null
   }
 
   get name(): string {
@@ -325,7 +335,12 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   securityCopy(): Promise<SecurityObject | null> {
-    this.#securityCopy ??= this.security().catch((error: unknown) => {
+    // A closed store tells nothing of other nodes.
+    if (this.#isShared && performance.now() - this.#copiedAt > FOREIGN_EVENT_MS)
+      this.#securityCopy = undefined
+    if (this.#securityCopy !== undefined) return this.#securityCopy
+    this.#copiedAt = performance.now()
+    this.#securityCopy = this.security().catch((error: unknown) => {
       this.#securityCopy = undefined
       throw error
     })
@@ -334,7 +349,35 @@ export class DatabaseProxy implements DatabaseHandle {
 
   watch(listener: Listener): () => void {
     this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    if (this.#isShared) this.#hold()
+    return () => {
+      this.#listeners.delete(listener)
+      if (this.#listeners.size === 0) this.#endHold()
+    }
+  }
+
+  /** Keeps the store open while anybody listens: it tells of other nodes' changes only then. */
+  #hold(): void {
+    if (this.#held !== undefined || this.#isRetired) return
+    const held = this.#askToHold().catch(() => {
+      // The first call of whoever listens shows what is wrong.
+      if (this.#held !== held) return undefined
+      this.#held = undefined
+      setTimeout(() => {
+        if (this.#listeners.size > 0) this.#hold()
+      }, FOREIGN_EVENT_MS).unref()
+      return undefined
+    })
+    this.#held = held
+  }
+
+  async #askToHold(): Promise<() => void> {
+    return withOwner(this.#thread(), (thread) => thread.hold(this.entry))
+  }
+
+  #endHold(): void {
+    void this.#held?.then((release) => release?.())
+    this.#held = undefined
   }
 
   /** Sends an event to all listeners. A thread sends the event of a write before the write's answer. */
@@ -344,6 +387,9 @@ export class DatabaseProxy implements DatabaseHandle {
     // After a thread's death its last event may have been lost.
     if (event.type === 'closed') this.#securityCopy = undefined
     for (const listener of this.#listeners) listener(event)
+    if (event.type !== 'closed' || !this.#isShared) return
+    this.#endHold()
+    if (this.#listeners.size > 0) this.#hold()
   }
 
   /** From now on, calls fail with no_database, because the database is removed. Emit `closed` as well. */
