@@ -28,7 +28,7 @@ function databasesOver(stored: Map<string, Stored>, records: MemoryRecords) {
   }
   const databases = {
     readRecords: (kind: string, keys: readonly string[]) => records.readRecords(kind, keys),
-    listRecords: records.listRecords.bind(records),
+    listRecords: (...args: Parameters<MemoryRecords['listRecords']>) => records.listRecords(...args),
     writeRecords: records.writeRecords.bind(records),
     watchCatalog: records.watchCatalog.bind(records),
     watchWrites: (listener: (name: string) => void) => writes.add(listener),
@@ -221,4 +221,37 @@ t.test('whatever names a stranger asks for, none of them is read or remembered',
   t.equal(reads.length, 2, 'a long name is read each time')
   for (let n = 0; n < 2; n++) t.equal(await hosted.policy.refusalOf('anna'), null)
   t.equal(reads.length, 3, 'and an ordinary one once')
+})
+
+t.test('a start reads nothing that grows with the accounts', async (t) => {
+  const [records] = sharedRecords(1) as [MemoryRecords]
+  const names = Array.from({ length: 2000 }, (_, n) => `tenant${n}`)
+  await records.writeRecords(
+    names.flatMap((name) => [
+      ...['usage', 'usage_account'].map((kind) => ({ kind, key: name, value: '{"bytes":1,"documents":1}' })),
+      { kind: 'owner', key: name, value: JSON.stringify({ account: name }) },
+      { kind: 'tenant', key: name, value: '{"quota":{"databases":20},"suspended":false,"leaving":false}' },
+    ]),
+  )
+  let read = 0
+  const { readRecords, listRecords } = records
+  records.readRecords = async (...args) => {
+    const found = await readRecords.apply(records, args)
+    read += found.length
+    return found
+  }
+  records.listRecords = async (...args) => {
+    const found = await listRecords.apply(records, args)
+    read += found.length
+    return found
+  }
+  const config = await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: { hosted: true } })
+  const { databases } = databasesOver(new Map(), records)
+  const onFault = (fault: unknown) => t.fail('in the background', { fault })
+  const hosted = await openHosted({ config, databases, onFault, deleteTokens: async () => 0 })
+  await hosted.resume()
+  t.ok(read < 10, `${read} records`)
+  t.match(await hosted.policy.allowance('tenant7'), { bytes: { here: 1 } })
+  t.ok(read < 20, `${read} records`)
+  await hosted.close()
 })
