@@ -156,6 +156,14 @@ t.test('a server admin lists the tokens of all accounts in pages', async (t) => 
   t.strictSame(await page(''), { ids, next: null })
   t.strictSame(await page('limit=2'), { ids: ids.slice(0, 2), next: ids[1] })
   t.strictSame(await page(`limit=2&after=${ids[1]}`), { ids: ids.slice(2), next: null })
+  const own = async (query: string) => {
+    const { json } = await call('GET', `/_settee/tokens?${query}`, { auth: 'm:m' })
+    const { tokens, next } = json as { tokens: Shown[]; next: string | null }
+    return { names: tokens.map(({ name }) => name), next }
+  }
+  t.strictSame(await own(''), { names: ['phone', 'desk'], next: null })
+  t.strictSame(await own('limit=1'), { names: ['phone'], next: made[0]?.id })
+  t.strictSame(await own(`after=${made[0]?.id}`), { names: ['desk'], next: null }, "also of one's own")
   const refused = await call('GET', '/_settee/tokens?all=true', { auth: 'm:m' })
   t.match([refused.status, refused.json], [403, { reason: /^Only server admins/ }])
   t.equal((await call('GET', '/_settee/tokens?all=true&account=m', { auth: 's:s' })).status, 400)

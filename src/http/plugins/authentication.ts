@@ -287,7 +287,8 @@ async function checkCredentials(name: string, password: string, request: Fastify
 /** A lockout does not apply to tokens: they cannot be guessed, and one lost device must not lock out the others. */
 async function checkToken(name: string, password: string, request: FastifyRequest): Promise<void> {
   const { accounts, credentials, tokens } = request.server.services
-  const token = await tokens.check(name, password, networkOf(request.address))
+  const found = tokens.check(name, password, networkOf(request.address))
+  const token = found instanceof Promise ? await found : found
   const account = token === null ? null : await accounts.find(name)
   if (token === null || account === null) {
     if (!request.isReauthentication) credentials.refusedToken(name, request)
