@@ -9,6 +9,8 @@ const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 
 export interface OwnServer {
   readonly peer: Peer
+  /** Its address, without credentials. */
+  readonly url: string
   /** Milliseconds from its start to its first answer. */
   readonly startMs: number
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>
@@ -30,7 +32,8 @@ export async function startOn(folder: string): Promise<OwnServer> {
     })
     ended.then(() => reject(new Error(`settee ended before it was ready: ${printed}`)), reject)
   })
-  await (await fetch(new URL(url).origin)).text()
+  const { origin } = new URL(url)
+  await (await fetch(origin)).text()
   const startMs = performance.now() - since
   const peer = peerAt('settee', url, {
     durability: 'fsync before every answer',
@@ -42,5 +45,5 @@ export async function startOn(folder: string): Promise<OwnServer> {
     await ended
     await peer.close()
   }
-  return { peer, startMs, end }
+  return { peer, url: origin, startMs, end }
 }

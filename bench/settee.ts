@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const MAIN = 'dist/cli/main.js'
 
 /** Name and password of the admin, whose credentials come with every request. */
-const ADMIN = 'bench-admin'
+export const ADMIN = 'bench-admin'
 
 /** The variables that create the admin. */
 export const ADMIN_ENV = { COUCHDB_USER: ADMIN, COUCHDB_PASSWORD: ADMIN }

@@ -23,6 +23,8 @@ export interface Scale {
   /** Documents in a database that grows. */
   readonly sizes: readonly number[]
   readonly databases: number
+  /** Databases and device tokens in a folder that a server is started on. */
+  readonly stored: number
   /** Documents of 8 kB in the database of a server that is killed. */
   readonly recovered: number
   /** Devices with live feeds, four to a database. */
@@ -50,6 +52,7 @@ export const FULL: Scale = {
   huge: 200_000,
   sizes: [1_000, 10_000, 100_000, 1_000_000],
   databases: 5_000,
+  stored: 1_000_000,
   recovered: 120_000,
   devices: 400,
   crowd: 10_000,
@@ -70,6 +73,7 @@ export const QUICK: Scale = {
   huge: 20_000,
   sizes: [1_000, 10_000],
   databases: 200,
+  stored: 20_000,
   recovered: 12_000,
   devices: 80,
   crowd: 400,
