@@ -62,7 +62,7 @@ export interface Catalog extends Records {
   settled(): Promise<void>
   /** Makes an empty database; durable when resolved. @throws file_exists */
   create(name: string, properties?: DatabaseProperties): Promise<DatabaseEntry>
-  /** Removes a database, which must be closed. @throws no_database */
+  /** Removes a database, which this opener has closed; the stores of others tell of it. @throws no_database */
   delete(name: string, options?: DeletionOptions): Promise<void>
   /**
    * Gives a prepared database ({@link EngineCopies.prepare}) the name of a closed database, or a new name. At every

@@ -10,7 +10,7 @@ import type { RetainedVersions } from './upkeep.ts'
 interface EngineCapabilities {
   /** Whether data survives the end of the process. */
   readonly durable: boolean
-  /** Whether another process may write the same databases at the same time. */
+  /** Whether another process may write the same databases at the same time: docs/decisions/0052. */
   readonly sharedWriters: boolean
 }
 

@@ -5,7 +5,7 @@ import { LEASE_GRACE_MS, LEASE_MS } from '../../../src/storage/blob-leases.ts'
 import type { DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import type { CatalogChange } from '../../../src/storage/records.ts'
-import { sequenceToken } from '../../../src/storage/sequence.ts'
+import { readSequence, sequenceToken } from '../../../src/storage/sequence.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { FOREIGN_EVENT_MS, type StoreEvent } from '../../../src/storage/store-events.ts'
 import { audit } from './audit.ts'
@@ -221,6 +221,21 @@ export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => 
     const store = await second.engine.openDatabase('notes', { incarnation: made.incarnation })
     t.hasStrict(await store.view(), { docCount: 0, updateSeq: 0 })
     t.equal(second.events.filter(({ type }) => type === 'deleted').length, 1)
+  },
+
+  'a restore by another ends the database for its stores, and begins an epoch': async (t, makeData) => {
+    const { catalog, first, second } = await openBoth(t, makeData)
+    await second.store.updateDocs([put('a'), put('b')])
+    const before = await newestToken(first.store)
+    await first.store.close()
+    await catalog.replace('notes', null)
+    t.ok(await told(second.events, ({ type }) => type === 'deleted'))
+    await rejectsWith(t, second.store.updateDocs([put('c')]), 'no_database')
+    const restored = await second.engine.openDatabase('notes')
+    await restored.updateDocs([put('c')])
+    const { epochs, updateSeq } = await restored.view()
+    t.same(readSequence(epochs, updateSeq, before), { seq: 2, unknownEpoch: false })
+    t.not((await newestToken(restored)).slice(2), before.slice(2))
   },
 
   'an opening or a compaction leaves what another opener has uploaded or reads': async (t, makeData) => {
