@@ -1,5 +1,6 @@
+import fc from 'fast-check'
 import t from 'tap'
-import { Claims } from '../../src/threads/claims.ts'
+import { type Claim, Claims } from '../../src/threads/claims.ts'
 import { FakeClock, settled } from '../changes/helpers.ts'
 import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
 
@@ -123,4 +124,48 @@ t.test('a node alone holds everything without a record', async (t) => {
   await held?.release()
   t.ok(await claims.take('work'))
   await claims.close()
+})
+
+t.test('two nodes never hold a claim at once, whatever fails', async (t) => {
+  const step = fc.record({
+    ms: fc.integer({ min: 500, max: 4000 }),
+    node: fc.nat(2),
+    act: fc.constantFrom(...Array.from({ length: 8 }, () => 'take'), 'release', 'cut', 'lose', 'mend'),
+  })
+  const skews = fc.array(fc.integer({ min: 0, max: 9_900 }), { minLength: 3, maxLength: 3 })
+  let held = 0
+  await fc.assert(
+    fc.asyncProperty(skews, fc.array(step, { minLength: 40, maxLength: 60 }), async (ahead, steps) => {
+      const shared = new SharedRecords()
+      const clock = new FakeClock()
+      const nodes = ahead.map((skew) => {
+        const records = new MemoryRecords(shared)
+        const write = records.writeRecords.bind(records)
+        const now = () => 1_700_000_000_000 + clock.now() + skew
+        const claims = new Claims({ records, clock, now, onFault: () => {} })
+        const node = { claims, fault: 'mend', claim: null as Claim | null }
+        records.writeRecords = async (writes) => {
+          if (node.fault === 'cut') throw new Error('the store cannot be reached')
+          const isWritten = await write(writes)
+          if (node.fault === 'lose') throw new Error('the answer was lost')
+          return isWritten
+        }
+        return node
+      })
+      const holders = () => nodes.filter(({ claim }) => claim !== null && !claim.ended.aborted).length
+      for (const { ms, node: at, act } of steps) {
+        const node = nodes[at]!
+        if (act === 'take') node.claim = (await node.claims.take('work').catch(() => null)) ?? node.claim
+        else if (act === 'release') await node.claim?.release()
+        else node.fault = act
+        if (holders() > 1) return false
+        held += holders()
+        await clock.pass(ms)
+      }
+      await Promise.all(nodes.map(({ claims }) => claims.close()))
+      return holders() === 0
+    }),
+    { numRuns: 60 },
+  )
+  t.ok(held > 300, `somebody holds it often: ${held}`)
 })
