@@ -251,17 +251,23 @@ export class Standby {
   async #requireEmpty(): Promise<void> {
     const { databases } = this.#options
     const others: string[] = []
+    let count = 0
     for await (const name of databases.allNames()) {
-      const { doc_count } = await (await databases.get(name)).info(COPYING_USER)
-      // `_users` has a design document of its own.
-      if (name === databases.usersDatabase ? doc_count > 1 : !name.startsWith('_') || doc_count > 1) {
-        others.push(name)
-      }
+      if (!(await this.#isUsed(name))) continue
+      count += 1
+      if (others.length < MAX_NAMED) others.push(name)
     }
-    if (others.length === 0) return
-    const named = others.slice(0, MAX_NAMED).join(', ')
-    const rest = others.length > MAX_NAMED ? ` and ${others.length - MAX_NAMED} more` : ''
+    if (count === 0) return
+    const named = others.join(', ')
+    const rest = count > MAX_NAMED ? ` and ${count - MAX_NAMED} more` : ''
     throw new CouchError('conflict', `This server has databases of its own (${named}${rest}). ${USE_EMPTY}`)
+  }
+
+  /** Of the server's own databases, `_users` has a design document from the beginning. */
+  async #isUsed(name: string): Promise<boolean> {
+    const { databases } = this.#options
+    const isOwn = name.startsWith('_') || name === databases.usersDatabase
+    return !isOwn || (await (await databases.get(name)).info(COPYING_USER)).doc_count > 1
   }
 }
 
