@@ -3,8 +3,9 @@ import t from 'tap'
 import { ADMIN } from '../documents/helpers.ts'
 import { eventsOf, openFiles, put, serve, until } from './served.ts'
 
+const threadEntry = new URL('./telling-thread.mjs', import.meta.url)
+
 t.test('what another opener does wakes feeds, changes rights, and ends a database', async (t) => {
-  const threadEntry = new URL('./telling-thread.mjs', import.meta.url)
   const { databases, dataDir } = await serve(t, { threadEntry })
   await databases.create('notes')
   const handle = await databases.get('notes')
@@ -33,4 +34,23 @@ t.test('what another opener does wakes feeds, changes rights, and ends a databas
   await until(() => events.some(({ type }) => type === 'closed'))
   await until(() => openFiles(dataDir).length === 0)
   await t.rejects(handle.info(ADMIN), { code: 'no_database' })
+})
+
+t.test('a database stays open while anybody listens, since a closed one hears nothing', async (t) => {
+  const { databases, dataDir } = await serve(t, { threadEntry, maxOpen: 1, maxThreads: 1 })
+  t.equal(databases.sharedWriters, true)
+  for (const name of ['a', 'b', 'notes']) await databases.create(name)
+  const useOthers = async () => {
+    for (const name of ['a', 'b']) await (await databases.get(name)).info(ADMIN)
+  }
+  const notes = await databases.get('notes')
+  const ends = [notes.watch(() => {}), notes.watch(() => {})]
+  await until(() => openFiles(dataDir).includes('notes'))
+  await useOthers()
+  ends[0]?.()
+  await useOthers()
+  t.ok(openFiles(dataDir).includes('notes'))
+  ends[1]?.()
+  await useOthers()
+  await until(() => !openFiles(dataDir).includes('notes'))
 })

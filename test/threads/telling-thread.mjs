@@ -1,4 +1,4 @@
-// A database thread whose stores tell of another opener, as those of an engine with several openers do: a commit,
+// A database thread that says that its engine has several openers, and whose stores tell of another one: of a commit,
 // settings or a deletion, when the document `commit`, `settings` or `deletion` is asked for.
 import { parentPort } from 'node:worker_threads'
 
@@ -17,6 +17,14 @@ const { onEvent } = SqliteStore.prototype
 SqliteStore.prototype.onEvent = function (listener) {
   listeners.add(listener)
   onEvent.call(this, listener)
+}
+
+const { postMessage } = parentPort
+parentPort.postMessage = (messages, ...rest) => {
+  for (const { value } of messages) {
+    if (typeof value === 'object' && value !== null && 'sharedWriters' in value) value.sharedWriters = true
+  }
+  postMessage.call(parentPort, messages, ...rest)
 }
 
 await import('../helpers/database-thread.mjs')
