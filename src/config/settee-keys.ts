@@ -203,7 +203,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     integer(1_048_576, 2 ** 50),
     'bytes of the disk that are kept for deletions; unset: 64 MB or 2 % of the disk, whichever is more',
   ),
-  row('settee', 'max_tokens', 100_000, integer(0, 1_000_000), 'device tokens of all accounts together'),
+  row('settee', 'max_tokens', 100_000, integer(0, 100_000_000), 'device tokens of all accounts together'),
   row('settee', 'tokens_per_account', 50, integer(0, 10_000), 'device tokens of one account'),
   row(
     'settee',
