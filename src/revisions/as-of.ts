@@ -103,15 +103,18 @@ function isFollowed(end: Placed<TimedVersion>, later: readonly Placed<TimedVersi
   )
 }
 
-/** Whether nothing is missing before the branch's first later version: it is the first revision, or its parent is stored. */
+/**
+ * Whether nothing is missing before or between the branch's later versions: each is a first revision, or its parent is
+ * stored. Of a branch whose revisions did not come in their order, one between may have been the leaf.
+ */
 function hasBegunLater(
   branch: Branch,
   versions: readonly Placed<TimedVersion>[],
   later: readonly Placed<TimedVersion>[],
 ): boolean {
-  const first = Math.min(...later.map(({ pos }) => pos))
-  if (first === 1) return true
-  const parent = branch.ids[branch.pos - first + 1]
-  if (parent === undefined) return false
-  return versions.some(({ version }) => version.rev === formatRev(first - 1, parent))
+  const stored = new Set(versions.map(({ version }) => version.rev))
+  return later.every(({ pos }) => {
+    const parent = branch.ids[branch.pos - pos + 1]
+    return pos === 1 || (parent !== undefined && stored.has(formatRev(pos - 1, parent)))
+  })
 }

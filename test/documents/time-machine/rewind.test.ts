@@ -324,6 +324,21 @@ async function checkRewind(world: World, { at, docs }: Copy): Promise<void> {
   for (const id of IDS) assert.deepEqual(content(await world.see(id)), content(before.docs.get(id) ?? null))
 }
 
+t.test('a leaf that came before its ancestors was one at that time, also once it is removed', async (t) => {
+  const clock = { at: START }
+  const { memory } = ENGINES
+  const opened = await openOn(await memory!(t, () => clock.at), {}, undefined, () => clock.at)
+  await opened.replicate('a', { start: 2, ids: ['b'], doc: { n: 2 } })
+  clock.at += 1000
+  await opened.replicate('a', { start: 1, ids: ['a'], doc: { n: 1 } })
+  await opened.put('a', { _rev: '2-b', n: 3 })
+  clock.at += 1000
+  await opened.store.compact()
+  await opened.replicate('a', { start: 2, ids: ['b', 'a'], doc: { n: 2 } })
+  const told = jsonOf(opened.database.version(ADMIN, 'a', { at: START }, true))
+  await t.rejects(told, { code: 'not_found', reason: /no longer stored/ })
+})
+
 t.test('users who are not admins of the database cannot read or rewind its history', async (t) => {
   const { database, put } = await openOn(await (ENGINES.memory as NonNullable<typeof ENGINES.memory>)(t))
   await database.setSecurity(ADMIN, { members: { names: ['anna'] }, admins: { names: ['eve'] } })
