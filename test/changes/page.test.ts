@@ -99,6 +99,49 @@ t.test('attachments are sent as stubs or inline', async (t) => {
   t.match(inline?._attachments, { 'x.txt': { data: Buffer.from('hello').toString('base64') } })
 })
 
+t.test(
+  'a page with large attachments ends early, and a content that has gone is an error of its row',
+  async (t) => {
+    const store = await openStore()
+    const ids = ['a', 'b', 'c', 'd']
+    await store.updateDocs(
+      ids.map((id) => put(id, '{}', { attachments: [attachment('x', Buffer.alloc(300_000, id))] })),
+    )
+    const options = { includeDocs: true, attachments: true }
+    const first = await pageOf(store, options)
+    t.same(
+      rowsOf(first).map(({ id }) => id),
+      ['a', 'b'],
+      'with the row that reaches 512 kB of base64',
+    )
+    t.equal(first.pending, 2)
+    t.notOk(first.atTip)
+    const last = await pageOf(store, { ...options, since: first.lastSeq })
+    t.same(
+      rowsOf(last).map(({ id }) => id),
+      ['c', 'd'],
+    )
+    t.ok(last.atTip)
+    const back = await pageOf(store, { ...options, descending: true })
+    t.same(
+      rowsOf(back).map(({ id }) => id),
+      ['d', 'c'],
+    )
+
+    const original = store.readChanges.bind(store)
+    store.readChanges = async (range, paging, read) => {
+      const page = await original(range, paging, read)
+      await store.updateDocs([put('a', '{"n":2}')])
+      await store.compact()
+      return page
+    }
+    const [gone, kept] = rowsOf(await pageOf(store, { ...options, limit: 2 }))
+    t.match(gone, { id: 'a', error: 'not_found' })
+    t.notOk(gone?.doc)
+    t.ok(kept?.doc)
+  },
+)
+
 t.test('leaves are in the order of protocol.md 19.1', async (t) => {
   const leaf = (rev: string, deleted = false) => ({
     rev,
