@@ -1,4 +1,5 @@
 import type { DocUpdate } from '../../../src/storage/engine.ts'
+import type { Touches } from '../../../src/storage/touches.ts'
 import { audit } from './audit.ts'
 import { put, readOne, remove, snapshot, write } from './edits.ts'
 import { ALL, errorOf, only, openNotes, type StorageCases } from './setup.ts'
@@ -24,11 +25,43 @@ export const docCases: StorageCases = {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a', '{"n":1}'), put('a', '{"n":2}')])
     const plain = await readOne(store, 'a')
-    for (const touches of [{}, { body: true }, { branches: true }, { body: true, branches: true }]) {
+    const revs = plain?.revisions.map(({ rev }) => rev) ?? []
+    const paths = [{ pos: 9, ids: ['none'] }]
+    const all: Touches[] = [
+      {},
+      { body: true },
+      { branches: true },
+      { body: true, branches: true },
+      { body: true, ancestry: 'winner' },
+      { bodies: true, branches: true, ancestry: 'leaves' },
+      { branches: true, ancestryOf: revs, ancestryFrom: 2 },
+      { revs: [...revs, '9-none'], attachments: revs, nearest: paths },
+      { revisions: true, retained: true },
+    ]
+    for (const touches of all) {
       t.same(await store.readDocs(['a'], (doc) => doc && snapshot(doc), touches), [plain])
       t.same((await store.readRange({}, { limit: 9, touches }, snapshot)).rows, [plain])
       t.same((await store.readChanges({ since: 0 }, { limit: 9, touches }, snapshot)).rows, [plain])
     }
+  },
+
+  'a callback is told the place of its document, of which it may declare more': async (t, makeEngine) => {
+    const { store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a', '{"n":1}'), put('b', '{"n":2}')])
+    const ids = ['b', 'a', 'none', 'b', 'a\u0000']
+    const of = (place: number) => (place === 0 ? { body: true } : { revs: ['1-other'] })
+    const read = await store.readDocs(
+      ids,
+      (doc, id, _view, place) => [place, id, doc?.body(doc.rev) ?? null],
+      { branches: true, of },
+    )
+    t.same(read, [
+      [0, 'b', '{"n":2}'],
+      [1, 'a', '{"n":1}'],
+      [2, 'none', null],
+      [3, 'b', '{"n":2}'],
+      [4, 'a\u0000', null],
+    ])
   },
 
   'the view handed over with documents is the one the store tells': async (t, makeEngine) => {
@@ -77,7 +110,7 @@ export const docCases: StorageCases = {
     makeEngine,
   ) => {
     const { store, reopen } = await openNotes(t, makeEngine)
-    const body = '{"2":1e400,"1":9007199254740993,"é\\u0000":"\u{1F600}","z":-0,"a":1.0}'
+    const body = '{"2":1e400,"1":9007199254740993,"é\u0000":"\u{1F600}","z":-0,"a":1.0}'
     const ancestry = ['f'.repeat(32), 'not-hex', '0'.repeat(32)]
     const revisions = [
       { rev: `7-${ancestry[0]}`, deleted: false, ancestry, content: { body, attachments: [] } },
