@@ -19,6 +19,7 @@ import { SignUpCounts } from './sign-up-counts.ts'
 import { type AccountUsage, TenantAccounts } from './tenant-accounts.ts'
 import { NO_OTHERS, TenantDatabases, type WorkClaims } from './tenant-databases.ts'
 import { Tenants, withRefusals } from './tenants.ts'
+import { UnfinishedWork } from './unfinished-work.ts'
 import { UpdatesViews } from './updates-views.ts'
 import { Usage } from './usage.ts'
 import { maxSizeOf, WriteTurns } from './write-turns.ts'
@@ -65,9 +66,6 @@ interface Parts {
   readonly limiters: RateLimiters
   readonly feeds: FeedSlots
 }
-
-/** How often a node looks for work that another node has left unfinished. */
-const LOOK_MS = 60_000
 
 /** Finishes what a crash interrupted, so that nobody sees it half done. What a start reads does not grow with the accounts. */
 export async function openHosted(options: HostedOptions): Promise<Hosted> {
@@ -168,65 +166,4 @@ async function createDatabase(
   }
   if (owner === undefined || owner === tenant) return databases.createOwn(name, tenant, properties)
   throw new CouchError('forbidden', 'Only server admins can make databases for other accounts.')
-}
-
-interface UnfinishedWorkOptions {
-  readonly databases: Pick<Databases, 'watchCatalog'>
-  readonly tenantDatabases: Pick<TenantDatabases, 'recover' | 'reconcile'>
-  readonly accounts: Pick<TenantAccounts, 'resume'>
-  readonly signUps: Pick<SignUpCounts, 'sweep'>
-  readonly clock: Clock
-  onFault(fault: unknown): void
-}
-
-/** Continues, one after the other, what a start or another node has left unfinished. */
-class UnfinishedWork {
-  readonly #options: UnfinishedWorkOptions
-  readonly #unwatch: () => void
-  #work: Promise<void> = Promise.resolve()
-  #cancel: () => void = () => {}
-  #isClosed = false
-
-  constructor(options: UnfinishedWorkOptions) {
-    this.#options = options
-    const { databases, tenantDatabases } = options
-    this.#unwatch = databases.watchCatalog((change) => {
-      if (change.type === 'databases') void this.#run(() => tenantDatabases.reconcile(change.names))
-    })
-    this.#lookLater()
-  }
-
-  /** Never rejects. */
-  resume(): Promise<void> {
-    const { accounts, signUps, tenantDatabases } = this.#options
-    return this.#run(async () => {
-      await tenantDatabases.recover()
-      await signUps.sweep()
-      await accounts.resume(() => this.#isClosed)
-    })
-  }
-
-  #lookLater(): void {
-    this.#cancel = this.#options.clock.after(LOOK_MS, () => {
-      void this.resume().then(() => {
-        if (!this.#isClosed) this.#lookLater()
-      })
-    })
-  }
-
-  #run(work: () => Promise<unknown>): Promise<void> {
-    this.#work = this.#work
-      .then(async () => {
-        if (!this.#isClosed) await work()
-      })
-      .catch((fault: unknown) => this.#options.onFault(fault))
-    return this.#work
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true
-    this.#unwatch()
-    this.#cancel()
-    await this.#work
-  }
 }

@@ -32,6 +32,7 @@ function databasesOver(stored: Map<string, Stored>, records: MemoryRecords) {
     writeRecords: records.writeRecords.bind(records),
     watchCatalog: records.watchCatalog.bind(records),
     watchWrites: (listener: (name: string) => void) => writes.add(listener),
+    updates: async () => ({ rows: [], lastSeq: 0, epochs: [] }),
     has: async (name: string) => stored.has(name),
     get: async (name: string) => {
       const database = get(name)

@@ -1,7 +1,7 @@
 /**
  * The next start finishes the steps that a crash interrupted. No database is left without an owner, or open to others.
  */
-import { writeFile } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
@@ -57,6 +57,19 @@ t.test('an account does not get back a name that it has given up', async (t) => 
   t.equal((await again('DELETE', '/wiki', ANNA)).status, 404)
   t.same((await again('GET', '/_all_dbs', ANNA)).json, [])
   t.equal(await second.hosted.owners.ownerOf('wiki'), undefined)
+})
+
+t.test('a database whose file was removed by hand', async (t) => {
+  const first = await startHostedServer(t)
+  const call = connect(t, first)
+  for (const name of ['kept', 'removed']) t.equal((await call('PUT', `/${name}`, ANNA)).status, 201)
+  await first.close()
+  await rm(join(first.dataDir, 'databases', 'removed.sqlite'))
+  const second = await startHostedServer(t, {}, first.dataDir)
+  const again = connect(t, second)
+  await until('it is missed', async () => (await second.hosted.owners.totalsOf('anna')).databases === 1)
+  t.same((await again('GET', '/_all_dbs', ANNA)).json, ['kept'])
+  t.equal((await again('PUT', '/removed', { auth: 'bert:bert' })).status, 201, 'the name is free')
 })
 
 t.test('a crash during the deletion of an account', async (t) => {
