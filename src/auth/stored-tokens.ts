@@ -200,26 +200,24 @@ export class StoredTokens {
    * @throws unavailable if too many changes wait; some may be revoked then
    */
   async revokeAll(account: string): Promise<number> {
-    let revoked = 0
-    for (;;) {
+    for (let revoked = 0; ; ) {
       const some = await this.change(account, () => this.#revocation(account))
-      if (some === 0) return revoked
       revoked += some
+      if (some < REVOKED_AT_ONCE) return revoked
     }
   }
 
-  /** Once no tokens are left, the account's own record is removed, unless a token is made meanwhile. */
+  /** With the last tokens the account's own record is removed, unless a token is made meanwhile. */
   async #revocation(account: string): Promise<TokenChange<number>> {
     const owner = { kind: OWNER_KIND, key: ownerKey(account) }
     const expected = await readRecord(this.#records, OWNER_KIND, owner.key)
     const range = { prefix: accountPrefix(account) }
     const entries = await this.#records.listRecords(ACCOUNT_KIND, range, REVOKED_AT_ONCE)
-    if (entries.length === 0) {
-      return { writes: expected === null ? [] : [{ ...owner, value: null, expected }], added: 0, result: 0 }
-    }
     const ids = entries.map(({ key }) => partsOfAccountKey(key).id)
     const values = await this.#records.readRecords(TOKEN_KIND, ids)
-    const writes = ids.flatMap((id, at) => removalsOfToken(id, account, values[at] ?? null))
+    const removals = ids.flatMap((id, at) => removalsOfToken(id, account, values[at] ?? null))
+    const isLast = ids.length < REVOKED_AT_ONCE && expected !== null
+    const writes = isLast ? [...removals, { ...owner, value: null, expected }] : removals
     return { writes, added: -ids.length, result: ids.length }
   }
 
