@@ -72,3 +72,16 @@ t.test('a quota counts what both nodes wrote', async (t) => {
   }
   t.same(statuses, [201, 201, 403, 403])
 })
+
+t.test('in one database no node exceeds the number of documents, however many write at once', async (t) => {
+  const { first, second } = await twoNodes(t)
+  t.equal((await first('PUT', '/notes', ANNA)).status, 201)
+  const json = { quota: { documents: 3 } }
+  t.equal((await first('PUT', '/_settee/accounts/anna', { ...BOSS, json })).status, 200)
+  t.equal((await second('GET', '/notes', ANNA)).status, 200)
+  const puts = Array.from({ length: 10 }, (_, n) =>
+    (n % 2 === 0 ? first : second)('PUT', `/notes/n${n}`, { ...ANNA, body: '{}' }),
+  )
+  const statuses = (await Promise.all(puts)).map(({ status }) => status).sort()
+  t.same(statuses, [...Array(3).fill(201), ...Array(7).fill(403)])
+})
