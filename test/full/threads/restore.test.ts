@@ -120,7 +120,7 @@ t.test('a file that is not a copy changes nothing', async (t) => {
   newer.pragma('user_version = 99')
   newer.close()
   await t.rejects(databases.prepareRestore('notes', copy), { code: 'bad_request', message: /newer settee/ })
-  t.throws(() => databases.prepareRestore('Notes', copy), { code: 'illegal_database_name' })
+  await t.rejects(databases.prepareRestore('Notes', copy), { code: 'illegal_database_name' })
   t.same(await idsOf(await databases.get('notes')), ['a', 'b'])
 })
 
