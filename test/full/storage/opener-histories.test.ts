@@ -12,6 +12,8 @@ const HISTORIES = Number(process.env.SETTEE_HISTORIES ?? 20)
 /** A mutant that this many histories do not show is not found. */
 const MOST_HISTORIES = 60
 
+t.setTimeout(120_000 + HISTORIES * 2000)
+
 t.test(
   `${HISTORIES} histories over two openers are those of registers, and no feed skips a row`,
   async (t) => {
