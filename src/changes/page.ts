@@ -144,7 +144,8 @@ async function scanRows(store: DatabaseStore, { options, limit, range }: FeedSea
   const chars = scanBytes(PAGE_TEXT)
   const paging = { limit: Math.min(limit, PAGE_ROWS), chars, touches: touchesOf(options) }
   const page = await store.readChanges(range, paging, (doc) => readRow(doc, options))
-  const rows = firstRows(page.rows, chars)
+  // Only rows with many leaves are much longer than their bodies.
+  const rows = firstRows(page.rows, 2 * chars)
   return rows === page.rows ? page : { ...page, rows, more: true }
 }
 

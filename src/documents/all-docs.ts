@@ -181,7 +181,7 @@ async function* rangeRows(
     const paging = { limit: Math.min(CHUNK_ROWS, left), chars: CHUNK_CHARS, touches: touchesOf(query) }
     const { rows, more } = await store.readRange(range, paging, (doc, view) => {
       requireMember(user, view.security)
-      return { id: doc.id, ...liveRow(doc, options) }
+      return liveRow(doc, options)
     })
     left -= rows.length
     yield* addRows(store, rows, add, yielder)
@@ -202,6 +202,7 @@ function winnerOptions(query: AllDocsQuery): RenderOptions | null {
 
 /** A row; with a document, it lacks its member `doc` and the closing brace. */
 interface ListedRow {
+  readonly id: string
   readonly text: string
   readonly document?: RenderedDocument
 }
@@ -213,7 +214,9 @@ async function* addRows(
   add: AddRow,
   yielder: Yielder,
 ): AsyncGenerator<void> {
-  const contents = rows.flatMap(({ document }) => document?.contents ?? [])
+  const contents = rows.every(({ document }) => document === undefined)
+    ? []
+    : rows.flatMap(({ document }) => document?.contents ?? [])
   const pins = contents.length === 0 ? [] : await pinContents(store, contents)
   try {
     for (const { text, document } of rows) {
@@ -229,10 +232,11 @@ async function* addRows(
 
 function liveRow(doc: DocState, options: RenderOptions | null): ListedRow {
   const value = `"rev":${quoted(doc.rev)}`
-  if (options === null) return { text: row(doc.id, value, '') }
-  if (!options.attachments) return { text: row(doc.id, value, renderDocument(doc, doc.rev, options)) }
+  const { id } = doc
+  if (options === null) return { id, text: row(id, value, '') }
+  if (!options.attachments) return { id, text: row(id, value, renderDocument(doc, doc.rev, options)) }
   const document = renderInTexts(doc, doc.rev, 'data', options)
-  return { text: row(doc.id, value, '').slice(0, -1), document }
+  return { id, text: row(id, value, '').slice(0, -1), document }
 }
 
 /** @param doc the document's JSON; '' for a row without a document */
@@ -279,7 +283,7 @@ async function rowsOfKeys(
   for (const key of keys) {
     const read = isId(key) ? found.next().value : null
     if (read === undefined) break
-    rows.push(read ?? { text: `{"key":${JSON.stringify(key)},"error":"not_found"}` })
+    rows.push(read ?? { id: '', text: `{"key":${JSON.stringify(key)},"error":"not_found"}` })
   }
   return rows
 }
@@ -302,7 +306,8 @@ function rowsOfIds(
       requireMember(user, view.security)
       if (doc === null) return null
       if (!doc.deleted) return liveRow(doc, options)
-      return { text: row(doc.id, `"rev":${quoted(doc.rev)},"deleted":true`, query.includeDocs ? 'null' : '') }
+      const value = `"rev":${quoted(doc.rev)},"deleted":true`
+      return { id: doc.id, text: row(doc.id, value, query.includeDocs ? 'null' : '') }
     },
     touchesOf(query),
     CHUNK_CHARS,
@@ -316,7 +321,7 @@ async function localsOfIds(
   query: AllDocsQuery,
 ): Promise<(ListedRow | null)[]> {
   const found = await store.readLocals(ids.slice(0, 1))
-  return found.map((doc) => doc && { text: localRow(doc, query) })
+  return found.map((doc) => doc && { id: doc.id, text: localRow(doc, query) })
 }
 
 async function* localRows(

@@ -203,7 +203,8 @@ interface PlanStep {
   readonly isLast: boolean
 }
 
-const NO_STEP: PlanStep = { rows: [], looked: 0, missing: [], isLast: true }
+const NONE: readonly string[] = []
+const NO_STEP: PlanStep = { rows: [], looked: 0, missing: NONE, isLast: true }
 
 /**
  * The rows of a request, decided in as many steps as necessary. Existing revisions are first, in the order of the
@@ -236,6 +237,7 @@ class RevisionsPlan {
   step(doc: DocState | null): PlanStep {
     if (this.isWhole) return NO_STEP
     if (this.#revs === null) return { ...NO_STEP, rows: leavesOf(doc).map((rev) => ({ rev })) }
+    if (this.#revs.length === 1) return this.#onlyStep(doc, this.#revs[0] as Rev)
     const revs = this.#revs.slice(this.#looked, this.#looked + LOOKUPS)
     const isLast = this.#looked + revs.length === this.#revs.length
     const rows: PlannedRow[] = []
@@ -255,29 +257,35 @@ class RevisionsPlan {
     return { rows, looked: revs.length, missing, isLast }
   }
 
+  /** The usual request. */
+  #onlyStep(doc: DocState | null, named: Rev): PlanStep {
+    const found = this.#find(doc, named, null)
+    const rows = found?.map((rev) => ({ rev })) ?? [{ missing: formatRev(named.pos, named.id) }]
+    return { rows, looked: 1, missing: NONE, isLast: true }
+  }
+
   /**
    * The revisions that the plan lists for one of the request; null if it does not exist.
-   * @param listed the leaves that were found in this step
+   * @param listed the leaves that were found in this step; null if it looks for nothing else
    */
-  #find(doc: DocState | null, named: Rev, listed: Set<Branch>): readonly string[] | null {
+  #find(doc: DocState | null, named: Rev, listed: Set<Branch> | null): readonly string[] | null {
     const rev = formatRev(named.pos, named.id)
     // The usual request: no other revision follows the winner.
     if (rev === doc?.rev) return [rev]
     if (doc === null || !isKnown(doc.branches, named)) return null
     if (!this.#request.latest) return [rev]
-    const leaves = sortLeaves(leavesBelow(doc.branches, named).filter((leaf) => !listed.has(leaf)))
-    for (const leaf of leaves) listed.add(leaf)
+    const leaves = sortLeaves(leavesBelow(doc.branches, named).filter((leaf) => !listed?.has(leaf)))
+    for (const leaf of leaves) listed?.add(leaf)
     return leaves.map(leafRev)
   }
 
   add({ rows, looked, missing, isLast }: PlanStep): void {
-    for (const row of rows) {
-      this.rows.push(row)
-      if (this.#revs !== null && 'rev' in row) this.#found.add(row.rev)
-    }
+    for (const row of rows) this.rows.push(row)
+    this.isWhole = isLast
+    if (isLast) return
+    for (const row of rows) if ('rev' in row) this.#found.add(row.rev)
     this.#missing.push(...missing)
     this.#looked += looked
-    this.isWhole = isLast
   }
 }
 

@@ -8,7 +8,7 @@ import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
-import { namedRevisions, type Touches } from '../storage/touches.ts'
+import { type DocTouches, namedRevisions } from '../storage/touches.ts'
 import type {
   AttachmentAnswer,
   DocumentReader,
@@ -78,18 +78,15 @@ export async function openParts(
   return inBytes(opened.etag, opened.document)
 }
 
-function touchesOf({ rev, latest }: OpenOptions, { revs, revsInfo, attsSince }: RenderOptions): Touches {
+const WINNER: DocTouches = { body: true, branches: true }
+
+function touchesOf({ rev, latest }: OpenOptions, { revs, revsInfo, attsSince }: RenderOptions): DocTouches {
   const hasPath = revs || revsInfo || attsSince !== undefined || latest
   if (rev === undefined) {
-    return {
-      body: true,
-      branches: true,
-      ...(hasPath && { ancestry: 'winner' }),
-      ...(revsInfo && { revisions: true }),
-    }
+    return hasPath ? { body: true, branches: true, ancestry: 'winner', revisions: revsInfo } : WINNER
   }
-  const named = { body: true, branches: true, ...namedRevisions([rev]) }
-  return hasPath ? { ...named, ancestry: 'leaves' } : named
+  const ancestry = hasPath ? 'leaves' : undefined
+  return { body: true, branches: true, ancestry, of: () => namedRevisions([rev]) }
 }
 
 function renderOptions(options: OpenOptions, form: ContentForm): RenderOptions {

@@ -48,9 +48,7 @@ export class MissingSearch {
     const stored = branches ?? []
     const areMissing = this.next(count).map((rev) => !isKnown(stored, rev))
     if (this.#done + areMissing.length < this.#order.length) return { areMissing, possibleAncestors: null }
-    const newest = this.#newestMissing(areMissing)
-    const older = stored.filter((branch) => branch.pos < newest)
-    return { areMissing, possibleAncestors: sortLeaves(older).map(leafRev) }
+    return { areMissing, possibleAncestors: leavesBefore(stored, this.#newestMissing(areMissing)) }
   }
 
   /** The generation of the newest missing revision after a step; 0 if there is none. */
@@ -74,6 +72,17 @@ export class MissingSearch {
 
 /** The same in one step, for few revisions. */
 export function missingRevs(branches: readonly Branch[] | null, revs: readonly Rev[]): MissingRevs {
-  const search = new MissingSearch(revs)
-  return search.add(search.step(branches, revs.length)) as MissingRevs
+  const stored = branches ?? []
+  const missing: string[] = []
+  let newest = 0
+  for (const rev of revs) {
+    if (isKnown(stored, rev)) continue
+    missing.push(formatRev(rev.pos, rev.id))
+    newest = Math.max(newest, rev.pos)
+  }
+  return { missing, possibleAncestors: leavesBefore(stored, newest) }
+}
+
+function leavesBefore(branches: readonly Branch[], pos: number): string[] {
+  return sortLeaves(branches.filter((branch) => branch.pos < pos)).map(leafRev)
 }
