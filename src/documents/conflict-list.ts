@@ -13,8 +13,10 @@ const MAX_SEARCHED = 200_000
 const SHOWN = 100
 /** Characters of revisions after which an answer ends: a replicating client may choose ids of 512 characters. */
 const MAX_CHARS = 1_048_576
-/** Documents of one page. Bodies are not read, so that it ends by its time. */
-const PAGE = { limit: 100, chars: 1024, touches: { branches: true } }
+/** Characters of the revisions of one document at most. */
+const MAX_ROW_CHARS = SHOWN * 520
+/** Bodies are not read, so that a page ends by its time. */
+const PAGE = { chars: 1024, touches: { branches: true } }
 const BOOKMARK = /^\d{1,15}$/
 
 /** The JSON of {@link Database.conflicts}. */
@@ -29,7 +31,8 @@ export async function conflictList(
   let searched = 0
   let chars = 0
   while (next !== null && rows.length < limit && searched < MAX_SEARCHED && chars < MAX_CHARS) {
-    const paging = { ...PAGE, limit: Math.min(limit - rows.length, PAGE.limit) }
+    const fitting = Math.ceil((MAX_CHARS - chars) / MAX_ROW_CHARS)
+    const paging = { ...PAGE, limit: Math.min(limit - rows.length, fitting) }
     const page: ForkedPage<ConflictRow | null> = await store.readForked(next, paging, (doc, view) => {
       requireMember(user, view.security)
       return rowOf(doc)
