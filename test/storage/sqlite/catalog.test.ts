@@ -55,6 +55,38 @@ t.test('files that came and went while the server was stopped', async (t) => {
   ])
 })
 
+t.test('a database is right before the folder is looked through, and the list after it', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const { engine, catalog } = await open(t, dataDir)
+  const names = Array.from({ length: 300 }, (_, n) => `a${n}`)
+  for (const name of names) await catalog.create(name)
+  await engine.close()
+  const file = (name: string) => join(dataDir, 'databases', `${name}.sqlite`)
+  await rm(file('a1'))
+  for (const name of ['b', 'c', 'd']) await copyFile(file('a0'), file(name))
+  const again = await open(t, dataDir)
+  t.equal(await again.catalog.find('a1'), null)
+  t.hasStrict(await again.catalog.find('b'), { name: 'b', incarnation: 301 })
+  // As many go as come, so that the numbers of rows and files do not show it.
+  await again.catalog.delete('a0')
+  await again.catalog.delete('c')
+  await again.catalog.create('e')
+  await t.rejects(again.catalog.create('d'), { code: 'file_exists' })
+  t.equal(await again.catalog.count(), 301)
+  t.same(await again.catalog.names({ from: 'b' }, 9), ['b', 'd', 'e'])
+  t.equal((await again.catalog.names({ prefix: 'a' }, 1000)).length, 298)
+  const rows = (await again.catalog.readUpdates({ since: 300 }, 100)).rows
+  t.same(rows.map(({ name, type }) => `${name} ${type}`).sort(), [
+    'a0 deleted',
+    'a1 deleted',
+    'b created',
+    'c created',
+    'c deleted',
+    'd created',
+    'e created',
+  ])
+})
+
 t.test('a new database does not read the log that a deleted one of its name left behind', async (t) => {
   const dataDir = await temporaryFolder(t)
   const { engine, catalog } = await open(t, dataDir)
