@@ -46,6 +46,9 @@ interface BackupJob {
   readonly signal?: AbortSignal | undefined
 }
 
+/** A job whose databases are there. */
+type NamedBackupJob = BackupJob & { readonly names: readonly string[]; readonly copies: Copies }
+
 /** The progress of the backup under way, for `_active_tasks`. */
 export interface BackupTask extends BackupProgress {
   /** ms since 1970. */
@@ -208,9 +211,11 @@ export class Backups {
   async start(job: BackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
     const { copies } = this.#options.databases
     if (copies === null) throw new CouchError('no_copies')
-    if (this.#isClosed) throw new CouchError('unavailable')
-    if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
-    const begun = this.#begin(job, copies, onProgress)
+    this.#requireFree()
+    // A call that names an unknown database must not count as a backup.
+    const names = await this.#namesOf(job)
+    this.#requireFree()
+    const begun = this.#begin({ ...job, names, copies }, onProgress)
     const running = begun
       .then(({ outcome }) => outcome)
       .finally(() => {
@@ -223,12 +228,14 @@ export class Backups {
     return { id, path, outcome: running }
   }
 
-  async #begin(
-    job: BackupJob,
-    copies: Copies,
-    onProgress?: (progress: BackupProgress) => void,
-  ): Promise<StartedBackup> {
-    const names = await this.#namesOf(job)
+  /** @throws conflict, unavailable */
+  #requireFree(): void {
+    if (this.#isClosed) throw new CouchError('unavailable')
+    if (this.#running !== undefined) throw new CouchError('conflict', 'Another backup is being made.')
+  }
+
+  async #begin(job: NamedBackupJob, onProgress?: (progress: BackupProgress) => void): Promise<StartedBackup> {
+    const { names } = job
     const { mayCreate } = this.#settings()
     const folder = job.to === null ? this.#configuredFolder() : this.#folderAt(job.to)
     refuseUsedFolder(folder.path, this.#options.dataDir)
@@ -241,7 +248,7 @@ export class Backups {
     return {
       id,
       path: join(folder.path, id),
-      outcome: this.#makeBackup(id, folder, { ...job, names, copies }, onProgress),
+      outcome: this.#makeBackup(id, folder, job, onProgress),
     }
   }
 
@@ -262,7 +269,7 @@ export class Backups {
   async #makeBackup(
     id: string,
     folder: BackupFolder,
-    job: BackupJob & { readonly names: readonly string[]; readonly copies: Copies },
+    job: NamedBackupJob,
     onProgress?: (progress: BackupProgress) => void,
   ): Promise<BackupOutcome> {
     const { databases, dataDir, version, logger } = this.#options
