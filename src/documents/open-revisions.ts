@@ -2,9 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
-import { type Branch, leafRev, sortLeaves } from '../revisions/branch.ts'
-import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
-import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
+import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
 import { namedRevisions, type Touches } from '../storage/touches.ts'
 import type { DocumentReader, OpenOptions } from './database.ts'
@@ -17,14 +15,14 @@ import {
   pieceChunks,
 } from './pieces.ts'
 import { type ContentForm, type RenderedDocument, type RenderOptions, renderInTexts } from './render.ts'
+import { LOOKUPS, type PlannedRow, type PlanStep, RevisionsPlan } from './revisions-plan.ts'
 import { requireMember } from './security.ts'
 import { pinContents, readContent } from './stored-content.ts'
 
 /** Characters of documents in a page; a single document may be longer. */
 const PAGE_CHARS = 256 * 1024
-/** Rows of a page, and revisions that are looked up for it: about so many take 5 ms. */
+/** Rows of a page. */
 const PAGE_ROWS = 64
-const LOOKUPS = 16
 
 /** A request for revisions of one document. */
 export interface RevisionsRequest {
@@ -57,8 +55,6 @@ export interface RevisionsProgress {
 export function isComplete({ plan, done }: RevisionsProgress): boolean {
   return plan.isWhole && done === plan.rows.length
 }
-
-type PlannedRow = { readonly rev: string } | { readonly missing: string }
 
 /**
  * Decides which revisions are returned, and reads the first page of them. They are in the order of the leaves or of the
@@ -107,7 +103,9 @@ function pathTouches({ revs, attsSince }: RevisionsRequest['render'] = {}): Touc
 
 /** The revisions that the first page looks up. */
 function firstTouches(revs: RevisionsRequest['revs'] = 'all'): Touches {
-  return revs === 'all' ? {} : namedRevisions(revs.slice(0, LOOKUPS))
+  if (revs === 'all') return {}
+  const named = namedRevisions(revs.slice(0, LOOKUPS))
+  return { ...named, revs: named.revs?.slice(0, PAGE_ROWS) }
 }
 
 function attempt<T>(work: () => T): T | CouchError {
@@ -121,7 +119,7 @@ function attempt<T>(work: () => T): T | CouchError {
 
 /** Pure. The bodies of leaves in conflict are read with the next page, which declares them. */
 function firstPage(doc: DocState | null, request: RevisionsRequest, view: StoreView): RevisionsProgress {
-  const plan = new RevisionsPlan(request)
+  const plan = new RevisionsPlan(request.revs, request.latest)
   plan.add(plan.step(doc))
   const isDeclared = request.revs !== 'all' || doc?.hasOneLeaf === true
   const rows = isDeclared ? renderPage(doc, plan.rows, request, view) : []
@@ -179,7 +177,10 @@ async function readPage(
   const { plan, done } = before
   const left = plan.rows.slice(done, done + PAGE_ROWS)
   const named = namedRevisions(plan.next)
-  const revs = [...(named.revs ?? []), ...left.flatMap((row) => ('rev' in row ? row.rev : []))]
+  const revs = [
+    ...(named.revs ?? []).slice(0, PAGE_ROWS),
+    ...left.flatMap((row) => ('rev' in row ? row.rev : [])),
+  ]
   const [read] = await store.readDocs(
     ids,
     (doc, _id, view) => {
@@ -192,106 +193,6 @@ async function readPage(
   const { step, rows } = read as { step: PlanStep; rows: RevisionRow[] }
   plan.add(step)
   return { plan, rows, done: done + rows.length }
-}
-
-/** More rows of a plan. */
-interface PlanStep {
-  readonly rows: readonly PlannedRow[]
-  /** Revisions that were looked up, and those of them that do not exist. */
-  readonly looked: number
-  readonly missing: readonly string[]
-  readonly isLast: boolean
-}
-
-const NONE: readonly string[] = []
-const NO_STEP: PlanStep = { rows: [], looked: 0, missing: NONE, isLast: true }
-
-/**
- * The rows of a request, decided in as many steps as necessary. Existing revisions are first, in the order of the
- * request.
- */
-class RevisionsPlan {
-  readonly rows: PlannedRow[] = []
-  /** Whether the plan has all rows. */
-  isWhole = false
-  readonly #request: RevisionsRequest
-  /** Null for all leaves. */
-  readonly #revs: readonly Rev[] | null
-  readonly #found = new Set<string>()
-  readonly #missing: string[] = []
-  #looked = 0
-
-  /** @throws invalid_rev */
-  constructor(request: RevisionsRequest) {
-    this.#request = request
-    this.#revs = request.revs === 'all' ? null : request.revs.map(parseRev)
-  }
-
-  /** The revisions that the next step looks up. */
-  get next(): readonly string[] {
-    const next = this.isWhole ? [] : this.#revs?.slice(this.#looked, this.#looked + LOOKUPS)
-    return next?.map(({ pos, id }) => formatRev(pos, id)) ?? []
-  }
-
-  /** Decides more rows. Pure: {@link add} takes the result. @throws not_found for `all` of an unknown document */
-  step(doc: DocState | null): PlanStep {
-    if (this.isWhole) return NO_STEP
-    if (this.#revs === null) return { ...NO_STEP, rows: leavesOf(doc).map((rev) => ({ rev })) }
-    if (this.#revs.length === 1) return this.#onlyStep(doc, this.#revs[0] as Rev)
-    const revs = this.#revs.slice(this.#looked, this.#looked + LOOKUPS)
-    const isLast = this.#looked + revs.length === this.#revs.length
-    const rows: PlannedRow[] = []
-    const missing: string[] = []
-    const found = new Set<string>()
-    const listed = new Set<Branch>()
-    for (const named of revs) {
-      const existing = this.#find(doc, named, listed)
-      if (existing === null) missing.push(formatRev(named.pos, named.id))
-      for (const rev of existing ?? []) {
-        if (found.has(rev) || this.#found.has(rev)) continue
-        found.add(rev)
-        rows.push({ rev })
-      }
-    }
-    if (isLast) for (const rev of [...this.#missing, ...missing]) rows.push({ missing: rev })
-    return { rows, looked: revs.length, missing, isLast }
-  }
-
-  /** The usual request. */
-  #onlyStep(doc: DocState | null, named: Rev): PlanStep {
-    const found = this.#find(doc, named, null)
-    const rows = found?.map((rev) => ({ rev })) ?? [{ missing: formatRev(named.pos, named.id) }]
-    return { rows, looked: 1, missing: NONE, isLast: true }
-  }
-
-  /**
-   * The revisions that the plan lists for one of the request; null if it does not exist.
-   * @param listed the leaves that were found in this step; null if it looks for nothing else
-   */
-  #find(doc: DocState | null, named: Rev, listed: Set<Branch> | null): readonly string[] | null {
-    const rev = formatRev(named.pos, named.id)
-    // The usual request: no other revision follows the winner.
-    if (rev === doc?.rev) return [rev]
-    if (doc === null || !isKnown(doc.branches, named)) return null
-    if (!this.#request.latest) return [rev]
-    const leaves = sortLeaves(leavesBelow(doc.branches, named).filter((leaf) => !listed?.has(leaf)))
-    for (const leaf of leaves) listed?.add(leaf)
-    return leaves.map(leafRev)
-  }
-
-  add({ rows, looked, missing, isLast }: PlanStep): void {
-    for (const row of rows) this.rows.push(row)
-    this.isWhole = isLast
-    if (isLast) return
-    for (const row of rows) if ('rev' in row) this.#found.add(row.rev)
-    this.#missing.push(...missing)
-    this.#looked += looked
-  }
-}
-
-function leavesOf(doc: DocState | null): string[] {
-  if (doc === null) throw new CouchError('not_found')
-  return doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
 }
 
 /** Renders at least one row of the plan, if there is one, and at most a page. */

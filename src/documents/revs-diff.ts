@@ -20,9 +20,6 @@ const STEP = 100
 const STEP_REVS = 1000
 /** No bodies are read, so the answers end after some time. */
 const STEP_CHARS = 1024
-/** Revisions of one document that are looked up at once, at first and at most. */
-const FIRST_REVS = 16
-const MOST_REVS = 4096
 /** Maximum number of revisions of one document. A replicator asks only for leaves. */
 const MAX_REVS = 10_000
 /** Maximum number of characters in an answer. Possible ancestors can make it longer than the request. */
@@ -118,21 +115,18 @@ async function missingInSteps(
   yielder: Yielder,
 ): Promise<MissingRevs> {
   const search = new MissingSearch(requested.map(parseRev))
-  const size = new BatchSize(FIRST_REVS, MOST_REVS)
   for (;;) {
     await yielder.yieldIfDue()
-    const since = performance.now()
     const [step] = await store.readDocs(
       [id],
       (doc, _id, view) => {
         requireMember(user, view.security)
-        return search.step(hasRevisions(id) && doc !== null ? doc.branches : null, size.size)
+        return search.step(hasRevisions(id) && doc !== null ? doc.branches : null)
       },
-      { branches: true, ...soughtRevisions(search.next(size.size)) },
+      { branches: true, ...soughtRevisions([search.next]) },
     )
     const answer = search.add(step as MissingStep)
     if (answer !== null) return answer
-    size.adapt(since)
   }
 }
 

@@ -207,6 +207,17 @@ function indexOf(branches: readonly Branch[]): BranchIndex {
   return index
 }
 
+/** The work of look-ups that takes about 5 ms, in {@link lookUpWork}. */
+export const MOST_WORK = 50_000
+
+/**
+ * The approximate work of looking a revision up, in branches that are read.
+ * @param isFirst whether it is the first of its generation for these branches
+ */
+export function lookUpWork(branches: readonly Branch[], isFirst: boolean): number {
+  return branches.length > FEW_BRANCHES && !isFirst ? 1 : branches.length + 1
+}
+
 /** The branch that ends in a revision; loads no ancestry. */
 export function findLeaf(branches: readonly Branch[], rev: Rev): Branch | undefined {
   if (branches.length <= FEW_BRANCHES) return branches.find((branch) => endsIn(branch, rev))

@@ -1,5 +1,5 @@
 import { type Branch, leafRev, sortLeaves } from './branch.ts'
-import { isKnown } from './branch-index.ts'
+import { isKnown, lookUpWork, MOST_WORK } from './branch-index.ts'
 import { formatRev, type Rev } from './rev.ts'
 
 export interface MissingRevs {
@@ -35,18 +35,26 @@ export class MissingSearch {
     this.#order = [...revs.keys()].sort((a, b) => (revs[a] as Rev).pos - (revs[b] as Rev).pos)
   }
 
-  /** The revisions that the next step looks up, at most `count`. */
-  next(count: number): readonly Rev[] {
-    return this.#order.slice(this.#done, this.#done + count).map((at) => this.#revs[at] as Rev)
+  /** The first revision that the next step looks up; the others have the same generation or later ones. */
+  get next(): Rev {
+    return this.#revs[this.#order[this.#done] as number] as Rev
   }
 
   /**
-   * Looks up the next revisions. Pure: {@link add} takes the result.
+   * Looks up the next revisions, for about 5 ms. Pure: {@link add} takes the result.
    * @param branches the current branches; null for a document that does not exist
    */
-  step(branches: readonly Branch[] | null, count: number): MissingStep {
+  step(branches: readonly Branch[] | null): MissingStep {
     const stored = branches ?? []
-    const areMissing = this.next(count).map((rev) => !isKnown(stored, rev))
+    const areMissing: boolean[] = []
+    let work = 0
+    let generation = -1
+    for (let at = this.#done; at < this.#order.length && work < MOST_WORK; at++) {
+      const rev = this.#revs[this.#order[at] as number] as Rev
+      work += lookUpWork(stored, rev.pos !== generation)
+      generation = rev.pos
+      areMissing.push(!isKnown(stored, rev))
+    }
     if (this.#done + areMissing.length < this.#order.length) return { areMissing, possibleAncestors: null }
     return { areMissing, possibleAncestors: leavesBefore(stored, this.#newestMissing(areMissing)) }
   }

@@ -103,7 +103,10 @@ function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
   const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
-  const storedRow = (wanted: string) => stored().find((row) => row.rev === wanted)
+  const storedRow = (wanted: string) => {
+    const row = rows.get(wanted)
+    return row === undefined || (row.isKept && !showsKept) ? undefined : row
+  }
   return {
     id,
     seq,
