@@ -6,13 +6,13 @@ import {
   hashOfSecret,
   newSecret,
   OWNER_KIND,
-  ownerKey,
   recordsOfToken,
   TOTAL_KEY,
   TOTAL_KIND,
   UNUSED,
 } from '../src/auth/token-record.ts'
 import { newUuid } from '../src/core/ids.ts'
+import { accountKey } from '../src/storage/records.ts'
 import { startOn } from './own-server.ts'
 import { ADMIN } from './settee.ts'
 
@@ -80,7 +80,7 @@ function addTokens(server: Sqlite.Database, count: number): void {
     const [id, account] = [newUuid(created), `user${n}`]
     const token = { id, account, name: 'phone', isAdmin: false, hash: hashOfSecret(newSecret()), created }
     for (const { kind, key, value } of recordsOfToken(token, UNUSED)) put.run(kind, key, value)
-    put.run(OWNER_KIND, ownerKey(account), id)
+    put.run(OWNER_KIND, accountKey(account), id)
   }
   put.run(TOTAL_KIND, TOTAL_KEY, String(count))
 }

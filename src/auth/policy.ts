@@ -10,19 +10,12 @@ import type { UpdatesView } from '../changes/db-updates.ts'
 import type { Config } from '../config/config.ts'
 import { documentPolicy } from '../config/settings.ts'
 import type { Allowance, DocumentPolicy, SecurityObject, UserCtx } from '../core/types.ts'
-import type { DatabaseProperties } from '../storage/catalog.ts'
+import type { DatabaseProperties, NameRange } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Accounts } from './accounts.ts'
 
 /** At once where the answer is known, since every request asks. */
-export type Awaitable<T> = T | Promise<T>
-
-/** Selects databases by their names. */
-export interface NamesAfter {
-  readonly prefix?: string
-  /** Only names behind this one. */
-  readonly after?: string
-}
+type Awaitable<T> = T | Promise<T>
 
 export interface Policy {
   /** The policy that database threads apply to documents. */
@@ -44,7 +37,11 @@ export interface Policy {
   tenantOf(user: UserCtx): string | null
   ownerOf(database: string): Awaitable<string | undefined>
   /** A page of the databases that an account owns, in byte order. */
-  databasesOf(account: string, range: NamesAfter, limit: number): Promise<readonly string[]>
+  databasesOf(
+    account: string,
+    range: Pick<NameRange, 'prefix' | 'after'>,
+    limit: number,
+  ): Promise<readonly string[]>
   /** @returns the part of `_db_updates` that an account sees; undefined: all of it */
   updatesOf(account: string): UpdatesView | undefined
   /**

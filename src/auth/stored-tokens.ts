@@ -7,6 +7,8 @@ import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import {
+  accountKey,
+  accountOfKey,
   allRecords,
   type Records,
   type RecordWrite,
@@ -15,13 +17,11 @@ import {
 } from '../storage/records.ts'
 import {
   ACCOUNT_KIND,
-  accountOfOwnerKey,
   accountPrefix,
   checkNewToken,
   hashOfSecret,
   newSecret,
   OWNER_KIND,
-  ownerKey,
   partsOfAccountKey,
   recordsOfToken,
   removalsOfToken,
@@ -168,7 +168,7 @@ export class StoredTokens {
     const secret = newSecret()
     const { now = Date.now } = this.#options
     return this.change(wanted.account, async (total) => {
-      const key = ownerKey(wanted.account)
+      const key = accountKey(wanted.account)
       const expected = await readRecord(this.#records, OWNER_KIND, key)
       await this.#check(wanted.account, wanted.name, total)
       const created = now()
@@ -209,7 +209,7 @@ export class StoredTokens {
 
   /** With the last tokens the account's own record is removed, unless a token is made meanwhile. */
   async #revocation(account: string): Promise<TokenChange<number>> {
-    const owner = { kind: OWNER_KIND, key: ownerKey(account) }
+    const owner = { kind: OWNER_KIND, key: accountKey(account) }
     const expected = await readRecord(this.#records, OWNER_KIND, owner.key)
     const range = { prefix: accountPrefix(account) }
     const entries = await this.#records.listRecords(ACCOUNT_KIND, range, REVOKED_AT_ONCE)
@@ -226,9 +226,9 @@ export class StoredTokens {
    * @param after the account before the first; null: from the first
    */
   async owners(after: string | null, limit: number): Promise<readonly string[]> {
-    const range = after === null ? {} : { after: ownerKey(after) }
+    const range = after === null ? {} : { after: accountKey(after) }
     const found = await this.#records.listRecords(OWNER_KIND, range, limit)
-    return found.map(({ key }) => accountOfOwnerKey(key))
+    return found.map(({ key }) => accountOfKey(key))
   }
 
   /**

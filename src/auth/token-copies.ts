@@ -1,10 +1,9 @@
 /** Copies the device tokens of another server, of which this one is a standby. */
 import { isDeepStrictEqual } from 'node:util'
-import type { Records, RecordWrite, ServerRecord } from '../storage/records.ts'
+import { accountKey, type Records, type RecordWrite, type ServerRecord } from '../storage/records.ts'
 import type { StoredTokens, TokenChange } from './stored-tokens.ts'
 import {
   OWNER_KIND,
-  ownerKey,
   recordsOfToken,
   removalsOfToken,
   TOKEN_KIND,
@@ -95,7 +94,7 @@ async function replacement(records: Stored, here: readonly ServerRecord[], wante
       writes.push({ kind: USE_KIND, key: id, value: valueOfUses({ ...uses, lastUse }) })
     } else {
       writes.push(...recordsOfToken(token, { ...uses, lastUse }))
-      owners.set(ownerKey(account), id)
+      owners.set(accountKey(account), id)
     }
   }
   const removed = here.filter(({ key }) => !kept.has(key))

@@ -3,7 +3,7 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import type { RecordWrite } from '../storage/records.ts'
+import { accountKey, accountOfKey, type RecordWrite } from '../storage/records.ts'
 import { type Account, ADMIN_ROLE } from './accounts.ts'
 import { type DevicePosition, latestPositions, positionsOf } from './device-positions.ts'
 
@@ -96,24 +96,15 @@ export const OWNER_KIND = 'token_owner'
 export const TOTAL_KIND = 'token_total'
 export const TOTAL_KEY = 'all'
 
-/** The key of an account: hexadecimal, so that no name contains the separator or is the beginning of another. */
-export function ownerKey(account: string): string {
-  return Buffer.from(account).toString('hex')
-}
-
-export function accountOfOwnerKey(key: string): string {
-  return Buffer.from(key, 'hex').toString()
-}
-
 /** What the keys of an account's tokens begin with. */
 export function accountPrefix(account: string): string {
-  return `${ownerKey(account)}/`
+  return `${accountKey(account)}/`
 }
 
 /** @returns the account and the id in the key of a record of {@link ACCOUNT_KIND} */
 export function partsOfAccountKey(key: string): { readonly account: string; readonly id: string } {
   const [owner = '', id = ''] = key.split('/')
-  return { account: accountOfOwnerKey(owner), id }
+  return { account: accountOfKey(owner), id }
 }
 
 /** The records of a new token, without those that count it. */

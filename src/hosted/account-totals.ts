@@ -3,7 +3,7 @@
  * counts. So it is exact, also when several nodes change it, and nothing adds up an account's databases.
  */
 import { isJsonObject } from '../core/json.ts'
-import type { RecordWrite } from '../storage/records.ts'
+import { accountKey, type RecordWrite } from '../storage/records.ts'
 
 /** The key is the account's name. */
 export const TOTALS = 'usage_account'
@@ -109,9 +109,4 @@ export function rankKey(account: string, bytes: number): string {
   const digits = String(bytes)
   const rank = MAX_RANK - digits.length * 100 - Number(digits.slice(0, 2))
   return `${rank}/${accountKey(account)}`
-}
-
-/** A form of an account's name that orders as the name does, and that a separator can end. */
-export function accountKey(account: string): string {
-  return Buffer.from(account).toString('hex')
 }

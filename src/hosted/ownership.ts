@@ -3,8 +3,8 @@
  * account, those that it deleted, and those on which work may be unfinished. All are changed together.
  */
 import { isJsonObject } from '../core/json.ts'
-import type { RecordWrite } from '../storage/records.ts'
-import { accountKey, NOTHING, readSize, SIZES, type TotalsChange, totalsWrites } from './account-totals.ts'
+import { accountKey, type RecordWrite } from '../storage/records.ts'
+import { NOTHING, readSize, SIZES, type TotalsChange, totalsWrites } from './account-totals.ts'
 
 /** The key is the database's name. */
 export const OWNER = 'owner'

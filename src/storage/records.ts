@@ -63,6 +63,19 @@ export function changesOf(writes: readonly RecordWrite[]): CatalogChange[] {
   return [...byKind].map(([kind, some]) => ({ type: 'records', kind, keys: some.map(({ key }) => key) }))
 }
 
+/**
+ * An account in a key: hexadecimal, so that it orders as the name does, and no name contains the separator or is the
+ * beginning of another.
+ */
+export function accountKey(account: string): string {
+  return Buffer.from(account).toString('hex')
+}
+
+/** @param key of {@link accountKey} */
+export function accountOfKey(key: string): string {
+  return Buffer.from(key, 'hex').toString()
+}
+
 /** Records that one call reads. */
 const PAGE = 500
 

@@ -9,6 +9,7 @@
 import { randomBytes } from 'node:crypto'
 import { type Clock, systemClock } from '../changes/source.ts'
 import { isJsonObject } from '../core/json.ts'
+import { Listeners } from '../core/listeners.ts'
 import { RecordSweep } from '../storage/record-sweep.ts'
 import { readRecord, type WatchedRecords } from '../storage/records.ts'
 
@@ -238,7 +239,7 @@ interface DutyOptions {
 
 class HeldDuty implements Duty {
   readonly #options: DutyOptions
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners = new Listeners<[]>()
   readonly #unwatch: () => void
   #claim: Claim | null = null
   #cancel: () => void = () => {}
@@ -264,8 +265,7 @@ class HeldDuty implements Duty {
   }
 
   onChange(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 
   #ask(): void {
@@ -293,14 +293,10 @@ class HeldDuty implements Duty {
     this.#claim = claim
     claim.ended.addEventListener('abort', () => {
       this.#claim = null
-      this.#tell()
+      this.#listeners.tell()
       this.#ask()
     })
-    this.#tell()
-  }
-
-  #tell(): void {
-    for (const listener of this.#listeners) listener()
+    this.#listeners.tell()
   }
 
   async close(): Promise<void> {

@@ -7,7 +7,6 @@ import { tokensWithoutServer } from '../../src/auth/token-maker.ts'
 import {
   ACCOUNT_KIND,
   OWNER_KIND,
-  ownerKey,
   recordsOfToken,
   TOKEN_KIND,
   TOTAL_KIND,
@@ -16,7 +15,12 @@ import {
   USE_KIND,
 } from '../../src/auth/token-record.ts'
 import type { Tokens, TokensOptions } from '../../src/auth/tokens.ts'
-import type { RecordRange, RecordWrite, ServerRecord } from '../../src/storage/records.ts'
+import {
+  accountKey,
+  type RecordRange,
+  type RecordWrite,
+  type ServerRecord,
+} from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
 
@@ -240,7 +244,7 @@ function checkRecords(records: readonly ServerRecord[]): void {
   const wanted = new Set(
     tokens.flatMap((token) => recordsOfToken(token, UNUSED).map(({ kind, key }) => `${kind} ${key}`)),
   )
-  const owners = new Set(tokens.map((token) => ownerKey(token.account)))
+  const owners = new Set(tokens.map((token) => accountKey(token.account)))
   const others = records.filter(({ kind, key }) => !wanted.delete(`${kind} ${key}`))
   const strange = others.filter(({ kind }) => kind !== OWNER_KIND && kind !== TOTAL_KIND)
   const total = Number(of(TOTAL_KIND)[0]?.value ?? 0)

@@ -1,5 +1,6 @@
 /** The key of the credentials in `_replicator`, which this server has made for itself or taken from its first. */
 
+import { Listeners } from '../../core/listeners.ts'
 import { readRecord } from '../../storage/records.ts'
 import type { Databases } from '../../threads/databases.ts'
 import { isSealingKey, newSealingKey } from '../requests/sealed-credentials.ts'
@@ -11,7 +12,7 @@ type Records = Pick<Databases, 'readRecords' | 'writeRecords' | 'watchCatalog'>
 /** The key is in server.sqlite, apart from the databases, so the file of a database alone opens no credentials. */
 export class SealingKey {
   readonly #records: Records
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners = new Listeners<[]>()
   #value: string | null = null
 
   /** @param onFault the key could not be read or made, so there is none */
@@ -68,6 +69,6 @@ export class SealingKey {
   #set(value: string): void {
     if (value === this.#value) return
     this.#value = value
-    for (const listener of this.#listeners) listener()
+    this.#listeners.tell()
   }
 }

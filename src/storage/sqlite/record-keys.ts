@@ -8,7 +8,7 @@ import { type KeyStretches, type Migration, STRETCH } from './schema.ts'
  * Processes the records of a kind in stretches.
  * @param sql statements with two parameters: they process the keys above the first up to the second
  */
-export function recordsOf(kind: string, sql: readonly string[]): KeyStretches {
+function recordsOf(kind: string, sql: readonly string[]): KeyStretches {
   const page = `SELECT key FROM record WHERE kind = '${kind}' AND key > ? ORDER BY key LIMIT ${STRETCH}`
   return { next: `SELECT max(key) AS last FROM (${page})`, sql }
 }

@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
 import { checkServerUuid } from '../../core/ids.ts'
+import { Listeners } from '../../core/listeners.ts'
 import type {
   Catalog,
   CatalogUpdates,
@@ -83,7 +84,7 @@ export class SqliteCatalog implements Catalog {
   readonly #updates: UpdateLog
   readonly #table: DatabaseTable
   readonly #scan: FolderScan
-  readonly #listeners = new Set<(change: CatalogChange) => void>()
+  readonly #listeners = new Listeners<[CatalogChange]>()
 
   /**
    * Locks the data folder and opens its catalog.
@@ -121,7 +122,7 @@ export class SqliteCatalog implements Catalog {
         table: this.#table,
         transaction: (work) => this.#transaction(work),
         noteUpdated: (names) => this.#updates.note(names, 'updated'),
-        onChange: (names) => this.#tell({ type: 'databases', names }),
+        onChange: (names) => this.#listeners.tell({ type: 'databases', names }),
       })
       // Whoever waits for it gets its error.
       this.#scan.settled().catch(() => undefined)
@@ -225,7 +226,7 @@ export class SqliteCatalog implements Catalog {
         return entered
       })
       this.#scan.made(name)
-      this.#tell({ type: 'databases', names: [name] })
+      this.#listeners.tell({ type: 'databases', names: [name] })
       return entry
     } catch (error) {
       if (mayHaveName) this.#files.withdraw(name)
@@ -253,7 +254,7 @@ export class SqliteCatalog implements Catalog {
         isGone = true
         this.#table.hide([name])
         this.#scan.removed(name)
-        this.#tell({ type: 'databases', names: [name] })
+        this.#listeners.tell({ type: 'databases', names: [name] })
       })
       this.#transaction(() => this.#table.forget([name]))
       this.#table.unhide([name])
@@ -277,7 +278,7 @@ export class SqliteCatalog implements Catalog {
       isEntered = true
       const kept = draft === null ? null : this.#files.replace(name, draft, now())
       if (!existed) this.#scan.made(name)
-      this.#tell({ type: 'databases', names: [name] })
+      this.#listeners.tell({ type: 'databases', names: [name] })
       return { ...entry, kept }
     } catch (error) {
       if (!existed && isEntered) this.#transaction(() => this.#table.forget([name]))
@@ -324,7 +325,7 @@ export class SqliteCatalog implements Catalog {
 
   async writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {
     if (!this.#read(() => this.#transaction(() => writeRecords(this.#connection, writes)))) return false
-    for (const change of changesOf(writes)) this.#tell(change)
+    for (const change of changesOf(writes)) this.#listeners.tell(change)
     return true
   }
 
@@ -338,12 +339,7 @@ export class SqliteCatalog implements Catalog {
   }
 
   watch(listener: (change: CatalogChange) => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
-  }
-
-  #tell(change: CatalogChange): void {
-    for (const listener of this.#listeners) listener(change)
+    return this.#listeners.add(listener)
   }
 
   /** Copies the catalog's file to a new one, which is durable when resolved. */
