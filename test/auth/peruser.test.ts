@@ -9,6 +9,7 @@ import { USERS_DATABASE } from '../../src/core/ids.ts'
 import { readRecord } from '../../src/storage/records.ts'
 import { Claims, claimsOfOne, type Duty } from '../../src/threads/claims.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { sharedRecords } from '../storage/memory/records.ts'
 import { memoryDatabases } from './memory-databases.ts'
 
@@ -40,10 +41,6 @@ async function open(t: Test, enable = 'true') {
   const { has: isThere, get } = world.databases
   const security = async (name: string) => ((await isThere(name)) ? (await get(name)).security() : null)
   return { ...world, world, set, start, faults, isThere, security }
-}
-
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve))
 }
 
 t.test('an account gets its database, and is its admin and member', async (t) => {

@@ -22,6 +22,7 @@ import {
   type ServerRecord,
 } from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
+import { until } from '../helpers/until.ts'
 import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
 
 const LIMITS = { total: 6, perAccount: 3, nameLength: 50 }
@@ -63,11 +64,6 @@ function nodesOver(t: Test, count: number, options: Partial<TokensOptions> = {})
     return { tokens, records, changed }
   })
   return { shared, accounts, nodes, one: nodes[0]!, two: nodes[1]! }
-}
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(1)) if (await holds()) return
-  throw new Error('it has not come to pass')
 }
 
 const phone = { account: 'anna', name: 'phone', isAdmin: false }

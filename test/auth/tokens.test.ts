@@ -7,6 +7,7 @@ import { looksLikeSecret, userOfToken } from '../../src/auth/token-record.ts'
 import type { Tokens, TokensOptions } from '../../src/auth/tokens.ts'
 import type { RecordWrite } from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
+import { until } from '../helpers/until.ts'
 import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
 
 const MINUTE = 60_000
@@ -71,10 +72,6 @@ const ACCOUNTS = {
 }
 
 const phone = { account: 'anna', name: 'phone', isAdmin: false }
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(1)) if (await holds()) return
-  throw new Error('it has not come to pass')
-}
 const check = async (tokens: Tokens, name: string, secret: string) => tokens.check(name, secret, '')
 const namesOf = async (tokens: Tokens, account: string) =>
   (await tokens.list(account, '', 1000)).tokens.map(({ name }) => name)

@@ -1,28 +1,14 @@
 /** Hosted mode on two HTTP nodes over one state in memory, with PouchDB. */
-import t, { type Test } from 'tap'
-import { setAdmin } from '../../src/auth/admins.ts'
-import { connect } from '../http/client.ts'
-import { startMemoryServer } from '../http/memory-server.ts'
+import t from 'tap'
+import { startTwoNodes } from '../http/two-nodes.ts'
 import { device, liveSync, remote, until } from '../protocol/devices.ts'
-import { SharedMemory } from '../storage/memory/shared.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const BERT = { auth: 'bert:bert' }
 const BOSS = { auth: 'boss:secret' }
 
-async function twoNodes(t: Test) {
-  const shared = new SharedMemory()
-  const settings = { 'settee/mode': 'hosted' }
-  const one = await startMemoryServer(t, settings, undefined, { shared })
-  const two = await startMemoryServer(t, settings, undefined, { shared })
-  const [first, second] = [connect(t, one), connect(t, two)]
-  await setAdmin(one.config, 'boss', 'secret')
-  await until('both know the admin', async () => (await second('GET', '/_all_dbs', BOSS)).status === 200)
-  return { one, two, first, second }
-}
-
 t.test('what a tenant makes on one node is its own on the other, and nobody else’s', async (t) => {
-  const { first, second } = await twoNodes(t)
+  const { first, second } = await startTwoNodes(t, { 'settee/mode': 'hosted' })
   const made = await Promise.all([first('PUT', '/wanted', ANNA), second('PUT', '/wanted', BERT)])
   t.same(made.map(({ status }) => status).sort(), [201, 412])
   const [winner, loser] = made[0].status === 201 ? [ANNA, BERT] : [BERT, ANNA]
@@ -38,7 +24,7 @@ t.test('what a tenant makes on one node is its own on the other, and nobody else
 })
 
 t.test('live sync through one node ends when the other suspends the account', async (t) => {
-  const { two, first } = await twoNodes(t)
+  const { two, first } = await startTwoNodes(t, { 'settee/mode': 'hosted' })
   t.equal((await first('PUT', '/notes', ANNA)).status, 201)
   const phone = await device(t)
   const there = remote(`${two.url.replace('://', '://anna:anna@')}/notes`)
@@ -54,7 +40,7 @@ t.test('live sync through one node ends when the other suspends the account', as
 })
 
 t.test('a quota counts what both nodes wrote', async (t) => {
-  const { first, second } = await twoNodes(t)
+  const { first, second } = await startTwoNodes(t, { 'settee/mode': 'hosted' })
   for (const name of ['a', 'b']) t.equal((await first('PUT', `/${name}`, ANNA)).status, 201)
   const json = { quota: { documents: 12 } }
   t.equal((await first('PUT', '/_settee/accounts/anna', { ...BOSS, json })).status, 200)
@@ -74,7 +60,7 @@ t.test('a quota counts what both nodes wrote', async (t) => {
 })
 
 t.test('in one database no node exceeds the number of documents, however many write at once', async (t) => {
-  const { first, second } = await twoNodes(t)
+  const { first, second } = await startTwoNodes(t, { 'settee/mode': 'hosted' })
   t.equal((await first('PUT', '/notes', ANNA)).status, 201)
   const json = { quota: { documents: 3 } }
   t.equal((await first('PUT', '/_settee/accounts/anna', { ...BOSS, json })).status, 200)

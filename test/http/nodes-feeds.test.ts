@@ -1,39 +1,26 @@
 /** Two nodes over one state in memory: feeds on one show what the other writes, and end with its rights and its deletions. */
 import { randomBytes, randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
-import { SharedMemory } from '../storage/memory/shared.ts'
-import { connect } from './client.ts'
-import { startMemoryServer } from './memory-server.ts'
+import { until } from '../helpers/until.ts'
+import type { Call } from './client.ts'
+import { startTwoNodes } from './two-nodes.ts'
 
 PouchDB.plugin(memoryAdapter)
 
-/** Every change is to count within about a second. */
-async function until(isSo: () => Promise<boolean> | boolean): Promise<void> {
-  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(10)) if (await isSo()) return
-  throw new Error('it has not come to pass')
-}
-
 const auth = 'boss:secret'
 
-/** Two nodes with the admin `boss` and a database `notes`, of which `carl` is a member. */
-async function twoNodes(t: Test) {
-  const shared = new SharedMemory()
-  const one = await startMemoryServer(t, {}, undefined, { shared })
-  const two = await startMemoryServer(t, {}, undefined, { shared })
-  const first = connect(t, one)
-  const second = connect(t, two)
-  await first('PUT', '/_node/_local/_config/admins/boss', { json: 'secret' })
-  await until(async () => (await second('GET', '/_session', { auth })).status === 200)
-  t.equal((await first('PUT', '/notes', { auth })).status, 201)
-  await secure(first, 'carl')
-  return { one, two, first, second }
+/** Two nodes with a database `notes`, of which `carl` is a member. */
+async function startWithNotes(t: Test) {
+  const nodes = await startTwoNodes(t)
+  t.equal((await nodes.first('PUT', '/notes', { auth })).status, 201)
+  await secure(nodes.first, 'carl')
+  return nodes
 }
 
-async function secure(node: ReturnType<typeof connect>, member: string): Promise<void> {
+async function secure(node: Call, member: string): Promise<void> {
   const json = { admins: { names: [], roles: [] }, members: { names: [member], roles: [] } }
   await node('PUT', '/notes/_security', { auth, json })
 }
@@ -61,7 +48,7 @@ async function follow(url: string) {
 t.test(
   'a feed shows what another node writes, and ends when another node takes the rights away',
   async (t) => {
-    const { one, first, second } = await twoNodes(t)
+    const { one, first, second } = await startWithNotes(t)
     const feed = await follow(one.url)
     for (const [at, node] of [second, first, second].entries()) {
       t.equal((await node('PUT', `/notes/doc${at}`, { auth: 'carl:carl', json: {} })).status, 201)
@@ -78,7 +65,7 @@ t.test(
 t.test(
   'a feed ends when another node deletes the database, and a new one of its name is another',
   async (t) => {
-    const { one, first, second } = await twoNodes(t)
+    const { one, first, second } = await startWithNotes(t)
     await first('PUT', '/notes/old', { auth, json: {} })
     const feed = await follow(one.url)
     t.equal((await second('DELETE', '/notes', { auth })).status, 200)
@@ -92,7 +79,7 @@ t.test(
 )
 
 t.test('devices sync live through both nodes in turn, with conflicts and attachments', async (t) => {
-  const { one, two } = await twoNodes(t)
+  const { one, two } = await startWithNotes(t)
   let turn = 0
   const either: typeof PouchDB.fetch = (path, init) => {
     const { pathname, search } = new URL(String(path))

@@ -1,35 +1,15 @@
 /** Two nodes over one state in memory, each with its own HTTP layer: what one did, the other respects. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { CookieJar } from 'tough-cookie'
-import { SharedMemory } from '../storage/memory/shared.ts'
-import { connect } from './client.ts'
-import { startMemoryServer } from './memory-server.ts'
+import { until } from '../helpers/until.ts'
+import { startTwoNodes } from './two-nodes.ts'
 
 PouchDB.plugin(memoryAdapter)
 
-/** Two nodes with the admin `boss`. */
-async function twoNodes(t: Test) {
-  const shared = new SharedMemory()
-  const one = await startMemoryServer(t, {}, undefined, { shared })
-  const two = await startMemoryServer(t, {}, undefined, { shared })
-  const first = connect(t, one)
-  const second = connect(t, two)
-  await first('PUT', '/_node/_local/_config/admins/boss', { json: 'secret' })
-  await until(async () => (await second('GET', '/_session', { auth: 'boss:secret' })).status === 200)
-  return { one, two, first, second }
-}
-
-/** Every change is to count within about a second. */
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(10)) if (await isSo()) return
-  throw new Error('it has not come to pass')
-}
-
 t.test('a session of one node is one of the other, until either ends it', async (t) => {
-  const { first, second } = await twoNodes(t)
+  const { first, second } = await startTwoNodes(t)
   const login = await first('POST', '/_session', { json: { name: 'boss', password: 'secret' } })
   const cookie = String(login.headers['set-cookie']).split(';', 1)[0] ?? ''
   const userAt = async (node: typeof first) => {
@@ -44,7 +24,7 @@ t.test('a session of one node is one of the other, until either ends it', async 
 })
 
 t.test('an admin whom one node removes is none on the other', async (t) => {
-  const { first, second } = await twoNodes(t)
+  const { first, second } = await startTwoNodes(t)
   const made = await first('PUT', '/_node/_local/_config/admins/other', { json: 'word', auth: 'boss:secret' })
   t.equal(made.status, 200)
   const statusAt = async () => (await second('GET', '/_node/_local/_config', { auth: 'other:word' })).status
@@ -56,7 +36,7 @@ t.test('an admin whom one node removes is none on the other', async (t) => {
 t.test(
   'a client that guesses on both nodes has as many tries on each, and is locked out by both',
   async (t) => {
-    const { first, second } = await twoNodes(t)
+    const { first, second } = await startTwoNodes(t)
     const statuses = { wrong: 0, locked: 0 }
     for (let guess = 0; guess < 30; guess++) {
       const node = guess % 2 === 0 ? first : second
@@ -72,7 +52,7 @@ t.test(
 )
 
 t.test('PouchDB syncs through both nodes in turn with one session, until it signs out', async (t) => {
-  const { one, two } = await twoNodes(t)
+  const { one, two } = await startTwoNodes(t)
   const jar = new CookieJar()
   let turn = 0
   const ask = async (path: string, init: RequestInit = {}): Promise<Response> => {
@@ -108,7 +88,7 @@ t.test('PouchDB syncs through both nodes in turn with one session, until it sign
 t.test(
   'a device token of one node is one of the other, and PouchDB loses its feed when it is revoked',
   async (t) => {
-    const { two, first, second } = await twoNodes(t)
+    const { two, first, second } = await startTwoNodes(t)
     const auth = 'boss:secret'
     const made = await first('POST', '/_settee/tokens', { json: { name: 'phone' }, auth })
     const { id, token } = made.json as { id: string; token: string }

@@ -14,6 +14,7 @@ import {
 } from '../../src/storage/free-space.ts'
 import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { sharedRecords } from '../storage/memory/records.ts'
 
 /** Records in memory, and a list of databases. */
@@ -128,10 +129,6 @@ t.test('two nodes have the same alarms, and either dismisses them', async (t) =>
 })
 
 const MB = 1024 * 1024
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await sleep(5)
-}
 
 /** A watch over a disk whose free bytes the test sets. */
 async function watched(t: Test, free: number, floor: number | null = 20 * MB) {
