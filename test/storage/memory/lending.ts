@@ -99,6 +99,7 @@ class LentBranch implements Branch {
 function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
   const { load, showsKept = false } = disk
   const counted = new Set<string>()
+  let branches: readonly Branch[] | undefined
   const touch = (part: Part) => disk.touch?.(part)
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
@@ -117,7 +118,8 @@ function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
     },
     get branches() {
       touch({ kind: 'branches' })
-      return leaves().map((row) => new LentBranch(row, disk, loan))
+      branches ??= leaves().map((row) => new LentBranch(row, disk, loan))
+      return branches
     },
     versions: (range) => {
       touch({ kind: 'versions' })
