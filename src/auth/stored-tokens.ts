@@ -182,11 +182,12 @@ export class StoredTokens {
 
   /**
    * Revokes a token; durable when resolved.
+   * @param caller who revokes it, whose changes take turns with those of others
    * @returns the token; null if there is none with this id
    * @throws unavailable if too many changes wait
    */
-  revoke(id: string): Promise<Token | null> {
-    return this.change('', async () => {
+  revoke(id: string, caller = ''): Promise<Token | null> {
+    return this.change(caller, async () => {
       const expected = await readRecord(this.#records, TOKEN_KIND, id)
       const token = this.parse(id, expected)
       if (token === null) return { writes: [], added: 0, result: null }

@@ -129,11 +129,12 @@ export class Tokens {
 
   /**
    * Revokes a token; it is refused and durably gone when resolved.
+   * @param caller as in {@link StoredTokens.revoke}
    * @returns false if there is no token with this id
    * @throws as `writeRecords`; then the token is still valid
    */
-  async revoke(id: string): Promise<boolean> {
-    const token = await this.#stored.revoke(id)
+  async revoke(id: string, caller?: string): Promise<boolean> {
+    const token = await this.#stored.revoke(id, caller)
     if (token === null) return false
     this.#uses.forget(id)
     this.#tellRevoked(token.account)

@@ -129,7 +129,7 @@ async function revokeToken(request: FastifyRequest, reply: FastifyReply): Promis
   const { tokens } = request.server.services
   const token = await tokens.get(id)
   const isOwn = token !== null && token.account === request.user.name
-  if (!(isOwn || isServerAdmin(request.user)) || !(await tokens.revoke(id))) {
+  if (!(isOwn || isServerAdmin(request.user)) || !(await tokens.revoke(id, request.user.name ?? ''))) {
     throw new CouchError('not_found', 'The token does not exist.')
   }
   return sendJson(reply, 200, { ok: true })
