@@ -35,6 +35,8 @@ export class TokenOwnerCheck {
   readonly #changed = new Set<string>()
   /** The last account that the pass has checked; null: it begins; undefined: there is none to do. */
   #passed: string | null | undefined = null
+  /** When the pass may go on, in ms of the monotonic clock, however many accounts change meanwhile. */
+  #restsUntil = 0
   /** Passes that were begun. */
   #passes = 1
   readonly #ending = new AbortController()
@@ -71,7 +73,8 @@ export class TokenOwnerCheck {
     while (!signal.aborted) {
       try {
         if (this.#changed.size > 0) await this.#checkChanged()
-        else if (this.#passed !== undefined && this.#options.duty.isHeld) await this.#checkPage(this.#passed)
+        else if (this.#passed !== undefined && this.#options.duty.isHeld)
+          await this.#continuePass(this.#passed)
         else await this.#changes()
       } catch (fault) {
         if (signal.aborted) return
@@ -101,6 +104,11 @@ export class TokenOwnerCheck {
     }
   }
 
+  async #continuePass(after: string | null): Promise<void> {
+    const rest = this.#restsUntil - performance.now()
+    await (rest > 0 ? this.#pause(rest) : this.#checkPage(after))
+  }
+
   async #checkPage(after: string | null): Promise<void> {
     const started = performance.now()
     const pass = this.#passes
@@ -109,10 +117,10 @@ export class TokenOwnerCheck {
       if (this.#ending.signal.aborted) return
       await this.#checkOwner(name)
     }
+    const ended = performance.now()
+    this.#restsUntil = ended + ((ended - started) * (1 - SHARE)) / SHARE
     // A pass that has begun anew meanwhile goes on from its beginning.
-    if (this.#passes !== pass) return
-    this.#passed = names.length < PAGE ? undefined : names.at(-1)
-    if (this.#passed !== undefined) await this.#pause(((performance.now() - started) * (1 - SHARE)) / SHARE)
+    if (this.#passes === pass) this.#passed = names.length < PAGE ? undefined : names.at(-1)
   }
 
   async #checkOwner(name: string): Promise<void> {

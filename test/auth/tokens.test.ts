@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Account, AccountListener } from '../../src/auth/accounts.ts'
 import { type TokenMaker, tokensWithoutServer } from '../../src/auth/token-maker.ts'
-import { looksLikeSecret, userOfToken } from '../../src/auth/token-record.ts'
+import { looksLikeSecret, OWNER_KIND, ownerKey, userOfToken } from '../../src/auth/token-record.ts'
 import type { Tokens, TokensOptions } from '../../src/auth/tokens.ts'
 import type { RecordWrite } from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
@@ -116,6 +116,15 @@ t.test('of a flood of wrong secrets the client that sends it loses some', async 
   t.match(await tokens.check('anna', secret, 'device'), { name: 'phone' })
   const refused = (await flood).filter(({ status }) => status === 'rejected')
   t.ok(refused.length > 0 && refused.length < wrong.length, `${refused.length} were refused`)
+})
+
+t.test('who revokes one token a thousand times keeps nobody else from revoking', async (t) => {
+  const { tokens } = setUp(t)
+  const [own, other] = [await tokens.make(phone), await tokens.make({ ...phone, account: 'bob' })]
+  const flood = Array.from({ length: 1200 }, () => tokens.revoke(own.token.id, 'anna'))
+  const ended = Promise.allSettled(flood)
+  t.equal(await tokens.revoke(other.token.id, 'bob'), true)
+  t.ok((await ended).some(({ status }) => status === 'rejected'))
 })
 
 t.test('of the secret nothing is kept but its hash', async (t) => {
@@ -356,6 +365,40 @@ t.test('an account that cannot be asked for keeps its tokens', async (t) => {
   const again = openNode({ accounts, onFault: (seen) => faults.push(seen) }).tokens
   await until(() => faults.length > 0)
   t.strictSame([faults, await namesOf(again, 'anna')], [[fault], ['phone']])
+  await again.close()
+})
+
+t.test('accounts that change do not hurry the check of all accounts', async (t) => {
+  const { tokens, shared } = setUp(t)
+  const records = new MemoryRecords(shared)
+  const owners = Array.from({ length: 300 }, (_, n) => ({
+    kind: OWNER_KIND,
+    key: ownerKey(`user${n}`),
+    value: 'x',
+  }))
+  await records.writeRecords(owners)
+  await tokens.close()
+  let found = 0
+  const listeners = new Set<AccountListener>()
+  const accounts = {
+    find: async (name: string) => {
+      if (name !== 'anna') found += 1
+      await sleep(1)
+      return { name, roles: [], stored: null, salt: '' }
+    },
+    onChange: (listener: AccountListener) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+  }
+  const again = tokensOver(records, accounts)
+  await until(() => found === 100)
+  for (let n = 0; n < 20; n++) {
+    await sleep(5)
+    for (const tell of listeners) tell(new Set(['anna']))
+  }
+  // A page takes 100 ms at least, and so the rest 900 ms.
+  t.equal(found, 100)
   await again.close()
 })
 
