@@ -1,5 +1,5 @@
 /** The sessions that were ended by a logout: records, which all nodes read and which outlive a restart. */
-import { isJsonObject } from '../core/json.ts'
+import { jsonObjectIn } from '../core/json.ts'
 import { Listeners } from '../core/listeners.ts'
 import { RecordCache } from '../storage/record-cache.ts'
 import { RecordSweep } from '../storage/record-sweep.ts'
@@ -24,6 +24,7 @@ interface End extends EndedSession {
 }
 
 const NOT_ENDED: EndedSession = { until: -1 }
+const ENDED: EndedSession = { until: Infinity }
 
 interface EndedSessionsOptions {
   readonly records: WatchedRecords
@@ -45,7 +46,7 @@ export class EndedSessions {
   constructor(options: EndedSessionsOptions) {
     this.#options = options
     const { records, onFault } = options
-    const isExpired = (value: string) => (endIn(value)?.expires ?? 0) < this.#now
+    const isExpired = (value: string) => (endIn(value)?.expires ?? Infinity) < this.#now
     this.#sweep = new RecordSweep({ records, kind: KIND, isExpired, onFault })
     this.#cache = new RecordCache({ records, kind: KIND, max: REMEMBERED, parse: endedIn })
     this.#unwatch = records.watchCatalog((change) => {
@@ -103,14 +104,12 @@ export class EndedSessions {
 
 /** @returns null if there is none, or none that this version understands */
 function endIn(value: string | null): End | null {
-  if (value === null) return null
-  const read: unknown = JSON.parse(value)
-  if (!isJsonObject(read)) return null
-  const { until, name, expires } = read
+  const { until, name, expires } = (value === null ? null : jsonObjectIn(value)) ?? {}
   if (typeof until !== 'number' || typeof name !== 'string' || typeof expires !== 'number') return null
   return { until, name, expires }
 }
 
+/** Somebody has ended the session, even if the record does not say when. */
 function endedIn(value: string | null): EndedSession {
-  return endIn(value) ?? NOT_ENDED
+  return value === null ? NOT_ENDED : (endIn(value) ?? ENDED)
 }

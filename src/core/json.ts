@@ -28,3 +28,13 @@ function isDeeper(value: unknown, levels: number): boolean {
 export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
+
+/** @returns null for a text that is no JSON object, such as a damaged record, or one that another version wrote */
+export function jsonObjectIn(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isJsonObject(value) ? value : null
+  } catch {
+    return null
+  }
+}

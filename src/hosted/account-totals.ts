@@ -2,7 +2,7 @@
  * What an account's databases have together: one record for each account, changed in the same transaction as whatever it
  * counts. So it is exact, also when several nodes change it, and nothing adds up an account's databases.
  */
-import { isJsonObject } from '../core/json.ts'
+import { jsonObjectIn } from '../core/json.ts'
 import { accountKey, type RecordWrite } from '../storage/records.ts'
 
 /** The key is the account's name. */
@@ -35,18 +35,18 @@ export function sumOfSizes(a: Size, b: Size): Size {
   return { bytes: a.bytes + b.bytes, documents: a.documents + b.documents, indexes: a.indexes + b.indexes }
 }
 
-/** @param text of a record; null: the database was not measured yet */
+/** @param text of a record; null, or damaged: the database was not measured yet */
 export function readSize(text: string | null): Size {
-  const read: unknown = text === null ? null : JSON.parse(text)
-  if (!isJsonObject(read)) return NOTHING
+  const read = text === null ? null : jsonObjectIn(text)
+  if (read === null) return NOTHING
   const { bytes, documents, indexes } = read
   return { bytes: countOf(bytes), documents: countOf(documents), indexes: countOf(indexes) }
 }
 
-/** @param text of a record; null: the account never owned a database */
+/** @param text of a record; null, or damaged: the account never owned a database */
 export function readTotals(text: string | null): Totals {
-  const read: unknown = text === null ? null : JSON.parse(text)
-  if (!isJsonObject(read)) return NO_DATABASES
+  const read = text === null ? null : jsonObjectIn(text)
+  if (read === null) return NO_DATABASES
   return { databases: countOf(read.databases), ...readSize(text), changes: countOf(read.changes) }
 }
 

@@ -3,7 +3,7 @@
  * nothing. An address is stored for the time of its window.
  */
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
+import { jsonObjectIn } from '../core/json.ts'
 import { allRecords, type Records, type RecordWrite, readRecord } from '../storage/records.ts'
 
 const KIND = 'sign_up'
@@ -70,10 +70,9 @@ export class SignUpCounts {
   }
 }
 
-/** @returns null if there are none that count */
+/** @returns null if there are none that count; those of a damaged record do not */
 function attemptsOf(text: string | null, now: number): Attempts | null {
-  if (text === null) return null
-  const read: unknown = JSON.parse(text)
-  if (!isJsonObject(read) || typeof read.count !== 'number' || typeof read.until !== 'number') return null
-  return read.until <= now ? null : { count: read.count, until: read.until }
+  const { count, until } = (text === null ? null : jsonObjectIn(text)) ?? {}
+  if (typeof count !== 'number' || typeof until !== 'number') return null
+  return until <= now ? null : { count, until }
 }

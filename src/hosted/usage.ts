@@ -250,9 +250,17 @@ interface Measured {
   readonly size: Size
 }
 
-/** @param owner the record of a database @returns the account in whose totals it counts */
+/**
+ * @param owner the record of a database
+ * @returns the account in whose totals it counts; null if there is none, or the record is damaged: the databases that are
+ * measured with it must not suffer
+ */
 function accountOf(owner: string | null): string | null {
-  return countedBy(readOwned(owner))
+  try {
+    return countedBy(readOwned(owner))
+  } catch {
+    return null
+  }
 }
 
 /** The most that this node may have written to databases since they were measured. */

@@ -160,6 +160,25 @@ t.test('what has expired is removed as more sessions end', async (t) => {
   t.ok(records.all('ended-session').length < 30, String(records.all('ended-session').length))
 })
 
+t.test('a damaged record of an ended session is no fault of a request, and revives no session', async (t) => {
+  const { sessions, anna, node, shared, warnings } = await setUp(t)
+  const [ended, other] = [await sessions.open(anna, NOW), await sessions.open(anna, NOW)]
+  await sessions.end(ended, NOW)
+  const [[place, record]] = shared.values as unknown as [
+    [string, { kind: string; key: string; value: string }],
+  ]
+  for (const value of ['{', 'null', '[]', '{}', '"x"', '{"until":"x"}']) {
+    shared.values.set(place, { ...record, value })
+    const again = node()
+    t.equal(await again.read(ended, NOW), null, value)
+    t.match(await again.read(other, NOW), { account: anna })
+    await again.end(await again.open(anna, NOW + 60_000), NOW + 60_000)
+    await again.close()
+    t.equal(shared.values.get(place)?.value, value)
+  }
+  t.strictSame(warnings, [])
+})
+
 t.test('a session whose end cannot be stored goes on', async (t) => {
   const { config, anna } = await setUp(t)
   const records = new MemoryRecords()

@@ -117,6 +117,22 @@ function measuring(records: WatchedRecords) {
   }
 }
 
+t.test('damaged records of one account hinder no measuring of others', async (t) => {
+  for (const value of ['{', 'null', '[]', '{}']) {
+    for (const kind of [OWNER, SIZES, TOTALS]) {
+      const records = new MemoryRecords()
+      const { owners, usage, sizes } = measuring(records)
+      await owners.set('a', at('anna', 'owned'))
+      await owners.set('b', at('bert', 'owned'))
+      sizes.set('a', 10).set('b', 20)
+      await records.writeRecords([{ kind, key: kind === TOTALS ? 'anna' : 'a', value }])
+      await usage.measureAll(['a', 'b'])
+      t.match(await usage.sumOf('bert'), { bytes: 20 }, `${kind} ${value}`)
+      if (kind !== OWNER) t.match(await usage.sumOf('anna'), { bytes: 10 }, `${kind} ${value}`)
+    }
+  }
+})
+
 /** Every record follows from those of the owners and the sizes. */
 function checkRecords(records: MemoryRecords): void {
   const owned = records.all(OWNER).map(({ key, value }) => [key, readOwned(value) as Owned] as const)

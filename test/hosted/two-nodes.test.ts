@@ -181,6 +181,17 @@ t.test('sign-ups of an address count together, and are forgotten after their tim
   )
 })
 
+t.test('a damaged record of sign-ups refuses none, and hinders no other work', async (t) => {
+  const [records] = sharedRecords(1) as [MemoryRecords]
+  const counts = new SignUpCounts(records, () => 0)
+  for (const value of ['{', 'null', '[]', '{"count":"x"}']) {
+    await records.writeRecords(['192.0.2.1', '192.0.2.2'].map((key) => ({ kind: 'sign_up', key, value })))
+    t.same(await counts.add('192.0.2.1', 1000, 5), { current: 1, ttl: 1000 }, value)
+    await counts.sweep()
+    t.equal(records.all('sign_up').length, 1, value)
+  }
+})
+
 t.test('an account that one node deletes while the other makes databases for it', async (t) => {
   const { one, two, stored } = await startNodes(t)
   await one.hosted.databases.createOwn('first', 'anna')

@@ -4,6 +4,7 @@
  * does, so that it grows with the number of names and not with time.
  */
 import { randomBytes } from 'node:crypto'
+import { jsonObjectIn } from '../../core/json.ts'
 import type { CatalogUpdate, CatalogUpdates, DatabaseSequence, UpdatesRange } from '../catalog.ts'
 import type { RecordRange, RecordWrite, ServerRecord } from '../records.ts'
 import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
@@ -108,11 +109,12 @@ const KIND = 'mark'
 /**
  * Reads the last known sequence of a database from server.sqlite. It is about a second old and never ahead of the
  * database, so a file that is behind its last known sequence was replaced by hand.
- * @returns null if none was noted
+ * @returns null if none was noted, or its record is damaged
  */
 export function readLastKnown(connection: Connection, name: string): LastKnownSequence | null {
   const [value = null] = readRecords(connection, KIND, [name])
-  return value === null ? null : (JSON.parse(value) as LastKnownSequence)
+  const { epoch, updateSeq } = (value === null ? null : jsonObjectIn(value)) ?? {}
+  return typeof epoch === 'string' && typeof updateSeq === 'number' ? { epoch, updateSeq } : null
 }
 
 /** Part of the caller's transaction. */

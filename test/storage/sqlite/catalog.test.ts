@@ -87,6 +87,18 @@ t.test('a database is right before the folder is looked through, and the list af
   ])
 })
 
+t.test('a damaged last known sequence counts as none', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const { engine, catalog } = await open(t, dataDir)
+  for (const value of ['{', 'null', '[]', '{"epoch":1}']) {
+    const name = `db${value.length}`
+    const { incarnation } = await catalog.create(name)
+    await catalog.writeRecords([{ kind: 'mark', key: name, value }])
+    t.strictSame(await catalog.find(name), { name, incarnation }, value)
+    await (await engine.openDatabase(name)).close()
+  }
+})
+
 t.test('a new database does not read the log that a deleted one of its name left behind', async (t) => {
   const dataDir = await temporaryFolder(t)
   const { engine, catalog } = await open(t, dataDir)
@@ -273,6 +285,8 @@ t.test('what was kept stays over starts', async (t) => {
   for (const round of [1, 2]) {
     const engine = sqliteEngine({ dataDir })
     const catalog = await engine.openCatalog()
+    // Until then, a draft is taken for what a crash has left.
+    await catalog.settled()
     const { draft } = await copiesOf(engine).prepare('notes', copy)
     await catalog.replace('notes', draft)
     await engine.close()
