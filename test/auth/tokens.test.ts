@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Account, AccountListener } from '../../src/auth/accounts.ts'
 import { type TokenMaker, tokensWithoutServer } from '../../src/auth/token-maker.ts'
-import { looksLikeSecret, OWNER_KIND, ownerKey, userOfToken } from '../../src/auth/token-record.ts'
+import { looksLikeSecret, OWNER_KIND, userOfToken } from '../../src/auth/token-record.ts'
 import type { Tokens, TokensOptions } from '../../src/auth/tokens.ts'
-import type { RecordWrite } from '../../src/storage/records.ts'
+import { accountKey, type RecordWrite } from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 import { until } from '../helpers/until.ts'
 import { MemoryRecords, SharedRecords } from '../storage/memory/records.ts'
@@ -373,7 +373,7 @@ t.test('accounts that change do not hurry the check of all accounts', async (t) 
   const records = new MemoryRecords(shared)
   const owners = Array.from({ length: 300 }, (_, n) => ({
     kind: OWNER_KIND,
-    key: ownerKey(`user${n}`),
+    key: accountKey(`user${n}`),
     value: 'x',
   }))
   await records.writeRecords(owners)
