@@ -12,14 +12,14 @@ import {
   releaseReservedSpace,
   reserveSpace,
 } from '../../src/storage/free-space.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
+import type { RecordWrite } from '../../src/storage/records.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { until } from '../helpers/until.ts'
-import { sharedRecords } from '../storage/memory/records.ts'
+import { MemoryRecords, sharedRecords } from '../storage/memory/records.ts'
 
-/** Records in memory, and a list of databases. */
+/** Records of alarms, and a list of databases. */
 class Kept {
-  readonly rows = new Map<string, ServerRecord>()
+  readonly records = new MemoryRecords()
   readonly incarnations = new Map([
     ['notes', 1],
     ['other', 2],
@@ -32,14 +32,10 @@ class Kept {
   async open(): Promise<Alarms> {
     return new Alarms({
       records: {
-        listRecords: async () => [...this.rows.values()],
+        listRecords: this.records.listRecords.bind(this.records),
         writeRecords: async (writes: readonly RecordWrite[]) => {
           if (this.isBroken) throw new Error('no disk')
-          for (const { kind, key, value } of writes) {
-            if (value === null) this.rows.delete(key)
-            else this.rows.set(key, { kind, key, value })
-          }
-          return true
+          return this.records.writeRecords(writes)
         },
       },
       logger: {
@@ -79,7 +75,7 @@ t.test('an alarm survives restarts until it is dismissed', async (t) => {
   t.equal(await again.dismiss(alarm?.id ?? '', 'other'), false)
   t.equal(await again.dismiss(alarm?.id ?? '', 'notes'), true)
   t.equal(await again.dismiss(alarm?.id ?? ''), false)
-  t.equal(kept.rows.size, 0)
+  t.same(kept.records.all('alarm'), [])
 })
 
 t.test('alarms are limited in number, and removed with their database', async (t) => {
@@ -96,13 +92,15 @@ t.test('alarms are limited in number, and removed with their database', async (t
   )
   alarms.raise({ name: 'notes', incarnation: 3 }, found(7), null)
   await alarms.close()
-  t.equal(kept.rows.size, 2)
+  t.equal(kept.records.all('alarm').length, 2)
 })
 
 t.test('an invalid record and a failing disk do no harm', async (t) => {
   const kept = new Kept()
-  kept.rows.set('x', { kind: 'alarm', key: 'x', value: '{' })
-  kept.rows.set('y', { kind: 'alarm', key: 'y', value: '{"database":"notes"}' })
+  await kept.records.writeRecords([
+    { kind: 'alarm', key: 'x', value: '{' },
+    { kind: 'alarm', key: 'y', value: '{"database":"notes"}' },
+  ])
   const alarms = await kept.open()
   t.strictSame(await alarms.list(), [])
   kept.isBroken = true

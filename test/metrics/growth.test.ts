@@ -2,17 +2,17 @@ import { pino } from 'pino'
 import t from 'tap'
 import { Growth } from '../../src/metrics/growth.ts'
 import type { CatalogUpdate } from '../../src/storage/catalog.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
 import type { Epochs } from '../../src/storage/sequence.ts'
 import { claimsOfOne } from '../../src/threads/claims.ts'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
+import { MemoryRecords } from '../storage/memory/records.ts'
 
 const DAY = 24 * 60 * 60 * 1000
 const EPOCHS: Epochs = [{ id: 'e', firstSeq: 0 }]
 
 /** Databases that count how often each is asked for its size. */
 function stage() {
-  const records = new Map<string, ServerRecord>()
+  const records = new MemoryRecords()
   const updates: CatalogUpdate[] = []
   const counts = new Map<string, number>()
   const asked: string[] = []
@@ -22,7 +22,7 @@ function stage() {
     if (at !== -1) updates.splice(at, 1)
     updates.push({ seq: ++lastSeq, name, type })
   }
-  const databases = {
+  const databases = Object.assign(records, {
     get: async (name: string) =>
       ({
         name,
@@ -43,17 +43,7 @@ function stage() {
       epochs: EPOCHS,
     }),
     watchUpdates: () => () => undefined,
-    listRecords: async () => [...records.values()],
-    readRecords: async (_kind: string, keys: readonly string[]) =>
-      keys.map((key) => records.get(key)?.value ?? null),
-    writeRecords: async (writes: readonly RecordWrite[]) => {
-      for (const { kind, key, value } of writes) {
-        if (value === null) records.delete(key)
-        else records.set(key, { kind, key, value })
-      }
-      return true
-    },
-  }
+  })
   const write = (name: string, documents: number) => {
     counts.set(name, documents)
     note(name, 'updated')
@@ -85,8 +75,10 @@ t.test('growth is recorded by day, and kept over a restart', async (t) => {
   t.strictSame(await growth.of(notes), [first, second])
   await growth.close()
 
-  records.set('bad', { kind: 'growth', key: 'bad', value: '{"incarnation":1,"days":[[1]]}' })
-  records.set('worse', { kind: 'growth', key: 'worse', value: '{' })
+  await records.writeRecords([
+    { kind: 'growth', key: 'bad', value: '{"incarnation":1,"days":[[1]]}' },
+    { kind: 'growth', key: 'worse', value: '{' },
+  ])
   const again = await open()
   t.strictSame(await again.of(notes), [first, second])
   t.same(await again.of({ name: 'bad', incarnation: 1 }), [])
@@ -97,7 +89,7 @@ t.test('growth is recorded by day, and kept over a restart', async (t) => {
   await again.measure()
   t.same(await again.of(notes), [])
   await again.close()
-  t.notOk(records.has('notes'))
+  t.same(await records.readRecords('growth', ['notes']), [null])
 })
 
 t.test('the databases that were written to last are remembered', async (t) => {
@@ -108,7 +100,7 @@ t.test('the databases that were written to last are remembered', async (t) => {
   t.equal((await growth.of({ name: 'd99', incarnation: 1 })).length, 0)
   t.equal((await growth.of({ name: 'd100', incarnation: 1 })).length, 1)
   await growth.close()
-  t.equal(records.size, 2000)
+  t.equal(records.all('growth').length, 2000)
 })
 
 t.test(

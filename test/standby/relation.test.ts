@@ -6,23 +6,22 @@ import { readServer } from '../../src/replication/requests/replication-request.t
 import { Relations } from '../../src/standby/relation.ts'
 import { Standby } from '../../src/standby/standby.ts'
 import { standbyFacts } from '../../src/standby/standby-health.ts'
-import type { RecordWrite, ServerRecord } from '../../src/storage/records.ts'
+import type { RecordWrite } from '../../src/storage/records.ts'
 import type { Databases } from '../../src/threads/databases.ts'
+import { MemoryRecords } from '../storage/memory/records.ts'
 
-/** Records in memory. @param fail throws to refuse a write */
-function records(fail: () => void = () => {}) {
-  const stored = new Map<string, ServerRecord>()
-  return {
-    stored,
-    listRecords: async (kind: string) => [...stored.values()].filter((each) => each.kind === kind),
-    writeRecords: async (writes: readonly RecordWrite[]) => {
-      fail()
-      for (const { kind, key, value } of writes) {
-        if (value === null) stored.delete(`${kind} ${key}`)
-        else stored.set(`${kind} ${key}`, { kind, key, value })
-      }
-      return true
-    },
+class FailingRecords extends MemoryRecords {
+  readonly #fail: () => void
+
+  /** @param fail throws to refuse a write */
+  constructor(fail: () => void) {
+    super()
+    this.#fail = fail
+  }
+
+  override async writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {
+    this.#fail()
+    return super.writeRecords(writes)
   }
 }
 
@@ -36,7 +35,7 @@ const FIRST = {
   settings: [],
 }
 
-async function standbyOver(store: ReturnType<typeof records>, adopted: string[]) {
+async function standbyOver(store: MemoryRecords, adopted: string[]) {
   const databases = { adoptUuid: async (uuid: string) => void adopted.push(uuid) } as unknown as Databases
   const relations = await Relations.open(store)
   const config = {} as Config
@@ -44,7 +43,7 @@ async function standbyOver(store: ReturnType<typeof records>, adopted: string[])
 }
 
 t.test('the relation survives a restart, and its reports do not show the password', async (t) => {
-  const store = records()
+  const store = new MemoryRecords()
   const relations = await Relations.open(store)
   t.ok(relations.acceptsWrites)
   t.equal(await relations.enter('promote'), false)
@@ -63,7 +62,7 @@ t.test('a promotion that ends at any of its writes is finished by the next start
   for (let failing = 1; failing <= 3; failing++) {
     let writes = 0
     let isBroken = false
-    const store = records(() => {
+    const store = new FailingRecords(() => {
       writes += 1
       if (isBroken && writes === failing) throw new Error('crashed')
     })
@@ -83,21 +82,22 @@ t.test('a promotion that ends at any of its writes is finished by the next start
     else t.ok(after.acceptsWrites)
     t.equal(promoted, failing === 3)
     t.same(new Set(adopted), new Set(failing === 1 ? [] : ['u1']))
-    if (failing > 1) t.equal(store.stored.size, 0, 'the credentials are gone')
+    if (failing > 1)
+      t.same([...store.all('standby'), ...store.all('standby-database')], [], 'the credentials are gone')
   }
 })
 
 t.test(
   'a damaged record keeps the server from starting, since it must not take writes by mistake',
   async (t) => {
-    const store = records()
+    const store = new MemoryRecords()
     await store.writeRecords([{ kind: 'standby', key: 'first', value: '{}' }])
     await t.rejects(Relations.open(store), /damaged/)
   },
 )
 
 t.test('a server in hosted mode is no standby', async (t) => {
-  const relations = await Relations.open(records())
+  const relations = await Relations.open(new MemoryRecords())
   const config = { isHosted: true } as Config
   const databases = {} as Databases
   const standby = new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
@@ -106,7 +106,7 @@ t.test('a server in hosted mode is no standby', async (t) => {
 })
 
 t.test('a server whose engine has no files is no standby: it could set nothing aside', async (t) => {
-  const relations = await Relations.open(records())
+  const relations = await Relations.open(new MemoryRecords())
   const databases = { copies: null } as Databases
   const config = { isHosted: false } as Config
   const standby = new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
