@@ -345,7 +345,7 @@ export class Lockout {
   }
 }
 
-/** Reads the name of a lock: what it locks, and its key among the counts. */
+/** Reads the name of a lock. @returns what it locks, and its key among the counts */
 function lockNamed(name: string): { readonly isOfAccount: boolean; readonly key: string } {
   const [scope = '', ...rest] = name.split(' ')
   return { isOfAccount: scope === 'account', key: rest.join(' ') }

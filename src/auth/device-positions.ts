@@ -20,7 +20,7 @@ export interface DevicePosition {
   readonly time: number
 }
 
-/** @returns the latest positions of both lists, the latest first: of a database one, and of so many databases as are kept */
+/** @returns the latest position of each database in both lists, the latest first, for as many databases as are kept */
 export function latestPositions(
   some: readonly DevicePosition[],
   others: readonly DevicePosition[],

@@ -1,4 +1,4 @@
-/** The sessions that were ended by a logout: records, which all nodes read and which outlive a restart. */
+/** The sessions that were ended by a logout, as records, which all nodes read and which outlive a restart. */
 import { jsonObjectIn } from '../core/json.ts'
 import { Listeners } from '../core/listeners.ts'
 import { RecordCache } from '../storage/record-cache.ts'
@@ -7,7 +7,7 @@ import type { WatchedRecords } from '../storage/records.ts'
 import type { AccountListener } from './accounts.ts'
 
 const KIND = 'ended-session'
-/** Sessions whose ends, or that they have none, are remembered; 200 bytes each. */
+/** Sessions of which is remembered whether and when they were ended; 200 bytes each. */
 const REMEMBERED = 20_000
 
 interface EndedSession {
@@ -28,7 +28,7 @@ const ENDED: EndedSession = { until: Infinity }
 
 interface EndedSessionsOptions {
   readonly records: WatchedRecords
-  /** Expired records could not be removed, or another node's not be read. */
+  /** Called if expired records cannot be removed, or those of another node cannot be read. */
   onFault(fault: unknown): void
 }
 
@@ -69,7 +69,7 @@ export class EndedSessions {
   /**
    * Ends a session on all nodes, durably when it resolves.
    * @param now in seconds since 1970
-   * @throws as `writeRecords`; then it goes on
+   * @throws as `writeRecords`; the session then goes on
    */
   async end(session: string, end: End, now: number): Promise<void> {
     this.#own.add(session)

@@ -14,7 +14,7 @@ import type { DatabaseProperties, NameRange } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Accounts } from './accounts.ts'
 
-/** At once where the answer is known, since every request asks. */
+/** A value where it is known at once, otherwise a promise: every request asks, and most need not wait. */
 type Awaitable<T> = T | Promise<T>
 
 export interface Policy {

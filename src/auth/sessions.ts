@@ -21,7 +21,7 @@ type SessionState =
 interface SessionOptions {
   readonly config: Config
   readonly accounts: Pick<Accounts, 'find'>
-  /** Of the sessions that were ended. */
+  /** The records of the sessions that were ended. */
   readonly records: WatchedRecords
   /** Called if the secret cannot be stored, or records have a fault. */
   warn(message: string): void
@@ -110,7 +110,7 @@ export class Sessions {
   /**
    * Ends the session of a cookie that {@link read} accepted; other sessions of the account continue.
    * @param now in milliseconds since 1970
-   * @throws as `writeRecords`; then it goes on
+   * @throws as `writeRecords`; the session then goes on
    */
   async end(value: string, now: number): Promise<void> {
     const text = parseSession(value)

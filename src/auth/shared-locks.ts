@@ -18,7 +18,7 @@ interface SharedLocksOptions {
   readonly records: WatchedRecords
   /** Takes a lock of another node. @param ms for which it lasts */
   lock(name: string, ms: number): void
-  /** Locks could not be read or written. */
+  /** Called if locks cannot be read or written. */
   onFault(fault: unknown): void
   /** The time, in ms since 1970; for tests. */
   readonly now?: () => number
@@ -31,7 +31,7 @@ export class SharedLocks {
   readonly #unwatch: () => void
   /** Locks that this node has published and that last. */
   readonly #own = new LRUCache<string, true>({ ...atMost(MAX_LOCKS), ttl: 1 })
-  /** When locks end that are not written yet, in ms since 1970. */
+  /** The locks that are not written yet, and when they end, in ms since 1970. */
   readonly #unwritten = new Map<string, number>()
   #writing: Promise<void> | null = null
   #reading: Promise<unknown> = Promise.resolve()

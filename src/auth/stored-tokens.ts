@@ -1,6 +1,6 @@
 /**
  * Device tokens in the records of the server, which several nodes share: each call reads what it needs by key and holds
- * nothing. A change is decided on what was read and written only if that is still so; otherwise it is decided again.
+ * nothing. A change is decided on what was read, and written only if that has not changed; otherwise it is decided again.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Limiter } from '../core/concurrency.ts'
@@ -39,7 +39,7 @@ import {
 const REVOKED_AT_ONCE = 100
 /** Changes that may wait for others of this process; the account with the most loses its newest. */
 const MAX_WAITING = 1000
-/** How often a change is decided, when other nodes change the same meanwhile. */
+/** How often a change is decided at most, if other nodes change the same records meanwhile. */
 const ATTEMPTS = 20
 /** The longest wait before a change is decided again, in ms. */
 const MAX_WAIT_MS = 50
@@ -50,7 +50,7 @@ export type NewToken = Pick<Token, 'account' | 'name' | 'isAdmin'>
 export interface TokenChange<R> {
   /** Empty: nothing is to be changed. */
   readonly writes: readonly RecordWrite[]
-  /** How many tokens there are more then; negative: fewer. */
+  /** The change of the number of all tokens. */
   readonly added: number
   readonly result: R
 }
@@ -66,7 +66,7 @@ export interface StoredTokensOptions {
   limits(): TokenLimits
   /** Milliseconds since 1970; replaced in tests. */
   now?(): number
-  /** A record is damaged: its token gives no access, and the record is left as it is. */
+  /** Called for a damaged record: its token gives no access, and the record is left as it is. */
   onDamaged(id: string): void
 }
 
@@ -198,7 +198,7 @@ export class StoredTokens {
   /**
    * Revokes all tokens of an account, in steps; durable when resolved.
    * @returns their number
-   * @throws unavailable if too many changes wait; some may be revoked then
+   * @throws unavailable if too many changes wait; some tokens may already be revoked then
    */
   async revokeAll(account: string): Promise<number> {
     for (let revoked = 0; ; ) {

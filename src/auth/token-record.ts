@@ -62,7 +62,7 @@ export function hashOfSecret(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }
 
-/** Compares all of the hash: that it was found by its key reveals nothing useful by its timing. */
+/** Compares the whole hash in constant time. The lookup by the hash before it reveals nothing useful by its timing. */
 export function isSecretOf(token: Token, hash: Buffer): boolean {
   return timingSafeEqual(token.hash, hash)
 }
@@ -81,7 +81,7 @@ export function userOfToken(account: Account, grant: Pick<TokenGrant, 'isAdmin'>
 
 /** By id: the token. */
 export const TOKEN_KIND = 'token'
-/** By id: the uses. There is one as long as there is the token, so that a late use brings none back. */
+/** By id: the uses. The record exists as long as the token does, so that a late use does not revive a revoked token. */
 export const USE_KIND = 'token_use'
 /** By the hash of the secret: the id. */
 export const SECRET_KIND = 'token_secret'
@@ -147,6 +147,7 @@ export function tokenOfRecord(id: string, value: string): Token | null {
   }
 }
 
+/** @returns the value of a record for {@link usesOfValue} */
 export function valueOfUses({ lastUse, positions }: TokenUses): string {
   return JSON.stringify({ lastUse, positions })
 }

@@ -6,7 +6,7 @@ import { mergedUses, type TokenUses, UNUSED, USE_KIND, usesOfValue, valueOfUses 
 
 /** The use of a token is written this often, for all used tokens together. */
 const USE_MS = 60_000
-/** Records in one write: about 200 kB. So many uses are written at once. */
+/** Uses in one write: about 200 kB. */
 const MAX_WRITES = 500
 /** Uses that wait to be written, about 10 MB. Further ones are lost, which happens only if the store answers slowly. */
 const MAX_WAITING = 10_000
@@ -14,7 +14,7 @@ const MAX_WAITING = 10_000
 const REMEMBERED = 100_000
 /** Characters of the header User-Agent; browsers and Electron name the app behind the first 100. */
 const MAX_CLIENT = 200
-/** How often uses are written again that another node has changed meanwhile; then they wait for the next time. */
+/** How often uses are written again if another node has changed them meanwhile; after that they wait for the next write. */
 const ATTEMPTS = 5
 
 export interface UseOptions {
@@ -79,7 +79,7 @@ export class UseNotes {
     this.#waiting.delete(id)
   }
 
-  /** @returns false if too many wait */
+  /** @returns false if too many uses wait */
   #writeLater(id: string, uses: TokenUses): boolean {
     if (this.#waiting.size >= MAX_WAITING && !this.#waiting.has(id)) return false
     this.#waiting.set(id, uses)
@@ -103,7 +103,7 @@ export class UseNotes {
     return this.#writing
   }
 
-  /** Uses that fail are written with the next ones. */
+  /** If the write fails, the uses are written with the next ones. */
   async #writeAll(): Promise<void> {
     const ids = [...this.#waiting.keys()]
     try {

@@ -20,7 +20,7 @@ export interface TokensOptions extends UseOptions, OwnerOptions {
   readonly records: WatchedRecords
   /** Read each time, since they can change while the server runs. */
   limits(): TokenLimits
-  /** Background work failed and is tried again, or a record is damaged. */
+  /** Called if background work fails, which is tried again, or if a record is damaged. */
   onFault(fault: unknown): void
 }
 

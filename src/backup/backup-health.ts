@@ -6,8 +6,8 @@ import type { BackupState, Backups } from './backups.ts'
 const MAX_AGE_INTERVALS = 2
 
 /**
- * The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database. None
- * where backups are a task of the store.
+ * The health of backups: a fault if the newest is older than two intervals, or the last one failed or lacks a database. There
+ * is no fault where backups are a task of the store.
  */
 export function backupFact(state: BackupState): HealthFact {
   const { last, interval } = state

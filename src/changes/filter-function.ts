@@ -117,7 +117,7 @@ async function readBatch(
   return { candidates, more: page.more || candidates.length < page.rows.length, view: page.view }
 }
 
-/** The first candidates, at least one, with so many revisions and characters as a batch may have. */
+/** The first candidates, at least one, with at most as many revisions and characters as a batch may have. */
 function firstCandidates(candidates: readonly Candidate[], maxDocs: number): readonly Candidate[] {
   let docs = 0
   let text = 0

@@ -129,7 +129,7 @@ interface Scanned {
   readonly seq: number
   /** null if the document does not pass. */
   readonly row: Row | null
-  /** What must be decided before the row is known. */
+  /** The revisions that must be decided before the row is known. */
   readonly long: LongRevision | null
 }
 

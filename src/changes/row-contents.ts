@@ -15,8 +15,8 @@ import {
 } from './rows.ts'
 
 /**
- * Completes rows, up to the characters of a page, one at least. A row whose contents cannot be read has an error instead:
- * its document was changed meanwhile, and comes again, or does not fit into one text.
+ * Completes rows, up to the characters of a page, at least one. A row whose contents cannot be read gets an error instead:
+ * its document was changed meanwhile, and comes again, or it does not fit into one text.
  * @param found rows that were read just now
  * @returns the same if no row lacks its document
  */
@@ -43,7 +43,7 @@ export async function fillRows(
   }
 }
 
-/** Nothing is pinned of a row whose contents are not all there: it becomes an error when they are read. */
+/** If the contents of a row are not all there, none are pinned: the row becomes an error when they are read. */
 async function pin(store: DatabaseStore, { document }: Row): Promise<readonly BlobReference[]> {
   try {
     return document === undefined ? [] : await pinContents(store, document.contents)

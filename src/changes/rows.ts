@@ -48,7 +48,7 @@ export interface Row {
   readonly seq: number
   /** JSON members from `"id"` on, without the closing brace. */
   readonly members: string
-  /** The document, which the members lack: contents of attachments must be read for it (row-contents.ts). */
+  /** The document, if contents of attachments must be read for it; the members then lack it (row-contents.ts). */
   readonly document?: RenderedDocument
 }
 
@@ -80,7 +80,7 @@ export function touchesOf(options: ChangesOptions): Touches {
 }
 
 /**
- * The first rows, up to the one with which their texts reach a length.
+ * The first rows, up to the one with which the length of their texts reaches a bound.
  * @returns the same array if that is all of them
  */
 export function firstRows<T extends { readonly members: string }>(
@@ -135,6 +135,7 @@ export function readParts(doc: DocState, options: ChangesOptions): RowParts {
   return { id, seq, deleted, doc: '', document }
 }
 
+/** @param revs the revisions for the member `changes` */
 export function makeRow({ seq, id, deleted, doc, document }: RowParts, revs: readonly string[]): Row {
   let changes = ''
   for (const rev of revs) changes += `${changes && ','}{"rev":${quoted(rev)}}`

@@ -72,7 +72,7 @@ export async function restrictPermissions(path: string): Promise<void> {
   for await (const { name } of await opendir(path)) {
     if (OWN.test(name) && tighten(join(path, name)) && name === 'databases') wasOpen = true
   }
-  // In a folder that was closed to others, they could reach no file, and there may be a million of them.
+  // Others could reach no file in a folder that was closed to them, and there may be a million files.
   if (!wasOpen) return
   const databases = await opendir(join(path, 'databases'))
   const yielder = new Yielder()

@@ -5,9 +5,9 @@ import { readIniText } from './sources.ts'
 
 /** The file local.ini of a data folder, as it is on disk. */
 export class LocalIniFile {
-  /** It is made with the first change. */
+  /** The first change creates the file. */
   readonly path: string
-  /** A write has failed, so the text may not be on disk. */
+  /** Whether a write has failed, so that the text may not be on disk. */
   #isUncertain = false
 
   constructor(path: string) {

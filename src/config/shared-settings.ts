@@ -1,6 +1,6 @@
 /**
- * The settings that all nodes of a server share: which they are, and where an engine keeps them that several nodes write
- * to. Where one process has the data for itself, local.ini has all settings.
+ * The settings that all nodes of a server share: which they are, and where they are kept if several nodes write to one
+ * store. Where one process has the data for itself, local.ini has all settings.
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
@@ -35,12 +35,12 @@ const VERSION_KIND = 'config-version'
 const VERSION_KEY = 'version'
 /** Bytes of all shared settings, as for local.ini. */
 const MAX_BYTES = 1_048_576
-/** After the settings could not be read, in ms. */
+/** The wait after the settings could not be read, in ms. */
 const RETRY_MS = 1000
 
 /** The shared settings at one moment. */
 export interface SettingsRead {
-  /** Another text after each change; null: nothing was ever written. */
+  /** A text that differs after each change; null: nothing was ever written. */
   readonly version: string | null
   readonly sections: Sections
 }

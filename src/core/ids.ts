@@ -30,6 +30,7 @@ export function checkDatabaseName(name: string): void {
   }
 }
 
+/** Whether a database can have the name: a legal one, or that of a database of the server, also below a path. */
 export function isLegalDatabaseName(name: string): boolean {
   const slash = name.lastIndexOf('/')
   const last = name.slice(slash + 1)

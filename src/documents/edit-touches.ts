@@ -3,7 +3,7 @@ import { formatRev } from '../revisions/rev.ts'
 import type { Touches } from '../storage/touches.ts'
 import type { Edit } from './edit.ts'
 
-/** Of a new document, the usual write. */
+/** For a new document, the usual write. */
 const WINNER: Touches = { branches: true, ancestry: 'winner' }
 
 type Declared = { -readonly [Name in keyof Touches]: Touches[Name] }

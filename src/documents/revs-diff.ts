@@ -18,7 +18,7 @@ import { requireMember } from './security.ts'
 const STEP = 100
 /** Revisions per call of the store, except those of its first document. */
 const STEP_REVS = 1000
-/** No bodies are read, so the answers end after some time. */
+/** Bodies are not read: `chars` is there so that the time also ends a call ({@link Paging.chars}). */
 const STEP_CHARS = 1024
 /** Maximum number of revisions of one document. A replicator asks only for leaves. */
 const MAX_REVS = 10_000
@@ -106,7 +106,7 @@ function missingOf(doc: DocState | null, requested: readonly string[]): MissingR
   return missingRevs(doc?.branches ?? null, requested.map(parseRev))
 }
 
-/** Used for many revisions. */
+/** For many revisions, which would hold the thread too long at once. */
 async function missingInSteps(
   store: DatabaseStore,
   user: UserCtx,

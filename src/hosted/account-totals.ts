@@ -31,6 +31,7 @@ export interface Totals extends Size {
 
 const NO_DATABASES: Totals = { databases: 0, ...NOTHING, changes: 0 }
 
+/** @returns the sums of each member */
 export function sumOfSizes(a: Size, b: Size): Size {
   return { bytes: a.bytes + b.bytes, documents: a.documents + b.documents, indexes: a.indexes + b.indexes }
 }
@@ -98,7 +99,7 @@ function rankWrites(account: string, before: Totals | null, after: Totals | null
   ]
 }
 
-/** Above each number of digits times a hundred. */
+/** Above every number of digits times a hundred, with the first two digits added. */
 const MAX_RANK = 9999
 
 /**

@@ -26,7 +26,7 @@ import {
 
 /** Owners that are remembered: a few megabytes. */
 const MAX_REMEMBERED = 20_000
-/** Any name of a database, also of the server's own, and few others. */
+/** Every legal name of a database, including the server's own, and few other texts. */
 const NAME = /^[a-z_][a-z0-9_$()+/-]{0,254}$/
 /** Deleted databases of an account that are still in its `_db_updates`. */
 const MAX_FORMER = 100
@@ -41,7 +41,7 @@ interface Remembered {
 export interface OwnerChange {
   /** @returns the next state, or `same` @throws to refuse the change */
   next(before: Owned | null): Owned | null | 'same'
-  /** Refuses a database more, by throwing. @param totals of the next owner */
+  /** @param totals of the next owner @throws if it may not have another database */
   checkTotals?(totals: Totals): void
   /** Further records that must still be as they were read. */
   guards?(): Promise<readonly RecordWrite[]>
@@ -188,7 +188,7 @@ export class Owners {
     return { own, former: await this.formerDatabasesOf(account) }
   }
 
-  /** Sets the owner's state whatever it was; null removes it. */
+  /** Sets the owner's state, whatever it was; null removes it. */
   async set(database: string, next: Owned | null): Promise<void> {
     await this.change(database, { next: () => next })
   }

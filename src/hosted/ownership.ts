@@ -32,6 +32,7 @@ export function readOwned(text: string | null): Owned | null {
   return { account, state: state === 'making' || state === 'deleted' ? state : 'owned' }
 }
 
+/** @returns the text of a record that names an owner */
 export function ownedText({ account, state }: Owned): string {
   return JSON.stringify({ account, ...(state !== 'owned' && { state }) })
 }

@@ -53,7 +53,7 @@ export class Tenants {
   readonly #store: WatchedRecords
   readonly #config: Config
   readonly #tenants: RecordCache<Tenant>
-  /** Whole quotas by what they were made of, until the defaults change. */
+  /** The complete quotas by their overrides, until the defaults change. */
   #quotas = new WeakMap<QuotaOverrides, Quota>()
   readonly #listeners = new Listeners<Parameters<AccountListener>>()
   readonly #ends: readonly (() => void)[]

@@ -1,4 +1,4 @@
-/** Work that a crash, another node or somebody's hands in the data folder have left to do. */
+/** Work that is left to do after a crash, by another node, or after somebody has removed files from the data folder. */
 import type { Clock } from '../changes/source.ts'
 import { readRecord } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'

@@ -98,7 +98,7 @@ export class Usage {
     this.#unmeasured.add(account, name, most)
   }
 
-  /** @returns by database, the most that this node may have written to an account's since they were measured */
+  /** @returns for each database of an account, the most that this node may have written to it since it was measured */
   unmeasuredOf(account: string): ReadonlyMap<string, Size> {
     return this.#unmeasured.of(account)
   }

@@ -50,7 +50,7 @@ export function incarnationsIn(databases: Pick<Databases, 'has' | 'get'>): Alarm
   }
 }
 
-/** The alarms of all nodes. They are read whenever they are asked for, which is seldom. */
+/** The alarms of all nodes. They are read at each call, which is seldom. */
 export class Alarms {
   readonly #options: AlarmsOptions
   /** Those that could not be stored, by id; they are stored with the next one. */

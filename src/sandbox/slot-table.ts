@@ -15,6 +15,7 @@ export interface FunctionLimits {
   readonly memory: number
 }
 
+/** @returns the limits of each call of a function, as configured */
 export function functionLimits({ functionTimeout, functionMemory }: Limits): FunctionLimits {
   return { timeoutMs: functionTimeout, memory: functionMemory }
 }

@@ -126,7 +126,7 @@ export class DatabaseCopies {
       throw new OtherFirstError(`${name} was restored or made anew on the first`)
     }
     if (leadingNumber(updateSeq) < leadingNumber(seq)) throw wentBack(name)
-    // Each opening of the file begins an epoch; one that the first does not know was lost.
+    // A start of the first begins an epoch as well; only a token that it does not know shows that its file went back.
     if (leadingNumber(seq) === 0 || epochOf(updateSeq) === epochOf(seq)) return
     if (!(await this.#options.first.knowsToken(name, String(seq), signal))) throw wentBack(name)
   }

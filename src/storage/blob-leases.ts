@@ -6,7 +6,7 @@
  * - A lease outlives neither its release nor, for long, its opener. Where `capabilities.sharedWriters` is false, leases are in
  *   the memory of the only opener, and the next opening removes the blobs of uploads that it left.
  * - Where it is true, leases are stored with the database. An opener renews its own every {@link LEASE_RENEWAL_MS} while it
- *   lives, so a lease that was not renewed for {@link LEASE_MS} is that of a dead opener. Whoever removes blobs, at an opening or
+ *   lives, so a lease that was not renewed for {@link LEASE_MS} belongs to a dead opener. Whoever removes blobs, at an opening or
  *   in a compaction, leaves those of another opener for {@link LEASE_GRACE_MS} more: clocks differ, and an opener that was
  *   suspended may continue.
  * - An opener that lost its leases stores nothing wrong: a write that names a blob which is gone rejects with no_attachment.

@@ -14,7 +14,7 @@ export interface DatabaseEntry {
 /** Names of databases: all, or those that begin with `prefix`. */
 export interface NameRange {
   readonly prefix?: string
-  /** The first name, in the direction of the list, if there is a database of this name. */
+  /** Only this name and names behind it, in the direction of the list. */
   readonly from?: string
   /** Only names behind this one, in the direction of the list. */
   readonly after?: string
@@ -51,13 +51,14 @@ export interface Catalog extends Records {
   adoptUuid(uuid: string): Promise<void>
   /** @returns null if there is no database of this name */
   find(name: string): Promise<DatabaseEntry | null>
-  /** Databases in the byte order of their names, at most `limit` of the range, with their names alone. */
+  /** The names of the range in byte order, or the reverse of it if `descending`; at most `limit`. */
   names(range: NameRange, limit: number): Promise<string[]>
+  /** The number of databases. */
   count(): Promise<number>
   /**
-   * Resolves when the list is whole. After the start, an engine may look for what has changed while it was closed:
-   * {@link names} and {@link count} wait for it, and so must whoever prepares a database. What it finds is told as any
-   * change, and appended to the updates.
+   * Resolves when the list is complete. After the start, an engine may look for what has changed while it was closed:
+   * {@link names} and {@link count} wait for that, and whoever prepares a database must wait, too. What the engine finds is
+   * reported like any change, and appended to the updates.
    */
   settled(): Promise<void>
   /** Makes an empty database; durable when resolved. @throws file_exists */

@@ -8,8 +8,8 @@
  *   loaded state, and only the outcome of the last call counts. `touches` declare what they read; an engine loads the rest
  *   when it is missed, and calls again.
  * - The arguments of a callback are valid only until it returns.
- * - No lock is held while the client is awaited: between two calls nothing is locked, and a callback cannot wait. So a
- *   slow or frozen caller delays nobody. An engine over a network may hold locks over its own round trips, for a bounded time.
+ * - No lock is held while an engine waits for its caller: between two calls nothing is locked, and a callback cannot wait.
+ *   So a slow or frozen caller delays nobody. An engine over a network may hold locks over its own round trips, for a bounded time.
  * - Ids, revisions and names are compared as bytes of UTF-8.
  * - A fault of the disk reaches the caller as `insufficient_storage`, `disk_fault`, `damaged_file` or
  *   `internal_server_error`, and a store over a network that cannot be reached as `store_unavailable`. The next call tries
@@ -260,15 +260,17 @@ export interface RangeSizes {
   readonly external: number
 }
 
-/** The bounds of a page. It has one row at least if the range has one. */
+/** The bounds of a page, and what its callback reads. A page has at least one row if the range has one. */
 export interface Paging {
   /** The maximum number of rows. */
   readonly limit: number
   /**
-   * The page ends at the latest after the row with which the bodies that were read, in characters, reach this. Such a page
-   * also ends when it has held the thread for some milliseconds.
+   * The page ends at the latest after the row with which the bodies that were read, in characters, reach this; an engine
+   * that loads bodies before it calls may count bytes of UTF-8. Such a page also ends when it has held the thread for some
+   * milliseconds.
    */
   readonly chars?: number
+  /** What the callback reads of each document. */
   readonly touches?: Touches
 }
 
@@ -298,7 +300,9 @@ export interface DatabaseStore {
 
   /**
    * Documents by id, in the order of `ids`; null for a document that does not exist.
-   * @param chars as {@link Paging.chars}: then there may be fewer results than ids, but one at least
+   * @param read gets the place of the id in `ids`, from 0
+   * @param touches what `read` reads of each document
+   * @param chars as {@link Paging.chars}: then there may be fewer results than ids, but at least one
    */
   readDocs<R>(
     ids: readonly string[],

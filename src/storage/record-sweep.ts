@@ -1,19 +1,19 @@
 import type { Records } from './records.ts'
 
-/** Records that one step looks at. */
+/** The number of records that one step looks at. */
 const STEP = 16
 
 interface RecordSweepOptions {
   readonly records: Pick<Records, 'listRecords' | 'writeRecords'>
   readonly kind: string
   isExpired(value: string): boolean
-  /** Expired records could not be removed; a later step tries it again. */
+  /** Called if expired records cannot be removed; a later step tries it again. */
   onFault(fault: unknown): void
 }
 
 /**
- * Removes the expired records of a kind, a few whenever some are written. So there are hardly more of them than there would
- * be without expired ones, and no node has to look for them.
+ * Removes the expired records of a kind, a few whenever some are written. So expired ones do not pile up, and no node has to
+ * look for them.
  */
 export class RecordSweep {
   readonly #options: RecordSweepOptions

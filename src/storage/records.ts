@@ -26,6 +26,10 @@ export interface RecordRange {
   readonly after?: string
 }
 
+/**
+ * The records of a server, for all nodes that share its store. Calls reject with the errors that engine.ts names for a disk
+ * or a store.
+ */
 export interface Records {
   /** The values of these keys, in their order; null for a key without a record. */
   readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]>
@@ -97,7 +101,11 @@ export async function* allRecords(
   }
 }
 
-/** @throws as `readRecords` */
+/**
+ * Reads one record.
+ * @returns its value; null if there is none
+ * @throws as `readRecords`
+ */
 export async function readRecord(
   records: Pick<Records, 'readRecords'>,
   kind: string,

@@ -43,7 +43,7 @@ export interface RevisionPath {
 
 /** What a callback reads of several documents that are named by their ids. */
 export interface DocTouches extends Touches {
-  /** What it reads besides of the document at a place of the list. */
+  /** What it reads in addition of the document at a place of the list, from 0. */
   of?(place: number): Touches
 }
 

@@ -17,11 +17,11 @@ const KIND = 'claim'
 /** The time of a claim after each renewal, in ms. */
 const TERM_MS = 30_000
 const RENEW_MS = 10_000
-/** After a renewal that failed, and before another node's claim is looked at again. */
+/** The wait after a renewal that failed, and before another node's claim is looked at again, in ms. */
 const RETRY_MS = 2000
-/** The holder stops so much before the end, and others wait so much longer. */
+/** How long before the end the holder stops, and how long after it others take over, in ms. */
 const SKEW_MS = 5000
-/** The record of a node that died is removed so long after the end of its claim. */
+/** How long after the end of its claim the record of a node that died is removed, in ms. */
 const FORGOTTEN_MS = 3_600_000
 
 /** Work that this node may do until `ended` is aborted. */
@@ -43,7 +43,7 @@ export interface Duty {
 interface ClaimsOptions {
   /** null: there are no other nodes, so that every claim is free, and none costs a write. */
   readonly records: WatchedRecords | null
-  /** A claim could not be read or written; it will be tried again. */
+  /** Called if a claim cannot be read or written; it is tried again. */
   onFault(fault: unknown): void
   readonly clock?: Clock
   /** The time, in ms since 1970. */
@@ -122,7 +122,7 @@ export function claimsOfOne(): Claims {
 
 /** The value of a claim's record. */
 interface Holding {
-  /** Another text for each claim that was ever taken. */
+  /** A text that differs for each claim that was ever taken. */
   readonly holder: string
   /** In ms since 1970. */
   readonly until: number

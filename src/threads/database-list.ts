@@ -1,13 +1,13 @@
 /**
- * The databases that the HTTP thread knows. Of more than a server has in use, most are known to the catalog alone, which is
- * asked when one of them is called.
+ * The databases that the HTTP thread knows: those in use. The others are only in the catalog, which is asked when one of
+ * them is called.
  */
 import { LRUCache } from 'lru-cache'
 import { isLegalDatabaseName } from '../core/ids.ts'
 import type { DatabaseEntry, NameRange } from '../storage/catalog.ts'
 import type { DatabaseProxy } from './database-proxy.ts'
 
-/** Databases of which a proxy, about 1 kB, is kept though nobody holds it. */
+/** Databases of which a proxy, about 1 kB, is kept even if nobody holds it. */
 const MAX_RECENT = 10_000
 /** Names that are read at once. */
 const NAMES_PAGE = 1000
@@ -20,13 +20,13 @@ interface DatabaseListOptions {
   names(range: NameRange, limit: number): Promise<readonly string[]>
   count(): Promise<number>
   make(entry: DatabaseEntry): DatabaseProxy
-  /** Whether a database is being deleted, so that its entry in the catalog counts no more. */
+  /** Whether a database is being deleted, so that its entry in the catalog no longer counts. */
   isLeaving(name: string): boolean
   /** Waits until nobody creates, deletes or replaces the database. */
   whenIdle(name: string): Promise<void>
   /** Another opener has deleted or replaced a database. */
   onGone(proxy: DatabaseProxy): void
-  /** A database was not called for long. */
+  /** A database was not called for a long time. */
   onUnused(name: string): void
 }
 
@@ -69,7 +69,7 @@ export class DatabaseList {
     return this.known(name) ?? this.#lookups.get(name) ?? this.#lookUp(name)
   }
 
-  /** A name that is none costs no lookup, and others one read by key: so no list of missing names is kept. */
+  /** A text that is not a legal name costs no lookup, and any other one read by key, so no list of missing names is kept. */
   #lookUp(name: string): Promise<DatabaseProxy | null> | null {
     if (!this.#mayExist(name)) return null
     const looking = this.#options.find(name).then(

@@ -360,7 +360,7 @@ export class DatabaseProxy implements DatabaseHandle {
   #hold(): void {
     if (this.#held !== undefined || this.#isRetired) return
     const held = this.#askToHold().catch(() => {
-      // The first call of whoever listens shows what is wrong.
+      // The next call to the database reports the error.
       if (this.#held !== held) return undefined
       this.#held = undefined
       setTimeout(() => {

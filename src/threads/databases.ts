@@ -99,16 +99,17 @@ export interface Databases extends WatchedRecords {
   adoptUuid(uuid: string): Promise<void>
   /** The name of the database of accounts. */
   readonly usersDatabase: string
-  /** Databases in the byte order of their names, at most `limit` of the range. */
+  /** The names of the range, as `Catalog.names`. Until the data folder was looked through after a start, it waits. */
   names(range: NameRange, limit: number): Promise<readonly string[]>
   /** All names of a range, by default of all databases, read in pages. */
   allNames(range?: NameRange): AsyncIterable<string>
+  /** The number of databases; waits as {@link names}. */
   count(): Promise<number>
   /** Whether there is such a database, also one that is being replaced. */
   has(name: string): Promise<boolean>
   /** @throws no_database; unavailable while a restore replaces the database */
   get(name: string): Promise<DatabaseHandle>
-  /** @returns a database that needs no look into the catalog; undefined: {@link get} finds it, if there is one */
+  /** @returns a database that is known without asking the catalog; undefined: {@link get} finds it, if there is one */
   cached(name: string): DatabaseHandle | undefined
   /**
    * @throws illegal_database_name, database_name_too_long, file_exists; bad_request for a database of the server that

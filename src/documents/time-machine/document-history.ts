@@ -21,7 +21,7 @@ import type { HistoryPage, OverwrittenQuery, VersionChoice } from './time-machin
 
 /** Maximum number of documents that one request examines. Then it answers with its results so far and a bookmark. */
 const MAX_EXAMINED = 20_000
-/** Bodies are not read, so the page ends by its time. */
+/** Bodies are not read: `chars` is there so that the time also ends a page ({@link Paging.chars}). */
 const PAGE = { limit: 200, chars: 1024 }
 /** Versions examined of one document of the list, and versions shown with it. */
 const MAX_VERSIONS = 1000

@@ -24,7 +24,7 @@ interface Identity {
   readonly handler: HandlerName | 'token' | null
   /** The id of the caller's device token. */
   readonly token: string | null
-  /** Its name. */
+  /** The name of that token. */
   readonly tokenName: string | null
 }
 

@@ -39,7 +39,7 @@ export const errors = fp(
   { name: 'errors', dependencies: ['couch-headers'] },
 )
 
-/** After how many seconds a client may try a store again that could not be reached. */
+/** After how many seconds a client may try again when the store could not be reached. */
 const RETRY_S = '5'
 
 /** Answers a failed request, never in Fastify's own format, with HTML or with a stack. */

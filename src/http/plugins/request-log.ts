@@ -54,7 +54,7 @@ export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error'
   // Logged once for the file or the disk (server.ts, metrics/space-watch.ts), not for each request.
   if (code === 'damaged_file' || code === 'disk_fault') return 'debug'
   if (code === 'insufficient_storage' && cause === undefined) return 'debug'
-  // Each request meets it, until the store is back.
+  // Every request fails with it until the store is back.
   if (code === 'store_unavailable') return 'warn'
   // An overload is no fault.
   return code === 'unavailable' && cause === undefined ? 'warn' : 'error'

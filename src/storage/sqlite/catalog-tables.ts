@@ -157,7 +157,7 @@ export function listRecords(
   limit: number,
 ): ServerRecord[] {
   const end = endOfPrefix(prefix)
-  // Of two lower bounds SQLite would seek one, and read all keys between them.
+  // With two lower bounds, SQLite would seek one and read all keys between them.
   const isAfter = after !== undefined && Buffer.compare(Buffer.from(after), Buffer.from(prefix)) >= 0
   const conditions = ['kind = ?', isAfter ? 'key > ?' : 'key >= ?']
   const values = [kind, isAfter ? after : prefix]

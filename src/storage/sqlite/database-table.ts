@@ -38,7 +38,7 @@ export class DatabaseTable {
 
   /** @returns at most `limit` names of the range, in its direction */
   names({ prefix = '', from, after, descending = false }: NameRange, limit: number): string[] {
-    // Hidden rows are left out of what is returned, so that many more are read.
+    // Hidden rows are left out of the result, so as many more are read.
     const most = Math.min(limit + this.#hidden.size, Number.MAX_SAFE_INTEGER)
     // One bound on each side, since SQLite would search with only one of several.
     const low = descending ? prefix : largest([prefix, ...(from === undefined ? [] : [from]), ...next(after)])
@@ -87,7 +87,7 @@ export class DatabaseTable {
     this.#updates.note(names, 'deleted')
   }
 
-  /** Shows databases no more whose files are gone, whether or not their rows can be removed. */
+  /** Hides databases whose files are gone, whether or not their rows can be removed. */
   hide(names: readonly string[]): void {
     for (const name of names) this.#hidden.add(name)
   }
@@ -98,7 +98,7 @@ export class DatabaseTable {
   }
 }
 
-/** The text that follows a name at once. */
+/** The first text after a name. */
 function next(name: string | undefined): string[] {
   return name === undefined ? [] : [`${name}\0`]
 }

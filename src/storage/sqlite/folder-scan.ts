@@ -105,7 +105,7 @@ export class FolderScan {
     const { files } = this.#options
     await this.#lookAtRows()
     await this.#lookAtFolder(files.databasesFolder, (names) => this.#lookAtFiles(names))
-    // To look for the row of each file takes ten times as long as to count them.
+    // Looking for the row of each file takes ten times as long as counting them.
     if (this.#found.rows !== this.#found.files || this.#hasChanged) {
       await this.#lookAtFolder(files.databasesFolder, (names) => this.#addUnknown(names))
     }

@@ -36,7 +36,7 @@ const MAX_CLOSED = 1000
  * any other position, as after the file was put back, a new epoch begins.
  */
 export class ClosedPositions {
-  /** By database name, the one that was closed first first. */
+  /** By database name, in the order of closing. */
   readonly #positions = new Map<string, string>()
 
   get(name: string): string | undefined {
@@ -149,7 +149,7 @@ export class State {
     return this.#now
   }
 
-  /** The next sequence number. The first after an opening begins an epoch, unless {@link ClosedPositions} allow to continue. */
+  /** The next sequence number. The first after an opening begins an epoch, unless {@link ClosedPositions} let it continue. */
   takeSeq(): number {
     const now = this.#change()
     now.updateSeq += 1
