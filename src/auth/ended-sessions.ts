@@ -109,7 +109,7 @@ function endIn(value: string | null): End | null {
   return { until, name, expires }
 }
 
-/** Somebody has ended the session, even if the record does not say when. */
+/** @param value of a record; null: nobody has ended the session. A damaged one means that somebody has, at an unknown time. */
 function endedIn(value: string | null): EndedSession {
   return value === null ? NOT_ENDED : (endIn(value) ?? ENDED)
 }

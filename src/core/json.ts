@@ -29,7 +29,7 @@ export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** @returns null for a text that is no JSON object, such as a damaged record, or one that another version wrote */
+/** @returns null for a text that is not a JSON object, such as a damaged record, or one that another version wrote */
 export function jsonObjectIn(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text)

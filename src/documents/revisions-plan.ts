@@ -82,7 +82,7 @@ export class RevisionsPlan {
     return { rows, looked: at - this.#looked, missing, isLast }
   }
 
-  /** The usual request. */
+  /** The step of the usual request, which names one revision. */
   #onlyStep(doc: DocState | null, named: Rev): PlanStep {
     const found = this.#find(doc, named, null)
     const rows = found?.map((rev) => ({ rev })) ?? [{ missing: formatRev(named.pos, named.id) }]

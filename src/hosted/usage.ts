@@ -252,8 +252,8 @@ interface Measured {
 
 /**
  * @param owner the record of a database
- * @returns the account in whose totals it counts; null if there is none, or the record is damaged: the databases that are
- * measured with it must not suffer
+ * @returns the account in whose totals it counts; null if there is none, or if the record is damaged, which must
+ * not keep the sizes of other databases from being stored
  */
 function accountOf(owner: string | null): string | null {
   try {

@@ -68,14 +68,14 @@ export function changesOf(writes: readonly RecordWrite[]): CatalogChange[] {
 }
 
 /**
- * An account in a key: hexadecimal, so that it orders as the name does, and no name contains the separator or is the
+ * An account in a key: hexadecimal, so that it sorts as the name does, and no name contains the separator or is the
  * beginning of another.
  */
 export function accountKey(account: string): string {
   return Buffer.from(account).toString('hex')
 }
 
-/** @param key of {@link accountKey} */
+/** @param key made by {@link accountKey} @returns the account */
 export function accountOfKey(key: string): string {
   return Buffer.from(key, 'hex').toString()
 }
