@@ -59,6 +59,7 @@ export class TokenLookup {
     return grantOf(token, name, hash)
   }
 
+  /** Stops following the changes of records. */
   close(): void {
     this.#tokens.close()
   }

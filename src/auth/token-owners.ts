@@ -144,6 +144,7 @@ export class TokenOwnerCheck {
     }).catch(() => undefined)
   }
 
+  /** Stops checking; resolves when the check under way has stopped. */
   async close(): Promise<void> {
     for (const stop of this.#stops) stop()
     this.#ending.abort()

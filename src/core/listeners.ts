@@ -8,6 +8,7 @@ export class Listeners<Args extends readonly unknown[]> {
     return () => this.#listeners.delete(listener)
   }
 
+  /** Calls every listener, in the order in which they were added. An error of one is thrown, and ends the round. */
   tell(...args: Args): void {
     for (const listener of this.#listeners) listener(...args)
   }

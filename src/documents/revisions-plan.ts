@@ -104,6 +104,7 @@ export class RevisionsPlan {
     return leaves.map(leafRev)
   }
 
+  /** Adds the result of {@link step}. Call it once for each step, in their order. */
   add({ rows, looked, missing, isLast }: PlanStep): void {
     for (const row of rows) this.rows.push(row)
     this.isWhole = isLast

@@ -76,6 +76,7 @@ export class UnfinishedWork {
     })
   }
 
+  /** Stops looking, and resolves when the work under way has stopped. */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#end.resolve(null)

@@ -69,6 +69,7 @@ export class RecordCache<Value extends object> {
     this.#reads.clear()
   }
 
+  /** Stops following the changes of records. */
   close(): void {
     this.#unwatch()
   }

@@ -99,6 +99,7 @@ export class DatabaseList {
     return this.#options.isLeaving(name) ? null : entry
   }
 
+  /** Adds a database of the catalog. @returns its proxy; the present one if there is one of this incarnation */
   enter(entry: DatabaseEntry): DatabaseProxy {
     const known = this.known(entry.name)
     if (known?.incarnation === entry.incarnation) return known
@@ -111,6 +112,7 @@ export class DatabaseList {
     return proxy
   }
 
+  /** Removes a database that was deleted or replaced. */
   leave({ name, incarnation }: DatabaseEntry): void {
     this.#lookups.delete(name)
     this.#recent.delete(name)
@@ -125,11 +127,12 @@ export class DatabaseList {
     else for (const name of names) this.#lookups.delete(name)
   }
 
-  /** The proxy of a database, if there is one. Unlike {@link known}, this counts as no use. */
+  /** The proxy of a database, if there is one. Unlike {@link known}, this does not count as a use. */
   held(name: string): DatabaseProxy | undefined {
     return this.#byName.get(name)?.deref()
   }
 
+  /** As {@link held}, by the incarnation. */
   ofIncarnation(incarnation: number): DatabaseProxy | undefined {
     return this.#byIncarnation.get(incarnation)?.deref()
   }
@@ -163,6 +166,7 @@ export class DatabaseList {
     return this.#count
   }
 
+  /** All names of a range, read in pages of {@link NAMES_PAGE}. @throws as `Catalog.names` */
   async *allNames(range: NameRange = {}): AsyncGenerator<string> {
     for (let after = range.after; ; ) {
       const rest = { ...range, ...(after !== undefined && { after }) }
