@@ -7,8 +7,8 @@ export const DESIGN_PREFIX = '_design/'
 export const LOCAL_PREFIX = '_local/'
 
 const SYSTEM_DATABASES = new Set(['_users', '_replicator', '_global_changes', '_dbs', '_nodes', '_metadata'])
-/** The maximum file name (255 bytes) less the longest suffix that settee and SQLite append. */
-const MAX_NAME_BYTES = 255 - '.sqlite-journal'.length
+/** The maximum file name (255 bytes) less the longest suffix that settee and SQLite append to that of a new file. */
+const MAX_NAME_BYTES = 255 - '.sqlite.unfinished-journal'.length
 
 /**
  * Checks the name of a new database; protocol.md 2.1.

@@ -66,10 +66,10 @@ t.test('database names that may not be made say which characters are allowed', a
 })
 
 t.test('a name is as long as its file may be, slashes counting three', async (t) => {
-  t.doesNotThrow(() => checkDatabaseName('a'.repeat(240)))
-  t.throws(() => checkDatabaseName('a'.repeat(241)), { code: 'database_name_too_long' })
-  t.doesNotThrow(() => checkDatabaseName(`a${'/'.repeat(79)}`))
-  t.throws(() => checkDatabaseName(`a${'/'.repeat(80)}`), { code: 'database_name_too_long' })
+  t.doesNotThrow(() => checkDatabaseName('a'.repeat(229)))
+  t.throws(() => checkDatabaseName('a'.repeat(230)), { code: 'database_name_too_long' })
+  t.doesNotThrow(() => checkDatabaseName(`a${'/'.repeat(76)}`))
+  t.throws(() => checkDatabaseName(`a${'/'.repeat(77)}`), { code: 'database_name_too_long' })
 })
 
 t.test('a refusal repeats a bounded part of the name', async (t) => {

@@ -4,6 +4,7 @@ import { copyFile, cp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
+import { checkDatabaseName } from '../../../src/core/ids.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { copiesOf } from '../../../src/storage/storage-engine.ts'
@@ -86,6 +87,27 @@ t.test('a database is right before the folder is looked through, and the list af
     'e created',
   ])
 })
+
+t.test('a database with the longest name is made, written to, and deleted', async (t) => {
+  const { engine, catalog } = await open(t, await temporaryFolder(t))
+  let name = 'a'
+  while (!isTooLong(`${name}a`)) name += 'a'
+  await catalog.create(name)
+  const store = await engine.openDatabase(name)
+  await store.updateDocs([put('x')])
+  await store.close()
+  await catalog.delete(name)
+  t.equal(await catalog.find(name), null)
+})
+
+function isTooLong(name: string): boolean {
+  try {
+    checkDatabaseName(name)
+    return false
+  } catch {
+    return true
+  }
+}
 
 t.test('a damaged last known sequence counts as none', async (t) => {
   const dataDir = await temporaryFolder(t)
