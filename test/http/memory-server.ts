@@ -232,6 +232,11 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       throw new Error('not needed in these tests')
     },
     ...foundIn(handles),
+    names: (range, limit) => catalog.names(range, limit),
+    async *allNames(range = {}) {
+      yield* await catalog.names(range, Number.POSITIVE_INFINITY)
+    },
+    count: () => catalog.count(),
     has: async (name) => (await find(name)) !== undefined,
     get: async (name) => (await find(name)) ?? foundIn(handles).get(name),
     create: async (name, properties = {}) => {

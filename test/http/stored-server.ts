@@ -49,16 +49,14 @@ export async function startStoredServer(t: Shutdown) {
     if (name !== 'db') throw new CouchError('no_database')
     return { ...handle, watch: () => () => {} } as unknown as DatabaseHandle
   }
-  const databases = {
+  const records = new MemoryRecords()
+  const databases = Object.assign(records, {
     serverUuid: '',
     cached: found,
     get: async (name: string) => found(name),
     watchSecurity: () => () => {},
-    readRecords: async (_kind: string, keys: readonly string[]) => keys.map(() => null),
-    listRecords: async () => [],
-    watchCatalog: () => () => {},
     endFeeds: () => {},
-  } as unknown as Databases
+  }) as unknown as Databases
   const accounts = {
     find: async () => null,
     decoy: () => '',
@@ -67,7 +65,7 @@ export async function startStoredServer(t: Shutdown) {
   }
   const credentials = new CredentialChecker(accounts)
   const logger = pino({ level: 'silent' })
-  const tokens = tokensOver(new MemoryRecords(), accounts)
+  const tokens = tokensOver(records, accounts)
   const made = {
     config,
     accounts,
