@@ -10,6 +10,7 @@ import t, { type Test } from 'tap'
 import { digestOf, storeRevisions } from '../documents/stored-attachments.ts'
 import { partsOf } from '../helpers/multipart-parts.ts'
 import { sharedTestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { connect } from './client.ts'
 import { startStoredServer } from './stored-server.ts'
 
@@ -235,11 +236,6 @@ t.test('downloads that are cut', async (t) => {
     ]
     await storeRevisions(server.store, 'doc', { rev: '1-a', attachments })
     return server
-  }
-
-  /** Waits until it holds; the test's own time-out ends a wait for nothing. */
-  async function until(holds: () => boolean): Promise<void> {
-    while (!holds()) await sleep(5)
   }
 
   /** Asks, and reads no more than the first bytes of the answer. */

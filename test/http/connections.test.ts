@@ -9,6 +9,7 @@ import { answerClientError } from '../../src/http/transport/client-errors.ts'
 import { ClientNetworks } from '../../src/http/transport/connection.ts'
 import { guardConnections } from '../../src/http/transport/connections.ts'
 import { startTestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { connect as connectTo } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
@@ -204,10 +205,6 @@ t.test('turns', async (t) => {
     })
     socket.on('error', () => undefined)
     return { socket, answers: () => count }
-  }
-
-  async function until(holds: () => boolean): Promise<void> {
-    while (!holds()) await sleep(5)
   }
 
   t.test('networks', async (t) => {

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { type Call, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 import { speak } from './raw.ts'
@@ -138,11 +139,6 @@ function open(t: Test, port: number, words = '') {
     socket.on('close', () => resolve(Buffer.concat(heard).toString('latin1')))
   })
   return { socket, closed, text: () => Buffer.concat(heard).toString('latin1') }
-}
-
-/** Waits until it holds; the test's own time-out ends a wait for nothing. */
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await sleep(5)
 }
 
 /** Sends something every few milliseconds. */

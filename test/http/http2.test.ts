@@ -12,6 +12,7 @@ import { serveRewritten } from '../../src/http/transport/rewritten-request.ts'
 import { listenSecurely } from '../../src/http/transport/secure-listener.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { startAccountsServer } from './accounts-server.ts'
 import { connect } from './client.ts'
 import { openSession, type Session, type Stream, startSecureMemoryServer } from './http2-client.ts'
@@ -21,10 +22,6 @@ t.test('streams', async (t) => {
   const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = constants
   const MB = 1024 * 1024
   const PUBLIC = { config: { access: 'public' } } as const
-
-  async function until(holds: () => boolean): Promise<void> {
-    while (!holds()) await sleep(5)
-  }
 
   /** Whatever it ends with. */
   function closed(session: ClientHttp2Session): Promise<void> {
@@ -440,10 +437,6 @@ t.test('ends', async (t) => {
 
   const playing = (streams: Map<Kind, Stream>, role: string) =>
     [...streams].filter(([kind]) => KINDS[kind][1] === role)
-
-  async function until(holds: () => boolean): Promise<void> {
-    while (!holds()) await sleep(10)
-  }
 
   t.test('a revoked right ends its own streams, and no others of the connection', async (t) => {
     const { app, config, remove, lines, ...server } = await startAccountsServer(t, ['v', 'w'])

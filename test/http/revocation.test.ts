@@ -8,6 +8,7 @@ import t, { type Test } from 'tap'
 import { CouchError, type ErrorName } from '../../src/core/errors.ts'
 import { ActiveRequests } from '../../src/http/plugins/revocation.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { startAccountsServer } from './accounts-server.ts'
 import { type Call, connect } from './client.ts'
 
@@ -82,11 +83,6 @@ t.test('requests end', async (t) => {
       await until(() => lasting.get(kind)!.text().includes('HTTP/1.1 200'))
     }
     return lasting
-  }
-
-  /** Waits until it holds; the test's own time-out ends a wait for nothing. */
-  async function until(holds: () => boolean): Promise<void> {
-    while (!holds()) await sleep(10)
   }
 
   const VICTIMS = ['v1', 'v2', 'v3', 'v4', 'v5'] as const
@@ -401,11 +397,6 @@ t.test('the list of requests', async (t) => {
     })
     t.teardown(() => calls.close())
     return { calls, seen, cuts }
-  }
-
-  /** Waits until it holds; the test's own time-out ends a wait for nothing. */
-  async function until(holds: () => boolean): Promise<void> {
-    while (!holds()) await sleep(1)
   }
 
   t.test('requests that a revocation concerns are checked twice, not at once', async (t) => {

@@ -10,6 +10,7 @@ import { Agent, request } from 'undici'
 import { listenSecurely, type SecureListener } from '../../src/http/transport/secure-listener.ts'
 import { certificateFiles, makeCertificate } from '../helpers/certificates.ts'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { openSession, startSecureMemoryServer } from './http2-client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
@@ -37,10 +38,6 @@ async function serial(t: Test, url: string): Promise<string> {
   const { serialNumber } = socket.getPeerCertificate()
   socket.destroy()
   return serialNumber
-}
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await sleep(10)
 }
 
 t.test('a certificate that is replaced', async (t) => {

@@ -1,6 +1,7 @@
 /** Replications with remotes that fail; each failure is scripted, and nothing may be lost. */
 import t from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { count, DOCS, DOWN, HTML, replicate, sceneMaker, status } from './failing-peers.ts'
 import { type Incident, scriptedRemote } from './scripted-remote.ts'
 
@@ -187,8 +188,4 @@ t.test('a database that was deleted and made again is replicated again from the 
 
 async function job(server: TestServer, id: string) {
   return (await server.request('GET', `/_scheduler/jobs/${id}`)).json
-}
-
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20))
 }

@@ -4,6 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 
 const ODD = 'q"\\ü/😀'
 const auth = 'anna:secret'
@@ -190,7 +191,3 @@ t.test('nothing is compressed between servers of one machine', async (t) => {
   })
   t.strictSame(accepted, ['identity'])
 })
-
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20))
-}

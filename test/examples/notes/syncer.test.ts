@@ -17,6 +17,7 @@ import { choiceOf } from '../../../examples/notes/src/sync/target.ts'
 import { parseAddress } from '../../../src/core/address.ts'
 import { MOBILE_FILTER } from '../../../src/vaults/livesync.ts'
 import { startTestServer } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 
 PouchDB.plugin(memoryAdapter)
 
@@ -56,11 +57,6 @@ function syncer(t: Test, { send = fetch, diagnose = async () => WELL }: Partial<
       if (made.value.phase === wanted) resolve(end())
     })
   return { made, local, events, asked, phase }
-}
-
-/** Looks again until it holds. */
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20))
 }
 
 t.test('another target ends the sync before it, and keeps every note', async (t) => {
