@@ -72,7 +72,7 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const { config, databases, deleteTokens, onFault, claims = NO_OTHERS, clock = systemClock } = options
   const owners = new Owners(databases)
   const tenants = new Tenants(databases, config)
-  const usage = new Usage({ databases, owners, store: databases, clock, onFault })
+  const usage = new Usage({ databases, owners, records: databases, clock, onFault })
   const tenantDatabases = new TenantDatabases({
     ...{ config, databases, owners, tenants, claims },
     onChange: (name) => usage.changed(name),
@@ -81,9 +81,9 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const feeds = new FeedSlots(clock)
   const limiters = new RateLimiters(clock)
   const turns = new WriteTurns(usage)
-  const updates = await UpdatesViews.open({ store: databases, owners, databases, tenantDatabases })
+  const updates = await UpdatesViews.open({ records: databases, owners, databases, tenantDatabases })
   const accounts = new TenantAccounts({
-    ...{ databases, store: databases, owners, tenants, tenantDatabases, usage, feeds, claims },
+    ...{ databases, records: databases, owners, tenants, tenantDatabases, usage, feeds, claims },
     deleteTokens,
   })
   const signUps = new SignUpCounts(databases)

@@ -48,16 +48,16 @@ export interface OwnerChange {
 }
 
 export class Owners {
-  readonly #store: WatchedRecords
+  readonly #records: WatchedRecords
   readonly #owners: RecordCache<Remembered>
   readonly #now: () => number
 
   /** @param now ms since 1970 */
-  constructor(store: WatchedRecords, now: () => number = Date.now) {
-    this.#store = store
+  constructor(records: WatchedRecords, now: () => number = Date.now) {
+    this.#records = records
     this.#now = now
     this.#owners = new RecordCache({
-      records: store,
+      records,
       kind: OWNER,
       max: MAX_REMEMBERED,
       parse: (text): Remembered => ({ owned: readOwned(text) }),
@@ -96,7 +96,7 @@ export class Owners {
     const own = prefixOf(account)
     const range = { prefix: own + prefix, ...(after !== undefined && { after: own + after }) }
     const names: string[] = []
-    for await (const { key, value } of allRecords(this.#store, OF_ACCOUNT, range)) {
+    for await (const { key, value } of allRecords(this.#records, OF_ACCOUNT, range)) {
       if (names.length >= limit) break
       if (value === state) names.push(key.slice(own.length))
     }
@@ -106,23 +106,23 @@ export class Owners {
   /** The latest databases that the account had and that were deleted, the oldest deletion first. */
   async formerDatabasesOf(account: string): Promise<string[]> {
     const prefix = prefixOf(account)
-    const found = await this.#store.listRecords(FORMER, { prefix }, 2 * MAX_FORMER)
+    const found = await this.#records.listRecords(FORMER, { prefix }, 2 * MAX_FORMER)
     return found.sort((a, b) => Number(a.value) - Number(b.value)).map(({ key }) => key.slice(prefix.length))
   }
 
   /** Databases on which work may be unfinished. */
   async *unfinished(): AsyncGenerator<string> {
-    for await (const { key } of allRecords(this.#store, UNFINISHED)) yield key
+    for await (const { key } of allRecords(this.#records, UNFINISHED)) yield key
   }
 
   /** Notes that work on a database begins that a crash may leave unfinished; a change of its owner ends it. */
   async begin(database: string): Promise<void> {
-    await this.#store.writeRecords([{ kind: UNFINISHED, key: database, value: '' }])
+    await this.#records.writeRecords([{ kind: UNFINISHED, key: database, value: '' }])
   }
 
   /** The work on a database has ended without a change of its owner. */
   async end(database: string): Promise<void> {
-    await this.#store.writeRecords([{ kind: UNFINISHED, key: database, value: null }])
+    await this.#records.writeRecords([{ kind: UNFINISHED, key: database, value: null }])
   }
 
   /**
@@ -137,7 +137,7 @@ export class Owners {
       const after = change.next(before)
       if (after === 'same') return before
       const accounts = changedAccounts(before, after)
-      const texts = await this.#store.readRecords(TOTALS, accounts)
+      const texts = await this.#records.readRecords(TOTALS, accounts)
       const totals = new Map(accounts.map((account, at) => [account, texts[at] ?? null]))
       if (after !== null && totals.has(after.account)) {
         change.checkTotals?.(readTotals(totals.get(after.account) ?? null))
@@ -146,22 +146,22 @@ export class Owners {
       const guards = (await change.guards?.()) ?? []
       const records = { owner, size, totals, dropped }
       const writes = ownershipWrites(database, after, records, this.#now())
-      if (await this.#store.writeRecords([...guards, ...writes])) return before
+      if (await this.#records.writeRecords([...guards, ...writes])) return before
     }
     throw new CouchError('unavailable')
   }
 
   async #read(database: string): Promise<(string | null)[]> {
     const [[owner = null], [size = null]] = await Promise.all([
-      this.#store.readRecords(OWNER, [database]),
-      this.#store.readRecords(SIZES, [database]),
+      this.#records.readRecords(OWNER, [database]),
+      this.#records.readRecords(SIZES, [database]),
     ])
     return [owner, size]
   }
 
   /** @returns what the account's databases have together, as the store has it now */
   async totalsOf(account: string): Promise<Totals> {
-    return readTotals(await readRecord(this.#store, TOTALS, account))
+    return readTotals(await readRecord(this.#records, TOTALS, account))
   }
 
   /** Removes what is left of an account whose databases are deleted. */
@@ -172,9 +172,9 @@ export class Owners {
       })
     }
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const text = await readRecord(this.#store, TOTALS, account)
+      const text = await readRecord(this.#records, TOTALS, account)
       if (text === null || readTotals(text).databases > 0) return
-      if (await this.#store.writeRecords(totalsRemoval(account, text))) return
+      if (await this.#records.writeRecords(totalsRemoval(account, text))) return
     }
     throw new CouchError('unavailable')
   }
@@ -183,7 +183,7 @@ export class Owners {
   async namesInUpdates(account: string): Promise<{ own: string[]; former: string[] }> {
     const prefix = prefixOf(account)
     const own: string[] = []
-    for await (const { key } of allRecords(this.#store, OF_ACCOUNT, { prefix }))
+    for await (const { key } of allRecords(this.#records, OF_ACCOUNT, { prefix }))
       own.push(key.slice(prefix.length))
     return { own, former: await this.formerDatabasesOf(account) }
   }

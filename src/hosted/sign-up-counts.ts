@@ -21,12 +21,12 @@ interface Attempts {
 }
 
 export class SignUpCounts {
-  readonly #store: Records
+  readonly #records: Records
   readonly #now: () => number
 
   /** @param now ms since 1970 */
-  constructor(store: Records, now: () => number = Date.now) {
-    this.#store = store
+  constructor(records: Records, now: () => number = Date.now) {
+    this.#records = records
     this.#now = now
   }
 
@@ -39,13 +39,13 @@ export class SignUpCounts {
    */
   async add(address: string, windowMs: number, max: number): Promise<{ current: number; ttl: number }> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const text = await readRecord(this.#store, KIND, address)
+      const text = await readRecord(this.#records, KIND, address)
       const now = this.#now()
       const { count, until } = attemptsOf(text, now) ?? { count: 0, until: now + windowMs }
       const counted = { current: count + 1, ttl: until - now }
       if (count >= max) return counted
       const value = JSON.stringify({ count: count + 1, until })
-      if (await this.#store.writeRecords([{ kind: KIND, key: address, value, expected: text }]))
+      if (await this.#records.writeRecords([{ kind: KIND, key: address, value, expected: text }]))
         return counted
     }
     throw new CouchError('unavailable')
@@ -55,7 +55,7 @@ export class SignUpCounts {
   async sweep(): Promise<void> {
     const now = this.#now()
     let over: RecordWrite[] = []
-    for await (const { kind, key, value } of allRecords(this.#store, KIND)) {
+    for await (const { kind, key, value } of allRecords(this.#records, KIND)) {
       if (attemptsOf(value, now) === null) over.push({ kind, key, value: null, expected: value })
       if (over.length < BATCH) continue
       await this.#remove(over)
@@ -66,7 +66,7 @@ export class SignUpCounts {
 
   /** If an address has tried again meanwhile, the others are removed the next time. */
   async #remove(records: readonly RecordWrite[]): Promise<void> {
-    if (records.length > 0) await this.#store.writeRecords(records)
+    if (records.length > 0) await this.#records.writeRecords(records)
   }
 }
 

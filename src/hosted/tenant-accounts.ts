@@ -22,7 +22,7 @@ const PAGE = 500
 
 interface TenantAccountsOptions {
   readonly databases: Pick<Databases, 'get' | 'has'>
-  readonly store: Pick<Records, 'readRecords' | 'listRecords'>
+  readonly records: Pick<Records, 'readRecords' | 'listRecords'>
   readonly owners: Owners
   readonly tenants: Tenants
   readonly tenantDatabases: TenantDatabases
@@ -103,15 +103,15 @@ export class TenantAccounts {
     limit: number,
     prefix = '',
   ): Promise<{ accounts: object[]; next: string | null }> {
-    const { store, tenants } = this.#options
+    const { records, tenants } = this.#options
     const [users, owners, others] = await Promise.all([
       this.#users.list(after, limit + 1, prefix),
-      store.listRecords(TOTALS, { prefix, after }, limit + 1),
+      records.listRecords(TOTALS, { prefix, after }, limit + 1),
       tenants.names(prefix, after, limit + 1),
     ])
     const all = [...new Set([...users, ...owners.map(({ key }) => key), ...others])].sort(byBytes)
     const names = all.slice(0, limit)
-    const totals = await store.readRecords(TOTALS, names)
+    const totals = await records.readRecords(TOTALS, names)
     const accounts = await Promise.all(
       names.map(async (name, at) => {
         const { quota, overrides: _, ...state } = await tenants.stateOf(name)
@@ -229,16 +229,16 @@ export class TenantAccounts {
 
   /** The usage of the accounts with the most bytes that own databases or owned some, for metrics. */
   async largest(limit: number): Promise<({ readonly account: string } & AccountUsage)[]> {
-    const { store } = this.#options
+    const { records } = this.#options
     const names: string[] = []
-    for await (const { value } of allRecords(store, RANKS)) {
+    for await (const { value } of allRecords(records, RANKS)) {
       if (names.length >= limit) break
       names.push(value)
     }
     const found: ({ readonly account: string } & AccountUsage)[] = []
     for (let at = 0; at < names.length; at += PAGE) {
       const page = names.slice(at, at + PAGE)
-      const totals = await store.readRecords(TOTALS, page)
+      const totals = await records.readRecords(TOTALS, page)
       page.forEach((account, n) => {
         found.push({ account, ...this.#shown(account, readTotals(totals[n] ?? null)) })
       })

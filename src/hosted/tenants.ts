@@ -50,7 +50,7 @@ export interface TenantState extends Omit<Tenant, 'quota'> {
 }
 
 export class Tenants {
-  readonly #store: WatchedRecords
+  readonly #records: WatchedRecords
   readonly #config: Config
   readonly #tenants: RecordCache<Tenant>
   /** The complete quotas by their overrides, until the defaults change. */
@@ -59,11 +59,11 @@ export class Tenants {
   readonly #ends: readonly (() => void)[]
   #defaults: Quota
 
-  constructor(store: WatchedRecords, config: Config) {
-    this.#store = store
+  constructor(records: WatchedRecords, config: Config) {
+    this.#records = records
     this.#config = config
     this.#defaults = defaultQuota(config)
-    this.#tenants = new RecordCache({ records: store, kind: KIND, max: MAX_REMEMBERED, parse: readTenant })
+    this.#tenants = new RecordCache({ records, kind: KIND, max: MAX_REMEMBERED, parse: readTenant })
     this.#ends = [
       config.onChange((section) => {
         if (section !== 'quota') return
@@ -71,7 +71,7 @@ export class Tenants {
         this.#quotas = new WeakMap()
       }),
       // Feeds of an account that another node has suspended end, too.
-      store.watchCatalog((change) => {
+      records.watchCatalog((change) => {
         if (change.type === 'any') this.#listeners.tell('all')
         else if (change.type === 'records' && change.kind === KIND) this.#listeners.tell(new Set(change.keys))
       }),
@@ -96,7 +96,7 @@ export class Tenants {
   /** Whatever a client calls itself, only names of an ordinary length are remembered. */
   #tenantOf(account: string): Tenant | Promise<Tenant> {
     if (account.length <= MAX_NAME) return this.#tenants.get(account)
-    return readRecord(this.#store, KIND, account).then(readTenant)
+    return readRecord(this.#records, KIND, account).then(readTenant)
   }
 
   #quotaOf({ quota }: Tenant): Quota {
@@ -122,7 +122,7 @@ export class Tenants {
 
   /** A page of the accounts that differ from the defaults, in byte order. */
   async names(prefix: string, after: string, limit: number): Promise<string[]> {
-    return (await this.#store.listRecords(KIND, { prefix, after }, limit)).map(({ key }) => key)
+    return (await this.#records.listRecords(KIND, { prefix, after }, limit)).map(({ key }) => key)
   }
 
   /** @returns why the account has no access, in words for its owner; null: it has */
@@ -137,7 +137,7 @@ export class Tenants {
    * @throws forbidden
    */
   async guard(account: string): Promise<RecordWrite> {
-    const text = await readRecord(this.#store, KIND, account)
+    const text = await readRecord(this.#records, KIND, account)
     const refusal = refusalIn(readTenant(text))
     if (refusal !== null) throw new CouchError('forbidden', refusal)
     return { kind: KIND, key: account, value: text, expected: text }
@@ -159,9 +159,9 @@ export class Tenants {
   /** @throws unavailable if others change the same record all the time */
   async #write(account: string, next: (before: Tenant) => Tenant): Promise<void> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const text = await readRecord(this.#store, KIND, account)
+      const text = await readRecord(this.#records, KIND, account)
       const after = next(readTenant(text))
-      const isDone = await this.#store.writeRecords([
+      const isDone = await this.#records.writeRecords([
         { kind: KIND, key: account, value: written(after), expected: text },
         { kind: LEAVING, key: account, value: after.isLeaving ? '' : null },
       ])
@@ -172,7 +172,7 @@ export class Tenants {
 
   /** Accounts whose deletion has begun and is not done. */
   async *leaving(): AsyncGenerator<string> {
-    for await (const { key } of allRecords(this.#store, LEAVING)) yield key
+    for await (const { key } of allRecords(this.#records, LEAVING)) yield key
   }
 
   /** Calls the listener with suspended, reactivated and deleted accounts. @returns a function that ends the calls */

@@ -24,7 +24,7 @@ const EPOCH_BYTES = 9
 const SEALED = /^1-([0-9A-Za-z_-]{22})$/
 
 interface UpdatesViewsOptions {
-  readonly store: WatchedRecords
+  readonly records: WatchedRecords
   readonly owners: Owners
   readonly databases: Pick<Databases, 'has'>
   readonly tenantDatabases: Pick<TenantDatabases, 'settled'>
@@ -44,10 +44,10 @@ export class UpdatesViews {
 
   /** Reads the secret that encrypts tokens, or makes it. Nodes that start together agree on one. */
   static async open(options: UpdatesViewsOptions): Promise<UpdatesViews> {
-    const { store } = options
+    const { records } = options
     const value = randomBytes(SECRET_BYTES).toString('hex')
-    const isMade = await store.writeRecords([{ kind: KIND, key: KEY, value, expected: null }])
-    const secret = isMade ? value : ((await readRecord(store, KIND, KEY)) as string)
+    const isMade = await records.writeRecords([{ kind: KIND, key: KEY, value, expected: null }])
+    const secret = isMade ? value : ((await readRecord(records, KIND, KEY)) as string)
     return new UpdatesViews(Buffer.from(secret, 'hex'), options)
   }
 

@@ -38,7 +38,7 @@ const MAX_REMEMBERED = 20_000
 interface UsageOptions {
   readonly databases: Pick<Databases, 'get' | 'watchWrites'>
   readonly owners: Pick<Owners, 'ownerOf'>
-  readonly store: WatchedRecords
+  readonly records: WatchedRecords
   readonly clock: Clock
   /** A size could not be stored; it will be measured again. */
   onFault(fault: unknown): void
@@ -57,9 +57,9 @@ export class Usage {
 
   constructor(options: UsageOptions) {
     this.#options = options
-    const { databases, store } = options
-    this.#sizes = new RecordCache({ records: store, kind: SIZES, max: MAX_REMEMBERED, parse: readSize })
-    this.#totals = new RecordCache({ records: store, kind: TOTALS, max: MAX_REMEMBERED, parse: readTotals })
+    const { databases, records } = options
+    this.#sizes = new RecordCache({ records, kind: SIZES, max: MAX_REMEMBERED, parse: readSize })
+    this.#totals = new RecordCache({ records, kind: TOTALS, max: MAX_REMEMBERED, parse: readTotals })
     this.#unwatch = databases.watchWrites((name) => this.changed(name))
   }
 
@@ -70,7 +70,7 @@ export class Usage {
 
   /** @returns the sizes of databases, in their order */
   async ofAll(names: readonly string[]): Promise<Size[]> {
-    const texts = await this.#options.store.readRecords(SIZES, names)
+    const texts = await this.#options.records.readRecords(SIZES, names)
     return texts.map(readSize)
   }
 
@@ -161,7 +161,7 @@ export class Usage {
 
   /** Databases without an owner, deleted ones, and those that cannot be read are left out: their next write measures them. */
   async #sizesOf(names: readonly string[]): Promise<Measured[]> {
-    const owners = await this.#options.store.readRecords(OWNER, names)
+    const owners = await this.#options.records.readRecords(OWNER, names)
     const left = names.filter((_, at) => accountOf(owners[at] ?? null) !== null)
     const measured: Measured[] = []
     const looking = Array.from({ length: AT_ONCE }, async () => {
@@ -189,7 +189,7 @@ export class Usage {
    */
   async #store(measured: readonly Measured[], tries = 0): Promise<void> {
     const writes = await this.#writesOf(measured)
-    if (writes.length === 0 || (await this.#options.store.writeRecords(writes))) return
+    if (writes.length === 0 || (await this.#options.records.writeRecords(writes))) return
     if (measured.length > 1) {
       const half = Math.ceil(measured.length / 2)
       await this.#store(measured.slice(0, half))
@@ -205,13 +205,13 @@ export class Usage {
    * while the totals were read, everything is read again.
    */
   async #writesOf(measured: readonly Measured[]): Promise<RecordWrite[]> {
-    const { store } = this.#options
+    const { records } = this.#options
     const names = measured.map(({ name }) => name)
-    const owners = await store.readRecords(OWNER, names)
+    const owners = await records.readRecords(OWNER, names)
     const accounts = [...new Set(owners.map(accountOf).filter((account) => account !== null))]
-    const totals = await store.readRecords(TOTALS, accounts)
-    const sizes = await store.readRecords(SIZES, names)
-    if (!isDeepStrictEqual(await store.readRecords(OWNER, names), owners)) return this.#writesOf(measured)
+    const totals = await records.readRecords(TOTALS, accounts)
+    const sizes = await records.readRecords(SIZES, names)
+    if (!isDeepStrictEqual(await records.readRecords(OWNER, names), owners)) return this.#writesOf(measured)
     const changes = new Map<string, { before: Size; after: Size }>()
     const writes: RecordWrite[] = []
     measured.forEach(({ name, size }, at) => {

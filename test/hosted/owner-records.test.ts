@@ -113,7 +113,7 @@ function measuring(records: WatchedRecords) {
   return {
     sizes,
     owners,
-    usage: new Usage({ databases, owners, store: records, clock: systemClock, onFault }),
+    usage: new Usage({ databases, owners, records, clock: systemClock, onFault }),
   }
 }
 
