@@ -2,7 +2,7 @@
 import { type AccountListener, type Accounts, isServerAdmin } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
+import { jsonObjectIn } from '../core/json.ts'
 import { Listeners } from '../core/listeners.ts'
 import { RecordCache } from '../storage/record-cache.ts'
 import { allRecords, type RecordWrite, readRecord, type WatchedRecords } from '../storage/records.ts'
@@ -201,11 +201,14 @@ function written(tenant: Tenant): string | null {
   return JSON.stringify({ quota: shownQuota(quota), suspended: isSuspended, leaving: isLeaving })
 }
 
-/** @param value of a record; null: there is none */
+/**
+ * @param value of a record; null: there is none
+ * @returns a suspended tenant for a damaged record, which may have said so; the operator can end that
+ */
 function readTenant(value: string | null): Tenant {
   if (value === null) return ORDINARY
-  const read: unknown = JSON.parse(value)
-  if (!isJsonObject(read)) throw new Error('a tenant record is damaged')
+  const read = jsonObjectIn(value)
+  if (read === null) return { ...ORDINARY, isSuspended: true }
   const quota = changedOverrides({}, readQuota(read.quota ?? {}))
   return {
     quota: Object.keys(quota).length > 0 ? quota : ORDINARY.quota,

@@ -7,6 +7,7 @@ import { Listeners } from '../../src/core/listeners.ts'
 import type { SecurityObject } from '../../src/core/types.ts'
 import { openHosted } from '../../src/hosted/hosted.ts'
 import { SignUpCounts } from '../../src/hosted/sign-up-counts.ts'
+import { Tenants } from '../../src/hosted/tenants.ts'
 import { Claims } from '../../src/threads/claims.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -179,6 +180,18 @@ t.test('sign-ups of an address count together, and are forgotten after their tim
     records.all('sign_up').map(({ key }) => key),
     ['192.0.2.2', '192.0.2.3'],
   )
+})
+
+t.test('an account whose record is damaged is suspended until the operator ends that', async (t) => {
+  const [records] = sharedRecords(1) as [MemoryRecords]
+  const tenants = new Tenants(records, await openConfig({ dataDir: t.testdir(), env: {}, flags: {} }))
+  for (const value of ['{', 'null', '[]']) {
+    await records.writeRecords([{ kind: 'tenant', key: 'anna', value }])
+    t.match(await tenants.refusalOf('anna'), /suspended/, value)
+    t.match(await tenants.stateOf('anna'), { isSuspended: true })
+    await tenants.change('anna', { isSuspended: false })
+    t.equal(await tenants.refusalOf('anna'), null)
+  }
 })
 
 t.test('a damaged record of sign-ups refuses none, and hinders no other work', async (t) => {
