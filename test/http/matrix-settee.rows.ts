@@ -74,7 +74,7 @@ export const setteeRows: Rows = {
     [
       'POST /_settee/vaults',
       { open: everybody(201), secured: [401, 403, 201, 403, 201], hosted: [401, 403, 201, 403, 201] },
-      { json: { vault: '{db}', for: 'pouchdb', account: 'm', device: 'd-{n}' } },
+      { json: { vault: '{own}', for: 'pouchdb', account: 'm', device: 'd-{n}' } },
     ],
   ],
   '/_settee/log': [['GET /_settee/log?limit=1', serverAdmins(200)]],
