@@ -1,8 +1,8 @@
-import { chmodSync, lstatSync } from 'node:fs'
 import { access, constants, mkdir, opendir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../core/durable-files.ts'
 import { Yielder } from '../core/event-loop.ts'
+import { closeToOthers } from '../core/file-modes.ts'
 import { StartError } from './start-error.ts'
 
 /**
@@ -60,7 +60,6 @@ async function exists(path: string): Promise<boolean> {
 /** The files and folders that settee writes in a data folder; `databases` with the files in it. */
 const OWN =
   /^(?:server\.sqlite.*|local\.ini|lock|ballast|databases|samples|backups|before-upgrade|replaced|tmp|control)$/
-const OTHERS = 0o077
 
 /**
  * Removes others' rights to files of older versions, if this account owns them. Files that cannot be changed, such as on
@@ -70,32 +69,15 @@ const OTHERS = 0o077
 export async function restrictPermissions(path: string): Promise<void> {
   let wasOpen = false
   for await (const { name } of await opendir(path)) {
-    if (OWN.test(name) && tighten(join(path, name)) && name === 'databases') wasOpen = true
+    if (OWN.test(name) && closeToOthers(join(path, name)) === 'opened' && name === 'databases') wasOpen = true
   }
-  // Others could reach no file in a folder that was closed to them, and there may be a million files.
+  // Others could reach no file in a folder that was closed to them. There may be a million files, and the catalog looks at each
+  // of them after the start (storage/sqlite/folder-scan.ts).
   if (!wasOpen) return
   const databases = await opendir(join(path, 'databases'))
   const yielder = new Yielder()
   for await (const { name } of databases) {
-    tighten(join(path, 'databases', name))
+    closeToOthers(join(path, 'databases', name))
     await yielder.yieldIfDue()
-  }
-}
-
-/**
- * At once, since a promise for each of 100,000 files would take 8 s.
- * @returns whether others had rights
- */
-function tighten(path: string): boolean {
-  try {
-    const { mode, uid } = lstatSync(path)
-    const { S_IFMT, S_IFREG, S_IFDIR } = constants
-    const isOwn = uid === process.getuid?.() && ((mode & S_IFMT) === S_IFREG || (mode & S_IFMT) === S_IFDIR)
-    if (!isOwn || (mode & OTHERS) === 0) return false
-    chmodSync(path, mode & 0o700)
-    return true
-  } catch {
-    // It is gone, or cannot be changed.
-    return false
   }
 }

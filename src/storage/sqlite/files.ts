@@ -11,6 +11,7 @@ import {
   statSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { closeToOthers } from '../../core/file-modes.ts'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
 import { COPIES_FOLDER } from '../storage-engine.ts'
 import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
@@ -96,8 +97,11 @@ export class Files {
     return this.#indexes
   }
 
+  /** Whether a database has a file. If others had rights to it, they lose them. */
   exists(database: string): boolean {
-    return existsSync(this.path(database))
+    const path = this.path(database)
+    const found = closeToOthers(path)
+    return found !== null && (found !== 'foreign' || existsSync(path))
   }
 
   /** Whether a crash interrupted a rewrite of the file (page-size.ts). */
@@ -269,6 +273,7 @@ export class Files {
       const companion = COMPANIONS.find((suffix) => file.endsWith(suffix)) ?? ''
       const owner = file.slice(0, file.length - companion.length)
       const isOrphan = companion !== '' && !existsSync(join(this.#folder, owner))
+      if (companion !== '') closeToOthers(join(this.#folder, file))
       if (owner.endsWith(UNFINISHED) || isOrphan) rmSync(join(this.#folder, file), { force: true })
       else if (owner.endsWith(SUFFIX)) {
         const name = databaseOfFileName(owner.slice(0, -SUFFIX.length))
