@@ -61,9 +61,9 @@ async function stored(count: number): Promise<Figure[]> {
       const seconds = await inFlight(IN_FLIGHT, read)
       return [
         { name: 'start on an empty folder', unit: 'ms', value: empty.startMs },
-        { name: 'memory then', unit: 'MB', value: empty.memory },
+        { name: 'memory on an empty folder', unit: 'MB', value: empty.memory },
         { name: `start with ${count} databases and tokens`, unit: 'ms', value: startMs },
-        { name: 'memory then', unit: 'MB', value: memory },
+        { name: `memory with ${count} databases and tokens`, unit: 'MB', value: memory },
         { name: 'the first request of a database', unit: 'ms', value: first },
         { name: 'the first request with a token', unit: 'ms', value: token },
         { name: 'the first page of _all_dbs, after the whole folder was read', unit: 'ms', value: listed },
