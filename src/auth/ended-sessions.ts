@@ -104,7 +104,7 @@ export class EndedSessions {
 
 /** @returns null if there is none, or none that this version understands */
 function endIn(value: string | null): End | null {
-  const { until, name, expires } = (value === null ? null : jsonObjectIn(value)) ?? {}
+  const { until, name, expires } = jsonObjectIn(value) ?? {}
   if (typeof until !== 'number' || typeof name !== 'string' || typeof expires !== 'number') return null
   return { until, name, expires }
 }

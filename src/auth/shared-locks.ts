@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { atMost } from '../core/cache.ts'
-import { isJsonObject } from '../core/json.ts'
+import { jsonObjectIn } from '../core/json.ts'
 import { RecordSweep } from '../storage/record-sweep.ts'
 import { allRecords, type ServerRecord, type WatchedRecords } from '../storage/records.ts'
 
@@ -107,10 +107,6 @@ export class SharedLocks {
 
 /** @returns 0 for none, or for a record that this version does not understand */
 function untilIn(value: string): number {
-  try {
-    const read: unknown = JSON.parse(value)
-    return isJsonObject(read) && typeof read.until === 'number' ? read.until : 0
-  } catch {
-    return 0
-  }
+  const { until } = jsonObjectIn(value) ?? {}
+  return typeof until === 'number' ? until : 0
 }

@@ -29,8 +29,9 @@ export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** @returns null for a text that is not a JSON object, such as a damaged record, or one that another version wrote */
-export function jsonObjectIn(text: string): Record<string, unknown> | null {
+/** @returns null for no text, or one that is not a JSON object, such as a damaged record, or one of another version */
+export function jsonObjectIn(text: string | null): Record<string, unknown> | null {
+  if (text === null) return null
   try {
     const value: unknown = JSON.parse(text)
     return isJsonObject(value) ? value : null

@@ -38,7 +38,7 @@ export function sumOfSizes(a: Size, b: Size): Size {
 
 /** @param text of a record; null, or damaged: the database was not measured yet */
 export function readSize(text: string | null): Size {
-  const read = text === null ? null : jsonObjectIn(text)
+  const read = jsonObjectIn(text)
   if (read === null) return NOTHING
   const { bytes, documents, indexes } = read
   return { bytes: countOf(bytes), documents: countOf(documents), indexes: countOf(indexes) }
@@ -46,7 +46,7 @@ export function readSize(text: string | null): Size {
 
 /** @param text of a record; null, or damaged: the account never owned a database */
 export function readTotals(text: string | null): Totals {
-  const read = text === null ? null : jsonObjectIn(text)
+  const read = jsonObjectIn(text)
   if (read === null) return NO_DATABASES
   return { databases: countOf(read.databases), ...readSize(text), changes: countOf(read.changes) }
 }

@@ -72,7 +72,7 @@ export class SignUpCounts {
 
 /** @returns null if there are none that count; those of a damaged record do not */
 function attemptsOf(text: string | null, now: number): Attempts | null {
-  const { count, until } = (text === null ? null : jsonObjectIn(text)) ?? {}
+  const { count, until } = jsonObjectIn(text) ?? {}
   if (typeof count !== 'number' || typeof until !== 'number') return null
   return until <= now ? null : { count, until }
 }

@@ -8,7 +8,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { type Clock, systemClock } from '../changes/source.ts'
-import { isJsonObject } from '../core/json.ts'
+import { jsonObjectIn } from '../core/json.ts'
 import { Listeners } from '../core/listeners.ts'
 import { RecordSweep } from '../storage/record-sweep.ts'
 import { readRecord, type WatchedRecords } from '../storage/records.ts'
@@ -219,14 +219,8 @@ class HeldClaim implements Claim {
 
 /** @returns null if there is none, or none that this version understands */
 function holdingOf(value: string | null): Holding | null {
-  if (value === null) return null
-  try {
-    const read: unknown = JSON.parse(value)
-    if (!isJsonObject(read) || typeof read.holder !== 'string' || typeof read.until !== 'number') return null
-    return { holder: read.holder, until: read.until }
-  } catch {
-    return null
-  }
+  const { holder, until } = jsonObjectIn(value) ?? {}
+  return typeof holder === 'string' && typeof until === 'number' ? { holder, until } : null
 }
 
 interface DutyOptions {

@@ -113,7 +113,7 @@ const KIND = 'mark'
  */
 export function readLastKnown(connection: Connection, name: string): LastKnownSequence | null {
   const [value = null] = readRecords(connection, KIND, [name])
-  const { epoch, updateSeq } = (value === null ? null : jsonObjectIn(value)) ?? {}
+  const { epoch, updateSeq } = jsonObjectIn(value) ?? {}
   return typeof epoch === 'string' && typeof updateSeq === 'number' ? { epoch, updateSeq } : null
 }
 
