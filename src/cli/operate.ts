@@ -84,7 +84,7 @@ async function openFolder(
 ): Promise<OpenFolder> {
   const config = await openConfig({ dataDir, env, flags: {} })
   const databases = await openServerDatabases({
-    dataDir,
+    location: { kind: 'files', dataDir },
     settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,

@@ -73,7 +73,7 @@ export async function openDatabases(
 ): Promise<{ readonly databases: OwnedDatabases; readonly sealingKey: SealingKey }> {
   const { dataDir, config, logger, shutdown } = context
   const databases = await openServerDatabases({
-    dataDir,
+    location: { kind: 'files', dataDir },
     settings: settingsOf(config, null),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,

@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { CouchError, isFileFault } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
+import type { StoreLocation } from '../storage/open-engine.ts'
 import type { CopyFacts } from '../storage/storage-engine.ts'
 import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
@@ -100,7 +101,7 @@ export interface ProgressEvent {
 
 /** The `workerData` of the copying thread. */
 interface CopierData {
-  readonly dataDir: string
+  readonly location: StoreLocation
   readonly copies: true
 }
 
@@ -109,7 +110,7 @@ export function isCopier(data: unknown): data is CopierData {
 }
 
 interface CopiesOptions {
-  readonly dataDir: string
+  readonly location: StoreLocation
   /** The file that a thread runs: host.ts, which knows the engine. */
   readonly entry: URL
   /** The database that now has this name. */
@@ -132,7 +133,7 @@ class CopyThread implements Copier {
 
   constructor(options: CopiesOptions) {
     this.#options = options
-    const data: CopierData = { dataDir: options.dataDir, copies: true }
+    const data: CopierData = { location: options.location, copies: true }
     this.#worker = new Worker(options.entry, { workerData: data, execArgv: threadFlags(process.execArgv) })
     this.#rpc = new RpcClient<ProgressEvent>(this.#worker, ({ progress }) => this.#onProgress(progress))
     this.#worker.on('message', (messages) => this.#rpc.receive(messages))

@@ -20,6 +20,7 @@ import type {
   NameRange,
   UpdatesRange,
 } from '../storage/catalog.ts'
+import type { StoreLocation } from '../storage/open-engine.ts'
 import type { WatchedRecords } from '../storage/records.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
 import type { Copies } from './copies.ts'
@@ -230,7 +231,7 @@ export interface Faults {
 }
 
 export interface ServerDatabasesOptions {
-  readonly dataDir: string
+  readonly location: StoreLocation
   readonly settings: Settings
   /** The maximum number of databases to keep open, unless more are in use. */
   readonly maxOpen: number

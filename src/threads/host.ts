@@ -1,4 +1,4 @@
-/** The entry of a database thread: serves the databases that it owns to the HTTP thread, from the SQLite engine. */
+/** The entry of a database thread: serves the databases that it owns to the HTTP thread, from its engine. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
@@ -10,10 +10,10 @@ import { isShort, type Settings, type Space, type UserCtx } from '../core/types.
 import { unindexedQueries } from '../query/find.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'
+import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
-import { sqliteEngine } from '../storage/sqlite/sqlite-engine.ts'
-import { CommitTally } from '../storage/sqlite/writer.ts'
-import { copiesOf, type Prepared } from '../storage/storage-engine.ts'
+import { openEngine } from '../storage/open-engine.ts'
+import { copiesOf, type Prepared, type StorageEngine } from '../storage/storage-engine.ts'
 import { AutomaticCompactions, Compactions, isExpired, retention } from './compactions.ts'
 import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
@@ -61,7 +61,7 @@ const SERVER: UserCtx = { name: null, roles: ['_admin'] }
 /** Serves one port until it receives `stop`. */
 class Host {
   readonly #rpc: RpcServer<ThreadEvent>
-  readonly #engine: ReturnType<typeof sqliteEngine>
+  readonly #engine: StorageEngine
   readonly #stores: OpenStores<OpenDatabase>
   readonly #functions: SandboxClient
   readonly #compactions = new Compactions({
@@ -106,10 +106,9 @@ class Host {
     joinHeartbeat(options.heartbeat)
     this.#rpc = new RpcServer(port, new BytesInTransit(options.transit))
     this.#settings = options.settings
-    this.#disk = new Disk(options.dataDir, () => this.#rpc.sendEvent({ type: 'full' }))
+    this.#disk = new Disk(options.location, () => this.#rpc.sendEvent({ type: 'full' }))
     this.#disk.set(options.space)
-    this.#engine = sqliteEngine({
-      dataDir: options.dataDir,
+    this.#engine = openEngine(options.location, {
       tally: this.#tally,
       keepsUpgradeCopies: () => this.#settings.rules.upgradeCopies,
       ending: this.#ending.signal,
@@ -371,7 +370,7 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  if (isCopier(workerData)) serveCopies(port, copiesOf(sqliteEngine(workerData)))
+  if (isCopier(workerData)) serveCopies(port, copiesOf(openEngine(workerData.location)))
   else {
     const host = new Host(port, workerData as ThreadOptions)
     port.on('message', (requests: readonly Request[]) => host.receive(requests))

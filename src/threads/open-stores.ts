@@ -4,6 +4,7 @@ import { CouchError, isFileFault } from '../core/errors.ts'
 import { AMPLE_SPACE, isShort, type Space } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { diskSizeNow, releaseReservedSpace } from '../storage/free-space.ts'
+import type { StoreLocation } from '../storage/open-engine.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 
 /** An open database. */
@@ -325,16 +326,16 @@ function isClosing(error: unknown): boolean {
 
 /** The free disk space as a database thread knows it, and the thread's reaction to a full disk. */
 export class Disk {
-  readonly #folder: string
+  readonly #folder: string | null
   readonly #reportFull: () => void
   #space: Space = AMPLE_SPACE
 
   /**
-   * @param folder the data folder
+   * @param location where the databases are: only a folder has a disk of this machine
    * @param reportFull makes the HTTP thread check the disk and send the free space
    */
-  constructor(folder: string, reportFull: () => void) {
-    this.#folder = folder
+  constructor(location: StoreLocation, reportFull: () => void) {
+    this.#folder = location.kind === 'files' ? location.dataDir : null
     this.#reportFull = reportFull
   }
 
@@ -353,20 +354,21 @@ export class Disk {
    * @returns whether the disk is full and a retry is worthwhile; false for another limit, such as a disk quota
    */
   onFull(): boolean {
+    if (this.#folder === null) return false
     this.#reportFull()
     const wasShort = isShort(this.#space)
-    const free = this.#freeNow()
+    const free = freeNow(this.#folder)
     if (free === null || !isShort({ ...this.#space, free })) return false
     this.#space = { ...this.#space, free }
     if (wasShort) releaseReservedSpace(this.#folder)
     return true
   }
+}
 
-  #freeNow(): number | null {
-    try {
-      return diskSizeNow(this.#folder).free
-    } catch {
-      return null
-    }
+function freeNow(folder: string): number | null {
+  try {
+    return diskSizeNow(folder).free
+  } catch {
+    return null
   }
 }

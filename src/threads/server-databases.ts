@@ -82,7 +82,7 @@ export class ServerDatabases implements OwnedDatabases {
   #closed: Promise<void> | undefined
 
   constructor(options: ServerDatabasesOptions) {
-    const { dataDir, settings, maxOpen, threadEntry } = options
+    const { location, settings, maxOpen, threadEntry } = options
     this.#options = options
     this.usersDatabase = settings.rules.users.database
     const onFault = (fault: unknown) => {
@@ -97,7 +97,7 @@ export class ServerDatabases implements OwnedDatabases {
     })
     const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
     this.#copies = databaseCopies({
-      dataDir,
+      location,
       entry,
       findEntry: (name) => this.#list.find(name),
       hold: async (entry) => withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
@@ -115,7 +115,7 @@ export class ServerDatabases implements OwnedDatabases {
       onUnused: (name) => void this.#exclusively(name, () => this.#pool.unassign(name)),
     })
     this.#pool = new Pool({
-      dataDir,
+      location,
       settings,
       maxOpen,
       entry,

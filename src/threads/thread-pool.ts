@@ -11,6 +11,7 @@ import { noteWork } from '../core/event-loop.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { Catalog } from '../storage/catalog.ts'
+import type { StoreLocation } from '../storage/open-engine.ts'
 import { Thread } from './thread.ts'
 import { BALANCE_MS, LoadMeter, planMove, Settled } from './thread-balance.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog, ThreadOptions } from './thread-protocol.ts'
@@ -25,7 +26,7 @@ import { Quarantine, Watchdog } from './watchdog.ts'
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
 
 interface PoolOptions {
-  readonly dataDir: string
+  readonly location: StoreLocation
   readonly settings: Settings
   /** The maximum number of databases that all threads together keep open. */
   readonly maxOpen: number
@@ -271,10 +272,10 @@ export class Pool {
   }
 
   #startThread(): Thread {
-    const { dataDir, entry, sandboxes, onEvent } = this.#options
+    const { location, entry, sandboxes, onEvent } = this.#options
     const member = sandboxes.join((notice, ...ports) => thread.notify({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
-      dataDir,
+      location,
       settings: this.#settings,
       space: this.#space,
       maxOpen: this.#maxOpen(),

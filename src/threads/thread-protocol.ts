@@ -12,6 +12,7 @@ import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
 import type { Catalog } from '../storage/catalog.ts'
+import type { StoreLocation } from '../storage/open-engine.ts'
 import type { CatalogChange } from '../storage/records.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { Prepared } from '../storage/storage-engine.ts'
@@ -175,7 +176,7 @@ export type DatabaseThreadEvent = Exclude<ThreadEvent, { type: 'sandbox' }>
 
 /** The `workerData` of a database thread. */
 export interface ThreadOptions {
-  readonly dataDir: string
+  readonly location: StoreLocation
   readonly settings: Settings
   readonly space: Space
   /** The maximum number of databases that one thread keeps open. */

@@ -125,8 +125,8 @@ t.test('QuickJS stays in sandbox/', async (t) => {
   )
 })
 
-t.test('an engine is known to threads/host.ts and server.ts alone', async (t) => {
-  const mayKnow = (path: string) => ['threads/host.ts', 'server.ts'].includes(path) || isEngine(path)
+t.test('an engine is known to storage/open-engine.ts alone', async (t) => {
+  const mayKnow = (path: string) => path === 'storage/open-engine.ts' || isEngine(path)
   t.same(
     none(sources, ({ path, imports }) => imports.some(isEngine) && !mayKnow(path)),
     [],
@@ -134,7 +134,7 @@ t.test('an engine is known to threads/host.ts and server.ts alone', async (t) =>
 })
 
 function isEngine(path: string): boolean {
-  return path.startsWith('storage/sqlite/')
+  return /^storage\/(?:sqlite|postgres)\//.test(path)
 }
 
 t.test('core/ imports nothing of ours but itself', async (t) => {

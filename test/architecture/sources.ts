@@ -78,6 +78,8 @@ export const LAYERS = [
   'revisions/',
   'storage/',
   'storage/sqlite/',
+  'storage/postgres/',
+  'storage/open-engine.ts',
   'sandbox/',
   'documents/',
   'query/',

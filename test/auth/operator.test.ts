@@ -15,7 +15,7 @@ async function setUp(t: Test, env: NodeJS.ProcessEnv = {}) {
   const config = await openConfig({ dataDir, env: {}, flags: {} })
   await config.set('chttpd_auth', 'iterations', '10')
   const databases = await openServerDatabases({
-    dataDir,
+    location: { kind: 'files', dataDir },
     settings: settingsOf(config),
     maxOpen: 10,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),

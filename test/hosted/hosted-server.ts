@@ -45,7 +45,7 @@ export async function startHostedServer(
     await config.set(section, key, value)
   }
   const databases = await openServerDatabases({
-    dataDir: folder,
+    location: { kind: 'files', dataDir: folder },
     settings: settingsOf(config),
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),

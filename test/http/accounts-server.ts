@@ -62,7 +62,7 @@ export async function startAccountsServer(t: Test, names: readonly string[]) {
   await config.set('chttpd_auth', 'iterations', '10')
   for (const admin of ['s', 't']) await config.set('admins', admin, await hashPassword(admin, PLAIN))
   const databases = await openServerDatabases({
-    dataDir,
+    location: { kind: 'files', dataDir },
     settings: settingsOf(config),
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),

@@ -2,7 +2,7 @@
 import { Histogram } from '../../src/core/histogram.ts'
 import { REQUEST_SECONDS } from '../../src/metrics/couch-stats.ts'
 import type { Measurements } from '../../src/metrics/metric.ts'
-import { CommitTally } from '../../src/storage/sqlite/writer.ts'
+import { CommitTally } from '../../src/storage/commit-tally.ts'
 import type { ThreadReport } from '../../src/threads/thread-stats.ts'
 
 function seconds(...values: number[]) {

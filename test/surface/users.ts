@@ -39,7 +39,7 @@ export async function startServerWithUsers(
   const plain = { iterations: 10, prf: 'sha256' } as const
   await config.set('admins', 's', await hashPassword('s', plain))
   const databases = await openServerDatabases({
-    dataDir,
+    location: { kind: 'files', dataDir },
     settings: settingsOf(config),
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),

@@ -23,19 +23,23 @@ export interface Served {
   readonly faults: unknown[]
 }
 
+interface ServedOptions extends Partial<Omit<ServerDatabasesOptions, 'location'>> {
+  readonly dataDir?: string
+}
+
 /** Databases in a folder, by default an empty one. They are closed when the test ends. */
-export async function serve(t: Test, options: Partial<ServerDatabasesOptions> = {}): Promise<Served> {
-  const dataDir = options.dataDir ?? (await temporaryFolder(t))
+export async function serve(t: Test, options: ServedOptions = {}): Promise<Served> {
+  const { dataDir = await temporaryFolder(t), ...others } = options
   const faults: unknown[] = []
   const databases = await openServerDatabases({
-    dataDir,
+    location: { kind: 'files', dataDir },
     settings: DEFAULT_SETTINGS,
     maxOpen: 100,
     threadEntry: ENTRY,
     sandboxEntry: SANDBOX_ENTRY,
     onFault: (fault) => faults.push(fault),
     onCompactionFault: (_database, fault) => faults.push(fault),
-    ...options,
+    ...others,
   })
   t.teardown(() => databases.close())
   return { databases, dataDir, faults }

@@ -6,11 +6,11 @@ import { AMPLE_SPACE, DEFAULT_SETTINGS } from '../../src/core/types.ts'
 import { SlotTable } from '../../src/sandbox/slot-table.ts'
 import { StreamReader } from '../../src/threads/rpc-stream.ts'
 import { Thread, threadFlags } from '../../src/threads/thread.ts'
-import type { ThreadEvent } from '../../src/threads/thread-protocol.ts'
+import type { ThreadEvent, ThreadOptions } from '../../src/threads/thread-protocol.ts'
 
 const ENTRY = new URL('./scripted-thread.mjs', import.meta.url)
-const OPTIONS = {
-  dataDir: '',
+const OPTIONS: ThreadOptions = {
+  location: { kind: 'files', dataDir: '' },
   settings: DEFAULT_SETTINGS,
   space: AMPLE_SPACE,
   maxOpen: 1,

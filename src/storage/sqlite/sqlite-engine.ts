@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
+import type { CommitTally } from '../commit-tally.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { IndexStores } from '../index-store.ts'
 import type { DatabaseSnapshot, OpenOptions, StorageEngine } from '../storage-engine.ts'
@@ -18,7 +19,6 @@ import { SqliteCatalog } from './sqlite-catalog.ts'
 import { ClosedPositions } from './state.ts'
 import { SqliteStore } from './store.ts'
 import { Upgrades } from './upgrade.ts'
-import type { CommitTally } from './writer.ts'
 
 export interface SqliteEngineOptions {
   /** The data folder; databases are files below it. */

@@ -1,6 +1,7 @@
 /** A database in one SQLite file: implements the contract of storage/engine.ts with the tables of schema.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { BlobReference, BlobUpload } from '../blob-leases.ts'
+import type { CommitTally } from '../commit-tally.ts'
 import type {
   DocState,
   DocUpdate,
@@ -46,7 +47,7 @@ import { Sizes } from './size-counters.ts'
 import type { ClosedPositions } from './state.ts'
 import type { StoredDocument } from './stored-document.ts'
 import { References, Uploads } from './uploads.ts'
-import { type CommitTally, Writer } from './writer.ts'
+import { Writer } from './writer.ts'
 
 /** Documents that one query reads by id, without and with their bodies. */
 const READ_ROWS = 100

@@ -1,10 +1,11 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { countOf } from '../../../src/core/histogram.ts'
+import { CommitTally } from '../../../src/storage/commit-tally.ts'
 import { Connection } from '../../../src/storage/sqlite/connection.ts'
 import type { Job } from '../../../src/storage/sqlite/database-access.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
-import { CommitTally, type InMemoryState, Writer } from '../../../src/storage/sqlite/writer.ts'
+import { type InMemoryState, Writer } from '../../../src/storage/sqlite/writer.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
 const NO_MEMORY: InMemoryState = {
