@@ -4,7 +4,7 @@
 // it every time. It installs only with apt-get, as root or through sudo. On other systems it prints the missing
 // programs, and fails.
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -17,6 +17,7 @@ export const PROGRAMS = {
   git: 'git',
   gcc: 'cc',
   systemd: 'systemd-analyze',
+  postgresql: 'initdb',
 }
 
 /** Packages that another package recommends, but that the tests need. */
@@ -27,9 +28,21 @@ const FOLDERS = [...new Set([...(process.env.PATH ?? '').split(':'), '/usr/sbin'
   Boolean,
 )
 
+const POSTGRES = '/usr/lib/postgresql'
+
+/**
+ * Where PostgreSQL's own programs are: in the folder PGBIN, if it is set, otherwise in those that Debian's packages have
+ * made, the newest version first, since they are in no PATH.
+ */
+function postgresFolders() {
+  if (process.env.PGBIN) return [process.env.PGBIN]
+  const versions = existsSync(POSTGRES) ? readdirSync(POSTGRES) : []
+  return versions.sort((a, b) => Number(b) - Number(a)).map((version) => join(POSTGRES, version, 'bin'))
+}
+
 /** @returns the path of a program; null if there is none of this name */
 export function programPath(name) {
-  for (const folder of FOLDERS) {
+  for (const folder of [...postgresFolders(), ...FOLDERS]) {
     const path = join(folder, name)
     try {
       accessSync(path, constants.X_OK)

@@ -10,7 +10,7 @@ import { ROOT } from '../../cli/child.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
 const SCRIPT = join(ROOT, 'scripts', 'debian-packages.mjs')
-/** Programs that every Debian has, or that come with Node. */
+/** Programs that every Debian has, or that come with Node or with initdb. */
 const THERE = new Set([
   'sh',
   'bash',
@@ -22,6 +22,8 @@ const THERE = new Set([
   'setpriv',
   'script',
   'npm',
+  'postgres',
+  'pg_basebackup',
 ])
 
 function run(env: NodeJS.ProcessEnv, ...names: string[]) {
