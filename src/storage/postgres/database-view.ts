@@ -1,0 +1,111 @@
+/** The view of a database: counters that each statement reads anew, and settings that are remembered by their version. */
+import { CouchError } from '../../core/errors.ts'
+import type { SecurityObject } from '../../core/types.ts'
+import type { StoreView } from '../engine.ts'
+import type { Epochs } from '../sequence.ts'
+import type { Connections } from './connections.ts'
+
+/** Of `database` as d, in the order of a {@link ViewRow}. Every statement that reads documents reads these as well. */
+export const VIEW_COLUMNS = 'd.update_seq, d.doc_count, d.deleted_count, d.settings_version'
+
+export type ViewRow = readonly [
+  updateSeq: number,
+  docCount: number,
+  deletedCount: number,
+  settingsVersion: number,
+]
+
+/** The part of a view that changes with its settingsVersion alone. */
+export type DatabaseSettings = Omit<StoreView, 'updateSeq' | 'docCount' | 'deletedCount'>
+
+/** Of `database`, in the order of a {@link SettingsRow}. */
+export const SETTINGS_COLUMNS =
+  'settings_version, design_version, revs_limit, purged_infos_limit, restored_at IS NOT NULL, epochs, security'
+
+export type SettingsRow = readonly [
+  settingsVersion: number,
+  designVersion: number,
+  revsLimit: number,
+  purgedInfosLimit: number,
+  wasRestored: boolean,
+  epochs: string,
+  security: string | null,
+]
+
+const READ_SETTINGS = {
+  name: 'read_settings',
+  text: `SELECT ${SETTINGS_COLUMNS} FROM database WHERE db = $1`,
+}
+
+/** Settings that change while they are read, so often one after the other, mean that something is wrong. */
+const MAX_TRIES = 20
+
+/** @param row of a database that exists */
+export function settingsOf(row: SettingsRow): DatabaseSettings {
+  const [settingsVersion, designVersion, revsLimit, purgedInfosLimit, wasRestored, epochs, security] = row
+  return {
+    settingsVersion,
+    designVersion,
+    revsLimit,
+    purgedInfosLimit,
+    wasRestored,
+    epochs: JSON.parse(epochs) as Epochs,
+    security: security === null ? null : (JSON.parse(security) as SecurityObject),
+  }
+}
+
+/** The views of one open database. */
+export class DatabaseViews {
+  readonly #connections: Pick<Connections, 'read'>
+  readonly #db: number
+  #settings: DatabaseSettings
+
+  /** @param settings as they were read when it was opened */
+  constructor(connections: Pick<Connections, 'read'>, db: number, settings: DatabaseSettings) {
+    this.#connections = connections
+    this.#db = db
+    this.#settings = settings
+  }
+
+  /** The settings that were read last. */
+  get settings(): DatabaseSettings {
+    return this.#settings
+  }
+
+  /** @returns null if the settings of this version must be read first: {@link refresh} */
+  viewOf([updateSeq, docCount, deletedCount, settingsVersion]: ViewRow): StoreView | null {
+    if (settingsVersion !== this.#settings.settingsVersion) return null
+    return { ...this.#settings, updateSeq, docCount, deletedCount }
+  }
+
+  /**
+   * Reads the settings.
+   * @throws no_database if it was deleted; as {@link Connections.read}
+   */
+  async refresh(): Promise<DatabaseSettings> {
+    const [row] = await this.#connections.read<SettingsRow>({ ...READ_SETTINGS, values: [this.#db] })
+    if (row === undefined) throw new CouchError('no_database')
+    this.#settings = settingsOf(row)
+    return this.#settings
+  }
+
+  /**
+   * Reads with one statement or one snapshot, again if the settings have changed since they were read.
+   * @param read reads the database's row as well: null if there is none
+   * @param use gets what was read and its view
+   * @throws no_database if the database was deleted; what `read` and `use` throw
+   */
+  async reading<T, R>(
+    read: () => Promise<{ readonly view: ViewRow | null; readonly rows: T }>,
+    use: (rows: T, view: StoreView) => R,
+  ): Promise<R> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const { view: row, rows } = await read()
+      if (row === null) throw new CouchError('no_database')
+      const view = this.viewOf(row)
+      if (view !== null) return use(rows, view)
+      await this.refresh()
+    }
+    throw new CouchError('store_unavailable')
+  }
+}

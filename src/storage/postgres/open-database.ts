@@ -1,0 +1,15 @@
+import type { Connections } from './connections.ts'
+import type { DatabaseViews } from './database-view.ts'
+
+/** What the parts of one open database share. */
+export interface OpenDatabase {
+  readonly name: string
+  /** Its incarnation, the first value of all statements on its rows. */
+  readonly db: number
+  readonly connections: Connections
+  readonly views: DatabaseViews
+  /** Identifies this engine among all that use the store: a random text. */
+  readonly opener: string
+  /** The time, in ms since 1970. */
+  now(): number
+}

@@ -1,0 +1,202 @@
+/**
+ * The tables of a store in PostgreSQL. A released migration never changes; new ones are appended.
+ *
+ * Every table of a database's contents has `db`, the database's incarnation, first in its keys: so Citus can distribute
+ * all of them by it, and one statement needs one shard. There are no sequences: numbers are counted in rows that the same
+ * transaction has locked. Texts that are compared have the collation "C", so that their order is that of their bytes;
+ * ids, keys and names are stored as stored-text.ts has them. Times are in ms since 1970, by the clock of the node.
+ */
+
+/** The list of databases and the server's own data. These tables stay on the coordinator under Citus. */
+const CATALOG = `
+-- one row: the store's identity, the last incarnation that was given out, and the numbers of _db_updates
+CREATE TABLE store (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  folder_uuid text NOT NULL,
+  server_uuid text NOT NULL,
+  last_db bigint NOT NULL,
+  update_seq bigint NOT NULL,
+  epochs text NOT NULL,
+  timeline text NOT NULL
+);
+
+-- last_epoch and last_seq: the last known sequence (DatabaseEntry.lastKnown)
+CREATE TABLE entry (
+  name text COLLATE "C" PRIMARY KEY,
+  db bigint NOT NULL UNIQUE,
+  last_epoch text,
+  last_seq bigint
+);
+
+-- databases whose rows are to be removed: deleted ones, and those whose creation was not finished
+CREATE TABLE leaving (db bigint PRIMARY KEY, since bigint NOT NULL);
+
+CREATE TABLE record (
+  kind text COLLATE "C",
+  key text COLLATE "C",
+  value text NOT NULL,
+  PRIMARY KEY (kind, key)
+);
+
+-- the latest update of each pair of name and type
+CREATE TABLE catalog_update (
+  name text COLLATE "C",
+  type text COLLATE "C",
+  seq bigint NOT NULL UNIQUE,
+  PRIMARY KEY (name, type)
+);
+
+-- what the last minutes have changed, for nodes that were not notified; change: JSON of a CatalogChange
+CREATE TABLE catalog_change (
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  number integer NOT NULL,
+  node text NOT NULL,
+  at bigint NOT NULL,
+  change text NOT NULL,
+  PRIMARY KEY (xid, number)
+);
+`
+
+const DOCUMENTS = `
+-- one row for each database: what is locked and counted by each of its writes; free space keeps these updates on one page
+CREATE TABLE database (
+  db bigint PRIMARY KEY,
+  update_seq bigint NOT NULL DEFAULT 0,
+  doc_count bigint NOT NULL DEFAULT 0,
+  deleted_count bigint NOT NULL DEFAULT 0,
+  purge_seq bigint NOT NULL DEFAULT 0,
+  -- grows with each write of any kind
+  writes bigint NOT NULL DEFAULT 0,
+  settings_version bigint NOT NULL DEFAULT 0,
+  design_version bigint NOT NULL DEFAULT 0,
+  last_blob bigint NOT NULL DEFAULT 0,
+  -- bytes: of the leaves' bodies and attachments, decoded; of superseded bodies; of attachments that successors do not name
+  external_bytes bigint NOT NULL DEFAULT 0,
+  superseded_bytes bigint NOT NULL DEFAULT 0,
+  loose_bytes bigint NOT NULL DEFAULT 0,
+  -- when the last of the superseded revisions that are gone was superseded
+  history_since bigint NOT NULL DEFAULT 0,
+  compacted_at bigint NOT NULL DEFAULT 0,
+  compacted_purge bigint NOT NULL DEFAULT 0,
+  longest_ancestry integer NOT NULL DEFAULT 1000,
+  revs_limit integer NOT NULL DEFAULT 1000,
+  purged_infos_limit integer NOT NULL DEFAULT 1000,
+  restored_at bigint,
+  -- seconds since 1970
+  created_at bigint NOT NULL,
+  partitioned boolean NOT NULL,
+  -- the server and its timeline in which the newest epoch was begun
+  timeline text NOT NULL,
+  -- JSON
+  epochs text NOT NULL,
+  security text
+) WITH (fillfactor = 50);
+
+-- one row for each document, with its winner
+CREATE TABLE doc (
+  db bigint,
+  id text COLLATE "C",
+  seq bigint NOT NULL,
+  -- the value of database.writes at its last change of any kind
+  version bigint NOT NULL,
+  -- its first sequence number, which does not change
+  first_seq bigint NOT NULL,
+  rev text COLLATE "C" NOT NULL,
+  deleted boolean NOT NULL,
+  leaves integer NOT NULL,
+  -- of the winner's version: see history-store.ts
+  place bigint NOT NULL,
+  stored_at bigint,
+  grown_at bigint,
+  -- bytes of the body and the attachments, decoded
+  size bigint NOT NULL,
+  -- JSON: a list of StoredAttachment, without those that have none
+  attachments text,
+  -- encodeAncestry of revisions/branch.ts
+  ancestry bytea NOT NULL,
+  body text NOT NULL,
+  PRIMARY KEY (db, id),
+  UNIQUE (db, seq)
+);
+CREATE INDEX doc_forked ON doc (db, first_seq) WHERE leaves > 1;
+CREATE INDEX doc_deleted ON doc (db, id) WHERE deleted;
+
+-- every stored revision that is not a winner: other leaves with their ancestry, and superseded ones
+CREATE TABLE revision (
+  db bigint,
+  id text COLLATE "C",
+  rev text COLLATE "C",
+  deleted boolean NOT NULL,
+  leaf boolean NOT NULL,
+  -- compaction has retained it for the time machine
+  retained boolean NOT NULL DEFAULT false,
+  place bigint NOT NULL,
+  stored_at bigint,
+  grown_at bigint,
+  superseded_at bigint,
+  size bigint NOT NULL,
+  attachments text,
+  ancestry bytea,
+  body text NOT NULL,
+  PRIMARY KEY (db, id, rev)
+);
+CREATE INDEX revision_superseded ON revision (db, superseded_at) WHERE NOT leaf;
+
+-- how many rows of the feed each stretch of 1,024 numbers has
+CREATE TABLE feed_count (db bigint, stretch bigint, rows integer NOT NULL, PRIMARY KEY (db, stretch)) WITH (fillfactor = 50);
+
+CREATE TABLE local_doc (db bigint, id text COLLATE "C", rev bigint NOT NULL, body text NOT NULL, PRIMARY KEY (db, id));
+-- checkpoints whose first write after the last restore was refused
+CREATE TABLE met (db bigint, id text COLLATE "C", PRIMARY KEY (db, id));
+-- revs: JSON
+CREATE TABLE purge (db bigint, seq bigint, id text NOT NULL, revs text NOT NULL, PRIMARY KEY (db, seq));
+-- what sequence tokens of other servers mean here (token-position.ts); parts: JSON
+CREATE TABLE point (
+  db bigint,
+  family text COLLATE "C",
+  total bigint,
+  parts text COLLATE "C",
+  seq bigint NOT NULL,
+  at bigint NOT NULL,
+  PRIMARY KEY (db, family, total, parts)
+);
+-- the last write of each opener: whether a write whose answer was lost is stored
+CREATE TABLE written (db bigint, opener text COLLATE "C", token bigint NOT NULL, at bigint NOT NULL, PRIMARY KEY (db, opener));
+`
+
+const CONTENTS = `
+-- contents of attachments; sha256 is null while the content arrives
+CREATE TABLE blob (
+  db bigint,
+  blob bigint,
+  sha256 bytea,
+  digest text,
+  length bigint NOT NULL,
+  -- whether a revision has ever named it
+  named boolean NOT NULL,
+  PRIMARY KEY (db, blob),
+  UNIQUE (db, sha256)
+);
+CREATE TABLE chunk (db bigint, blob bigint, position bigint, data bytea NOT NULL, PRIMARY KEY (db, blob, position));
+ALTER TABLE chunk ALTER COLUMN data SET STORAGE EXTERNAL;
+-- which revisions name a blob
+CREATE TABLE blob_use (db bigint, blob bigint, id text COLLATE "C", rev text COLLATE "C", PRIMARY KEY (db, blob, id, rev));
+-- blob-leases.ts
+CREATE TABLE lease (
+  db bigint,
+  blob bigint,
+  opener text COLLATE "C",
+  uses integer NOT NULL,
+  renewed_at bigint NOT NULL,
+  PRIMARY KEY (db, blob, opener)
+);
+`
+
+/** The steps from nothing to the newest schema. */
+export const MIGRATIONS: readonly string[] = [CATALOG + DOCUMENTS + CONTENTS]
+
+/**
+ * The schema that the oldest settee may have that can still work beside this one's tables, so that nodes are upgraded one
+ * after the other.
+ */
+export const OLDEST_COMPATIBLE = 1

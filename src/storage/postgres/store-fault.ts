@@ -1,0 +1,64 @@
+/** Translates the errors of PostgreSQL and of the connections to it into those of the error table. */
+import pg from 'pg'
+import { CouchError, type ErrorName } from '../../core/errors.ts'
+
+/**
+ * The connection broke after a write was sent and before it was answered: it may be stored, or not. Whoever wrote finds
+ * out, or rejects with store_unavailable (storage/engine.ts).
+ */
+export class LostAnswer extends Error {
+  constructor(cause: unknown) {
+    super('The connection was lost before the answer came.', { cause })
+  }
+}
+
+/** PostgreSQL: "Appendix A. Error Codes". Codes that are not listed here are faults of settee. */
+const BY_CODE: Readonly<Record<string, ErrorName>> = {
+  '53100': 'insufficient_storage',
+  '58030': 'disk_fault',
+  XX001: 'damaged_file',
+  XX002: 'damaged_file',
+}
+
+/**
+ * Classes and codes of a server that is there but does not serve: connections (08), authentication (28), resources (53),
+ * shutdown and cancellation (57), locks that are not granted in time (55), conflicts with other transactions (40), an idle
+ * transaction that was ended (25P03), and a server that has become a standby (25006).
+ */
+const UNAVAILABLE = /^(?:08|28|40|53|55|57|25006|25P03)/
+
+/** Whether the server has answered with an error, so that the connection can be used further. */
+export function isAnswer(error: unknown): error is pg.DatabaseError {
+  return error instanceof pg.DatabaseError
+}
+
+/** Whether the server ends the connection with this answer: it was shut down, has failed, or removes a client. */
+export function isEnd(error: unknown): boolean {
+  return isAnswer(error) && /^57P0/.test(error.code ?? '')
+}
+
+/** Whether a transaction can be tried again at once: a deadlock, or a conflict with another transaction. */
+export function isConflict(error: unknown): boolean {
+  return isAnswer(error) && (error.code === '40001' || error.code === '40P01')
+}
+
+/**
+ * The error for the caller of a storage engine.
+ * @param cause an error of pg, of the network, or one of the table, which is returned as it is
+ */
+export function storeFault(cause: unknown): CouchError {
+  if (cause instanceof CouchError) return cause
+  return new CouchError(nameOf(cause), undefined, { cause })
+}
+
+function nameOf(cause: unknown): ErrorName {
+  // Everything else that pg reports is a connection that was lost or not made.
+  if (!isAnswer(cause)) return isMistake(cause) ? 'internal_server_error' : 'store_unavailable'
+  const code = cause.code ?? ''
+  return BY_CODE[code] ?? (UNAVAILABLE.test(code) ? 'store_unavailable' : 'internal_server_error')
+}
+
+/** A fault of the code, such as a wrong argument. */
+function isMistake(cause: unknown): boolean {
+  return cause instanceof TypeError || cause instanceof RangeError || cause instanceof ReferenceError
+}
