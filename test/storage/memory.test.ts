@@ -12,7 +12,7 @@ const makeMemoryEngine =
       await engine.close()
       return engine
     }
-    return { engine, reopen, keptContents: () => engine.keptContents('notes') }
+    return { engine, reopen, keptContents: async () => engine.keptContents('notes') }
   }
 
 runStorageTests('memory', makeMemoryEngine(lend))

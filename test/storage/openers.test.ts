@@ -16,7 +16,7 @@ const makeSharedMemory: MakeSharedData = async (t, options) => {
   return {
     open,
     kill: (engine) => engines.get(engine)?.die(),
-    keptContents: () => open().keptContents('notes'),
+    keptContents: async () => open().keptContents('notes'),
   }
 }
 

@@ -37,7 +37,7 @@ export const makeSqliteEngine: MakeEngine = async (t, options = {}) => {
     file.close()
     return copy
   }
-  return { engine, reopen, snapshot, keptContents: () => keptContents(notes) }
+  return { engine, reopen, snapshot, keptContents: async () => keptContents(notes) }
 }
 
 function keptContents(path: string): KeptContents {

@@ -16,7 +16,11 @@ const makeTwoOpeners =
       openers = open()
       return eitherEngine(openers)
     }
-    return { engine: eitherEngine(openers), reopen, keptContents: () => openers[0].keptContents('notes') }
+    return {
+      engine: eitherEngine(openers),
+      reopen,
+      keptContents: async () => openers[0].keptContents('notes'),
+    }
   }
 
 runStorageTests('two openers', makeTwoOpeners(strictLending()))

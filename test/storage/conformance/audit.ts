@@ -67,7 +67,11 @@ export async function auditContents(
   { store, keptContents }: OpenStore,
   when: string,
 ): Promise<void> {
-  t.same(keptContents(), await namedContents(store), `${when}: the contents kept are those that are named`)
+  t.same(
+    await keptContents(),
+    await namedContents(store),
+    `${when}: the contents kept are those that are named`,
+  )
 }
 
 function ascending(a: number, b: number): number {

@@ -23,7 +23,7 @@ export interface KeptContents {
 export interface EngineUnderTest {
   readonly engine: StorageEngine
   /** What the database `notes` keeps, whether anything names it or not. */
-  keptContents(): KeptContents
+  keptContents(): Promise<KeptContents>
   /** Of an engine with copies: copies the database `notes` as it stands, open or not. @returns the path */
   snapshot?(): Promise<string>
   /** Closes the engine and opens another over the same data. */
@@ -41,7 +41,7 @@ export interface OpenStore {
   readonly catalog: Catalog
   /** A database named `notes`. */
   readonly store: VersionedStore
-  keptContents(): KeptContents
+  keptContents(): Promise<KeptContents>
   snapshot(): Promise<string>
   /** The engine after it was closed and opened again. */
   reopenEngine(): Promise<StorageEngine>

@@ -30,7 +30,8 @@ export function naming(id: string, { blob, digest, length }: UploadedBlob): DocU
 /** Waits for what a restart has left to go. */
 export async function untilSwept(t: Test, opened: OpenStore, when: string): Promise<void> {
   const named = await namedContents(opened.store)
-  for (let tries = 0; tries < 500 && opened.keptContents().blobs !== named.blobs; tries++) await rest(10)
+  for (let tries = 0; tries < 500 && (await opened.keptContents()).blobs !== named.blobs; tries++)
+    await rest(10)
   await auditContents(t, opened, when)
 }
 
@@ -113,9 +114,9 @@ export const stagingCases: StorageCases = {
     const unfinished = await opened.store.uploadBlob()
     await unfinished.append(bytes.subarray(1))
     const unused = await opened.store.uploadBlob()
-    t.ok(opened.keptContents().bytes > 9_000_000, 'both are stored')
+    t.ok((await opened.keptContents()).bytes > 9_000_000, 'both are stored')
     await Promise.all([stage.release(), unfinished.release(), unused.release()])
-    t.same(opened.keptContents(), EMPTY)
+    t.same(await opened.keptContents(), EMPTY)
   },
 
   'an upload can be released while a chunk is being stored': async (t, makeEngine) => {
@@ -125,10 +126,10 @@ export const stagingCases: StorageCases = {
     const appending = stage.append(randomBytes(1_000_000))
     await stage.release()
     await appending
-    t.same(opened.keptContents(), EMPTY)
+    t.same(await opened.keptContents(), EMPTY)
     await t.rejects(stage.append(randomBytes(300_000)))
     await t.rejects(stage.finish())
-    t.same(opened.keptContents(), EMPTY)
+    t.same(await opened.keptContents(), EMPTY)
   },
 
   'an upload can be released twice, and is gone after both calls': async (t, makeEngine) => {
@@ -136,7 +137,7 @@ export const stagingCases: StorageCases = {
     const { stage } = await stageOf(opened.store, [randomBytes(600_000)])
     const other = await stageOf(opened.store, [randomBytes(600_000)])
     await Promise.all([stage.release().then(() => stage.release()), stage.release()])
-    t.equal(opened.keptContents().blobs, 1, 'the other stands')
+    t.equal((await opened.keptContents()).blobs, 1, 'the other stands')
     await stage.release()
     await only(opened.store.updateDocs([naming('a', other.staged)]))
     await other.stage.release()
@@ -186,7 +187,7 @@ export const stagingCases: StorageCases = {
     await third.stage.release()
     t.equal((await opened.store.readBlob(first.staged.blob, 0, 10))?.length, 10, 'the second holds it')
     await second.stage.release()
-    t.same(opened.keptContents(), EMPTY)
+    t.same(await opened.keptContents(), EMPTY)
     const again = await stageOf(opened.store, [bytes])
     t.not(again.staged.blob, first.staged.blob, 'a number is not given again')
     await only(opened.store.updateDocs([naming('a', again.staged)]))
