@@ -1,27 +1,26 @@
 /** What pg needs to connect to the address of a store. Passwords are read for each connection, so that they can be changed. */
 import { readFile, stat } from 'node:fs/promises'
-import { homedir } from 'node:os'
+import { homedir, hostname } from 'node:os'
 import { join } from 'node:path'
 import type { ConnectionOptions } from 'node:tls'
 import type pg from 'pg'
 import type { StoreAddress, StoreTls } from '../store-address.ts'
 
+/** How the names of settee's connections begin in pg_stat_activity. */
+export const APPLICATION = 'settee'
+
 /**
- * @param name what PostgreSQL shows of the connection in pg_stat_activity
+ * The connection is called `settee`, with the name of this machine, in pg_stat_activity.
  * @param env gives PGPASSWORD and PGPASSFILE
  */
-export function clientOptions(
-  address: StoreAddress,
-  name: string,
-  env: NodeJS.ProcessEnv = process.env,
-): pg.ClientConfig {
+export function clientOptions(address: StoreAddress, env: NodeJS.ProcessEnv = process.env): pg.ClientConfig {
   const { host, port, user, database, tls } = address
   return {
     ...{ host, port, user, database },
     password: () => readPassword(address, env),
     // Else pg takes PGSSLMODE.
     ssl: tls === null ? false : tlsOptions(tls),
-    application_name: name,
+    application_name: `${APPLICATION} ${hostname()}`,
   }
 }
 

@@ -1,6 +1,8 @@
 /** Connections to PostgreSQL: shared ones for reads, and one for each write that is under way. */
 import pg from 'pg'
 import { CouchError } from '../../core/errors.ts'
+import type { StoreAddress } from '../store-address.ts'
+import { clientOptions } from './client-options.ts'
 import { isAnswer, isEnd, LostAnswer, storeFault } from './store-fault.ts'
 
 /** A statement that is prepared once for each connection. Equal names mean equal texts. */
@@ -21,12 +23,6 @@ export type Row = readonly unknown[]
 
 /** Runs statements inside a transaction. */
 export type Run = <R extends Row = Row>(query: Query) => Promise<R[]>
-
-/** What pg needs to connect, from the address of the store. */
-export type StoreAddress = Pick<
-  pg.ClientConfig,
-  'host' | 'port' | 'user' | 'database' | 'password' | 'ssl' | 'application_name'
->
 
 export interface ConnectionsOptions {
   readonly address: StoreAddress
@@ -272,7 +268,7 @@ export class Connections {
 
   #connect(): Line {
     const client = new pg.Client({
-      ...this.#options.address,
+      ...clientOptions(this.#options.address),
       types,
       pipeline: true,
       keepAlive: true,

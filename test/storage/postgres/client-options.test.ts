@@ -9,7 +9,7 @@ import { temporaryFolder } from '../../helpers/server.ts'
 const ADDRESS = await readStoreAddress('postgres://anna@127.0.0.1:5433/notes', null)
 
 async function passwordOf(env: NodeJS.ProcessEnv, passwordFile: string | null = null): Promise<string> {
-  const { password } = clientOptions({ ...ADDRESS, passwordFile }, 'settee', env)
+  const { password } = clientOptions({ ...ADDRESS, passwordFile }, env)
   return (password as () => Promise<string>)()
 }
 
@@ -42,7 +42,7 @@ t.test('a file of the settings comes first, then the environment, then the passw
 })
 
 t.test('TLS is what the address says, whatever the environment of pg says', async (t) => {
-  const checks = (tls: typeof ADDRESS.tls) => clientOptions({ ...ADDRESS, tls }, 'settee').ssl
+  const checks = (tls: typeof ADDRESS.tls) => clientOptions({ ...ADDRESS, tls }).ssl
   t.equal(checks(null), false)
   t.same(checks({ checks: 'none', roots: null }), { rejectUnauthorized: false })
   t.same(checks({ checks: 'full', roots: 'PEM' }), { rejectUnauthorized: true, ca: 'PEM' })
