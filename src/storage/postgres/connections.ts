@@ -281,23 +281,21 @@ export class Connections {
     // Its statements reject as well; without a listener the process would end.
     client.on('error', () => this.#break(line))
     client.on('end', () => this.#break(line))
-    line.ready.then(
-      () => {
-        this.#refusal = null
-      },
-      (cause: unknown) => {
-        this.#refusal = { cause, until: performance.now() + RETRY_MS }
-        this.#break(line)
-      },
-    )
+    line.ready.catch(() => this.#break(line))
     return line
   }
 
   async #begin(client: pg.Client): Promise<void> {
     if (this.#refusal !== null && performance.now() < this.#refusal.until) throw this.#refusal.cause
     this.#options.onOperation?.('connect')
-    await client.connect()
-    await client.query(SESSION)
+    try {
+      await client.connect()
+      await client.query(SESSION)
+      this.#refusal = null
+    } catch (cause) {
+      this.#refusal = { cause, until: performance.now() + RETRY_MS }
+      throw cause
+    }
   }
 
   #break(line: Line): void {

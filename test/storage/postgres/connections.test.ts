@@ -1,0 +1,152 @@
+import t from 'tap'
+import { CouchError } from '../../../src/core/errors.ts'
+import { Connections, type ConnectionsOptions } from '../../../src/storage/postgres/connections.ts'
+import { LostAnswer } from '../../../src/storage/postgres/store-fault.ts'
+import { cuttableNetwork } from '../../helpers/cuttable-network.ts'
+import { startPostgres } from '../../helpers/postgres-server.ts'
+import { until } from '../../helpers/until.ts'
+
+const server = await startPostgres(t)
+const network = await cuttableNetwork(t, server.port)
+
+/** The name of an error of the table, or the name of another error's class. */
+function nameOf(promise: Promise<unknown>): Promise<string> {
+  return promise.then(
+    () => 'none',
+    (error: unknown) => {
+      if (error instanceof CouchError) return error.code
+      return error instanceof LostAnswer ? 'LostAnswer' : String(error)
+    },
+  )
+}
+
+function query(text: string, values: readonly unknown[] = []) {
+  return { name: text, text, values }
+}
+
+/** @returns connections to a new database, whose table `saved` is empty */
+async function connect(
+  t: { teardown(end: () => Promise<void>): void },
+  options: Partial<ConnectionsOptions> = {},
+) {
+  const { pathname, username } = new URL(await server.createDatabase())
+  const address = { host: '127.0.0.1', port: network.port, user: username, database: pathname.slice(1) }
+  const connections = new Connections({ address, size: 4, ...options })
+  t.teardown(() => connections.close())
+  await connections.write(query('CREATE SCHEMA settee'))
+  await connections.write(query('CREATE TABLE saved (n bigint)'))
+  const saved = async () => {
+    const rows = await connections.read(query('SELECT n FROM saved ORDER BY n'))
+    return rows.map(([n]) => n)
+  }
+  return { connections, saved }
+}
+
+t.test('values keep their types', async (t) => {
+  const { connections } = await connect(t)
+  const values = [2 ** 52, Buffer.from([0, 1, 255]), ['a"', 'b\\', 'ü'], '{"n":1e400}', null]
+  const text = 'SELECT $1::bigint, $2::bytea, $3::text[], $4::json, $5::text'
+  t.same(await connections.read({ name: 'types', text, values }), [values])
+})
+
+t.test('the statements of a snapshot see one moment', async (t) => {
+  const { connections } = await connect(t)
+  const count = query('SELECT count(*) FROM saved')
+  const [[before], , [after]] = (await connections.snapshot([
+    count,
+    query('SELECT pg_sleep(0.1)'),
+    count,
+  ])) as [unknown[], unknown, unknown[]]
+  t.same(before, after)
+  t.equal(await nameOf(connections.snapshot([query('INSERT INTO saved VALUES (1)')])), 'store_unavailable')
+})
+
+t.test('an error in a statement leaves the connection usable', async (t) => {
+  const { connections } = await connect(t, { size: 1 })
+  const failing = query('SELECT 1 / 0')
+  t.equal(await nameOf(connections.read(failing)), 'internal_server_error')
+  t.equal(await nameOf(connections.snapshot([failing, query('SELECT 1')])), 'internal_server_error')
+  t.equal(await nameOf(connections.write(failing)), 'internal_server_error')
+  t.same(await connections.read(query('SELECT 1')), [[1]])
+})
+
+t.test('a transaction is stored completely or not at all', async (t) => {
+  const { connections, saved } = await connect(t)
+  await connections.transaction(async (run) => {
+    await run(query('INSERT INTO saved VALUES ($1)', [1]))
+    await run(query('INSERT INTO saved VALUES ($1)', [2]))
+  })
+  const refused = connections.transaction(async (run) => {
+    await run(query('INSERT INTO saved VALUES ($1)', [3]))
+    throw new CouchError('conflict')
+  })
+  t.equal(await nameOf(refused), 'conflict')
+  const hidden = connections.transaction(async (run) => {
+    await run(query('INSERT INTO saved VALUES ($1)', [4]))
+    await run(query('SELECT 1 / 0')).catch(() => undefined)
+  })
+  t.equal(await nameOf(hidden), 'internal_server_error', 'although COMMIT is answered')
+  t.same(await saved(), [1, 2])
+})
+
+t.test('an answer that is lost is told from a write that was refused', async (t) => {
+  const { connections, saved } = await connect(t)
+  await saved()
+  network.withholdAnswers()
+  const write = connections.write(query('INSERT INTO saved VALUES (1)'))
+  const name = nameOf(write)
+  await server.query('SELECT pg_sleep(0.2)')
+  network.mend()
+  t.equal(await name, 'LostAnswer')
+  t.same(await saved(), [1], 'it is stored')
+})
+
+t.test('a transaction that breaks before its commit is not stored', async (t) => {
+  const { connections, saved } = await connect(t)
+  const broken = connections.transaction(async (run) => {
+    await run(query('INSERT INTO saved VALUES (1)'))
+    network.reset()
+    await run(query('INSERT INTO saved VALUES (2)'))
+  })
+  t.equal(await nameOf(broken), 'store_unavailable')
+  t.same(await saved(), [])
+})
+
+t.test('a read whose connection breaks is sent once more', async (t) => {
+  const { connections, saved } = await connect(t)
+  const sleeping = connections.read(query('SELECT pg_sleep(0.1)'))
+  network.reset()
+  await sleeping
+  t.same(await saved(), [])
+})
+
+t.test('while the server is stopped, everything is refused; afterwards it works again', async (t) => {
+  const { connections, saved } = await connect(t)
+  await server.stop('immediate')
+  t.equal(await nameOf(connections.read(query('SELECT 1'))), 'store_unavailable')
+  t.equal(await nameOf(connections.write(query('INSERT INTO saved VALUES (1)'))), 'store_unavailable')
+  await server.start()
+  for (let tries = 0; tries < 50 && (await nameOf(saved())) !== 'none'; tries++);
+  await connections.write(query('INSERT INTO saved VALUES (2)'))
+  t.same(await saved(), [2])
+})
+
+t.test('writes wait for a connection, and share a few', async (t) => {
+  const { connections, saved } = await connect(t, { size: 4 })
+  await Promise.all(
+    Array.from({ length: 50 }, (_, n) => connections.write(query('INSERT INTO saved VALUES ($1)', [n]))),
+  )
+  t.equal((await saved()).length, 50)
+  const sql =
+    "SELECT count(*)::int AS n FROM pg_stat_activity WHERE usename = 'settee' AND datname <> 'postgres'"
+  const [row] = await server.query(sql)
+  t.ok(Number(row?.n) <= 4 * 9, `${row?.n} connections`)
+})
+
+t.test('after close, everything is refused', async (t) => {
+  const { connections } = await connect(t)
+  await connections.close()
+  t.equal(await nameOf(connections.read(query('SELECT 1'))), 'unavailable')
+  t.equal(await nameOf(connections.write(query('SELECT 1'))), 'unavailable')
+  await connections.close()
+})
