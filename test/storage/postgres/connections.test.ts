@@ -2,6 +2,7 @@ import t from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import { Connections, type ConnectionsOptions } from '../../../src/storage/postgres/connections.ts'
 import { LostAnswer } from '../../../src/storage/postgres/store-fault.ts'
+import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { cuttableNetwork } from '../../helpers/cuttable-network.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { until } from '../../helpers/until.ts'
@@ -29,8 +30,9 @@ async function connect(
   t: { teardown(end: () => Promise<void>): void },
   options: Partial<ConnectionsOptions> = {},
 ) {
-  const { pathname, username } = new URL(await server.createDatabase())
-  const address = { host: '127.0.0.1', port: network.port, user: username, database: pathname.slice(1) }
+  const url = new URL(await server.createDatabase())
+  url.port = String(network.port)
+  const address = await readStoreAddress(url.href, null)
   const connections = new Connections({ address, size: 4, ...options })
   t.teardown(() => connections.close())
   await connections.write(query('CREATE SCHEMA settee'))
@@ -126,7 +128,7 @@ t.test('while the server is stopped, everything is refused; afterwards it works 
   t.equal(await nameOf(connections.read(query('SELECT 1'))), 'store_unavailable')
   t.equal(await nameOf(connections.write(query('INSERT INTO saved VALUES (1)'))), 'store_unavailable')
   await server.start()
-  for (let tries = 0; tries < 50 && (await nameOf(saved())) !== 'none'; tries++);
+  await until(async () => (await nameOf(saved())) === 'none')
   await connections.write(query('INSERT INTO saved VALUES (2)'))
   t.same(await saved(), [2])
 })
