@@ -35,6 +35,8 @@ export interface Nginx {
   errorLog(): Promise<string>
   /** Reads the configuration again, as `nginx -s reload`. Old workers end when their clients have disconnected. */
   reload(): Promise<void>
+  /** Changes the server blocks as they are now, and reloads. */
+  change(edit: (text: string) => string): Promise<void>
 }
 
 /** @throws Error with nginx's message if it refuses the configuration */
@@ -76,6 +78,11 @@ export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOption
   const reload = async () => {
     child.kill('SIGHUP')
   }
+  const change = async (edit: (text: string) => string) => {
+    const path = join(folder, 'servers.conf')
+    await writeFile(path, edit(await readFile(path, 'utf8')))
+    await reload()
+  }
   return {
     url: `https://127.0.0.1:${port}`,
     port,
@@ -84,6 +91,7 @@ export async function startNginx(t: Pick<Test, 'teardown'>, options: NginxOption
     logged,
     errorLog,
     reload,
+    change,
   }
 }
 

@@ -1,13 +1,11 @@
 /** Behind Caddy with deploy/Caddyfile, but with our own certificate. */
-import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import t from 'tap'
 import { Agent, request } from 'undici'
 import { freePort } from '../../cli/child.ts'
 import { look, onlyWrong } from '../../doctor/looking.ts'
 import { certificateFiles } from '../../helpers/certificates.ts'
-import { programOf, runListening } from '../../helpers/proxies.ts'
-import { startTestServer, temporaryFolder } from '../../helpers/server.ts'
+import { runCaddy } from '../../helpers/node-balancers.ts'
+import { startTestServer } from '../../helpers/server.ts'
 import { device, liveSync } from '../../protocol/devices.ts'
 import { editInTurns, overHttp1, overHttp2, secureRemote } from '../../proxy/secure-devices.ts'
 
@@ -17,17 +15,11 @@ t.test('live sync behind Caddy, by HTTP/1.1 and by HTTP/2', async (t) => {
   const server = await startTestServer(t)
   await server.request('PUT', '/_node/_local/_config/settee/trusted_proxies', { body: '"127.0.0.1"' })
   await server.request('PUT', '/db')
-  const [folder, port, tls] = [await temporaryFolder(t), await freePort(), await certificateFiles(t)]
-  const site = (await readFile(DEPLOYED, 'utf8')).replace(
-    '\treverse_proxy',
-    `\ttls ${tls.certFile} ${tls.keyFile}\n\treverse_proxy`,
-  )
-  const file = join(folder, 'Caddyfile')
-  await writeFile(file, `{\n\tadmin off\n\tauto_https disable_redirects\n}\n${site}`)
-  const command = [programOf('caddy'), 'run', '--config', file, '--adapter', 'caddyfile'] as const
-  await runListening(t, [...command], port, {
-    ...{ HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder },
-    ...{ SETTEE_DOMAIN: `https://127.0.0.1:${port}`, SETTEE_UPSTREAM: server.url.replace('http://', '') },
+  const [port, tls] = [await freePort(), await certificateFiles(t)]
+  await runCaddy(t, port, {
+    file: DEPLOYED,
+    edit: (text) => text.replace('\treverse_proxy', `\ttls ${tls.certFile} ${tls.keyFile}\n\treverse_proxy`),
+    env: { SETTEE_UPSTREAM: server.url.replace('http://', '') },
   })
   const address = `https://127.0.0.1:${port}/db`
   for (const allowH2 of [false, true]) {

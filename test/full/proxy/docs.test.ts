@@ -6,6 +6,8 @@ const at = (path: string) => readFile(new URL(`../../../${path}`, import.meta.ur
 
 t.test('the page shows the files that the tests run', async (t) => {
   const page = await at('docs/proxy.md')
-  for (const path of ['deploy/nginx.conf', 'deploy/Caddyfile'])
+  for (const path of ['nginx.conf', 'Caddyfile', 'nodes-nginx.conf', 'nodes.Caddyfile'].map(
+    (name) => `deploy/${name}`,
+  ))
     t.ok(page.includes(`\n${await at(path)}\`\`\``), path)
 })
