@@ -146,7 +146,7 @@ interface MaintenanceOptions {
   /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
   startCompaction(): void
   /** The bytes on disk of the database's indexes; 0 by default. */
-  viewBytes?(): number
+  viewBytes?(): Promise<number>
 }
 
 /** @param store the database's documents */
@@ -161,7 +161,7 @@ export function maintenance(
     },
     size: async (user) => {
       requireDatabaseAdmin(user, (await store.view()).security)
-      return { ...(await store.sizes()), views: { bytes: viewBytes?.() ?? 0 } }
+      return { ...(await store.sizes()), views: { bytes: (await viewBytes?.()) ?? 0 } }
     },
     purge: (user, body) => purge(store, user, body, limits()),
     purgedInfos: (user) => purgedInfos(store, user),

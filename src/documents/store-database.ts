@@ -64,7 +64,7 @@ export interface StoreDatabaseOptions {
   /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
   startCompaction(): void
   /** The memory that the rows of the database's views take, in bytes; 0 by default. */
-  viewBytes?(): number
+  viewBytes?(): Promise<number>
   /** The database's own rules, if not every member may read and write every document. */
   readonly documentRules?: DocumentRules
   /** Called when most of the database is deleted within a minute. */

@@ -56,14 +56,17 @@ export class DesignIndexes {
    * @param indexes the number of its indexes
    * @returns null if it has no file
    */
-  state(signature: string, built: ReadonlySet<string>, indexes: number): IndexState | null {
+  async state(signature: string, built: ReadonlySet<string>, indexes: number): Promise<IndexState | null> {
     if (!built.has(signature)) return null
     const updater = this.#running.get(signature) ?? this.#updaters.peek(signature)
     const index = this.#stores.open(signature, updater?.index.indexes ?? indexes)
+    const [{ position }, { file }] = await Promise.all([index.status(), index.sizes()])
+    const rows: number[] = []
+    for (let at = 0; at < indexes; at++) rows.push((await index.counts(at, [])).total)
     return {
-      bytes: index.sizes().file,
-      seq: index.position?.seq ?? null,
-      rows: Array.from({ length: indexes }, (_, at) => index.count(at)),
+      bytes: file,
+      seq: position?.seq ?? null,
+      rows,
       isUpdating: updater?.isRunning ?? false,
       progress: updater?.progress ?? null,
       lastUse: updater?.lastUse ?? null,
@@ -71,8 +74,8 @@ export class DesignIndexes {
   }
 
   /** The signatures of all indexes that have a file. */
-  built(): ReadonlySet<string> {
-    return new Set(this.#stores.signatures())
+  async built(): Promise<ReadonlySet<string>> {
+    return new Set(await this.#stores.signatures())
   }
 
   /** Includes everything that was written before the call. @throws the errors of {@link IndexUpdater.update} */
@@ -86,16 +89,16 @@ export class DesignIndexes {
   }
 
   /** Removes the indexes that no design document uses. @param used the signatures of all others */
-  removeOthers(used: ReadonlySet<string>): void {
-    for (const signature of this.#stores.signatures()) {
+  async removeOthers(used: ReadonlySet<string>): Promise<void> {
+    for (const signature of await this.#stores.signatures()) {
       if (used.has(signature)) continue
       this.#updaters.delete(signature)
-      this.#stores.remove(signature)
+      await this.#stores.remove(signature)
     }
   }
 
   /** Bytes on disk. */
-  fileBytes(): number {
+  fileBytes(): Promise<number> {
     return this.#stores.fileBytes()
   }
 }

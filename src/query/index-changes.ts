@@ -52,7 +52,7 @@ interface IndexContext {
   /** Removes the rows of indexes that no design document has any more. */
   cleanUp(): Promise<void>
   /** The bytes of all rows on disk. */
-  fileBytes(): number
+  fileBytes(): Promise<number>
 }
 
 export function storeIndexes(context: IndexContext): IndexSource {
@@ -88,7 +88,7 @@ export function storeIndexes(context: IndexContext): IndexSource {
       await context.cleanUp()
       return jsonLine(answer)
     },
-    indexUsage: async () => ({ indexes: (await indexes.read()).length, bytes: context.fileBytes() }),
+    indexUsage: async () => ({ indexes: (await indexes.read()).length, bytes: await context.fileBytes() }),
   }
 }
 

@@ -41,14 +41,14 @@ export function storeIndexReport(context: ReportContext): IndexReportSource {
       requireMember(user, (await store.view()).security)
       const { docs, next } = await designDocuments(store, page)
       const { updateSeq } = await store.info()
-      const report: Report = { updateSeq, built: indexes.built() }
+      const report: Report = { updateSeq, built: await indexes.built() }
       const yielder = new Yielder()
       const rows: object[] = []
       for (const doc of docs) {
         await yielder.yieldIfDue()
         for (const row of await rowsOf(context, doc, report, yielder)) rows.push(row)
       }
-      const answer = { update_seq: updateSeq, indexes: rows, bytes: indexes.fileBytes(), next }
+      const answer = { update_seq: updateSeq, indexes: rows, bytes: await indexes.fileBytes(), next }
       return Buffer.from(`${JSON.stringify(answer)}\n`)
     },
   }
@@ -92,7 +92,7 @@ async function rowsOf(
     const rows: object[] = []
     for (const index of indexesOf(id, parsed as Record<string, unknown>, store.partitioned)) {
       await yielder.yieldIfDue()
-      const state = indexes.state(signatureOfIndex(index), report.built, 1)
+      const state = await indexes.state(signatureOfIndex(index), report.built, 1)
       rows.push(fieldRow(index, state, report))
     }
     return rows
@@ -100,7 +100,7 @@ async function rowsOf(
   const definitions = definitionsOf(design)
   if (definitions.length === 0) return []
   const isRun = runsFunctions && design.language === JAVASCRIPT
-  const state = isRun ? indexes.state(signatureOfViews(design), report.built, definitions.length) : null
+  const state = isRun ? await indexes.state(signatureOfViews(design), report.built, definitions.length) : null
   return [viewsRow(design, isRun, state, report)]
 }
 

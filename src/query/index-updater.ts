@@ -1,13 +1,19 @@
-/** Keeps an index store up to date with its database, from the feed. */
+/**
+ * Keeps an index store up to date with its database, from the feed. Other nodes may do the same to the same store: an
+ * updater that another one has overtaken goes on from where that one is, and waits while that one is in a long update.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { CouchError } from '../core/errors.ts'
 import { hasForegroundWrite } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import { renderDocument } from '../documents/render.ts'
 import type { DatabaseStore, DocState, StoreInfo } from '../storage/engine.ts'
 import {
+  type IndexBuild,
   type IndexEntry,
   type IndexedDoc,
   type IndexPosition,
+  type IndexStatus,
   type IndexStore,
   isPositionOf,
 } from '../storage/index-store.ts'
@@ -19,6 +25,9 @@ const PAGE_CHARS = 1024 * 1024
 const PAGES_AT_ONCE = 3
 /** With more documents than this, the first rows are sorted in one go (storage/sqlite/index-build.ts). */
 const MANY_DOCS = 3000
+/** How often to look how far another node's long update is, in ms: the first time, and at most. */
+const FIRST_LOOK_MS = 20
+const LAST_LOOK_MS = 500
 
 /** A live document, as the functions see it. */
 export interface IndexableDoc {
@@ -105,24 +114,66 @@ export class IndexUpdater {
   }
 
   async #update(): Promise<void> {
-    const info = await this.#store.info()
-    const target = { seq: info.updateSeq, epoch: info.epochs.at(-1)?.id ?? '', purgeSeq: info.purgeSeq }
-    await this.#checkPosition(info, target)
-    if (this.#index.position === null && info.docCount > MANY_DOCS) await this.#build(info, target)
-    const since = this.#index.position?.seq ?? 0
-    if (this.#index.position !== null && since >= target.seq) return
-    await this.#forEachPage(since, target.seq, (docs, seq) => this.#index.update(docs, { ...target, seq }))
+    let target: IndexPosition | null = null
+    for (let pause = FIRST_LOOK_MS; ; ) {
+      // The status comes first: another node's index may include more than an earlier look at the database has shown.
+      const status = await this.#index.status()
+      const info = await this.#store.info()
+      const now = { seq: info.updateSeq, epoch: info.epochs.at(-1)?.id ?? '', purgeSeq: info.purgeSeq }
+      target ??= now
+      if (includes(status.position, target, info)) return
+      if (status.isUpdatedElsewhere) {
+        this.#progress = { done: status.position?.seq ?? 0, total: target.seq }
+        await sleep(pause)
+        pause = Math.min(pause * 2, LAST_LOOK_MS)
+      } else if (await this.#advance(status, info, now)) return
+    }
   }
 
-  /** Empties an index of another history, and removes the rows of purged documents. */
-  async #checkPosition(info: StoreInfo, target: IndexPosition): Promise<void> {
-    const { position } = this.#index
-    if (position === null) return
-    if (!isPositionOf(info, position) || position.purgeSeq > target.purgeSeq) return this.#index.clear()
-    if (position.purgeSeq === target.purgeSeq) return
-    const purges = (await this.#store.readPurges()).filter(({ seq }) => seq > position.purgeSeq)
-    const areAllKnown = purges.length === target.purgeSeq - position.purgeSeq
-    if (!areAllKnown) return this.#index.clear()
+  /** @returns false if the index has changed meanwhile: there is more to do, or another node has overtaken this one */
+  async #advance(status: IndexStatus, info: StoreInfo, target: IndexPosition): Promise<boolean> {
+    const { position } = status
+    let { version } = status
+    if (position === null && info.docCount > MANY_DOCS) {
+      const build = await this.#index.build()
+      if (build !== null) {
+        await this.#build(build, info, target)
+        return true
+      }
+    }
+    if (position !== null && !isPositionOf(info, position)) return this.#empty(version)
+    if (position !== null && position.purgeSeq !== target.purgeSeq)
+      return this.#removePurged(status, position, target)
+    const since = position?.seq ?? 0
+    if (position !== null && since >= target.seq) return true
+    return this.#forEachPage(since, target.seq, async (docs, { end, more }) => {
+      const next = await this.#index.update(docs, {
+        from: version,
+        position: { ...target, seq: end },
+        more,
+      })
+      version = next ?? version
+      return next !== null
+    })
+  }
+
+  /** Empties an index of another history. @returns false: it is to be filled again */
+  async #empty(version: number): Promise<false> {
+    await this.#index.clear(version)
+    return false
+  }
+
+  /** Removes the rows of purged documents. @returns false: the index has a new position */
+  async #removePurged(
+    status: IndexStatus,
+    position: IndexPosition,
+    { purgeSeq }: IndexPosition,
+  ): Promise<false> {
+    let { version } = status
+    const all = await this.#store.readPurges()
+    const purges = all.filter(({ seq }) => seq > position.purgeSeq && seq <= purgeSeq)
+    // The log of purges is bounded, and a restored database may have fewer than the index.
+    if (purges.length !== purgeSeq - position.purgeSeq) return this.#empty(version)
     const ids = [...new Set(purges.map(({ id }) => id))]
     for (let at = 0; at < ids.length; at += PAGE_DOCS) {
       const some = ids.slice(at, at + PAGE_DOCS)
@@ -131,31 +182,44 @@ export class IndexUpdater {
         branches: true,
       })
       const docs = await this.#rowsOf(some.map((id, n) => ({ id, text: texts[n] ?? null })))
-      const isLast = at + PAGE_DOCS >= ids.length
-      await this.#index.update(docs, isLast ? { ...position, purgeSeq: target.purgeSeq } : position)
+      const more = at + PAGE_DOCS < ids.length
+      const next = await this.#index.update(docs, {
+        from: version,
+        position: more ? position : { ...position, purgeSeq },
+        more,
+      })
+      if (next === null) return false
+      version = next
     }
+    return false
   }
 
-  async #build(info: StoreInfo, target: IndexPosition): Promise<void> {
-    const build = this.#index.build()
+  async #build(build: IndexBuild, info: StoreInfo, target: IndexPosition): Promise<void> {
     const begun = build.target
     const goesOn = begun !== null && isPositionOf(info, begun) && begun.purgeSeq === target.purgeSeq
     if (!goesOn) await build.restart(target)
     const end = goesOn ? begun.seq : target.seq
-    if (build.seq < end) await this.#forEachPage(build.seq, end, (docs, seq) => build.add(docs, seq))
+    if (build.seq < end) {
+      await this.#forEachPage(build.seq, end, async (docs, page) => {
+        await build.add(docs, page.end)
+        return true
+      })
+    }
     await build.finish()
   }
 
   /**
    * Passes the rows of all documents of a part of the feed to a function, in the order of the feed.
    * @param since the update before the first @param last the last update, which exists
+   * @param apply returns whether to go on
+   * @returns whether it has gone on to the end
    */
   async #forEachPage(
     since: number,
     last: number,
-    apply: (docs: readonly IndexedDoc[], seq: number) => Promise<void>,
-  ): Promise<void> {
-    const underWay: { readonly rows: Promise<IndexedDoc[]>; readonly end: number }[] = []
+    apply: (docs: readonly IndexedDoc[], page: Pick<FeedPage, 'end' | 'more'>) => Promise<boolean>,
+  ): Promise<boolean> {
+    const underWay: { readonly rows: Promise<IndexedDoc[]>; readonly page: FeedPage }[] = []
     let read = since
     let more = true
     while (more || underWay.length > 0) {
@@ -165,15 +229,16 @@ export class IndexUpdater {
         const rows = this.#rowsOf(page.docs)
         // If an earlier page fails, nobody waits for this one.
         rows.catch(() => undefined)
-        underWay.push({ rows, end: page.end })
+        underWay.push({ rows, page })
         read = page.end
         more = page.more
       }
       const next = underWay.shift()
       if (next === undefined) continue
-      await apply(await next.rows, next.end)
-      this.#progress = { done: next.end - since, total: last - since }
+      if (!(await apply(await next.rows, next.page))) return false
+      this.#progress = { done: next.page.end - since, total: last - since }
     }
+    return true
   }
 
   async #page(since: number, last: number): Promise<FeedPage> {
@@ -201,4 +266,15 @@ export class IndexUpdater {
     const none = Array.from({ length: this.#source.indexes }, (): IndexEntry[] => [])
     return docs.map(({ id }) => ({ id, rows: byId.get(id) ?? none }))
   }
+}
+
+/** Whether an index with this position includes an earlier state of the database. */
+function includes(position: IndexPosition | null, target: IndexPosition, info: StoreInfo): boolean {
+  return (
+    position !== null &&
+    isPositionOf(info, position) &&
+    position.seq >= target.seq &&
+    position.purgeSeq >= target.purgeSeq &&
+    position.purgeSeq <= info.purgeSeq
+  )
 }

@@ -88,7 +88,7 @@ async function* pagesOf(
     else from = placeAfter(key, after.id)
   }
   for (;;) {
-    const { rows, more } = store.read(0, { from, to, descending }, most)
+    const { rows, more } = await store.read(0, { from, to, descending }, most)
     const last = rows.at(-1)
     if (last === undefined) return
     yield rows.map((row) => ({ id: idOfRow(row), key: row.keyText }))

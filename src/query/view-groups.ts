@@ -4,11 +4,13 @@ import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import {
   type IndexRow,
   idOfRow,
+  type KeptReduction,
   type PlaceRange,
   placeAfter,
   type ReducedPart,
 } from '../storage/index-store.ts'
 import { compareJson, compareRaw } from './collation.ts'
+import { type IndexReader, inOneVersion } from './index-reader.ts'
 import { builtinReducer, type Reducer } from './reduce.ts'
 import { arrayPrefix, type KeyOrder } from './sort-keys.ts'
 import type { Grouping } from './view-query.ts'
@@ -18,19 +20,21 @@ import { rowAfter, type Selection, type ViewRows } from './view-rows.ts'
 const STEP = 100
 /** Rows that are read where a long group is likely. */
 const PROBED = 2
-/** The maximum number of stretches whose reductions are read, or kept, at once. */
-const PARTS = 64
+/** The maximum number of stretches whose reductions are read at once, and of reductions that are kept at once. */
+const PARTS = 512
+const KEPT = 64
 
 /** Rows that are reduced together, with the JSON text of their common key: a short list, or a range of the index. */
 type Group =
   | { readonly key: string; readonly rows: readonly IndexRow[] }
   | { readonly key: string; readonly range: PlaceRange }
 
-/** Reduces groups. The results are the members of an answer that follow the key. */
+/** Reduces groups, each as of one version of the rows. The results are the members of an answer that follow the key. */
 export interface GroupReducer {
   /** @param groups rows in the order of their keys */
   ofRows(groups: readonly (readonly IndexRow[])[]): Promise<string[]>
-  ofRange(range: PlaceRange): Promise<string>
+  /** @returns null if the range has no rows */
+  ofRange(range: PlaceRange): Promise<string | null>
 }
 
 /** The reduced rows, in batches. */
@@ -50,7 +54,10 @@ export async function* reducedRows(selection: Selection, reducer: GroupReducer):
     if (count <= skip) continue
     if ('rows' in group) short.push(group)
     if (short.length === STEP || ('range' in group && short.length > 0)) await reduceShort()
-    if ('range' in group) texts.push(groupRow(group.key, await reducer.ofRange(group.range)))
+    if ('range' in group) {
+      const result = await reducer.ofRange(group.range)
+      if (result !== null) texts.push(groupRow(group.key, result))
+    }
     if (texts.length < STEP) continue
     yield texts
     texts = []
@@ -66,10 +73,10 @@ function groupRow(key: string, result: string): string {
 
 /** The groups of a selection, in the order of the answer. */
 async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
-  const { store, index, ranges, query } = selection
+  const { ranges, query } = selection
   for (const range of ranges) {
     if (query.grouping !== 'none') yield* groupsIn(selection, range)
-    else if (store.read(index, range, 1).rows.length > 0) yield { key: 'null', range }
+    else yield { key: 'null', range }
   }
 }
 
@@ -84,7 +91,7 @@ async function* groupsIn(
   let limit = STEP
   for (;;) {
     await yielder.yieldIfDue()
-    const { rows, more } = store.read(index, { ...rest, descending }, limit)
+    const { rows, more } = await store.read(index, { ...rest, descending }, limit)
     limit = STEP
     for (let at = 0; at < rows.length; ) {
       const first = rows[at] as IndexRow
@@ -157,54 +164,64 @@ export function builtinGroups(rows: ViewRows, name: string): GroupReducer {
       }
       return results
     },
-    async ofRange(range): Promise<string> {
-      const reducer = make()
-      for await (const { part, keep } of partsOf(rows, range)) {
-        if (part.reduction !== null) reducer.addState(part.reduction)
-        else if (part.stretch === null) await addRows(rows, part.range, reducer)
-        else {
-          const stretch = make()
-          await addRows(rows, part.range, stretch)
-          const state = stretch.state()
-          reducer.addState(state)
-          keep(state)
+    ofRange: (range) =>
+      inOneVersion(rows, async (reader) => {
+        const reducer = make()
+        let isEmpty = true
+        for await (const { part, keep } of partsOf(reader, range)) {
+          if (part.reduction !== null) reducer.addState(part.reduction)
+          else if (part.stretch === null) {
+            const hasRows = await addRows(reader, part.range, reducer)
+            if (!hasRows) continue
+          } else {
+            const stretch = make()
+            await addRows(reader, part.range, stretch)
+            const state = stretch.state()
+            reducer.addState(state)
+            await keep(state)
+          }
+          isEmpty = false
         }
-      }
-      return `"value":${reducer.result()}`
-    },
+        return isEmpty ? null : `"value":${reducer.result()}`
+      }),
   }
 }
 
-async function addRows(rows: ViewRows, range: PlaceRange, reducer: Reducer): Promise<void> {
+/** @returns whether the range has rows */
+async function addRows(rows: IndexReader, range: PlaceRange, reducer: Reducer): Promise<boolean> {
   if (!reducer.usesKeys) return addValues(rows, range, reducer)
-  for await (const page of pagesOf(rows, range)) for (const row of page) reducer.add(row)
+  let hasRows = false
+  for await (const page of pagesOf(rows, range)) {
+    hasRows = true
+    for (const row of page) reducer.add(row)
+  }
+  return hasRows
 }
 
-async function addValues(
-  { store, index }: ViewRows,
-  { from, to }: PlaceRange,
-  reducer: Reducer,
-): Promise<void> {
+async function addValues(rows: IndexReader, { from, to }: PlaceRange, reducer: Reducer): Promise<boolean> {
   const yielder = new Yielder()
   let next: Uint8Array | null | undefined = from
+  let hasRows = false
   do {
     await yielder.yieldIfDue()
-    const page = store.readValues(index, { from: next, to })
+    const page = await rows.readValues({ from: next, to })
     for (const valueText of page.values) reducer.add({ keyText: '', valueText })
+    hasRows ||= page.values.length > 0
     next = page.next
   } while (next !== null)
+  return hasRows
 }
 
-async function* pagesOf({ store, index }: ViewRows, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {
+async function* pagesOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
   let { from } = range
   for (;;) {
     await yielder.yieldIfDue()
-    const { rows, more } = store.read(index, { from, to: range.to }, STEP)
-    const last = rows.at(-1)
+    const page = await rows.read({ from, to: range.to }, STEP)
+    const last = page.rows.at(-1)
     if (last === undefined) return
-    yield rows
-    if (!more) return
+    yield page.rows
+    if (!page.more) return
     from = rowAfter(last)
   }
 }
@@ -212,20 +229,28 @@ async function* pagesOf({ store, index }: ViewRows, range: PlaceRange): AsyncGen
 interface OpenPart {
   readonly part: ReducedPart
   /** Keeps the reduction of a whole stretch, for later queries. */
-  keep(reduction: string): void
+  keep(reduction: string): Promise<void>
 }
 
-async function* partsOf({ store, index }: ViewRows, range: PlaceRange): AsyncGenerator<OpenPart> {
+async function* partsOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<OpenPart> {
   let { from } = range
   for (;;) {
-    const { version } = store
-    const { parts, more } = store.parts(index, { from, to: range.to }, PARTS)
-    const kept: { stretch: Uint8Array; reduction: string }[] = []
+    const { parts, more, version } = await rows.parts({ from, to: range.to }, PARTS)
+    let kept: KeptReduction[] = []
+    const keepAll = async () => {
+      const some = kept
+      kept = []
+      await rows.keepReductions(version, some)
+    }
     for (const part of parts) {
       const { stretch } = part
-      yield { part, keep: (reduction) => stretch !== null && kept.push({ stretch, reduction }) }
+      const keep = async (reduction: string) => {
+        if (stretch !== null) kept.push({ stretch, reduction })
+        if (kept.length === KEPT) await keepAll()
+      }
+      yield { part, keep }
     }
-    store.keepReductions(index, version, kept)
+    if (kept.length > 0) await keepAll()
     from = parts.at(-1)?.range.to
     if (!more || from === undefined) return
   }
@@ -242,22 +267,25 @@ export function functionGroups(rows: ViewRows, sandbox: Sandbox, fn: UserFunctio
       const results = await reducer.reduce(groups)
       return results.map(memberOf)
     },
-    async ofRange(range): Promise<string> {
-      let results: string[] = []
-      for await (const { part, keep } of partsOf(rows, range)) {
-        const result = part.reduction ?? (await reduceRange(part.range))
-        if (isOverflow(result)) return result
-        if (part.reduction === null) keep(result)
-        results.push(result)
-        if (results.length === STEP) results = [await reducer.rereduce(results)]
-      }
-      return memberOf(await reducer.rereduce(results))
-    },
+    ofRange: (range) =>
+      inOneVersion(rows, async (reader) => {
+        let results: string[] = []
+        for await (const { part, keep } of partsOf(reader, range)) {
+          const result = part.reduction ?? (await reduceRange(reader, part.range))
+          if (result === null) continue
+          if (isOverflow(result)) return result
+          if (part.reduction === null) await keep(result)
+          results.push(result)
+          if (results.length === STEP) results = [await reducer.rereduce(results)]
+        }
+        return results.length === 0 ? null : memberOf(await reducer.rereduce(results))
+      }),
   }
 
-  async function reduceRange(range: PlaceRange): Promise<string> {
+  async function reduceRange(reader: IndexReader, range: PlaceRange): Promise<string | null> {
     const pages: (readonly IndexRow[])[] = []
-    for await (const page of pagesOf(rows, range)) pages.push(page)
+    for await (const page of pagesOf(reader, range)) pages.push(page)
+    if (pages.length === 0) return null
     const results = await reducer.reduce(pages)
     return results.find(isOverflow) ?? reducer.rereduce(results)
   }

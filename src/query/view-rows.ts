@@ -5,10 +5,12 @@ import {
   type IndexRow,
   type IndexStore,
   idOfRow,
+  MAX_COUNTED_PLACES,
   type PlaceRange,
   placeAfter,
   placeBefore,
 } from '../storage/index-store.ts'
+import { type IndexReader, inOneVersion, seqOf } from './index-reader.ts'
 import { encodeKey, type KeyOrder, partitionPrefix } from './sort-keys.ts'
 import type { ViewQuery } from './view-query.ts'
 
@@ -71,82 +73,152 @@ function rangeOf(
   }
 }
 
-/** The number of rows of the view before the first row of the answer. */
-export function offsetOf(selection: Selection): number {
-  const { store, index, ranges, query } = selection
-  const total = store.count(index)
-  if (query.partition !== undefined) return offsetInPartition(selection, total)
-  // Without any row, the place of the first key decides.
-  const first = ranges.find((range) => countIn(store, index, range) > 0) ?? ranges[0]
-  const place = query.descending ? first?.to : first?.from
-  const ahead = place === undefined ? (query.descending ? total : 0) : store.countBefore(index, place)
-  return Math.min(total, (query.descending ? total - ahead : ahead) + query.skip)
+/** What an answer says of its rows before it lists them. */
+interface Counts {
+  /** The rows of the whole view. */
+  readonly total: number
+  /** The rows of the view before the first row of the answer. */
+  readonly offset: number
+  /** The last update that the index includes. */
+  readonly seq: number
 }
 
-/** CouchDB counts as skipped only rows that exist, if a single one of its shards answers. */
-function offsetInPartition({ store, index, ranges, query }: Selection, total: number): number {
+/** The rows of an answer. */
+interface OpenRows {
+  /** null where they were not asked for. */
+  readonly counts: Counts | null
+  /** Without the first `skip`, in the order of the answer. */
+  readonly pages: Pages
+}
+
+type Pages = AsyncIterable<readonly IndexRow[]> | Iterable<readonly IndexRow[]>
+
+/**
+ * Opens the rows of a selection. The counts and the first page are of one version of the rows. Later pages may be newer,
+ * since another query may update the index while they are sent.
+ */
+export function openRows(selection: Selection, withCounts: boolean): Promise<OpenRows> {
+  return inOneVersion(selection, async (reader) => {
+    const pages = walk(reader, selection)
+    const [counts, first] = await Promise.all([
+      withCounts ? countsOf(reader, selection) : null,
+      selection.query.limit === 0 ? null : pages.next(),
+    ])
+    return { counts, pages: first === null || first.done ? [] : joined(first.value, pages) }
+  })
+}
+
+async function* joined<T>(first: T, others: AsyncIterable<T>): AsyncGenerator<T> {
+  yield first
+  yield* others
+}
+
+async function countsOf(reader: IndexReader, { ranges, query }: Selection): Promise<Counts> {
+  const offsetOf = ({ start, end, total }: CountedRange) => (query.descending ? total - end : start)
   let { skip } = query
-  let offset = 0
-  for (const range of ranges) {
-    const { from = NO_PREFIX, to = NO_PREFIX } = range
-    offset = query.descending ? total - store.countBefore(index, to) : store.countBefore(index, from)
-    const count = countIn(store, index, range)
-    if (skip < count) return offset + skip
-    skip -= count
-    offset += count
+  let first: CountedRange | undefined
+  let last: CountedRange | undefined
+  for await (const counted of countedRanges(reader, ranges)) {
+    const { start, end, total, seq } = counted
+    first ??= counted
+    last = counted
+    const rows = end - start
+    const offset = offsetOf(counted) + skip
+    if (query.partition === undefined) {
+      if (rows > 0) return { total, offset: Math.min(total, offset), seq }
+    } else if (skip < rows) return { total, offset, seq }
+    // CouchDB counts as skipped only rows that exist, if a single one of its shards answers.
+    else skip -= rows
   }
-  return offset
+  if (first === undefined || last === undefined) {
+    const { total, position } = await reader.counts([])
+    return { total, offset: Math.min(total, skip), seq: seqOf(position) }
+  }
+  const { total, seq } = first
+  // Without any row, the place of the first key decides.
+  if (query.partition === undefined) return { total, offset: Math.min(total, offsetOf(first) + skip), seq }
+  return { total, offset: offsetOf(last) + last.end - last.start, seq }
 }
 
-function countIn(store: IndexStore, index: number, { from, to }: PlaceRange): number {
-  const end = to === undefined ? store.count(index) : store.countBefore(index, to)
-  return end - (from === undefined ? 0 : store.countBefore(index, from))
+/** A range, and the numbers of rows of the view before its start and before its end. */
+interface CountedRange extends Pick<Counts, 'total' | 'seq'> {
+  readonly range: PlaceRange
+  readonly start: number
+  readonly end: number
+}
+
+/** The first range alone, since it is often the only one that is needed. */
+async function* countedRanges(
+  reader: IndexReader,
+  ranges: readonly PlaceRange[],
+): AsyncGenerator<CountedRange> {
+  const yielder = new Yielder()
+  for (let at = 0, size = 1; at < ranges.length; at += size, size = MAX_COUNTED_PLACES / 2) {
+    await yielder.yieldIfDue()
+    const some = ranges.slice(at, at + size)
+    const places = some.flatMap(({ from, to }) => [from, to]).filter((place) => place !== undefined)
+    const { total, before, position } = await reader.counts(places)
+    const counts = before.values()
+    for (const range of some) {
+      const start = range.from === undefined ? 0 : (counts.next().value as number)
+      const end = range.to === undefined ? total : (counts.next().value as number)
+      yield { range, start, end, total, seq: seqOf(position) }
+    }
+  }
 }
 
 /** Reads the rows of a selection in the order of the answer, without the first `skip`. */
-async function* walk(selection: Selection): AsyncGenerator<readonly IndexRow[]> {
-  const { store, index, query } = selection
+async function* walk(reader: IndexReader, selection: Selection): AsyncGenerator<readonly IndexRow[]> {
+  const { ranges, query } = selection
   let { skip } = query
-  for (const range of selection.ranges) {
-    const rows = skip === 0 ? Number.POSITIVE_INFINITY : countIn(store, index, range)
-    if (skip >= rows) {
-      skip -= rows
-      continue
+  let whole = 0
+  if (skip > 0) {
+    for await (const counted of countedRanges(reader, ranges)) {
+      if (skip === 0) break
+      whole += 1
+      const rows = counted.end - counted.start
+      if (skip >= rows) {
+        skip -= rows
+        continue
+      }
+      const rest = await skipped(reader, query, counted, skip)
+      yield* query.descending ? walkDown(reader, rest.range, rest.skip) : walkUp(reader, query, rest.range)
+      skip = 0
     }
-    const rest = skip === 0 ? { range, skip } : skipped(selection, range, skip)
-    yield* query.descending ? walkDown(selection, rest.range, rest.skip) : walkUp(selection, rest.range)
-    skip = 0
+  }
+  for (const range of ranges.slice(whole)) {
+    yield* query.descending ? walkDown(reader, range, 0) : walkUp(reader, query, range)
   }
 }
 
 /** The range without its first `skip` rows; of a descending one, some rows may still have to be skipped. */
-function skipped(
-  { store, index, query }: Selection,
-  range: PlaceRange,
+async function skipped(
+  reader: IndexReader,
+  { descending }: ViewQuery,
+  { range, start, end }: CountedRange,
   skip: number,
-): { readonly range: PlaceRange; readonly skip: number } {
+): Promise<{ readonly range: PlaceRange; readonly skip: number }> {
   const { from, to } = range
-  if (!query.descending) {
-    const before = from === undefined ? 0 : store.countBefore(index, from)
-    return { range: { from: store.placeAt(index, before + skip) ?? from, to }, skip: 0 }
+  if (!descending) {
+    return { range: { from: (await reader.placeAt(start + skip)) ?? from, to }, skip: 0 }
   }
-  const before = to === undefined ? store.count(index) : store.countBefore(index, to)
-  const place = store.placeAt(index, before - skip)
-  const row = place === null ? undefined : store.read(index, { from: place }, 1).rows[0]
+  const place = await reader.placeAt(end - skip)
+  const row = place === null ? undefined : (await reader.read({ from: place }, 1)).rows[0]
   if (row === undefined) return { range, skip }
   // Rows of one document with the same key are read in ascending order, so they are skipped one by one.
-  const end = entryEnd(row)
-  return { range: { from, to: end }, skip: store.countBefore(index, end) - (before - skip) }
+  const entry = entryEnd(row)
+  return { range: { from, to: entry }, skip: (await reader.countBefore(entry)) - (end - skip) }
 }
 
 async function* walkUp(
-  { store, index, query }: Selection,
+  reader: IndexReader,
+  query: ViewQuery,
   range: PlaceRange,
 ): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
   let { from } = range
   for (let limit = Math.min(STEP, query.limit); limit > 0; ) {
-    const { rows, more } = store.read(index, { from, to: range.to }, limit)
+    const { rows, more } = await reader.read({ from, to: range.to }, limit)
     const last = rows.at(-1)
     if (last === undefined) return
     yield rows
@@ -159,7 +231,7 @@ async function* walkUp(
 
 /** Reads from the end. Like couch_mrview, it keeps the rows of one document with the same key in ascending order. */
 async function* walkDown(
-  { store, index }: Selection,
+  reader: IndexReader,
   range: PlaceRange,
   skip: number,
 ): AsyncGenerator<readonly IndexRow[]> {
@@ -174,7 +246,7 @@ async function* walkDown(
     return rows
   }
   for (;;) {
-    const { rows, more } = store.read(index, { from: range.from, to, descending: true }, STEP)
+    const { rows, more } = await reader.read({ from: range.from, to, descending: true }, STEP)
     const ready: IndexRow[] = []
     for (const row of rows) {
       if (entry[0] !== undefined && !isSameEntry(entry[0], row)) ready.push(...take())
@@ -210,14 +282,15 @@ export function rowAfter({ place }: IndexRow): Uint8Array {
 
 /**
  * The map rows, in batches.
+ * @param pages of the rows @param limit the maximum number of rows
  * @param docsOf returns the JSON of the rows' documents, `null` for a missing one; undefined without `include_docs`
  */
 export async function* mapRows(
-  selection: Selection,
+  pages: Pages,
+  limit: number,
   docsOf: ((rows: readonly IndexRow[]) => AsyncIterable<readonly string[]>) | undefined,
 ): AsyncGenerator<string[]> {
-  let left = selection.query.limit
-  if (left === 0) return
+  let left = limit
   let texts: string[] = []
   let chars = 0
   const add = (text: string): boolean => {
@@ -231,7 +304,7 @@ export async function* mapRows(
     chars = 0
     return taken
   }
-  for await (const page of walk(selection)) {
+  for await (const page of pages) {
     const rows = page.length > left ? page.slice(0, left) : page
     left -= rows.length
     if (docsOf === undefined) {

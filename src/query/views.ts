@@ -23,12 +23,13 @@ import {
   readDesignDoc,
   signatureOfViews,
 } from './design-views.ts'
+import { seqOf } from './index-reader.ts'
 import type { IndexUpdater } from './index-updater.ts'
 import { linkedDocuments } from './view-documents.ts'
 import { builtinGroups, functionGroups, reducedRows } from './view-groups.ts'
 import { type SkippedDocument, type ViewDefinition, viewRows } from './view-map.ts'
 import { checkScope, emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
-import { mapRows, offsetOf, select, type ViewRows } from './view-rows.ts'
+import { mapRows, openRows, type Selection, select, type ViewRows } from './view-rows.ts'
 
 /** The query parameters of an address, as text. */
 export type Parameters = readonly (readonly [name: string, text: string])[]
@@ -216,23 +217,46 @@ async function* answer(
   const isReduced = checkQuery(view, query)
   await bringUpToDate(context, view, query)
   const selection = await select(view, query)
-  const rows = isReduced
-    ? reducedRows(selection, reducerOf(context, view))
-    : mapRows(selection, query.includeDocs ? linkedDocuments(context.store, user, query) : undefined)
-  const { seq: position = 0 } = view.store.position ?? {}
-  const { epochs } = await context.store.view()
-  const seq = query.updateSeq ? `"update_seq":${JSON.stringify(sequenceToken(epochs, position))},` : ''
-  const counts =
-    isReduced || !query.sorted
-      ? ''
-      : `"total_rows":${view.store.count(view.index)},${seq}"offset":${offsetOf(selection)},`
-  yield Buffer.from(`{${counts === '' ? seq : counts}"rows":[\r\n`)
+  const { head, rows } = isReduced
+    ? {
+        head: await updateSeq(context, view, query),
+        rows: reducedRows(selection, reducerOf(context, view)),
+      }
+    : await mapAnswer(context, user, selection)
+  yield Buffer.from(`{${head}"rows":[\r\n`)
   let before = ''
   for await (const texts of rows) {
     yield Buffer.from(before + texts.join(',\r\n'))
     before = ',\r\n'
   }
   yield Buffer.from('\r\n]}')
+}
+
+/** The members before the rows of a map answer, and the rows in batches. */
+async function mapAnswer(
+  context: ViewContext,
+  user: UserCtx,
+  selection: Selection,
+): Promise<{ readonly head: string; readonly rows: AsyncIterable<readonly string[]> }> {
+  const { query } = selection
+  const { counts, pages } = await openRows(selection, query.sorted)
+  const docsOf = query.includeDocs ? linkedDocuments(context.store, user, query) : undefined
+  const rows = mapRows(pages, query.limit, docsOf)
+  const seq = await updateSeq(context, selection, query, counts?.seq)
+  if (counts === null) return { head: seq, rows }
+  return { head: `"total_rows":${counts.total},${seq}"offset":${counts.offset},`, rows }
+}
+
+/** The member `update_seq`, if the query asks for it. @param known what the index includes */
+async function updateSeq(
+  { store }: ViewContext,
+  view: ViewRows,
+  query: ViewQuery,
+  known?: number,
+): Promise<string> {
+  if (!query.updateSeq) return ''
+  const seq = known ?? seqOf((await view.store.status()).position)
+  return `"update_seq":${JSON.stringify(sequenceToken((await store.view()).epochs, seq))},`
 }
 
 async function bringUpToDate(
@@ -259,8 +283,8 @@ async function viewInfo(context: ViewContext, id: string): Promise<object> {
   const ddoc = await readDesignDoc(store, id)
   const { signature, updater } = openIndex(context, ddoc)
   const { updateSeq } = await store.info()
-  const { seq = 0, purgeSeq = 0 } = updater.index.position ?? {}
-  const { file, active } = updater.index.sizes()
+  const { seq = 0, purgeSeq = 0 } = (await updater.index.status()).position ?? {}
+  const { file, active } = await updater.index.sizes()
   const pending = Math.max(0, updateSeq - seq)
   return {
     name: id.slice('_design/'.length),

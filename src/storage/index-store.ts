@@ -1,10 +1,13 @@
 /**
  * The storage contract for indexes: rows in the order of their keys, for views and for Mango. A design document has one
  * store, with an index for each of its views. All rows can be made again from the documents, so an engine may lose the
- * last updates at a power cut, but the rows and {@link IndexStore.position} always belong together.
+ * last updates at a power cut, but the rows and their {@link IndexStatus.position} always belong together.
  *
  * Each index also counts its rows in stretches of some hundred. So the number of rows before any place is known without
  * reading them, and a stretch can keep its reduction until one of its rows changes.
+ *
+ * Several openers of a database may use one store at the same time, and none of them waits for another. Each read says
+ * which version of the rows it has read, and an update says from which version it goes on: docs/decisions/0059.
  */
 import type { Epochs } from './sequence.ts'
 import { isRolledBack } from './sequence.ts'
@@ -59,24 +62,63 @@ export interface ReducedPart {
   readonly reduction: string | null
 }
 
+/** What a store includes. */
+export interface IndexStatus {
+  /** null if the store is empty. */
+  readonly position: IndexPosition | null
+  /** Two reads with equal versions have read the same rows. */
+  readonly version: number
+  /** Another opener has begun a long update, and has stored a part of it within the last seconds. */
+  readonly isUpdatedElsewhere: boolean
+}
+
+/** A step of an update. */
+export interface IndexStep {
+  /** The version that the documents' rows go on from: it was read before the documents were. */
+  readonly from: number
+  /** What the store includes after the step. */
+  readonly position: IndexPosition
+  /** Whether more steps follow soon: other openers then leave the update to this one. */
+  readonly more: boolean
+}
+
+/** Numbers of rows, of one version. */
+export interface RowCounts extends Pick<IndexStatus, 'position' | 'version'> {
+  /** All rows of the index. */
+  readonly total: number
+  /** The rows before each of the places. */
+  readonly before: readonly number[]
+}
+
+/** The maximum number of places whose rows are counted at once. */
+export const MAX_COUNTED_PLACES = 64
+
+/** A reduction of a stretch, as {@link IndexStore.keepReductions} keeps it. */
+export interface KeptReduction {
+  readonly stretch: Uint8Array
+  readonly reduction: string
+}
+
+/** All methods reject with insufficient_storage, disk_fault, damaged_file or unavailable. */
 export interface IndexStore {
   /** The number of indexes. */
   readonly indexes: number
-  /** null if the store is empty. */
-  readonly position: IndexPosition | null
-  /** Changes with each update of the rows. */
-  readonly version: number
+  status(): Promise<IndexStatus>
   /**
    * Replaces the rows of documents, in short turns; a document without rows leaves the indexes. When the promise is
    * resolved, the position is the new one. If it rejects, some of the documents may have been replaced, and the position
    * is the old one.
-   * @throws insufficient_storage, disk_fault, damaged_file, unavailable
+   * @returns the new version; null if the store has another version than `from`, because another opener has changed it.
+   * Then some of the documents may have been replaced as well: read the status, and go on from there.
    */
-  update(docs: readonly IndexedDoc[], position: IndexPosition): Promise<void>
-  /** Removes all rows. */
-  clear(): Promise<void>
-  /** Begins to fill an empty store, or continues after an interruption. */
-  build(): IndexBuild
+  update(docs: readonly IndexedDoc[], step: IndexStep): Promise<number | null>
+  /** Removes all rows. @returns whether the store had this version */
+  clear(from: number): Promise<boolean>
+  /**
+   * Begins to fill an empty store, or continues after an interruption.
+   * @returns null if the engine fills an empty store as fast by {@link update}
+   */
+  build(): Promise<IndexBuild | null>
   /**
    * Reads rows in order, in one turn of a few milliseconds.
    * @param index the number of the index
@@ -86,7 +128,7 @@ export interface IndexStore {
     index: number,
     range: PlaceRange & { readonly descending?: boolean },
     limit: number,
-  ): { readonly rows: IndexRow[]; readonly more: boolean }
+  ): Promise<{ readonly rows: IndexRow[]; readonly more: boolean; readonly version: number }>
   /**
    * Reads only the values of rows, as {@link read}, in a third of its time.
    * @returns the JSON texts, and the place at which to read on; null after the last row
@@ -94,13 +136,18 @@ export interface IndexStore {
   readValues(
     index: number,
     range: PlaceRange,
-  ): { readonly values: string[]; readonly next: Uint8Array | null }
-  /** The number of all rows of an index, in O(stretches). */
-  count(index: number): number
-  /** The number of rows before a place, in O(stretches). */
-  countBefore(index: number, place: Uint8Array): number
+  ): Promise<{
+    readonly values: string[]
+    readonly next: Uint8Array | null
+    readonly version: number
+  }>
+  /** Counts rows in O(stretches). @param places at most {@link MAX_COUNTED_PLACES} */
+  counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts>
   /** The place of the row that has this many rows before it; null if there are not so many. */
-  placeAt(index: number, count: number): Uint8Array | null
+  placeAt(
+    index: number,
+    count: number,
+  ): Promise<{ readonly place: Uint8Array | null; readonly version: number }>
   /**
    * The parts of a range, in order, at most `limit` of them.
    * @returns the parts, and whether the range has more after the last
@@ -109,15 +156,11 @@ export interface IndexStore {
     index: number,
     range: PlaceRange,
     limit: number,
-  ): { readonly parts: ReducedPart[]; readonly more: boolean }
-  /** Keeps reductions of stretches. Does nothing if the rows have another {@link version} by now. */
-  keepReductions(
-    index: number,
-    version: number,
-    reductions: readonly { readonly stretch: Uint8Array; readonly reduction: string }[],
-  ): void
+  ): Promise<{ readonly parts: ReducedPart[]; readonly more: boolean; readonly version: number }>
+  /** Keeps reductions of stretches. Does nothing if the rows have another version by now. */
+  keepReductions(index: number, version: number, reductions: readonly KeptReduction[]): Promise<void>
   /** In bytes: on disk, and in use on disk. */
-  sizes(): { readonly file: number; readonly active: number }
+  sizes(): Promise<{ readonly file: number; readonly active: number }>
   /** Returns free pages to the file system, in short turns. */
   compact(): Promise<void>
 }
@@ -142,17 +185,18 @@ export interface IndexBuild {
 /** The index stores of one open database. */
 export interface IndexStores {
   /**
-   * Opens a store, or creates an empty one.
+   * A store; it is created, empty, when it is first used.
    * @param signature a file name of at most 64 letters and digits, which changes with the meaning of the rows
    * @param indexes the number of indexes in the store
    */
   open(signature: string, indexes: number): IndexStore
   /** The signatures of all stores, open or not. */
-  signatures(): string[]
-  /** Removes a store; its uses fail with `unavailable`. */
-  remove(signature: string): void
+  signatures(): Promise<string[]>
+  /** Removes a store. Its uses here fail with `unavailable`; for other openers it becomes empty. */
+  remove(signature: string): Promise<void>
   /** Bytes on disk of all stores. */
-  fileBytes(): number
+  fileBytes(): Promise<number>
+  /** Ends the use of all stores: updates under way are refused with `unavailable`. */
   close(): void
 }
 

@@ -66,7 +66,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const cleanUp = async () => {
     const used = await viewSignatures(store)
     for (const index of await list.read()) used.add(signatureOfIndex(index))
-    indexes.removeOthers(used)
+    await indexes.removeOthers(used)
   }
   const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers

@@ -20,7 +20,7 @@ async function openSource(pageRows?: number) {
       indexes,
       openIndex: memoryIndexes(store, pageRows),
     }),
-    ...storeIndexes({ store, indexes, put: database.put, cleanUp: async () => {}, fileBytes: () => 0 }),
+    ...storeIndexes({ store, indexes, put: database.put, cleanUp: async () => {}, fileBytes: async () => 0 }),
   }
   const read = async (answer: Promise<Uint8Array>): Promise<Json> =>
     JSON.parse(Buffer.from(await answer).toString())

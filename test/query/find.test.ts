@@ -15,7 +15,7 @@ async function openSource() {
   const rules = () => DEFAULT_RULES.find
   const source = {
     ...storeFind({ store, name: 'db', rules, indexes, openIndex }),
-    ...storeIndexes({ store, indexes, put: database.put, cleanUp: async () => {}, fileBytes: () => 0 }),
+    ...storeIndexes({ store, indexes, put: database.put, cleanUp: async () => {}, fileBytes: async () => 0 }),
   }
   const put = (id: string, doc: Json) => database.put(ADMIN, id, bodyOf(doc), {})
   const find = async (request: Json, user: UserCtx = ADMIN): Promise<Json> =>

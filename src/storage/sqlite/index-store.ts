@@ -1,4 +1,6 @@
 /** An index store in a SQLite file of its own; the contract is storage/index-store.ts. */
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
@@ -7,13 +9,17 @@ import type {
   IndexedDoc,
   IndexPosition,
   IndexRow,
+  IndexStatus,
+  IndexStep,
   IndexStore,
+  KeptReduction,
   PlaceRange,
   ReducedPart,
+  RowCounts,
 } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
-import { StagedBuild } from './index-build.ts'
+import { removeBuild, StagedBuild } from './index-build.ts'
 import { RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
 import { countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
@@ -49,9 +55,10 @@ interface OpenFile {
 
 export class SqliteIndexStore implements IndexStore {
   readonly #options: IndexFileOptions
-  /** null while the file is closed to make room for others. */
-  #file: OpenFile | null
-  #position: IndexPosition | null
+  /** null while the file is closed: until it is first used, and to make room for others. */
+  #file: OpenFile | null = null
+  /** undefined until the file is first used. */
+  #position: IndexPosition | null | undefined
   #version = 0
   /** The numbers of rows of the indexes, as far as they were asked for, of one version. */
   #counted = { version: 0, rows: new Map<number, number>() }
@@ -59,12 +66,14 @@ export class SqliteIndexStore implements IndexStore {
 
   constructor(options: IndexFileOptions) {
     this.#options = options
-    this.#file = this.#openFile()
-    this.#position = readPosition(this.#file.connection)
   }
 
   #openFile(): OpenFile {
     const connection = this.#openOrCreate()
+    if (this.#position === undefined) {
+      this.#position = readPosition(connection)
+      if (this.#position !== null) removeBuild(this.#options.path)
+    }
     return {
       connection,
       cache: new PageCache(connection, this.#options.caches),
@@ -82,6 +91,7 @@ export class SqliteIndexStore implements IndexStore {
   /** A file that cannot be read is removed: its rows can be made again. */
   #openOrCreate(): Connection {
     const { path, errors } = this.#options
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
     try {
       return this.#open()
     } catch (error) {
@@ -120,20 +130,20 @@ export class SqliteIndexStore implements IndexStore {
     return this.#options.indexes
   }
 
-  get position(): IndexPosition | null {
-    return this.#position
+  async status(): Promise<IndexStatus> {
+    this.#use()
+    return { position: this.#position ?? null, version: this.#version, isUpdatedElsewhere: false }
   }
 
-  get version(): number {
-    return this.#version
-  }
-
-  async update(docs: readonly IndexedDoc[], position: IndexPosition): Promise<void> {
+  async update(docs: readonly IndexedDoc[], { from, position }: IndexStep): Promise<number | null> {
     const yielder = new Yielder()
     let at = 0
+    let version = from
     do {
       await yielder.yieldIfDue()
+      if (version !== this.#version) return null
       this.#version += 1
+      version = this.#version
       this.#transaction(({ connection, rows }) => {
         const since = performance.now()
         while (at < docs.length && !isHeldLong(since)) rows.replace(docs[at++] as IndexedDoc)
@@ -141,15 +151,18 @@ export class SqliteIndexStore implements IndexStore {
       })
     } while (at < docs.length)
     this.#position = position
+    return version
   }
 
-  async clear(): Promise<void> {
+  async clear(from: number): Promise<boolean> {
     this.#refuseIfClosed()
+    if (from !== this.#version) return false
     this.#replaceFile(() => removeFile(this.#options.path))
+    return true
   }
 
-  build(): IndexBuild {
-    this.#refuseIfClosed()
+  async build(): Promise<IndexBuild> {
+    this.#use()
     const { path, indexes, errors, onOperation } = this.#options
     return new StagedBuild({
       ...{ path, indexes, errors, onOperation },
@@ -165,16 +178,16 @@ export class SqliteIndexStore implements IndexStore {
     try {
       change()
     } finally {
+      this.#position = undefined
       this.#file = this.#openFile()
-      this.#position = readPosition(this.#file.connection)
     }
   }
 
-  read(
+  async read(
     index: number,
     { from, to, descending }: PlaceRange & { readonly descending?: boolean },
     limit: number,
-  ): { rows: IndexRow[]; more: boolean } {
+  ): Promise<{ rows: IndexRow[]; more: boolean; version: number }> {
     const order = descending ? 'DESC' : 'ASC'
     return this.#reading((connection) => {
       const next = connection.prepareTuples<RowTuple>(
@@ -191,59 +204,65 @@ export class SqliteIndexStore implements IndexStore {
           rows.push({ place, keyLength, keyText, valueText })
           chars += keyText.length + valueText.length
         }
-        if (found.length < wanted) return { rows, more: false }
+        if (found.length < wanted) return { rows, more: false, version: this.#version }
         const last = (found.at(-1) as RowTuple)[0]
         if (descending) high = last
         else low = justAfter(last)
         if (chars > MAX_READ_CHARS || isHeldLong(since)) break
       }
-      return { rows, more: true }
+      return { rows, more: true, version: this.#version }
     })
   }
 
-  readValues(
+  async readValues(
     index: number,
     { from = FIRST, to = END }: PlaceRange,
-  ): { values: string[]; next: Uint8Array | null } {
+  ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
     const where = `FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`
     return this.#reading((connection) => {
       const values = connection.prepareValues<string>(`SELECT value ${where}`)
       let found = values.all(from, to, FIRST_ROWS)
-      if (found.length < FIRST_ROWS) return { values: found, next: null }
+      if (found.length < FIRST_ROWS) return { values: found, next: null, version: this.#version }
       let rows = FIRST_ROWS
       if (lengthOf(found) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
         rows = MOST_ROWS
         found = values.all(from, to, rows)
       }
-      if (found.length < rows) return { values: found, next: null }
+      if (found.length < rows) return { values: found, next: null, version: this.#version }
       const last = connection.prepareValues<Buffer>(`SELECT k ${where} OFFSET ?`).all(from, to, 1, rows - 1)
-      return { values: found, next: justAfter(last[0] as Buffer) }
+      return { values: found, next: justAfter(last[0] as Buffer), version: this.#version }
     })
   }
 
-  count(index: number): number {
+  async counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts> {
+    return this.#reading((connection) => ({
+      total: this.#count(connection, index),
+      before: places.map((place) => countRowsBefore(connection, index, place)),
+      position: this.#position ?? null,
+      version: this.#version,
+    }))
+  }
+
+  #count(connection: Connection, index: number): number {
     if (this.#counted.version !== this.#version) this.#counted = { version: this.#version, rows: new Map() }
     const { rows } = this.#counted
-    const known = rows.get(index)
-    if (known !== undefined) return known
-    const count = this.#reading((connection) => countRows(connection, index))
+    const count = rows.get(index) ?? countRows(connection, index)
     rows.set(index, count)
     return count
   }
 
-  countBefore(index: number, place: Uint8Array): number {
-    return this.#reading((connection) => countRowsBefore(connection, index, place))
+  async placeAt(index: number, count: number): Promise<{ place: Uint8Array | null; version: number }> {
+    return this.#reading((connection) => ({
+      place: placeOfRow(connection, index, count),
+      version: this.#version,
+    }))
   }
 
-  placeAt(index: number, count: number): Uint8Array | null {
-    return this.#reading((connection) => placeOfRow(connection, index, count))
-  }
-
-  parts(
+  async parts(
     index: number,
     { from = FIRST, to = END }: PlaceRange,
     limit: number,
-  ): { parts: ReducedPart[]; more: boolean } {
+  ): Promise<{ parts: ReducedPart[]; more: boolean; version: number }> {
     return this.#reading((connection) => {
       const stretches = connection
         .prepareTuples<[Buffer, number, string | null]>(
@@ -251,24 +270,22 @@ export class SqliteIndexStore implements IndexStore {
         )
         .all(stretchOf(connection, index, from), to, limit + 1)
       const parts: ReducedPart[] = []
+      let chars = 0
       for (const [at, [start, rows, reduction]] of stretches.entries()) {
-        if (at === limit) return { parts, more: true }
+        if (at === limit || chars > MAX_READ_CHARS) return { parts, more: true, version: this.#version }
         // The last stretch of a range with an end may have rows behind it.
         const end = stretches[at + 1]?.[0] ?? to
         const isWhole = Buffer.compare(from, start) <= 0 && (at + 1 < stretches.length || to === END)
         if (rows === 0) continue
+        chars += reduction?.length ?? 0
         const range = { from: later(start, from), to: end }
         parts.push({ range, stretch: isWhole ? start : null, reduction: isWhole ? reduction : null })
       }
-      return { parts, more: false }
+      return { parts, more: false, version: this.#version }
     })
   }
 
-  keepReductions(
-    index: number,
-    version: number,
-    reductions: readonly { readonly stretch: Uint8Array; readonly reduction: string }[],
-  ): void {
+  async keepReductions(index: number, version: number, reductions: readonly KeptReduction[]): Promise<void> {
     if (version !== this.#version || reductions.length === 0) return
     this.#transaction(({ connection }) => {
       const keep = connection.prepare(`UPDATE sums_${index} SET red = ? WHERE k = ?`)
@@ -276,7 +293,7 @@ export class SqliteIndexStore implements IndexStore {
     })
   }
 
-  sizes(): { file: number; active: number } {
+  async sizes(): Promise<{ file: number; active: number }> {
     const { path } = this.#options
     return this.#reading((connection) => {
       const [pages, free] = ['page_count', 'freelist_count'].map((name) => Number(connection.pragma(name)))

@@ -1,5 +1,5 @@
 /** The index stores of one database: a folder with a file for each. */
-import { mkdirSync, readdirSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IndexStore, IndexStores } from '../index-store.ts'
 import type { FileErrors, PageCaches } from './database-access.ts'
@@ -42,21 +42,18 @@ export class SqliteIndexStores implements IndexStores {
   }
 
   #add(signature: string, indexes: number): SqliteIndexStore {
-    const { folder, caches, errors, onOperation } = this.#options
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
-    const path = this.#path(signature)
-    const store = new SqliteIndexStore({ path, indexes, caches, errors, onOperation })
-    if (store.position !== null) removeBuild(path)
+    const { caches, errors, onOperation } = this.#options
+    const store = new SqliteIndexStore({ path: this.#path(signature), indexes, caches, errors, onOperation })
     this.#stores.set(signature, store)
     return store
   }
 
-  signatures(): string[] {
+  async signatures(): Promise<string[]> {
     const signatures = this.#files().map((file) => file.slice(0, file.indexOf(SUFFIX)))
     return [...new Set(signatures)]
   }
 
-  remove(signature: string): void {
+  async remove(signature: string): Promise<void> {
     const store = this.#stores.get(signature)
     if (store !== undefined) {
       store.close()
@@ -67,7 +64,7 @@ export class SqliteIndexStores implements IndexStores {
     removeBuild(this.#path(signature))
   }
 
-  fileBytes(): number {
+  async fileBytes(): Promise<number> {
     return this.#files().reduce((bytes, file) => bytes + fileBytes(join(this.#options.folder, file)), 0)
   }
 

@@ -1,0 +1,113 @@
+/** Two updaters of one index, as two nodes have them: each goes on from where the other is. */
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { IndexUpdater, type RowSource } from '../../src/query/index-updater.ts'
+import { encodeKey } from '../../src/query/sort-keys.ts'
+import { type IndexStore, idOfRow } from '../../src/storage/index-store.ts'
+import { FileErrors, PageCaches } from '../../src/storage/sqlite/database-access.ts'
+import { SqliteIndexStores } from '../../src/storage/sqlite/index-stores.ts'
+import { openDatabase } from '../documents/helpers.ts'
+import { temporaryFolder } from '../helpers/server.ts'
+
+/** Emits the member `n`; the rows of some documents take longer, so that updaters overtake each other. */
+const source: RowSource = {
+  indexes: 1,
+  includeDesign: false,
+  localSeq: false,
+  rowsOf: async (docs) => {
+    await sleep(docs.length % 3)
+    return docs.map(({ text }) => {
+      const { n } = JSON.parse(text)
+      return [[{ key: encodeKey(n, 'json'), keyText: String(n), valueText: 'null' }]]
+    })
+  },
+}
+
+async function openIndex(t: Parameters<typeof temporaryFolder>[0]) {
+  const folder = join(await temporaryFolder(t), 'indexes')
+  const stores = new SqliteIndexStores({ folder, caches: new PageCaches(), errors: new FileErrors() })
+  t.teardown(() => stores.close())
+  return stores.open('abc', 1)
+}
+
+async function rowsOf(store: IndexStore): Promise<string[]> {
+  const { rows } = await store.read(0, {}, 10_000)
+  return rows.map((row) => `${idOfRow(row)} ${row.keyText}`)
+}
+
+t.test('two updaters of one index at once, while documents change', async (t) => {
+  const { store, put, bulk } = await openDatabase()
+  const index = await openIndex(t)
+  const [a, b] = [new IndexUpdater(store, index, source), new IndexUpdater(store, index, source)]
+  const revs = new Map<string, string>()
+  for (let round = 0; round < 25; round++) {
+    const ids = Array.from({ length: 5 }, (_, n) => `d${(round * 3 + n * 7) % 40}`)
+    for (const id of new Set(ids)) {
+      const rev = revs.get(id)
+      revs.set(id, await put(id, { n: round, ...(rev !== undefined && { _rev: rev }) }))
+    }
+    const more = bulk({ docs: [{ _id: `more${round}`, n: round }] })
+    await Promise.all([a.update(), b.update(), more])
+    const { updateSeq } = await store.info()
+    await Promise.all([b.update(), a.update()])
+    t.equal((await index.status()).position?.seq, updateSeq)
+  }
+  const fresh = await openIndex(t)
+  await new IndexUpdater(store, fresh, source).update()
+  t.strictSame(await rowsOf(index), await rowsOf(fresh))
+})
+
+t.test(
+  'an updater waits while another node is in a long update, and goes on if that one stops',
+  async (t) => {
+    const { store, put } = await openDatabase()
+    await put('a', { n: 1 })
+    const index = await openIndex(t)
+    let isBusy = true
+    let looks = 0
+    const shared: IndexStore = Object.create(index, {
+      status: {
+        value: async () => {
+          looks += 1
+          return { ...(await index.status()), isUpdatedElsewhere: isBusy }
+        },
+      },
+      update: { value: index.update.bind(index) },
+    })
+    const updater = new IndexUpdater(store, shared, source)
+    const updated = updater.update()
+    while (looks < 3) await sleep(1)
+    t.same(updater.progress, { done: 0, total: 1 })
+    t.equal((await index.status()).position, null)
+    isBusy = false
+    await updated
+    t.strictSame(await rowsOf(index), ['a 1'])
+  },
+)
+
+t.test('rows are not removed when another node has included more than this one knew of', async (t) => {
+  const { store, put } = await openDatabase()
+  await put('a', { n: 1 })
+  const index = await openIndex(t)
+  const other = new IndexUpdater(store, index, source)
+  await other.update()
+  const { version } = await index.status()
+  // The other node writes and updates between this one's look at the index and at the database, and before them.
+  const behind = Object.create(index, {
+    status: {
+      value: async () => {
+        const status = await index.status()
+        if (status.version === version) {
+          await put('b', { n: 2 })
+          await other.update()
+        }
+        return status
+      },
+    },
+    update: { value: index.update.bind(index) },
+    clear: { value: () => t.fail('it was cleared') },
+  }) as IndexStore
+  await new IndexUpdater(store, behind, source).update()
+  t.strictSame(await rowsOf(index), ['a 1', 'b 2'])
+})
