@@ -127,3 +127,13 @@ export async function collectRecords(
   for await (const record of allRecords(records, kind)) found.push(record)
   return found
 }
+
+/** @returns the first text, by bytes, after all that begin with the prefix; null if there is none */
+export function endOfPrefix(prefix: string): string | null {
+  const points = Array.from(prefix, (char) => char.codePointAt(0) as number)
+  while (points.at(-1) === 0x10ffff) points.pop()
+  const last = points.pop()
+  if (last === undefined) return null
+  // Surrogates are not characters.
+  return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
+}

@@ -34,7 +34,7 @@ export type SettingsRow = readonly [
 
 const READ_SETTINGS = {
   name: 'read_settings',
-  text: `SELECT ${SETTINGS_COLUMNS} FROM database WHERE db = $1`,
+  text: `SELECT ${SETTINGS_COLUMNS} FROM database WHERE db = $1 AND incarnation = $2`,
 }
 
 /** Settings that change while they are read, so often one after the other, mean that something is wrong. */
@@ -57,13 +57,17 @@ export function settingsOf(row: SettingsRow): DatabaseSettings {
 /** The views of one open database. */
 export class DatabaseViews {
   readonly #connections: Pick<Connections, 'read'>
-  readonly #db: number
+  readonly #key: readonly [db: number, incarnation: number]
   #settings: DatabaseSettings
 
   /** @param settings as they were read when it was opened */
-  constructor(connections: Pick<Connections, 'read'>, db: number, settings: DatabaseSettings) {
+  constructor(
+    connections: Pick<Connections, 'read'>,
+    key: readonly [db: number, incarnation: number],
+    settings: DatabaseSettings,
+  ) {
     this.#connections = connections
-    this.#db = db
+    this.#key = key
     this.#settings = settings
   }
 
@@ -80,10 +84,10 @@ export class DatabaseViews {
 
   /**
    * Reads the settings.
-   * @throws no_database if it was deleted; as {@link Connections.read}
+   * @throws no_database if it was deleted or restored; as {@link Connections.read}
    */
   async refresh(): Promise<DatabaseSettings> {
-    const [row] = await this.#connections.read<SettingsRow>({ ...READ_SETTINGS, values: [this.#db] })
+    const [row] = await this.#connections.read<SettingsRow>({ ...READ_SETTINGS, values: this.#key })
     if (row === undefined) throw new CouchError('no_database')
     this.#settings = settingsOf(row)
     return this.#settings

@@ -6,30 +6,37 @@
  * transaction has locked. Texts that are compared have the collation "C", so that their order is that of their bytes;
  * ids, keys and names are stored as stored-text.ts has them. Times are in ms since 1970, by the clock of the node.
  */
+import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
 
 /** The list of databases and the server's own data. These tables stay on the coordinator under Citus. */
 const CATALOG = `
--- one row: the store's identity, the last incarnation that was given out, and the numbers of _db_updates
+-- one row: the store's identity, the last incarnation that was given out, the number of databases, and the numbers of
+-- _db_updates. Who locks it and a row of database locks that of database first, and then those of entry.
 CREATE TABLE store (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   folder_uuid text NOT NULL,
   server_uuid text NOT NULL,
-  last_db bigint NOT NULL,
-  update_seq bigint NOT NULL,
+  last_db bigint NOT NULL DEFAULT 0,
+  databases bigint NOT NULL DEFAULT 0,
+  update_seq bigint NOT NULL DEFAULT 0,
+  -- JSON
   epochs text NOT NULL,
+  -- timeline() when the newest epoch was begun
   timeline text NOT NULL
-);
+) WITH (fillfactor = 50);
 
+-- db: the first value in the keys of its rows; incarnation: differs from it once the database was restored;
 -- last_epoch and last_seq: the last known sequence (DatabaseEntry.lastKnown)
 CREATE TABLE entry (
   name text COLLATE "C" PRIMARY KEY,
   db bigint NOT NULL UNIQUE,
+  incarnation bigint NOT NULL,
   last_epoch text,
   last_seq bigint
-);
+) WITH (fillfactor = 70);
 
--- databases whose rows are to be removed: deleted ones, and those whose creation was not finished
-CREATE TABLE leaving (db bigint PRIMARY KEY, since bigint NOT NULL);
+-- deleted databases whose rows are to be removed
+CREATE TABLE leaving (db bigint PRIMARY KEY, since timestamptz NOT NULL DEFAULT now());
 
 CREATE TABLE record (
   kind text COLLATE "C",
@@ -46,21 +53,23 @@ CREATE TABLE catalog_update (
   PRIMARY KEY (name, type)
 );
 
--- what the last minutes have changed, for nodes that were not notified; change: JSON of a CatalogChange
+-- the changes of the last minutes, each call's in one row, for the other nodes; token names the call, so that it is known
+-- whether a call whose answer was lost is stored; changes: JSON, a list of CatalogChange; null: the call must not be stored
 CREATE TABLE catalog_change (
+  token text COLLATE "C" PRIMARY KEY,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  number integer NOT NULL,
   node text NOT NULL,
-  at bigint NOT NULL,
-  change text NOT NULL,
-  PRIMARY KEY (xid, number)
+  changes text
 );
+CREATE INDEX catalog_change_xid ON catalog_change (xid);
 `
 
 const DOCUMENTS = `
 -- one row for each database: what is locked and counted by each of its writes; free space keeps these updates on one page
 CREATE TABLE database (
   db bigint PRIMARY KEY,
+  -- whoever has opened another one finds the database restored, and closes it
+  incarnation bigint NOT NULL,
   update_seq bigint NOT NULL DEFAULT 0,
   doc_count bigint NOT NULL DEFAULT 0,
   deleted_count bigint NOT NULL DEFAULT 0,
@@ -85,7 +94,7 @@ CREATE TABLE database (
   -- seconds since 1970
   created_at bigint NOT NULL,
   partitioned boolean NOT NULL,
-  -- the server and its timeline in which the newest epoch was begun
+  -- timeline() when the newest epoch was begun
   timeline text NOT NULL,
   -- JSON
   epochs text NOT NULL,
@@ -193,7 +202,7 @@ CREATE TABLE lease (
 `
 
 /** The steps from nothing to the newest schema. */
-export const MIGRATIONS: readonly string[] = [CATALOG + DOCUMENTS + CONTENTS]
+export const MIGRATIONS: readonly string[] = [CATALOG + DOCUMENTS + CONTENTS + CATALOG_FUNCTIONS]
 
 /**
  * The schema that the oldest settee may have that can still work beside this one's tables, so that nodes are upgraded one

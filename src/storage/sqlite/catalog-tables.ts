@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import { jsonObjectIn } from '../../core/json.ts'
 import type { CatalogUpdate, CatalogUpdates, DatabaseSequence, UpdatesRange } from '../catalog.ts'
-import type { RecordRange, RecordWrite, ServerRecord } from '../records.ts'
+import { endOfPrefix, type RecordRange, type RecordWrite, type ServerRecord } from '../records.ts'
 import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 
@@ -170,16 +170,6 @@ export function listRecords(
       `SELECT kind, key, value FROM record WHERE ${conditions.join(' AND ')} ORDER BY key LIMIT ?`,
     )
     .all(...values, limit)
-}
-
-/** @returns the first text, by bytes, after all that begin with the prefix; null if there is none */
-function endOfPrefix(prefix: string): string | null {
-  const points = Array.from(prefix, (char) => char.codePointAt(0) as number)
-  while (points.at(-1) === 0x10ffff) points.pop()
-  const last = points.pop()
-  if (last === undefined) return null
-  // Surrogates are not characters.
-  return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
 }
 
 /**

@@ -1,0 +1,152 @@
+/**
+ * Functions of PostgreSQL that change the catalog. Each is one statement of the node, so that no node holds a lock over a round
+ * trip, and a frozen one stops nobody. Each call has a token, and stores it with the changes of which other nodes are told.
+ */
+
+/**
+ * The server and the history of which its data is: another one after a failover or a restore, and the table's own number after
+ * it was put back from a dump. It is found out once for each session, which does not outlive its timeline: a standby that is
+ * promoted has rejected this call before.
+ */
+const TIMELINE = `
+CREATE FUNCTION timeline() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  v_timeline text := current_setting('settee.timeline', true);
+BEGIN
+  IF v_timeline IS NULL OR v_timeline = '' THEN
+    SELECT concat_ws('-', system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+        to_regclass('settee.store')::oid)
+      INTO v_timeline FROM pg_control_system();
+    PERFORM set_config('settee.timeline', v_timeline, false);
+  END IF;
+  RETURN v_timeline;
+END $$;
+`
+
+/** Each answers `timeline` and does nothing if the newest epoch of _db_updates was begun in another timeline. */
+const CHANGES = `
+CREATE FUNCTION told(p_token text, p_node text, p_changes text) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO catalog_change (token, node, changes) VALUES (p_token, p_node, p_changes)
+$$;
+
+CREATE FUNCTION update_noted(p_name text, p_type text, p_seq bigint) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO catalog_update (name, type, seq) VALUES (p_name, p_type, p_seq)
+  ON CONFLICT (name, type) DO UPDATE SET seq = excluded.seq
+$$;
+
+CREATE FUNCTION create_database(
+  p_name text, p_partitioned boolean, p_created_at bigint, p_epochs text, p_token text, p_node text, p_changes text,
+  OUT status text, OUT incarnation bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_timeline text := timeline();
+  v_seq bigint;
+BEGIN
+  PERFORM FROM store FOR UPDATE;
+  IF EXISTS (SELECT FROM entry e WHERE e.name = p_name) THEN
+    status := 'exists';
+    RETURN;
+  END IF;
+  UPDATE store s SET last_db = s.last_db + 1, databases = s.databases + 1, update_seq = s.update_seq + 1
+    WHERE s.timeline = v_timeline RETURNING s.last_db, s.update_seq INTO incarnation, v_seq;
+  IF NOT FOUND THEN
+    status := 'timeline';
+    RETURN;
+  END IF;
+  INSERT INTO entry (name, db, incarnation) VALUES (p_name, create_database.incarnation, create_database.incarnation);
+  INSERT INTO database (db, incarnation, created_at, partitioned, timeline, epochs) VALUES (
+    create_database.incarnation, create_database.incarnation, p_created_at, p_partitioned, v_timeline, p_epochs);
+  PERFORM update_noted(p_name, 'created', v_seq);
+  PERFORM told(p_token, p_node, p_changes);
+  status := 'done';
+END $$;
+
+CREATE FUNCTION delete_database(
+  p_name text, p_incarnation bigint, p_token text, p_node text, p_changes text, OUT status text, OUT db bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint;
+BEGIN
+  SELECT e.db INTO delete_database.db FROM entry e WHERE e.name = p_name AND e.incarnation = p_incarnation;
+  IF (SELECT s.timeline FROM store s) <> timeline() THEN
+    status := 'timeline';
+    RETURN;
+  END IF;
+  DELETE FROM database d WHERE d.db = delete_database.db AND d.incarnation = p_incarnation;
+  IF NOT FOUND THEN
+    status := 'absent';
+    RETURN;
+  END IF;
+  UPDATE store s SET databases = s.databases - 1, update_seq = s.update_seq + 1 RETURNING s.update_seq INTO v_seq;
+  DELETE FROM entry e WHERE e.name = p_name;
+  INSERT INTO leaving (db) VALUES (delete_database.db);
+  PERFORM update_noted(p_name, 'deleted', v_seq);
+  PERFORM told(p_token, p_node, p_changes);
+  status := 'done';
+END $$;
+
+-- the last known sequences of p_marks are in the order of p_epochs and p_seqs; both ignore names that are not listed
+CREATE FUNCTION note_updated(
+  p_names text[], p_marks text[], p_epochs text[], p_seqs bigint[], p_token text, p_node text, p_changes text,
+  OUT status text
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_names text[];
+  v_seq bigint;
+BEGIN
+  IF (SELECT s.timeline FROM store s) <> timeline() THEN
+    status := 'timeline';
+    RETURN;
+  END IF;
+  PERFORM FROM store FOR UPDATE;
+  SELECT array_agg(e.name ORDER BY n.place) INTO v_names
+    FROM unnest(p_names) WITH ORDINALITY n (name, place) JOIN entry e ON e.name = n.name;
+  IF v_names IS NOT NULL THEN
+    UPDATE store s SET update_seq = s.update_seq + cardinality(v_names)
+      RETURNING s.update_seq - cardinality(v_names) INTO v_seq;
+    INSERT INTO catalog_update (name, type, seq)
+      SELECT n.name, 'updated', v_seq + n.place FROM unnest(v_names) WITH ORDINALITY n (name, place)
+      ON CONFLICT (name, type) DO UPDATE SET seq = excluded.seq;
+    PERFORM told(p_token, p_node, p_changes);
+  END IF;
+  UPDATE entry e SET last_epoch = m.epoch, last_seq = m.seq
+    FROM unnest(p_marks, p_epochs, p_seqs) m (name, epoch, seq) WHERE e.name = m.name;
+  status := 'done';
+END $$;
+
+-- each key once; p_compares: whether a value is expected. Rows are locked in the order in which all nodes name them.
+CREATE FUNCTION write_records(
+  p_kinds text[], p_keys text[], p_values text[], p_compares boolean[], p_expected text[],
+  p_token text, p_node text, p_changes text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_present text;
+BEGIN
+  FOR i IN 1 .. cardinality(p_keys) LOOP
+    SELECT r.value INTO v_present FROM record r WHERE r.kind = p_kinds[i] AND r.key = p_keys[i] FOR UPDATE;
+    IF p_compares[i] AND v_present IS DISTINCT FROM p_expected[i] THEN
+      RETURN false;
+    END IF;
+  END LOOP;
+  FOR i IN 1 .. cardinality(p_keys) LOOP
+    IF p_compares[i] AND p_expected[i] IS NULL THEN
+      -- One that has been made since was not expected. The same comparison is made again, and then finds it.
+      INSERT INTO record (kind, key, value) VALUES (p_kinds[i], p_keys[i], coalesce(p_values[i], ''))
+        ON CONFLICT (kind, key) DO NOTHING;
+      IF NOT FOUND THEN
+        RAISE EXCEPTION 'a record was made meanwhile' USING ERRCODE = 'serialization_failure';
+      END IF;
+    ELSIF p_values[i] IS NOT NULL THEN
+      INSERT INTO record (kind, key, value) VALUES (p_kinds[i], p_keys[i], p_values[i])
+        ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value;
+    END IF;
+    IF p_values[i] IS NULL THEN
+      DELETE FROM record r WHERE r.kind = p_kinds[i] AND r.key = p_keys[i];
+    END IF;
+  END LOOP;
+  PERFORM told(p_token, p_node, p_changes);
+  RETURN true;
+END $$;
+`
+
+export const CATALOG_FUNCTIONS = TIMELINE + CHANGES

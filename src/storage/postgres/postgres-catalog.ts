@@ -1,0 +1,279 @@
+/** The list of databases and the server's own data in PostgreSQL. Any number of nodes have it open at once. */
+import { randomBytes } from 'node:crypto'
+import { CouchError } from '../../core/errors.ts'
+import { checkServerUuid } from '../../core/ids.ts'
+import { Listeners } from '../../core/listeners.ts'
+import type {
+  Catalog,
+  CatalogUpdates,
+  DatabaseEntry,
+  DatabaseProperties,
+  DatabaseSequence,
+  NameRange,
+  Replaced,
+  UpdatesRange,
+} from '../catalog.ts'
+import {
+  type CatalogChange,
+  changesOf,
+  type RecordRange,
+  type RecordWrite,
+  type ServerRecord,
+} from '../records.ts'
+import { type Epochs, epochId } from '../sequence.ts'
+import type { CatalogWrites } from './catalog-writes.ts'
+import type { Connections, Row } from './connections.ts'
+import { restoreDatabase } from './database-restoration.ts'
+import { listQuery, type RecordRow, readQuery, recordOf, valuesOf, writeCall } from './stored-records.ts'
+import { storedText } from './stored-text.ts'
+import { renewStore, type UpdateRow, updatesOf, updatesQuery } from './stored-updates.ts'
+
+const FIND = {
+  name: 'find_database',
+  text: 'SELECT db, incarnation, last_epoch, last_seq FROM entry WHERE name = $1',
+}
+const COUNT = { name: 'count_databases', text: 'SELECT databases FROM store' }
+const NAMES = { name: 'list_names', text: namesText('ASC') }
+const NAMES_DOWN = { name: 'list_names_down', text: namesText('DESC') }
+const CREATE = {
+  name: 'create_database',
+  text: 'SELECT status, incarnation FROM create_database($1, $2, $3, $4, $5, $6, $7)',
+}
+const DELETE = {
+  name: 'delete_database',
+  text: 'SELECT status, db FROM delete_database($1, $2, $3, $4, $5)',
+}
+const NOTE_UPDATED = {
+  name: 'note_updated',
+  text: 'SELECT note_updated($1, $2, $3, $4, $5, $6, $7)',
+}
+const ADOPT = {
+  name: 'adopt_uuid',
+  text: `WITH adopted AS (UPDATE store SET server_uuid = $1)
+    INSERT INTO catalog_change (token, node, changes) VALUES ($2, $3, $4)`,
+}
+const UUIDS = { name: 'read_uuids', text: 'SELECT server_uuid, folder_uuid FROM store' }
+
+/** Names of one call, so that the store's row is locked for some ms at most. */
+const NOTED_NAMES = 1000
+/** Above every character of a legal name. */
+const ABOVE = '\x7f'
+
+type EntryRow = readonly [db: number, incarnation: number, lastEpoch: string | null, lastSeq: number | null]
+
+function namesText(order: 'ASC' | 'DESC'): string {
+  return `SELECT name FROM entry WHERE name >= $1 AND name < $2 ORDER BY name ${order} LIMIT $3`
+}
+
+interface PostgresCatalogOptions {
+  readonly connections: Connections
+  readonly writes: CatalogWrites
+  readonly uuids: StoreUuids
+  /** The time, in ms since 1970. */
+  now(): number
+  /** Tells other nodes to look for changes; databases that are gone are named. */
+  notify(gone: readonly number[]): void
+}
+
+interface StoreUuids {
+  readonly serverUuid: string
+  readonly folderUuid: string
+}
+
+export class PostgresCatalog implements Catalog {
+  readonly #options: PostgresCatalogOptions
+  #uuids: StoreUuids
+  readonly #listeners = new Listeners<[CatalogChange]>()
+
+  /** @throws the error of `storeFault` */
+  static async open(options: Omit<PostgresCatalogOptions, 'uuids'>): Promise<PostgresCatalog> {
+    await options.writes.transaction([], renewStore)
+    const [row] = await options.connections.read<[string, string]>({ ...UUIDS, values: [] })
+    const [serverUuid, folderUuid] = row as [string, string]
+    return new PostgresCatalog({ ...options, uuids: { serverUuid, folderUuid } })
+  }
+
+  private constructor(options: PostgresCatalogOptions) {
+    this.#options = options
+    this.#uuids = options.uuids
+  }
+
+  get serverUuid(): string {
+    return this.#uuids.serverUuid
+  }
+
+  get folderUuid(): string {
+    return this.#uuids.folderUuid
+  }
+
+  async adoptUuid(uuid: string): Promise<void> {
+    checkServerUuid(uuid)
+    await this.#options.writes.call(ADOPT, [uuid], [{ type: 'any' }])
+    this.#uuids = { ...this.#uuids, serverUuid: uuid }
+    this.#options.notify([])
+  }
+
+  async find(name: string): Promise<DatabaseEntry | null> {
+    const row = await this.#row(name)
+    if (row === null) return null
+    const [, incarnation, epoch, updateSeq] = row
+    const lastKnown = epoch === null || updateSeq === null ? null : { epoch, updateSeq }
+    return { name, incarnation, ...(lastKnown !== null && { lastKnown }) }
+  }
+
+  async #row(name: string): Promise<EntryRow | null> {
+    const [row = null] = await this.#options.connections.read<EntryRow>({
+      ...FIND,
+      values: [storedText(name)],
+    })
+    return row
+  }
+
+  async names({ prefix = '', from, after, descending = false }: NameRange, limit: number): Promise<string[]> {
+    const first = storedText(prefix)
+    const stored = (bound: string | undefined) => (bound === undefined ? [] : [storedText(bound)])
+    const [start, behind] = [stored(from), stored(after)]
+    const low = descending ? first : largest([first, ...start, ...behind.map(next)])
+    const below = descending ? smallest([first + ABOVE, ...start.map(next), ...behind]) : first + ABOVE
+    const values = [low, below, Math.min(limit, Number.MAX_SAFE_INTEGER)]
+    const rows = await this.#options.connections.read<[string]>({
+      ...(descending ? NAMES_DOWN : NAMES),
+      values,
+    })
+    return rows.map(([name]) => name)
+  }
+
+  async count(): Promise<number> {
+    const [row] = await this.#options.connections.read<[number]>({ ...COUNT, values: [] })
+    return row?.[0] ?? 0
+  }
+
+  /** The list is always complete. */
+  async settled(): Promise<void> {}
+
+  async create(name: string, { partitioned = false }: DatabaseProperties = {}): Promise<DatabaseEntry> {
+    const epochs: Epochs = [{ id: epochId(randomBytes(9)), firstSeq: 0 }]
+    const createdAt = Math.floor(this.#options.now() / 1000)
+    const values = [name, partitioned, createdAt, JSON.stringify(epochs)]
+    const made = await this.#change<[status: string, incarnation: number]>(CREATE, values, [name])
+    const [status, incarnation] = made ?? ['done', (await this.#row(name))?.[1]]
+    if (status === 'exists') throw new CouchError('file_exists')
+    // It was made, and has been deleted since.
+    if (incarnation === undefined) throw new CouchError('store_unavailable')
+    this.#changed([name])
+    return { name, incarnation }
+  }
+
+  async delete(name: string): Promise<void> {
+    const row = await this.#row(name)
+    if (row === null) throw new CouchError('no_database')
+    const [db, incarnation] = row
+    const deleted = await this.#change<[status: string]>(DELETE, [name, incarnation], [name])
+    if (deleted?.[0] === 'absent') throw new CouchError('no_database')
+    this.#changed([name], [db])
+  }
+
+  async replace(name: string, draft: string | null): Promise<Replaced> {
+    if (draft !== null) throw new CouchError('no_copies')
+    const row = await this.#row(name)
+    if (row === null) throw new CouchError('no_database')
+    const [db, incarnation] = row
+    const { writes, now } = this.#options
+    const restored = await restoreDatabase(writes, { name, db, incarnation }, now())
+    const entered = restored ?? (await this.#row(name))?.[1]
+    if (entered === undefined) throw new CouchError('no_database')
+    this.#changed([name], [db])
+    return { name, incarnation: entered, kept: null }
+  }
+
+  /** A database has no files that could be discarded. */
+  async discard(): Promise<void> {}
+
+  async noteUpdated(names: readonly string[], sequences: readonly DatabaseSequence[] = []): Promise<void> {
+    const unique = [...new Set(names)]
+    for (let at = 0; at < Math.max(unique.length, sequences.length); at += NOTED_NAMES) {
+      const marks = sequences.slice(at, at + NOTED_NAMES)
+      const values = [
+        unique.slice(at, at + NOTED_NAMES),
+        marks.map(({ name }) => name),
+        marks.map(({ epoch }) => epoch),
+        marks.map(({ updateSeq }) => updateSeq),
+      ]
+      await this.#renewing(() =>
+        this.#options.writes.call<[string]>(NOTE_UPDATED, values, [{ type: 'updates' }]),
+      )
+    }
+    this.#options.notify([])
+  }
+
+  async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
+    return updatesOf(await this.#options.connections.read<UpdateRow>(updatesQuery(range, limit)))
+  }
+
+  async readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]> {
+    if (keys.length === 0) return []
+    return valuesOf(await this.#options.connections.read<RecordRow>(readQuery(kind, keys)), keys)
+  }
+
+  async listRecords(kind: string, range: RecordRange, limit: number): Promise<ServerRecord[]> {
+    const rows = await this.#options.connections.read<RecordRow>(listQuery(kind, range, limit))
+    return rows.map((row) => recordOf(kind, row))
+  }
+
+  async writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {
+    if (writes.length === 0) return true
+    const call = writeCall(writes)
+    if (call === null) return false
+    const changes = changesOf(writes)
+    const row = await this.#options.writes.call<[isDone: boolean]>(call.statement, call.values, changes)
+    if (row?.[0] === false) return false
+    for (const change of changes) this.#listeners.tell(change)
+    this.#options.notify([])
+    return true
+  }
+
+  watch(listener: (change: CatalogChange) => void): () => void {
+    return this.#listeners.add(listener)
+  }
+
+  /** Tells the listeners of what other nodes have changed. */
+  hear(changes: readonly CatalogChange[]): void {
+    for (const change of changes) this.#listeners.tell(change)
+  }
+
+  /** Calls a function that changes databases. */
+  #change<R extends Row>(
+    statement: { readonly name: string; readonly text: string },
+    values: readonly unknown[],
+    names: readonly string[],
+  ): Promise<R | null> {
+    const changes: CatalogChange[] = [{ type: 'databases', names }]
+    return this.#renewing(() => this.#options.writes.call<R>(statement, values, changes))
+  }
+
+  /** Begins an epoch of the updates first where the timeline has changed. */
+  async #renewing<R extends Row>(call: () => Promise<R | null>): Promise<R | null> {
+    const row = await call()
+    if (row?.[0] !== 'timeline') return row
+    await this.#options.writes.transaction([], renewStore)
+    return call()
+  }
+
+  #changed(names: readonly string[], gone: readonly number[] = []): void {
+    this.#listeners.tell({ type: 'databases', names })
+    this.#options.notify(gone)
+  }
+}
+
+/** The first stored text after another. */
+function next(stored: string): string {
+  return `${stored}\x01`
+}
+
+function largest(texts: readonly string[]): string {
+  return texts.reduce((a, b) => (a > b ? a : b))
+}
+
+function smallest(texts: readonly string[]): string {
+  return texts.reduce((a, b) => (a < b ? a : b))
+}

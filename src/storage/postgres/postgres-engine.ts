@@ -1,0 +1,185 @@
+/** The storage engine over PostgreSQL, which any number of nodes share: one schema, `settee`, for all databases. */
+import { randomBytes } from 'node:crypto'
+import { CouchError } from '../../core/errors.ts'
+import type { Catalog } from '../catalog.ts'
+import type { CommitTally } from '../commit-tally.ts'
+import type { VersionedStore } from '../history-store.ts'
+import type { IndexStores } from '../index-store.ts'
+import { isRolledBack } from '../sequence.ts'
+import type { OpenOptions, StorageEngine } from '../storage-engine.ts'
+import type { StoreAddress } from '../store-address.ts'
+import type { RetainedVersions } from '../upkeep.ts'
+import { CatalogWrites } from './catalog-writes.ts'
+import { Connections } from './connections.ts'
+import { DatabaseEvents } from './database-events.ts'
+import { restoreDatabase } from './database-restoration.ts'
+import {
+  type DatabaseSettings,
+  DatabaseViews,
+  SETTINGS_COLUMNS,
+  type SettingsRow,
+  settingsOf,
+} from './database-view.ts'
+import { migrate } from './migrations.ts'
+import { PostgresCatalog } from './postgres-catalog.ts'
+import { PostgresStore } from './postgres-store.ts'
+import { storedText } from './stored-text.ts'
+
+export interface PostgresEngineOptions {
+  readonly address: StoreAddress
+  /** The maximum number of connections, without the one for notices between nodes. */
+  readonly poolSize: number
+  /** Called before each statement; if it throws, the statement is not sent. For fault tests. */
+  readonly onOperation?: (operation: string) => void
+  /** Counts the commits of the engine's databases. */
+  readonly tally?: CommitTally
+  /** The time, in ms since 1970; by default the system clock. */
+  readonly now?: () => number
+}
+
+const FIND = { name: 'find_opened', text: 'SELECT db FROM entry WHERE name = $1' }
+const OPEN = {
+  name: 'open_database',
+  text: `SELECT incarnation, partitioned, created_at, update_seq, timeline <> timeline(), ${SETTINGS_COLUMNS}
+    FROM database WHERE db = $1`,
+}
+const RETAINED = {
+  name: 'retained_versions',
+  text: `SELECT d.compacted_at, (SELECT min(r.superseded_at) FROM revision r WHERE r.db = $1 AND r.retained)
+    FROM database d WHERE d.db = $1`,
+}
+
+type OpenRow = readonly [
+  incarnation: number,
+  partitioned: boolean,
+  createdAt: number,
+  updateSeq: number,
+  isMoved: boolean,
+  ...settings: SettingsRow,
+]
+
+/** A database that is restored again and again while it is opened has another fault. */
+const MAX_OPENINGS = 3
+
+/** @returns an engine whose connections are made when they are needed */
+export function postgresEngine(options: PostgresEngineOptions): StorageEngine {
+  return new PostgresEngine(options)
+}
+
+class PostgresEngine implements StorageEngine {
+  readonly capabilities = { durable: true, sharedWriters: true }
+  readonly copies = null
+  readonly #options: PostgresEngineOptions
+  readonly #connections: Connections
+  readonly #opener = randomBytes(9).toString('base64url')
+  readonly #writes: CatalogWrites
+  readonly #stores = new Set<PostgresStore>()
+  /** The numbers of databases that were opened, by name, for their indexes. */
+  readonly #numbers = new Map<string, number>()
+  readonly #now: () => number
+  #catalog: PostgresCatalog | null = null
+
+  constructor(options: PostgresEngineOptions) {
+    const { address, poolSize, onOperation, now = Date.now } = options
+    this.#options = options
+    this.#now = now
+    this.#connections = new Connections({ address, size: poolSize, onOperation })
+    this.#writes = new CatalogWrites(this.#connections, this.#opener)
+  }
+
+  async openCatalog(copy?: string): Promise<Catalog> {
+    if (copy !== undefined) throw new CouchError('no_copies')
+    await migrate(this.#connections)
+    this.#catalog ??= await PostgresCatalog.open({
+      connections: this.#connections,
+      writes: this.#writes,
+      now: this.#now,
+      notify: () => undefined,
+    })
+    return this.#catalog
+  }
+
+  async openDatabase(name: string, options: OpenOptions = {}): Promise<VersionedStore> {
+    let { incarnation } = options
+    let wasRolledBack = false
+    for (let opening = 0; opening < MAX_OPENINGS; opening++) {
+      const { db, row } = await this.#read(name)
+      const [present, partitioned, createdAt, updateSeq, isMoved, ...settingsRow] = row
+      if (incarnation !== undefined && present !== incarnation) throw new CouchError('no_database')
+      const settings = settingsOf(settingsRow)
+      const isBehind: boolean =
+        options.lastKnown !== undefined &&
+        !wasRolledBack &&
+        isRolledBack({ epochs: settings.epochs, updateSeq }, options.lastKnown)
+      wasRolledBack ||= isBehind
+      if (isBehind || isMoved) {
+        const restored = { name, db, incarnation: present }
+        incarnation = (await restoreDatabase(this.#writes, restored, this.#now())) ?? undefined
+        this.#catalog?.hear([{ type: 'databases', names: [name] }])
+        continue
+      }
+      const opened = { name, db, partitioned, createdAt, wasRolledBack, updateSeq }
+      return this.#store(opened, present, settings) as unknown as VersionedStore
+    }
+    throw new CouchError('store_unavailable')
+  }
+
+  /** @throws no_database */
+  async #read(name: string): Promise<{ db: number; row: OpenRow }> {
+    const db = await this.#numberOf(name)
+    const [row] = await this.#connections.read<OpenRow>({ ...OPEN, values: [db] })
+    if (row === undefined) throw new CouchError('no_database')
+    return { db, row }
+  }
+
+  /** @throws no_database */
+  async #numberOf(name: string): Promise<number> {
+    const [found] = await this.#connections.read<[db: number]>({ ...FIND, values: [storedText(name)] })
+    if (found === undefined) throw new CouchError('no_database')
+    return found[0]
+  }
+
+  #store(opened: OpenedDatabase, incarnation: number, settings: DatabaseSettings): PostgresStore {
+    const { name, db, partitioned, createdAt, wasRolledBack, updateSeq } = opened
+    const views = new DatabaseViews(this.#connections, [db, incarnation], settings)
+    const { settingsVersion } = settings
+    const position = { updateSeq, settingsVersion }
+    const events = new DatabaseEvents({ views, position, notify: () => undefined })
+    const onClosed = () => {
+      this.#stores.delete(store)
+    }
+    const database = { name, db, connections: this.#connections, views, opener: this.#opener, now: this.#now }
+    const parts = { events, partitioned, createdAt, wasRolledBack, tally: this.#options.tally, onClosed }
+    const store: PostgresStore = new PostgresStore(database, parts)
+    this.#stores.add(store)
+    this.#numbers.set(name, db)
+    return store
+  }
+
+  openIndexes(name: string): IndexStores {
+    throw new CouchError('internal_server_error', `no indexes of ${name}`)
+  }
+
+  async retainedVersions(name: string): Promise<RetainedVersions | null> {
+    const values = [await this.#numberOf(name)]
+    const [row] = await this.#connections.read<[number, number | null]>({ ...RETAINED, values })
+    if (row === undefined) throw new CouchError('no_database')
+    const [compactedAt, oldestRetained] = row
+    return { oldestRetained, compactedAt }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#stores].map((store) => store.close()))
+    this.#stores.clear()
+    await this.#connections.close()
+  }
+}
+
+interface OpenedDatabase {
+  readonly name: string
+  readonly db: number
+  readonly partitioned: boolean
+  readonly createdAt: number
+  readonly wasRolledBack: boolean
+  readonly updateSeq: number
+}

@@ -1,0 +1,85 @@
+/** What happened to databases, for `_db_updates`, and its epochs. */
+import { randomBytes } from 'node:crypto'
+import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../catalog.ts'
+import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
+import type { Query, Row, Run } from './connections.ts'
+
+const ROWS = `SELECT seq, name, type FROM catalog_update WHERE seq > $1 AND seq < $2`
+/** Nothing from before a database was last created. */
+const ROWS_OF_NAMES = `
+SELECT event.seq, event.name, event.type FROM unnest($4::text[]) AS wanted (name)
+  JOIN catalog_update AS creation ON creation.name = wanted.name AND creation.type = 'created'
+  JOIN catalog_update AS event ON event.name = wanted.name AND event.seq >= creation.seq
+  WHERE event.seq > $1 AND event.seq < $2`
+
+/** The store's row comes with every page, so that numbers and rows belong to one moment. */
+function pageOf(name: string, rows: string, order: 'ASC' | 'DESC') {
+  const text =
+    `SELECT s.update_seq, s.epochs, u.seq, u.name, u.type FROM store s LEFT JOIN (` +
+    `${rows} ORDER BY 1 ${order} LIMIT $3) u ON true ORDER BY u.seq ${order}`
+  return { name, text }
+}
+
+const PAGES = {
+  all: { up: pageOf('updates', ROWS, 'ASC'), down: pageOf('updates_down', ROWS, 'DESC') },
+  named: {
+    up: pageOf('updates_of', ROWS_OF_NAMES, 'ASC'),
+    down: pageOf('updates_of_down', ROWS_OF_NAMES, 'DESC'),
+  },
+}
+
+export type UpdateRow = readonly [
+  lastSeq: number,
+  epochs: string,
+  seq: number | null,
+  name: string,
+  type: string,
+]
+
+export function updatesQuery(
+  { since, descending = false, before = Number.MAX_SAFE_INTEGER, names }: UpdatesRange,
+  limit: number,
+): Query {
+  const values = [since, before, Math.min(limit, Number.MAX_SAFE_INTEGER)]
+  const pages = names === undefined ? PAGES.all : PAGES.named
+  return {
+    ...(descending ? pages.down : pages.up),
+    values: names === undefined ? values : [...values, [...new Set(names)]],
+  }
+}
+
+/** @param rows of {@link updatesQuery}; at least one */
+export function updatesOf(rows: readonly UpdateRow[]): CatalogUpdates {
+  const [lastSeq, epochs] = rows[0] as UpdateRow
+  return {
+    rows: rows.flatMap(([, , seq, name, type]) =>
+      seq === null ? [] : [{ seq, name, type: type as CatalogUpdate['type'] }],
+    ),
+    lastSeq,
+    epochs: JSON.parse(epochs) as Epochs,
+  }
+}
+
+/** Incarnations that a lost part of the history may have given out. */
+const LOST_INCARNATIONS = 1_000_000
+
+const LOCK_STORE = {
+  name: 'lock_store',
+  text: 'SELECT update_seq, epochs, timeline <> timeline() FROM store FOR UPDATE',
+}
+const RENEW_STORE = {
+  name: 'renew_store',
+  text: 'UPDATE store SET epochs = $1, last_db = last_db + $2, timeline = timeline()',
+}
+
+/** Begins an epoch if the store was restored or another server has taken over. Part of the caller's transaction. */
+export async function renewStore(run: Run): Promise<void> {
+  const [row] = await run<[updateSeq: number, epochs: string, isMoved: boolean]>({
+    ...LOCK_STORE,
+    values: [],
+  })
+  const [updateSeq, epochs, isMoved] = row as [number, string, boolean]
+  if (!isMoved) return
+  const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
+  await run<Row>({ ...RENEW_STORE, values: [JSON.stringify(renewed), LOST_INCARNATIONS] })
+}
