@@ -149,6 +149,7 @@ CREATE TABLE revision (
   body text NOT NULL,
   PRIMARY KEY (db, id, rev)
 );
+CREATE INDEX revision_leaf ON revision (db, id) WHERE leaf;
 CREATE INDEX revision_superseded ON revision (db, superseded_at) WHERE NOT leaf;
 
 -- how many rows of the feed each stretch of 1,024 numbers has

@@ -1,0 +1,261 @@
+/** Loads documents and lends them to callbacks, which read what was loaded and are called again with what they missed. */
+import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
+import type { StoredAttachment, StoreView } from '../engine.ts'
+import type { HistoryTouches } from '../history-store.ts'
+import type { Query, Row, Run } from './connections.ts'
+import type { ViewRow } from './database-view.ts'
+import { bound, type Columns, documentStatement } from './document-statements.ts'
+import { DocumentWants } from './document-wants.ts'
+import { LoadedDocument, type LoadedRevision, NotLoaded } from './loaded-document.ts'
+import type { OpenDatabase } from './open-database.ts'
+import { textOf } from './stored-text.ts'
+
+/** A document that is wanted, and what its reader declares. */
+export interface Wanted {
+  readonly id: string
+  readonly touches?: HistoryTouches | undefined
+}
+
+export type Called<R> = { readonly result: R } | { readonly error: unknown }
+
+/** Documents whose missing parts one statement loads. */
+const FILL_DOCS = 100
+/** Bytes of bodies that it loads, unless the first is longer. */
+const FILL_BYTES = 8 * 1024 * 1024
+/** A callback that still misses something then never ends, or reads far more than it declares. */
+const MAX_FILLS = 20_000
+/** Documents that change so often while their missing parts are loaded. */
+const MAX_TRIES = 20
+
+/** What one statement has read. */
+export interface Loaded {
+  /** null if the database was deleted. */
+  readonly view: ViewRow | null
+  /** In the order of the result. */
+  readonly docs: readonly LoadedDocument[]
+  /** Whether another document follows the last, in a page. */
+  readonly more: boolean | null
+}
+
+export class DocumentLoader {
+  readonly #database: OpenDatabase
+  readonly #showsRetained: boolean
+
+  /** @param showsRetained whether documents are read for the time machine */
+  constructor(database: OpenDatabase, showsRetained = false) {
+    this.#database = database
+    this.#showsRetained = showsRetained
+  }
+
+  /**
+   * Loads documents, all at one moment, and calls `call` with each until it misses nothing.
+   * @param call pure; an error that it throws is its outcome
+   * @param run runs the statements; by default each is a read of its own
+   * @returns the documents, and the outcomes of the last calls, in the order of `wanted`
+   * @throws no_database; as {@link Connections.read}; store_unavailable if the documents change all the time
+   */
+  async decide<R>(
+    wanted: readonly Wanted[],
+    call: (doc: LoadedDocument | null, view: StoreView, place: number) => R,
+    run: Run = (query) => this.#database.connections.read(query),
+  ): Promise<{
+    readonly view: StoreView
+    readonly docs: readonly (LoadedDocument | null)[]
+    readonly outcomes: readonly Called<R>[]
+  }> {
+    return this.settled(
+      () => this.load(wanted, { run }),
+      ({ docs }, view, lend) => {
+        const byId = new Map(docs.map((doc) => [doc.id, doc]))
+        const placed = wanted.map(({ id }) => byId.get(id) ?? null)
+        return lend(placed, (doc, place) => call(doc, view, place)).then((outcomes) => ({
+          view,
+          docs: placed,
+          outcomes,
+        }))
+      },
+      run,
+    )
+  }
+
+  /**
+   * Loads, and lends what was loaded, again from the beginning if a document has changed before its missing parts were
+   * loaded.
+   * @param use `lend` calls with each of the documents
+   */
+  async settled<T>(
+    load: () => Promise<Loaded>,
+    use: (loaded: Loaded, view: StoreView, lend: Lend) => Promise<T>,
+    run: Run = (query) => this.#database.connections.read(query),
+  ): Promise<T> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      try {
+        return await this.#database.views.reading(
+          async () => {
+            const loaded = await load()
+            return { view: loaded.view, rows: loaded }
+          },
+          (loaded, view) => use(loaded, view, (docs, call) => this.#lend(docs, call, run)),
+        )
+      } catch (thrown) {
+        if (!(thrown instanceof Moved)) throw thrown
+      }
+    }
+    throw new CouchError('store_unavailable')
+  }
+
+  /** @param bytes bodies are read until they reach this; then `body` of the next documents is not loaded */
+  async load(
+    wanted: readonly Wanted[],
+    { run, bytes }: { readonly run?: Run | undefined; readonly bytes?: number | undefined } = {},
+  ): Promise<Loaded> {
+    const wants = new DocumentWants()
+    for (const { id, touches } of wanted) wants.add(id, touches)
+    const isBounded = bytes !== undefined && wants.shape.content === 'body' && wanted.length > 1
+    const statement = documentStatement(wants.source(isBounded), wants.shape)
+    const query = bound(statement, wants.values(this.#database.db, bytes ?? 0))
+    const rows = await (run ?? this.#read)(query)
+    return this.decode(rows, statement.columns, wants)
+  }
+
+  readonly #read = (query: Query): Promise<Row[]> => this.#database.connections.read(query)
+
+  /** Makes documents of the rows of a statement. */
+  decode(rows: readonly Row[], columns: Columns, wants: DocumentWants): Loaded {
+    const docs: LoadedDocument[] = []
+    const byId = new Map<string, LoadedDocument>()
+    let view: ViewRow | null = null
+    let more: boolean | null = null
+    const { leaves } = wants.shape
+    for (const row of rows) {
+      const id = row[0] as string | null
+      if (id === null) {
+        view = row.slice(3, 7) as unknown as ViewRow
+      } else if (row[3] === null) {
+        byId.get(id)?.add(revisionOf(row, columns, false))
+      } else {
+        const [, , , seq, version, firstSeq, leafCount] = row as readonly [...unknown[], number] & Row
+        const doc = new LoadedDocument(
+          {
+            id: textOf(id),
+            seq: seq as number,
+            version: version as number,
+            firstSeq: firstSeq as number,
+            leaves: leafCount as number,
+            winner: revisionOf(row, columns, true),
+          },
+          this.#showsRetained,
+        )
+        doc.note({
+          leaves,
+          superseded: wants.listsAll,
+          versions: wants.versions,
+          revs: wants.namedOf(doc.id),
+        })
+        docs.push(doc)
+        byId.set(id, doc)
+        more = columns.next < 0 ? null : row[columns.next] === true
+      }
+    }
+    return { view, docs, more }
+  }
+
+  /** Calls with each document until nothing is missed. @throws Moved */
+  async #lend<R>(
+    docs: readonly (LoadedDocument | null)[],
+    call: (doc: LoadedDocument | null, place: number) => R,
+    run: Run,
+  ): Promise<Called<R>[]> {
+    const outcomes: Called<R>[] = []
+    const yielder = new Yielder()
+    let places = docs.map((_, place) => place)
+    for (let fills = 0; places.length > 0; fills++) {
+      if (fills > MAX_FILLS) throw new RangeError(`A callback has missed ${MAX_FILLS} parts of documents.`)
+      const missed: number[] = []
+      for (const place of places) {
+        if (missed.length >= FILL_DOCS) {
+          missed.push(place)
+          continue
+        }
+        const outcome = called(docs[place] ?? null, place, call)
+        if (outcome === null) missed.push(place)
+        else outcomes[place] = outcome
+        if (yielder.isDue) await yielder.yieldNow()
+      }
+      if (missed.length > 0) {
+        await this.#fill(
+          missed.slice(0, FILL_DOCS).map((place) => docs[place] as LoadedDocument),
+          run,
+        )
+        yielder.restart()
+      }
+      places = missed
+    }
+    return outcomes
+  }
+
+  /** Loads what the documents have missed. @throws Moved if one of them has changed */
+  async #fill(docs: readonly LoadedDocument[], run: Run): Promise<void> {
+    const distinct = [...new Set(docs)]
+    const wanted = distinct.map(({ id, missing }) => ({ id, touches: missing }))
+    const loaded = await this.load(wanted, { run, bytes: FILL_BYTES })
+    const byId = new Map(loaded.docs.map((doc) => [doc.id, doc]))
+    for (const doc of distinct) if (!doc.merge(byId.get(doc.id) ?? null)) throw new Moved()
+  }
+}
+
+/** Calls with each of the documents, in order. */
+export type Lend = <R>(
+  docs: readonly (LoadedDocument | null)[],
+  call: (doc: LoadedDocument | null, place: number) => R,
+) => Promise<Called<R>[]>
+
+/** A document has changed between two statements that have read parts of it. */
+class Moved extends Error {}
+
+/** @returns null if something was missed */
+function called<R>(
+  doc: LoadedDocument | null,
+  place: number,
+  call: (doc: LoadedDocument | null, place: number) => R,
+): Called<R> | null {
+  try {
+    return { result: call(doc, place) }
+  } catch (error) {
+    if (error instanceof NotLoaded) return null
+    return { error }
+  }
+}
+
+function revisionOf(row: Row, columns: Columns, isWinner: boolean): LoadedRevision {
+  const optional = <T>(column: number) => (column < 0 ? undefined : ((row[column] as T | null) ?? undefined))
+  const attachments = columns.body < 0 ? undefined : optional<string>(columns.attachments)
+  const body = optional<string>(columns.body)
+  return {
+    rev: textOf(row[1] as string),
+    deleted: row[2] as boolean,
+    leaf: isWinner || row[6] === 1,
+    retained: !isWinner && row[6] === 2,
+    body: body === undefined ? undefined : textOf(body),
+    attachments: attachments === undefined ? undefined : attachmentsOf(attachments),
+    ancestry: optional<Uint8Array>(columns.ancestry),
+    ancestryBytes: optional<number>(columns.ancestryBytes),
+    version: columns.versions < 0 ? undefined : versionOf(row, columns.versions),
+  }
+}
+
+function attachmentsOf(stored: string): readonly StoredAttachment[] {
+  return stored === '' ? [] : (JSON.parse(stored) as StoredAttachment[])
+}
+
+function versionOf(row: Row, at: number) {
+  const [place, storedAt, supersededAt, size, attachments] = row.slice(at, at + 5)
+  return {
+    place: place as number,
+    storedAt: storedAt as number | null,
+    supersededAt: supersededAt as number | null,
+    size: size as number,
+    attachments: attachments as number,
+  }
+}

@@ -1,0 +1,278 @@
+/**
+ * The statements that read documents. Each reads the database's row, rows of `doc` and rows of `revision` as one result,
+ * so that all are of one moment. What it reads beyond the documents' rows is its {@link Shape}: there is a statement for
+ * each source and shape that is used.
+ */
+import type { Query, Statement } from './connections.ts'
+import { VIEW_COLUMNS } from './database-view.ts'
+
+/** What a statement reads of each document beyond its row. */
+export interface Shape {
+  /** The winner's body and attachments, or its attachments alone. */
+  readonly content: 'body' | 'attachments' | null
+  /** The other leaves. */
+  readonly leaves: boolean
+  /** The bodies and attachments of the other leaves. */
+  readonly bodies: boolean
+  /** The ancestry of the winner; of each leaf; of the leaves from a generation on. */
+  readonly ancestry: 'winner' | 'leaves' | 'from' | null
+  /** The superseded revisions, without their contents. */
+  readonly superseded: boolean
+  /** The times and sizes of revisions. */
+  readonly versions: boolean
+  /** Revisions that are named, with their attachments. */
+  readonly named: boolean
+}
+
+/** Where a statement finds documents. In braces stand the names of its values. */
+export interface Source {
+  /** A part of the statement's name. */
+  readonly name: string
+  /** Selects rows of `doc` as x. */
+  readonly from: string
+  readonly where: string
+  /** Whether it is one document by its id. */
+  readonly isOne?: true
+  /** Of a page: the order, and how it is bounded. */
+  readonly page?: {
+    readonly order: string
+    /** `places`: all rows are read, but bodies only up to the bound. */
+    readonly bound: 'rows' | 'bytes' | 'places'
+  }
+  /** Rows of `revision` as r. Absent: those of the page's documents. */
+  readonly revisions?: string
+  /** The generation from which on ancestries are read: of the winner, and of other leaves. */
+  readonly generations: { readonly winner: string; readonly leaf: string }
+}
+
+/** Bytes of named revisions' bodies that one statement reads, unless the first of them is longer. */
+export const MAX_NAMED_BYTES = 8 * 1024 * 1024
+/** What a leaf counts for in the bound of a page, in bytes, without its body and its ancestry. */
+const LEAF_BYTES = 64
+
+/** The places of the columns that depend on the shape. */
+export interface Columns {
+  readonly body: number
+  readonly attachments: number
+  readonly ancestry: number
+  readonly ancestryBytes: number
+  /** The first of five. */
+  readonly versions: number
+  /** Whether another document follows, in a page. */
+  readonly next: number
+}
+
+export interface DocumentStatement extends Statement {
+  readonly columns: Columns
+  /** The names of the values, in order. */
+  readonly names: readonly string[]
+}
+
+/** A column, by the arm of the union. Absent: NULL of this type. */
+interface Column {
+  readonly type: string
+  readonly view?: string
+  readonly doc?: string | undefined
+  readonly leaf?: string | undefined
+  readonly superseded?: string | undefined
+  readonly named?: string | undefined
+}
+
+type Arm = Exclude<keyof Column, 'type'>
+
+const statements = new Map<string, DocumentStatement>()
+
+/** @returns the statement for a source and a shape; equal ones are made once */
+export function documentStatement(source: Source, shape: Shape): DocumentStatement {
+  const name = `docs_${source.name}_${nameOf(shape)}`
+  let statement = statements.get(name)
+  if (statement === undefined) {
+    statement = makeStatement(name, source, shape)
+    statements.set(name, statement)
+  }
+  return statement
+}
+
+/** @param values by their names; what the statement does not use is left out */
+export function bound(statement: DocumentStatement, values: Readonly<Record<string, unknown>>): Query {
+  const { name, text, names } = statement
+  return { name, text, values: names.map((each) => values[each]) }
+}
+
+function nameOf({ content, leaves, bodies, ancestry, superseded, versions, named }: Shape): string {
+  const flags = [leaves && 'l', bodies && 'B', superseded && 's', versions && 'v', named && 'n']
+  const parts = [content?.slice(0, 1), ancestry?.slice(0, 1).toUpperCase(), ...flags]
+  return parts.filter((part) => typeof part === 'string').join('')
+}
+
+function makeStatement(name: string, source: Source, shape: Shape): DocumentStatement {
+  const { columns, all } = columnsOf(source, shape)
+  const list = (arm: Arm) => all.map((column) => column[arm] ?? `NULL::${column.type}`).join(', ')
+  const { page } = source
+  const isShared = page !== undefined && (shape.leaves || shape.superseded)
+  const documents =
+    page === undefined
+      ? `${source.from} WHERE ${source.where}`
+      : isShared
+        ? 'page x'
+        : `(${pageOf(source, shape)}) x`
+  const others = (condition: string, onlyIf: string) =>
+    source.revisions === undefined
+      ? `page x JOIN revision r ON r.db = {db} AND r.id = x.id AND ${condition} WHERE ${onlyIf}`
+      : `${source.revisions} AND ${condition}`
+  const arms = [
+    `SELECT ${list('view')} FROM database d WHERE d.db = {db}`,
+    `SELECT ${list('doc')} FROM ${documents}`,
+  ]
+  if (shape.leaves) arms.push(`SELECT ${list('leaf')} FROM ${others('r.leaf', 'x.leaves > 1')}`)
+  if (shape.superseded) {
+    const newest = shape.versions ? ' ORDER BY r.place DESC LIMIT {versionsLimit}' : ''
+    const rows = `SELECT ${list('superseded')} FROM ${others(`NOT r.leaf${shape.versions ? VERSION_RANGE : ''}`, 'true')}`
+    arms.push(source.isOne ? `(${rows}${newest})` : rows)
+  }
+  if (shape.named) arms.push(`SELECT ${list('named')} FROM (${NAMED}) r`)
+  const text = `${isShared ? `WITH page AS MATERIALIZED (${pageOf(source, shape)}) ` : ''}${arms.join(' UNION ALL ')}`
+  return { name, columns, ...numbered(text) }
+}
+
+const VERSION_RANGE =
+  ' AND r.place < {versionsBefore} AND coalesce(r.superseded_at, 0) > {leavesAfter} AND (r.stored_at IS NULL OR r.stored_at <= {storedBy})'
+
+/** Bodies are bounded by a sum in the order in which the revisions are named. */
+const NAMED = `
+SELECT r.*, n.with_body, sum(CASE WHEN n.with_body THEN octet_length(r.body) ELSE 0 END)
+    OVER (ORDER BY n.place ROWS UNBOUNDED PRECEDING) - octet_length(r.body) AS before
+  FROM unnest({namedIds}::text[], {namedRevs}::text[], {namedBodies}::boolean[]) WITH ORDINALITY n(id, rev, with_body, place)
+  JOIN revision r ON r.db = {db} AND r.id = n.id AND r.rev = n.rev`
+
+/** Replaces names in braces by numbers. */
+function numbered(text: string): { readonly text: string; readonly names: readonly string[] } {
+  const names: string[] = []
+  const replaced = text.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    if (!names.includes(name)) names.push(name)
+    return `$${names.indexOf(name) + 1}`
+  })
+  return { text: replaced, names }
+}
+
+function columnsOf(
+  source: Source,
+  shape: Shape,
+): { readonly columns: Columns; readonly all: readonly Column[] } {
+  const [updateSeq, docCount, deletedCount, settingsVersion] = VIEW_COLUMNS.split(', ') as string[]
+  const ofRevision = (column: string) => ({ leaf: column, superseded: column, named: column })
+  const all: Column[] = [
+    { type: 'text', doc: 'x.id', ...ofRevision('r.id') },
+    { type: 'text', doc: 'x.rev', ...ofRevision('r.rev') },
+    { type: 'boolean', doc: 'x.deleted', ...ofRevision('r.deleted') },
+    { type: 'bigint', view: updateSeq as string, doc: 'x.seq' },
+    { type: 'bigint', view: docCount as string, doc: 'x.version' },
+    { type: 'bigint', view: deletedCount as string, doc: 'x.first_seq' },
+    {
+      type: 'bigint',
+      view: settingsVersion as string,
+      doc: 'x.leaves::bigint',
+      ...ofRevision('CASE WHEN r.leaf THEN 1 WHEN r.retained THEN 2 ELSE 0 END::bigint'),
+    },
+  ]
+  const add = (...columns: Column[]) => all.push(...columns) - columns.length
+  const hasContent = shape.content !== null || shape.bodies || shape.named
+  const body = hasContent ? add(bodyColumn(source, shape), attachmentsColumn(shape)) : -1
+  const ancestry = shape.ancestry === null ? -1 : add(ancestryColumn(source, shape))
+  const bytes = { type: 'integer', doc: 'octet_length(x.ancestry)', leaf: 'octet_length(r.ancestry)' }
+  const ancestryBytes = shape.leaves ? add({ ...bytes, named: bytes.leaf }) : -1
+  const versions = shape.versions ? add(...VERSION_COLUMNS) : -1
+  const next = source.page === undefined ? -1 : add({ type: 'boolean', doc: 'x.next' })
+  return { columns: { body, attachments: body + 1, ancestry, ancestryBytes, versions, next }, all }
+}
+
+function bodyColumn({ page }: Source, { content, bodies, named }: Shape): Column {
+  const isWanted = `r.with_body AND r.before < ${MAX_NAMED_BYTES}`
+  const ofWinner = page?.bound === 'places' ? 'CASE WHEN x.before < {bytes} THEN x.body END' : 'x.body'
+  return {
+    type: 'text',
+    doc: content === 'body' ? ofWinner : undefined,
+    leaf: bodies ? 'r.body' : undefined,
+    named: named ? `CASE WHEN ${isWanted} THEN r.body END` : undefined,
+  }
+}
+
+/** An empty text stands for no attachments, and NULL for what was not read. */
+function attachmentsColumn({ content, bodies, named }: Shape): Column {
+  const ofRevision = "coalesce(r.attachments, '')"
+  return {
+    type: 'text',
+    doc: content === null ? undefined : "coalesce(x.attachments, '')",
+    leaf: bodies ? ofRevision : undefined,
+    named: named ? ofRevision : undefined,
+  }
+}
+
+function ancestryColumn({ generations }: Source, { ancestry }: Shape): Column {
+  const position = (table: string) => `split_part(${table}.rev, '-', 1)::bigint`
+  if (ancestry !== 'from') {
+    return { type: 'bytea', doc: 'x.ancestry', leaf: ancestry === 'leaves' ? 'r.ancestry' : undefined }
+  }
+  const { winner, leaf } = generations
+  return {
+    type: 'bytea',
+    doc: `CASE WHEN ${position('x')} >= ${winner} THEN x.ancestry END`,
+    leaf: `CASE WHEN ${position('r')} >= ${leaf} OR r.rev = ANY({leafRevs}::text[]) THEN r.ancestry END`,
+  }
+}
+
+const VERSION_COLUMNS: readonly Column[] = (
+  [
+    ['bigint', 'place'],
+    ['bigint', 'stored_at'],
+    ['bigint', 'superseded_at'],
+    ['bigint', 'size'],
+    ['integer', 'attachments'],
+  ] as const
+).map(([type, column]) => {
+  const of = (table: string) =>
+    column === 'attachments'
+      ? `coalesce(json_array_length(${table}.attachments::json), 0)`
+      : `${table}.${column}`
+  const doc = column === 'superseded_at' ? undefined : of('x')
+  return { type, doc, leaf: of('r'), superseded: of('r'), named: of('r') }
+})
+
+/** The documents of a page in their order; `next` says whether another one follows. */
+function pageOf({ from, where, page }: Source, shape: Shape): string {
+  if (page === undefined) return ''
+  const { order, bound } = page
+  const wanted = [
+    ...['id', 'rev', 'deleted', 'seq', 'version', 'first_seq', 'leaves'],
+    ...(shape.content === 'body' ? ['body'] : []),
+    ...(shape.content !== null || shape.versions ? ['attachments'] : []),
+    ...(shape.ancestry !== null || shape.leaves ? ['ancestry'] : []),
+    ...(shape.versions ? ['place', 'stored_at', 'size'] : []),
+  ]
+  const list = wanted.map((column) => `x.${column}`).join(', ')
+  if (bound === 'places') {
+    const rows = `SELECT ${list}, n.winner_gen, n.leaf_gen, n.place AS nth FROM ${from} WHERE ${where}`
+    return `SELECT x.*, sum(${weightOf(shape)}) OVER w - (${weightOf(shape)}) AS before, NULL::boolean AS next FROM (${rows}) x WINDOW w AS (ORDER BY x.nth ROWS UNBOUNDED PRECEDING)`
+  }
+  const rows = `SELECT ${list} FROM ${from} WHERE ${where} ORDER BY ${order} LIMIT {limit}::bigint + 1`
+  if (bound === 'rows') return `SELECT x.*, NULL::boolean AS next FROM (${rows}) x`
+  const counted = `SELECT x.*, sum(${weightOf(shape)}) OVER w - (${weightOf(shape)}) AS before, row_number() OVER w AS nth, lead(true) OVER w AS next FROM (${rows}) x WINDOW w AS (ORDER BY ${order} ROWS UNBOUNDED PRECEDING)`
+  return `SELECT x.* FROM (${counted}) x WHERE x.before < {bytes} AND x.nth <= {limit}::bigint`
+}
+
+/** Bytes of what is read of a document. */
+function weightOf({ content, leaves, bodies, ancestry }: Shape): string {
+  const sums = [
+    ...(content === 'body' ? ['octet_length(x.body)'] : []),
+    ...(ancestry === null ? [] : ['octet_length(x.ancestry)']),
+  ]
+  if (bodies) {
+    const ofLeaves = `SELECT sum(octet_length(r.body)) FROM revision r WHERE r.db = {db} AND r.id = x.id AND r.leaf`
+    sums.push(`CASE WHEN x.leaves > 1 THEN (${ofLeaves}) ELSE 0 END`)
+  }
+  if (leaves)
+    sums.push(
+      `${LEAF_BYTES} * (x.leaves - 1)${ancestry === 'leaves' ? ' * (1 + octet_length(x.ancestry) / 64)' : ''}`,
+    )
+  return sums.length === 0 ? '0' : sums.join(' + ')
+}

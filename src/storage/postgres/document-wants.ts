@@ -1,0 +1,196 @@
+/** What is to be loaded of some documents, from the touches that their readers declare. */
+import { formatRev, parseRev } from '../../revisions/rev.ts'
+import type { HistoryTouches, VersionRange } from '../history-store.ts'
+import type { RevisionPath } from '../touches.ts'
+import type { Shape, Source } from './document-statements.ts'
+import { storedText } from './stored-text.ts'
+
+/** Of a path, how many revisions are loaded at once: the newest of them are the likely ones. */
+const PATH_STEP = 4
+const NEVER = Number.MAX_SAFE_INTEGER
+
+/** A document, and what is to be loaded of it. */
+interface Want {
+  /** As it is stored. */
+  readonly id: string
+  /** The generation from which on the winner's ancestry is loaded, and that of other leaves. */
+  winnerFrom: number
+  leafFrom: number
+  readonly leafRevs: Set<string>
+  /** Revisions that are looked up, and whether their bodies are loaded. */
+  readonly named: Map<string, boolean>
+}
+
+export class DocumentWants {
+  readonly #wants = new Map<string, Want>()
+  #shape: Shape = {
+    content: null,
+    leaves: false,
+    bodies: false,
+    ancestry: null,
+    superseded: false,
+    versions: false,
+    named: false,
+  }
+  #versions: VersionRange | undefined
+  /** Whether the lists of all revisions are needed. */
+  #listsAll = false
+  #winnersOnly = true
+
+  /** What every statement of these documents reads. */
+  get shape(): Shape {
+    return this.#shape
+  }
+
+  /** The range of the versions that are loaded. */
+  get versions(): VersionRange | undefined {
+    return this.#listsAll && this.#versions ? {} : this.#versions
+  }
+
+  /** Whether all superseded revisions are loaded. */
+  get listsAll(): boolean {
+    return this.#listsAll
+  }
+
+  /** Adds a document; the same one may be added again. */
+  add(id: string, touches: HistoryTouches = {}): void {
+    let want = this.#wants.get(id)
+    if (want === undefined) {
+      want = { id: storedText(id), winnerFrom: NEVER, leafFrom: NEVER, leafRevs: new Set(), named: new Map() }
+      this.#wants.set(id, want)
+    }
+    this.#widen(touches)
+    this.#addAncestries(want, touches)
+    for (const rev of touches.attachments ?? []) if (!want.named.has(rev)) want.named.set(rev, false)
+    for (const rev of touches.revs ?? []) want.named.set(rev, true)
+    for (const path of touches.nearest ?? []) for (const rev of firstRevs(path)) want.named.set(rev, true)
+  }
+
+  /** Only what is loaded of all documents alike: for pages, whose documents are not known before. */
+  addAll(touches: HistoryTouches = {}): void {
+    const { body, bodies, branches, ancestry, versions } = touches
+    this.#widen({ body, bodies, branches, ancestry, ...(versions && { versions }) })
+    if (ancestry !== undefined) this.#shape = { ...this.#shape, ancestry }
+  }
+
+  #widen(touches: HistoryTouches): void {
+    const { body, bodies, branches, ancestry, ancestryOf, ancestryFrom, revs, nearest, attachments } = touches
+    const { revisions, retained, versions } = touches
+    const before = this.#shape
+    const hasBody = body || bodies || (revs?.length ?? 0) > 0 || (nearest?.length ?? 0) > 0
+    const isNamed = (revs?.length ?? 0) + (nearest?.length ?? 0) + (attachments?.length ?? 0) > 0
+    const needsLeaves =
+      branches ||
+      bodies ||
+      ancestry === 'leaves' ||
+      ancestryOf ||
+      ancestryFrom !== undefined ||
+      revisions ||
+      versions
+    this.#shape = {
+      content: hasBody ? 'body' : (before.content ?? (isNamed ? 'attachments' : null)),
+      leaves: before.leaves || Boolean(needsLeaves),
+      bodies: before.bodies || bodies === true,
+      ancestry: before.ancestry,
+      superseded: before.superseded || Boolean(revisions || retained || versions),
+      versions: before.versions || versions !== undefined,
+      named: before.named || isNamed,
+    }
+    this.#listsAll ||= Boolean(revisions || retained)
+    if (versions !== undefined) this.#versions = this.#versions === undefined ? versions : {}
+  }
+
+  #addAncestries(want: Want, { ancestry, ancestryOf = [], ancestryFrom = NEVER }: HistoryTouches): void {
+    if (ancestry === undefined && ancestryOf.length === 0 && ancestryFrom === NEVER) return
+    if (ancestry === 'leaves') want.leafFrom = 0
+    if (ancestry !== undefined) want.winnerFrom = 0
+    for (const rev of ancestryOf) {
+      want.winnerFrom = Math.min(want.winnerFrom, parseRev(rev).pos)
+      want.leafRevs.add(rev)
+    }
+    want.winnerFrom = Math.min(want.winnerFrom, ancestryFrom)
+    want.leafFrom = Math.min(want.leafFrom, ancestryFrom)
+    if (ancestry !== 'winner') this.#winnersOnly = false
+    this.#shape = { ...this.#shape, ancestry: this.#winnersOnly ? 'winner' : 'from' }
+  }
+
+  get ids(): string[] {
+    return [...this.#wants.keys()]
+  }
+
+  /** The revisions of a document that are looked up. */
+  namedOf(id: string): Iterable<string> {
+    return this.#wants.get(id)?.named.keys() ?? []
+  }
+
+  /** The source of these documents. @param isBounded whether the bodies of all of them may be too much */
+  source(isBounded: boolean): Source {
+    if (isBounded) return PLACES
+    if (this.#wants.size === 1) return ONE
+    return this.#shape.ancestry === 'from' ? FROM_GENERATIONS : BY_IDS
+  }
+
+  /** The values of a statement. @param bytes the bound of the bodies */
+  values(db: number, bytes: number): Record<string, unknown> {
+    const wants = [...this.#wants.values()]
+    const { leavesAfter = -1, storedBy = NEVER, before = NEVER, limit = NEVER } = this.versions ?? {}
+    const named = this.#shape.named
+      ? wants.flatMap(({ id, named }) =>
+          [...named].map(([rev, withBody]) => ({ id, rev: storedText(rev), withBody })),
+        )
+      : []
+    const leafRevs = wants.flatMap((want) => [...want.leafRevs].map(storedText))
+    return {
+      ...{ db, bytes, id: wants[0]?.id, ids: wants.map(({ id }) => id) },
+      ...{ winnerFrom: wants[0]?.winnerFrom, leafFrom: wants[0]?.leafFrom, leafRevs },
+      ...{
+        winnersFrom: wants.map((want) => want.winnerFrom),
+        leavesFrom: wants.map((want) => want.leafFrom),
+      },
+      ...{ leavesAfter, storedBy, versionsBefore: before, versionsLimit: limit },
+      namedIds: named.map(({ id }) => id),
+      namedRevs: named.map(({ rev }) => rev),
+      namedBodies: named.map(({ withBody }) => withBody),
+    }
+  }
+}
+
+const ONE: Source = {
+  name: 'one',
+  from: 'doc x',
+  where: 'x.db = {db} AND x.id = {id}',
+  isOne: true,
+  revisions: 'revision r WHERE r.db = {db} AND r.id = {id}',
+  generations: { winner: '{winnerFrom}', leaf: '{leafFrom}' },
+}
+
+const BY_IDS: Source = {
+  name: 'ids',
+  from: 'doc x',
+  where: 'x.db = {db} AND x.id = ANY({ids}::text[])',
+  revisions: 'revision r WHERE r.db = {db} AND r.id = ANY({ids}::text[])',
+  generations: { winner: '0', leaf: '0' },
+}
+
+const WITH_GENERATIONS =
+  'unnest({ids}::text[], {winnersFrom}::bigint[], {leavesFrom}::bigint[]) WITH ORDINALITY n(id, winner_gen, leaf_gen, place)'
+
+const FROM_GENERATIONS: Source = {
+  name: 'gens',
+  from: `${WITH_GENERATIONS} JOIN doc x ON x.db = {db} AND x.id = n.id`,
+  where: 'true',
+  revisions: `${WITH_GENERATIONS} JOIN revision r ON r.db = {db} AND r.id = n.id WHERE true`,
+  generations: { winner: 'n.winner_gen', leaf: 'n.leaf_gen' },
+}
+
+const PLACES: Source = {
+  name: 'places',
+  from: FROM_GENERATIONS.from,
+  where: 'true',
+  page: { order: '', bound: 'places' },
+  generations: { winner: 'x.winner_gen', leaf: 'x.leaf_gen' },
+}
+
+function firstRevs({ pos, ids }: RevisionPath): string[] {
+  return ids.slice(0, PATH_STEP).map((id, at) => formatRev(pos - at, id))
+}

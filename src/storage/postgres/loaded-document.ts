@@ -1,0 +1,293 @@
+/** A document as it was loaded. A member that needs more than was loaded throws {@link NotLoaded}. */
+import {
+  type Ancestry,
+  ancestryId,
+  ancestryLength,
+  type Branch,
+  decodeAncestry,
+} from '../../revisions/branch.ts'
+import type { StoredAttachment, StoredRevision } from '../engine.ts'
+import type { DocHistory, HistoryTouches, StoredVersion, VersionRange } from '../history-store.ts'
+
+/** Thrown out of a callback that reads what was not declared. Nothing but the loader may catch it. */
+export class NotLoaded extends Error {
+  constructor() {
+    super('A part of a document was read that was not loaded.')
+  }
+}
+
+/** When a revision was stored, and how large it is. */
+export interface VersionFacts {
+  readonly place: number
+  readonly storedAt: number | null
+  readonly supersededAt: number | null
+  readonly size: number
+  readonly attachments: number
+}
+
+/** A stored revision. What was not loaded is undefined. */
+export interface LoadedRevision {
+  readonly rev: string
+  readonly deleted: boolean
+  readonly leaf: boolean
+  /** Only for the time machine. */
+  readonly retained: boolean
+  readonly body?: string | undefined
+  readonly attachments?: readonly StoredAttachment[] | undefined
+  /** In the stored form. */
+  readonly ancestry?: Uint8Array | undefined
+  /** Bytes of the ancestry in the stored form. */
+  readonly ancestryBytes?: number | undefined
+  readonly version?: VersionFacts | undefined
+}
+
+/** The row of a document. */
+export interface LoadedRow {
+  readonly id: string
+  readonly seq: number
+  /** Changes with each change of the document. */
+  readonly version: number
+  /** Its first sequence number. */
+  readonly firstSeq: number
+  readonly leaves: number
+  readonly winner: LoadedRevision
+}
+
+/** Which revisions other than the winner were looked for; if they were not found, they are not stored. */
+export interface Sought {
+  readonly leaves: boolean
+  /** All superseded and retained revisions, or those of this range. */
+  readonly superseded: boolean
+  readonly versions: VersionRange | undefined
+  readonly revs: Iterable<string>
+}
+
+type Declared = { -readonly [Name in keyof HistoryTouches]: HistoryTouches[Name] }
+
+export class LoadedDocument implements DocHistory {
+  readonly id: string
+  readonly seq: number
+  readonly rev: string
+  readonly deleted: boolean
+  readonly version: number
+  readonly firstSeq: number
+  readonly leaves: number
+  /** What the last call has missed. */
+  missing: Declared = {}
+  readonly #showsRetained: boolean
+  readonly #revisions = new Map<string, LoadedRevision>()
+  readonly #sought = new Set<string>()
+  #hasLeaves: boolean
+  #hasSuperseded = false
+  #versions: VersionRange | undefined
+  #branches: readonly Branch[] | undefined
+  #read = new Set<string>()
+
+  /** @param showsRetained whether it is read for the time machine */
+  constructor(row: LoadedRow, showsRetained: boolean) {
+    this.id = row.id
+    this.seq = row.seq
+    this.rev = row.winner.rev
+    this.deleted = row.winner.deleted
+    this.version = row.version
+    this.firstSeq = row.firstSeq
+    this.leaves = row.leaves
+    this.#hasLeaves = row.leaves === 1
+    this.#showsRetained = showsRetained
+    this.add(row.winner)
+    if (row.winner.body !== undefined) this.#read.add(this.rev)
+  }
+
+  /** Adds what was loaded of a revision. */
+  add(revision: LoadedRevision): void {
+    const known = this.#revisions.get(revision.rev)
+    this.#revisions.set(
+      revision.rev,
+      known === undefined
+        ? revision
+        : {
+            ...revision,
+            body: revision.body ?? known.body,
+            attachments: revision.attachments ?? known.attachments,
+            ancestry: revision.ancestry ?? known.ancestry,
+            ancestryBytes: revision.ancestryBytes ?? known.ancestryBytes,
+            version: revision.version ?? known.version,
+          },
+    )
+    this.#branches = undefined
+  }
+
+  /** Notes which revisions are there if they exist. */
+  note({ leaves, superseded, versions, revs }: Sought): void {
+    this.#hasLeaves ||= leaves
+    this.#hasSuperseded ||= superseded
+    this.#versions = versions ?? this.#versions
+    for (const rev of revs) this.#sought.add(rev)
+  }
+
+  /** Adds what was loaded later. @returns whether both are of one state */
+  merge(later: LoadedDocument | null): boolean {
+    if (later?.version !== this.version) return false
+    // A compaction removes superseded revisions without a change of the document.
+    const looked = [...(this.missing.revs ?? []), ...(this.missing.attachments ?? [])]
+    if (looked.some((rev) => this.#revisions.has(rev) && !later.#revisions.has(rev))) return false
+    for (const revision of later.#revisions.values()) this.add(revision)
+    this.note({
+      leaves: later.#hasLeaves,
+      superseded: later.#hasSuperseded,
+      versions: later.#versions,
+      revs: later.#sought,
+    })
+    this.missing = {}
+    return true
+  }
+
+  /** Characters of the bodies that were loaded with the document, or read since. */
+  get charsRead(): number {
+    let chars = 0
+    for (const rev of this.#read) chars += this.#revisions.get(rev)?.body?.length ?? 0
+    return chars
+  }
+
+  get hasOneLeaf(): boolean {
+    return this.leaves === 1
+  }
+
+  get branches(): readonly Branch[] {
+    if (!this.#hasLeaves) this.#miss({ branches: true })
+    this.#branches ??= this.#all()
+      .filter(({ leaf }) => leaf)
+      .map((leaf) => new LoadedBranch(leaf, () => this.#ancestryOf(leaf.rev)))
+    return this.#branches
+  }
+
+  revisions(): readonly StoredRevision[] {
+    if (!this.#hasSuperseded || !this.#hasLeaves) this.#miss({ revisions: true })
+    return this.#all()
+      .filter(({ retained }) => !retained || this.#showsRetained)
+      .map(({ rev, deleted, leaf }) => ({ rev, deleted, leaf }))
+  }
+
+  retained(): readonly string[] {
+    if (!this.#hasSuperseded) this.#miss({ retained: true })
+    return this.#all()
+      .filter(({ retained }) => retained)
+      .map(({ rev }) => rev)
+  }
+
+  isDeleted(rev: string): boolean | null {
+    return this.#find(rev, 'attachments')?.deleted ?? null
+  }
+
+  body(rev: string): string | null {
+    const found = this.#find(rev, 'revs')
+    if (found === undefined) return null
+    if (found.body === undefined) this.#miss(rev === this.rev ? { body: true } : { revs: [rev] })
+    this.#read.add(rev)
+    return found.body ?? null
+  }
+
+  attachments(rev: string): readonly StoredAttachment[] {
+    const found = this.#find(rev, 'attachments')
+    if (found !== undefined && found.attachments === undefined) this.#miss({ attachments: [rev] })
+    return found?.attachments ?? []
+  }
+
+  versions(range: VersionRange = {}): readonly StoredVersion[] {
+    if (!isWithin(range, this.#versions) || !this.#hasLeaves) this.#miss({ versions: range })
+    const { leavesAfter = -1, before = Infinity, limit = Infinity, storedBy = Infinity } = range
+    return this.#all()
+      .flatMap(({ rev, deleted, leaf, retained, version }) =>
+        version === undefined
+          ? []
+          : {
+              ...version,
+              rev,
+              deleted,
+              supersededAt: leaf ? null : (version.supersededAt ?? 0),
+              isRetained: retained,
+            },
+      )
+      .filter(({ place, supersededAt }) => place < before && (supersededAt ?? Infinity) > leavesAfter)
+      .filter(({ storedAt }) => (storedAt ?? 0) <= storedBy)
+      .sort((a, b) => b.place - a.place)
+      .slice(0, limit)
+  }
+
+  #all(): LoadedRevision[] {
+    return [...this.#revisions.values()]
+  }
+
+  /** @param kind what to load if nothing is known of it @returns undefined if it is not stored */
+  #find(rev: string, kind: 'revs' | 'attachments'): LoadedRevision | undefined {
+    const found = this.#revisions.get(rev)
+    if (found !== undefined) return found.retained && !this.#showsRetained ? undefined : found
+    const isKnown = this.#sought.has(rev) || (this.#hasLeaves && this.#hasSuperseded)
+    if (!isKnown) this.#miss({ [kind]: [rev] })
+    return undefined
+  }
+
+  #ancestryOf(rev: string): Uint8Array {
+    const ancestry = this.#revisions.get(rev)?.ancestry
+    if (ancestry === undefined) this.#miss(rev === this.rev ? { ancestry: 'winner' } : { ancestryOf: [rev] })
+    return ancestry as Uint8Array
+  }
+
+  #miss(touches: HistoryTouches): never {
+    this.missing = touches
+    throw new NotLoaded()
+  }
+}
+
+/** A leaf. Its ancestry is decoded when all of it is used. */
+class LoadedBranch implements Branch, Ancestry {
+  readonly pos: number
+  readonly leaf: string
+  readonly deleted: boolean
+  readonly #load: () => Uint8Array
+  readonly #bytes: number | undefined
+  #ids: readonly string[] | undefined
+
+  constructor({ rev, deleted, ancestryBytes }: LoadedRevision, load: () => Uint8Array) {
+    // Revisions were checked when they were written.
+    const dash = rev.indexOf('-')
+    this.pos = Number(rev.slice(0, dash))
+    this.leaf = rev.slice(dash + 1)
+    this.deleted = deleted
+    this.#load = load
+    this.#bytes = ancestryBytes
+  }
+
+  get ids(): readonly string[] {
+    this.#ids ??= decodeAncestry(this.#load())
+    return this.#ids
+  }
+
+  get ancestry(): Ancestry {
+    return this
+  }
+
+  get length(): number {
+    return this.#ids?.length ?? ancestryLength(this.#load())
+  }
+
+  get bytes(): number {
+    return this.#bytes ?? this.#load().length
+  }
+
+  id(index: number): string | undefined {
+    return this.#ids === undefined ? ancestryId(this.#load(), index) : this.#ids[index]
+  }
+}
+
+/** Whether the versions of a range are among those that were loaded of another. */
+function isWithin(range: VersionRange, loaded: VersionRange | undefined): boolean {
+  if (loaded === undefined) return false
+  const { leavesAfter = -1, storedBy = Infinity, before = Infinity, limit = Infinity } = loaded
+  const isSame =
+    (range.leavesAfter ?? -1) === leavesAfter &&
+    (range.storedBy ?? Infinity) === storedBy &&
+    (range.before ?? Infinity) === before
+  const isWhole = leavesAfter === -1 && storedBy === Infinity && before === Infinity
+  return limit === Infinity ? isSame || isWhole : isSame && (range.limit ?? Infinity) <= limit
+}
