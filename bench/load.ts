@@ -35,16 +35,23 @@ export async function medianSeconds(rounds: number, job: () => Promise<unknown>)
  * @returns the result of the work, and the figure; none for a server whose process is elsewhere
  */
 export async function withCpu<T>(
-  { cpuSeconds }: Peer,
+  { cpuSeconds, storeCpuSeconds }: Peer,
   operations: number,
   unit: string,
   work: () => Promise<T>,
 ): Promise<{ readonly result: T; readonly cpu: readonly Figure[] }> {
-  const before = cpuSeconds()
+  const clocks = [
+    { name: 'CPU', clock: cpuSeconds },
+    { name: 'CPU of PostgreSQL', clock: storeCpuSeconds },
+  ]
+  const before = clocks.map(({ clock }) => clock?.() ?? null)
   const result = await work()
-  const after = cpuSeconds()
-  if (before === null || after === null) return { result, cpu: [] }
-  return { result, cpu: [{ name: 'CPU', unit: `us/${unit}`, value: ((after - before) * 1e6) / operations }] }
+  const cpu = clocks.flatMap(({ name, clock }, at): Figure[] => {
+    const [from, to] = [before[at] ?? null, clock?.() ?? null]
+    if (from === null || to === null) return []
+    return [{ name, unit: `us/${unit}`, value: ((to - from) * 1e6) / operations }]
+  })
+  return { result, cpu }
 }
 
 export function megabytes(bytes: number): number {

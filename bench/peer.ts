@@ -39,6 +39,8 @@ export interface Peer {
   memory(): Promise<number | null>
   /** The CPU time that the server has taken so far, in seconds, in steps of 10 ms; null if it runs elsewhere. */
   cpuSeconds(): number | null
+  /** The same for the database server that it stores in; absent if it has none. */
+  storeCpuSeconds?(): number
   /** Closes the connections, and ends the server if it was started here. */
   close(): Promise<void>
 }

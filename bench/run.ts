@@ -6,9 +6,10 @@ import { startBareServer } from './bare-server.ts'
 import { Databases } from './databases.ts'
 import { type Peer, runningPeer } from './peer.ts'
 import { plotOf } from './plot.ts'
+import { startOnPostgres } from './postgres-peer.ts'
 import { startPouchdbServer } from './pouchdb-server.ts'
 import { circumstances, medians, type Result, table } from './report.ts'
-import { startBeside, startSettee } from './settee.ts'
+import { builtHere, startSettee } from './settee.ts'
 import { slowFsync } from './slow-fsync.ts'
 import { FULL, QUICK, type Scale, type Trial } from './trial.ts'
 import { alldocs } from './trials/alldocs.ts'
@@ -33,6 +34,7 @@ import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
 import { recovery } from './trials/recovery.ts'
 import { replicate } from './trials/replicate.ts'
+import { spread } from './trials/spread.ts'
 import { standby } from './trials/standby.ts'
 import { startup } from './trials/startup.ts'
 import { tenants } from './trials/tenants.ts'
@@ -63,6 +65,7 @@ const TRIALS: readonly Trial[] = [
   curve,
   crowd,
   recovery,
+  spread,
   startup,
   move,
   standby,
@@ -77,6 +80,8 @@ ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* '
 --repeat N             run N rounds and print the medians
 --slow-fsync MS        delay every fsync of the servers that the bench starts by MS milliseconds
 --hosted               run settee in hosted mode
+--store postgres       also measure settee on a PostgreSQL that the bench starts
+--nodes N[,N...]       with this many nodes over it, nginx before several; 1 by default
 --beside FOLDER        also measure the settee that is built in the checkout FOLDER
 --pouchdb-server       also measure pouchdb-server; the first use installs it into bench/.peers
 --against NAME=URL     also measure another server; the URL has its credentials, and may end in #PID for CPU time and memory
@@ -96,6 +101,8 @@ interface Wanted {
   readonly settee: boolean
   readonly bare: boolean
   readonly hosted: boolean
+  /** The numbers of nodes over PostgreSQL that are measured; empty: only files. */
+  readonly nodes: readonly number[]
   /** The file of the plot; undefined: none. */
   readonly plot: string | undefined
 }
@@ -114,12 +121,17 @@ function wanted(args: readonly string[]): Wanted | null {
       against: { type: 'string', multiple: true, default: [] },
       'no-settee': { type: 'boolean', default: false },
       hosted: { type: 'boolean', default: false },
+      store: { type: 'string' },
+      nodes: { type: 'string', default: '1' },
       bare: { type: 'boolean', default: false },
       plot: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
   })
   if (values.help) return null
+  if (values.store !== undefined && values.store !== 'postgres') {
+    throw new Error('--store can only be postgres.')
+  }
   const unknown = positionals.find((word) => !TRIALS.some(({ name }) => name === word))
   if (unknown !== undefined) throw new Error(`There is no trial "${unknown}".`)
   return {
@@ -135,6 +147,7 @@ function wanted(args: readonly string[]): Wanted | null {
     settee: !values['no-settee'],
     bare: values.bare,
     hosted: values.hosted,
+    nodes: values.store === undefined ? [] : values.nodes.split(',').map(numberOf),
     plot: values.plot,
   }
 }
@@ -184,8 +197,16 @@ async function round(
   try {
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
     if (asked.bare) peers.unshift(await startBareServer(env))
-    if (asked.beside !== undefined) peers.unshift(await startBeside(asked.beside, env, asked.hosted))
-    if (asked.settee) peers.unshift(await startSettee(env, asked.hosted))
+    const options = { env, isHosted: asked.hosted }
+    const checkout = asked.settee || asked.nodes.length > 0 ? builtHere() : ''
+    if (asked.nodes.length > 0 && asked.beside !== undefined) {
+      for (const nodes of asked.nodes)
+        peers.unshift(await startOnPostgres('beside', asked.beside, nodes, options))
+    }
+    for (const nodes of asked.nodes) peers.unshift(await startOnPostgres('settee', checkout, nodes, options))
+    if (asked.nodes.length === 0 && asked.beside !== undefined)
+      peers.unshift(await startSettee('beside', asked.beside, options))
+    if (asked.settee) peers.unshift(await startSettee('settee', checkout, options))
     if (peers.length === 0) throw new Error('There is no server to measure.')
     onPeers(peers)
     const results = await runTrials(peers, asked, isReversed)

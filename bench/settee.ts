@@ -6,7 +6,11 @@ import type { Peer } from './peer.ts'
 import { startServer } from './server-process.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const MAIN = 'dist/cli/main.js'
+
+/** The command line of a build. @param checkout the folder of its checkout */
+export function mainOf(checkout: string): string {
+  return join(resolve(checkout), 'dist/cli/main.js')
+}
 
 /** Name and password of the admin, whose credentials come with every request. */
 export const ADMIN = 'bench-admin'
@@ -19,40 +23,34 @@ export function addressIn(printed: string): string | undefined {
   return /is ready at (http:[^"\s]+)/.exec(printed)?.[1]?.replace('//', `//${ADMIN}:${ADMIN}@`)
 }
 
+export interface SetteeOptions {
+  /** Additional variables for the server. */
+  readonly env?: Readonly<Record<string, string>>
+  readonly isHosted?: boolean
+}
+
 /**
- * @param env additional variables for the server
- * @param isHosted in hosted mode
- * @throws when settee cannot be built, or ends before it is ready
+ * Builds this checkout.
+ * @returns its folder
+ * @throws Error when it cannot be built
  */
-export async function startSettee(
-  env: Readonly<Record<string, string>> = {},
-  isHosted = false,
-): Promise<Peer> {
+export function builtHere(): string {
   const built = spawnSync(process.execPath, ['scripts/build.mjs'], { cwd: ROOT, stdio: 'inherit' })
   if (built.status !== 0) throw new Error('settee cannot be built')
-  return startBuilt('settee', ROOT, env, isHosted)
+  return ROOT
 }
 
 /**
- * Starts another build of settee, to compare the two in one run.
- * @param checkout the folder of a checkout in which settee is built
- * @throws when it ends before it is ready
+ * Starts a build of settee, so that two can be compared in one run.
+ * @param checkout the folder of a checkout in which settee is built; by default this one, which is built first
+ * @throws when it cannot be built, or ends before it is ready
  */
-export async function startBeside(
-  checkout: string,
-  env: Readonly<Record<string, string>> = {},
-  isHosted = false,
+export function startSettee(
+  name = 'settee',
+  checkout = builtHere(),
+  { env = {}, isHosted = false }: SetteeOptions = {},
 ): Promise<Peer> {
-  return startBuilt('beside', resolve(checkout), env, isHosted)
-}
-
-function startBuilt(
-  name: string,
-  checkout: string,
-  env: Readonly<Record<string, string>>,
-  isHosted: boolean,
-): Promise<Peer> {
-  const main = join(checkout, MAIN)
+  const main = mainOf(checkout)
   return startServer({
     name,
     durability: 'fsync before every answer',
