@@ -16,6 +16,11 @@ export interface TimedVersion {
   readonly storedAt: number | null
   /** null if it is a leaf. */
   readonly supersededAt: number | null
+  /**
+   * When its ancestry last grew while it was a leaf; null: never. Until then, leaves that have since become its ancestors
+   * stood beside it.
+   */
+  readonly grownAt: number | null
 }
 
 /** How far back a database knows the versions of its documents; times in ms since 1970, 0: always. */
@@ -55,6 +60,7 @@ export function asOf<Version extends TimedVersion>(
 ): AsOf<Version> {
   const leaves = versions.filter((version) => wasLeaf(version, at)).map(placed)
   if (at < horizon.timed && leaves.some(({ version }) => version.storedAt === null)) return EXPIRED
+  if (at < horizon.whole && leaves.some(({ version }) => (version.grownAt ?? 0) > at)) return EXPIRED
   if (at < horizon.whole && !areSettled(versions.map(placed), leaves, branches(), at)) return EXPIRED
   const best = winner(leaves)
   return best === undefined ? { kind: 'absent' } : { kind: 'version', version: best.version }

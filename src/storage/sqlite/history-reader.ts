@@ -37,6 +37,7 @@ type VersionRow = readonly [
   storedAt: number | null,
   leaf: number,
   supersededAt: number | null,
+  grownAt: number | null,
   kept: number | null,
   size: number,
   attachments: number,
@@ -44,7 +45,7 @@ type VersionRow = readonly [
 
 /** Selects rows with only the index on (doc, rev) and the small table, since the rows of `revision` hold the bodies. */
 const VERSIONS = `
-SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, p.kept, r.size, r.attachments
+SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, r.grown_at, p.kept, r.size, r.attachments
   FROM (
     SELECT o.num, s.at, s.kept FROM revision AS o INDEXED BY sqlite_autoindex_revision_1
       LEFT JOIN superseded AS s ON s.revision = o.num
@@ -179,12 +180,13 @@ class HistoryRows implements DocumentRows {
     const { leavesAfter = -1, before = max, limit = max, storedBy = max } = range
     return this.#versions
       .all(doc, before, leavesAfter, limit, storedBy)
-      .map(([place, rev, deleted, storedAt, leaf, supersededAt, kept, size, attachments]) => ({
+      .map(([place, rev, deleted, storedAt, leaf, supersededAt, grownAt, kept, size, attachments]) => ({
         place,
         rev,
         deleted: deleted === 1,
         storedAt,
         supersededAt: leaf === 1 ? null : (supersededAt ?? 0),
+        grownAt,
         isRetained: kept === 1,
         size,
         attachments,

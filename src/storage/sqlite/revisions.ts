@@ -69,6 +69,7 @@ export class Revisions implements DocumentRows {
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
   readonly #updateLeaf: Statement
+  readonly #noteGrowth: Statement
   readonly #dropRevision: Statement
   readonly #leaves: Statement<LeafRow>
   readonly #all: Statement<RevisionRow>
@@ -99,6 +100,7 @@ export class Revisions implements DocumentRows {
     this.#updateLeaf = connection.prepare(
       'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ? WHERE num = ?',
     )
+    this.#noteGrowth = connection.prepare('UPDATE revision SET grown_at = ? WHERE num = ?')
     this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
     this.#leaves = connection.prepare(
       'SELECT num, rev, deleted, octet_length(ancestry) AS bytes, ' +
@@ -137,6 +139,8 @@ export class Revisions implements DocumentRows {
     const leaf = write.ancestry === null ? 0 : 1
     const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
     const [wasLeaf, before] = stored?.leaf ? [1, stored.size] : [0, 0]
+    // A leaf is written again as a leaf only when its ancestry changes.
+    if (stored?.leaf && leaf === 1) this.#noteGrowth.run(at, stored.num)
     if (write.content === undefined) {
       if (stored === undefined || stored.kept === 1)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)

@@ -170,6 +170,11 @@ interface RowsMigration {
   }
 }
 
+const VERSION_9 = `
+-- ms since 1970 when the ancestry of a leaf last grew; null: never, or before this version
+ALTER TABLE revision ADD COLUMN grown_at INTEGER;
+`
+
 /** The steps from nothing to the newest schema of a database. */
 export const MIGRATIONS: readonly Migration[] = [
   VERSION_1,
@@ -180,6 +185,7 @@ export const MIGRATIONS: readonly Migration[] = [
   VERSION_6,
   VERSION_7,
   VERSION_8,
+  VERSION_9,
 ]
 
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */

@@ -339,6 +339,25 @@ t.test('a leaf that came before its ancestors was one at that time, also once it
   await t.rejects(told, { code: 'not_found', reason: /no longer stored/ })
 })
 
+t.test(
+  'a leaf whose ancestry has grown says nothing of what stood beside it, once that is removed',
+  async (t) => {
+    const clock = { at: START }
+    const { memory } = ENGINES
+    const opened = await openOn(await memory!(t, () => clock.at), {}, undefined, () => clock.at)
+    await opened.replicate('a', { start: 2, ids: ['x'], doc: { n: 1 } })
+    await opened.replicate('a', { start: 3, ids: ['c'], deleted: true, doc: {} })
+    const told = () => jsonOf(opened.database.version(ADMIN, 'a', { at: START }, true))
+    t.match(await told(), { _rev: '2-x', n: 1 })
+    clock.at += 1000
+    await opened.replicate('a', { start: 3, ids: ['c', 'x'], deleted: true, doc: {} })
+    t.match(await told(), { _rev: '2-x', n: 1 })
+    clock.at += 1000
+    await opened.store.compact()
+    await t.rejects(told(), { code: 'not_found', reason: /no longer stored/ })
+  },
+)
+
 t.test('users who are not admins of the database cannot read or rewind its history', async (t) => {
   const { database, put } = await openOn(await (ENGINES.memory as NonNullable<typeof ENGINES.memory>)(t))
   await database.setSecurity(ADMIN, { members: { names: ['anna'] }, admins: { names: ['eve'] } })

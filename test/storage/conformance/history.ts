@@ -31,12 +31,21 @@ export const historyCases: StorageCases = {
     const third = await only(store.updateDocs([remove('a')]))
     const shown = (await versionsOf(store, 'a')).map(({ place: _, isRetained: __, ...each }) => each)
     t.same(shown, [
-      { rev: third, deleted: true, storedAt: START + 2000, supersededAt: null, size: 2, attachments: 0 },
+      {
+        rev: third,
+        deleted: true,
+        storedAt: START + 2000,
+        supersededAt: null,
+        grownAt: null,
+        size: 2,
+        attachments: 0,
+      },
       {
         rev: second,
         deleted: false,
         storedAt: START + 1000,
         supersededAt: START + 2000,
+        grownAt: null,
         size: 8,
         attachments: 0,
       },
@@ -45,6 +54,7 @@ export const historyCases: StorageCases = {
         deleted: false,
         storedAt: START,
         supersededAt: START + 1000,
+        grownAt: null,
         size: 12,
         attachments: 1,
       },
@@ -241,6 +251,36 @@ export const historyCases: StorageCases = {
     t.same([again?.storedAt, again?.supersededAt], [START + 2000, null])
     t.equal((await store.history.horizon()).whole, START + 1000)
   },
+  'when the ancestry of a leaf grows, the time is noted, also once it is a leaf no more': async (
+    t,
+    makeEngine,
+  ) => {
+    const clock = new Clock()
+    const { store, reopen } = await openNotes(t, makeEngine, { now: clock.now })
+    const leaf = (rev: string, ancestry: readonly string[] | null, body: string | null) => ({
+      rev,
+      deleted: false,
+      ancestry,
+      ...(body !== null && { content: { body, attachments: [] } }),
+    })
+    const made = (rev: string, revisions: readonly ReturnType<typeof leaf>[]) =>
+      store.updateDocs([write('a', { rev, deleted: false, sequenced: true, revisions })])
+    await made('2-b', [leaf('2-b', ['b'], '{}')])
+    clock.at += 1000
+    await made('2-b', [leaf('2-b', ['b', 'a'], null)])
+    t.equal((await versionsOf(store, 'a'))[0]?.grownAt, START + 1000)
+    clock.at += 1000
+    await made('3-c', [leaf('2-b', null, null), leaf('3-c', ['c', 'b', 'a'], '{}')])
+    const { store: again } = await reopen()
+    t.same(
+      (await versionsOf(again, 'a')).map(({ rev, grownAt }) => [rev, grownAt]),
+      [
+        ['3-c', null],
+        ['2-b', START + 1000],
+      ],
+    )
+  },
+
   'a purge of one leaf beside others says that what the document was until then is not known whole': async (
     t,
     makeEngine,

@@ -163,7 +163,7 @@ function versionsOf(
     .filter(({ storedAt }) => (storedAt ?? 0) <= storedBy)
     .sort((a, b) => b.place - a.place)
     .slice(0, limit)
-    .map(({ rev, deleted, place, storedAt, supersededAt, isKept, body, attachments }) => {
+    .map(({ rev, deleted, place, storedAt, supersededAt, grownAt, isKept, body, attachments }) => {
       const size = attachments.reduce((sum, { length }) => sum + length, Buffer.byteLength(body ?? ''))
       return {
         rev,
@@ -171,6 +171,7 @@ function versionsOf(
         place,
         storedAt,
         supersededAt,
+        grownAt,
         isRetained: isKept,
         size,
         attachments: attachments.length,

@@ -24,6 +24,8 @@ export interface Row extends StoredRevision {
   readonly storedAt: number
   /** Since when it is no leaf, in ms since 1970; null: it is one. */
   readonly supersededAt: number | null
+  /** When its ancestry last changed while it was a leaf, in ms since 1970; null: never. */
+  readonly grownAt: number | null
   readonly isKept: boolean
   readonly ancestry: readonly string[] | null
   readonly body: string | null
@@ -212,7 +214,8 @@ function writeRow(draft: State, before: Row | undefined, change: RevisionWrite, 
   if (isRevived) draft.historySince = Math.max(draft.historySince, before.supersededAt ?? 0)
   const place = before?.place ?? draft.lastPlace
   const storedAt = before === undefined || isRevived ? at : before.storedAt
-  const times = { place, storedAt, supersededAt }
+  const grownAt = leaf && before?.leaf ? at : (before?.grownAt ?? null)
+  const times = { place, storedAt, supersededAt, grownAt }
   return { rev, deleted, leaf, ...times, isKept: false, ancestry, body, attachments: kept }
 }
 
