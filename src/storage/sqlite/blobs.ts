@@ -1,16 +1,9 @@
 /** The contents of attachments, in chunks; equal contents are stored once. */
 import { CouchError } from '../../core/errors.ts'
+import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import type { Statement } from './statement.ts'
-
-/** Bytes of a chunk: small enough to be read in a turn, large enough to cost few rows. */
-export const CHUNK_BYTES = 256 * 1024
-
-/** An MD5 in the format of attachment digests, protocol.md 7. */
-export function digestOf(md5: Uint8Array): string {
-  return `md5-${Buffer.from(md5).toString('base64')}`
-}
 
 /** A complete blob. */
 interface BlobRow {

@@ -3,10 +3,9 @@
  * (state `staging`). The write of a revision that names the blob makes it `stored`. A blob that no
  * revision named is removed when its upload is released, or, after a crash, when the file is next opened.
  */
-import { createHash } from 'node:crypto'
-import { Yielder } from '../../core/event-loop.ts'
-import type { BlobReference, BlobUpload, UploadedBlob } from '../blob-leases.ts'
-import { type Blobs, CHUNK_BYTES, digestOf } from './blobs.ts'
+import type { BlobReference, BlobUpload } from '../blob-leases.ts'
+import { ContentUpload, digestOf, type UploadTarget, type WholeContent } from '../content-upload.ts'
+import type { Blobs } from './blobs.ts'
 import type { DatabaseAccess } from './database-access.ts'
 
 /** The chunks that one write removes: 4 MB, about 2 ms of work. */
@@ -25,8 +24,9 @@ export class Uploads {
 
   /** Begins an upload. @throws unavailable when the store is closed */
   begin(): BlobUpload {
+    const remove = (blob: number) => this.removeUnnamed(blob)
     return this.#access.read(
-      () => new Upload(this.#access, this.#blobs, this.#references, (blob) => this.removeUnnamed(blob)),
+      () => new ContentUpload(new SqliteUpload(this.#access, this.#blobs, this.#references, remove)),
     )
   }
 
@@ -82,31 +82,17 @@ export class Uploads {
   }
 }
 
-/** About 1 MB, the maximum size of a group of writes. */
-const CHUNKS_PER_WRITE = 4
-
-/** One upload: hashed and stored chunk by chunk, in constant memory. */
-class Upload implements BlobUpload {
+/** One upload. */
+class SqliteUpload implements UploadTarget {
   readonly #access: DatabaseAccess
   readonly #blobs: Blobs
   readonly #references: References
   readonly #remove: (blob: number) => Promise<void>
-  readonly #md5 = createHash('md5')
-  readonly #sha256 = createHash('sha256')
-  /** Bytes that do not fill a chunk yet. */
-  #rest: Buffer | undefined
-  #restLength = 0
-  #length = 0
-  #chunks = 0
   /** The blob of this upload, once a chunk is stored. */
   #blob: number | undefined
   /** References to its own blob and to a blob with equal content. A retried write adds another. */
   readonly #ownReferences = new Map<number, Reference[]>()
-  /** The last call; its failure fails all later ones. */
-  #last: Promise<unknown> = Promise.resolve()
-  #finished: Promise<UploadedBlob> | undefined
   #removed: Promise<void> | undefined
-  #released: Promise<void> | undefined
 
   /** @param remove removes a blob that has no references and that no revision names; never rejects */
   constructor(
@@ -121,105 +107,37 @@ class Upload implements BlobUpload {
     this.#remove = remove
   }
 
-  async append(bytes: Uint8Array): Promise<void> {
-    if (this.#finished !== undefined) throw new RangeError('the content was finished')
-    return this.#enqueue(async () => {
-      this.#access.refuseIfClosed()
-      await this.#hash(bytes)
-      await this.#storeFullChunks(bytes)
-    })
+  refuseIfClosed(): void {
+    this.#access.refuseIfClosed()
   }
 
-  finish(): Promise<UploadedBlob> {
-    this.#finished ??= this.#enqueue(() => this.#finish())
-    return this.#finished
-  }
-
-  release(): Promise<void> {
-    this.#released ??= this.#last
-      .then(
-        () => this.#removed,
-        () => this.#removed,
-      )
-      .then(() => this.#releaseAll())
-    return this.#released
-  }
-
-  async #enqueue<R>(work: () => Promise<R>): Promise<R> {
-    if (this.#released !== undefined) throw new RangeError('the upload was released')
-    const done = this.#last.then(work)
-    this.#last = done
-    return done
-  }
-
-  async #hash(bytes: Uint8Array): Promise<void> {
-    const yielder = new Yielder()
-    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
-      const part = bytes.subarray(at, at + CHUNK_BYTES)
-      this.#md5.update(part)
-      this.#sha256.update(part)
-      await yielder.yieldIfDue()
-    }
-    this.#length += bytes.length
-  }
-
-  /** Stores the chunks that these bytes fill, and keeps a copy of the rest. */
-  async #storeFullChunks(bytes: Uint8Array): Promise<void> {
-    let at = 0
-    while (this.#restLength + bytes.length - at >= CHUNK_BYTES) {
-      const chunks: Uint8Array[] = []
-      if (this.#restLength > 0) {
-        at = this.#keep(bytes, CHUNK_BYTES - this.#restLength)
-        chunks.push(this.#rest as Buffer)
-      }
-      for (; chunks.length < CHUNKS_PER_WRITE && bytes.length - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
-        chunks.push(bytes.subarray(at, at + CHUNK_BYTES))
-      }
-      await this.#store(chunks)
-      this.#restLength = 0
-    }
-    this.#keep(bytes.subarray(at), bytes.length - at)
-  }
-
-  #keep(bytes: Uint8Array, length: number): number {
-    if (length === 0) return 0
-    this.#rest ??= Buffer.allocUnsafeSlow(CHUNK_BYTES)
-    this.#rest.set(bytes.subarray(0, length), this.#restLength)
-    this.#restLength += length
-    return length
-  }
-
-  async #store(chunks: readonly Uint8Array[]): Promise<void> {
+  async addChunks(chunks: readonly Uint8Array[], position: number): Promise<void> {
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0)
-    this.#blob = await this.#access.writeOne(bytes, () => this.#addChunks(chunks), { grows: true })
-    this.#chunks += chunks.length
+    const add = () => this.#addChunks(chunks, position)
+    this.#blob = await this.#access.writeOne(bytes, add, { grows: true })
   }
 
   /** Inside a transaction. @returns the blob's number */
-  #addChunks(chunks: readonly Uint8Array[]): number {
+  #addChunks(chunks: readonly Uint8Array[], position: number): number {
     const blob = this.#blob ?? this.#reference(this.#blobs.create())
     chunks.forEach((chunk, at) => {
-      this.#blobs.addChunk(blob, this.#chunks + at, chunk)
+      this.#blobs.addChunk(blob, position + at, chunk)
     })
     return blob
   }
 
-  async #finish(): Promise<UploadedBlob> {
-    const sha256 = this.#sha256.digest()
-    const md5 = this.#md5.digest()
-    const rest = this.#rest?.subarray(0, this.#restLength)
+  async finish({ sha256, md5, length, chunks, rest }: WholeContent): Promise<number> {
     const own = this.#blob
     const keep = () => {
       const known = this.#blobs.byHash(sha256)
       if (known !== undefined) return this.#reference(known)
-      const made = this.#addChunks(rest === undefined || rest.length === 0 ? [] : [rest])
-      this.#blobs.complete(made, sha256, md5, this.#length)
+      const made = this.#addChunks(rest.length === 0 ? [] : [rest], chunks)
+      this.#blobs.complete(made, sha256, md5, length)
       return made
     }
-    const blob = await this.#access.writeOne(this.#restLength + 1024, keep, { grows: true })
-    this.#rest = undefined
+    const blob = await this.#access.writeOne(rest.length + 1024, keep, { grows: true })
     if (own !== undefined && own !== blob) this.#removed = this.#releaseBlob(own)
-    return { blob, digest: digestOf(md5), length: this.#length }
+    return blob
   }
 
   #reference(blob: number): number {
@@ -227,7 +145,8 @@ class Upload implements BlobUpload {
     return blob
   }
 
-  async #releaseAll(): Promise<void> {
+  async release(): Promise<void> {
+    await this.#removed
     for (const blob of [...this.#ownReferences.keys()]) await this.#releaseBlob(blob)
   }
 
