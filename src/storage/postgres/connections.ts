@@ -17,7 +17,7 @@ export interface Query extends Statement {
 }
 
 /**
- * The columns of a row. `bigint` is a number, `bytea` a Buffer, and JSON stays text.
+ * The columns of a row. `bigint` is a number, `bigint[]` a list of numbers, `bytea` a Buffer, and JSON stays text.
  */
 export type Row = readonly unknown[]
 
@@ -48,15 +48,22 @@ const RETRY_MS = 250
 const ENOUGH_READS = 4
 
 const INT8 = 20
+const INT8_LIST: number = 1016
 const JSON_TYPES: ReadonlySet<number> = new Set([114, 3802])
 
 /** Numbers of settee are below 2^53. JSON is parsed by whoever needs it. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: (oid, format) => {
     if (oid === INT8) return Number
+    if (oid === INT8_LIST) return numbersOf
     if (JSON_TYPES.has(oid)) return String
     return pg.types.getTypeParser(oid, format)
   },
+}
+
+/** @param list as `{1,2}`, without nulls */
+function numbersOf(list: string): number[] {
+  return list.length > 2 ? list.slice(1, -1).split(',').map(Number) : []
 }
 
 /**

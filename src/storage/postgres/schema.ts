@@ -6,6 +6,7 @@
  * transaction has locked. Texts that are compared have the collation "C", so that their order is that of their bytes;
  * ids, keys and names are stored as stored-text.ts has them. Times are in ms since 1970, by the clock of the node.
  */
+import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
 
 /** The list of databases and the server's own data. These tables stay on the coordinator under Citus. */
@@ -65,6 +66,10 @@ CREATE INDEX catalog_change_xid ON catalog_change (xid);
 `
 
 const DOCUMENTS = `
+-- bytes that a revision takes, with the approximate size of the rest of its row and of its rows in indexes
+CREATE FUNCTION stored_bytes(body text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN octet_length(body)::bigint + 200;
+
 -- one row for each database: what is locked and counted by each of its writes; free space keeps these updates on one page
 CREATE TABLE database (
   db bigint PRIMARY KEY,
@@ -79,9 +84,14 @@ CREATE TABLE database (
   settings_version bigint NOT NULL DEFAULT 0,
   design_version bigint NOT NULL DEFAULT 0,
   last_blob bigint NOT NULL DEFAULT 0,
-  -- bytes: of the leaves' bodies and attachments, decoded; of superseded bodies; of attachments that successors do not name
+  -- bytes of the leaves' bodies and attachments, decoded
   external_bytes bigint NOT NULL DEFAULT 0,
+  -- the sums of stored_bytes(body): of leaves, of superseded revisions, and of those that compaction has retained
+  leaf_bytes bigint NOT NULL DEFAULT 0,
   superseded_bytes bigint NOT NULL DEFAULT 0,
+  retained_bytes bigint NOT NULL DEFAULT 0,
+  -- bytes of complete blobs; of attachments that a revision names and its successor does not
+  blob_bytes bigint NOT NULL DEFAULT 0,
   loose_bytes bigint NOT NULL DEFAULT 0,
   -- when the last of the superseded revisions that are gone was superseded
   history_since bigint NOT NULL DEFAULT 0,
@@ -137,7 +147,7 @@ CREATE TABLE revision (
   rev text COLLATE "C",
   deleted boolean NOT NULL,
   leaf boolean NOT NULL,
-  -- compaction has retained it for the time machine
+  -- compaction has retained it for the time machine; never a leaf
   retained boolean NOT NULL DEFAULT false,
   place bigint NOT NULL,
   stored_at bigint,
@@ -150,7 +160,8 @@ CREATE TABLE revision (
   PRIMARY KEY (db, id, rev)
 );
 CREATE INDEX revision_leaf ON revision (db, id) WHERE leaf;
-CREATE INDEX revision_superseded ON revision (db, superseded_at) WHERE NOT leaf;
+CREATE INDEX revision_superseded ON revision (db, superseded_at) WHERE NOT leaf AND NOT retained;
+CREATE INDEX revision_retained ON revision (db, superseded_at) WHERE retained;
 
 -- how many rows of the feed each stretch of 1,024 numbers has
 CREATE TABLE feed_count (db bigint, stretch bigint, rows integer NOT NULL, PRIMARY KEY (db, stretch)) WITH (fillfactor = 50);
@@ -175,7 +186,7 @@ CREATE TABLE written (db bigint, opener text COLLATE "C", token bigint NOT NULL,
 `
 
 const CONTENTS = `
--- contents of attachments; sha256 is null while the content arrives
+-- contents of attachments; sha256 is null while the content arrives, and while it is removed
 CREATE TABLE blob (
   db bigint,
   blob bigint,
@@ -187,23 +198,34 @@ CREATE TABLE blob (
   PRIMARY KEY (db, blob),
   UNIQUE (db, sha256)
 );
+CREATE INDEX blob_unnamed ON blob (db, blob) WHERE NOT named;
 CREATE TABLE chunk (db bigint, blob bigint, position bigint, data bytea NOT NULL, PRIMARY KEY (db, blob, position));
 ALTER TABLE chunk ALTER COLUMN data SET STORAGE EXTERNAL;
 -- which revisions name a blob
 CREATE TABLE blob_use (db bigint, blob bigint, id text COLLATE "C", rev text COLLATE "C", PRIMARY KEY (db, blob, id, rev));
--- blob-leases.ts
+-- blob-leases.ts; holder: an upload or a reference
 CREATE TABLE lease (
   db bigint,
+  holder text COLLATE "C",
   blob bigint,
-  opener text COLLATE "C",
-  uses integer NOT NULL,
   renewed_at bigint NOT NULL,
-  PRIMARY KEY (db, blob, opener)
+  PRIMARY KEY (db, holder, blob)
+);
+CREATE INDEX lease_blob ON lease (db, blob);
+-- the opener that compacts, null if none does; finished: how many compactions have succeeded; done: in percent
+CREATE TABLE compaction (
+  db bigint PRIMARY KEY,
+  opener text,
+  renewed_at bigint NOT NULL,
+  done integer NOT NULL,
+  finished bigint NOT NULL
 );
 `
 
 /** The steps from nothing to the newest schema. */
-export const MIGRATIONS: readonly string[] = [CATALOG + DOCUMENTS + CONTENTS + CATALOG_FUNCTIONS]
+export const MIGRATIONS: readonly string[] = [
+  CATALOG + DOCUMENTS + CONTENTS + CATALOG_FUNCTIONS + BLOB_FUNCTIONS,
+]
 
 /**
  * The schema that the oldest settee may have that can still work beside this one's tables, so that nodes are upgraded one

@@ -1,0 +1,160 @@
+/**
+ * What changes blobs and leases, as functions of PostgreSQL: each is one statement for the node, and runs whole on one shard.
+ *
+ * Locks: the database's row comes first, then blobs in ascending order. Whoever takes a lease or names a blob locks its row
+ * with KEY SHARE, and whoever removes it with UPDATE, before it looks for leases and names: so neither misses the other.
+ * Whatever adds rows finds the database's row first, since the rows of a deleted database are removed only once.
+ *
+ * A lease that a crash of PostgreSQL forgets ends early, and a removal that it forgets is repeated, so neither waits for
+ * the disk.
+ */
+
+const UPLOADS = `
+-- makes an empty blob for an upload, with a lease; null if the database is gone
+CREATE FUNCTION begin_upload(_db bigint, _holder text, _at bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _blob bigint;
+BEGIN
+  UPDATE database SET last_blob = last_blob + 1 WHERE db = _db RETURNING last_blob INTO _blob;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO blob (db, blob, length, named) VALUES (_db, _blob, 0, false);
+  INSERT INTO lease (db, holder, blob, renewed_at) VALUES (_db, _holder, _blob, _at);
+  RETURN _blob;
+END $$;
+
+-- adds up to four chunks from a position on; false if the upload has lost its lease
+CREATE FUNCTION add_chunks(
+  _db bigint, _blob bigint, _holder text, _position bigint, _first bytea, _second bytea, _third bytea, _fourth bytea
+) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM FROM blob WHERE db = _db AND blob = _blob FOR KEY SHARE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  PERFORM FROM lease WHERE db = _db AND holder = _holder AND blob = _blob;
+  IF NOT FOUND THEN RETURN false; END IF;
+  PERFORM FROM database WHERE db = _db;
+  IF NOT FOUND THEN RETURN false; END IF;
+  INSERT INTO chunk (db, blob, position, data)
+    SELECT _db, _blob, _position + place - 1, data
+    FROM unnest(ARRAY[_first, _second, _third, _fourth]) WITH ORDINALITY AS piece (data, place)
+    WHERE data IS NOT NULL;
+  RETURN true;
+END $$;
+
+-- completes an upload, or takes a lease on equal content; returns the blob, null if the upload has lost its lease
+CREATE FUNCTION finish_upload(
+  _db bigint, _blob bigint, _holder text, _at bigint, _sha256 bytea, _digest text, _length bigint, _position bigint,
+  _rest bytea
+) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _known bigint;
+BEGIN
+  LOOP
+    SELECT blob INTO _known FROM blob WHERE db = _db AND sha256 = _sha256 FOR KEY SHARE;
+    IF FOUND THEN
+      INSERT INTO lease (db, holder, blob, renewed_at) VALUES (_db, _holder, _known, _at) ON CONFLICT DO NOTHING;
+      RETURN _known;
+    END IF;
+    BEGIN
+      PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+      IF NOT FOUND THEN RETURN NULL; END IF;
+      PERFORM FROM blob WHERE db = _db AND blob = _blob FOR UPDATE;
+      IF NOT FOUND THEN RETURN NULL; END IF;
+      PERFORM FROM lease WHERE db = _db AND holder = _holder AND blob = _blob;
+      IF NOT FOUND THEN RETURN NULL; END IF;
+      UPDATE blob SET sha256 = _sha256, digest = _digest, length = _length WHERE db = _db AND blob = _blob;
+      IF octet_length(_rest) > 0 THEN
+        INSERT INTO chunk (db, blob, position, data) VALUES (_db, _blob, _position, _rest);
+      END IF;
+      UPDATE database SET blob_bytes = blob_bytes + _length WHERE db = _db;
+      RETURN _blob;
+    EXCEPTION WHEN unique_violation THEN
+      -- Another upload of equal content was completed in this moment.
+    END;
+  END LOOP;
+END $$;
+`
+
+const LEASES = `
+-- takes a lease on a complete blob; null if there is none
+CREATE FUNCTION hold_blob(_db bigint, _blob bigint, _holder text, _at bigint) RETURNS json
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _row record;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  SELECT digest, length INTO _row FROM blob
+    WHERE db = _db AND blob = _blob AND sha256 IS NOT NULL AND EXISTS (SELECT FROM database d WHERE d.db = _db)
+    FOR KEY SHARE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO lease (db, holder, blob, renewed_at) VALUES (_db, _holder, _blob, _at);
+  RETURN row_to_json(_row);
+END $$;
+
+-- ends the leases of a holder; returns the blobs that no revision has named
+CREATE FUNCTION end_leases(_db bigint, _holder text) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _blobs bigint[];
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  WITH ended AS (DELETE FROM lease WHERE db = _db AND holder = _holder RETURNING blob)
+    SELECT array_agg(blob) INTO _blobs FROM ended;
+  RETURN ARRAY(SELECT blob FROM blob WHERE db = _db AND blob = ANY (_blobs) AND NOT named);
+END $$;
+`
+
+const REMOVAL = `
+-- Marks those of some blobs that nobody holds for removal: only those that no revision has ever named, or with _named all
+-- that none names now. Leases that were not renewed since _lapsed have ended. Returns the marked blobs.
+CREATE FUNCTION abandon_blobs(_db bigint, _blobs bigint[], _lapsed bigint, _named boolean) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _number bigint;
+  _row record;
+  _freed bigint := 0;
+  _marked bigint[] := '{}';
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  FOR _number IN SELECT number FROM unnest(_blobs) number ORDER BY number LOOP
+    SELECT sha256, length, named INTO _row FROM blob WHERE db = _db AND blob = _number FOR UPDATE;
+    CONTINUE WHEN NOT FOUND OR _row.named AND NOT _named;
+    DELETE FROM lease WHERE db = _db AND blob = _number AND renewed_at <= _lapsed;
+    CONTINUE WHEN EXISTS (SELECT FROM lease WHERE db = _db AND blob = _number)
+      OR EXISTS (SELECT FROM blob_use WHERE db = _db AND blob = _number);
+    IF _row.sha256 IS NOT NULL THEN
+      UPDATE blob SET sha256 = NULL, digest = NULL, named = false WHERE db = _db AND blob = _number;
+      _freed := _freed + _row.length;
+    END IF;
+    _marked := _marked || _number;
+  END LOOP;
+  IF _freed > 0 THEN
+    UPDATE database SET blob_bytes = blob_bytes - _freed WHERE db = _db;
+  END IF;
+  RETURN _marked;
+END $$;
+
+-- removes marked blobs, and of each at most so many chunks, from a position on; returns the blobs that have more
+CREATE FUNCTION remove_blobs(_db bigint, _blobs bigint[], _position bigint, _chunks bigint) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _number bigint;
+  _left bigint[] := '{}';
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  FOR _number IN SELECT number FROM unnest(_blobs) number ORDER BY number LOOP
+    PERFORM FROM blob WHERE db = _db AND blob = _number AND sha256 IS NULL FOR UPDATE;
+    CONTINUE WHEN NOT FOUND OR EXISTS (SELECT FROM lease WHERE db = _db AND blob = _number);
+    DELETE FROM chunk WHERE db = _db AND blob = _number AND position >= _position AND position < _position + _chunks;
+    IF EXISTS (SELECT FROM chunk WHERE db = _db AND blob = _number AND position >= _position + _chunks) THEN
+      _left := _left || _number;
+    ELSE
+      DELETE FROM blob WHERE db = _db AND blob = _number;
+    END IF;
+  END LOOP;
+  RETURN _left;
+END $$;
+`
+
+export const BLOB_FUNCTIONS = UPLOADS + LEASES + REMOVAL

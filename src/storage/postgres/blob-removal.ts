@@ -1,0 +1,102 @@
+/** Removes blobs that no revision names and nobody holds, in short statements. */
+import { LEASE_GRACE_MS, LEASE_MS } from '../blob-leases.ts'
+import type { OpenDatabase } from './open-database.ts'
+
+/** Chunks of a blob that one statement removes: 4 MB. */
+const CHUNKS = 16
+/** Bytes of blobs that one statement removes. */
+const BYTES = 4 * 1024 * 1024
+/** Blobs that one statement marks and removes. */
+const BLOBS = 64
+/** Blobs that one statement lists. */
+const PAGE = 1000
+
+const ABANDON = {
+  name: 'abandon_blobs',
+  text: 'SELECT abandon_blobs($1, $2::bigint[], $3, $4)',
+}
+
+const REMOVE = {
+  name: 'remove_blobs',
+  text: 'SELECT remove_blobs($1, $2::bigint[], $3, $4)',
+}
+
+const UNNAMED = {
+  name: 'unnamed_blobs',
+  text: `SELECT blob, CASE WHEN sha256 IS NOT NULL THEN length END FROM blob WHERE db = $1 AND blob > $2 AND NOT named ORDER BY blob LIMIT ${PAGE}`,
+}
+
+export interface RemovableBlob {
+  readonly blob: number
+  /** In bytes; absent if it is not known. */
+  readonly length?: number
+}
+
+type Numbers = readonly [blobs: readonly number[]]
+
+export class BlobRemoval {
+  readonly #database: OpenDatabase
+
+  constructor(database: OpenDatabase) {
+    this.#database = database
+  }
+
+  /**
+   * Removes those of some blobs that nobody holds and no revision names.
+   * @param even whether blobs go that a revision has named before
+   * @param pause awaited between two statements; what it throws ends the removal
+   * @throws as {@link Connections.write}; what remains is removed by a later call, or by {@link sweep}
+   */
+  async remove(
+    blobs: readonly RemovableBlob[],
+    even: 'named' | 'unnamed',
+    pause: () => Promise<void> = async () => undefined,
+  ): Promise<void> {
+    const { connections, db, now } = this.#database
+    for (const group of groupsOf(blobs)) {
+      const values = [db, group, now() - LEASE_MS - LEASE_GRACE_MS, even === 'named']
+      const [row] = await connections.write<Numbers>({ ...ABANDON, values })
+      await pause()
+      let left = row?.[0] ?? []
+      for (let position = 0; left.length > 0; position += CHUNKS) {
+        const [more] = await connections.write<Numbers>({ ...REMOVE, values: [db, left, position, CHUNKS] })
+        left = more?.[0] ?? []
+        await pause()
+      }
+    }
+  }
+
+  /**
+   * Removes what ended uploads and interrupted removals have left.
+   * @throws as {@link remove}
+   */
+  async sweep(pause?: () => Promise<void>): Promise<void> {
+    const { connections, db } = this.#database
+    for (let last: number | undefined = 0; last !== undefined; ) {
+      const rows: (readonly [number, number | null])[] = await connections.read({
+        ...UNNAMED,
+        values: [db, last],
+      })
+      const blobs = rows.map(([blob, length]) => ({ blob, ...(length !== null && { length }) }))
+      await this.remove(blobs, 'unnamed', pause)
+      last = rows.length < PAGE ? undefined : rows.at(-1)?.[0]
+    }
+  }
+}
+
+/** Blobs that are removed together. */
+function groupsOf(blobs: readonly RemovableBlob[]): number[][] {
+  const groups: number[][] = []
+  let group: number[] = []
+  let bytes = 0
+  for (const { blob, length = BYTES } of blobs) {
+    if (group.length >= BLOBS || (group.length > 0 && bytes + length > BYTES)) {
+      groups.push(group)
+      group = []
+      bytes = 0
+    }
+    group.push(blob)
+    bytes += length
+  }
+  return group.length === 0 ? groups : [...groups, group]
+}
