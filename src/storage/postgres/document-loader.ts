@@ -7,7 +7,7 @@ import type { Query, Row, Run } from './connections.ts'
 import type { ViewRow } from './database-view.ts'
 import { bound, type Columns, documentStatement } from './document-statements.ts'
 import { DocumentWants } from './document-wants.ts'
-import { LoadedDocument, type LoadedRevision, NotLoaded } from './loaded-document.ts'
+import { LoadedDocument, type LoadedRevision, NotLoaded, type WriteFacts } from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { textOf } from './stored-text.ts'
 
@@ -38,6 +38,14 @@ export interface Loaded {
   readonly more: boolean | null
 }
 
+export interface LoadOptions {
+  /** Runs the statement. */
+  readonly run?: Run | undefined
+  /** Bodies are read until they reach this; then `body` of the next documents is not loaded. */
+  readonly bytes?: number | undefined
+  readonly writeFacts?: boolean
+}
+
 export class DocumentLoader {
   readonly #database: OpenDatabase
   readonly #showsRetained: boolean
@@ -49,7 +57,7 @@ export class DocumentLoader {
   }
 
   /**
-   * Loads documents, all at one moment, and calls `call` with each until it misses nothing.
+   * Loads documents for a decision on each of them, all at one moment, with their {@link WriteFacts}, and calls `call` with each until it misses nothing.
    * @param call pure; an error that it throws is its outcome
    * @param run runs the statements; by default each is a read of its own
    * @returns the documents, and the outcomes of the last calls, in the order of `wanted`
@@ -65,7 +73,7 @@ export class DocumentLoader {
     readonly outcomes: readonly Called<R>[]
   }> {
     return this.settled(
-      () => this.load(wanted, { run }),
+      () => this.load(wanted, { run, writeFacts: true }),
       ({ docs }, view, lend) => {
         const byId = new Map(docs.map((doc) => [doc.id, doc]))
         const placed = wanted.map(({ id }) => byId.get(id) ?? null)
@@ -105,12 +113,12 @@ export class DocumentLoader {
     throw new CouchError('store_unavailable')
   }
 
-  /** @param bytes bodies are read until they reach this; then `body` of the next documents is not loaded */
+  /** Loads documents with one statement. */
   async load(
     wanted: readonly Wanted[],
-    { run, bytes }: { readonly run?: Run | undefined; readonly bytes?: number | undefined } = {},
+    { run, bytes, writeFacts = false }: LoadOptions = {},
   ): Promise<Loaded> {
-    const wants = new DocumentWants()
+    const wants = new DocumentWants(writeFacts)
     for (const { id, touches } of wanted) wants.add(id, touches)
     const isBounded = bytes !== undefined && wants.shape.content === 'body' && wanted.length > 1
     const statement = documentStatement(wants.source(isBounded), wants.shape)
@@ -144,6 +152,7 @@ export class DocumentLoader {
             firstSeq: firstSeq as number,
             leaves: leafCount as number,
             winner: revisionOf(row, columns, true),
+            writeFacts: columns.writeFacts < 0 ? undefined : writeFactsOf(row, columns.writeFacts),
           },
           this.#showsRetained,
         )
@@ -247,6 +256,11 @@ function revisionOf(row: Row, columns: Columns, isWinner: boolean): LoadedRevisi
 
 function attachmentsOf(stored: string): readonly StoredAttachment[] {
   return stored === '' ? [] : (JSON.parse(stored) as StoredAttachment[])
+}
+
+function writeFactsOf(row: Row, at: number): WriteFacts {
+  const [size, bodyBytes, hasAttachments] = row.slice(at, at + 3) as [number, number, boolean]
+  return { size, bodyBytes, hasAttachments }
 }
 
 function versionOf(row: Row, at: number) {

@@ -22,6 +22,8 @@ export interface Shape {
   readonly versions: boolean
   /** Revisions that are named, with their attachments. */
   readonly named: boolean
+  /** The winner's {@link WriteFacts}. */
+  readonly writeFacts: boolean
 }
 
 /** Where a statement finds documents. In braces stand the names of its values. */
@@ -60,6 +62,8 @@ export interface Columns {
   readonly versions: number
   /** Whether another document follows, in a page. */
   readonly next: number
+  /** The first of three. */
+  readonly writeFacts: number
 }
 
 export interface DocumentStatement extends Statement {
@@ -99,8 +103,24 @@ export function bound(statement: DocumentStatement, values: Readonly<Record<stri
   return { name, text, values: names.map((each) => values[each]) }
 }
 
-function nameOf({ content, leaves, bodies, ancestry, superseded, versions, named }: Shape): string {
-  const flags = [leaves && 'l', bodies && 'B', superseded && 's', versions && 'v', named && 'n']
+function nameOf({
+  content,
+  leaves,
+  bodies,
+  ancestry,
+  superseded,
+  versions,
+  named,
+  writeFacts,
+}: Shape): string {
+  const flags = [
+    leaves && 'l',
+    bodies && 'B',
+    superseded && 's',
+    versions && 'v',
+    named && 'n',
+    writeFacts && 'w',
+  ]
   const parts = [content?.slice(0, 1), ancestry?.slice(0, 1).toUpperCase(), ...flags]
   return parts.filter((part) => typeof part === 'string').join('')
 }
@@ -183,7 +203,11 @@ function columnsOf(
   const ancestryBytes = shape.leaves ? add({ ...bytes, named: bytes.leaf }) : -1
   const versions = shape.versions ? add(...VERSION_COLUMNS) : -1
   const next = source.page === undefined ? -1 : add({ type: 'boolean', doc: 'x.next' })
-  return { columns: { body, attachments: body + 1, ancestry, ancestryBytes, versions, next }, all }
+  const writeFacts = shape.writeFacts ? add(...WRITE_FACTS) : -1
+  return {
+    columns: { body, attachments: body + 1, ancestry, ancestryBytes, versions, next, writeFacts },
+    all,
+  }
 }
 
 function bodyColumn({ page }: Source, { content, bodies, named }: Shape): Column {
@@ -220,6 +244,12 @@ function ancestryColumn({ generations }: Source, { ancestry }: Shape): Column {
     leaf: `CASE WHEN ${position('r')} >= ${leaf} OR r.rev = ANY({leafRevs}::text[]) THEN r.ancestry END`,
   }
 }
+
+const WRITE_FACTS: readonly Column[] = [
+  { type: 'bigint', doc: 'x.size' },
+  { type: 'integer', doc: 'octet_length(x.body)' },
+  { type: 'boolean', doc: 'x.attachments IS NOT NULL' },
+]
 
 const VERSION_COLUMNS: readonly Column[] = (
   [

@@ -31,11 +31,17 @@ export class DocumentWants {
     superseded: false,
     versions: false,
     named: false,
+    writeFacts: false,
   }
   #versions: VersionRange | undefined
   /** Whether the lists of all revisions are needed. */
   #listsAll = false
   #winnersOnly = true
+
+  /** @param writeFacts whether the documents are loaded to be written */
+  constructor(writeFacts = false) {
+    this.#shape = { ...this.#shape, writeFacts }
+  }
 
   /** What every statement of these documents reads. */
   get shape(): Shape {
@@ -88,10 +94,10 @@ export class DocumentWants {
       revisions ||
       versions
     this.#shape = {
+      ...before,
       content: hasBody ? 'body' : (before.content ?? (isNamed ? 'attachments' : null)),
       leaves: before.leaves || Boolean(needsLeaves),
       bodies: before.bodies || bodies === true,
-      ancestry: before.ancestry,
       superseded: before.superseded || Boolean(revisions || retained || versions),
       versions: before.versions || versions !== undefined,
       named: before.named || isNamed,

@@ -41,6 +41,15 @@ export interface LoadedRevision {
   readonly version?: VersionFacts | undefined
 }
 
+/** What a write needs to know of the winner before it. */
+export interface WriteFacts {
+  /** Bytes of the body and the attachments, decoded. */
+  readonly size: number
+  /** Bytes of the body as it is stored. */
+  readonly bodyBytes: number
+  readonly hasAttachments: boolean
+}
+
 /** The row of a document. */
 export interface LoadedRow {
   readonly id: string
@@ -51,6 +60,7 @@ export interface LoadedRow {
   readonly firstSeq: number
   readonly leaves: number
   readonly winner: LoadedRevision
+  readonly writeFacts: WriteFacts | undefined
 }
 
 /** Which revisions other than the winner were looked for; if they were not found, they are not stored. */
@@ -72,6 +82,8 @@ export class LoadedDocument implements DocHistory {
   readonly version: number
   readonly firstSeq: number
   readonly leaves: number
+  /** undefined if it was not loaded for a write. */
+  readonly writeFacts: WriteFacts | undefined
   /** What the last call has missed. */
   missing: Declared = {}
   readonly #showsRetained: boolean
@@ -92,6 +104,7 @@ export class LoadedDocument implements DocHistory {
     this.version = row.version
     this.firstSeq = row.firstSeq
     this.leaves = row.leaves
+    this.writeFacts = row.writeFacts
     this.#hasLeaves = row.leaves === 1
     this.#showsRetained = showsRetained
     this.add(row.winner)

@@ -39,7 +39,7 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
   await sql('CREATE SCHEMA settee AUTHORIZATION settee; ALTER ROLE settee SET search_path = settee')
   await sql(`SET ROLE settee; SET search_path = settee; ${MIGRATIONS.join('')}`)
   await sql(
-    'INSERT INTO settee.database (db, created_at, partitioned, timeline, epochs) VALUES ($1, 0, false, $2, $3)',
+    'INSERT INTO settee.database (db, incarnation, created_at, partitioned, timeline, epochs) VALUES ($1, $1, 0, false, $2, $3)',
     [DB, 'one', '[{"id":"e","firstSeq":0}]'],
   )
   const connections = new Connections({ address: await readStoreAddress(url, null), size: 4 })
@@ -49,7 +49,7 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
     name: 'notes',
     db: DB,
     connections,
-    views: new DatabaseViews(connections, DB, settings),
+    views: new DatabaseViews(connections, [DB, DB], settings),
     opener: 'test',
     now: Date.now,
   }
