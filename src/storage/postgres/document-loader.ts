@@ -264,11 +264,12 @@ function writeFactsOf(row: Row, at: number): WriteFacts {
 }
 
 function versionOf(row: Row, at: number) {
-  const [place, storedAt, supersededAt, size, attachments] = row.slice(at, at + 5)
+  const [place, storedAt, supersededAt, grownAt, size, attachments] = row.slice(at, at + 6)
   return {
     place: place as number,
     storedAt: storedAt as number | null,
     supersededAt: supersededAt as number | null,
+    grownAt: grownAt as number | null,
     size: size as number,
     attachments: attachments as number,
   }

@@ -58,7 +58,7 @@ export interface Columns {
   readonly attachments: number
   readonly ancestry: number
   readonly ancestryBytes: number
-  /** The first of five. */
+  /** The first of six. */
   readonly versions: number
   /** Whether another document follows, in a page. */
   readonly next: number
@@ -256,6 +256,7 @@ const VERSION_COLUMNS: readonly Column[] = (
     ['bigint', 'place'],
     ['bigint', 'stored_at'],
     ['bigint', 'superseded_at'],
+    ['bigint', 'grown_at'],
     ['bigint', 'size'],
     ['integer', 'attachments'],
   ] as const
@@ -277,7 +278,7 @@ function pageOf({ from, where, page }: Source, shape: Shape): string {
     ...(shape.content === 'body' ? ['body'] : []),
     ...(shape.content !== null || shape.versions ? ['attachments'] : []),
     ...(shape.ancestry !== null || shape.leaves ? ['ancestry'] : []),
-    ...(shape.versions ? ['place', 'stored_at', 'size'] : []),
+    ...(shape.versions ? ['place', 'stored_at', 'grown_at', 'size'] : []),
   ]
   const list = wanted.map((column) => `x.${column}`).join(', ')
   if (bound === 'places') {

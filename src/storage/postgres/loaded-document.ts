@@ -21,6 +21,7 @@ export interface VersionFacts {
   readonly place: number
   readonly storedAt: number | null
   readonly supersededAt: number | null
+  readonly grownAt: number | null
   readonly size: number
   readonly attachments: number
 }
