@@ -14,6 +14,8 @@ export interface Statement {
 /** A statement with its values. A list of texts, numbers or booleans is an array of PostgreSQL. */
 export interface Query extends Statement {
   readonly values: readonly unknown[]
+  /** It is part of no call, so it is not told to {@link ConnectionsOptions.onOperation}. */
+  readonly isBackground?: true
 }
 
 /**
@@ -28,7 +30,7 @@ export interface ConnectionsOptions {
   readonly address: StoreAddress
   /** The maximum number of connections. Two of them are for reads, unless there are fewer. */
   readonly size: number
-  /** Called before each statement; if it throws, the statement is not sent. For fault tests. */
+  /** Called before each statement of a call; if it throws, the statement is not sent. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
 }
 
@@ -163,16 +165,19 @@ export class Connections {
   /**
    * Runs a transaction at READ COMMITTED. A throw of `work` rolls it back and is thrown.
    * @param work awaits nothing but statements, so that locks are held for a bounded time
+   * @param isBackground as of a {@link Query}
    * @throws as {@link write}
    */
-  async transaction<T>(work: (run: Run) => Promise<T>): Promise<T> {
+  async transaction<T>(work: (run: Run) => Promise<T>, isBackground = false): Promise<T> {
     const line = await this.#take()
     let isCommitting = false
     try {
       await this.#command(line, 'BEGIN')
-      const result = await work((query) => this.#send(line, query))
+      const result = await work((query) =>
+        this.#send(line, isBackground ? { ...query, isBackground } : query),
+      )
       isCommitting = true
-      this.#options.onOperation?.('commit')
+      if (!isBackground) this.#options.onOperation?.('commit')
       await this.#commit(line)
       return result
     } catch (cause) {
@@ -196,7 +201,7 @@ export class Connections {
    * @throws the error of {@link storeFault}
    */
   async dedicated(): Promise<pg.Client> {
-    const line = this.#connect()
+    const line = this.#connect(true)
     try {
       await line.ready
       return line.client
@@ -273,7 +278,7 @@ export class Connections {
     } else if (!this.#isClosed) this.#idle.push(line)
   }
 
-  #connect(): Line {
+  #connect(isBackground = false): Line {
     const client = new pg.Client({
       ...clientOptions(this.#options.address),
       types,
@@ -284,7 +289,7 @@ export class Connections {
       idle_in_transaction_session_timeout: STATEMENT_MS,
       query_timeout: ANSWER_MS,
     })
-    const line: Line = { client, ready: this.#begin(client), pending: 0, isBroken: false }
+    const line: Line = { client, ready: this.#begin(client, isBackground), pending: 0, isBroken: false }
     // Its statements reject as well; without a listener the process would end.
     client.on('error', () => this.#break(line))
     client.on('end', () => this.#break(line))
@@ -292,9 +297,9 @@ export class Connections {
     return line
   }
 
-  async #begin(client: pg.Client): Promise<void> {
+  async #begin(client: pg.Client, isBackground: boolean): Promise<void> {
     if (this.#refusal !== null && performance.now() < this.#refusal.until) throw this.#refusal.cause
-    this.#options.onOperation?.('connect')
+    if (!isBackground) this.#options.onOperation?.('connect')
     try {
       await client.connect()
       await client.query(SESSION)
@@ -314,8 +319,8 @@ export class Connections {
     line.client.end().catch(() => undefined)
   }
 
-  async #send<R extends Row>(line: Line, { name, text, values }: Query): Promise<R[]> {
-    this.#options.onOperation?.(name)
+  async #send<R extends Row>(line: Line, { name, text, values, isBackground }: Query): Promise<R[]> {
+    if (!isBackground) this.#options.onOperation?.(name)
     const { rows } = await this.#ask<R>(line, { name, text, values: values as unknown[] })
     return rows
   }

@@ -8,6 +8,7 @@ import { isCheckpoint } from '../checkpoints.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { CatalogWrites } from './catalog-writes.ts'
 import type { Run } from './connections.ts'
+import type { DatabasePosition } from './database-events.ts'
 import { textOf } from './stored-text.ts'
 import { renewStore } from './stored-updates.ts'
 
@@ -42,7 +43,8 @@ const FORGET_MET = { name: 'forget_met', text: 'DELETE FROM met WHERE db = $1' }
 const MARK = {
   name: 'mark_restored',
   text: `UPDATE database SET incarnation = $2, epochs = $3, created_at = $4, restored_at = $5, timeline = timeline(),
-    settings_version = settings_version + ${LOST_VERSIONS}, writes = writes + ${LOST_VERSIONS} WHERE db = $1`,
+    settings_version = settings_version + ${LOST_VERSIONS}, writes = writes + ${LOST_VERSIONS} WHERE db = $1
+    RETURNING settings_version`,
 }
 
 export interface RestoredDatabase {
@@ -52,21 +54,27 @@ export interface RestoredDatabase {
   readonly incarnation: number
 }
 
+interface Restoration {
+  /** The new one. */
+  readonly incarnation: number
+  readonly position: DatabasePosition
+}
+
 /**
  * @param now in ms since 1970
- * @returns the new incarnation; null if the answer was lost
+ * @returns null if the answer was lost, but it is stored
  * @throws no_database when it is gone or was restored meanwhile; as `CatalogWrites.transaction`
  */
 export async function restoreDatabase(
   writes: CatalogWrites,
   restored: RestoredDatabase,
   now: number,
-): Promise<number | null> {
+): Promise<Restoration | null> {
   await writes.transaction([], renewStore)
   return writes.transaction([{ type: 'databases', names: [restored.name] }], async (run, note) => {
-    const incarnation = await markRestored(run, restored, now)
+    const restoration = await markRestored(run, restored, now)
     await note()
-    return incarnation
+    return restoration
   })
 }
 
@@ -74,7 +82,7 @@ async function markRestored(
   run: Run,
   { name, db, incarnation }: RestoredDatabase,
   now: number,
-): Promise<number> {
+): Promise<Restoration> {
   const [row] = await run<[updateSeq: number, epochs: string, createdAt: number]>({
     ...LOCK_DATABASE,
     values: [db, incarnation],
@@ -89,8 +97,9 @@ async function markRestored(
   await run({ ...NOTE, values: [name, noted] })
   const later = Math.max(createdAt + 1, Math.floor(now / 1000))
   const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
-  await run({ ...MARK, values: [db, next, JSON.stringify(renewed), later, now] })
-  return next
+  const values = [db, next, JSON.stringify(renewed), later, now]
+  const [marked] = await run<[settingsVersion: number]>({ ...MARK, values })
+  return { incarnation: next, position: { updateSeq, settingsVersion: marked?.[0] as number } }
 }
 
 async function deleteCheckpoints(run: Run, db: number): Promise<void> {

@@ -24,6 +24,7 @@ import { type Epochs, epochId } from '../sequence.ts'
 import type { CatalogWrites } from './catalog-writes.ts'
 import type { Connections, Row } from './connections.ts'
 import { restoreDatabase } from './database-restoration.ts'
+import type { Notices } from './notices.ts'
 import { listQuery, type RecordRow, readQuery, recordOf, valuesOf, writeCall } from './stored-records.ts'
 import { storedText } from './stored-text.ts'
 import { renewStore, type UpdateRow, updatesOf, updatesQuery } from './stored-updates.ts'
@@ -71,8 +72,7 @@ interface PostgresCatalogOptions {
   readonly uuids: StoreUuids
   /** The time, in ms since 1970. */
   now(): number
-  /** Tells other nodes to look for changes; databases that are gone are named. */
-  notify(gone: readonly number[]): void
+  readonly notices: Pick<Notices, 'notify' | 'notifyCatalog' | 'followCatalog'>
 }
 
 interface StoreUuids {
@@ -90,7 +90,9 @@ export class PostgresCatalog implements Catalog {
     await options.writes.transaction([], renewStore)
     const [row] = await options.connections.read<[string, string]>({ ...UUIDS, values: [] })
     const [serverUuid, folderUuid] = row as [string, string]
-    return new PostgresCatalog({ ...options, uuids: { serverUuid, folderUuid } })
+    const catalog = new PostgresCatalog({ ...options, uuids: { serverUuid, folderUuid } })
+    await options.notices.followCatalog((changes) => catalog.hear(changes))
+    return catalog
   }
 
   private constructor(options: PostgresCatalogOptions) {
@@ -110,7 +112,7 @@ export class PostgresCatalog implements Catalog {
     checkServerUuid(uuid)
     await this.#options.writes.call(ADOPT, [uuid], [{ type: 'any' }])
     this.#uuids = { ...this.#uuids, serverUuid: uuid }
-    this.#options.notify([])
+    this.#options.notices.notifyCatalog()
   }
 
   async find(name: string): Promise<DatabaseEntry | null> {
@@ -160,7 +162,7 @@ export class PostgresCatalog implements Catalog {
     if (status === 'exists') throw new CouchError('file_exists')
     // It was made, and has been deleted since.
     if (incarnation === undefined) throw new CouchError('store_unavailable')
-    this.#changed([name])
+    this.#changed(name)
     return { name, incarnation }
   }
 
@@ -170,7 +172,8 @@ export class PostgresCatalog implements Catalog {
     const [db, incarnation] = row
     const deleted = await this.#change<[status: string]>(DELETE, [name, incarnation], [name])
     if (deleted?.[0] === 'absent') throw new CouchError('no_database')
-    this.#changed([name], [db])
+    this.#options.notices.notify(db, null)
+    this.#changed(name)
   }
 
   async replace(name: string, draft: string | null): Promise<Replaced> {
@@ -180,9 +183,10 @@ export class PostgresCatalog implements Catalog {
     const [db, incarnation] = row
     const { writes, now } = this.#options
     const restored = await restoreDatabase(writes, { name, db, incarnation }, now())
-    const entered = restored ?? (await this.#row(name))?.[1]
+    const entered = restored?.incarnation ?? (await this.#row(name))?.[1]
     if (entered === undefined) throw new CouchError('no_database')
-    this.#changed([name], [db])
+    if (restored !== null) this.#options.notices.notify(db, restored.position)
+    this.#changed(name)
     return { name, incarnation: entered, kept: null }
   }
 
@@ -203,7 +207,7 @@ export class PostgresCatalog implements Catalog {
         this.#options.writes.call<[string]>(NOTE_UPDATED, values, [{ type: 'updates' }]),
       )
     }
-    this.#options.notify([])
+    this.#options.notices.notifyCatalog()
   }
 
   async readUpdates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {
@@ -228,7 +232,7 @@ export class PostgresCatalog implements Catalog {
     const row = await this.#options.writes.call<[isDone: boolean]>(call.statement, call.values, changes)
     if (row?.[0] === false) return false
     for (const change of changes) this.#listeners.tell(change)
-    this.#options.notify([])
+    this.#options.notices.notifyCatalog()
     return true
   }
 
@@ -259,9 +263,9 @@ export class PostgresCatalog implements Catalog {
     return call()
   }
 
-  #changed(names: readonly string[], gone: readonly number[] = []): void {
-    this.#listeners.tell({ type: 'databases', names })
-    this.#options.notify(gone)
+  #changed(name: string): void {
+    this.#listeners.tell({ type: 'databases', names: [name] })
+    this.#options.notices.notifyCatalog()
   }
 }
 

@@ -20,7 +20,9 @@ import {
   type SettingsRow,
   settingsOf,
 } from './database-view.ts'
+import { LeavingDatabases } from './leaving-databases.ts'
 import { migrate } from './migrations.ts'
+import { Notices } from './notices.ts'
 import { PostgresCatalog } from './postgres-catalog.ts'
 import { PostgresStore } from './postgres-store.ts'
 import { storedText } from './stored-text.ts'
@@ -35,6 +37,8 @@ export interface PostgresEngineOptions {
   readonly tally?: CommitTally
   /** The time, in ms since 1970; by default the system clock. */
   readonly now?: () => number
+  /** When and how often rows of deleted databases are removed, in ms. For tests. */
+  readonly leaving?: { readonly delayMs: number; readonly lookMs: number }
 }
 
 const FIND = { name: 'find_opened', text: 'SELECT db FROM entry WHERE name = $1' }
@@ -73,6 +77,8 @@ class PostgresEngine implements StorageEngine {
   readonly #connections: Connections
   readonly #opener = randomBytes(9).toString('base64url')
   readonly #writes: CatalogWrites
+  readonly #notices: Notices
+  readonly #leaving: LeavingDatabases
   readonly #stores = new Set<PostgresStore>()
   /** The numbers of databases that were opened, by name, for their indexes. */
   readonly #numbers = new Map<string, number>()
@@ -85,6 +91,8 @@ class PostgresEngine implements StorageEngine {
     this.#now = now
     this.#connections = new Connections({ address, size: poolSize, onOperation })
     this.#writes = new CatalogWrites(this.#connections, this.#opener)
+    this.#notices = new Notices({ connections: this.#connections, opener: this.#opener })
+    this.#leaving = new LeavingDatabases({ connections: this.#connections, ...options.leaving })
   }
 
   async openCatalog(copy?: string): Promise<Catalog> {
@@ -94,8 +102,9 @@ class PostgresEngine implements StorageEngine {
       connections: this.#connections,
       writes: this.#writes,
       now: this.#now,
-      notify: () => undefined,
+      notices: this.#notices,
     })
+    this.#leaving.start()
     return this.#catalog
   }
 
@@ -114,7 +123,10 @@ class PostgresEngine implements StorageEngine {
       wasRolledBack ||= isBehind
       if (isBehind || isMoved) {
         const restored = { name, db, incarnation: present }
-        incarnation = (await restoreDatabase(this.#writes, restored, this.#now())) ?? undefined
+        const restoration = await restoreDatabase(this.#writes, restored, this.#now())
+        incarnation = restoration?.incarnation
+        if (restoration !== null) this.#notices.notify(db, restoration.position)
+        this.#notices.notifyCatalog()
         this.#catalog?.hear([{ type: 'databases', names: [name] }])
         continue
       }
@@ -144,8 +156,14 @@ class PostgresEngine implements StorageEngine {
     const views = new DatabaseViews(this.#connections, [db, incarnation], settings)
     const { settingsVersion } = settings
     const position = { updateSeq, settingsVersion }
-    const events = new DatabaseEvents({ views, position, notify: () => undefined })
+    const events = new DatabaseEvents({
+      views,
+      position,
+      notify: (changed) => this.#notices.notify(db, changed),
+    })
+    const unfollow = this.#notices.follow(db, events)
     const onClosed = () => {
+      unfollow()
       this.#stores.delete(store)
     }
     const database = { name, db, connections: this.#connections, views, opener: this.#opener, now: this.#now }
@@ -171,6 +189,7 @@ class PostgresEngine implements StorageEngine {
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
+    await Promise.all([this.#leaving.close(), this.#notices.close()])
     await this.#connections.close()
   }
 }

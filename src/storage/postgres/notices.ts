@@ -1,0 +1,269 @@
+/**
+ * How the openers of a store learn of each other's changes: notices, which come after some ms and may be lost, and below them a
+ * poll, which comes later and loses nothing. Notices are sent after the commit and apart from it: inside the transaction
+ * all commits would wait for each other.
+ */
+import type { CatalogChange } from '../records.ts'
+import { FOREIGN_EVENT_MS } from '../store-events.ts'
+import { CatalogChanges } from './catalog-changes.ts'
+import type { Connections } from './connections.ts'
+import type { DatabaseEvents, DatabasePosition } from './database-events.ts'
+import { NoticeChannel } from './notice-channel.ts'
+
+/** How long notices are collected, in ms. */
+const BATCH_MS = 5
+/** How often it is asked, in ms: what a poll finds must be told in time. */
+const POLL_MS = FOREIGN_EVENT_MS - 100
+/** How many databases one statement asks for. */
+const POLLED = 1000
+/** The least time between two looks at the catalog, in ms. */
+const CATALOG_MS = 20
+/** How often old rows are removed, in ms. */
+const SWEEP_MS = 30_000
+/** PostgreSQL allows less than 8,000 bytes. */
+const MAX_PAYLOAD = 7900
+/** The part of PostgreSQL's queue of notices, from 0 to 1, beyond which none are sent: somebody does not take them. */
+const FULL = 0.1
+
+const READ_STATUS = { name: 'read_status', text: 'SELECT timeline(), pg_notification_queue_usage()' }
+const READ_POSITIONS = {
+  name: 'read_positions',
+  text: 'SELECT db, update_seq, settings_version FROM database WHERE db = ANY($1::bigint[])',
+}
+
+type PositionRow = readonly [db: number, updateSeq: number, settingsVersion: number]
+
+/** A notice: whether the catalog has changed, where databases stand, and which are gone. */
+type Notice = readonly [isCatalog: 0 | 1, positions: readonly PositionRow[], gone: readonly number[]]
+
+interface NoticesOptions {
+  readonly connections: Connections
+  /** Identifies this opener: its own notices are not heard. */
+  readonly opener: string
+}
+
+export class Notices {
+  readonly #connections: Connections
+  readonly #opener: string
+  readonly #channel: NoticeChannel
+  readonly #changes: CatalogChanges
+  readonly #followed = new Map<number, Set<DatabaseEvents>>()
+  #hearCatalog: ((changes: readonly CatalogChange[]) => void) | null = null
+  /** What is to be sent: the newest position of each database; null: it is gone. */
+  #unsent = new Map<number, DatabasePosition | null>()
+  #isCatalogUnsent = false
+  #sendTimer: NodeJS.Timeout | null = null
+  #pollTimer: NodeJS.Timeout | null = null
+  #catalogTimer: NodeJS.Timeout | null = null
+  #polling: Promise<void> | null = null
+  #reading: Promise<void> | null = null
+  #timeline: string | null = null
+  #isFull = false
+  #sweptAt = performance.now()
+  #isClosed = false
+
+  constructor({ connections, opener }: NoticesOptions) {
+    this.#connections = connections
+    this.#opener = opener
+    this.#changes = new CatalogChanges(connections, opener)
+    this.#channel = new NoticeChannel({
+      connections,
+      onNotice: (payload) => this.#hear(payload),
+      onListening: () => this.#pollSoon(0),
+    })
+  }
+
+  /** Tells the events of a database what other openers do, until the returned function is called. */
+  follow(db: number, events: DatabaseEvents): () => void {
+    const all = this.#followed.get(db) ?? new Set()
+    this.#followed.set(db, all.add(events))
+    this.#start()
+    return () => {
+      all.delete(events)
+      if (all.size === 0 && this.#followed.get(db) === all) this.#followed.delete(db)
+    }
+  }
+
+  /**
+   * Reports the changes of the catalog from now on.
+   * @throws as `Connections.read`
+   */
+  async followCatalog(hear: (changes: readonly CatalogChange[]) => void): Promise<void> {
+    await this.#changes.begin()
+    this.#hearCatalog = hear
+    this.#start()
+  }
+
+  /** Tells other openers where a database stands; null: it is gone. */
+  notify(db: number, position: DatabasePosition | null): void {
+    this.#unsent.set(db, position)
+    this.#sendSoon()
+  }
+
+  /** Tells other openers to look for changes of the catalog. */
+  notifyCatalog(): void {
+    this.#isCatalogUnsent = true
+    this.#sendSoon()
+  }
+
+  /** Sends what is left, and ends. Idempotent. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const timer of [this.#sendTimer, this.#pollTimer, this.#catalogTimer])
+      clearTimeout(timer ?? undefined)
+    await this.#send()
+    await this.#channel.close()
+    await Promise.all([this.#polling, this.#reading])
+  }
+
+  #start(): void {
+    if (this.#isClosed) return
+    this.#channel.start()
+    if (this.#pollTimer === null && this.#polling === null) this.#pollSoon(POLL_MS)
+  }
+
+  #sendSoon(): void {
+    if (this.#isClosed) return
+    this.#sendTimer ??= setTimeout(async () => {
+      await this.#send()
+      this.#sendTimer = null
+      if (this.#unsent.size > 0 || this.#isCatalogUnsent) this.#sendSoon()
+    }, BATCH_MS)
+  }
+
+  async #send(): Promise<void> {
+    const unsent = [...this.#unsent]
+    const isCatalog = this.#isCatalogUnsent
+    this.#unsent = new Map()
+    this.#isCatalogUnsent = false
+    if (this.#isFull || (unsent.length === 0 && !isCatalog)) return
+    await this.#channel.send(payloadsOf(this.#opener, isCatalog, unsent))
+  }
+
+  #hear(payload: string): void {
+    const notice = noticeIn(payload, this.#opener)
+    if (notice === null) return
+    const [isCatalog, positions, gone] = notice
+    for (const [db, updateSeq, settingsVersion] of positions) this.#tell(db, { updateSeq, settingsVersion })
+    for (const db of gone) this.#tell(db, null)
+    if (isCatalog === 1) this.#readCatalogSoon()
+  }
+
+  #tell(db: number, position: DatabasePosition | null): void {
+    for (const events of this.#followed.get(db) ?? []) events.hear(position)
+  }
+
+  #pollSoon(ms: number): void {
+    if (this.#isClosed) return
+    clearTimeout(this.#pollTimer ?? undefined)
+    this.#pollTimer = setTimeout(() => {
+      this.#pollTimer = null
+      this.#polling ??= this.#poll()
+        // A store that is not reached now is asked again by the next one.
+        .catch(() => undefined)
+        .finally(() => {
+          this.#polling = null
+          if (this.#pollTimer === null) this.#pollSoon(POLL_MS)
+        })
+    }, ms)
+  }
+
+  async #poll(): Promise<void> {
+    this.#channel.check()
+    const [status] = await this.#connections.read<[timeline: string, usage: number]>({
+      ...READ_STATUS,
+      values: [],
+      isBackground: true,
+    })
+    const [timeline, usage] = status as [string, number]
+    this.#isFull = usage > FULL
+    // The newest changes may be gone, so that numbers go back: whoever has a database open must begin anew.
+    const isMoved = this.#timeline !== null && this.#timeline !== timeline
+    this.#timeline = timeline
+    if (isMoved) for (const db of this.#followed.keys()) this.#tell(db, null)
+    await this.#readCatalog()
+    const numbers = [...this.#followed.keys()]
+    for (let at = 0; at < numbers.length && !this.#isClosed; at += POLLED)
+      await this.#readPositions(numbers.slice(at, at + POLLED))
+    if (this.#hearCatalog === null || performance.now() - this.#sweptAt < SWEEP_MS) return
+    this.#sweptAt = performance.now()
+    await this.#changes.sweep()
+  }
+
+  async #readPositions(numbers: readonly number[]): Promise<void> {
+    const rows = await this.#connections.read<PositionRow>({
+      ...READ_POSITIONS,
+      values: [numbers],
+      isBackground: true,
+    })
+    const positions = new Map(
+      rows.map(([db, updateSeq, settingsVersion]) => [db, { updateSeq, settingsVersion }]),
+    )
+    for (const db of numbers) this.#tell(db, positions.get(db) ?? null)
+  }
+
+  #readCatalogSoon(): void {
+    if (this.#hearCatalog === null || this.#isClosed) return
+    this.#catalogTimer ??= setTimeout(async () => {
+      await this.#readCatalog().catch(() => undefined)
+      this.#catalogTimer = null
+    }, CATALOG_MS)
+  }
+
+  /** Reads after the read under way, which may have begun before the change. */
+  #readCatalog(): Promise<void> {
+    const hear = this.#hearCatalog
+    if (hear === null) return Promise.resolve()
+    const before = this.#reading ?? Promise.resolve()
+    const reading = before
+      .catch(() => undefined)
+      .then(async () => {
+        if (!this.#isClosed) hear(await this.#changes.read())
+      })
+      .finally(() => {
+        if (this.#reading === reading) this.#reading = null
+      })
+    this.#reading = reading
+    return reading
+  }
+}
+
+/** @returns texts of at most {@link MAX_PAYLOAD} bytes, all of which are ASCII */
+function payloadsOf(
+  opener: string,
+  isCatalog: boolean,
+  unsent: readonly (readonly [db: number, position: DatabasePosition | null])[],
+): string[] {
+  const entries = unsent.map(([db, position]) =>
+    position === null ? [db] : [db, position.updateSeq, position.settingsVersion],
+  )
+  const payloads: string[] = []
+  let line: string[] = []
+  let length = 0
+  const end = () => {
+    payloads.push(`${opener} ${isCatalog ? 1 : 0} ${line.join(' ')}`)
+    line = []
+    length = 0
+  }
+  for (const entry of entries) {
+    const text = entry.join(',')
+    if (length + text.length + 1 > MAX_PAYLOAD - opener.length - 3) end()
+    line.push(text)
+    length += text.length + 1
+  }
+  if (line.length > 0 || payloads.length === 0) end()
+  return payloads
+}
+
+/** @returns null for an own notice; what cannot be read is left out, since anybody may send on the channel */
+function noticeIn(payload: string, opener: string): Notice | null {
+  const [sender, isCatalog, ...entries] = payload.split(' ')
+  if (sender === opener) return null
+  const numbers = entries.map((entry) => entry.split(',').map(Number))
+  const isWhole = (row: readonly number[]) => row.every(Number.isSafeInteger)
+  const positions = numbers.filter((row) => row.length === 3 && isWhole(row)) as unknown as PositionRow[]
+  const gone = numbers
+    .filter((row) => row.length === 1 && row[0] !== 0 && isWhole(row))
+    .map(([db]) => db as number)
+  return [isCatalog === '1' ? 1 : 0, positions, gone]
+}
