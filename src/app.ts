@@ -8,6 +8,7 @@ import { access } from './http/plugins/access-rules.ts'
 import { authentication } from './http/plugins/authentication.ts'
 import { couchHeaders, jsonp, methods, preferMinimal, requestId } from './http/plugins/couch-headers.ts'
 import { cors, origin } from './http/plugins/cross-origin.ts'
+import { draining } from './http/plugins/draining.ts'
 import { answerFrameworkError, errors } from './http/plugins/error-replies.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { metrics } from './http/plugins/request-metrics.ts'
@@ -130,7 +131,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('largeBodies', new LargeBodies())
   app.decorate('bodyFiles', new BodyFiles(space, () => config.integer('settee', 'body_disk_share') / 100))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
+  for (const plugin of [draining, methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
     await app.register(plugin)
   }
   for (const plugin of [authentication, tenancy, access, standbyWrites, revocation]) {

@@ -5,6 +5,7 @@ import { openConfig } from './config/config.ts'
 import { prepareDataFolder, restrictPermissions } from './config/data-folder.ts'
 import { LogTail } from './config/log-tail.ts'
 import { makeLogger } from './config/logger.ts'
+import { drainMs } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { setteeVersion } from './config/version.ts'
 import { reportDisallowed } from './hosted/disallowed-report.ts'
@@ -14,6 +15,7 @@ import type { SpaceWatch } from './metrics/space-watch.ts'
 import { shareCollationTable } from './query/collation/collation-table.ts'
 import type { Replicator } from './replication/replicator.ts'
 import { listen, listenSecurely, readyLine, warnIfOpen } from './server/listening.ts'
+import { openLocation } from './server/node-store.ts'
 import {
   emptyTmpDir,
   maintainDatabases,
@@ -81,7 +83,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const tty = process.stdout.isTTY === true
     const { logger, close: closeLog } = makeLogger(config, { tty, tail: log })
     shutdown.add(closeLog)
-    const app = await compose(options, { dataDir, env, config, logger, shutdown }, log)
+    const { location, maxThreads } = await openLocation({ dataDir, config, logger, shutdown })
+    const context = { dataDir, location, env, config, logger, shutdown }
+    const app = await compose({ ...(maxThreads && { maxThreads }), ...options }, context, log)
     // TLS first, so that the list of addresses is complete when the app listens (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
@@ -168,6 +172,7 @@ async function compose(
   startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
   runDocuments(replicator, writing)
+  shutdown.add(() => app.draining.begin(drainMs(config)))
   return app
 }
 

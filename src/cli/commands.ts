@@ -29,6 +29,7 @@ import {
   type Values,
 } from './grammar.ts'
 import { MOVE } from './move-arguments.ts'
+import { POSTGRES_CHECK, POSTGRES_DISTRIBUTE, type PostgresCommand } from './postgres-arguments.ts'
 import { SERVE } from './serve-arguments.ts'
 import { FOLLOW, PROMOTE, type StandbyCommand } from './standby-arguments.ts'
 import { HISTORY, REWIND, type TimeMachineCommand } from './time-machine-arguments.ts'
@@ -64,6 +65,8 @@ function entry<Command extends object, O extends Options>(
 
 const account = async (command: AccountCommand, env: NodeJS.ProcessEnv) =>
   (await import('./account-command.ts')).runAccountCommand(command, env)
+const postgres = async (command: PostgresCommand, env: NodeJS.ProcessEnv) =>
+  (await import('./postgres-command.ts')).runPostgresCommand(command, env)
 const restore = async (command: RestoreCommand, env: NodeJS.ProcessEnv) =>
   (await import('./backup-commands.ts')).runRestoreCommand(command, env)
 const standby = async (command: StandbyCommand, env: NodeJS.ProcessEnv) =>
@@ -96,6 +99,8 @@ const ENTRIES: readonly Entry[] = [
   entry(EXPORT, transfer),
   entry(IMPORT, transfer),
   entry(MOVE, async (command, env) => (await import('./move-command.ts')).runMoveCommand(command, env)),
+  entry(POSTGRES_CHECK, postgres),
+  entry(POSTGRES_DISTRIBUTE, postgres),
   entry(SIZE, async (command, env) => (await import('./size-command.ts')).runSizeCommand(command, env)),
 ]
 

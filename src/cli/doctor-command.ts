@@ -62,7 +62,7 @@ const WORDS: Readonly<Record<State, string>> = { fine: 'fine', note: 'note', wro
 const NAME_WIDTH = 11
 
 /** @returns a line for the finding, and one for each cure if there are several */
-export function linesOf({ state, name, text, cures }: Finding): string {
+export function linesOf({ state, name, text, cures }: Finding<string>): string {
   const head = `${WORDS[state].padEnd(5)}  ${name.padEnd(NAME_WIDTH)}  ${oneLine(text)}`
   const [only] = cures
   if (only !== undefined && cures.length === 1) return `${head} ${cureOf(only)}\n`
@@ -74,12 +74,12 @@ function cureOf({ place, line }: Cure): string {
 }
 
 /** Whether nothing is wrong. */
-export function isWell(findings: readonly Finding[]): boolean {
+export function isWell(findings: readonly Finding<string>[]): boolean {
   return findings.every(({ state }) => state !== 'wrong')
 }
 
 /** @returns one sentence about all findings */
-export function summaryOf(findings: readonly Finding[], ms: number): string {
+export function summaryOf(findings: readonly Finding<string>[], ms: number): string {
   const count = (state: State) => findings.filter((each) => each.state === state).length
   const wrong = count('wrong')
   const notes = count('note')

@@ -63,9 +63,12 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
+/** Of the names of commands in the list. */
+const NAME_WIDTH = 21
+
 /** The help of settee: all commands, and the purpose of each. */
 export function overview(grammars: readonly Grammar[]): string {
-  const rows = grammars.map(({ name, about }) => `  ${name.padEnd(16)}${about}\n`)
+  const rows = grammars.map(({ name, about }) => `  ${name.padEnd(NAME_WIDTH)}${about}\n`)
   return `settee - a small CouchDB-compatible sync server
 
 Usage: settee [<command>] [options]

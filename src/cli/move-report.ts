@@ -27,7 +27,7 @@ export function linesOfPlan(plan: MovePlan): string[] {
     '',
     ...table(['database', 'documents', 'deleted', 'size', ''], rows),
     '',
-    `About ${sizeOf(bytes)} are needed here, and ${sizeOf(plan.freeBytes)} are free.`,
+    `About ${sizeOf(bytes)} are needed ${plan.freeBytes === null ? 'in the store' : `here, and ${sizeOf(plan.freeBytes)} are free`}.`,
     uuidLine(plan),
     ...settingLines(plan.settings),
     ...leftLines(plan),

@@ -8,6 +8,8 @@ import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { type Config, openConfig } from '../config/config.ts'
 import { settingsOf } from '../config/settings.ts'
+import { SharedSettings } from '../config/shared-settings.ts'
+import { storeLocation } from '../config/store-location.ts'
 import { setteeVersion } from '../config/version.ts'
 import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
@@ -16,7 +18,8 @@ import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
-import { claimsOfOne } from '../threads/claims.ts'
+import { lockFolder } from '../storage/open-engine.ts'
+import { Claims, claimsOfOne } from '../threads/claims.ts'
 import { openServerDatabases } from '../threads/open-databases.ts'
 import { Rewinds } from '../time-machine/rewinds.ts'
 import { localVaultControl } from '../vaults/vaults.ts'
@@ -83,8 +86,11 @@ async function openFolder(
   serverFile: string | undefined,
 ): Promise<OpenFolder> {
   const config = await openConfig({ dataDir, env, flags: {} })
+  const { location, maxThreads } = await storeLocation(config, dataDir)
+  const unlock = location.kind === 'files' ? () => undefined : await lockFolder(dataDir).catch(notInUse)
   const databases = await openServerDatabases({
-    location: { kind: 'files', dataDir },
+    location,
+    maxThreads,
     settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,
@@ -92,10 +98,13 @@ async function openFolder(
     onFault: () => undefined,
     onCompactionFault: () => undefined,
   }).catch((error: Error) => {
-    throw new Error(`${error.message}.${error.message.includes('in use') ? UNREACHABLE : ''}`, {
-      cause: error,
-    })
+    unlock()
+    return notInUse(error)
   })
+  // On a store, a command is one more node.
+  const stopSharing = databases.sharedWriters
+    ? await config.share(new SharedSettings(databases), () => undefined)
+    : () => undefined
   // Without the key, an import of `_replicator` would be refused.
   const sealingKey = await SealingKey.open(databases, () => undefined)
   const applySettings = () =>
@@ -110,7 +119,7 @@ async function openFolder(
   const ending = new AbortController()
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
-  const claims = claimsOfOne()
+  const claims = databases.sharedWriters ? new Claims({ records: databases, onFault }) : claimsOfOne()
   const rewinds = new Rewinds(databases, claims)
   const relations = await Relations.open(databases)
   const standby = new Standby({ relations, databases, config, logger: SILENT })
@@ -131,7 +140,10 @@ async function openFolder(
     close: async () => {
       await standby.close()
       await backups.close()
+      await claims.close()
+      stopSharing()
       await databases.close()
+      unlock()
     },
   }
 }
@@ -152,6 +164,14 @@ function withoutAutomaticWork(settings: Settings): Settings {
 
 /** A command prints its own messages. */
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+/** @throws Error with advice if the folder is in use */
+function notInUse(error: Error): never {
+  throw new Error(`${error.message}.${error.message.includes('in use') ? UNREACHABLE : ''}`, { cause: error })
+}
+
+/** The command reports what it could not do. */
+const onFault = () => undefined
 
 const UNREACHABLE =
   ' Its control socket does not answer. Try again once it has started; if its log says that it has no control socket, stop it first.'

@@ -47,6 +47,7 @@ const OPTIONS = {
   bind: { type: 'string' },
   'log-level': { type: 'string' },
   'log-file': { type: 'string' },
+  store: { type: 'string' },
   hosted: { type: 'boolean' },
 } as const
 
@@ -63,6 +64,9 @@ export const SERVE = grammar({
   --tls-port <number>  port for TLS (default 6984)
   --tls-bind <address> address for TLS (default: the address of --bind)
   --data <folder>      folder of the databases and local.ini (default ./data)
+  --store <address>    keep the databases in PostgreSQL, postgres://user@host/database, for several
+                       nodes (docs/scaling.md); the password comes from SETTEE_STORE_PASSWORD_FILE,
+                       PGPASSFILE, ~/.pgpass or PGPASSWORD
   --log-level <level>  debug, info, notice, warning, error, critical, alert, emergency or none
   --log-file <file>    log to this file instead of standard output
   --hosted             hosted mode, for tenants who do not know each other: no design documents, no
@@ -70,8 +74,8 @@ export const SERVE = grammar({
 
 Environment: COUCHDB_USER and COUCHDB_PASSWORD create a server admin; COUCHDB_SECRET signs sessions.
 Each also works as ..._FILE, the name of a file that holds the value. The others are SETTEE_PORT,
-SETTEE_BIND, SETTEE_DATA, SETTEE_LOG_LEVEL, SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES, SETTEE_TLS_CERT,
-SETTEE_TLS_KEY, SETTEE_TLS_PORT and SETTEE_TLS_BIND. The command line overrides the environment,
+SETTEE_BIND, SETTEE_DATA, SETTEE_STORE, SETTEE_LOG_LEVEL, SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES,
+SETTEE_TLS_CERT, SETTEE_TLS_KEY, SETTEE_TLS_PORT and SETTEE_TLS_BIND. The command line overrides the environment,
 which overrides local.ini.
 `,
   options: OPTIONS,
@@ -85,6 +89,7 @@ function serveCommand(words: readonly string[], values: Values<typeof OPTIONS>):
   if (values.bind !== undefined) flags.bind = values.bind
   if (values['log-level'] !== undefined) flags.logLevel = values['log-level']
   if (values['log-file'] !== undefined) flags.logFile = values['log-file']
+  if (values.store !== undefined) flags.store = values.store
   if (values.hosted) flags.hosted = true
   return { name: 'serve', data: values.data, flags }
 }

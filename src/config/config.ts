@@ -1,10 +1,9 @@
-import { resolve } from 'node:path'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
 import { deleteInText, differences, type Sections, setInText } from './ini-file.ts'
 import { LocalIniFile } from './local-ini.ts'
-import { type ConfigOptions, localIniIn, readSources } from './read-sources.ts'
+import { type ConfigOptions, fixedIn, localIniIn, readSources } from './read-sources.ts'
 import { isSharedSetting, type SettingsRead, type SharedSettings } from './shared-settings.ts'
 import { type Origin, type Origins, originKey, put } from './sources.ts'
 import { StartError } from './start-error.ts'
@@ -76,7 +75,7 @@ export class Config {
   readonly usersDatabase: string
   readonly #sources: ConfigOptions
   /** Values that are shown as they are, whatever local.ini says. */
-  readonly #fixed: Sections
+  #fixed: Sections = new Map()
   readonly #listeners = new Set<ConfigListener>()
   /** Keys that were written while the server runs, for which only local.ini counts; see {@link WriteOptions}. */
   readonly #overruled = new Set<string>()
@@ -97,9 +96,9 @@ export class Config {
   constructor(sources: ConfigOptions, sections: Sections, origins: Origins) {
     this.#local = new LocalIniFile(localIniIn(sources.dataDir))
     this.#sources = sources
-    this.#fixed = new Map([['couchdb', new Map([['database_dir', resolve(sources.dataDir, 'databases')]])]])
     this.#current = sections
     this.#origins = origins
+    this.#fixed = this.get('settee', 'store') ? new Map() : fixedIn(sources.dataDir)
     this.isHosted = this.get('settee', 'mode') === 'hosted'
     this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
   }

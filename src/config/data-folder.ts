@@ -59,7 +59,7 @@ async function exists(path: string): Promise<boolean> {
 
 /** The files and folders that settee writes in a data folder; `databases` with the files in it. */
 const OWN =
-  /^(?:server\.sqlite.*|local\.ini|lock|ballast|databases|samples|backups|before-upgrade|replaced|tmp|control)$/
+  /^(?:server\.sqlite.*|local\.ini|lock|ballast|databases|samples|backups|before-upgrade|replaced|tmp|control|store)$/
 
 /**
  * Removes others' rights to files of older versions, if this account owns them. Files that cannot be changed, such as on

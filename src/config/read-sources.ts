@@ -1,5 +1,5 @@
 /** The sources of a configuration, read together. */
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { Sections } from './ini-file.ts'
 import { isSharedSetting } from './shared-settings.ts'
 import {
@@ -65,6 +65,11 @@ function refuseShared(path: string, { sections, text }: LocalIni): void {
       )
     }
   }
+}
+
+/** @returns what is shown of the data folder, whatever the sources say; nothing of it is shown if the databases are in a store */
+export function fixedIn(dataDir: string): Sections {
+  return new Map([['couchdb', new Map([['database_dir', resolve(dataDir, 'databases')]])]])
 }
 
 /** The path of local.ini. */

@@ -1,5 +1,6 @@
 import { isAbsolute } from 'node:path'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
+import { problemOfStoreUrl } from '../storage/store-address.ts'
 
 /** The type of a key's value. Keys without a row in KNOWN_KEYS (defaults.ts) can have any text. */
 export type ValueKind =
@@ -12,6 +13,8 @@ export type ValueKind =
   | { readonly type: 'logFile' }
   /** Shown only: it cannot be set over HTTP, and local.ini is ignored. */
   | { readonly type: 'shown' }
+  /** As `checked`, but only local.ini, the environment and the command line can set it. */
+  | { readonly type: 'local'; problem(text: string): string | null }
   /** Checks the text. @returns the error, in words that follow the key's name; null if there is none */
   | { readonly type: 'checked'; problem(text: string): string | null }
   | { readonly type: 'passwordRules' }
@@ -61,6 +64,10 @@ function problemOfFolder(text: string): string | null {
   return 'must be the absolute path of a folder'
 }
 
+function problemOfFile(text: string): string | null {
+  return isAbsolute(text) && !text.includes('\0') ? null : 'must be the absolute path of a file'
+}
+
 const { functionMemory } = DEFAULT_LIMITS
 
 /** The name is a segment of URLs, and Erlang's names have no other characters. */
@@ -84,6 +91,37 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     null,
     { type: 'checked', problem: problemOfNodeName },
     'the name that `GET /_node/_local` shows; unset: nonode@nohost',
+  ),
+  row(
+    'settee',
+    'store',
+    null,
+    { type: 'local', problem: problemOfStoreUrl },
+    'the PostgreSQL with the databases, which several nodes can share; unset: SQLite in the data folder',
+    AT_START,
+  ),
+  row(
+    'settee',
+    'store_password_file',
+    null,
+    { type: 'local', problem: problemOfFile },
+    "file with the store's password; unset: PGPASSWORD, PGPASSFILE or ~/.pgpass",
+    AT_START,
+  ),
+  row(
+    'settee',
+    'store_connections',
+    30,
+    integer(9, 10_000),
+    'connections of this node to the store at most',
+    AT_START,
+  ),
+  row(
+    'settee',
+    'drain_seconds',
+    null,
+    integer(0, 4),
+    'seconds in which `_up` answers 404 before this node stops; unset: 3 with settee/store, else 0',
   ),
   row('settee', 'hosted_replication', 'false', BOOLEAN, 'true: in hosted mode tenants may replicate'),
   row('settee', 'sign_up', 'false', BOOLEAN, 'true: in hosted mode people can sign up'),

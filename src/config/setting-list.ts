@@ -76,7 +76,7 @@ export function listSettings(
       about,
       read_at_start: isReadAtStart,
       restart_needed: isReadAtStart && atStart.get(each) !== config.get(section, key),
-      editable: kind.type !== 'shown',
+      editable: kind.type !== 'shown' && kind.type !== 'local',
     }
   })
   const others = unknownKeys(config)

@@ -104,6 +104,15 @@ export function freeSpaceFloor(config: Config): number | null {
   return config.get('settee', 'free_space_floor') ? config.integer('settee', 'free_space_floor') : null
 }
 
+/** Seconds that a node with a store tells load balancers before it stops. */
+const DRAIN_S = 3
+
+/** @returns how long `_up` answers 404 before this node stops, in ms */
+export function drainMs(config: Config): number {
+  if (config.get('settee', 'drain_seconds')) return config.integer('settee', 'drain_seconds') * 1000
+  return config.get('settee', 'store') ? DRAIN_S * 1000 : 0
+}
+
 const DAY_MS = 24 * 60 * 60 * 1000
 
 function compactionRulesOf(config: Config): CompactionRules {

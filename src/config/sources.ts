@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
-import { isSecretKey } from './defaults.ts'
+import { isSecretKey, knownKey } from './defaults.ts'
 import { faultOfIni, lineOf, parseIni, type Sections } from './ini-file.ts'
 import { StartError } from './start-error.ts'
 import { problemWith } from './values.ts'
@@ -11,6 +11,8 @@ export interface ConfigFlags {
   bind?: string
   logLevel?: string
   logFile?: string
+  /** The PostgreSQL with the databases. */
+  store?: string
   /** Hosted mode for this run. */
   hosted?: boolean
   /** PEM files for TLS; a certificate turns it on. */
@@ -79,9 +81,10 @@ export function placeOf(path: string, text: string, section: string, key: string
   return line === null ? path : `Line ${line} of ${path}`
 }
 
-/** The error of a value, with the value unless it is a secret. */
+/** The error of a value, with the value unless it is a secret, or an address that may have one. */
 function problemText(section: string, key: string, value: string, problem: string): string {
-  return `${problem}${isSecretKey(section, key) ? '' : `, not "${value}"`}.`
+  const isHidden = isSecretKey(section, key) || knownKey(section, key)?.kind.type === 'local'
+  return `${problem}${isHidden ? '' : `, not "${value}"`}.`
 }
 
 function unreadable(path: string, error: NodeJS.ErrnoException): never {
@@ -147,6 +150,7 @@ export async function overlay(
 }
 
 const PROXIES = 'SETTEE_TRUSTED_PROXIES'
+const PASSWORD_FILE = 'SETTEE_STORE_PASSWORD_FILE'
 
 /** As in CouchDB's image, NODENAME is the host, and the name is `couchdb@HOST`. */
 function nodeNameFrom(env: NodeJS.ProcessEnv): string | undefined {
@@ -163,11 +167,14 @@ function settingsOf(env: NodeJS.ProcessEnv, flags: ConfigFlags, secret: string |
     ['settee', 'trusted_proxies', fromEnvironment(env, PROXIES), PROXIES],
     ['log', 'level', fromEnvironment(env, 'SETTEE_LOG_LEVEL'), 'SETTEE_LOG_LEVEL'],
     ['log', 'file', fromEnvironment(env, 'SETTEE_LOG_FILE'), 'SETTEE_LOG_FILE'],
+    ['settee', 'store', fromEnvironment(env, 'SETTEE_STORE'), 'SETTEE_STORE'],
+    ['settee', 'store_password_file', fromEnvironment(env, PASSWORD_FILE), PASSWORD_FILE],
     ['chttpd', 'port', flags.port?.toString(), '--port'],
     ['chttpd', 'bind_address', flags.bind, '--bind'],
     ['log', 'level', flags.logLevel, '--log-level'],
     ['log', 'file', flags.logFile, '--log-file'],
     ...tlsSettings(env, flags),
+    ['settee', 'store', flags.store, '--store'],
     ['settee', 'mode', flags.hosted ? 'hosted' : undefined, '--hosted'],
   ]
 }

@@ -73,6 +73,7 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
     case 'choice':
       return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
     case 'checked':
+    case 'local':
       return kind.problem(value)
     case 'passwordRules':
       return passwordRules(value) === null ? 'must be a list of patterns, such as ["[0-9]"]' : null
@@ -103,6 +104,8 @@ function isWithin(value: string, min: number, max: number): boolean {
 function problemAtRuntime(section: string, key: string, value: string): string | null {
   const type = knownKey(section, key)?.kind.type
   if (type === 'shown') return 'cannot be set: the data folder determines it'
+  // Else whoever may write the configuration could send the password of the store to a server of theirs.
+  if (type === 'local') return 'can be set in local.ini, the environment and the command line alone'
   if (type !== 'logFile' || value === '') return null
   return value.endsWith('.log') ? null : 'must be the path of a file that ends in .log'
 }

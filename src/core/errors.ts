@@ -193,7 +193,7 @@ export const ERRORS = {
   no_copies: [
     501,
     'not_implemented',
-    'The storage engine of this server has no files: its store makes and restores the backups.',
+    'The storage engine of this server has no files: its store makes and restores the backups (docs/scaling.md).',
   ], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
   store_unavailable: [

@@ -41,8 +41,9 @@ export interface Cure {
   readonly line: string
 }
 
-export interface Finding {
-  readonly name: FindingName
+/** @typeParam Name the names of a doctor's findings; by default those of the checks of a server from outside */
+export interface Finding<Name extends string = FindingName> {
+  readonly name: Name
   readonly state: State
   /** One line. */
   readonly text: string
@@ -51,19 +52,27 @@ export interface Finding {
   readonly names?: readonly string[]
 }
 
-export function fine(name: FindingName, text: string): Finding {
+export function fine<Name extends string>(name: Name, text: string): Finding<Name> {
   return { name, state: 'fine', text, cures: [] }
 }
 
-export function skipped(name: FindingName, text: string): Finding {
+export function skipped<Name extends string>(name: Name, text: string): Finding<Name> {
   return { name, state: 'skipped', text, cures: [] }
 }
 
-export function note(name: FindingName, text: string, cures: readonly Cure[] = []): Finding {
+export function note<Name extends string>(
+  name: Name,
+  text: string,
+  cures: readonly Cure[] = [],
+): Finding<Name> {
   return { name, state: 'note', text, cures }
 }
 
-export function wrong(name: FindingName, text: string, cures: readonly Cure[] = []): Finding {
+export function wrong<Name extends string>(
+  name: Name,
+  text: string,
+  cures: readonly Cure[] = [],
+): Finding<Name> {
   return { name, state: 'wrong', text, cures }
 }
 

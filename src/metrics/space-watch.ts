@@ -1,6 +1,6 @@
 /**
  * Watches the free space on the disk of the data folder (docs/operating.md, Full disks): reads it in the background,
- * reports changes, and keeps the ballast file while there is space for it.
+ * reports changes, and keeps the ballast file while there is space for it, which databases need.
  */
 import type { Logger } from 'pino'
 import { AMPLE_SPACE, defaultFloor, type HealthFact, isShort, type Space } from '../core/types.ts'
@@ -21,6 +21,8 @@ const WARNING_INTERVAL_MS = 60_000
 interface SpaceWatchOptions {
   /** The data folder. */
   readonly dataDir: string
+  /** What is lost to a full disk: with databases elsewhere, only request bodies in files. */
+  readonly holds: 'databases' | 'temporary files'
   /** `settee/free_space_floor` in bytes; null: not set. Read at each check. */
   floor(): number | null
   /** Called when the free space changes in a way that matters to writes, and after {@link SpaceWatch.check}. */
@@ -29,6 +31,15 @@ interface SpaceWatchOptions {
   /** For tests. */
   measure?(folder: string): Promise<DiskSize>
 }
+
+const FULL = {
+  databases: 'only deletions are accepted',
+  'temporary files': 'large requests are refused',
+} as const
+const AGAIN = {
+  databases: 'all writes are accepted',
+  'temporary files': 'large requests are accepted',
+} as const
 
 export class SpaceWatch {
   readonly #options: SpaceWatchOptions
@@ -88,7 +99,7 @@ export class SpaceWatch {
 
   async #run(): Promise<void> {
     await this.#measure()
-    if (!this.#isClosed) await this.#restoreBallast()
+    if (!this.#isClosed && this.#options.holds === 'databases') await this.#restoreBallast()
   }
 
   async #measure(): Promise<void> {
@@ -113,18 +124,15 @@ export class SpaceWatch {
   }
 
   #log(): void {
-    const { logger } = this.#options
+    const { logger, holds } = this.#options
     const { free, floor } = this.#space
     if (!isShort(this.#space)) {
-      logger.info({ free, floor }, 'the disk has free space again: all writes are accepted')
+      logger.info({ free, floor }, `the disk has free space again: ${AGAIN[holds]}`)
       return
     }
     if (performance.now() - this.#warnedAt < WARNING_INTERVAL_MS) return
     this.#warnedAt = performance.now()
-    logger.warn(
-      { free, floor },
-      'the disk is full: only deletions are accepted until there is free space again',
-    )
+    logger.warn({ free, floor }, `the disk is full: ${FULL[holds]} until there is free space again`)
   }
 
   /** Restores the ballast only where space is left: below the floor, three times its size must be free. */
@@ -153,7 +161,7 @@ export class SpaceWatch {
       return [{ name: 'free_space', ok: false, reason }]
     }
     if (fact.ok) return [fact]
-    const reason = 'The disk is full: only deletions are accepted until there is free space again.'
+    const reason = `The disk is full: ${FULL[this.#options.holds]} until there is free space again.`
     return [{ ...fact, reason }]
   }
 

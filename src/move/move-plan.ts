@@ -59,8 +59,8 @@ export interface MovePlan {
   readonly left: readonly { readonly name: string; readonly reason: string }[]
   /** null: the configuration cannot be read. */
   readonly settings: readonly PlannedSetting[] | null
-  /** Bytes that are free on the disk of this server. */
-  readonly freeBytes: number
+  /** Bytes that are free on the disk of this server; null: its databases are in a store. */
+  readonly freeBytes: number | null
 }
 
 /** A plan, and what the move needs besides. */
@@ -116,7 +116,7 @@ export async function prepareMove(
     databases,
     left,
     settings: config === null ? null : settings.map((setting) => planSetting(setting, services.config)),
-    freeBytes: (await diskSize(services.dataDir)).free,
+    freeBytes: services.databases.copies === null ? null : (await diskSize(services.dataDir)).free,
   }
   return { plan, welcome, settings, records, oldServer }
 }

@@ -71,9 +71,9 @@ export async function openDatabases(
   context: ServerContext,
   options: OpenDatabasesOptions,
 ): Promise<{ readonly databases: OwnedDatabases; readonly sealingKey: SealingKey }> {
-  const { dataDir, config, logger, shutdown } = context
+  const { location, config, logger, shutdown } = context
   const databases = await openServerDatabases({
-    location: { kind: 'files', dataDir },
+    location,
     settings: settingsOf(config, null),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,
@@ -114,28 +114,36 @@ export async function openDatabases(
   return { databases, sealingKey }
 }
 
-/** Watches the free space on the disk, and removes expired files. @returns the watch */
+/** Watches the free space on the disk, and removes what has expired. @returns the watch */
 export async function maintainDatabases(
   context: ServerContext,
   databases: OwnedDatabases,
   upkeep: Duty,
 ): Promise<SpaceWatch> {
-  const { dataDir, config, logger, shutdown } = context
-  shutdown.add(startUpgradeCopyCleanup({ dataDir, config, logger }))
+  const { dataDir, location, config, logger, shutdown } = context
+  const isStore = location.kind === 'postgres'
   shutdown.add(startKeptBodyCleanup(databases, upkeep, logger))
   const disk = await SpaceWatch.start({
     dataDir,
+    holds: isStore ? 'temporary files' : 'databases',
     logger,
     floor: () => freeSpaceFloor(config),
-    onChange: (space) => databases.setSpace(space),
+    // A full disk of temporary files keeps nothing from a store.
+    onChange: (space) => (isStore ? undefined : databases.setSpace(space)),
   })
   shutdown.add(() => disk.close())
+  if (!isStore) removeOldFiles(context)
+  return disk
+}
+
+/** Removes copies from before upgrades, and replaced files. */
+function removeOldFiles({ dataDir, config, logger, shutdown }: ServerContext): void {
+  shutdown.add(startUpgradeCopyCleanup({ dataDir, config, logger }))
   const days = () => config.integer('settee', 'replaced_days')
   const stopSweeping = startSweeping(dataDir, days, (fault) =>
     logger.warn({ err: fault }, 'could not remove files that restores have replaced'),
   )
   shutdown.add(async () => stopSweeping())
-  return disk
 }
 
 /** Empties `data/tmp`, which holds request bodies while they are served. At a start, files there are left from a crash. */

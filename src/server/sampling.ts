@@ -27,9 +27,10 @@ interface SampledParts {
 }
 
 /** Samples until shutdown. Asks no database thread, since that would wake an idle one every minute. */
-export function startSampling({ dataDir, shutdown }: ServerContext, parts: SampledParts): void {
+export function startSampling({ dataDir, location, shutdown }: ServerContext, parts: SampledParts): void {
   const size = new DataSize(dataDir)
-  size.start()
+  // The size of a store is not that of this node's files.
+  if (location.kind === 'files') size.start()
   const loop = new LoopShare()
   // Neither the start nor the end waits for the number of databases.
   const sampling = Sampler.begin(parts.file, async () => ({

@@ -1,9 +1,12 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
+import type { StoreLocation } from '../storage/open-engine.ts'
 
 /** The shared context of a server's parts. */
 export interface ServerContext {
+  /** The folder of the databases, or, of a node with a store, of its temporary files. */
   readonly dataDir: string
+  readonly location: StoreLocation
   readonly env: NodeJS.ProcessEnv
   readonly config: Config
   readonly logger: Logger

@@ -12,7 +12,7 @@ import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
-import { openEngine } from '../storage/open-engine.ts'
+import { engineFor, type MakeEngine } from '../storage/open-engine.ts'
 import { copiesOf, type Prepared, type StorageEngine } from '../storage/storage-engine.ts'
 import { AutomaticCompactions, Compactions, isExpired, retention } from './compactions.ts'
 import { isCopier } from './copies.ts'
@@ -101,14 +101,14 @@ class Host {
   /** Only on the thread that serves the catalog. */
   #catalog: Promise<Catalog> | undefined
 
-  constructor(port: MessagePort, options: ThreadOptions) {
+  constructor(port: MessagePort, makeEngine: MakeEngine, options: ThreadOptions) {
     joinOutgoing(options.outgoing)
     joinHeartbeat(options.heartbeat)
     this.#rpc = new RpcServer(port, new BytesInTransit(options.transit))
     this.#settings = options.settings
     this.#disk = new Disk(options.location, () => this.#rpc.sendEvent({ type: 'full' }))
     this.#disk.set(options.space)
-    this.#engine = openEngine(options.location, {
+    this.#engine = makeEngine({
       tally: this.#tally,
       keepsUpgradeCopies: () => this.#settings.rules.upgradeCopies,
       ending: this.#ending.signal,
@@ -370,9 +370,11 @@ class Host {
 
 if (parentPort !== null) {
   const port = parentPort
-  if (isCopier(workerData)) serveCopies(port, copiesOf(openEngine(workerData.location)))
+  // Messages wait until the port has a listener.
+  const makeEngine = await engineFor((workerData as ThreadOptions).location)
+  if (isCopier(workerData)) serveCopies(port, copiesOf(makeEngine()))
   else {
-    const host = new Host(port, workerData as ThreadOptions)
+    const host = new Host(port, makeEngine, workerData as ThreadOptions)
     port.on('message', (requests: readonly Request[]) => host.receive(requests))
   }
 }

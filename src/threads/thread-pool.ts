@@ -20,7 +20,7 @@ import type { ThreadReport } from './thread-stats.ts'
 import { Quarantine, Watchdog } from './watchdog.ts'
 
 /**
- * The largest number of threads for users' databases. Each syncs its own log, and a thread that waits for a disk costs
+ * The largest number of threads for users' databases in files. Each syncs its own log, and a thread that waits for a disk costs
  * little (architecture.md, "Five ideas", 2).
  */
 const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))

@@ -137,6 +137,7 @@ async function watched(t: Test, free: number, floor: number | null = 20 * MB) {
   const line = (_facts: object, text: string) => lines.push(text)
   const watch = await SpaceWatch.start({
     dataDir,
+    holds: 'databases',
     floor: () => floor,
     onChange: (space) => told.push(space),
     logger: { info: line, warn: line, error: line } as never,

@@ -121,6 +121,8 @@ function isDeep(request: FastifyRequest): boolean {
 }
 
 async function up(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  // CouchDB's answer in maintenance mode: load balancers send no further requests.
+  if (request.server.draining.isOn) return sendJson(reply, 404, { status: 'maintenance_mode' })
   if (!isDeep(request)) return sendJson(reply, 200, { status: 'ok', seeds: {} })
   requireMetricsReader(request.user)
   const { databases, health = [] } = request.server.services

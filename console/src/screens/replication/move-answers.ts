@@ -9,7 +9,8 @@ export interface MovePlan {
   readonly documents: number
   readonly deleted: number
   readonly bytes: number
-  readonly free_bytes: number
+  /** null: the databases of this server are in a store. */
+  readonly free_bytes: number | null
 }
 
 export interface MoveSetting {

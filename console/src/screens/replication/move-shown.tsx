@@ -134,7 +134,7 @@ function PlanFacts({ move }: { readonly move: Move }) {
         { term: texts.server, value: plan.server },
         { term: texts.databaseCount, value: number(plan.databases) },
         { term: texts.documentCount, value: number(plan.documents) },
-        { term: texts.size, value: texts.sizes(bytes(plan.bytes), bytes(plan.free_bytes)) },
+        { term: texts.size, value: sizeOf(plan) },
         { term: texts.uuid, value: uuid },
         ...(ended === null || move.dry_run
           ? []
@@ -144,11 +144,15 @@ function PlanFacts({ move }: { readonly move: Move }) {
   )
 }
 
+function sizeOf({ bytes: there, free_bytes: free }: NonNullable<Move['plan']>): string {
+  return free === null ? bytes(there) : texts.sizes(bytes(there), bytes(free))
+}
+
 function Room({ move: { plan, settings } }: { readonly move: Move }) {
   if (plan === null) return null
   return (
     <>
-      {plan.bytes > plan.free_bytes && <Notice tone="bad">{texts.noRoom}</Notice>}
+      {plan.free_bytes !== null && plan.bytes > plan.free_bytes && <Notice tone="bad">{texts.noRoom}</Notice>}
       {settings === null && <Notice tone="warn">{texts.noSettings}</Notice>}
       {plan.databases === 0 && <Notice tone="warn">{texts.nothing}</Notice>}
     </>
