@@ -32,8 +32,9 @@ export const POSTGRES_CHECK = grammar({
   name: 'postgres check',
   usage: '[--store <address>] [--data <folder>] [--json]',
   about: 'check a PostgreSQL as the store of a server',
-  details: `Checks the PostgreSQL that several nodes share (docs/scaling.md): version, durability, connections, clocks,
-old transactions, and how far away it is. Changes nothing. The exit code is 0 when nothing is wrong:
+  details: `Checks the PostgreSQL that several nodes share (docs/scaling.md): version, durability, connections,
+clocks, old transactions, and how far away it is. Changes nothing. The exit code is 0 when nothing is
+wrong:
 ${STORE_HELP}  --json               print JSON
 `,
   options: { ...STORE, ...JSON_OUT },

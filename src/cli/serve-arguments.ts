@@ -75,8 +75,8 @@ export const SERVE = grammar({
 Environment: COUCHDB_USER and COUCHDB_PASSWORD create a server admin; COUCHDB_SECRET signs sessions.
 Each also works as ..._FILE, the name of a file that holds the value. The others are SETTEE_PORT,
 SETTEE_BIND, SETTEE_DATA, SETTEE_STORE, SETTEE_LOG_LEVEL, SETTEE_LOG_FILE, SETTEE_TRUSTED_PROXIES,
-SETTEE_TLS_CERT, SETTEE_TLS_KEY, SETTEE_TLS_PORT and SETTEE_TLS_BIND. The command line overrides the environment,
-which overrides local.ini.
+SETTEE_TLS_CERT, SETTEE_TLS_KEY, SETTEE_TLS_PORT and SETTEE_TLS_BIND. The command line overrides the
+environment, which overrides local.ini.
 `,
   options: OPTIONS,
   read: serveCommand,

@@ -75,7 +75,7 @@ export class Config {
   readonly usersDatabase: string
   readonly #sources: ConfigOptions
   /** Values that are shown as they are, whatever local.ini says. */
-  #fixed: Sections = new Map()
+  readonly #fixed: Sections
   readonly #listeners = new Set<ConfigListener>()
   /** Keys that were written while the server runs, for which only local.ini counts; see {@link WriteOptions}. */
   readonly #overruled = new Set<string>()
@@ -98,7 +98,7 @@ export class Config {
     this.#sources = sources
     this.#current = sections
     this.#origins = origins
-    this.#fixed = this.get('settee', 'store') ? new Map() : fixedIn(sources.dataDir)
+    this.#fixed = sections.get('settee')?.get('store') ? new Map() : fixedIn(sources.dataDir)
     this.isHosted = this.get('settee', 'mode') === 'hosted'
     this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
   }

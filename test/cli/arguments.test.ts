@@ -29,6 +29,9 @@ t.test('flags', (t) => {
     data: undefined,
     flags: { tlsCert: 'c.pem', tlsKey: 'k.pem', tlsPort: 0, tlsBind: '::' },
   })
+  t.match(read(['serve', '--store', 'postgres://anna@db/notes']), {
+    flags: { store: 'postgres://anna@db/notes' },
+  })
   t.throws(() => read(['--tls-port', '70000']), {
     message: '--tls-port must be a whole number from 0 to 65535, not "70000".',
   })
@@ -40,7 +43,7 @@ t.test('flags', (t) => {
 t.test('help', (t) => {
   for (const words of [['--help'], ['-h'], ['help']]) t.match(read(words), { name: 'help' })
   for (const { name, about, options } of GRAMMARS) {
-    t.match(help(), `  ${name.padEnd(16)}${about}\n`)
+    t.match(help(), `  ${name.padEnd(21)}${about}\n`)
     const words = name.split(' ')
     t.match(help(...words), `Usage: settee ${name} `)
     t.strictSame(read([...words, '--help']), read(['help', ...words]))
@@ -53,6 +56,21 @@ t.test('help', (t) => {
   const widths = GRAMMARS.flatMap(({ details }) => details.split('\n').map(({ length }) => length))
   t.ok(Math.max(...widths) <= 104)
   t.throws(() => read(['help', 'me']), { message: 'Unknown command "me".' })
+  t.end()
+})
+
+t.test('PostgreSQL', (t) => {
+  const common = { store: undefined, data: undefined }
+  t.strictSame(read(['postgres', 'check']), { name: 'check', ...common, json: false })
+  t.match(read(['postgres', 'check', '--store', 'postgres://u@h/d', '--json']), {
+    store: 'postgres://u@h/d',
+    json: true,
+  })
+  t.strictSame(read(['postgres', 'distribute']), { name: 'distribute', ...common, shards: null })
+  t.match(read(['postgres', 'distribute', '--shards', '64', '--data', 'd']), { shards: 64, data: 'd' })
+  for (const shards of ['0', '-1', '1.5', '100000', 'x'])
+    t.throws(() => read(['postgres', 'distribute', `--shards=${shards}`]), { message: /^--shards must be/ })
+  t.throws(() => read(['postgres']), { message: 'settee postgres needs a subcommand: check or distribute.' })
   t.end()
 })
 

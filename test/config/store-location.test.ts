@@ -74,7 +74,7 @@ t.test('the store cannot be changed over HTTP, and is a setting of the node', as
   for (const key of ['store', 'store_password_file'])
     await t.rejects(config.set('settee', key, '/etc/passwd'), { code: 'bad_request' })
   await t.rejects(config.set('settee', 'store', 'postgres://eve@elsewhere/notes'), {
-    reason: /can be set in local.ini, the environment and the command line alone/,
+    message: /can be set in local.ini, the environment and the command line alone/,
   })
   const { settings } = listSettings(config, valuesAtStart(config), [])
   t.match(

@@ -22,14 +22,26 @@ export const CATALOG_TABLES: readonly string[] = [
 /** The table by which the others are placed. */
 const FIRST_TABLE = 'database'
 
-/** Functions of one database, its number first, which run whole on the server that has it. */
-const IS_OF_DATABASE = /^write_/
+/** Functions of the catalog, which stay on the coordinator. */
+export const CATALOG_FUNCTIONS: readonly string[] = [
+  'create_database',
+  'delete_database',
+  'note_updated',
+  'told',
+  'update_noted',
+  'write_records',
+]
+
+/** The type of a database's number. A function whose first argument is one runs whole on the server with the database. */
+const NUMBER = 'bigint'
 
 /** A function of settee's schema. */
 export interface SchemaFunction {
   readonly name: string
   /** With the types of its arguments, for `regprocedure`. */
   readonly signature: string
+  /** The type of its first argument; null if it has none. */
+  readonly first: string | null
 }
 
 /**
@@ -51,16 +63,22 @@ export function distributionStatements(
         (table) =>
           `SELECT create_distributed_table('settee.${table}', 'db', colocate_with => 'settee.${FIRST_TABLE}')`,
       ),
-    // The others are called by these on each server.
+    // Those without a database are called by the others on each server.
     ...functions
-      .toSorted((a, b) => Number(IS_OF_DATABASE.test(a.name)) - Number(IS_OF_DATABASE.test(b.name)))
-      .map(({ name, signature }) => distributeFunction(name, signature)),
+      .filter(({ name }) => !CATALOG_FUNCTIONS.includes(name))
+      .toSorted((a, b) => Number(isOfDatabase(a)) - Number(isOfDatabase(b)))
+      .map(distributeFunction),
   ]
 }
 
-function distributeFunction(name: string, signature: string): string {
+function isOfDatabase({ first }: SchemaFunction): boolean {
+  return first === NUMBER
+}
+
+function distributeFunction(each: SchemaFunction): string {
+  const { signature } = each
   const literal = `'${signature.replaceAll("'", "''")}'`
-  return IS_OF_DATABASE.test(name)
+  return isOfDatabase(each)
     ? `SELECT create_distributed_function(${literal}, '$1', colocate_with => 'settee.${FIRST_TABLE}')`
     : `SELECT create_distributed_function(${literal})`
 }
@@ -122,7 +140,8 @@ export async function schemaOf(
   if (tables.rows.length === 0)
     throw new Error('This database has no tables of settee yet: start a node with this store first.')
   const functions = await client.query<SchemaFunction>(
-    `SELECT proname AS name, format('%I.%I(%s)', 'settee', proname, oidvectortypes(proargtypes)) AS signature
+    `SELECT proname AS name, format('%I.%I(%s)', 'settee', proname, oidvectortypes(proargtypes)) AS signature,
+        format_type(proargtypes[0], NULL) AS first
       FROM pg_proc WHERE pronamespace = to_regnamespace('settee') AND prokind = 'f'`,
   )
   return { tables: tables.rows.map(({ name }) => name), functions: functions.rows }

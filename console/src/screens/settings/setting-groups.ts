@@ -72,6 +72,8 @@ const KEYS: readonly (readonly [pattern: string, group: GroupName])[] = [
   ['settee/replaced_days', 'storage'],
   ['settee/upgrade_copies_days', 'storage'],
   ['settee/free_space_floor', 'storage'],
+  ['settee/store*', 'storage'],
+  ['settee/drain_seconds', 'network'],
   ['settee/backup_*', 'backups'],
   ['settee/standby_max_lag', 'replication'],
   ['settee/mode', 'hosted'],
