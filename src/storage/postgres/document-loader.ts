@@ -178,30 +178,24 @@ export class DocumentLoader {
   ): Promise<Called<R>[]> {
     const outcomes: Called<R>[] = []
     const yielder = new Yielder()
-    let places = docs.map((_, place) => place)
-    for (let fills = 0; places.length > 0; fills++) {
+    for (let from = 0, fills = 0; ; fills++) {
       if (fills > MAX_FILLS) throw new RangeError(`A callback has missed ${MAX_FILLS} parts of documents.`)
       const missed: number[] = []
-      for (const place of places) {
-        if (missed.length >= FILL_DOCS) {
-          missed.push(place)
-          continue
-        }
+      for (let place = from; place < docs.length && missed.length < FILL_DOCS; place++) {
         const outcome = called(docs[place] ?? null, place, call)
         if (outcome === null) missed.push(place)
         else outcomes[place] = outcome
         if (yielder.isDue) await yielder.yieldNow()
       }
-      if (missed.length > 0) {
-        await this.#fill(
-          missed.slice(0, FILL_DOCS).map((place) => docs[place] as LoadedDocument),
-          run,
-        )
-        yielder.restart()
-      }
-      places = missed
+      if (missed.length === 0) return outcomes
+      await this.#fill(
+        missed.map((place) => docs[place] as LoadedDocument),
+        run,
+      )
+      yielder.restart()
+      // A call may depend on those before it, as decisions of a group of writes do.
+      from = missed[0] as number
     }
-    return outcomes
   }
 
   /** Loads what the documents have missed. @throws Moved if one of them has changed */

@@ -1,11 +1,32 @@
 /** One open database of the engine over PostgreSQL. */
 import { CouchError } from '../../core/errors.ts'
 import type { CommitTally } from '../commit-tally.ts'
-import type { StoreView } from '../engine.ts'
+import type {
+  DocState,
+  DocUpdate,
+  IdRange,
+  LocalDoc,
+  LocalUpdate,
+  Outcome,
+  Page,
+  Paging,
+  PurgeInfo,
+  PurgeUpdate,
+  SettingsChange,
+  StoreView,
+} from '../engine.ts'
 import type { StoreEvent } from '../store-events.ts'
+import type { RememberedPoint } from '../token-position.ts'
+import type { DocTouches } from '../touches.ts'
 import type { DatabaseEvents } from './database-events.ts'
-import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
+import { readView, updateSettings } from './database-settings.ts'
+import { DocumentCommits } from './document-commits.ts'
+import { DocumentLoader } from './document-loader.ts'
+import { FeedPoints } from './feed-points.ts'
+import { LocalDocuments } from './local-documents.ts'
 import type { OpenDatabase } from './open-database.ts'
+import { readPurges } from './stored-purges.ts'
+import { WriteCommits } from './write-commits.ts'
 
 /** What a store is given by its engine. */
 export interface StoreParts {
@@ -19,43 +40,127 @@ export interface StoreParts {
   onClosed(): void
 }
 
-const VIEW = { name: 'view', text: `SELECT ${VIEW_COLUMNS} FROM database d WHERE d.db = $1` }
-
 export class PostgresStore {
   readonly partitioned: boolean
   readonly wasRolledBack: boolean
   readonly #database: OpenDatabase
   readonly #parts: StoreParts
+  readonly #loader: DocumentLoader
+  readonly #commits: WriteCommits
+  readonly #documents: DocumentCommits
+  readonly #locals: LocalDocuments
+  readonly #points: FeedPoints
+  #closing: Promise<void> | undefined
 
   constructor(database: OpenDatabase, parts: StoreParts) {
+    const { events, tally } = parts
     this.#database = database
     this.#parts = parts
     this.partitioned = parts.partitioned
     this.wasRolledBack = parts.wasRolledBack
-  }
-
-  view(): Promise<StoreView> {
-    const { views, connections, db } = this.#database
-    if (this.#parts.events.isGone) throw new CouchError('no_database')
-    return views.reading(
-      async () => {
-        const [view = null] = await connections.read<ViewRow>({ ...VIEW, values: [db] })
-        return { view, rows: null }
-      },
-      (_, view) => view,
-    )
+    this.#loader = new DocumentLoader(database)
+    this.#commits = new WriteCommits({ database, events, tally })
+    this.#documents = new DocumentCommits(database, this.#loader, this.#commits)
+    this.#locals = new LocalDocuments(database, this.#commits)
+    this.#points = new FeedPoints(database, this.#commits)
   }
 
   async info(): Promise<StoreView & { readonly name: string; readonly createdAt: number }> {
     return { ...(await this.view()), name: this.#database.name, createdAt: this.#parts.createdAt }
   }
 
+  async view(): Promise<StoreView> {
+    return readView(this.#open())
+  }
+
+  async readDocs<R>(
+    ids: readonly string[],
+    read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
+    touches?: DocTouches,
+  ): Promise<R[]> {
+    this.#open()
+    const wanted = ids.map((id, place) => ({ id, touches: { ...touches, ...touches?.of?.(place) } }))
+    const { outcomes } = await this.#loader.decide(wanted, (doc, view, place) =>
+      read(doc, ids[place] as string, view, place),
+    )
+    return outcomes.map((outcome) => {
+      if ('error' in outcome) throw outcome.error
+      return outcome.result
+    })
+  }
+
+  async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
+    this.#open()
+    return this.#documents.update(updates)
+  }
+
+  async purgeDocs<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
+    this.#open()
+    return this.#documents.purge(updates)
+  }
+
+  async readPurges(): Promise<PurgeInfo[]> {
+    return readPurges(this.#open())
+  }
+
+  async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
+    this.#open()
+    return this.#locals.read(ids)
+  }
+
+  async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
+    this.#open()
+    return this.#locals.readRange(range, paging)
+  }
+
+  async countLocals(range: IdRange): Promise<number> {
+    this.#open()
+    return this.#locals.count(range)
+  }
+
+  async updateLocals<R>(updates: readonly LocalUpdate<R>[]): Promise<Outcome<R>[]> {
+    this.#open()
+    return this.#locals.update(updates)
+  }
+
+  async rememberPoints(points: readonly RememberedPoint[]): Promise<void> {
+    this.#open()
+    return this.#points.remember(points)
+  }
+
+  async findPoint(
+    family: string,
+    total: number,
+    passes: (point: RememberedPoint) => boolean,
+  ): Promise<RememberedPoint | null> {
+    this.#open()
+    return this.#points.find(family, total, passes)
+  }
+
+  async updateSettings<R>(decide: (view: StoreView) => { result: R; write?: SettingsChange }): Promise<R> {
+    return updateSettings(this.#open(), this.#commits, decide)
+  }
+
   onEvent(listener: (event: StoreEvent) => void): void {
     this.#parts.events.on(listener)
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([this.#documents.drained(), this.#locals.drained()])
+    await this.#commits.drained()
     this.#parts.events.close()
     this.#parts.onClosed()
+  }
+
+  /** @throws no_database; unavailable when it is closed */
+  #open(): OpenDatabase {
+    if (this.#parts.events.isGone) throw new CouchError('no_database')
+    if (this.#closing !== undefined) throw new CouchError('unavailable')
+    return this.#database
   }
 }

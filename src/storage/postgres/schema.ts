@@ -8,6 +8,8 @@
  */
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
+import { WRITE_FUNCTIONS } from './write-functions.ts'
+import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
 
 /** The list of databases and the server's own data. These tables stay on the coordinator under Citus. */
 const CATALOG = `
@@ -166,7 +168,15 @@ CREATE INDEX revision_retained ON revision (db, superseded_at) WHERE retained;
 -- how many rows of the feed each stretch of 1,024 numbers has
 CREATE TABLE feed_count (db bigint, stretch bigint, rows integer NOT NULL, PRIMARY KEY (db, stretch)) WITH (fillfactor = 50);
 
-CREATE TABLE local_doc (db bigint, id text COLLATE "C", rev bigint NOT NULL, body text NOT NULL, PRIMARY KEY (db, id));
+-- version: the value of database.writes at its last change
+CREATE TABLE local_doc (
+  db bigint,
+  id text COLLATE "C",
+  version bigint NOT NULL,
+  rev bigint NOT NULL,
+  body text NOT NULL,
+  PRIMARY KEY (db, id)
+);
 -- checkpoints whose first write after the last restore was refused
 CREATE TABLE met (db bigint, id text COLLATE "C", PRIMARY KEY (db, id));
 -- revs: JSON
@@ -224,7 +234,15 @@ CREATE TABLE compaction (
 
 /** The steps from nothing to the newest schema. */
 export const MIGRATIONS: readonly string[] = [
-  CATALOG + DOCUMENTS + CONTENTS + CATALOG_FUNCTIONS + BLOB_FUNCTIONS,
+  [
+    CATALOG,
+    DOCUMENTS,
+    CONTENTS,
+    CATALOG_FUNCTIONS,
+    BLOB_FUNCTIONS,
+    WRITE_FUNCTIONS,
+    WRITE_GROUP_FUNCTIONS,
+  ].join(''),
 ]
 
 /**

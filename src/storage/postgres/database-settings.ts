@@ -1,0 +1,70 @@
+/** Writes the settings of a database. */
+import type { SettingsChange, StoreView } from '../engine.ts'
+import type { Query } from './connections.ts'
+import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
+import type { OpenDatabase } from './open-database.ts'
+import type { Attempt, Decided, PlannedWrite, WriteCommits, WriteContext } from './write-commits.ts'
+
+const READ_VIEW = {
+  name: 'read_view',
+  text: `SELECT ${VIEW_COLUMNS} FROM database AS d WHERE d.db = $1`,
+}
+
+/**
+ * The view as it is now.
+ * @param read by default a read on its own
+ * @throws no_database
+ */
+export function readView(database: OpenDatabase, read?: Attempt['run']): Promise<StoreView> {
+  const { db, views, connections } = database
+  const query: Query = { ...READ_VIEW, values: [db] }
+  return views.reading(
+    async () => {
+      const [row] = await (read === undefined ? connections.read<ViewRow>(query) : read<ViewRow>(query))
+      return { view: row ?? null, rows: null }
+    },
+    (_, view) => view,
+  )
+}
+
+/** As {@link DatabaseStore.updateSettings}. */
+export async function updateSettings<R>(
+  database: OpenDatabase,
+  commits: WriteCommits,
+  decide: (view: StoreView) => { result: R; write?: SettingsChange },
+): Promise<R> {
+  let decided: { readonly result: R } | undefined
+  await commits.commit(async ({ run }): Promise<Decided> => {
+    const view = await readView(database, run)
+    const { result, write = {} } = decide(view)
+    decided = { result }
+    const isChange = Object.keys(write).length > 0
+    return { settingsVersion: view.settingsVersion, write: isChange ? new SettingsWrite(write) : null }
+  })
+  return (decided as { readonly result: R }).result
+}
+
+/** The statement that changes settings. */
+class SettingsWrite implements PlannedWrite {
+  readonly writes = 1
+  readonly updates = 0
+  readonly settingsChanges = 1
+  readonly #change: SettingsChange
+
+  constructor(change: SettingsChange) {
+    this.#change = change
+  }
+
+  query({ db, settingsVersion, opener, token, now }: WriteContext): Query {
+    const { security, revsLimit = null, purgedInfosLimit = null, wasRestored } = this.#change
+    return {
+      name: 'write_settings',
+      text: 'SELECT write_settings($1, $2, $3, $4, $5, $6, $7, $8, $9)',
+      values: [
+        ...[db, settingsVersion, opener, token, now],
+        ...[security === undefined ? null : JSON.stringify(security), revsLimit, purgedInfosLimit],
+        wasRestored ? now : null,
+      ],
+    }
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * Writes that wait share a statement. While one group is under way the next one gathers, so that the groups grow with the
+ * load. An id occurs once in a group: a second write of it begins the next group, since it is decided on the first.
+ */
+import { CouchError } from '../../core/errors.ts'
+
+/** A write that waits. */
+export interface QueuedWrite {
+  readonly id: string
+  /** About how many bytes it writes. */
+  readonly bytes: number
+  /** Nothing of it is stored. */
+  failed(error: unknown): void
+}
+
+interface Options<Job> {
+  /**
+   * Stores a group, and answers each of its writes.
+   * @throws if none of them is stored
+   */
+  readonly commit: (group: readonly Job[]) => Promise<void>
+}
+
+const GROUP_JOBS = 256
+const GROUP_BYTES = 1024 * 1024
+/** The maximum number of writes that wait when a call adds its own. */
+const MAX_WAITING = 10_000
+
+export class GroupQueue<Job extends QueuedWrite> {
+  readonly #options: Options<Job>
+  /** Those before `#next` are done. */
+  #queue: Job[] = []
+  #next = 0
+  #running: Promise<void> | null = null
+
+  constructor(options: Options<Job>) {
+    this.#options = options
+  }
+
+  /** Adds writes, which are carried out in order. @throws store_unavailable if too many wait */
+  add(jobs: readonly Job[]): void {
+    if (this.#queue.length - this.#next > MAX_WAITING) throw new CouchError('store_unavailable')
+    for (const job of jobs) this.#queue.push(job)
+    this.#running ??= this.#run()
+  }
+
+  /** Resolves when all queued writes are answered. */
+  async drained(): Promise<void> {
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    // Callers of this turn share the first group.
+    await new Promise(setImmediate)
+    while (this.#next < this.#queue.length) await this.#commit(this.#nextGroup())
+    this.#running = null
+  }
+
+  #nextGroup(): Job[] {
+    const ids = new Set<string>()
+    let bytes = 0
+    let end = this.#next
+    for (; end < this.#queue.length && ids.size < GROUP_JOBS; end++) {
+      const job = this.#queue[end] as Job
+      bytes += job.bytes
+      if (ids.has(job.id) || (ids.size > 0 && bytes > GROUP_BYTES)) break
+      ids.add(job.id)
+    }
+    const group = this.#queue.slice(this.#next, end)
+    this.#next = end
+    if (this.#next === this.#queue.length) {
+      this.#queue = []
+      this.#next = 0
+    }
+    return group
+  }
+
+  async #commit(group: readonly Job[]): Promise<void> {
+    try {
+      await this.#options.commit(group)
+    } catch (error) {
+      if (group.length > 1 && isOfOne(error)) for (const job of group) await this.#commit([job])
+      else for (const job of group) job.failed(error)
+    }
+  }
+}
+
+/** Whether the fault may be that of one write, so that each is tried alone. */
+function isOfOne(error: unknown): boolean {
+  if (!(error instanceof CouchError)) return true
+  return error.code === 'internal_server_error' || error.code === 'insufficient_storage'
+}

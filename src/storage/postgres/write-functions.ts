@@ -1,0 +1,260 @@
+/**
+ * Functions in PostgreSQL that carry out writes. Each is called by one statement, which is a transaction of its own, so that
+ * no lock is held while anything travels. It updates the row of the database first, which orders all writes of a
+ * database, then compares what the caller decided on with what is there, and writes nothing if that has changed.
+ *
+ * Each returns the newest sequence number, or one of {@link refusals}.
+ */
+
+/** Why a write was not carried out. */
+export const refusals = {
+  /** The database was deleted. */
+  gone: -1,
+  /** Settings have changed. */
+  settings: -2,
+  /** The server was restored or failed over. */
+  timeline: -3,
+  /** The numbers of documents have changed, and a decision depends on them. */
+  counts: -4,
+  /** A document has changed. */
+  stale: -5,
+  /** A named content of an attachment is not stored. */
+  contents: -6,
+} as const
+
+/** The statement after each write: whether it is stored can be read when its answer was lost. */
+const NOTE_WRITE = `
+  UPDATE written SET token = p_token, at = p_now WHERE db = p_db AND opener = p_opener;
+  IF NOT FOUND THEN
+    INSERT INTO written (db, opener, token, at) VALUES (p_db, p_opener, p_token, p_now)
+      ON CONFLICT (db, opener) DO UPDATE SET token = excluded.token, at = excluded.at;
+  END IF;`
+
+const REFUSAL = `
+CREATE FUNCTION refusal(p_db bigint, p_settings bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_database record;
+BEGIN
+  SELECT settings_version, timeline INTO v_database FROM database WHERE db = p_db;
+  RETURN CASE WHEN NOT FOUND THEN ${refusals.gone}
+    WHEN v_database.timeline <> timeline() THEN ${refusals.timeline}
+    WHEN v_database.settings_version <> p_settings THEN ${refusals.settings}
+    ELSE ${refusals.counts} END;
+END $$;
+`
+
+/**
+ * Saves one document that has no other leaf: the winner of before becomes a superseded revision.
+ *
+ * p_version, p_old_seq: of the document as it was decided on, 0 for a new one. p_counts: what the write adds to docCount,
+ * deletedCount, external_bytes, leaf_bytes, superseded_bytes and designVersion.
+ */
+const WRITE_DOC = `
+CREATE FUNCTION write_doc(
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_doc_count integer, p_deleted_count integer, p_external bigint, p_leaf bigint, p_superseded bigint, p_designs integer,
+  p_id text, p_version bigint, p_old_seq bigint,
+  p_rev text, p_deleted boolean, p_size bigint, p_ancestry bytea, p_body text
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint;
+  v_writes bigint;
+BEGIN
+  UPDATE database SET update_seq = update_seq + 1, writes = writes + 1,
+    doc_count = doc_count + p_doc_count, deleted_count = deleted_count + p_deleted_count,
+    external_bytes = external_bytes + p_external, leaf_bytes = leaf_bytes + p_leaf,
+    superseded_bytes = superseded_bytes + p_superseded,
+    design_version = design_version + p_designs, settings_version = settings_version + p_designs
+    WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
+    RETURNING update_seq, writes INTO v_seq, v_writes;
+  IF NOT FOUND THEN
+    RETURN refusal(p_db, p_settings);
+  END IF;
+  IF p_version = 0 THEN
+    INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, ancestry, body)
+      VALUES (p_db, p_id, v_seq, v_writes, v_seq, p_rev, p_deleted, 1, v_writes << 16, p_now, p_size, p_ancestry, p_body)
+      ON CONFLICT (db, id) DO NOTHING;
+  ELSE
+    INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body)
+      SELECT p_db, id, rev, deleted, false, place, stored_at, grown_at, p_now, size, attachments, body
+        FROM doc WHERE db = p_db AND id = p_id AND version = p_version
+          AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = p_id AND r.rev = p_rev);
+    IF FOUND THEN
+      UPDATE doc SET seq = v_seq, version = v_writes, rev = p_rev, deleted = p_deleted, place = v_writes << 16,
+        stored_at = p_now, grown_at = NULL, size = p_size, attachments = NULL, ancestry = p_ancestry, body = p_body
+        WHERE db = p_db AND id = p_id;
+    END IF;
+  END IF;
+  IF NOT FOUND THEN
+    UPDATE database SET update_seq = update_seq - 1, writes = writes - 1,
+      doc_count = doc_count - p_doc_count, deleted_count = deleted_count - p_deleted_count,
+      external_bytes = external_bytes - p_external, leaf_bytes = leaf_bytes - p_leaf,
+      superseded_bytes = superseded_bytes - p_superseded,
+      design_version = design_version - p_designs, settings_version = settings_version - p_designs
+      WHERE db = p_db;
+    RETURN ${refusals.stale};
+  END IF;
+  IF p_version = 0 OR p_old_seq >> 10 <> v_seq >> 10 THEN
+    PERFORM count_feed(p_db, v_seq >> 10, 1);
+    IF p_version > 0 THEN
+      PERFORM count_feed(p_db, p_old_seq >> 10, -1);
+    END IF;
+  END IF;
+${NOTE_WRITE}
+  RETURN v_seq;
+END $$;
+`
+
+const COUNT_FEED = `
+CREATE FUNCTION count_feed(p_db bigint, p_stretch bigint, p_rows integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE feed_count SET rows = rows + p_rows WHERE db = p_db AND stretch = p_stretch;
+  IF NOT FOUND THEN
+    INSERT INTO feed_count (db, stretch, rows) VALUES (p_db, p_stretch, p_rows);
+  END IF;
+END $$;
+`
+
+/**
+ * Replaces the places of new contents in a list of attachments, -1 for the first, by the numbers of their blobs. The text
+ * that is replaced is in no name or type: in those, JSON escapes the quotes.
+ */
+const NAMED_BLOBS = `
+CREATE FUNCTION named_blobs(p_attachments text, p_blobs bigint[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  v_text text := p_attachments;
+  v_place text;
+BEGIN
+  LOOP
+    v_place := substring(v_text FROM '"blob":-([0-9]+)\\}');
+    EXIT WHEN v_place IS NULL;
+    v_text := replace(v_text, '"blob":-' || v_place || '}', '"blob":' || p_blobs[v_place::integer] || '}');
+  END LOOP;
+  RETURN v_text;
+END $$;
+`
+
+/** Stores new contents, each once. @returns their blobs, in order. p_chunk_of: the place of a chunk's content, from 1 */
+const STORE_CONTENTS = `
+CREATE FUNCTION store_contents(
+  p_db bigint, p_hashes bytea[], p_digests text[], p_lengths bigint[],
+  p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  v_blob bigint;
+  v_blobs bigint[] := '{}';
+BEGIN
+  FOR n IN 1 .. cardinality(p_hashes) LOOP
+    SELECT blob INTO v_blob FROM blob WHERE db = p_db AND sha256 = p_hashes[n] FOR KEY SHARE;
+    IF NOT FOUND THEN
+      UPDATE database SET last_blob = last_blob + 1, blob_bytes = blob_bytes + p_lengths[n]
+        WHERE db = p_db RETURNING last_blob INTO v_blob;
+      INSERT INTO blob (db, blob, sha256, digest, length, named)
+        VALUES (p_db, v_blob, p_hashes[n], p_digests[n], p_lengths[n], true);
+      INSERT INTO chunk (db, blob, position, data)
+        SELECT p_db, v_blob, c.position, c.data FROM unnest(p_chunk_of, p_positions, p_chunks) AS c (content, position, data)
+          WHERE c.content = n;
+    END IF;
+    v_blobs := v_blobs || v_blob;
+  END LOOP;
+  RETURN v_blobs;
+END $$;
+`
+
+/** `_local` documents: p_versions as they were decided on, 0 for none; p_revs: -1 leaves one as it is, and -2 removes it. */
+const WRITE_LOCALS = `
+CREATE FUNCTION write_locals(
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_ids text[], p_versions bigint[], p_revs bigint[], p_bodies text[], p_met text[]
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint;
+  v_writes bigint;
+BEGIN
+  UPDATE database SET writes = writes + 1
+    WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
+    RETURNING update_seq, writes INTO v_seq, v_writes;
+  IF NOT FOUND THEN
+    RETURN refusal(p_db, p_settings);
+  END IF;
+  PERFORM 1 FROM unnest(p_ids, p_versions) AS w (id, version)
+    WHERE w.version <> coalesce((SELECT l.version FROM local_doc AS l WHERE l.db = p_db AND l.id = w.id), 0);
+  IF FOUND THEN
+    UPDATE database SET writes = writes - 1 WHERE db = p_db;
+    RETURN ${refusals.stale};
+  END IF;
+  DELETE FROM local_doc USING unnest(p_ids, p_revs) AS w (id, rev)
+    WHERE local_doc.db = p_db AND local_doc.id = w.id AND w.rev = -2;
+  INSERT INTO local_doc (db, id, version, rev, body)
+    SELECT p_db, w.id, v_writes, w.rev, w.body FROM unnest(p_ids, p_revs, p_bodies) AS w (id, rev, body) WHERE w.rev >= 0
+    ON CONFLICT (db, id) DO UPDATE SET version = excluded.version, rev = excluded.rev, body = excluded.body;
+  INSERT INTO met (db, id) SELECT p_db, w.id FROM unnest(p_met) AS w (id) ON CONFLICT DO NOTHING;
+${NOTE_WRITE}
+  RETURN v_seq;
+END $$;
+`
+
+/** Settings; null leaves one as it is. */
+const WRITE_SETTINGS = `
+CREATE FUNCTION write_settings(
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_security text, p_revs_limit integer, p_purged_infos_limit integer, p_restored_at bigint
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint;
+BEGIN
+  UPDATE database SET writes = writes + 1, settings_version = settings_version + 1,
+    security = coalesce(p_security, security), revs_limit = coalesce(p_revs_limit, revs_limit),
+    longest_ancestry = greatest(longest_ancestry, p_revs_limit),
+    purged_infos_limit = coalesce(p_purged_infos_limit, purged_infos_limit),
+    restored_at = coalesce(restored_at, p_restored_at)
+    WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
+    RETURNING update_seq INTO v_seq;
+  IF NOT FOUND THEN
+    RETURN refusal(p_db, p_settings);
+  END IF;
+${NOTE_WRITE}
+  RETURN v_seq;
+END $$;
+`
+
+/** Points in the feeds of other servers: those that are added, with their numbers, and those that are forgotten. */
+const WRITE_POINTS = `
+CREATE FUNCTION write_points(
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_families text[], p_totals bigint[], p_parts text[], p_seqs bigint[],
+  p_old_families text[], p_old_totals bigint[], p_old_parts text[]
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint;
+BEGIN
+  UPDATE database SET writes = writes + 1
+    WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
+    RETURNING update_seq INTO v_seq;
+  IF NOT FOUND THEN
+    RETURN refusal(p_db, p_settings);
+  END IF;
+  INSERT INTO point AS k (db, family, total, parts, seq, at)
+    SELECT p_db, w.family, w.total, w.parts, min(w.seq), p_now
+      FROM unnest(p_families, p_totals, p_parts, p_seqs) AS w (family, total, parts, seq)
+      GROUP BY w.family, w.total, w.parts
+    ON CONFLICT (db, family, total, parts) DO UPDATE SET seq = excluded.seq WHERE excluded.seq < k.seq;
+  DELETE FROM point USING unnest(p_old_families, p_old_totals, p_old_parts) AS w (family, total, parts)
+    WHERE point.db = p_db AND point.family = w.family AND point.total = w.total AND point.parts = w.parts;
+${NOTE_WRITE}
+  RETURN v_seq;
+END $$;
+`
+
+/** All but write_group, in the order of their making. */
+export const WRITE_FUNCTIONS =
+  REFUSAL +
+  COUNT_FEED +
+  WRITE_DOC +
+  NAMED_BLOBS +
+  STORE_CONTENTS +
+  WRITE_LOCALS +
+  WRITE_SETTINGS +
+  WRITE_POINTS
+
+export { NOTE_WRITE }

@@ -1,0 +1,289 @@
+/**
+ * The function that writes a group of documents: see write-functions.ts. Most documents of a group are *plain*: they are new,
+ * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
+ * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
+ */
+import { NOTE_WRITE, refusals } from './write-functions.ts'
+
+/**
+ * p_plain_versions: 0 for a new document; p_plain_counts: how many are new, and how many are not.
+ * p_places: how far a document's sequence number lies above the database's.
+ * p_left: sequence numbers at which documents stood in the feed.
+ * p_branched: null, or JSON for write_branches; p_branch_bodies: the bodies of its revisions, which name them by place.
+ * p_uses: which revisions name which blobs; negative for the new contents, -1 for the first.
+ */
+export const WRITE_GROUP = `
+CREATE FUNCTION write_group(
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_old_doc_count bigint, p_old_deleted_count bigint,
+  p_seqs integer, p_doc_count integer, p_deleted_count integer,
+  p_external bigint, p_leaf bigint, p_superseded bigint, p_designs integer,
+  p_new integer, p_saved integer,
+  p_ids text[], p_versions bigint[], p_places bigint[], p_revs text[], p_deleted boolean[],
+  p_sizes bigint[], p_attachments text[], p_ancestries bytea[], p_bodies text[],
+  p_left bigint[], p_branched json, p_branch_bodies text[],
+  p_named bigint[], p_use_ids text[], p_use_revs text[], p_use_blobs bigint[],
+  p_hashes bytea[], p_digests text[], p_lengths bigint[], p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_last bigint;
+  v_base bigint;
+  v_writes bigint;
+  v_rows integer;
+  v_refusal bigint;
+  v_blobs bigint[];
+BEGIN
+  UPDATE database SET update_seq = update_seq + p_seqs, writes = writes + 1,
+    doc_count = doc_count + p_doc_count, deleted_count = deleted_count + p_deleted_count,
+    external_bytes = external_bytes + p_external, leaf_bytes = leaf_bytes + p_leaf,
+    superseded_bytes = superseded_bytes + p_superseded,
+    design_version = design_version + p_designs, settings_version = settings_version + p_designs
+    WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
+      AND (p_old_doc_count IS NULL OR (doc_count = p_old_doc_count AND deleted_count = p_old_deleted_count))
+    RETURNING update_seq, writes INTO v_last, v_writes;
+  IF NOT FOUND THEN
+    RETURN refusal(p_db, p_settings);
+  END IF;
+  v_base := v_last - p_seqs;
+
+  IF cardinality(p_named) > 0 THEN
+    SELECT count(*) INTO v_rows FROM (
+        SELECT 1 FROM blob WHERE db = p_db AND blob = ANY (p_named) AND sha256 IS NOT NULL ORDER BY blob FOR KEY SHARE
+      ) AS b;
+    IF v_rows < cardinality(p_named) THEN
+      v_refusal := ${refusals.contents};
+    END IF;
+  END IF;
+  IF v_refusal IS NULL AND p_branched IS NOT NULL AND NOT are_branches_current(p_db, p_branched) THEN
+    v_refusal := ${refusals.stale};
+  END IF;
+  IF v_refusal IS NULL AND cardinality(p_hashes) > 0 THEN
+    v_blobs := store_contents(p_db, p_hashes, p_digests, p_lengths, p_chunk_of, p_positions, p_chunks);
+  END IF;
+  IF v_refusal IS NULL AND p_new > 0 THEN
+    INSERT INTO doc
+      (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, attachments, ancestry, body)
+      SELECT p_db, w.id, v_base + w.place, v_writes, v_base + w.place, w.rev, w.deleted, 1,
+          (v_writes << 16) + w.n - 1, p_now, w.size,
+          CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END, w.ancestry, w.body
+        FROM unnest(p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies)
+          WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
+        WHERE w.version = 0
+      ON CONFLICT (db, id) DO NOTHING;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows < p_new THEN
+      v_refusal := ${refusals.stale};
+      DELETE FROM doc WHERE db = p_db AND id = ANY (p_ids) AND version = v_writes;
+    END IF;
+  END IF;
+  IF v_refusal IS NULL AND p_saved > 0 THEN
+    INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body)
+      SELECT p_db, d.id, d.rev, d.deleted, false, d.place, d.stored_at, d.grown_at, p_now, d.size, d.attachments, d.body
+        FROM unnest(p_ids, p_versions, p_revs) AS w (id, version, rev)
+          JOIN doc AS d ON d.db = p_db AND d.id = w.id AND d.version = w.version
+        WHERE w.version > 0
+          AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = w.id AND r.rev = w.rev);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows < p_saved THEN
+      v_refusal := ${refusals.stale};
+      DELETE FROM revision USING doc
+        WHERE revision.db = p_db AND revision.id = ANY (p_ids)
+          AND doc.db = p_db AND doc.id = revision.id AND doc.rev = revision.rev;
+      DELETE FROM doc WHERE db = p_db AND id = ANY (p_ids) AND version = v_writes;
+    END IF;
+  END IF;
+  IF v_refusal IS NOT NULL THEN
+    UPDATE database SET update_seq = update_seq - p_seqs, writes = writes - 1,
+      doc_count = doc_count - p_doc_count, deleted_count = deleted_count - p_deleted_count,
+      external_bytes = external_bytes - p_external, leaf_bytes = leaf_bytes - p_leaf,
+      superseded_bytes = superseded_bytes - p_superseded,
+      design_version = design_version - p_designs, settings_version = settings_version - p_designs
+      WHERE db = p_db;
+    IF v_blobs IS NOT NULL THEN
+      -- The contents were stored already. This undoes all of it.
+      RAISE EXCEPTION 'a document has changed' USING ERRCODE = 'serialization_failure';
+    END IF;
+    RETURN v_refusal;
+  END IF;
+
+  IF p_saved > 0 THEN
+    UPDATE doc SET seq = v_base + w.place, version = v_writes, rev = w.rev, deleted = w.deleted,
+      place = (v_writes << 16) + w.n - 1, stored_at = p_now, grown_at = NULL, size = w.size,
+      attachments = CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END,
+      ancestry = w.ancestry, body = w.body
+      FROM unnest(p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies)
+        WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
+      WHERE doc.db = p_db AND doc.id = w.id AND w.version > 0;
+  END IF;
+  IF p_branched IS NOT NULL THEN
+    PERFORM write_branches(p_db, p_now, v_base, v_writes, cardinality(p_ids), p_branched, p_branch_bodies, v_blobs);
+  END IF;
+  IF cardinality(p_use_blobs) > 0 THEN
+    INSERT INTO blob_use (db, blob, id, rev)
+      SELECT p_db, CASE WHEN u.blob < 0 THEN v_blobs[-u.blob] ELSE u.blob END, u.id, u.rev
+        FROM unnest(p_use_blobs, p_use_ids, p_use_revs) AS u (blob, id, rev)
+      ON CONFLICT DO NOTHING;
+    UPDATE blob SET named = true WHERE db = p_db AND blob = ANY (p_named) AND NOT named;
+  END IF;
+  INSERT INTO feed_count AS f (db, stretch, rows)
+    SELECT p_db, c.stretch, sum(c.rows) FROM (
+      SELECT seq >> 10, -1 FROM unnest(p_left) AS l (seq)
+      UNION ALL
+      SELECT s, least(v_last, (s << 10) + 1023) - greatest(v_base + 1, s << 10) + 1
+        FROM generate_series((v_base + 1) >> 10, v_last >> 10) AS s
+    ) AS c (stretch, rows) GROUP BY c.stretch HAVING sum(c.rows) <> 0
+    ON CONFLICT (db, stretch) DO UPDATE SET rows = f.rows + excluded.rows;
+${NOTE_WRITE}
+  RETURN v_last;
+END $$;
+`
+
+/** The rows of each part of `p_branched`. */
+const DOCS =
+  "json_to_recordset(p_branched->'docs') AS w (id text, version bigint, place bigint, rev text, deleted boolean)"
+const REVISIONS =
+  "json_to_recordset(p_branched->'revisions') AS w (id text, rev text, n integer, deleted boolean, leaf boolean, " +
+  'size bigint, attachments text, ancestry text, body integer)'
+const REMOVED = "json_to_recordset(p_branched->'removed') AS w (id text, rev text)"
+const FORGOTTEN = "json_to_recordset(p_branched->'forgotten') AS w (id text, version bigint)"
+const PURGES = "json_to_recordset(p_branched->'purges') AS w (n integer, id text, revs text)"
+/** The revisions that are written or removed, and the winners. */
+const TOUCHED = "json_to_recordset(p_branched->'touched') AS w (id text, rev text)"
+const OF_TOUCHED = `FROM ${TOUCHED} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev`
+
+/** Whether the documents are as they were decided on, and revisions that bring no content are stored. */
+const ARE_BRANCHES_CURRENT = `
+CREATE FUNCTION are_branches_current(p_db bigint, p_branched json) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM (SELECT w.id, w.version FROM ${DOCS} UNION ALL SELECT w.id, w.version FROM ${FORGOTTEN}) AS w
+    WHERE w.version <> coalesce((SELECT d.version FROM doc AS d WHERE d.db = p_db AND d.id = w.id), 0);
+  IF FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM 1 FROM ${REVISIONS} WHERE w.body IS NULL
+    AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = w.id AND r.rev = w.rev AND NOT r.retained)
+    AND NOT EXISTS (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.rev = w.rev);
+  RETURN NOT FOUND;
+END $$;
+`
+
+/** What the touched rows count, as a row of sums. */
+const SUMS = `coalesce(sum(r.size) FILTER (WHERE r.leaf), 0),
+    coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.leaf), 0),
+    coalesce(sum(stored_bytes(r.body)) FILTER (WHERE NOT r.leaf AND NOT r.retained), 0),
+    coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.retained), 0)`
+
+const WRITE_BRANCHES = `
+CREATE FUNCTION write_branches(
+  p_db bigint, p_now bigint, p_base bigint, p_writes bigint, p_first integer, p_branched json,
+  p_bodies text[], p_blobs bigint[]
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_before bigint[];
+  v_gone bigint[];
+  v_after bigint[];
+  v_loose bigint := 0;
+  v_has_attachments boolean;
+  v_lost bigint;
+  v_purges integer;
+  v_purge_seq bigint;
+  v_limit integer;
+BEGIN
+  INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, size, attachments, ancestry, body)
+    SELECT p_db, d.id, d.rev, d.deleted, true, d.place, d.stored_at, d.grown_at, d.size, d.attachments, d.ancestry, d.body
+      FROM (SELECT w.id FROM ${DOCS} UNION ALL SELECT w.id FROM ${FORGOTTEN}) AS w
+        JOIN doc AS d ON d.db = p_db AND d.id = w.id;
+
+  SELECT ARRAY[${SUMS}], coalesce(bool_or(r.attachments IS NOT NULL), false) INTO v_before, v_has_attachments
+    ${OF_TOUCHED};
+  SELECT ARRAY[${SUMS}], coalesce(sum(r.size - octet_length(r.body)), 0) INTO v_gone, v_loose
+    FROM ${FORGOTTEN} JOIN revision AS r ON r.db = p_db AND r.id = w.id;
+  IF v_has_attachments THEN
+    -- Attachments of content that is removed or replaced, and those that a successor does not name.
+    v_loose := v_loose
+      + coalesce((SELECT sum(r.size - octet_length(r.body))
+          FROM ${REMOVED} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev), 0)
+      + coalesce((SELECT sum(r.size - octet_length(r.body))
+          FROM ${REVISIONS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev
+          WHERE w.body IS NOT NULL), 0)
+      + coalesce((SELECT sum((a.value->>'storedLength')::bigint)
+          FROM ${REVISIONS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev
+            CROSS JOIN json_array_elements(r.attachments::json) AS a (value)
+          WHERE w.body IS NULL AND NOT w.leaf AND r.leaf AND r.attachments IS NOT NULL
+            AND NOT EXISTS (
+              SELECT 1 FROM json_to_recordset(p_branched->'named') AS u (id text, blob bigint)
+                WHERE u.id = w.id AND u.blob = (a.value->>'blob')::bigint)), 0);
+  END IF;
+  -- The history before a removed leaf, or before a superseded revision became a leaf again, is not known any more.
+  SELECT max(CASE WHEN r.leaf THEN p_now ELSE r.superseded_at END) INTO v_lost FROM (
+      SELECT r.leaf, r.superseded_at FROM ${REVISIONS}
+        JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev WHERE w.leaf AND NOT r.leaf
+      UNION ALL SELECT true, NULL FROM ${REMOVED}
+    ) AS r;
+
+  DELETE FROM blob_use USING ${REMOVED} WHERE blob_use.db = p_db AND blob_use.id = w.id AND blob_use.rev = w.rev;
+  DELETE FROM revision USING ${REMOVED} WHERE revision.db = p_db AND revision.id = w.id AND revision.rev = w.rev;
+  DELETE FROM blob_use USING ${FORGOTTEN}, revision
+    WHERE revision.db = p_db AND revision.id = w.id
+      AND blob_use.db = p_db AND blob_use.id = w.id AND blob_use.rev = revision.rev;
+  DELETE FROM revision USING ${FORGOTTEN} WHERE revision.db = p_db AND revision.id = w.id;
+  DELETE FROM doc USING ${FORGOTTEN} WHERE doc.db = p_db AND doc.id = w.id;
+
+  DELETE FROM blob_use USING ${REVISIONS}
+    WHERE w.body IS NOT NULL AND blob_use.db = p_db AND blob_use.id = w.id AND blob_use.rev = w.rev;
+  INSERT INTO revision AS r
+    (db, id, rev, deleted, leaf, place, stored_at, superseded_at, size, attachments, ancestry, body)
+    SELECT p_db, w.id, w.rev, w.deleted, w.leaf, (p_writes << 16) + p_first + w.n, p_now,
+        CASE WHEN NOT w.leaf THEN p_now END, w.size,
+        CASE WHEN p_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, p_blobs) END,
+        decode(w.ancestry, 'base64'), p_bodies[w.body]
+      FROM ${REVISIONS} WHERE w.body IS NOT NULL
+    ON CONFLICT (db, id, rev) DO UPDATE SET deleted = excluded.deleted, leaf = excluded.leaf, retained = false,
+      stored_at = CASE WHEN excluded.leaf AND NOT r.leaf THEN p_now ELSE r.stored_at END,
+      -- A leaf is written again as a leaf only when its ancestry changes.
+      grown_at = CASE WHEN excluded.leaf AND r.leaf THEN p_now ELSE r.grown_at END,
+      superseded_at = CASE WHEN excluded.leaf THEN NULL WHEN r.leaf THEN p_now ELSE r.superseded_at END,
+      size = excluded.size, attachments = excluded.attachments, ancestry = excluded.ancestry, body = excluded.body;
+  UPDATE revision AS r SET deleted = w.deleted, leaf = w.leaf, retained = false,
+    stored_at = CASE WHEN w.leaf AND NOT r.leaf THEN p_now ELSE r.stored_at END,
+    grown_at = CASE WHEN w.leaf AND r.leaf THEN p_now ELSE r.grown_at END,
+    superseded_at = CASE WHEN w.leaf THEN NULL WHEN r.leaf THEN p_now ELSE r.superseded_at END,
+    ancestry = decode(w.ancestry, 'base64')
+    FROM ${REVISIONS} WHERE w.body IS NULL AND r.db = p_db AND r.id = w.id AND r.rev = w.rev;
+  SELECT ARRAY[${SUMS}] INTO v_after ${OF_TOUCHED};
+
+  UPDATE doc AS d SET seq = CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END, version = p_writes,
+    rev = w.rev, deleted = w.deleted,
+    leaves = (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf),
+    place = r.place, stored_at = r.stored_at, grown_at = r.grown_at, size = r.size, attachments = r.attachments, ancestry = r.ancestry, body = r.body
+    FROM ${DOCS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev
+    WHERE d.db = p_db AND d.id = w.id AND w.version > 0;
+  INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, grown_at, size, attachments, ancestry, body)
+    SELECT p_db, w.id, p_base + w.place, p_writes, p_base + w.place, w.rev, w.deleted,
+        (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf),
+        r.place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body
+      FROM ${DOCS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev WHERE w.version = 0;
+  DELETE FROM revision USING ${DOCS} WHERE revision.db = p_db AND revision.id = w.id AND revision.rev = w.rev;
+  PERFORM 1 FROM ${DOCS}
+    WHERE NOT EXISTS (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.version = p_writes);
+  IF FOUND THEN
+    RAISE EXCEPTION 'the winner of a document is not stored';
+  END IF;
+
+  v_purges := json_array_length(p_branched->'purges');
+  UPDATE database SET
+    external_bytes = external_bytes + v_after[1] - v_before[1] - v_gone[1],
+    leaf_bytes = leaf_bytes + v_after[2] - v_before[2] - v_gone[2],
+    superseded_bytes = superseded_bytes + v_after[3] - v_before[3] - v_gone[3],
+    retained_bytes = retained_bytes + v_after[4] - v_before[4] - v_gone[4],
+    loose_bytes = loose_bytes + v_loose, history_since = greatest(history_since, v_lost),
+    purge_seq = purge_seq + v_purges
+    WHERE db = p_db RETURNING purge_seq, purged_infos_limit INTO v_purge_seq, v_limit;
+  IF v_purges > 0 THEN
+    INSERT INTO purge (db, seq, id, revs) SELECT p_db, v_purge_seq - v_purges + w.n, w.id, w.revs FROM ${PURGES};
+    DELETE FROM purge WHERE db = p_db AND seq <= v_purge_seq - v_limit;
+  END IF;
+END $$;
+`
+
+export const WRITE_GROUP_FUNCTIONS = ARE_BRANCHES_CURRENT + WRITE_BRANCHES + WRITE_GROUP
