@@ -5,7 +5,7 @@ import type { StoredAttachment, StoreView } from '../engine.ts'
 import type { HistoryTouches } from '../history-store.ts'
 import type { Query, Row, Run } from './connections.ts'
 import type { ViewRow } from './database-view.ts'
-import { bound, type Columns, documentStatement } from './document-statements.ts'
+import { bound, type Columns, documentStatement, type Source } from './document-statements.ts'
 import { DocumentWants } from './document-wants.ts'
 import { LoadedDocument, type LoadedRevision, NotLoaded, type WriteFacts } from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
@@ -104,7 +104,7 @@ export class DocumentLoader {
             const loaded = await load()
             return { view: loaded.view, rows: loaded }
           },
-          (loaded, view) => use(loaded, view, (docs, call) => this.#lend(docs, call, run)),
+          (loaded, view) => use(loaded, view, (docs, call, chars) => this.#lend(docs, call, run, chars)),
         )
       } catch (thrown) {
         if (!(thrown instanceof Moved)) throw thrown
@@ -120,11 +120,23 @@ export class DocumentLoader {
   ): Promise<Loaded> {
     const wants = new DocumentWants(writeFacts)
     for (const { id, touches } of wanted) wants.add(id, touches)
-    const isBounded = bytes !== undefined && wants.shape.content === 'body' && wanted.length > 1
+    const isBounded = bytes !== undefined && wants.shape.content === 'body' && wants.ids.length > 1
     const statement = documentStatement(wants.source(isBounded), wants.shape)
     const query = bound(statement, wants.values(this.#database.db, bytes ?? 0))
-    const rows = await (run ?? this.#read)(query)
-    return this.decode(rows, statement.columns, wants)
+    return this.decode(await (run ?? this.#read)(query), statement.columns, wants)
+  }
+
+  /** Loads documents of a page with one statement. @param values of the page */
+  async loadPage(
+    source: Source,
+    touches: HistoryTouches | undefined,
+    values: Readonly<Record<string, unknown>>,
+  ): Promise<Loaded> {
+    const wants = new DocumentWants()
+    wants.addAll(touches)
+    const statement = documentStatement(source, wants.shape)
+    const query = bound(statement, { ...wants.values(this.#database.db, 0), ...values })
+    return this.decode(await this.#read(query), statement.columns, wants)
   }
 
   readonly #read = (query: Query): Promise<Row[]> => this.#database.connections.read(query)
@@ -170,21 +182,30 @@ export class DocumentLoader {
     return { view, docs, more }
   }
 
-  /** Calls with each document until nothing is missed. @throws Moved */
+  /**
+   * Calls with each document until nothing is missed.
+   * @param chars the outcomes end with the document with which the bodies that were read reach this
+   * @throws Moved
+   */
   async #lend<R>(
     docs: readonly (LoadedDocument | null)[],
     call: (doc: LoadedDocument | null, place: number) => R,
     run: Run,
+    chars = Number.POSITIVE_INFINITY,
   ): Promise<Called<R>[]> {
     const outcomes: Called<R>[] = []
     const yielder = new Yielder()
+    let left = chars
     for (let from = 0, fills = 0; ; fills++) {
       if (fills > MAX_FILLS) throw new RangeError(`A callback has missed ${MAX_FILLS} parts of documents.`)
       const missed: number[] = []
       for (let place = from; place < docs.length && missed.length < FILL_DOCS; place++) {
-        const outcome = called(docs[place] ?? null, place, call)
+        const doc = docs[place] ?? null
+        const outcome = called(doc, place, call)
         if (outcome === null) missed.push(place)
         else outcomes[place] = outcome
+        if (missed.length === 0) left -= doc?.charsRead ?? 0
+        if (left <= 0) return outcomes.slice(0, place + 1)
         if (yielder.isDue) await yielder.yieldNow()
       }
       if (missed.length === 0) return outcomes
@@ -208,10 +229,11 @@ export class DocumentLoader {
   }
 }
 
-/** Calls with each of the documents, in order. */
+/** Calls with each of the documents, in order, until the bodies that were read reach `chars`. */
 export type Lend = <R>(
   docs: readonly (LoadedDocument | null)[],
   call: (doc: LoadedDocument | null, place: number) => R,
+  chars?: number,
 ) => Promise<Called<R>[]>
 
 /** A document has changed between two statements that have read parts of it. */

@@ -166,7 +166,7 @@ SELECT r.*, n.with_body, sum(CASE WHEN n.with_body THEN octet_length(r.body) ELS
   JOIN revision r ON r.db = {db} AND r.id = n.id AND r.rev = n.rev`
 
 /** Replaces names in braces by numbers. */
-function numbered(text: string): { readonly text: string; readonly names: readonly string[] } {
+export function numbered(text: string): { readonly text: string; readonly names: readonly string[] } {
   const names: string[] = []
   const replaced = text.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
     if (!names.includes(name)) names.push(name)

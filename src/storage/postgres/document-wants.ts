@@ -72,9 +72,8 @@ export class DocumentWants {
     for (const path of touches.nearest ?? []) for (const rev of firstRevs(path)) want.named.set(rev, true)
   }
 
-  /** Only what is loaded of all documents alike: for pages, whose documents are not known before. */
-  addAll(touches: HistoryTouches = {}): void {
-    const { body, bodies, branches, ancestry, versions } = touches
+  /** What is loaded of all documents of a page alike. Revisions that are named, and lists, are left to be missed. */
+  addAll({ body, bodies, branches, ancestry, versions }: HistoryTouches = {}): void {
     this.#widen({ body, bodies, branches, ancestry, ...(versions && { versions }) })
     if (ancestry !== undefined) this.#shape = { ...this.#shape, ancestry }
   }

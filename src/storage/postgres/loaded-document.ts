@@ -163,6 +163,11 @@ export class LoadedDocument implements DocHistory {
     return chars
   }
 
+  /** Whether the winner's body was loaded. */
+  get hasBody(): boolean {
+    return this.#revisions.get(this.rev)?.body !== undefined
+  }
+
   get hasOneLeaf(): boolean {
     return this.leaves === 1
   }

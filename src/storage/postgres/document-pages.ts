@@ -1,0 +1,148 @@
+/** Reads documents in pages: by their ids, by their places in the feed, and those with several leaves. */
+import type { ForkedPage, IdRange, Page, StoreView } from '../engine.ts'
+import type { HistoryPaging, HistoryTouches } from '../history-store.ts'
+import type { Called, DocumentLoader } from './document-loader.ts'
+import type { Source } from './document-statements.ts'
+import { after, idCondition } from './id-conditions.ts'
+import type { LoadedDocument } from './loaded-document.ts'
+import type { RangeTotals } from './range-totals.ts'
+
+/** The maximum number of rows of a page, whatever its limit. */
+const MAX_ROWS = 10_000
+/** With so many deleted documents, a page of live ones is read in stretches. */
+const MANY_DELETED = 10_000
+
+const GENERATIONS = { winner: '0', leaf: '0' }
+
+export class DocumentPages {
+  readonly #loader: DocumentLoader
+  readonly #totals: RangeTotals
+  /** How many documents were deleted when it was last read. */
+  #deletedCount = Number.POSITIVE_INFINITY
+
+  constructor(loader: DocumentLoader, totals: RangeTotals) {
+    this.#loader = loader
+    this.#totals = totals
+  }
+
+  /** As {@link DatabaseStore.readRange}. @param withDeleted whether deleted documents are included */
+  async readRange<R>(
+    range: IdRange,
+    paging: HistoryPaging,
+    read: (doc: LoadedDocument, view: StoreView) => R,
+    withDeleted = false,
+  ): Promise<Page<R>> {
+    if (withDeleted || this.#deletedCount < MANY_DELETED)
+      return this.#readIds(range, paging, read, withDeleted)
+    for (let rest = range; ; ) {
+      const stretch = await this.#totals.stretchOf(rest)
+      const page = await this.#readIds(stretch, paging, read, false)
+      if (page.more || stretch === rest) return page
+      rest = after(range, stretch.end?.id as string)
+      if (page.rows.length > 0 || paging.limit === 0)
+        return { ...page, more: await this.#totals.hasLive(rest) }
+    }
+  }
+
+  #readIds<R>(
+    range: IdRange,
+    paging: HistoryPaging,
+    read: (doc: LoadedDocument, view: StoreView) => R,
+    withDeleted: boolean,
+  ): Promise<Page<R>> {
+    const { name, where, order, values } = idCondition(range)
+    const live = withDeleted ? '' : ' AND NOT x.deleted'
+    return this.#read(
+      { name: `${withDeleted ? 'all' : 'live'}${name}`, where: `${where}${live}`, order },
+      { values, paging },
+      read,
+    )
+  }
+
+  /** As {@link DatabaseStore.readChanges}. */
+  readChanges<R>(
+    { since, before = Number.MAX_SAFE_INTEGER, descending = false }: FeedRange,
+    paging: HistoryPaging,
+    read: (doc: LoadedDocument, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    const order = descending ? 'x.seq DESC' : 'x.seq'
+    const where = 'x.db = {db} AND x.seq > {since} AND x.seq < {before}'
+    const name = descending ? 'feeddown' : 'feedup'
+    return this.#read({ name, where, order }, { values: { since, before }, paging }, read)
+  }
+
+  /**
+   * As {@link DatabaseStore.readForked}. The index has these documents alone, in the order of their first sequence numbers. How
+   * many documents lie between them is estimated from those numbers; over all pages the sum is right.
+   */
+  async readForked<R>(
+    from: number,
+    paging: HistoryPaging,
+    read: (doc: LoadedDocument, view: StoreView) => R,
+  ): Promise<ForkedPage<R>> {
+    const where = 'x.db = {db} AND x.leaves > 1 AND x.first_seq > {since}'
+    const page = await this.#read(
+      { name: 'forked', where, order: 'x.first_seq' },
+      { values: { since: from }, paging },
+      (doc, view) => ({ row: read(doc, view), place: doc.firstSeq }),
+    )
+    const { docCount, deletedCount, updateSeq } = page.view
+    const upTo = (seq: number) =>
+      updateSeq === 0 ? 0 : Math.floor((docCount + deletedCount) * Math.min(1, seq / updateSeq))
+    const last = page.more ? (page.rows.at(-1)?.place ?? from) : null
+    return {
+      rows: page.rows.map(({ row }) => row),
+      view: page.view,
+      next: last,
+      searched: upTo(last ?? updateSeq) - upTo(from),
+    }
+  }
+
+  async #read<R>(
+    { name, where, order }: { readonly name: string; readonly where: string; readonly order: string },
+    {
+      values,
+      paging,
+    }: { readonly values: Readonly<Record<string, unknown>>; readonly paging: HistoryPaging },
+    read: (doc: LoadedDocument, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    const { touches, chars } = paging
+    const limit = Math.min(paging.limit, MAX_ROWS)
+    const isBounded = chars !== undefined && isHeavy(touches)
+    const source: Source = {
+      name: `${name}${isBounded ? '_bytes' : ''}`,
+      from: 'doc x',
+      where,
+      page: { order, bound: isBounded ? 'bytes' : 'rows' },
+      generations: GENERATIONS,
+    }
+    const bounds = { limit: Math.max(limit, 1), bytes: Math.max(chars ?? 0, 1) }
+    return this.#loader.settled(
+      () => this.#loader.loadPage(source, touches, { ...values, ...bounds }),
+      async ({ docs, more }, view, lend) => {
+        this.#deletedCount = view.deletedCount
+        const some = docs.slice(0, limit)
+        const outcomes = await lend(some, (doc) => read(doc as LoadedDocument, view), chars)
+        const rows = outcomes.map(resultOf)
+        return { rows, more: rows.length < docs.length || more === true, view }
+      },
+    )
+  }
+}
+
+export interface FeedRange {
+  readonly since: number
+  readonly before?: number
+  readonly descending?: boolean
+}
+
+/** Whether more than the rows of documents is read, so that a page is bounded by its bytes. */
+function isHeavy({ body, bodies, branches, ancestry }: HistoryTouches = {}): boolean {
+  return Boolean(body || bodies || branches || ancestry)
+}
+
+/** @throws the error of the callback */
+export function resultOf<R>(outcome: Called<R>): R {
+  if ('error' in outcome) throw outcome.error
+  return outcome.result
+}
