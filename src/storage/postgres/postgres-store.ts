@@ -4,6 +4,7 @@ import type { CommitTally } from '../commit-tally.ts'
 import type {
   DocState,
   DocUpdate,
+  ForkedPage,
   IdRange,
   LocalDoc,
   LocalUpdate,
@@ -12,9 +13,11 @@ import type {
   Paging,
   PurgeInfo,
   PurgeUpdate,
+  RangeSizes,
   SettingsChange,
   StoreView,
 } from '../engine.ts'
+import type { HistoryStore } from '../history-store.ts'
 import type { StoreEvent } from '../store-events.ts'
 import type { RememberedPoint } from '../token-position.ts'
 import type { DocTouches } from '../touches.ts'
@@ -22,6 +25,8 @@ import type { DatabaseEvents } from './database-events.ts'
 import { readView, updateSettings } from './database-settings.ts'
 import { DocumentCommits } from './document-commits.ts'
 import { DocumentLoader } from './document-loader.ts'
+import type { FeedRange } from './document-pages.ts'
+import { DocumentReads } from './document-reads.ts'
 import { FeedPoints } from './feed-points.ts'
 import { LocalDocuments } from './local-documents.ts'
 import type { OpenDatabase } from './open-database.ts'
@@ -41,11 +46,12 @@ export interface StoreParts {
 }
 
 export class PostgresStore {
+  readonly history: HistoryStore
   readonly partitioned: boolean
   readonly wasRolledBack: boolean
   readonly #database: OpenDatabase
   readonly #parts: StoreParts
-  readonly #loader: DocumentLoader
+  readonly #reads: DocumentReads
   readonly #commits: WriteCommits
   readonly #documents: DocumentCommits
   readonly #locals: LocalDocuments
@@ -58,9 +64,10 @@ export class PostgresStore {
     this.#parts = parts
     this.partitioned = parts.partitioned
     this.wasRolledBack = parts.wasRolledBack
-    this.#loader = new DocumentLoader(database)
+    this.#reads = new DocumentReads(database, () => this.#open())
+    this.history = this.#reads.history
     this.#commits = new WriteCommits({ database, events, tally })
-    this.#documents = new DocumentCommits(database, this.#loader, this.#commits)
+    this.#documents = new DocumentCommits(database, new DocumentLoader(database), this.#commits)
     this.#locals = new LocalDocuments(database, this.#commits)
     this.#points = new FeedPoints(database, this.#commits)
   }
@@ -77,16 +84,53 @@ export class PostgresStore {
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
     touches?: DocTouches,
+    chars?: number,
   ): Promise<R[]> {
-    this.#open()
-    const wanted = ids.map((id, place) => ({ id, touches: { ...touches, ...touches?.of?.(place) } }))
-    const { outcomes } = await this.#loader.decide(wanted, (doc, view, place) =>
-      read(doc, ids[place] as string, view, place),
-    )
-    return outcomes.map((outcome) => {
-      if ('error' in outcome) throw outcome.error
-      return outcome.result
-    })
+    return this.#reads.readDocs(ids, read, touches, chars)
+  }
+
+  async readRange<R>(
+    range: IdRange,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#reads.readRange(range, paging, read)
+  }
+
+  async countRange(range: IdRange): Promise<number> {
+    return this.#reads.countRange(range)
+  }
+
+  async skipRange(range: IdRange, documents: number): Promise<IdRange | null> {
+    return this.#reads.skipRange(range, documents)
+  }
+
+  async measureRange(range: IdRange): Promise<RangeSizes> {
+    return this.#reads.measureRange(range)
+  }
+
+  async readChanges<R>(
+    range: FeedRange,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#reads.readChanges(range, paging, read)
+  }
+
+  async readForked<R>(
+    after: number,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<ForkedPage<R>> {
+    return this.#reads.readForked(after, paging, read)
+  }
+
+  async countChanges(seq: number): Promise<number> {
+    return this.#reads.countChanges(seq)
+  }
+
+  async countAttachments(most: number): Promise<number> {
+    return this.#reads.countAttachments(most)
   }
 
   async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
