@@ -13,11 +13,13 @@ export interface CuttableNetwork {
   cut(): void
   /** Ends the connections that were cut, and lets new ones through. */
   mend(): void
+  /** From now on new connections lead to another server, as an address that a failover moves. */
+  redirect(port: number): void
 }
 
 /** @param port the port of the server on 127.0.0.1 */
 export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): Promise<CuttableNetwork> {
-  const state = { answers: true, requests: true }
+  const state = { answers: true, requests: true, port }
   const open = new Set<Socket>()
   const forward = (from: Socket, to: Socket, isAllowed: () => boolean) => {
     open.add(from)
@@ -31,7 +33,7 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     })
   }
   const server = createServer((client) => {
-    const upstream = connect(port, '127.0.0.1')
+    const upstream = connect(state.port, '127.0.0.1')
     forward(client, upstream, () => state.requests)
     forward(upstream, client, () => state.answers)
   })
@@ -56,6 +58,9 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     mend: () => {
       Object.assign(state, { answers: true, requests: true })
       reset()
+    },
+    redirect: (other) => {
+      state.port = other
     },
   }
 }

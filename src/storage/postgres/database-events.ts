@@ -29,6 +29,8 @@ export class DatabaseEvents {
   /** The newest that was heard of others. */
   #heard: DatabasePosition
   #isTelling = false
+  /** Own writes that are not answered yet. */
+  #writing = 0
   #isGone = false
   #isClosed = false
 
@@ -47,6 +49,17 @@ export class DatabaseEvents {
 
   on(listener: (event: StoreEvent) => void): void {
     this.#listeners.add(listener)
+  }
+
+  /** An own write begins. Until its end a poll may find it, which must not be told as a commit of others. */
+  writeBegins(): void {
+    this.#writing += 1
+  }
+
+  /** An own write was answered, or failed. */
+  writeEnds(): void {
+    this.#writing -= 1
+    if (this.#writing === 0 && this.#heard.updateSeq > this.#updateSeq) this.hear(this.#heard)
   }
 
   /**
@@ -108,7 +121,7 @@ export class DatabaseEvents {
     } finally {
       this.#isTelling = false
     }
-    if (this.#isClosed || this.#heard.updateSeq <= this.#updateSeq) return
+    if (this.#isClosed || this.#writing > 0 || this.#heard.updateSeq <= this.#updateSeq) return
     this.#updateSeq = this.#heard.updateSeq
     const { epochs } = this.#options.views.settings
     const epoch = sequenceToken(epochs, this.#updateSeq).replace(/^\d+-/, '')

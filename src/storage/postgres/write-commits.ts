@@ -50,6 +50,8 @@ export interface Attempt {
 
 /** What is told of own commits. */
 export interface CommitEvents {
+  writeBegins(): void
+  writeEnds(): void
   committed(updateSeq: number, epoch: string, updates: number, settingsVersion: number): void
   settingsChanged(from: number, to: number): void
   /** The database is gone, or is not the one that was opened. */
@@ -102,9 +104,13 @@ export class WriteCommits {
    * @throws no_database; store_unavailable, also if it is unknown whether it is stored; {@link MissingContents}; what `decide` throws
    */
   commit(decide: (attempt: Attempt) => Promise<Decided>): Promise<void> {
+    this.#options.events.writeBegins()
     const commit = this.#commit(decide)
     this.#underWay.add(commit)
-    const ended = () => this.#underWay.delete(commit)
+    const ended = () => {
+      this.#underWay.delete(commit)
+      this.#options.events.writeEnds()
+    }
     commit.then(ended, ended)
     return commit
   }

@@ -1,0 +1,48 @@
+/** A database over PostgreSQL behind a network that a test cuts. */
+import type { Test } from 'tap'
+import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
+import { readStoreAddress } from '../../../src/storage/store-address.ts'
+import { cuttableNetwork } from '../../helpers/cuttable-network.ts'
+import type { PostgresServer } from '../../helpers/postgres-server.ts'
+import { until } from '../../helpers/until.ts'
+
+/** Opens it, with `before`: what a test does before the next statement of a name. */
+export async function openCuttable(t: Test, primary: PostgresServer) {
+  const url = new URL(await primary.createDatabase())
+  const name = url.pathname.slice(1)
+  const network = await cuttableNetwork(t, primary.port)
+  url.port = String(network.port)
+  const before = new Map<string, () => void>()
+  const operations: string[] = []
+  const engine = postgresEngine({
+    address: await readStoreAddress(url.href, null),
+    poolSize: 6,
+    onOperation: (operation) => {
+      operations.push(operation)
+      const act = before.get(operation)
+      before.delete(operation)
+      act?.()
+    },
+  })
+  t.teardown(() => engine.close())
+  const catalog = await engine.openCatalog()
+  await catalog.create('notes')
+  const store = await engine.openDatabase('notes')
+  const sql = (text: string) => primary.query(text, [], name)
+  const stored = async () => {
+    const [row] = await sql('SELECT writes::int AS writes FROM settee.database')
+    return row?.writes as number
+  }
+  /** Withholds the answer to the next statement of a name, and cuts the connection when it was carried out. */
+  const lose = async (operation: string, isStored: () => Promise<boolean>) => {
+    const isSent = Promise.withResolvers<void>()
+    before.set(operation, () => {
+      network.withholdAnswers()
+      isSent.resolve()
+    })
+    await isSent.promise
+    await until(isStored)
+    network.mend()
+  }
+  return { engine, store, network, before, operations, sql, stored, lose }
+}
