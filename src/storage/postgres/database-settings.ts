@@ -34,13 +34,14 @@ export async function updateSettings<R>(
   decide: (view: StoreView) => { result: R; write?: SettingsChange },
 ): Promise<R> {
   let decided: { readonly result: R } | undefined
-  await commits.commit(async ({ run }): Promise<Decided> => {
+  const decideNow = async ({ run }: Attempt): Promise<Decided> => {
     const view = await readView(database, run)
     const { result, write = {} } = decide(view)
     decided = { result }
     const isChange = Object.keys(write).length > 0
     return { settingsVersion: view.settingsVersion, write: isChange ? new SettingsWrite(write) : null }
-  })
+  }
+  await commits.commit(decideNow, { isLocked: true })
   return (decided as { readonly result: R }).result
 }
 
