@@ -24,6 +24,7 @@ import { LeavingDatabases } from './leaving-databases.ts'
 import { migrate } from './migrations.ts'
 import { Notices } from './notices.ts'
 import { PostgresCatalog } from './postgres-catalog.ts'
+import { PostgresIndexes } from './postgres-indexes.ts'
 import { PostgresStore } from './postgres-store.ts'
 import { storedText } from './stored-text.ts'
 
@@ -80,7 +81,7 @@ class PostgresEngine implements StorageEngine {
   readonly #notices: Notices
   readonly #leaving: LeavingDatabases
   readonly #stores = new Set<PostgresStore>()
-  /** The numbers of databases that were opened, by name, for their indexes. */
+  /** The numbers of open databases, by name, for their indexes. */
   readonly #numbers = new Map<string, number>()
   readonly #now: () => number
   #catalog: PostgresCatalog | null = null
@@ -165,6 +166,7 @@ class PostgresEngine implements StorageEngine {
     const onClosed = () => {
       unfollow()
       this.#stores.delete(store)
+      if (this.#numbers.get(name) === db) this.#numbers.delete(name)
     }
     const database = { name, db, connections: this.#connections, views, opener: this.#opener, now: this.#now }
     const parts = { events, partitioned, createdAt, wasRolledBack, tally: this.#options.tally, onClosed }
@@ -175,7 +177,9 @@ class PostgresEngine implements StorageEngine {
   }
 
   openIndexes(name: string): IndexStores {
-    throw new CouchError('internal_server_error', `no indexes of ${name}`)
+    const db = this.#numbers.get(name)
+    if (db === undefined) throw new CouchError('no_database')
+    return new PostgresIndexes({ db, connections: this.#connections, opener: this.#opener })
   }
 
   async retainedVersions(name: string): Promise<RetainedVersions | null> {

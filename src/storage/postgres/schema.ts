@@ -8,6 +8,7 @@
  */
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
+import { INDEX_TABLES } from './index-tables.ts'
 import { WRITE_FUNCTIONS } from './write-functions.ts'
 import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
 
@@ -242,6 +243,7 @@ export const MIGRATIONS: readonly string[] = [
     BLOB_FUNCTIONS,
     WRITE_FUNCTIONS,
     WRITE_GROUP_FUNCTIONS,
+    INDEX_TABLES,
   ].join(''),
 ]
 

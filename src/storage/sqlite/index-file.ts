@@ -1,7 +1,7 @@
 /** The file of an index store: its tables, its position, and the rows of documents. */
 import { rmSync } from 'node:fs'
+import { type PlacedRow, placed, placesOf, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
-import { idBytes, rowPlace } from '../index-store.ts'
 import type { Connection } from './connection.ts'
 import { StretchWriter, stretchTables } from './index-stretches.ts'
 
@@ -36,72 +36,6 @@ export function writePosition(connection: Connection, position: IndexPosition): 
   for (const [name, value] of Object.entries(position)) write.run(name, value as string | number)
 }
 
-/** A row with its place. */
-interface PlacedRow {
-  readonly place: Buffer
-  readonly keyLength: number
-  readonly keyText: string
-  readonly valueText: string
-}
-
-/** The rows of one document with their places, and the keys as the table `docs` has them. */
-export function placed({ id, rows }: IndexedDoc): { readonly rows: PlacedRow[][]; readonly keys: Buffer } {
-  const idOf = idBytes(id)
-  const keys: Uint8Array[] = []
-  const placedRows = rows.map((list) => {
-    keys.push(varint(list.length))
-    let before: Uint8Array | undefined
-    let number = 0
-    return list.map(({ key, keyText, valueText }) => {
-      keys.push(varint(key.length), key)
-      number = before !== undefined && Buffer.compare(before, key) === 0 ? number + 1 : 0
-      before = key
-      return { place: rowPlace(key, idOf, number), keyLength: key.length, keyText, valueText }
-    })
-  })
-  return { rows: placedRows, keys: Buffer.concat(keys) }
-}
-
-/** The places of a document's rows in each index. @param keys as {@link placed} returns them */
-function placesOf(id: string, keys: Buffer): Buffer[][] {
-  const idOf = idBytes(id)
-  const lists: Buffer[][] = []
-  for (let at = 0; at < keys.length; ) {
-    const count = readVarint(keys, at)
-    at = count.end
-    const places: Buffer[] = []
-    let before: Uint8Array | undefined
-    let number = 0
-    for (let left = count.value; left > 0; left--) {
-      const length = readVarint(keys, at)
-      const key = keys.subarray(length.end, length.end + length.value)
-      at = length.end + length.value
-      number = before !== undefined && Buffer.compare(before, key) === 0 ? number + 1 : 0
-      before = key
-      places.push(rowPlace(key, idOf, number))
-    }
-    lists.push(places)
-  }
-  return lists
-}
-
-/** Seven bits of the number in each byte; all but the last byte have the highest bit. */
-function varint(value: number): Uint8Array {
-  const bytes: number[] = []
-  let rest = value
-  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80)
-  return Uint8Array.of(...bytes, rest)
-}
-
-function readVarint(bytes: Uint8Array, start: number): { readonly value: number; readonly end: number } {
-  let value = 0
-  for (let at = start, shift = 0; ; at += 1, shift += 7) {
-    const byte = bytes[at] ?? 0
-    value |= (byte & 0x7f) << shift
-    if (byte < 0x80) return { value, end: at + 1 }
-  }
-}
-
 /** Changes the rows of documents, and the stretches with them. All calls are made in an open transaction. */
 export class RowWriter {
   readonly #connection: Connection
@@ -128,7 +62,7 @@ export class RowWriter {
     const isEmpty = doc.rows.every((rows) => rows.length === 0)
     if (found === undefined && isEmpty) return
     const { rows, keys } = placed(doc)
-    const old = found === undefined ? [] : placesOf(id, found[0])
+    const old = found === undefined ? [] : placesOf(id, unpackedKeys(found[0]))
     for (const [index, list] of rows.entries()) this.#replaceList(index, old[index] ?? [], list)
     if (isEmpty) this.#connection.prepare('DELETE FROM docs WHERE id = ?').run(id)
     else if (found === undefined || !found[0].equals(keys)) {

@@ -1,0 +1,417 @@
+/** An index store in the tables of PostgreSQL (index-tables.ts); the contract is storage/index-store.ts. */
+import { randomInt } from 'node:crypto'
+import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
+import type {
+  IndexedDoc,
+  IndexPosition,
+  IndexRow,
+  IndexStatus,
+  IndexStep,
+  IndexStore,
+  KeptReduction,
+  PlaceRange,
+  ReducedPart,
+  RowCounts,
+} from '../index-store.ts'
+import type { Query, Row, Statement } from './connections.ts'
+import { docKey, headOf, type IndexChange, type KnownDoc, stepsOf, tailOf } from './index-steps.ts'
+import type { OpenDatabase } from './open-database.ts'
+import { LostAnswer } from './store-fault.ts'
+
+/** An update whose opener has stored no step of it for this long is left to others, in seconds. */
+const CLAIM_S = 10
+/** Documents whose stored keys are read at once, and the bytes of these. */
+const MOST_DOCS = 250
+const MOST_KEY_BYTES = 1024 * 1024
+/** Bytes of rows, values and reductions that are read at once. A single one may be longer. */
+const MOST_READ_BYTES = 1024 * 1024
+const MOST_VALUES = 1000
+/** A store that is emptied so often while it is read is not readable. */
+const MOST_TRIES = 10
+
+/** Places of rows are compared with these where a range has no end: no key begins with 255. */
+const FIRST = new Uint8Array(0)
+const END = Uint8Array.of(0xff, 0xff)
+
+/** The bytes by which a kept reduction's stretch begins: the version that has changed it. */
+const CHANGED_BYTES = 8
+
+const STATUS: Statement = {
+  name: 'index_status',
+  text: `SELECT store, version, seq, epoch, purge_seq,
+      worker IS NOT NULL AND worker <> $3 AND worked_at > clock_timestamp() - interval '${CLAIM_S} seconds', bytes
+    FROM index_store WHERE db = $1 AND signature = $2`,
+}
+
+const KEYS: Statement = { name: 'index_keys', text: 'SELECT doc, keys FROM index_keys($1, $2, $3, $4)' }
+
+const UPDATE: Statement = {
+  name: 'index_update',
+  text: `SELECT index_update(${Array.from({ length: 26 }, (_, n) => `$${n + 1}`).join(', ')})`,
+}
+
+const CLEAR: Statement = { name: 'index_clear', text: 'SELECT index_clear($1, $2, $3, $4, $5)' }
+
+const COUNTS: Statement = {
+  name: 'index_counts',
+  text: 'SELECT version, seq, epoch, purge_seq, total, before FROM index_counts($1, $2, $3, $4, $5)',
+}
+
+const PLACE_AT: Statement = {
+  name: 'index_place_at',
+  text: 'SELECT version, head, tail FROM index_place_at($1, $2, $3, $4)',
+}
+
+const KEEP: Statement = { name: 'index_keep', text: 'SELECT index_keep($1, $2, $3, $4, $5, $6)' }
+
+/** Rows of a range with the state of their store; `n` rows were found, and as many are returned as fit. */
+function rowsStatement(name: string, columns: string, size: string, direction: 'ASC' | 'DESC'): Statement {
+  const order = `ORDER BY head ${direction}, tail ${direction}`
+  return {
+    name,
+    text: `SELECT s.store, s.version, r.n, r.head, r.tail, ${columns} FROM index_store s LEFT JOIN (
+        SELECT * FROM (
+          SELECT *, sum(${size}) OVER (${order} ROWS UNBOUNDED PRECEDING) - (${size}) AS before, count(*) OVER () AS n
+          FROM (
+            SELECT head, tail, key_length, key, value FROM index_row
+            WHERE db = $1 AND store = $3 AND idx = $4 AND (head, tail) >= ($5, $6) AND (head, tail) < ($7, $8)
+            ${order} LIMIT $9
+          ) found
+        ) sized WHERE before < ${MOST_READ_BYTES}
+      ) r ON s.store = $3
+      WHERE s.db = $1 AND s.signature = $2 ${order.replaceAll('head', 'r.head').replaceAll('tail', 'r.tail')}`,
+  }
+}
+
+const ROW_COLUMNS = 'r.key_length, r.key, r.value'
+const ROW_SIZE = 'octet_length(key) + octet_length(value)'
+const ROWS_UP = rowsStatement('index_rows_up', ROW_COLUMNS, ROW_SIZE, 'ASC')
+const ROWS_DOWN = rowsStatement('index_rows_down', ROW_COLUMNS, ROW_SIZE, 'DESC')
+const VALUES = rowsStatement('index_values', 'r.value', 'octet_length(value)', 'ASC')
+
+/** The stretches of a range, and one more, from the one that has the range's first place. */
+const PARTS: Statement = {
+  name: 'index_parts',
+  text: `SELECT s.store, s.version, x.n, x.start, x.rows, x.reduction, x.changed FROM index_store s LEFT JOIN (
+      SELECT * FROM (
+        SELECT *, sum(coalesce(octet_length(reduction), 0)) OVER (ORDER BY start ROWS UNBOUNDED PRECEDING)
+          - coalesce(octet_length(reduction), 0) AS before, count(*) OVER () AS n
+        FROM (
+          SELECT start, rows, reduction, changed FROM index_stretch
+          WHERE db = $1 AND store = $3 AND idx = $4 AND start < $6 AND start >= (
+            SELECT start FROM index_stretch
+            WHERE db = $1 AND store = $3 AND idx = $4 AND start <= $5 ORDER BY start DESC LIMIT 1
+          )
+          ORDER BY start LIMIT $7
+        ) found
+      ) sized WHERE before < ${MOST_READ_BYTES}
+    ) x ON s.store = $3
+    WHERE s.db = $1 AND s.signature = $2 ORDER BY x.start`,
+}
+
+type StatusRow = [
+  store: number,
+  version: number,
+  seq: number | null,
+  epoch: string | null,
+  purgeSeq: number | null,
+  isUpdatedElsewhere: boolean,
+  bytes: number,
+]
+
+/** The columns of a read before its own: none of them is null if there is a row. */
+type ReadRow<Rest extends readonly unknown[]> = [
+  store: number,
+  version: number,
+  found: number | null,
+  ...Rest,
+]
+
+type RowTuple = ReadRow<[head: Buffer | null, tail: Buffer, keyLength: number, key: string, value: string]>
+type ValueTuple = ReadRow<[head: Buffer | null, tail: Buffer, value: string]>
+type PartTuple = ReadRow<[start: Buffer | null, rows: number, reduction: string | null, changed: number]>
+
+export interface PostgresIndexOptions {
+  readonly database: Pick<OpenDatabase, 'db' | 'connections' | 'opener'>
+  readonly signature: string
+  readonly indexes: number
+  /** Called when rows are left that nothing uses. */
+  onLeaving(): void
+}
+
+export class PostgresIndexStore implements IndexStore {
+  readonly #options: PostgresIndexOptions
+  /** The number of its rows, as last seen; 0: unknown, or the store does not exist. */
+  #store = 0
+  #isClosed = false
+
+  constructor(options: PostgresIndexOptions) {
+    this.#options = options
+  }
+
+  get indexes(): number {
+    return this.#options.indexes
+  }
+
+  async status(): Promise<IndexStatus> {
+    const row = await this.#status()
+    if (row === undefined) return { position: null, version: 0, isUpdatedElsewhere: false }
+    const [, version, seq, epoch, purgeSeq, isUpdatedElsewhere] = row
+    return { position: positionOf(seq, epoch, purgeSeq), version, isUpdatedElsewhere }
+  }
+
+  async #status(): Promise<StatusRow | undefined> {
+    const { database, signature } = this.#options
+    const [row] = await this.#read<StatusRow>(STATUS, [database.db, signature, database.opener])
+    this.#store = row?.[0] ?? 0
+    return row
+  }
+
+  async update(docs: readonly IndexedDoc[], { from, position, more }: IndexStep): Promise<number | null> {
+    const yielder = new Yielder()
+    // Of a document that comes twice, the last rows count.
+    const waiting = new Map(docs.map((doc) => [doc.id, doc]))
+    let version: number | null = from
+    if (from !== 0 && this.#store === 0) await this.#status()
+    do {
+      const known = await this.#takeKnown(waiting)
+      const steps = stepsOf(known)
+      for (let step = steps.next(); !step.done && version !== null; ) {
+        await yielder.yieldIfDue()
+        const next = steps.next()
+        const isLast = waiting.size === 0 && next.done === true
+        version = await this.#apply(step.value, version, isLast ? position : null, more || !isLast)
+        step = next
+      }
+    } while (waiting.size > 0 && version !== null)
+    return version
+  }
+
+  /** Takes documents off with the keys of their stored rows, as many as fit into memory. */
+  async #takeKnown(waiting: Map<string, IndexedDoc>): Promise<KnownDoc[]> {
+    const { database } = this.#options
+    const some = [...waiting.values()].slice(0, MOST_DOCS).map((doc) => ({ doc, key: docKey(doc.id) }))
+    if (some.length === 0) return []
+    const values = [database.db, this.#store, some.map(({ key }) => key), MOST_KEY_BYTES]
+    const rows = this.#store === 0 ? [] : await this.#read<[doc: Buffer, keys: Buffer | null]>(KEYS, values)
+    const found = new Map(rows.map(([doc, keys]) => [doc.toString('latin1'), keys]))
+    const known: KnownDoc[] = []
+    for (const { doc, key } of some) {
+      const keys = found.get(key.toString('latin1'))
+      if (keys === null) continue
+      known.push({ doc, keys: keys ?? null })
+      waiting.delete(doc.id)
+    }
+    return known
+  }
+
+  async #apply(
+    change: IndexChange,
+    from: number,
+    position: IndexPosition | null,
+    more: boolean,
+  ): Promise<number | null> {
+    const { database, signature, indexes } = this.#options
+    const version = randomNumber()
+    const values = [
+      ...[database.db, signature, indexes, from, version, from === 0 ? randomNumber() : this.#store],
+      ...[position?.seq ?? null, position?.epoch ?? null, position?.purgeSeq ?? null],
+      more ? database.opener : null,
+      ...change.values(),
+    ]
+    const store = await this.#write(UPDATE, values)
+    if (store === null || store === 0) return null
+    if (store === -1) throw new CouchError('no_database')
+    this.#store = Number(store)
+    return version
+  }
+
+  async clear(from: number): Promise<boolean> {
+    const { database, signature, onLeaving } = this.#options
+    const isCleared = await this.#write(CLEAR, [
+      ...[database.db, signature, from, randomNumber(), randomNumber()],
+    ])
+    if (isCleared !== true) return false
+    onLeaving()
+    return true
+  }
+
+  /** An update that adds rows costs the same at any time. */
+  async build(): Promise<null> {
+    return null
+  }
+
+  async read(
+    index: number,
+    { from, to, descending }: PlaceRange & { readonly descending?: boolean },
+    limit: number,
+  ): Promise<{ rows: IndexRow[]; more: boolean; version: number }> {
+    const bounds = boundsOf(from, to)
+    const found = await this.#reading<RowTuple>(descending ? ROWS_DOWN : ROWS_UP, [index, ...bounds, limit])
+    const rows: IndexRow[] = []
+    for (const [, , , head, tail, keyLength, keyText, valueText] of found.rows)
+      if (head !== null) rows.push({ place: joined(head, tail), keyLength, keyText, valueText })
+    return { rows, more: hasMore(found, rows.length, limit), version: found.version }
+  }
+
+  async readValues(
+    index: number,
+    { from, to }: PlaceRange,
+  ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
+    const found = await this.#reading<ValueTuple>(VALUES, [index, ...boundsOf(from, to), MOST_VALUES])
+    const rows = found.rows.filter(([, , , head]) => head !== null)
+    const values = rows.map(([, , , , , value]) => value)
+    const last = rows.at(-1)
+    const next =
+      last !== undefined && hasMore(found, rows.length, MOST_VALUES)
+        ? Buffer.concat([last[3] as Buffer, last[4], Uint8Array.of(0)])
+        : null
+    return { values, next, version: found.version }
+  }
+
+  async counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts> {
+    const { database, signature } = this.#options
+    type Counts = [number, number | null, string | null, number | null, number, number[]]
+    const values = [database.db, signature, index, places.map(headOf), places.map(tailOf)]
+    const [row] = await this.#read<Counts>(COUNTS, values)
+    if (row === undefined) return { total: 0, before: places.map(() => 0), position: null, version: 0 }
+    const [version, seq, epoch, purgeSeq, total, before] = row
+    return { total, before: before.map(Number), position: positionOf(seq, epoch, purgeSeq), version }
+  }
+
+  async placeAt(index: number, count: number): Promise<{ place: Uint8Array | null; version: number }> {
+    const { database, signature } = this.#options
+    type Place = [version: number, head: Buffer | null, tail: Buffer]
+    const [row] = await this.#read<Place>(PLACE_AT, [database.db, signature, index, count])
+    if (row === undefined) return { place: null, version: 0 }
+    const [version, head, tail] = row
+    return { place: head === null ? null : joined(head, tail), version }
+  }
+
+  async parts(
+    index: number,
+    { from = FIRST, to = END }: PlaceRange,
+    limit: number,
+  ): Promise<{ parts: ReducedPart[]; more: boolean; version: number }> {
+    const found = await this.#reading<PartTuple>(PARTS, [index, bytesOf(from), bytesOf(to), limit + 1])
+    const { version } = found
+    const stretches = found.rows.filter(([, , , start]) => start !== null)
+    const isCut = stretches.length < (found.rows[0]?.[2] ?? 0)
+    const parts: ReducedPart[] = []
+    for (const [at, [, , , start, rows, reduction, changed]] of stretches.entries()) {
+      const following = stretches[at + 1]?.[3]
+      // The end of the last one that was read is not known.
+      if (at === limit || (isCut && following === undefined)) return { parts, more: true, version }
+      if (rows === 0) continue
+      const isWhole = Buffer.compare(from, start as Buffer) <= 0 && (following !== undefined || to === END)
+      const range = { from: later(start as Buffer, from), to: following ?? to }
+      const stretch = isWhole ? stretchOf(start as Buffer, changed) : null
+      parts.push({ range, stretch, reduction: isWhole ? reduction : null })
+    }
+    return { parts, more: false, version }
+  }
+
+  async keepReductions(index: number, _version: number, reductions: readonly KeptReduction[]): Promise<void> {
+    const { database } = this.#options
+    if (this.#store === 0 || reductions.length === 0) return
+    await this.#write(KEEP, [
+      ...[database.db, this.#store, index],
+      reductions.map(({ stretch }) => bytesOf(stretch.subarray(CHANGED_BYTES))),
+      reductions.map(({ stretch }) => Number(bytesOf(stretch).readBigInt64BE())),
+      reductions.map(({ reduction }) => reduction),
+    ])
+  }
+
+  async sizes(): Promise<{ file: number; active: number }> {
+    const bytes = (await this.#status())?.[6] ?? 0
+    return { file: bytes, active: bytes }
+  }
+
+  /** PostgreSQL finds free pages itself. */
+  async compact(): Promise<void> {
+    this.#options.onLeaving()
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#isClosed = true
+  }
+
+  /** Reads rows of the store together with its version, again if it was emptied since its number was read. */
+  async #reading<R extends Row>(
+    statement: Statement,
+    values: readonly unknown[],
+  ): Promise<{ readonly rows: readonly R[]; readonly version: number }> {
+    const { database, signature } = this.#options
+    for (let left = MOST_TRIES; left > 0; left--) {
+      if (this.#store === 0 && (await this.#status()) === undefined) return { rows: [], version: 0 }
+      const rows = await this.#read<R>(statement, [database.db, signature, this.#store, ...values])
+      const store = rows[0]?.[0] ?? 0
+      if (store === this.#store) return { rows, version: Number(rows[0]?.[1]) }
+      this.#store = Number(store)
+    }
+    throw new CouchError('store_unavailable')
+  }
+
+  #read<R extends Row>(statement: Statement, values: Query['values']): Promise<R[]> {
+    if (this.#isClosed) return Promise.reject(new CouchError('unavailable'))
+    return this.#options.database.connections.read<R>({ ...statement, values })
+  }
+
+  /**
+   * Calls a function. If its answer is lost, nobody needs to know whether it has changed something: the version tells.
+   * @returns null if the answer was lost
+   */
+  async #write(statement: Statement, values: Query['values']): Promise<unknown> {
+    if (this.#isClosed) throw new CouchError('unavailable')
+    try {
+      const [row] = await this.#options.database.connections.write<[unknown]>({ ...statement, values })
+      return row?.[0] ?? null
+    } catch (error) {
+      if (error instanceof LostAnswer) return null
+      throw error
+    }
+  }
+}
+
+/** A number that no other opener has drawn, and not 0. */
+function randomNumber(): number {
+  return randomInt(1, 2 ** 48 - 1)
+}
+
+function positionOf(seq: number | null, epoch: string | null, purgeSeq: number | null): IndexPosition | null {
+  return seq === null || epoch === null || purgeSeq === null ? null : { seq, epoch, purgeSeq }
+}
+
+function boundsOf(from: Uint8Array = FIRST, to: Uint8Array = END): Buffer[] {
+  return [headOf(from), tailOf(from), headOf(to), tailOf(to)]
+}
+
+function bytesOf(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+}
+
+function joined(head: Buffer, tail: Buffer): Buffer {
+  return tail.length === 0 ? head : Buffer.concat([head, tail])
+}
+
+/** Whether a range has rows behind those that a read has returned. */
+function hasMore(
+  { rows }: { readonly rows: readonly ReadRow<readonly unknown[]>[] },
+  returned: number,
+  limit: number,
+): boolean {
+  const found = rows[0]?.[2] ?? 0
+  return found === limit || found > returned
+}
+
+function stretchOf(start: Buffer, changed: number): Buffer {
+  const version = Buffer.alloc(CHANGED_BYTES)
+  version.writeBigInt64BE(BigInt(changed))
+  return Buffer.concat([version, start])
+}
+
+function later(a: Uint8Array, b: Uint8Array): Uint8Array {
+  return Buffer.compare(a, b) < 0 ? b : a
+}
