@@ -15,17 +15,32 @@ import type {
   RowCounts,
 } from '../index-store.ts'
 import type { Query, Row, Statement } from './connections.ts'
+import {
+  CLEAR,
+  COUNTS,
+  KEEP,
+  KEYS,
+  PARTS,
+  type PartTuple,
+  PLACE_AT,
+  type ReadRow,
+  ROWS_DOWN,
+  ROWS_UP,
+  type RowTuple,
+  STATUS,
+  type StatusRow,
+  UPDATE,
+  VALUES,
+  type ValueTuple,
+} from './index-statements.ts'
 import { docKey, headOf, type IndexChange, type KnownDoc, stepsOf, tailOf } from './index-steps.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { LostAnswer } from './store-fault.ts'
 
-/** An update whose opener has stored no step of it for this long is left to others, in seconds. */
-const CLAIM_S = 10
 /** Documents whose stored keys are read at once, and the bytes of these. */
 const MOST_DOCS = 250
 const MOST_KEY_BYTES = 1024 * 1024
-/** Bytes of rows, values and reductions that are read at once. A single one may be longer. */
-const MOST_READ_BYTES = 1024 * 1024
+/** Values that are read at once. */
 const MOST_VALUES = 1000
 /** A store that is emptied so often while it is read is not readable. */
 const MOST_TRIES = 10
@@ -36,101 +51,6 @@ const END = Uint8Array.of(0xff, 0xff)
 
 /** The bytes by which a kept reduction's stretch begins: the version that has changed it. */
 const CHANGED_BYTES = 8
-
-const STATUS: Statement = {
-  name: 'index_status',
-  text: `SELECT store, version, seq, epoch, purge_seq,
-      worker IS NOT NULL AND worker <> $3 AND worked_at > clock_timestamp() - interval '${CLAIM_S} seconds', bytes
-    FROM index_store WHERE db = $1 AND signature = $2`,
-}
-
-const KEYS: Statement = { name: 'index_keys', text: 'SELECT doc, keys FROM index_keys($1, $2, $3, $4)' }
-
-const UPDATE: Statement = {
-  name: 'index_update',
-  text: `SELECT index_update(${Array.from({ length: 26 }, (_, n) => `$${n + 1}`).join(', ')})`,
-}
-
-const CLEAR: Statement = { name: 'index_clear', text: 'SELECT index_clear($1, $2, $3, $4, $5)' }
-
-const COUNTS: Statement = {
-  name: 'index_counts',
-  text: 'SELECT version, seq, epoch, purge_seq, total, before FROM index_counts($1, $2, $3, $4, $5)',
-}
-
-const PLACE_AT: Statement = {
-  name: 'index_place_at',
-  text: 'SELECT version, head, tail FROM index_place_at($1, $2, $3, $4)',
-}
-
-const KEEP: Statement = { name: 'index_keep', text: 'SELECT index_keep($1, $2, $3, $4, $5, $6)' }
-
-/** Rows of a range with the state of their store; `n` rows were found, and as many are returned as fit. */
-function rowsStatement(name: string, columns: string, size: string, direction: 'ASC' | 'DESC'): Statement {
-  const order = `ORDER BY head ${direction}, tail ${direction}`
-  return {
-    name,
-    text: `SELECT s.store, s.version, r.n, r.head, r.tail, ${columns} FROM index_store s LEFT JOIN (
-        SELECT * FROM (
-          SELECT *, sum(${size}) OVER (${order} ROWS UNBOUNDED PRECEDING) - (${size}) AS before, count(*) OVER () AS n
-          FROM (
-            SELECT head, tail, key_length, key, value FROM index_row
-            WHERE db = $1 AND store = $3 AND idx = $4 AND (head, tail) >= ($5, $6) AND (head, tail) < ($7, $8)
-            ${order} LIMIT $9
-          ) found
-        ) sized WHERE before < ${MOST_READ_BYTES}
-      ) r ON s.store = $3
-      WHERE s.db = $1 AND s.signature = $2 ${order.replaceAll('head', 'r.head').replaceAll('tail', 'r.tail')}`,
-  }
-}
-
-const ROW_COLUMNS = 'r.key_length, r.key, r.value'
-const ROW_SIZE = 'octet_length(key) + octet_length(value)'
-const ROWS_UP = rowsStatement('index_rows_up', ROW_COLUMNS, ROW_SIZE, 'ASC')
-const ROWS_DOWN = rowsStatement('index_rows_down', ROW_COLUMNS, ROW_SIZE, 'DESC')
-const VALUES = rowsStatement('index_values', 'r.value', 'octet_length(value)', 'ASC')
-
-/** The stretches of a range, and one more, from the one that has the range's first place. */
-const PARTS: Statement = {
-  name: 'index_parts',
-  text: `SELECT s.store, s.version, x.n, x.start, x.rows, x.reduction, x.changed FROM index_store s LEFT JOIN (
-      SELECT * FROM (
-        SELECT *, sum(coalesce(octet_length(reduction), 0)) OVER (ORDER BY start ROWS UNBOUNDED PRECEDING)
-          - coalesce(octet_length(reduction), 0) AS before, count(*) OVER () AS n
-        FROM (
-          SELECT start, rows, reduction, changed FROM index_stretch
-          WHERE db = $1 AND store = $3 AND idx = $4 AND start < $6 AND start >= (
-            SELECT start FROM index_stretch
-            WHERE db = $1 AND store = $3 AND idx = $4 AND start <= $5 ORDER BY start DESC LIMIT 1
-          )
-          ORDER BY start LIMIT $7
-        ) found
-      ) sized WHERE before < ${MOST_READ_BYTES}
-    ) x ON s.store = $3
-    WHERE s.db = $1 AND s.signature = $2 ORDER BY x.start`,
-}
-
-type StatusRow = [
-  store: number,
-  version: number,
-  seq: number | null,
-  epoch: string | null,
-  purgeSeq: number | null,
-  isUpdatedElsewhere: boolean,
-  bytes: number,
-]
-
-/** The columns of a read before its own: none of them is null if there is a row. */
-type ReadRow<Rest extends readonly unknown[]> = [
-  store: number,
-  version: number,
-  found: number | null,
-  ...Rest,
-]
-
-type RowTuple = ReadRow<[head: Buffer | null, tail: Buffer, keyLength: number, key: string, value: string]>
-type ValueTuple = ReadRow<[head: Buffer | null, tail: Buffer, value: string]>
-type PartTuple = ReadRow<[start: Buffer | null, rows: number, reduction: string | null, changed: number]>
 
 export interface PostgresIndexOptions {
   readonly database: Pick<OpenDatabase, 'db' | 'connections' | 'opener'>
