@@ -52,6 +52,8 @@ export interface TransferProgress {
 type OnProgress = (progress: TransferProgress) => void
 
 export interface TransferControl {
+  /** @param after the last name of the page before; null: from the first one @returns a page of names, empty at the end */
+  listDatabases(request: { readonly after: string | null }): Promise<readonly string[]>
   /** @throws no_database; unavailable when the server stops in the meantime */
   exportDatabase(request: ExportRequest, onProgress?: OnProgress): Promise<ExportOutcome>
   /**
@@ -72,10 +74,12 @@ export interface TransferServices {
 /** Time between two progress reports of a transfer, in ms. */
 const PROGRESS_INTERVAL_MS = 500
 const MAX_REFUSALS = 10
+const NAMES_OF_PAGE = 1000
 
 /** @returns the commands, on the databases that are open in this process */
 export function localTransferControl(services: TransferServices): TransferControl {
   return {
+    listDatabases: ({ after }) => services.databases.names(after === null ? {} : { after }, NAMES_OF_PAGE),
     exportDatabase: (request, onProgress) => exportDatabase(services, request, onProgress),
     importDatabase: (request, onProgress) => importDatabase(services, request, onProgress),
   }

@@ -108,17 +108,29 @@ export type TransferCommand = { readonly data: string | undefined; readonly data
 /** Stands for standard output or input instead of a file. */
 export const STANDARD = '-'
 
+/** Exports every database into a folder. */
+export interface ExportAllCommand {
+  readonly name: 'export all'
+  readonly data: string | undefined
+  readonly to: string
+}
+
 export const EXPORT = grammar({
   name: 'export',
-  usage: '<database> [--to <file>] [--data <folder>]',
+  usage: '<database> [--to <file>] | --all --to <folder> [--data <folder>]',
   about: "export a database to a file in couchbackup's format",
   details: `Writes a couchbackup file with every leaf revision, its ancestry and its attachments. Works whether
 or not the server is running:
   --to <file>          a new file, compressed if its name ends in .gz; - is standard output (default)
+  --all                every database, each in a compressed file of its own in the folder of --to,
+                       which must be new or empty
 ${DATA_HELP}`,
-  options: { ...DATA, to: { type: 'string' } },
-  read(words, { data, to = STANDARD }): TransferCommand {
-    return { name: 'export', data, database: databaseOf(words, 'export'), to }
+  options: { ...DATA, to: { type: 'string' }, all: { type: 'boolean' } },
+  read(words, { data, to = STANDARD, all = false }): TransferCommand | ExportAllCommand {
+    if (!all) return { name: 'export', data, database: databaseOf(words, 'export'), to }
+    checkNone(words)
+    if (to === STANDARD) throw new UsageError('settee export --all needs a folder: --to <folder>.')
+    return { name: 'export all', data, to }
   },
 })
 

@@ -12,6 +12,7 @@ import {
   ADOPT,
   BACKUP,
   EXPORT,
+  type ExportAllCommand,
   IMPORT,
   RESTORE,
   type RestoreCommand,
@@ -73,8 +74,10 @@ const standby = async (command: StandbyCommand, env: NodeJS.ProcessEnv) =>
   (await import('./standby-command.ts')).runStandbyCommand(command, env)
 const timeMachine = async (command: TimeMachineCommand, env: NodeJS.ProcessEnv) =>
   (await import('./time-machine-command.ts')).runTimeMachineCommand(command, env)
-const transfer = async (command: TransferCommand, env: NodeJS.ProcessEnv) =>
-  (await import('./transfer-command.ts')).runTransferCommand(command, env)
+const transfer = async (command: TransferCommand | ExportAllCommand, env: NodeJS.ProcessEnv) =>
+  command.name === 'export all'
+    ? (await import('./export-all-command.ts')).runExportAllCommand(command, env)
+    : (await import('./transfer-command.ts')).runTransferCommand(command, env)
 
 const ENTRIES: readonly Entry[] = [
   entry(SERVE, async (command, env) => (await import('./serve-command.ts')).runServeCommand(command, env)),

@@ -38,19 +38,39 @@ export async function runTransferCommand(command: TransferCommand, env: NodeJS.P
 
 /** Opens the file before root switches to the owner of the data folder, who may lack access to the file. */
 async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
+  const dataDir = dataFolder(data, env)
+  const { documents, deleted, hasAttachments } = await exportFile(database, to, (work) =>
+    withControl(dataDir, env, (controls) => work(controls, dataDir)),
+  )
+  say(`Exported the database ${database}: ${countsLine(documents, deleted)}.`)
+  if (hasAttachments) say('It has attachments: couchrestore needs its option --attachments.')
+  return 0
+}
+
+/**
+ * Exports a database into a new file, which is removed if that fails.
+ * @param to the path of the file; `-` is standard output
+ * @param operate gives the control of a server, once the file is open
+ * @throws Error with a one-line message; CouchError
+ */
+export async function exportFile(
+  database: string,
+  to: string,
+  operate: (work: (controls: Controls, dataDir: string) => Promise<ExportOutcome>) => Promise<ExportOutcome>,
+): Promise<ExportOutcome> {
   const isFile = to !== STANDARD
   const { target, stopRemoval } = isFile
     ? openRemovable(to)
     : { target: process.stdout, stopRemoval: () => undefined }
   try {
-    const { documents, deleted, hasAttachments } = await transfer<ExportOutcome>(data, env, {
-      pump: (socket) => writeFrom(socket, target, to),
-      run: (controls, socket, onProgress) => controls.exportDatabase({ database, socket }, onProgress),
-    })
+    const outcome = await operate((controls, dataDir) =>
+      transferOver<ExportOutcome>(controls, dataDir, {
+        pump: (socket) => writeFrom(socket, target, to),
+        run: (controls, socket, onProgress) => controls.exportDatabase({ database, socket }, onProgress),
+      }),
+    )
     if (isFile) await syncPath(to)
-    say(`Exported the database ${database}: ${countsLine(documents, deleted)}.`)
-    if (hasAttachments) say('It has attachments: couchrestore needs its option --attachments.')
-    return 0
+    return outcome
   } catch (error) {
     if (isFile) rmSync(to, { force: true })
     throw error
@@ -124,11 +144,15 @@ export async function importFile(
   env: NodeJS.ProcessEnv,
 ): Promise<ImportOutcome> {
   const source = from === STANDARD ? process.stdin : createReadStream('', { fd: openOld(from) })
-  return transfer<ImportOutcome>(data, env, {
-    bytes: source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size,
-    pump: (socket) => sendTo(source, socket, from),
-    run: (controls, socket, onProgress) => controls.importDatabase({ database, socket, merge }, onProgress),
-  })
+  const bytes = source === process.stdin || from.endsWith('.gz') ? null : (await stat(from)).size
+  const dataDir = dataFolder(data, env)
+  return withControl(dataDir, env, (controls) =>
+    transferOver<ImportOutcome>(controls, dataDir, {
+      bytes,
+      pump: (socket) => sendTo(source, socket, from),
+      run: (controls, socket, onProgress) => controls.importDatabase({ database, socket, merge }, onProgress),
+    }),
+  )
 }
 
 function openOld(path: string): number {
@@ -152,33 +176,30 @@ interface Transfer<Outcome> {
   run(controls: Controls, socket: string, onProgress: (progress: TransferProgress) => void): Promise<Outcome>
 }
 
-type Controls = Parameters<Parameters<typeof withControl>[2]>[0]
+export type Controls = Parameters<Parameters<typeof withControl>[2]>[0]
 
 /** Runs the command, and moves the bytes meanwhile. If both fail, throws the server's error, which says more. */
-async function transfer<Outcome>(
-  data: string | undefined,
-  env: NodeJS.ProcessEnv,
+async function transferOver<Outcome>(
+  controls: Controls,
+  dataDir: string,
   { bytes = null, pump, run }: Transfer<Outcome>,
 ): Promise<Outcome> {
-  const dataDir = dataFolder(data, env)
   const bar = progressBar(process.stderr)
   const onProgress = (progress: TransferProgress) => {
     const percent = bytes === null || bytes === 0 ? null : (100 * progress.bytes) / bytes
     bar.show(percent, `${(progress.bytes / 1_000_000).toFixed(1)} MB`)
   }
-  return withControl(dataDir, env, async (controls) => {
-    const { path, connected, close } = await listenForOne(dataDir)
-    try {
-      const pumped = connected.then(pump)
-      pumped.catch(() => undefined)
-      const outcome = await Promise.race([run(controls, path, onProgress), failureOf(pumped)])
-      await pumped
-      return outcome
-    } finally {
-      bar.end()
-      close()
-    }
-  })
+  const { path, connected, close } = await listenForOne(dataDir)
+  try {
+    const pumped = connected.then(pump)
+    pumped.catch(() => undefined)
+    const outcome = await Promise.race([run(controls, path, onProgress), failureOf(pumped)])
+    await pumped
+    return outcome
+  } finally {
+    bar.end()
+    close()
+  }
 }
 
 /** Rejects if the file cannot be read or written. A socket that the server closed is not a separate failure. */

@@ -37,6 +37,7 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'listAccounts',
   'deleteAccount',
   'listSizes',
+  'listDatabases',
   'exportDatabase',
   'importDatabase',
   'restore',

@@ -59,6 +59,13 @@ t.test('help', (t) => {
   t.end()
 })
 
+t.test('exports of all databases', (t) => {
+  t.strictSame(read(['export', '--all', '--to', 'x']), { name: 'export all', data: undefined, to: 'x' })
+  t.throws(() => read(['export', '--all']), { message: 'settee export --all needs a folder: --to <folder>.' })
+  t.throws(() => read(['export', '--all', 'notes', '--to', 'x']), { message: 'Unexpected argument "notes".' })
+  t.end()
+})
+
 t.test('PostgreSQL', (t) => {
   const common = { store: undefined, data: undefined }
   t.strictSame(read(['postgres', 'check']), { name: 'check', ...common, json: false })

@@ -95,6 +95,22 @@ t.test('settee imports a backup of couchbackup, also on a stopped server', async
   t.strictSame(await serverHistories(again, 'third'), before)
 })
 
+t.test('all databases are exported, each into a file of its own', async (t) => {
+  const { server } = await startWithFile(t)
+  await fill(server, 'notes')
+  await server.request('PUT', '/work%2Fplans%2Ba')
+  await server.request('PUT', '/work%2Fplans%2Ba/one', { body: { text: 'x' } })
+  const before = await serverHistories(server, 'notes')
+  const to = join(await temporaryFolder(t), 'exports')
+  const done = await run(t, server.dataDir, ['export', '--all', '--to', to])
+  t.match(done, { code: 0, stdout: '', stderr: /^Exported 3 databases to .*exports\.\n$/ })
+  t.same((await readdir(to)).sort(), ['_users.json.gz', 'notes.json.gz', 'work%2Fplans%2Ba.json.gz'])
+  const imported = await run(t, server.dataDir, ['import', 'copy', '--from', join(to, 'notes.json.gz')])
+  t.equal(imported.code, 0, imported.stderr)
+  t.strictSame(await serverHistories(server, 'copy'), before)
+  t.match(await run(t, server.dataDir, ['export', '--all', '--to', to]), { code: 1, stderr: /is not empty/ })
+})
+
 t.test('refusals', async (t) => {
   const server = await startTestServer(t)
   const { dataDir } = server
