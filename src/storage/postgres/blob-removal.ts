@@ -1,5 +1,6 @@
 /** Removes blobs that no revision names and nobody holds, in short statements. */
 import { LEASE_GRACE_MS, LEASE_MS } from '../blob-leases.ts'
+import type { Statement } from './connections.ts'
 import type { OpenDatabase } from './open-database.ts'
 
 /** Chunks of a blob that one statement removes: 4 MB. */
@@ -44,24 +45,26 @@ export class BlobRemoval {
   /**
    * Removes those of some blobs that nobody holds and no revision names.
    * @param even whether blobs go that a revision has named before
-   * @param pause awaited between two statements; what it throws ends the removal
+   * @param pause awaited after each statement, which took so many ms; what it throws ends the removal
    * @throws as {@link Connections.write}; what remains is removed by a later call, or by {@link sweep}
    */
   async remove(
     blobs: readonly RemovableBlob[],
     even: 'named' | 'unnamed',
-    pause: () => Promise<void> = async () => undefined,
+    pause: (worked: number) => Promise<void> = async () => undefined,
   ): Promise<void> {
-    const { connections, db, now } = this.#database
+    const { db, now } = this.#database
+    const run = async (statement: Statement, values: readonly unknown[]) => {
+      const began = performance.now()
+      const [row] = await this.#database.connections.write<Numbers>({ ...statement, values: [db, ...values] })
+      await pause(performance.now() - began)
+      return row?.[0] ?? []
+    }
     for (const group of groupsOf(blobs)) {
-      const values = [db, group, now() - LEASE_MS - LEASE_GRACE_MS, even === 'named']
-      const [row] = await connections.write<Numbers>({ ...ABANDON, values })
-      await pause()
-      let left = row?.[0] ?? []
+      const lapsed = now() - LEASE_MS - LEASE_GRACE_MS
+      let left = await run(ABANDON, [group, lapsed, even === 'named'])
       for (let position = 0; left.length > 0; position += CHUNKS) {
-        const [more] = await connections.write<Numbers>({ ...REMOVE, values: [db, left, position, CHUNKS] })
-        left = more?.[0] ?? []
-        await pause()
+        left = await run(REMOVE, [left, position, CHUNKS])
       }
     }
   }
@@ -70,7 +73,7 @@ export class BlobRemoval {
    * Removes what ended uploads and interrupted removals have left.
    * @throws as {@link remove}
    */
-  async sweep(pause?: () => Promise<void>): Promise<void> {
+  async sweep(pause?: (worked: number) => Promise<void>): Promise<void> {
     const { connections, db } = this.#database
     for (let last: number | undefined = 0; last !== undefined; ) {
       const rows: (readonly [number, number | null])[] = await connections.read({

@@ -9,6 +9,7 @@
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
 import { INDEX_TABLES } from './index-tables.ts'
+import { COMPACTION_FUNCTIONS } from './compaction-functions.ts'
 import { WRITE_FUNCTIONS } from './write-functions.ts'
 import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
 
@@ -241,6 +242,7 @@ export const MIGRATIONS: readonly string[] = [
     CONTENTS,
     CATALOG_FUNCTIONS,
     BLOB_FUNCTIONS,
+    COMPACTION_FUNCTIONS,
     WRITE_FUNCTIONS,
     WRITE_GROUP_FUNCTIONS,
     INDEX_TABLES,

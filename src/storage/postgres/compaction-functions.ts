@@ -1,0 +1,118 @@
+/**
+ * The steps of a compaction, as functions of PostgreSQL. Each locks the database's row for some milliseconds, as a write
+ * does. A step that a crash of PostgreSQL forgets is done by the next compaction, so none waits for the disk.
+ *
+ * Removing or retaining superseded revisions does not raise the version of their document. A write that was decided on
+ * such a revision finds out when it looks for its row or for its contents.
+ */
+
+const REVISIONS = `
+-- Removes some of the superseded revisions, the oldest first: those that are retained or those that are not. Returns how
+-- many, and their bytes; null if the database is gone.
+CREATE FUNCTION expire_revisions(_db bigint, _retained boolean, _until bigint, _limit bigint) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _places tid[];
+  _rows bigint;
+  _bytes bigint;
+  _last bigint;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  IF _retained THEN
+    _places := ARRAY(SELECT ctid FROM revision WHERE db = _db AND retained AND superseded_at <= _until
+      ORDER BY superseded_at LIMIT _limit);
+  ELSE
+    _places := ARRAY(SELECT ctid FROM revision
+      WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit);
+  END IF;
+  WITH gone AS (
+    DELETE FROM revision WHERE db = _db AND ctid = ANY (_places)
+      RETURNING id, rev, superseded_at, attachments, stored_bytes(body) AS bytes
+  ), freed AS (
+    DELETE FROM blob_use u USING gone g, json_array_elements(g.attachments::json) a
+      WHERE g.attachments IS NOT NULL AND u.db = _db AND u.blob = (a ->> 'blob')::bigint AND u.id = g.id AND u.rev = g.rev
+  )
+  SELECT count(*), coalesce(sum(bytes), 0), max(superseded_at) INTO _rows, _bytes, _last FROM gone;
+  IF _rows > 0 THEN
+    UPDATE database SET history_since = greatest(history_since, _last),
+      superseded_bytes = superseded_bytes - CASE WHEN _retained THEN 0 ELSE _bytes END,
+      retained_bytes = retained_bytes - CASE WHEN _retained THEN _bytes ELSE 0 END
+      WHERE db = _db;
+  END IF;
+  RETURN ARRAY[_rows, _bytes];
+END $$;
+
+-- retains some of the revisions that were superseded after a time; returns as expire_revisions
+CREATE FUNCTION retain_revisions(_db bigint, _after bigint, _until bigint, _limit bigint) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _places tid[];
+  _rows bigint;
+  _bytes bigint;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  _places := ARRAY(SELECT ctid FROM revision
+    WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at > _after AND superseded_at <= _until
+    ORDER BY superseded_at LIMIT _limit);
+  WITH kept AS (
+    UPDATE revision SET retained = true WHERE db = _db AND ctid = ANY (_places) RETURNING stored_bytes(body) AS bytes
+  )
+  SELECT count(*), coalesce(sum(bytes), 0) INTO _rows, _bytes FROM kept;
+  IF _rows > 0 THEN
+    UPDATE database SET superseded_bytes = superseded_bytes - _bytes, retained_bytes = retained_bytes + _bytes
+      WHERE db = _db;
+  END IF;
+  RETURN ARRAY[_rows, _bytes];
+END $$;
+`
+
+const ANCESTRIES = `
+-- Replaces the ancestries of leaves, winners or others, whose documents still have the version that was read. Returns how many.
+CREATE FUNCTION cut_ancestries(
+  _db bigint, _winners boolean, _ids text[], _revs text[], _versions bigint[], _ancestries bytea[]
+) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _version bigint;
+  _cut bigint := 0;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  UPDATE database SET writes = writes + 1 WHERE db = _db RETURNING writes INTO _version;
+  FOR _place IN 1 .. cardinality(_ids) LOOP
+    UPDATE doc SET version = _version,
+      ancestry = CASE WHEN _winners THEN _ancestries[_place] ELSE ancestry END
+      WHERE db = _db AND id = _ids[_place] AND version IN (_versions[_place], _version);
+    CONTINUE WHEN NOT FOUND;
+    IF NOT _winners THEN
+      UPDATE revision SET ancestry = _ancestries[_place]
+        WHERE db = _db AND id = _ids[_place] AND rev = _revs[_place] AND leaf;
+    END IF;
+    _cut := _cut + 1;
+  END LOOP;
+  RETURN _cut;
+END $$;
+`
+
+const CLAIMS = `
+-- Makes an opener the one that compacts. Returns how many compactions have succeeded; null if another compacts and has
+-- renewed its claim since _lapsed, or if the database is gone.
+CREATE FUNCTION claim_compaction(_db bigint, _opener text, _at bigint, _lapsed bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _finished bigint;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO compaction AS c (db, opener, renewed_at, done, finished) VALUES (_db, _opener, _at, 0, 0)
+    ON CONFLICT (db) DO UPDATE SET opener = excluded.opener, renewed_at = excluded.renewed_at, done = 0
+      WHERE c.opener IS NULL OR c.opener = _opener OR c.renewed_at <= _lapsed
+    RETURNING finished INTO _finished;
+  RETURN _finished;
+END $$;
+`
+
+export const COMPACTION_FUNCTIONS = REVISIONS + ANCESTRIES + CLAIMS
