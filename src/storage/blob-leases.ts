@@ -21,6 +21,11 @@ export const LEASE_RENEWAL_MS = 20_000
 /** How long after the end of its last lease a blob is removed at the earliest, in ms. */
 export const LEASE_GRACE_MS = 60_000
 
+/** @returns what was renewed at this time or before belongs to a dead opener, and can be removed; in ms since 1970 */
+export function lapsed(now: number): number {
+  return now - LEASE_MS - LEASE_GRACE_MS
+}
+
 /** Content that is being stored, chunk by chunk. No document names it yet. */
 export interface BlobUpload {
   /** Adds the next bytes; resolves when they are stored. Calls must not overlap. */

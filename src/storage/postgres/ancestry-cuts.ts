@@ -44,7 +44,9 @@ export async function cutAncestries(
   for (const isWinner of [true, false]) {
     let tries = 0
     for (let last: readonly [string, string] | null = ['', '']; last !== null; ) {
-      const rows: LeafRow[] = await database.connections.read(pageAfter(database.db, isWinner, last, revsLimit))
+      const rows: LeafRow[] = await database.connections.read(
+        pageAfter(database.db, isWinner, last, revsLimit),
+      )
       const cut = await cutRows(rows, revsLimit)
       tries += 1
       const isDone = cut.length === 0 || (await step(cutQuery(database.db, isWinner, cut))) === cut.length

@@ -1,5 +1,5 @@
 /** Removes blobs that no revision names and nobody holds, in short statements. */
-import { LEASE_GRACE_MS, LEASE_MS } from '../blob-leases.ts'
+import { lapsed } from '../blob-leases.ts'
 import type { Statement } from './connections.ts'
 import type { OpenDatabase } from './open-database.ts'
 
@@ -61,8 +61,7 @@ export class BlobRemoval {
       return row?.[0] ?? []
     }
     for (const group of groupsOf(blobs)) {
-      const lapsed = now() - LEASE_MS - LEASE_GRACE_MS
-      let left = await run(ABANDON, [group, lapsed, even === 'named'])
+      let left = await run(ABANDON, [group, lapsed(now()), even === 'named'])
       for (let position = 0; left.length > 0; position += CHUNKS) {
         left = await run(REMOVE, [left, position, CHUNKS])
       }

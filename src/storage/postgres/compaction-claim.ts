@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
-import { LEASE_GRACE_MS, LEASE_MS } from '../blob-leases.ts'
+import { lapsed } from '../blob-leases.ts'
 import type { OpenDatabase } from './open-database.ts'
 
 /** How often the holder of the claim renews it and tells how far it is, in ms. */
@@ -32,7 +32,8 @@ type StateRow = readonly [isRunning: boolean, done: number, finished: number]
 
 export class CompactionClaim {
   readonly #database: OpenDatabase
-  readonly #id = randomBytes(12).toString('hex')
+  /** Identifies this opener of the database among all. */
+  readonly id = randomBytes(12).toString('hex')
   #renewed = 0
 
   constructor(database: OpenDatabase) {
@@ -51,10 +52,9 @@ export class CompactionClaim {
     let before: number | undefined
     for (;;) {
       refuseIfClosed()
-      const lapsed = now() - LEASE_MS - LEASE_GRACE_MS
       const [claimed] = await connections.write<readonly [number | null]>({
         ...CLAIM,
-        values: [db, this.#id, now(), lapsed],
+        values: [db, this.id, now(), lapsed(now())],
       })
       if (claimed?.[0] != null) {
         this.#renewed = performance.now()
@@ -62,7 +62,7 @@ export class CompactionClaim {
       }
       for (let isRunning = true; isRunning; await sleep(POLL_MS)) {
         refuseIfClosed()
-        const [state] = await connections.read<StateRow>({ ...STATE, values: [db, lapsed] })
+        const [state] = await connections.read<StateRow>({ ...STATE, values: [db, lapsed(now())] })
         if (state === undefined) throw new CouchError('no_database')
         const [, done, finished] = state
         before ??= finished
@@ -78,13 +78,13 @@ export class CompactionClaim {
     if (performance.now() - this.#renewed < RENEWAL_MS) return
     this.#renewed = performance.now()
     const { connections, db, now } = this.#database
-    await connections.write({ ...RENEW, values: [db, this.#id, now(), done] })
+    await connections.write({ ...RENEW, values: [db, this.id, now(), done] })
   }
 
   /** Ends the claim. Never rejects: a claim that could not be ended lapses. */
   async end(hasSucceeded: boolean): Promise<void> {
     const { connections, db } = this.#database
-    const values = [db, this.#id, hasSucceeded ? 1 : 0]
+    const values = [db, this.id, hasSucceeded ? 1 : 0]
     await connections.write({ ...END, values }).catch(() => undefined)
   }
 }

@@ -103,6 +103,11 @@ export class Compaction {
     this.#removal = new BlobRemoval(database)
   }
 
+  /** Identifies this opener's claim. */
+  get claim(): string {
+    return this.#claim.id
+  }
+
   get isRunning(): boolean {
     return this.#running !== undefined
   }

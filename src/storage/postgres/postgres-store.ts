@@ -1,5 +1,6 @@
 /** One open database of the engine over PostgreSQL. */
 import { CouchError } from '../../core/errors.ts'
+import type { BlobReference, BlobUpload } from '../blob-leases.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type {
   DocState,
@@ -15,12 +16,16 @@ import type {
   PurgeUpdate,
   RangeSizes,
   SettingsChange,
+  StoreInfo,
   StoreView,
 } from '../engine.ts'
 import type { HistoryStore } from '../history-store.ts'
 import type { StoreEvent } from '../store-events.ts'
 import type { RememberedPoint } from '../token-position.ts'
 import type { DocTouches } from '../touches.ts'
+import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
+import { Uploads } from './blob-uploads.ts'
+import { Compaction } from './compaction-run.ts'
 import type { DatabaseEvents } from './database-events.ts'
 import { readView, updateSettings } from './database-settings.ts'
 import { DocumentCommits } from './document-commits.ts'
@@ -31,6 +36,7 @@ import { FeedPoints } from './feed-points.ts'
 import { LocalDocuments } from './local-documents.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { readPurges } from './stored-purges.ts'
+import { Sizes } from './stored-sizes.ts'
 import { WriteCommits } from './write-commits.ts'
 
 /** What a store is given by its engine. */
@@ -56,6 +62,9 @@ export class PostgresStore {
   readonly #documents: DocumentCommits
   readonly #locals: LocalDocuments
   readonly #points: FeedPoints
+  readonly #uploads: Uploads
+  readonly #compaction: Compaction
+  readonly #sizes: Sizes
   #closing: Promise<void> | undefined
 
   constructor(database: OpenDatabase, parts: StoreParts) {
@@ -70,10 +79,17 @@ export class PostgresStore {
     this.#documents = new DocumentCommits(database, new DocumentLoader(database), this.#commits)
     this.#locals = new LocalDocuments(database, this.#commits)
     this.#points = new FeedPoints(database, this.#commits)
+    this.#uploads = new Uploads(database)
+    this.#compaction = new Compaction(database)
+    this.#sizes = new Sizes(database)
+    void this.#uploads.sweep()
   }
 
-  async info(): Promise<StoreView & { readonly name: string; readonly createdAt: number }> {
-    return { ...(await this.view()), name: this.#database.name, createdAt: this.#parts.createdAt }
+  async info(): Promise<StoreInfo> {
+    const { name } = this.#open()
+    const { createdAt } = this.#parts
+    const { compacting, ...info } = await this.#sizes.info(this.#compaction.claim)
+    return { ...info, name, createdAt, compacting: compacting || this.#compaction.isRunning }
   }
 
   async view(): Promise<StoreView> {
@@ -131,6 +147,36 @@ export class PostgresStore {
 
   async countAttachments(most: number): Promise<number> {
     return this.#reads.countAttachments(most)
+  }
+
+  async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
+    this.#open()
+    return this.#uploads.readBlob(blob, offset, length)
+  }
+
+  async referenceBlob(blob: number): Promise<BlobReference | null> {
+    this.#open()
+    return this.#uploads.referenceBlob(blob)
+  }
+
+  async uploadBlob(): Promise<BlobUpload> {
+    this.#open()
+    return this.#uploads.uploadBlob()
+  }
+
+  async compact(options: CompactOptions = {}): Promise<void> {
+    this.#open()
+    return this.#compaction.run(options)
+  }
+
+  async garbage(): Promise<GarbageCounts> {
+    this.#open()
+    return this.#sizes.garbage()
+  }
+
+  async sizes(): Promise<StoreSizes> {
+    this.#open()
+    return this.#sizes.count()
   }
 
   async updateDocs<R, N = never>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
@@ -195,7 +241,8 @@ export class PostgresStore {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#documents.drained(), this.#locals.drained()])
+    const writes = [this.#documents.drained(), this.#locals.drained()]
+    await Promise.all([...writes, this.#compaction.close(), this.#uploads.close()])
     await this.#commits.drained()
     this.#parts.events.close()
     this.#parts.onClosed()

@@ -1,8 +1,10 @@
 /** The sizes of a database in PostgreSQL: from counters, and of its parts from a scan in short statements. */
 import { CouchError } from '../../core/errors.ts'
+import { lapsed } from '../blob-leases.ts'
 import type { StoreInfo } from '../engine.ts'
 import type { GarbageCounts, SizePart, StoreSizes } from '../upkeep.ts'
 import type { Statement } from './connections.ts'
+import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import type { OpenDatabase } from './open-database.ts'
 
 /** Rows that one statement of a scan reads: some milliseconds. */
@@ -15,8 +17,21 @@ const ACTIVE = 'leaf_bytes + superseded_bytes + blob_bytes'
 
 const INFO = {
   name: 'size_info',
-  text: `SELECT ${ACTIVE}, retained_bytes, external_bytes FROM database WHERE db = $1`,
+  text: `SELECT ${VIEW_COLUMNS}, purge_seq, ${ACTIVE}, retained_bytes, external_bytes,
+      EXISTS (SELECT FROM compaction c WHERE c.db = $1 AND c.opener <> $2 AND c.renewed_at > $3)
+    FROM database d WHERE d.db = $1`,
 }
+type InfoRow = readonly [
+  ...view: ViewRow,
+  purgeSeq: number,
+  active: number,
+  retained: number,
+  external: number,
+  isCompacting: boolean,
+]
+
+/** The part of {@link StoreInfo} that is stored. */
+type StoredInfo = Omit<StoreInfo, 'name' | 'createdAt'>
 
 const GARBAGE = {
   name: 'garbage',
@@ -96,13 +111,25 @@ export class Sizes {
     this.#database = database
   }
 
-  /** For the database's information object. @throws no_database, as {@link Connections.read} */
-  async info(): Promise<StoreInfo['sizes']> {
-    const { connections, db } = this.#database
-    const [row] = await connections.read<readonly [number, number, number]>({ ...INFO, values: [db] })
-    if (row === undefined) throw new CouchError('no_database')
-    const [active, retained, external] = row
-    return { file: active + retained, active, external }
+  /**
+   * For the database's information object.
+   * @param claim of the caller: whether it compacts is not asked
+   * @throws no_database, as {@link Connections.read}
+   */
+  info(claim: string): Promise<StoredInfo> {
+    const { connections, db, views, now } = this.#database
+    const values = [db, claim, lapsed(now())]
+    return views.reading(
+      async () => {
+        const [row] = await connections.read<InfoRow>({ ...INFO, values })
+        if (row === undefined) return { view: null, rows: null }
+        return { view: [row[0], row[1], row[2], row[3]] as const, rows: row }
+      },
+      (row, view) => {
+        const [, , , , purgeSeq, active, retained, external, compacting] = row as InfoRow
+        return { ...view, purgeSeq, compacting, sizes: { file: active + retained, active, external } }
+      },
+    )
   }
 
   /** @throws as {@link info} */
@@ -117,7 +144,6 @@ export class Sizes {
 
   /** Scans bodies, contents and `_local` documents. @throws as {@link info} */
   async count(): Promise<StoreSizes> {
-    await this.info()
     const counts = KINDS.map(() => 0)
     const bytes = KINDS.map(() => 0)
     for (const { page, first } of PAGES) await this.#scan(page, first, counts, bytes)
