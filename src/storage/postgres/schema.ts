@@ -8,8 +8,8 @@
  */
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
-import { INDEX_TABLES } from './index-tables.ts'
 import { COMPACTION_FUNCTIONS } from './compaction-functions.ts'
+import { INDEX_TABLES } from './index-tables.ts'
 import { WRITE_FUNCTIONS } from './write-functions.ts'
 import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
 
