@@ -5,12 +5,17 @@ import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Query, Row, Run } from './connections.ts'
 
 const ROWS = `SELECT seq, name, type FROM catalog_update WHERE seq > $1 AND seq < $2`
-/** Nothing from before a database was last created. */
+/**
+ * Nothing from before a database was last created. OFFSET makes PostgreSQL look for the rows of each name: a plan from when the
+ * table was empty would read all updates.
+ */
 const ROWS_OF_NAMES = `
 SELECT event.seq, event.name, event.type FROM unnest($4::text[]) AS wanted (name)
-  JOIN catalog_update AS creation ON creation.name = wanted.name AND creation.type = 'created'
-  JOIN catalog_update AS event ON event.name = wanted.name AND event.seq >= creation.seq
-  WHERE event.seq > $1 AND event.seq < $2`
+  CROSS JOIN LATERAL (
+    SELECT u.seq FROM catalog_update u WHERE u.name = wanted.name AND u.type = 'created' OFFSET 0) AS creation
+  CROSS JOIN LATERAL (
+    SELECT u.seq, u.name, u.type FROM catalog_update u WHERE u.name = wanted.name OFFSET 0) AS event
+  WHERE event.seq >= creation.seq AND event.seq > $1 AND event.seq < $2`
 
 /** The store's row comes with every page, so that numbers and rows belong to one moment. */
 function pageOf(name: string, rows: string, order: 'ASC' | 'DESC') {
