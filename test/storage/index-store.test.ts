@@ -6,6 +6,7 @@ import { runIndexTests } from './index-conformance.ts'
 
 runIndexTests('sqlite', {
   sharedOpeners: false,
+  many: 50_000,
   create: async (t, onOperation) => {
     const folder = join(await temporaryFolder(t), 'indexes')
     const options = { folder, errors: new FileErrors(), onOperation }

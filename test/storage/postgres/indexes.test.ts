@@ -17,6 +17,7 @@ let openers = 0
 
 runIndexTests('postgres', {
   sharedOpeners: true,
+  many: 12_000,
   create: async (t, onOperation) => {
     const db = ++databases
     const text = `INSERT INTO database (db, incarnation, created_at, partitioned, timeline, epochs)
