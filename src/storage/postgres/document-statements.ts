@@ -32,7 +32,7 @@ export interface Source {
   readonly name: string
   /** Selects rows of `doc` as x. */
   readonly from: string
-  readonly where: string
+  readonly where?: string
   /** Whether it is one document by its id. */
   readonly isOne?: true
   /** Of a page: the order, and how it is bounded. */
@@ -41,8 +41,8 @@ export interface Source {
     /** `places`: all rows are read, but bodies only up to the bound. */
     readonly bound: 'rows' | 'bytes' | 'places'
   }
-  /** Rows of `revision` as r. Absent: those of the page's documents. */
-  readonly revisions?: string
+  /** The ids of which rows of `revision` are read: a FROM item, and its column. Absent: those of the page. */
+  readonly ids?: { readonly from: string; readonly id: string }
   /** The generation from which on ancestries are read: of the winner, and of other leaves. */
   readonly generations: { readonly winner: string; readonly leaf: string }
 }
@@ -131,15 +131,11 @@ function makeStatement(name: string, source: Source, shape: Shape): DocumentStat
   const { page } = source
   const isShared = page !== undefined && (shape.leaves || shape.superseded)
   const documents =
-    page === undefined
-      ? `${source.from} WHERE ${source.where}`
-      : isShared
-        ? 'page x'
-        : `(${pageOf(source, shape)}) x`
+    page === undefined ? fromWhere(source) : isShared ? 'page x' : `(${pageOf(source, shape)}) x`
   const others = (condition: string, onlyIf: string) =>
-    source.revisions === undefined
-      ? `page x JOIN revision r ON r.db = {db} AND r.id = x.id AND ${condition} WHERE ${onlyIf}`
-      : `${source.revisions} AND ${condition}`
+    source.ids === undefined
+      ? `page x ${eachRevision(`r.id = x.id AND ${condition}`)} WHERE ${onlyIf}`
+      : `${source.ids.from} ${eachRevision(`r.id = ${source.ids.id} AND ${condition}`)}`
   const arms = [
     `SELECT ${list('view')} FROM database d WHERE d.db = {db}`,
     `SELECT ${list('doc')} FROM ${documents}`,
@@ -158,12 +154,34 @@ function makeStatement(name: string, source: Source, shape: Shape): DocumentStat
 const VERSION_RANGE =
   ' AND r.place < {versionsBefore} AND coalesce(r.superseded_at, 0) > {leavesAfter} AND (r.stored_at IS NULL OR r.stored_at <= {storedBy})'
 
+/**
+ * Joins rows so that PostgreSQL looks each of them up. It plans a statement once for all databases. Where most databases
+ * are small, or the tables still empty, it would rather read all rows of a database and compare them.
+ */
+function each(table: string, alias: string, condition: string): string {
+  return `CROSS JOIN LATERAL (SELECT * FROM ${table} ${alias} WHERE ${alias}.db = {db} AND ${condition} OFFSET 0) ${alias}`
+}
+
+/** Each revision that a condition names, as r. */
+function eachRevision(condition: string): string {
+  return each('revision', 'r', condition)
+}
+
+/** Each document that a condition names, as x. */
+export function eachDocument(condition: string): string {
+  return each('doc', 'x', condition)
+}
+
+function fromWhere({ from, where }: Source): string {
+  return where === undefined ? from : `${from} WHERE ${where}`
+}
+
 /** Bodies are bounded by a sum in the order in which the revisions are named. */
 const NAMED = `
 SELECT r.*, n.with_body, sum(CASE WHEN n.with_body THEN octet_length(r.body) ELSE 0 END)
     OVER (ORDER BY n.place ROWS UNBOUNDED PRECEDING) - octet_length(r.body) AS before
   FROM unnest({namedIds}::text[], {namedRevs}::text[], {namedBodies}::boolean[]) WITH ORDINALITY n(id, rev, with_body, place)
-  JOIN revision r ON r.db = {db} AND r.id = n.id AND r.rev = n.rev`
+  ${eachRevision('r.id = n.id AND r.rev = n.rev')}`
 
 /** Replaces names in braces by numbers. */
 export function numbered(text: string): { readonly text: string; readonly names: readonly string[] } {
@@ -270,7 +288,8 @@ const VERSION_COLUMNS: readonly Column[] = (
 })
 
 /** The documents of a page in their order; `next` says whether another one follows. */
-function pageOf({ from, where, page }: Source, shape: Shape): string {
+function pageOf(source: Source, shape: Shape): string {
+  const { page } = source
   if (page === undefined) return ''
   const { order, bound } = page
   const wanted = [
@@ -282,10 +301,10 @@ function pageOf({ from, where, page }: Source, shape: Shape): string {
   ]
   const list = wanted.map((column) => `x.${column}`).join(', ')
   if (bound === 'places') {
-    const rows = `SELECT ${list}, n.winner_gen, n.leaf_gen, n.place AS nth FROM ${from} WHERE ${where}`
+    const rows = `SELECT ${list}, n.winner_gen, n.leaf_gen, n.place AS nth FROM ${fromWhere(source)}`
     return `SELECT x.*, sum(${weightOf(shape)}) OVER w - (${weightOf(shape)}) AS before, NULL::boolean AS next FROM (${rows}) x WINDOW w AS (ORDER BY x.nth ROWS UNBOUNDED PRECEDING)`
   }
-  const rows = `SELECT ${list} FROM ${from} WHERE ${where} ORDER BY ${order} LIMIT {limit}::bigint + 1`
+  const rows = `SELECT ${list} FROM ${fromWhere(source)} ORDER BY ${order} LIMIT {limit}::bigint + 1`
   if (bound === 'rows') return `SELECT x.*, NULL::boolean AS next FROM (${rows}) x`
   const counted = `SELECT x.*, sum(${weightOf(shape)}) OVER w - (${weightOf(shape)}) AS before, row_number() OVER w AS nth, lead(true) OVER w AS next FROM (${rows}) x WINDOW w AS (ORDER BY ${order} ROWS UNBOUNDED PRECEDING)`
   return `SELECT x.* FROM (${counted}) x WHERE x.before < {bytes} AND x.nth <= {limit}::bigint`

@@ -2,7 +2,7 @@
 import { formatRev, parseRev } from '../../revisions/rev.ts'
 import type { HistoryTouches, VersionRange } from '../history-store.ts'
 import type { RevisionPath } from '../touches.ts'
-import type { Shape, Source } from './document-statements.ts'
+import { eachDocument, type Shape, type Source } from './document-statements.ts'
 import { storedText } from './stored-text.ts'
 
 /** Of a path, how many revisions are loaded at once: the newest of them are the likely ones. */
@@ -165,15 +165,16 @@ const ONE: Source = {
   from: 'doc x',
   where: 'x.db = {db} AND x.id = {id}',
   isOne: true,
-  revisions: 'revision r WHERE r.db = {db} AND r.id = {id}',
+  ids: { from: '(SELECT {id}::text AS id) n', id: 'n.id' },
   generations: { winner: '{winnerFrom}', leaf: '{leafFrom}' },
 }
 
+const IDS = 'unnest({ids}::text[]) n(id)'
+
 const BY_IDS: Source = {
   name: 'ids',
-  from: 'doc x',
-  where: 'x.db = {db} AND x.id = ANY({ids}::text[])',
-  revisions: 'revision r WHERE r.db = {db} AND r.id = ANY({ids}::text[])',
+  from: `${IDS} ${eachDocument('x.id = n.id')}`,
+  ids: { from: IDS, id: 'n.id' },
   generations: { winner: '0', leaf: '0' },
 }
 
@@ -182,16 +183,14 @@ const WITH_GENERATIONS =
 
 const FROM_GENERATIONS: Source = {
   name: 'gens',
-  from: `${WITH_GENERATIONS} JOIN doc x ON x.db = {db} AND x.id = n.id`,
-  where: 'true',
-  revisions: `${WITH_GENERATIONS} JOIN revision r ON r.db = {db} AND r.id = n.id WHERE true`,
+  from: `${WITH_GENERATIONS} ${eachDocument('x.id = n.id')}`,
+  ids: { from: WITH_GENERATIONS, id: 'n.id' },
   generations: { winner: 'n.winner_gen', leaf: 'n.leaf_gen' },
 }
 
 const PLACES: Source = {
   name: 'places',
   from: FROM_GENERATIONS.from,
-  where: 'true',
   page: { order: '', bound: 'places' },
   generations: { winner: 'x.winner_gen', leaf: 'x.leaf_gen' },
 }
