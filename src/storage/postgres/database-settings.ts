@@ -33,16 +33,22 @@ export async function updateSettings<R>(
   commits: WriteCommits,
   decide: (view: StoreView) => { result: R; write?: SettingsChange },
 ): Promise<R> {
-  let decided: { readonly result: R } | undefined
+  let outcome: { readonly result: R } | { readonly error: unknown } | undefined
   const decideNow = async ({ run }: Attempt): Promise<Decided> => {
     const view = await readView(database, run)
-    const { result, write = {} } = decide(view)
-    decided = { result }
-    const isChange = Object.keys(write).length > 0
-    return { settingsVersion: view.settingsVersion, write: isChange ? new SettingsWrite(write) : null }
+    const { settingsVersion } = view
+    try {
+      const { result, write = {} } = decide(view)
+      outcome = { result }
+      return { settingsVersion, write: Object.keys(write).length > 0 ? new SettingsWrite(write) : null }
+    } catch (error) {
+      outcome = { error }
+      return { settingsVersion, write: null }
+    }
   }
   await commits.commit(decideNow, { isLocked: true })
-  return (decided as { readonly result: R }).result
+  if (outcome === undefined || 'error' in outcome) throw outcome?.error
+  return outcome.result
 }
 
 /** The statement that changes settings. */

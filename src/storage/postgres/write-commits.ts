@@ -102,7 +102,8 @@ export class WriteCommits {
    * Decides and stores.
    * @param decide reads and decides; may be called again, and only its last call counts
    * @param options `isLocked`: it is decided under the lock at once, since it depends on all that it reads
-   * @throws no_database; store_unavailable, also if it is unknown whether it is stored; {@link MissingContents}; what `decide` throws
+   * @throws no_database; store_unavailable, also if it is unknown whether it is stored; {@link MissingContents}; the error
+   * of {@link storeFault} for what `decide` throws
    */
   commit(
     decide: (attempt: Attempt) => Promise<Decided>,
@@ -189,23 +190,15 @@ export class WriteCommits {
     for (let tries = MAX_TRIES; tries < 2 * MAX_TRIES; tries++) {
       const token = ++lastToken
       let decided: Decided | undefined
-      let refusal: { readonly error: unknown } | undefined
       const send = () =>
         database.connections.transaction(async (run) => {
           const [row] = await run({ ...LOCK, values: [database.db] })
           if (row === undefined) return refusals.gone
-          decided = await decide({ tries, run }).catch((error: unknown) => {
-            refusal = { error }
-            throw error
-          })
+          decided = await decide({ tries, run })
           if (decided.write === null) return row[0] as number
           return statusOf(await run(decided.write.query(this.#context(decided, token))))
         })
-      try {
-        if (await this.#storeLocked(token, send, () => decided)) return
-      } catch (error) {
-        throw refusal === undefined ? error : refusal.error
-      }
+      if (await this.#storeLocked(token, send, () => decided)) return
     }
     throw new CouchError('store_unavailable')
   }
