@@ -95,12 +95,27 @@ END $$;
 CREATE FUNCTION end_leases(_db bigint, _holder text) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  _blobs bigint[];
+  _number bigint;
+  _unnamed bigint[] := '{}';
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
-  WITH ended AS (DELETE FROM lease WHERE db = _db AND holder = _holder RETURNING blob)
-    SELECT array_agg(blob) INTO _blobs FROM ended;
-  RETURN ARRAY(SELECT blob FROM blob WHERE db = _db AND blob = ANY (_blobs) AND NOT named);
+  FOR _number IN DELETE FROM lease WHERE db = _db AND holder = _holder RETURNING blob LOOP
+    PERFORM FROM blob WHERE db = _db AND blob = _number AND NOT named;
+    IF FOUND THEN _unnamed := _unnamed || _number; END IF;
+  END LOOP;
+  RETURN _unnamed;
+END $$;
+
+-- renews the leases of some holders
+CREATE FUNCTION renew_leases(_db bigint, _holders text[], _at bigint) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _one text;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  FOREACH _one IN ARRAY _holders LOOP
+    UPDATE lease SET renewed_at = _at WHERE db = _db AND holder = _one;
+  END LOOP;
 END $$;
 `
 

@@ -4,6 +4,8 @@
  *
  * Removing or retaining superseded revisions does not raise the version of their document. A write that was decided on
  * such a revision finds out when it looks for its row or for its contents.
+ *
+ * Rows are changed one by one, by their whole key: a plan that joins is made while the tables are empty, and stays.
  */
 
 const REVISIONS = `
@@ -12,29 +14,37 @@ const REVISIONS = `
 CREATE FUNCTION expire_revisions(_db bigint, _retained boolean, _until bigint, _limit bigint) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  _places tid[];
-  _rows bigint;
-  _bytes bigint;
+  _found refcursor;
+  _row record;
+  _blob bigint;
+  _rows bigint := 0;
+  _bytes bigint := 0;
   _last bigint;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN NULL; END IF;
   IF _retained THEN
-    _places := ARRAY(SELECT ctid FROM revision WHERE db = _db AND retained AND superseded_at <= _until
-      ORDER BY superseded_at LIMIT _limit);
+    OPEN _found FOR SELECT id, rev, superseded_at, attachments, stored_bytes(body) AS bytes FROM revision
+      WHERE db = _db AND retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit;
   ELSE
-    _places := ARRAY(SELECT ctid FROM revision
-      WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit);
+    OPEN _found FOR SELECT id, rev, superseded_at, attachments, stored_bytes(body) AS bytes FROM revision
+      WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit;
   END IF;
-  WITH gone AS (
-    DELETE FROM revision WHERE db = _db AND ctid = ANY (_places)
-      RETURNING id, rev, superseded_at, attachments, stored_bytes(body) AS bytes
-  ), freed AS (
-    DELETE FROM blob_use u USING gone g, json_array_elements(g.attachments::json) a
-      WHERE g.attachments IS NOT NULL AND u.db = _db AND u.blob = (a ->> 'blob')::bigint AND u.id = g.id AND u.rev = g.rev
-  )
-  SELECT count(*), coalesce(sum(bytes), 0), max(superseded_at) INTO _rows, _bytes, _last FROM gone;
+  LOOP
+    FETCH _found INTO _row;
+    EXIT WHEN NOT FOUND;
+    DELETE FROM revision WHERE db = _db AND id = _row.id AND rev = _row.rev;
+    IF _row.attachments IS NOT NULL THEN
+      FOR _blob IN SELECT (value ->> 'blob')::bigint FROM json_array_elements(_row.attachments::json) LOOP
+        DELETE FROM blob_use WHERE db = _db AND blob = _blob AND id = _row.id AND rev = _row.rev;
+      END LOOP;
+    END IF;
+    _rows := _rows + 1;
+    _bytes := _bytes + _row.bytes;
+    _last := _row.superseded_at;
+  END LOOP;
+  CLOSE _found;
   IF _rows > 0 THEN
     UPDATE database SET history_since = greatest(history_since, _last),
       superseded_bytes = superseded_bytes - CASE WHEN _retained THEN 0 ELSE _bytes END,
@@ -48,20 +58,21 @@ END $$;
 CREATE FUNCTION retain_revisions(_db bigint, _after bigint, _until bigint, _limit bigint) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  _places tid[];
-  _rows bigint;
-  _bytes bigint;
+  _row record;
+  _rows bigint := 0;
+  _bytes bigint := 0;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN NULL; END IF;
-  _places := ARRAY(SELECT ctid FROM revision
+  FOR _row IN SELECT id, rev, stored_bytes(body) AS bytes FROM revision
     WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at > _after AND superseded_at <= _until
-    ORDER BY superseded_at LIMIT _limit);
-  WITH kept AS (
-    UPDATE revision SET retained = true WHERE db = _db AND ctid = ANY (_places) RETURNING stored_bytes(body) AS bytes
-  )
-  SELECT count(*), coalesce(sum(bytes), 0) INTO _rows, _bytes FROM kept;
+    ORDER BY superseded_at LIMIT _limit
+  LOOP
+    UPDATE revision SET retained = true WHERE db = _db AND id = _row.id AND rev = _row.rev;
+    _rows := _rows + 1;
+    _bytes := _bytes + _row.bytes;
+  END LOOP;
   IF _rows > 0 THEN
     UPDATE database SET superseded_bytes = superseded_bytes - _bytes, retained_bytes = retained_bytes + _bytes
       WHERE db = _db;

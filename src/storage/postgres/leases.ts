@@ -6,7 +6,7 @@ import type { OpenDatabase } from './open-database.ts'
 
 const RENEW = {
   name: 'renew_leases',
-  text: 'UPDATE lease SET renewed_at = $3 WHERE db = $1 AND holder = ANY ($2::text[])',
+  text: 'SELECT renew_leases($1, $2::text[], $3)',
 }
 
 const END = {
@@ -79,7 +79,7 @@ export class Leases {
   async #renew(): Promise<void> {
     const { connections, db, now } = this.#database
     try {
-      await connections.write({ ...RENEW, values: [db, [...this.#holders], now()] })
+      await connections.write({ ...RENEW, values: [db, [...this.#holders], now()], isBackground: true })
     } catch {
       // The next renewal comes before the leases have ended.
     }
