@@ -37,7 +37,11 @@ export const PLACE_AT: Statement = {
 
 export const KEEP: Statement = { name: 'index_keep', text: 'SELECT index_keep($1, $2, $3, $4, $5, $6)' }
 
-/** Rows of a range with the state of their store; `n` rows were found, and as many are returned as fit. */
+/**
+ * Rows of a range with the state of their store; `n` rows were found, and as many are returned as fit. They come out of
+ * the B-tree in the order of their heads, and only those at hand are sorted by their tails: to sort the whole range would be
+ * the plan that is made while the table is empty.
+ */
 function rowsStatement(name: string, columns: string, size: string, direction: 'ASC' | 'DESC'): Statement {
   const order = `ORDER BY head ${direction}, tail ${direction}`
   return {
@@ -46,9 +50,11 @@ function rowsStatement(name: string, columns: string, size: string, direction: '
         SELECT * FROM (
           SELECT *, sum(${size}) OVER (${order} ROWS UNBOUNDED PRECEDING) - (${size}) AS before, count(*) OVER () AS n
           FROM (
-            SELECT head, tail, key_length, key, value FROM index_row
-            WHERE db = $1 AND store = $3 AND idx = $4 AND (head, tail) >= ($5, $6) AND (head, tail) < ($7, $8)
-            ${order} LIMIT $9
+            SELECT * FROM (
+              SELECT head, tail, key_length, key, value FROM index_row
+              WHERE db = $1 AND store = $3 AND idx = $4 AND (head, tail) >= ($5, $6) AND (head, tail) < ($7, $8)
+              ORDER BY head ${direction} FETCH FIRST ($9) ROWS WITH TIES
+            ) near ${order} LIMIT $9
           ) found
         ) sized WHERE before < ${MOST_READ_BYTES}
       ) r ON s.store = $3

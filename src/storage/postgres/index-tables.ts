@@ -351,8 +351,9 @@ DECLARE
 BEGIN
   SELECT x.version, x.store INTO s FROM index_store x WHERE x.db = p_db AND x.signature = p_signature;
   IF NOT FOUND THEN RETURN; END IF;
-  SELECT c.start, c.ahead INTO stretch FROM (
-    SELECT x.start, x.rows, sum(x.rows) OVER (ORDER BY x.start) - x.rows AS ahead
+  SELECT c.start, c.following, c.ahead INTO stretch FROM (
+    SELECT x.start, x.rows, lead(x.start) OVER (ORDER BY x.start) AS following,
+      sum(x.rows) OVER (ORDER BY x.start) - x.rows AS ahead
     FROM index_stretch x WHERE x.db = p_db AND x.store = s.store AND x.idx = p_idx
   ) c WHERE c.ahead <= p_count AND c.ahead + c.rows > p_count LIMIT 1;
   IF NOT FOUND THEN
@@ -361,6 +362,7 @@ BEGIN
   END IF;
   RETURN QUERY SELECT s.version, r.head, r.tail FROM index_row r
   WHERE r.db = p_db AND r.store = s.store AND r.idx = p_idx AND r.head >= stretch.start
+    AND r.head < coalesce(stretch.following, '\\xffff'::bytea)
   ORDER BY r.head, r.tail LIMIT 1 OFFSET p_count - stretch.ahead;
 END $$;
 `
