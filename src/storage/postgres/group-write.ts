@@ -235,7 +235,8 @@ class BranchedWrites {
   readonly #removed: object[] = []
   readonly #forgotten: object[] = []
   readonly #purges: object[] = []
-  readonly #named: object[] = []
+  /** The stored blobs that the write of each document names. */
+  readonly #named = new Map<string, number[]>()
   readonly #touched = new Map<string, Set<string>>()
   readonly #bodies: string[] = []
 
@@ -263,7 +264,9 @@ class BranchedWrites {
     }
     this.#bodies.push(storedText(content.body))
     for (const attachment of content.attachments) {
-      if ('blob' in attachment.content) this.#named.push({ id, blob: attachment.content.blob })
+      if ('blob' in attachment.content) {
+        this.#named.set(id, [...(this.#named.get(id) ?? []), attachment.content.blob])
+      }
     }
     const attachments = contents.name(id, rev, content.attachments)
     this.#revisions.push({ ...row, size: sizeOf(content), attachments, body: this.#bodies.length })
@@ -293,7 +296,8 @@ class BranchedWrites {
     )
     const lists = {
       ...{ docs: this.#docs, revisions: this.#revisions, removed: this.#removed },
-      ...{ forgotten: this.#forgotten, purges: this.#purges, named: this.#named, touched },
+      ...{ forgotten: this.#forgotten, purges: this.#purges, touched },
+      named: Object.fromEntries(this.#named),
     }
     return { json: isEmpty ? null : JSON.stringify(lists), bodies: this.#bodies }
   }
@@ -306,7 +310,7 @@ class NamedContents {
   readonly #made: { readonly sha256: Uint8Array; readonly bytes: Uint8Array; readonly digest: string }[] = []
 
   get named(): readonly number[] {
-    return [...this.#named]
+    return [...this.#named].sort((a, b) => a - b)
   }
 
   /** @returns the list of attachments as it is stored; null if there are none */

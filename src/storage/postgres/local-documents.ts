@@ -41,14 +41,17 @@ const STEP_BYTES = 4 * 1024 * 1024
 
 const READ = {
   name: 'read_locals',
-  text: 'SELECT id, rev, body FROM local_doc WHERE db = $1 AND id = ANY ($2)',
+  text:
+    'SELECT l.id, l.rev, l.body FROM unnest($2::text[]) AS w (id) CROSS JOIN LATERAL ' +
+    '(SELECT id, rev, body FROM local_doc AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS l',
 }
 /** A row for each id, also of those that are not stored. */
 const LOAD = {
   name: 'load_locals',
   text: `SELECT ${VIEW_COLUMNS}, w.id, l.version, l.rev, l.body, m.id IS NOT NULL
     FROM database AS d CROSS JOIN unnest($2::text[]) AS w (id)
-      LEFT JOIN local_doc AS l ON l.db = $1 AND l.id = w.id LEFT JOIN met AS m ON m.db = $1 AND m.id = w.id
+      LEFT JOIN LATERAL (SELECT * FROM local_doc AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS l ON true
+      LEFT JOIN LATERAL (SELECT id FROM met AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS m ON true
     WHERE d.db = $1`,
 }
 

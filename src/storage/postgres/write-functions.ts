@@ -22,6 +22,16 @@ export const refusals = {
   contents: -6,
 } as const
 
+/**
+ * For each row w of what stands before it in a FROM, the rows of a table that belong to it, found by an index, with `tid`:
+ * their place in the table. OFFSET 0 keeps it from becoming a join. The planner would read all rows of the database for
+ * that, since it expects few: its plan is made once for all databases, and may be made while the tables are empty.
+ * @param conditions on k, besides the database
+ */
+export function lookUp(table: string, conditions: string): string {
+  return `CROSS JOIN LATERAL (SELECT k.*, k.ctid AS tid FROM ${table} AS k WHERE k.db = p_db AND ${conditions} OFFSET 0)`
+}
+
 /** The statement after each write: whether it is stored can be read when its answer was lost. */
 const NOTE_WRITE = `
   UPDATE written SET token = p_token, at = p_now WHERE db = p_db AND opener = p_opener;
@@ -183,8 +193,8 @@ BEGIN
     UPDATE database SET writes = writes - 1 WHERE db = p_db;
     RETURN ${refusals.stale};
   END IF;
-  DELETE FROM local_doc USING unnest(p_ids, p_revs) AS w (id, rev)
-    WHERE local_doc.db = p_db AND local_doc.id = w.id AND w.rev = -2;
+  DELETE FROM local_doc WHERE ctid = ANY (ARRAY(
+    SELECT l.tid FROM unnest(p_ids, p_revs) AS w (id, rev) ${lookUp('local_doc', 'k.id = w.id')} AS l WHERE w.rev = -2));
   INSERT INTO local_doc (db, id, version, rev, body)
     SELECT p_db, w.id, v_writes, w.rev, w.body FROM unnest(p_ids, p_revs, p_bodies) AS w (id, rev, body) WHERE w.rev >= 0
     ON CONFLICT (db, id) DO UPDATE SET version = excluded.version, rev = excluded.rev, body = excluded.body;
@@ -239,8 +249,9 @@ BEGIN
       FROM unnest(p_families, p_totals, p_parts, p_seqs) AS w (family, total, parts, seq)
       GROUP BY w.family, w.total, w.parts
     ON CONFLICT (db, family, total, parts) DO UPDATE SET seq = excluded.seq WHERE excluded.seq < k.seq;
-  DELETE FROM point USING unnest(p_old_families, p_old_totals, p_old_parts) AS w (family, total, parts)
-    WHERE point.db = p_db AND point.family = w.family AND point.total = w.total AND point.parts = w.parts;
+  DELETE FROM point WHERE ctid = ANY (ARRAY(
+    SELECT p.tid FROM unnest(p_old_families, p_old_totals, p_old_parts) AS w (family, total, parts)
+      ${lookUp('point', 'k.family = w.family AND k.total = w.total AND k.parts = w.parts')} AS p));
 ${NOTE_WRITE}
   RETURN v_seq;
 END $$;

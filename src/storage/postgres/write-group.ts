@@ -3,10 +3,14 @@
  * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
  * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
  */
-import { NOTE_WRITE, refusals } from './write-functions.ts'
+import { lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
+
+/** Removes the new documents of this group again. */
+const UNDO_NEW = `DELETE FROM doc WHERE ctid = ANY (ARRAY(
+        SELECT d.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id AND k.version = v_writes')} AS d));`
 
 /**
- * p_plain_versions: 0 for a new document; p_plain_counts: how many are new, and how many are not.
+ * p_versions: of plain documents, 0 for a new one; p_new, p_saved: how many are new, and how many are not.
  * p_places: how far a document's sequence number lies above the database's.
  * p_left: sequence numbers at which documents stood in the feed.
  * p_branched: null, or JSON for write_branches; p_branch_bodies: the bodies of its revisions, which name them by place.
@@ -31,6 +35,7 @@ DECLARE
   v_writes bigint;
   v_rows integer;
   v_refusal bigint;
+  v_blob bigint;
   v_blobs bigint[];
 BEGIN
   UPDATE database SET update_seq = update_seq + p_seqs, writes = writes + 1,
@@ -47,12 +52,13 @@ BEGIN
   v_base := v_last - p_seqs;
 
   IF cardinality(p_named) > 0 THEN
-    SELECT count(*) INTO v_rows FROM (
-        SELECT 1 FROM blob WHERE db = p_db AND blob = ANY (p_named) AND sha256 IS NOT NULL ORDER BY blob FOR KEY SHARE
-      ) AS b;
-    IF v_rows < cardinality(p_named) THEN
-      v_refusal := ${refusals.contents};
-    END IF;
+    -- In ascending order, as everybody locks them.
+    FOREACH v_blob IN ARRAY p_named LOOP
+      PERFORM 1 FROM blob WHERE db = p_db AND blob = v_blob AND sha256 IS NOT NULL FOR KEY SHARE;
+      IF NOT FOUND THEN
+        v_refusal := ${refusals.contents};
+      END IF;
+    END LOOP;
   END IF;
   IF v_refusal IS NULL AND p_branched IS NOT NULL AND NOT are_branches_current(p_db, p_branched) THEN
     v_refusal := ${refusals.stale};
@@ -73,23 +79,23 @@ BEGIN
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows < p_new THEN
       v_refusal := ${refusals.stale};
-      DELETE FROM doc WHERE db = p_db AND id = ANY (p_ids) AND version = v_writes;
+      ${UNDO_NEW}
     END IF;
   END IF;
   IF v_refusal IS NULL AND p_saved > 0 THEN
     INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body)
       SELECT p_db, d.id, d.rev, d.deleted, false, d.place, d.stored_at, d.grown_at, p_now, d.size, d.attachments, d.body
         FROM unnest(p_ids, p_versions, p_revs) AS w (id, version, rev)
-          JOIN doc AS d ON d.db = p_db AND d.id = w.id AND d.version = w.version
+          ${lookUp('doc', 'k.id = w.id AND k.version = w.version')} AS d
         WHERE w.version > 0
-          AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = w.id AND r.rev = w.rev);
+          AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = w.id AND r.rev = w.rev OFFSET 0);
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows < p_saved THEN
       v_refusal := ${refusals.stale};
-      DELETE FROM revision USING doc
-        WHERE revision.db = p_db AND revision.id = ANY (p_ids)
-          AND doc.db = p_db AND doc.id = revision.id AND doc.rev = revision.rev;
-      DELETE FROM doc WHERE db = p_db AND id = ANY (p_ids) AND version = v_writes;
+      DELETE FROM revision WHERE ctid = ANY (ARRAY(
+        SELECT r.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id')} AS d
+          ${lookUp('revision', 'k.id = w.id AND k.rev = d.rev')} AS r));
+      ${UNDO_NEW}
     END IF;
   END IF;
   IF v_refusal IS NOT NULL THEN
@@ -111,9 +117,13 @@ BEGIN
       place = (v_writes << 16) + w.n - 1, stored_at = p_now, grown_at = NULL, size = w.size,
       attachments = CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END,
       ancestry = w.ancestry, body = w.body
-      FROM unnest(p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies)
-        WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
-      WHERE doc.db = p_db AND doc.id = w.id AND w.version > 0;
+      FROM (
+        SELECT w.*, d.tid
+          FROM unnest(p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies)
+            WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
+            ${lookUp('doc', 'k.id = w.id')} AS d
+          WHERE w.version > 0
+      ) AS w WHERE doc.ctid = w.tid;
   END IF;
   IF p_branched IS NOT NULL THEN
     PERFORM write_branches(p_db, p_now, v_base, v_writes, cardinality(p_ids), p_branched, p_branch_bodies, v_blobs);
@@ -123,7 +133,8 @@ BEGIN
       SELECT p_db, CASE WHEN u.blob < 0 THEN v_blobs[-u.blob] ELSE u.blob END, u.id, u.rev
         FROM unnest(p_use_blobs, p_use_ids, p_use_revs) AS u (blob, id, rev)
       ON CONFLICT DO NOTHING;
-    UPDATE blob SET named = true WHERE db = p_db AND blob = ANY (p_named) AND NOT named;
+    UPDATE blob SET named = true WHERE ctid = ANY (ARRAY(
+      SELECT b.tid FROM unnest(p_named) AS w (blob) ${lookUp('blob', 'k.blob = w.blob AND NOT k.named')} AS b));
   END IF;
   INSERT INTO feed_count AS f (db, stretch, rows)
     SELECT p_db, c.stretch, sum(c.rows) FROM (
@@ -149,7 +160,9 @@ const FORGOTTEN = "json_to_recordset(p_branched->'forgotten') AS w (id text, ver
 const PURGES = "json_to_recordset(p_branched->'purges') AS w (n integer, id text, revs text)"
 /** The revisions that are written or removed, and the winners. */
 const TOUCHED = "json_to_recordset(p_branched->'touched') AS w (id text, rev text)"
-const OF_TOUCHED = `FROM ${TOUCHED} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev`
+const THEIR_DOC = `${lookUp('doc', 'k.id = w.id')} AS d`
+const THEIR_REVISION = `${lookUp('revision', 'k.id = w.id AND k.rev = w.rev')} AS r`
+const ALL_THEIR_REVISIONS = `${lookUp('revision', 'k.id = w.id')} AS r`
 
 /** Whether the documents are as they were decided on, and revisions that bring no content are stored. */
 const ARE_BRANCHES_CURRENT = `
@@ -161,17 +174,25 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM 1 FROM ${REVISIONS} WHERE w.body IS NULL
-    AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = w.id AND r.rev = w.rev AND NOT r.retained)
-    AND NOT EXISTS (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.rev = w.rev);
+    AND (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = w.id AND r.rev = w.rev AND NOT r.retained) IS NULL
+    AND (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.rev = w.rev) IS NULL;
   RETURN NOT FOUND;
 END $$;
 `
 
-/** What the touched rows count, as a row of sums. */
+/** What rows of revisions count, as a list of sums. */
 const SUMS = `coalesce(sum(r.size) FILTER (WHERE r.leaf), 0),
     coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.leaf), 0),
     coalesce(sum(stored_bytes(r.body)) FILTER (WHERE NOT r.leaf AND NOT r.retained), 0),
     coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.retained), 0)`
+
+/** Removes what names the blobs of revisions r. */
+const forgetUses = (revisions: string) => `
+  DELETE FROM blob_use WHERE ctid = ANY (ARRAY(
+    SELECT u.tid FROM ${revisions}
+      CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
+      ${lookUp('blob_use', "k.blob = (a.value->>'blob')::bigint AND k.id = r.id AND k.rev = r.rev")} AS u
+    WHERE r.attachments IS NOT NULL));`
 
 const WRITE_BRANCHES = `
 CREATE FUNCTION write_branches(
@@ -185,52 +206,49 @@ DECLARE
   v_loose bigint := 0;
   v_has_attachments boolean;
   v_lost bigint;
-  v_purges integer;
+  v_purges integer := json_array_length(p_branched->'purges');
   v_purge_seq bigint;
   v_limit integer;
 BEGIN
   INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, size, attachments, ancestry, body)
     SELECT p_db, d.id, d.rev, d.deleted, true, d.place, d.stored_at, d.grown_at, d.size, d.attachments, d.ancestry, d.body
-      FROM (SELECT w.id FROM ${DOCS} UNION ALL SELECT w.id FROM ${FORGOTTEN}) AS w
-        JOIN doc AS d ON d.db = p_db AND d.id = w.id;
+      FROM (SELECT w.id FROM ${DOCS} UNION ALL SELECT w.id FROM ${FORGOTTEN}) AS w ${THEIR_DOC};
 
   SELECT ARRAY[${SUMS}], coalesce(bool_or(r.attachments IS NOT NULL), false) INTO v_before, v_has_attachments
-    ${OF_TOUCHED};
-  SELECT ARRAY[${SUMS}], coalesce(sum(r.size - octet_length(r.body)), 0) INTO v_gone, v_loose
-    FROM ${FORGOTTEN} JOIN revision AS r ON r.db = p_db AND r.id = w.id;
+    FROM ${TOUCHED} ${THEIR_REVISION};
+  v_gone := ARRAY[0, 0, 0, 0];
+  IF v_purges > 0 THEN
+    SELECT ARRAY[${SUMS}], coalesce(sum(r.size - octet_length(r.body)), 0) INTO v_gone, v_loose
+      FROM ${FORGOTTEN} ${ALL_THEIR_REVISIONS};
+  END IF;
   IF v_has_attachments THEN
     -- Attachments of content that is removed or replaced, and those that a successor does not name.
     v_loose := v_loose
-      + coalesce((SELECT sum(r.size - octet_length(r.body))
-          FROM ${REMOVED} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev), 0)
-      + coalesce((SELECT sum(r.size - octet_length(r.body))
-          FROM ${REVISIONS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev
+      + coalesce((SELECT sum(r.size - octet_length(r.body)) FROM ${REMOVED} ${THEIR_REVISION}), 0)
+      + coalesce((SELECT sum(r.size - octet_length(r.body)) FROM ${REVISIONS} ${THEIR_REVISION}
           WHERE w.body IS NOT NULL), 0)
       + coalesce((SELECT sum((a.value->>'storedLength')::bigint)
-          FROM ${REVISIONS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev
-            CROSS JOIN json_array_elements(r.attachments::json) AS a (value)
+          FROM ${REVISIONS} ${THEIR_REVISION} CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
           WHERE w.body IS NULL AND NOT w.leaf AND r.leaf AND r.attachments IS NOT NULL
-            AND NOT EXISTS (
-              SELECT 1 FROM json_to_recordset(p_branched->'named') AS u (id text, blob bigint)
-                WHERE u.id = w.id AND u.blob = (a.value->>'blob')::bigint)), 0);
+            AND NOT coalesce((p_branched->'named'->w.id)::jsonb @> (a.value->'blob')::jsonb, false)), 0);
   END IF;
   -- The history before a removed leaf, or before a superseded revision became a leaf again, is not known any more.
-  SELECT max(CASE WHEN r.leaf THEN p_now ELSE r.superseded_at END) INTO v_lost FROM (
-      SELECT r.leaf, r.superseded_at FROM ${REVISIONS}
-        JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev WHERE w.leaf AND NOT r.leaf
-      UNION ALL SELECT true, NULL FROM ${REMOVED}
-    ) AS r;
+  SELECT max(r.superseded_at) INTO v_lost FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.leaf AND NOT r.leaf;
 
-  DELETE FROM blob_use USING ${REMOVED} WHERE blob_use.db = p_db AND blob_use.id = w.id AND blob_use.rev = w.rev;
-  DELETE FROM revision USING ${REMOVED} WHERE revision.db = p_db AND revision.id = w.id AND revision.rev = w.rev;
-  DELETE FROM blob_use USING ${FORGOTTEN}, revision
-    WHERE revision.db = p_db AND revision.id = w.id
-      AND blob_use.db = p_db AND blob_use.id = w.id AND blob_use.rev = revision.rev;
-  DELETE FROM revision USING ${FORGOTTEN} WHERE revision.db = p_db AND revision.id = w.id;
-  DELETE FROM doc USING ${FORGOTTEN} WHERE doc.db = p_db AND doc.id = w.id;
+  IF v_purges > 0 THEN
+    IF json_array_length(p_branched->'removed') > 0 THEN
+      v_lost := p_now;
+    END IF;
+    ${forgetUses(`${REMOVED} ${THEIR_REVISION}`)}
+    ${forgetUses(`${FORGOTTEN} ${ALL_THEIR_REVISIONS}`)}
+    DELETE FROM revision WHERE ctid = ANY (ARRAY(SELECT r.tid FROM ${REMOVED} ${THEIR_REVISION}));
+    DELETE FROM revision WHERE ctid = ANY (ARRAY(SELECT r.tid FROM ${FORGOTTEN} ${ALL_THEIR_REVISIONS}));
+    DELETE FROM doc WHERE ctid = ANY (ARRAY(SELECT d.tid FROM ${FORGOTTEN} ${THEIR_DOC}));
+  END IF;
 
-  DELETE FROM blob_use USING ${REVISIONS}
-    WHERE w.body IS NOT NULL AND blob_use.db = p_db AND blob_use.id = w.id AND blob_use.rev = w.rev;
+  IF v_has_attachments THEN
+    ${forgetUses(`(SELECT r.* FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.body IS NOT NULL) AS r`)}
+  END IF;
   INSERT INTO revision AS r
     (db, id, rev, deleted, leaf, place, stored_at, superseded_at, size, attachments, ancestry, body)
     SELECT p_db, w.id, w.rev, w.deleted, w.leaf, (p_writes << 16) + p_first + w.n, p_now,
@@ -249,28 +267,30 @@ BEGIN
     grown_at = CASE WHEN w.leaf AND r.leaf THEN p_now ELSE r.grown_at END,
     superseded_at = CASE WHEN w.leaf THEN NULL WHEN r.leaf THEN p_now ELSE r.superseded_at END,
     ancestry = decode(w.ancestry, 'base64')
-    FROM ${REVISIONS} WHERE w.body IS NULL AND r.db = p_db AND r.id = w.id AND r.rev = w.rev;
-  SELECT ARRAY[${SUMS}] INTO v_after ${OF_TOUCHED};
+    FROM (SELECT w.*, r.tid FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.body IS NULL) AS w WHERE r.ctid = w.tid;
+  SELECT ARRAY[${SUMS}] INTO v_after FROM ${TOUCHED} ${THEIR_REVISION};
 
   UPDATE doc AS d SET seq = CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END, version = p_writes,
-    rev = w.rev, deleted = w.deleted,
-    leaves = (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf),
-    place = r.place, stored_at = r.stored_at, grown_at = r.grown_at, size = r.size, attachments = r.attachments, ancestry = r.ancestry, body = r.body
-    FROM ${DOCS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev
-    WHERE d.db = p_db AND d.id = w.id AND w.version > 0;
-  INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, grown_at, size, attachments, ancestry, body)
+    rev = w.rev, deleted = w.deleted, leaves = w.leaves, place = w.its_place, stored_at = w.stored_at,
+    grown_at = w.grown_at, size = w.size, attachments = w.attachments, ancestry = w.ancestry, body = w.body
+    FROM (
+      SELECT w.*, d.tid, r.place AS its_place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body,
+          (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf) AS leaves
+        FROM ${DOCS} ${THEIR_DOC} ${THEIR_REVISION} WHERE w.version > 0
+    ) AS w WHERE d.ctid = w.tid;
+  INSERT INTO doc
+    (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, grown_at, size, attachments, ancestry, body)
     SELECT p_db, w.id, p_base + w.place, p_writes, p_base + w.place, w.rev, w.deleted,
         (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf),
         r.place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body
-      FROM ${DOCS} JOIN revision AS r ON r.db = p_db AND r.id = w.id AND r.rev = w.rev WHERE w.version = 0;
-  DELETE FROM revision USING ${DOCS} WHERE revision.db = p_db AND revision.id = w.id AND revision.rev = w.rev;
+      FROM ${DOCS} ${THEIR_REVISION} WHERE w.version = 0;
+  DELETE FROM revision WHERE ctid = ANY (ARRAY(SELECT r.tid FROM ${DOCS} ${THEIR_REVISION}));
   PERFORM 1 FROM ${DOCS}
-    WHERE NOT EXISTS (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.version = p_writes);
+    WHERE (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.version = p_writes) IS NULL;
   IF FOUND THEN
     RAISE EXCEPTION 'the winner of a document is not stored';
   END IF;
 
-  v_purges := json_array_length(p_branched->'purges');
   UPDATE database SET
     external_bytes = external_bytes + v_after[1] - v_before[1] - v_gone[1],
     leaf_bytes = leaf_bytes + v_after[2] - v_before[2] - v_gone[2],

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { refusals } from '../../../src/storage/postgres/write-functions.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { put, readOne } from '../conformance/edits.ts'
-import { only, resultOf } from '../conformance/setup.ts'
-import { openCuttable } from './cuttable-database.ts'
+import { put, readOne } from '../../storage/conformance/edits.ts'
+import { only, resultOf } from '../../storage/conformance/setup.ts'
+import { openCuttable } from '../../storage/postgres/cuttable-database.ts'
 
 const server = await startPostgres(t)
 
