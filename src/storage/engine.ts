@@ -285,7 +285,10 @@ export interface Page<R> {
 export interface ForkedPage<R> extends Omit<Page<R>, 'more'> {
   /** Where the next page begins; null at the end. */
   readonly next: number | null
-  /** How many documents were searched. */
+  /**
+   * How many documents were searched. An engine that finds them in an index estimates it; the sum over all pages is the
+   * number of documents.
+   */
   readonly searched: number
 }
 

@@ -122,7 +122,8 @@ export class DocumentLoader {
     for (const { id, touches } of wanted) wants.add(id, touches)
     const isBounded = bytes !== undefined && wants.shape.content === 'body' && wants.ids.length > 1
     const statement = documentStatement(wants.source(isBounded), wants.shape)
-    const query = bound(statement, wants.values(this.#database.db, bytes ?? 0))
+    const own: Readonly<Record<string, unknown>> = { db: this.#database.db, bytes }
+    const query = bound(statement, (name) => own[name] ?? wants.value(name))
     return this.decode(await (run ?? this.#read)(query), statement.columns, wants)
   }
 
@@ -135,7 +136,8 @@ export class DocumentLoader {
     const wants = new DocumentWants()
     wants.addAll(touches)
     const statement = documentStatement(source, wants.shape)
-    const query = bound(statement, { ...wants.values(this.#database.db, 0), ...values })
+    const own: Readonly<Record<string, unknown>> = { ...values, db: this.#database.db }
+    const query = bound(statement, (name) => own[name] ?? wants.value(name))
     return this.decode(await this.#read(query), statement.columns, wants)
   }
 

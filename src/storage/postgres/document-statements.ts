@@ -84,25 +84,31 @@ interface Column {
 
 type Arm = Exclude<keyof Column, 'type'>
 
-const statements = new Map<string, DocumentStatement>()
+/** The statements by the names of their sources and shapes. */
+const statements = new Map<string, Map<string, DocumentStatement>>()
 
 /** @returns the statement for a source and a shape; equal ones are made once */
 export function documentStatement(source: Source, shape: Shape): DocumentStatement {
-  const name = `docs_${source.name}_${nameOf(shape)}`
-  let statement = statements.get(name)
+  let ofSource = statements.get(source.name)
+  if (ofSource === undefined) {
+    ofSource = new Map()
+    statements.set(source.name, ofSource)
+  }
+  const name = nameOf(shape)
+  let statement = ofSource.get(name)
   if (statement === undefined) {
-    statement = makeStatement(name, source, shape)
-    statements.set(name, statement)
+    statement = makeStatement(`docs_${source.name}_${name}`, source, shape)
+    ofSource.set(name, statement)
   }
   return statement
 }
 
-/** @param values by their names; what the statement does not use is left out */
-export function bound(statement: DocumentStatement, values: Readonly<Record<string, unknown>>): Query {
-  const { name, text, names } = statement
-  return { name, text, values: names.map((each) => values[each]) }
+/** @param value that of a name */
+export function bound({ name, text, names }: DocumentStatement, value: (name: string) => unknown): Query {
+  return { name, text, values: names.map(value) }
 }
 
+/** A letter for each part. */
 function nameOf({
   content,
   leaves,
@@ -113,16 +119,15 @@ function nameOf({
   named,
   writeFacts,
 }: Shape): string {
-  const flags = [
-    leaves && 'l',
-    bodies && 'B',
-    superseded && 's',
-    versions && 'v',
-    named && 'n',
-    writeFacts && 'w',
-  ]
-  const parts = [content?.slice(0, 1), ancestry?.slice(0, 1).toUpperCase(), ...flags]
-  return parts.filter((part) => typeof part === 'string').join('')
+  let name: string = content === null ? '' : content === 'body' ? 'b' : 'a'
+  if (ancestry !== null) name += ancestry === 'winner' ? 'W' : ancestry === 'leaves' ? 'L' : 'F'
+  if (leaves) name += 'l'
+  if (bodies) name += 'B'
+  if (superseded) name += 's'
+  if (versions) name += 'v'
+  if (named) name += 'n'
+  if (writeFacts) name += 'w'
+  return name
 }
 
 function makeStatement(name: string, source: Source, shape: Shape): DocumentStatement {

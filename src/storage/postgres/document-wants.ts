@@ -135,28 +135,41 @@ export class DocumentWants {
     return this.#shape.ancestry === 'from' ? FROM_GENERATIONS : BY_IDS
   }
 
-  /** The values of a statement. @param bytes the bound of the bodies */
-  values(db: number, bytes: number): Record<string, unknown> {
-    const wants = [...this.#wants.values()]
-    const { leavesAfter = -1, storedBy = NEVER, before = NEVER, limit = NEVER } = this.versions ?? {}
-    const named = this.#shape.named
-      ? wants.flatMap(({ id, named }) =>
-          [...named].map(([rev, withBody]) => ({ id, rev: storedText(rev), withBody })),
-        )
-      : []
-    const leafRevs = wants.flatMap((want) => [...want.leafRevs].map(storedText))
-    return {
-      ...{ db, bytes, id: wants[0]?.id, ids: wants.map(({ id }) => id) },
-      ...{ winnerFrom: wants[0]?.winnerFrom, leafFrom: wants[0]?.leafFrom, leafRevs },
-      ...{
-        winnersFrom: wants.map((want) => want.winnerFrom),
-        leavesFrom: wants.map((want) => want.leafFrom),
-      },
-      ...{ leavesAfter, storedBy, versionsBefore: before, versionsLimit: limit },
-      namedIds: named.map(({ id }) => id),
-      namedRevs: named.map(({ rev }) => rev),
-      namedBodies: named.map(({ withBody }) => withBody),
+  /** The value of a name in the statements, if it is one of these documents'. */
+  value(name: string): unknown {
+    const one = this.#wants.values().next().value
+    switch (name) {
+      case 'id':
+        return one?.id
+      case 'ids':
+        return this.#each(({ id }) => id)
+      case 'winnerFrom':
+      case 'leafFrom':
+        return one?.[name]
+      case 'winnersFrom':
+        return this.#each(({ winnerFrom }) => winnerFrom)
+      case 'leavesFrom':
+        return this.#each(({ leafFrom }) => leafFrom)
+      case 'leafRevs':
+        return this.#each(({ leafRevs }) => [...leafRevs].map(storedText)).flat()
+      case 'namedIds':
+        return this.#each(({ id, named }) => [...named].map(() => id)).flat()
+      case 'namedRevs':
+        return this.#each(({ named }) => [...named.keys()].map(storedText)).flat()
+      case 'namedBodies':
+        return this.#each(({ named }) => [...named.values()]).flat()
+      default:
+        return this.#versionBound(name)
     }
+  }
+
+  #versionBound(name: string): number | undefined {
+    const { leavesAfter = -1, storedBy = NEVER, before = NEVER, limit = NEVER } = this.versions ?? {}
+    return { leavesAfter, storedBy, versionsBefore: before, versionsLimit: limit }[name]
+  }
+
+  #each<T>(of: (want: Want) => T): T[] {
+    return [...this.#wants.values()].map(of)
   }
 }
 
