@@ -52,8 +52,10 @@ const PARTS: Record<string, StorageCases> = {
   copies: copyCases,
   history: historyCases,
   concurrency: concurrencyCases,
-  'random histories': propertyCases,
 }
+
+/** Dozens of databases. */
+const HISTORY_PARTS: Record<string, StorageCases> = { 'random histories': propertyCases }
 
 /** An error at every operation of the driver. */
 const FAULT_PARTS: Record<string, StorageCases> = {
@@ -66,7 +68,18 @@ const TIMEOUT_MS = 280_000
 
 /** Runs the suite over one kind of engine, except for the faults. */
 export function runStorageTests(name: string, makeEngine: MakeEngine): void {
+  runStorageCases(name, makeEngine)
+  runHistoryTests(name, makeEngine)
+}
+
+/** As {@link runStorageTests}, without random histories. */
+export function runStorageCases(name: string, makeEngine: MakeEngine): void {
   runParts(PARTS, name, makeEngine)
+}
+
+/** Runs random histories over one kind of engine. */
+export function runHistoryTests(name: string, makeEngine: MakeEngine): void {
+  runParts(HISTORY_PARTS, name, makeEngine)
 }
 
 /** Runs the cases with an error at every operation over one kind of engine. */

@@ -56,7 +56,7 @@ const ADOPT = {
 const UUIDS = { name: 'read_uuids', text: 'SELECT server_uuid, folder_uuid FROM store' }
 
 /** Names of one call, so that the store's row is locked for some ms at most. */
-const NOTED_NAMES = 1000
+const NOTED_NAMES = 250
 /** Above every character of a legal name. */
 const ABOVE = '\x7f'
 

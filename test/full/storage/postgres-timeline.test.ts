@@ -9,7 +9,7 @@ import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import type { StoreEvent } from '../../../src/storage/store-events.ts'
 import { cuttableNetwork } from '../../helpers/cuttable-network.ts'
 import { startPostgres, startStandby } from '../../helpers/postgres-server.ts'
-import { put } from '../conformance/edits.ts'
+import { put } from '../../storage/conformance/edits.ts'
 
 const CHECKPOINT = JSON.stringify({
   session_id: 's',

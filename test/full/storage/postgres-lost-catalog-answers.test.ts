@@ -7,7 +7,7 @@ import { readRecord } from '../../../src/storage/records.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { type CuttableNetwork, cuttableNetwork } from '../../helpers/cuttable-network.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { rejectsWith } from '../conformance/setup.ts'
+import { rejectsWith } from '../../storage/conformance/setup.ts'
 
 const server = await startPostgres(t)
 

@@ -6,7 +6,7 @@ import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { attachment, put } from '../conformance/edits.ts'
+import { attachment, put } from '../../storage/conformance/edits.ts'
 
 const server = await startPostgres(t)
 

@@ -12,7 +12,7 @@ import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { FOREIGN_EVENT_MS, type StoreEvent } from '../../../src/storage/store-events.ts'
 import { type CuttableNetwork, cuttableNetwork } from '../../helpers/cuttable-network.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { put } from '../conformance/edits.ts'
+import { put } from '../../storage/conformance/edits.ts'
 
 const server = await startPostgres(t)
 
