@@ -23,16 +23,16 @@ BEGIN
   RETURN _blob;
 END $$;
 
--- adds up to four chunks from a position on; false if the upload has lost its lease
+-- adds up to four chunks from a position on; false if the upload has lost its lease, null if the database is gone
 CREATE FUNCTION add_chunks(
   _db bigint, _blob bigint, _holder text, _position bigint, _first bytea, _second bytea, _third bytea, _fourth bytea
 ) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
+  PERFORM FROM database WHERE db = _db;
+  IF NOT FOUND THEN RETURN NULL; END IF;
   PERFORM FROM blob WHERE db = _db AND blob = _blob FOR KEY SHARE;
   IF NOT FOUND THEN RETURN false; END IF;
   PERFORM FROM lease WHERE db = _db AND holder = _holder AND blob = _blob;
-  IF NOT FOUND THEN RETURN false; END IF;
-  PERFORM FROM database WHERE db = _db;
   IF NOT FOUND THEN RETURN false; END IF;
   INSERT INTO chunk (db, blob, position, data)
     SELECT _db, _blob, _position + place - 1, data

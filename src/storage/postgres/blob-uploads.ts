@@ -140,7 +140,8 @@ class StoredUpload implements UploadTarget {
   async addChunks(chunks: readonly Uint8Array[], position: number): Promise<void> {
     const { blob, holder } = await this.#begin()
     const pieces = Array.from({ length: CHUNKS }, (_, at) => chunks[at] ?? null)
-    const isThere = await this.#write<boolean>(ADD, [blob, holder, position, ...pieces])
+    const isThere = await this.#write<boolean | null>(ADD, [blob, holder, position, ...pieces])
+    if (isThere === null) throw new CouchError('no_database')
     if (!isThere) throw lost()
   }
 
