@@ -5,7 +5,7 @@ import { migrate } from '../../../src/storage/postgres/migrations.ts'
 import { PostgresIndexes } from '../../../src/storage/postgres/postgres-indexes.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { runIndexTests } from '../index-conformance.ts'
+import { runIndexTests } from '../../storage/index-conformance.ts'
 
 const server = await startPostgres(t)
 const address = await readStoreAddress(await server.createDatabase(), null)
