@@ -206,6 +206,7 @@ DECLARE
   v_loose bigint := 0;
   v_has_attachments boolean;
   v_lost bigint;
+  v_named jsonb := p_branched->'named';
   v_purges integer := json_array_length(p_branched->'purges');
   v_purge_seq bigint;
   v_limit integer;
@@ -230,7 +231,7 @@ BEGIN
       + coalesce((SELECT sum((a.value->>'storedLength')::bigint)
           FROM ${REVISIONS} ${THEIR_REVISION} CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
           WHERE w.body IS NULL AND NOT w.leaf AND r.leaf AND r.attachments IS NOT NULL
-            AND NOT coalesce((p_branched->'named'->w.id)::jsonb @> (a.value->'blob')::jsonb, false)), 0);
+            AND NOT coalesce(v_named->w.id @> (a.value->'blob')::jsonb, false)), 0);
   END IF;
   -- The history before a removed leaf, or before a superseded revision became a leaf again, is not known any more.
   SELECT max(r.superseded_at) INTO v_lost FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.leaf AND NOT r.leaf;
