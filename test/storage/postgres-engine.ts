@@ -26,14 +26,14 @@ export function postgresMakers(t: Test): {
   readonly server: () => Promise<PostgresServer>
 } {
   let starting: Promise<PostgresServer> | undefined
-  let making: Promise<MakeUrl> | undefined
+  let making: Promise<Copies> | undefined
   const server = () => {
     starting ??= startPostgres(t)
     return starting
   }
   const openStore = async (t: Test, options?: EngineOptions) => {
     making ??= server().then(copiesWithTables)
-    return storeAt(t, await server(), await (await making)(), options)
+    return storeAt(t, await server(), await making, options)
   }
   const makeEngine: MakeEngine = async (t, options) => {
     const store = await openStore(t, options)
@@ -48,33 +48,63 @@ export function postgresMakers(t: Test): {
   return { makeEngine, makeData: openStore, server }
 }
 
-/** @returns the address of a new database that has the tables */
-type MakeUrl = () => Promise<string>
+/** Databases that have the tables and no data. */
+interface Copies {
+  /** @returns the address of one */
+  take(): Promise<string>
+  /** Empties one that nobody uses any more: each database has hundreds of files, which a disk removes slowly. */
+  giveBack(url: string): Promise<void>
+}
 
-/** Makes the tables once: copies of the database with them take a third of the time. */
-async function copiesWithTables(server: PostgresServer): Promise<MakeUrl> {
+const EMPTY = `
+DO $$
+DECLARE
+  v_table text;
+BEGIN
+  FOR v_table IN SELECT tablename FROM pg_tables WHERE schemaname = 'settee' AND tablename NOT IN ('store', 'schema_version') LOOP
+    EXECUTE format('DELETE FROM settee.%I', v_table);
+  END LOOP;
+END $$;
+UPDATE settee.store SET server_uuid = folder_uuid, last_db = 0, databases = 0, update_seq = 0,
+  epochs = '[{"id":"abcdefghijkl","firstSeq":0}]'`
+
+/** Makes the tables once: a copy of the database with them takes a third of the time. */
+async function copiesWithTables(server: PostgresServer): Promise<Copies> {
   const url = await server.createDatabase()
   const engine = postgresEngine({ address: await readStoreAddress(url, null), poolSize: POOL })
   await engine.openCatalog()
   await engine.close()
   const model = new URL(url).pathname.slice(1)
+  const free: string[] = []
   let copies = 0
-  return async () => {
-    const copy = `${model}_${++copies}`
-    await server.query(`CREATE DATABASE ${copy} OWNER settee TEMPLATE ${model} STRATEGY file_copy`)
-    return url.replace(/[^/]*$/, copy)
+  return {
+    take: async () => {
+      const emptied = free.pop()
+      if (emptied !== undefined) return emptied
+      const copy = `${model}_${++copies}`
+      await server.query(`CREATE DATABASE ${copy} OWNER settee TEMPLATE ${model} STRATEGY file_copy`)
+      return url.replace(/[^/]*$/, copy)
+    },
+    giveBack: async (used) => {
+      await server.query(EMPTY, [], new URL(used).pathname.slice(1))
+      free.push(used)
+    },
   }
 }
 
 async function storeAt(
   t: Test,
   server: PostgresServer,
-  url: string,
+  copies: Copies,
   options: EngineOptions = {},
 ): Promise<TestStore> {
+  const url = await copies.take()
   const address = await readStoreAddress(url, null)
   const engines = new Map<StorageEngine, { isDead: boolean }>()
-  t.teardown(() => Promise.all([...engines.keys()].map((engine) => engine.close())))
+  t.teardown(async () => {
+    await Promise.all([...engines.keys()].map((engine) => engine.close()))
+    await copies.giveBack(url)
+  })
   const { onOperation, now } = options
   return {
     url,

@@ -7,6 +7,9 @@
  * The server and the history of which its data is: another one after a failover or a restore, and the table's own number after
  * it was put back from a dump. It is found out once for each session, which does not outlive its timeline: a standby that is
  * promoted has rejected this call before.
+ *
+ * With Citus it is always the same: parts of one statement run on several servers, and a database may move between them. There,
+ * what a failover has lost is found by the last known sequence alone.
  */
 const TIMELINE = `
 CREATE FUNCTION timeline() RETURNS text LANGUAGE plpgsql AS $$
@@ -14,9 +17,13 @@ DECLARE
   v_timeline text := current_setting('settee.timeline', true);
 BEGIN
   IF v_timeline IS NULL OR v_timeline = '' THEN
-    SELECT concat_ws('-', system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
-        to_regclass('settee.store')::oid)
-      INTO v_timeline FROM pg_control_system();
+    IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+      SELECT concat_ws('-', system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+          to_regclass('settee.store')::oid)
+        INTO v_timeline FROM pg_control_system();
+    ELSE
+      v_timeline := 'citus';
+    END IF;
     PERFORM set_config('settee.timeline', v_timeline, false);
   END IF;
   RETURN v_timeline;
