@@ -17,10 +17,9 @@ const WINNERS = {
 }
 const OTHERS = {
   name: 'leaf_ancestries',
-  text: `SELECT r.id, r.rev, d.version, CASE WHEN octet_length(r.ancestry) > 2 * $3 THEN r.ancestry END
-    FROM (
-      SELECT id, rev, ancestry FROM revision WHERE db = $1 AND leaf AND (id, rev) > ($2, $4) ORDER BY id, rev LIMIT ${PAGE}
-    ) r JOIN doc d ON d.db = $1 AND d.id = r.id ORDER BY r.id, r.rev`,
+  text: `SELECT id, rev, (SELECT d.version FROM doc d WHERE d.db = $1 AND d.id = r.id),
+      CASE WHEN octet_length(ancestry) > 2 * $3 THEN ancestry END
+    FROM revision r WHERE db = $1 AND leaf AND (id, rev) > ($2, $4) ORDER BY id, rev LIMIT ${PAGE}`,
 }
 const CUT: Statement = {
   name: 'cut_ancestries',

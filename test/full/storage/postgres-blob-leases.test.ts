@@ -4,10 +4,10 @@ import { setTimeout as rest } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { LEASE_GRACE_MS, LEASE_MS } from '../../../src/storage/blob-leases.ts'
 import type { StorageEngine } from '../../../src/storage/storage-engine.ts'
-import { put } from '../conformance/edits.ts'
-import { errorOf, only, rejectsWith } from '../conformance/setup.ts'
-import { naming, stageOf } from '../conformance/uploads.ts'
-import { postgresMakers } from '../postgres-engine.ts'
+import { put } from '../../storage/conformance/edits.ts'
+import { errorOf, only, rejectsWith } from '../../storage/conformance/setup.ts'
+import { naming, stageOf } from '../../storage/conformance/uploads.ts'
+import { postgresMakers } from '../../storage/postgres-engine.ts'
 
 const MINUTE_MS = 60_000
 const { makeData } = postgresMakers(t)
