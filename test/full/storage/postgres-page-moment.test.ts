@@ -6,7 +6,7 @@ import t from 'tap'
 import type { Run } from '../../../src/storage/postgres/connections.ts'
 import { DocumentReads } from '../../../src/storage/postgres/document-reads.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { DB, type Filled, openFilled } from './filled-database.ts'
+import { DB, type Filled, openFilled } from '../../storage/postgres/filled-database.ts'
 
 /** What a follower of a feed reads at once. */
 interface FeedPage {
