@@ -73,7 +73,7 @@ function numbersOf(list: string): number[] {
  * plan for each set of values costs more than most of the statements.
  */
 const SESSION = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
-SET enable_hashjoin = off; SET enable_mergejoin = off;
+SET enable_hashjoin = off; SET enable_mergejoin = off; SET max_parallel_workers_per_gather = 0;
 SET plan_cache_mode = force_generic_plan; SET search_path = settee; SET extra_float_digits = 0`
 
 /** A connection, and how many statements it has not answered. */

@@ -234,6 +234,20 @@ CREATE TABLE compaction (
 );
 `
 
+const BY_DATABASE = [
+  ...['doc', 'revision', 'feed_count', 'local_doc', 'met', 'purge', 'point', 'written'],
+  ...['blob', 'chunk', 'blob_use', 'lease', 'index_store', 'index_doc', 'index_row', 'index_stretch'],
+]
+
+/**
+ * A statement is planned once for all databases. If most of them are small, PostgreSQL expects a few rows in each, and finds one
+ * document by reading all of its database: 65 ms instead of 0.1 in one of 100,000 documents. So it is told to expect
+ * that a database has all the rows of a table, from the next ANALYZE on.
+ */
+const STATISTICS = BY_DATABASE.map(
+  (table) => `ALTER TABLE ${table} ALTER COLUMN db SET (n_distinct = 1);`,
+).join('\n')
+
 /** The steps from nothing to the newest schema. */
 export const MIGRATIONS: readonly string[] = [
   [
@@ -246,6 +260,7 @@ export const MIGRATIONS: readonly string[] = [
     WRITE_FUNCTIONS,
     WRITE_GROUP_FUNCTIONS,
     INDEX_TABLES,
+    STATISTICS,
   ].join(''),
 ]
 
