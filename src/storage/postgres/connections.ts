@@ -114,7 +114,7 @@ export class Connections {
 
   /**
    * Reads with one statement. Reads share connections and are sent without waiting for the answers to earlier ones, so a
-   * read must be short. A read whose connection breaks is sent once more.
+   * read must be short. A read whose connection breaks is sent again: all of them may have been broken by the same fault.
    * @throws the error of {@link storeFault}
    */
   async read<R extends Row = Row>(query: Query): Promise<R[]> {
@@ -142,7 +142,8 @@ export class Connections {
         await line.ready
         return await settled(send(line))
       } catch (cause) {
-        if (attempt === 0 && line.isBroken && !isAnswer(cause) && !(cause instanceof CouchError)) continue
+        if (attempt < this.#maxReads && line.isBroken && !isAnswer(cause) && !(cause instanceof CouchError))
+          continue
         throw storeFault(cause)
       }
     }
@@ -170,10 +171,9 @@ export class Connections {
    * @throws as {@link write}
    */
   async transaction<T>(work: (run: Run) => Promise<T>, isBackground = false): Promise<T> {
-    const line = await this.#take()
+    const line = await this.#begun()
     let isCommitting = false
     try {
-      await this.#command(line, 'BEGIN')
       const result = await work((query) =>
         this.#send(line, isBackground ? { ...query, isBackground } : query),
       )
@@ -188,6 +188,21 @@ export class Connections {
       throw storeFault(cause)
     } finally {
       this.#release(line)
+    }
+  }
+
+  /** A connection with a transaction. One that broke while it was idle has carried out nothing, and another one is taken. */
+  async #begun(): Promise<Line> {
+    for (let tries = 0; ; tries++) {
+      const line = await this.#take()
+      try {
+        await this.#command(line, 'BEGIN')
+        return line
+      } catch (cause) {
+        if (!line.isBroken) this.#break(line)
+        this.#release(line)
+        if (isAnswer(cause) || tries > this.#options.size) throw storeFault(cause)
+      }
     }
   }
 

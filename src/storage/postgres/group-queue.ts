@@ -23,14 +23,16 @@ interface Options<Job> {
 
 const GROUP_JOBS = 256
 const GROUP_BYTES = 1024 * 1024
-/** The maximum number of writes that wait when a call adds its own. */
+/** The maximum number of writes that wait when a call adds its own, and about how many bytes they take. */
 const MAX_WAITING = 10_000
+const MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 export class GroupQueue<Job extends QueuedWrite> {
   readonly #options: Options<Job>
   /** Those before `#next` are done. */
   #queue: Job[] = []
   #next = 0
+  #waitingBytes = 0
   #running: Promise<void> | null = null
 
   constructor(options: Options<Job>) {
@@ -39,8 +41,12 @@ export class GroupQueue<Job extends QueuedWrite> {
 
   /** Adds writes, which are carried out in order. @throws store_unavailable if too many wait */
   add(jobs: readonly Job[]): void {
-    if (this.#queue.length - this.#next > MAX_WAITING) throw new CouchError('store_unavailable')
-    for (const job of jobs) this.#queue.push(job)
+    const isFull = this.#queue.length - this.#next > MAX_WAITING || this.#waitingBytes > MAX_WAITING_BYTES
+    if (isFull) throw new CouchError('store_unavailable')
+    for (const job of jobs) {
+      this.#queue.push(job)
+      this.#waitingBytes += job.bytes
+    }
     this.#running ??= this.#run()
   }
 
@@ -67,6 +73,7 @@ export class GroupQueue<Job extends QueuedWrite> {
       ids.add(job.id)
     }
     const group = this.#queue.slice(this.#next, end)
+    for (const job of group) this.#waitingBytes -= job.bytes
     this.#next = end
     if (this.#next === this.#queue.length) {
       this.#queue = []

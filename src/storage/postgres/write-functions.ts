@@ -32,12 +32,16 @@ export function lookUp(table: string, conditions: string): string {
   return `CROSS JOIN LATERAL (SELECT k.*, k.ctid AS tid FROM ${table} AS k WHERE k.db = p_db AND ${conditions} OFFSET 0)`
 }
 
+/** How long it is remembered which write of an opener was the last, in ms; clocks of nodes may differ by hours. */
+const FORGET_MS = 24 * 60 * 60_000
+
 /** The statement after each write: whether it is stored can be read when its answer was lost. */
 const NOTE_WRITE = `
   UPDATE written SET token = p_token, at = p_now WHERE db = p_db AND opener = p_opener;
   IF NOT FOUND THEN
-    INSERT INTO written (db, opener, token, at) VALUES (p_db, p_opener, p_token, p_now)
-      ON CONFLICT (db, opener) DO UPDATE SET token = excluded.token, at = excluded.at;
+    INSERT INTO written (db, opener, token, at) VALUES (p_db, p_opener, p_token, p_now);
+    -- Openers that have ended, since no answer is awaited for so long.
+    DELETE FROM written WHERE db = p_db AND at < p_now - ${FORGET_MS};
   END IF;`
 
 const REFUSAL = `
@@ -105,23 +109,16 @@ BEGIN
     RETURN ${refusals.stale};
   END IF;
   IF p_version = 0 OR p_old_seq >> 10 <> v_seq >> 10 THEN
-    PERFORM count_feed(p_db, v_seq >> 10, 1);
+    UPDATE feed_count SET rows = rows + 1 WHERE db = p_db AND stretch = v_seq >> 10;
+    IF NOT FOUND THEN
+      INSERT INTO feed_count (db, stretch, rows) VALUES (p_db, v_seq >> 10, 1);
+    END IF;
     IF p_version > 0 THEN
-      PERFORM count_feed(p_db, p_old_seq >> 10, -1);
+      UPDATE feed_count SET rows = rows - 1 WHERE db = p_db AND stretch = p_old_seq >> 10;
     END IF;
   END IF;
 ${NOTE_WRITE}
   RETURN v_seq;
-END $$;
-`
-
-const COUNT_FEED = `
-CREATE FUNCTION count_feed(p_db bigint, p_stretch bigint, p_rows integer) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE feed_count SET rows = rows + p_rows WHERE db = p_db AND stretch = p_stretch;
-  IF NOT FOUND THEN
-    INSERT INTO feed_count (db, stretch, rows) VALUES (p_db, p_stretch, p_rows);
-  END IF;
 END $$;
 `
 
@@ -259,13 +256,6 @@ END $$;
 
 /** All but write_group, in the order of their making. */
 export const WRITE_FUNCTIONS =
-  REFUSAL +
-  COUNT_FEED +
-  WRITE_DOC +
-  NAMED_BLOBS +
-  STORE_CONTENTS +
-  WRITE_LOCALS +
-  WRITE_SETTINGS +
-  WRITE_POINTS
+  REFUSAL + WRITE_DOC + NAMED_BLOBS + STORE_CONTENTS + WRITE_LOCALS + WRITE_SETTINGS + WRITE_POINTS
 
 export { NOTE_WRITE }

@@ -53,7 +53,7 @@ t.test('local documents, settings and purges whose answers are lost are found to
   await lose('write_locals', async () => (await stored()) === 2)
   t.same(await local, [{ result: null }], 'decided once')
   const settings = store.updateSettings(({ revsLimit }) => ({ result: revsLimit, write: { revsLimit: 7 } }))
-  await lose('write_settings', async () => (await stored()) === 3)
+  await lose('commit', async () => (await stored()) === 3)
   t.equal(await settings, 1000)
   const purge = store.purgeDocs([
     {
