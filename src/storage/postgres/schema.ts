@@ -5,6 +5,9 @@
  * all of them by it, and one statement needs one shard. There are no sequences: numbers are counted in rows that the same
  * transaction has locked. Texts that are compared have the collation "C", so that their order is that of their bytes;
  * ids, keys and names are stored as stored-text.ts has them. Times are in ms since 1970, by the clock of the node.
+ *
+ * PostgreSQL's vacuum comes when a fifth of a table is dead. That is too late for tables of which compaction removes much at
+ * once, and for leases, which come and go all the time: they have limits of their own.
  */
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
@@ -162,7 +165,7 @@ CREATE TABLE revision (
   ancestry bytea,
   body text NOT NULL,
   PRIMARY KEY (db, id, rev)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX revision_leaf ON revision (db, id) WHERE leaf;
 CREATE INDEX revision_superseded ON revision (db, superseded_at) WHERE NOT leaf AND NOT retained;
 CREATE INDEX revision_retained ON revision (db, superseded_at) WHERE retained;
@@ -211,7 +214,8 @@ CREATE TABLE blob (
   UNIQUE (db, sha256)
 );
 CREATE INDEX blob_unnamed ON blob (db, blob) WHERE NOT named;
-CREATE TABLE chunk (db bigint, blob bigint, position bigint, data bytea NOT NULL, PRIMARY KEY (db, blob, position));
+CREATE TABLE chunk (db bigint, blob bigint, position bigint, data bytea NOT NULL, PRIMARY KEY (db, blob, position))
+  WITH (autovacuum_vacuum_scale_factor = 0.05, toast.autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE chunk ALTER COLUMN data SET STORAGE EXTERNAL;
 -- which revisions name a blob
 CREATE TABLE blob_use (db bigint, blob bigint, id text COLLATE "C", rev text COLLATE "C", PRIMARY KEY (db, blob, id, rev));
@@ -222,7 +226,7 @@ CREATE TABLE lease (
   blob bigint,
   renewed_at bigint NOT NULL,
   PRIMARY KEY (db, holder, blob)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX lease_blob ON lease (db, blob);
 -- the opener that compacts, null if none does; finished: how many compactions have succeeded; done: in percent
 CREATE TABLE compaction (
