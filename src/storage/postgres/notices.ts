@@ -13,7 +13,7 @@ import { NoticeChannel } from './notice-channel.ts'
 /** How long notices are collected, in ms. */
 const BATCH_MS = 5
 /** How often it is asked, in ms: what a poll finds must be told in time. */
-const POLL_MS = FOREIGN_EVENT_MS - 100
+const POLL_MS = FOREIGN_EVENT_MS - 200
 /** How many databases one statement asks for. */
 const POLLED = 1000
 /** The least time between two looks at the catalog, in ms. */
@@ -113,7 +113,7 @@ export class Notices {
       clearTimeout(timer ?? undefined)
     await this.#send()
     await this.#channel.close()
-    await Promise.all([this.#polling, this.#reading])
+    await Promise.allSettled([this.#polling, this.#reading])
   }
 
   #start(): void {
