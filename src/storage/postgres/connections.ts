@@ -69,12 +69,21 @@ function numbersOf(list: string): number[] {
 }
 
 /**
- * A plan that is made while tables are empty stays bad when they have grown: scans of whole tables are never right here. A
- * plan for each set of values costs more than most of the statements.
+ * Settings of a connection. A plan that is made while tables are empty stays bad when they have grown: scans of whole tables are
+ * never right here. A plan for each set of values costs more than most of the statements.
  */
-const SESSION = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
-SET enable_hashjoin = off; SET enable_mergejoin = off; SET max_parallel_workers_per_gather = 0;
-SET plan_cache_mode = force_generic_plan; SET search_path = settee; SET extra_float_digits = 0`
+export const SESSION_SETTINGS: readonly string[] = [
+  'enable_seqscan = off',
+  'enable_bitmapscan = off',
+  'jit = off',
+  'enable_hashjoin = off',
+  'enable_mergejoin = off',
+  'max_parallel_workers_per_gather = 0',
+  'plan_cache_mode = force_generic_plan',
+  'search_path = settee',
+  'extra_float_digits = 0',
+]
+const SESSION = SESSION_SETTINGS.map((setting) => `SET ${setting}`).join('; ')
 
 /** A connection, and how many statements it has not answered. */
 interface Line {

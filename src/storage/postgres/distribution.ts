@@ -5,6 +5,7 @@
 import pg from 'pg'
 import type { StoreAddress } from '../store-address.ts'
 import { clientOptions } from './client-options.ts'
+import { SESSION_SETTINGS } from './connections.ts'
 
 const CONNECT_MS = 5000
 
@@ -56,6 +57,8 @@ export function distributionStatements(
   const distributed = tables.filter((table) => !CATALOG_TABLES.includes(table) && table !== FIRST_TABLE)
   const count = shards === null ? '' : `, shard_count => ${shards}`
   return [
+    // Citus tells its servers about these, whose functions run on connections of their own.
+    ...SESSION_SETTINGS.map((setting) => `ALTER ROLE CURRENT_USER SET ${setting}`),
     `SELECT create_distributed_table('settee.${FIRST_TABLE}', 'db', colocate_with => 'none'${count})`,
     ...distributed
       .toSorted()
