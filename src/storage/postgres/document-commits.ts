@@ -7,6 +7,7 @@ import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import { GroupWrite } from './group-write.ts'
 import type { LoadedDocument } from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
+import { refuseLongKey } from './stored-text.ts'
 import { type Attempt, type Decided, MissingContents, type WriteCommits } from './write-commits.ts'
 
 /** What was decided for a document. */
@@ -26,6 +27,9 @@ interface Job extends QueuedWrite {
 
 /** The approximate size of a purge, in bytes. */
 const PURGE_BYTES = 1024
+
+/** One after the other, contents of a group may go while it is decided again. */
+const MAX_ROUNDS = 20
 
 const READ_STORED = {
   name: 'read_stored_blobs',
@@ -104,12 +108,13 @@ export class DocumentCommits {
       write = decided.write
       return { settingsVersion: decided.settingsVersion, write: write.writes === 0 ? null : write }
     }
-    for (;;) {
+    for (let rounds = 0; ; rounds++) {
       try {
         await this.#commits.commit(decide)
         break
       } catch (error) {
         if (!(error instanceof MissingContents)) throw error
+        if (rounds > MAX_ROUNDS) throw new CouchError('store_unavailable')
         await this.#noteMissing(write?.named ?? [], missing)
       }
     }
@@ -122,7 +127,7 @@ export class DocumentCommits {
       group,
       (doc, base, place) => {
         const decided = (group[place] as Job).decide(doc, effects.viewAt(place, base))
-        if (decided.verdict?.kind === 'write') refuseMissing(decided.verdict.write, missing)
+        if (decided.verdict?.kind === 'write') refuse(group[place] as Job, decided.verdict.write, missing)
         effects.note(place, doc, decided.verdict)
         return decided
       },
@@ -161,8 +166,12 @@ function updateVerdict<R, N>(decision: Decision<R, N>): { outcome: Outcome<R, N>
   }
 }
 
-/** @throws no_attachment */
-function refuseMissing({ revisions }: DocWrite, missing: ReadonlySet<number>): void {
+/** Refuses what cannot be stored. @throws illegal_docid; no_attachment */
+function refuse({ id }: Job, { revisions }: DocWrite, missing: ReadonlySet<number>): void {
+  refuseLongKey(
+    id,
+    revisions.map(({ rev }) => rev),
+  )
   if (missing.size === 0) return
   for (const { name, content } of revisions.flatMap((revision) => revision.content?.attachments ?? [])) {
     if ('blob' in content && missing.has(content.blob)) {

@@ -5,7 +5,7 @@ import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { numberArray, textArray } from './parameter-arrays.ts'
-import { storedText, textOf } from './stored-text.ts'
+import { refuseLongKey, storedText, textOf } from './stored-text.ts'
 import type { Attempt, Decided, PlannedWrite, WriteCommits, WriteContext } from './write-commits.ts'
 
 type LocalDecision = ReturnType<LocalUpdate<unknown>['decide']>
@@ -223,6 +223,7 @@ export class LocalDocuments {
   ): Outcome<unknown> {
     let decision: LocalDecision
     try {
+      refuseLongKey(id)
       decision = decide(doc, view, view.wasRestored && wasMet)
     } catch (error) {
       return { error }

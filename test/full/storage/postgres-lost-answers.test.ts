@@ -1,5 +1,4 @@
 import t from 'tap'
-import { refusals } from '../../../src/storage/postgres/write-functions.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { put, readOne } from '../../storage/conformance/edits.ts'
 import { only, resultOf } from '../../storage/conformance/setup.ts'
@@ -67,22 +66,4 @@ t.test('local documents, settings and purges whose answers are lost are found to
   await lose('write_group', async () => (await stored()) === 4)
   t.match(await purge, [{ result: /^1-/ }])
   t.equal((await store.readPurges()).length, 1)
-})
-
-t.test('after some stale tries a write is decided under the lock', async (t) => {
-  const { store, sql, operations } = await openCuttable(t, server)
-  const values = Array.from({ length: 19 }, (_, at) => `$${at + 1}`).join(', ')
-  const types = await sql(
-    "SELECT oidvectortypes(proargtypes) AS list FROM pg_proc WHERE proname = 'write_doc'",
-  )
-  await sql('CREATE SEQUENCE settee.tries; GRANT ALL ON SEQUENCE settee.tries TO settee')
-  await sql('ALTER FUNCTION settee.write_doc RENAME TO really_write_doc')
-  await sql(`CREATE FUNCTION settee.write_doc(${types[0]?.list}) RETURNS bigint LANGUAGE plpgsql AS $$
-    BEGIN
-      RETURN CASE WHEN nextval('tries') <= 5 THEN ${refusals.stale} ELSE really_write_doc(${values}) END;
-    END $$`)
-  const rev = await only(store.updateDocs([put('a')]))
-  t.equal((await readOne(store, 'a'))?.rev, rev)
-  const writes = operations.filter((name) => name === 'write_doc' || name === 'lock_database')
-  t.same(writes, [...Array<string>(5).fill('write_doc'), 'lock_database', 'write_doc'])
 })

@@ -1,0 +1,55 @@
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import type { CouchError } from '../../../src/core/errors.ts'
+import { refusals } from '../../../src/storage/postgres/write-functions.ts'
+import { startPostgres } from '../../helpers/postgres-server.ts'
+import { put, readOne, write } from '../../storage/conformance/edits.ts'
+import { errorOf, only } from '../../storage/conformance/setup.ts'
+import { openCuttable } from '../../storage/postgres/cuttable-database.ts'
+
+const server = await startPostgres(t)
+
+/** A text that no compression makes shorter. */
+function text(bytes: number): string {
+  return randomBytes(bytes).toString('base64').slice(0, bytes)
+}
+
+t.test(
+  'the longest id is stored with everything that names it, and a longer one is refused alone',
+  async (t) => {
+    const { store } = await openCuttable(t, server)
+    const longest = text(2600 - '1-'.length - 32)
+    const outcomes = await store.updateDocs([put(longest), put(`${longest}x`), put('a')])
+    t.same(
+      outcomes.map((outcome) => (errorOf(outcome) as CouchError | undefined)?.code),
+      [undefined, 'illegal_docid', undefined],
+    )
+    const other = { rev: `1-${'f'.repeat(32)}`, deleted: false, ancestry: ['f'.repeat(32)] }
+    const content = { body: '{}', attachments: [] }
+    const fork = { rev: other.rev, deleted: false, sequenced: true, revisions: [{ ...other, content }] }
+    await only(store.updateDocs([write(longest, fork)]))
+    t.equal((await readOne(store, longest))?.branches.length, 2)
+    const local = (id: string) => ({ id, decide: () => ({ result: 0, write: { rev: 1, body: '{}' } }) })
+    const [stored, refused] = await store.updateLocals([local(text(2600)), local(text(2601))])
+    t.same(stored, { result: 0 })
+    t.equal((errorOf(refused) as CouchError).code, 'illegal_docid')
+  },
+)
+
+t.test('after some stale tries a write is decided under the lock', async (t) => {
+  const { store, sql, operations } = await openCuttable(t, server)
+  const values = Array.from({ length: 19 }, (_, at) => `$${at + 1}`).join(', ')
+  const types = await sql(
+    "SELECT oidvectortypes(proargtypes) AS list FROM pg_proc WHERE proname = 'write_doc'",
+  )
+  await sql('CREATE SEQUENCE settee.tries; GRANT ALL ON SEQUENCE settee.tries TO settee')
+  await sql('ALTER FUNCTION settee.write_doc RENAME TO really_write_doc')
+  await sql(`CREATE FUNCTION settee.write_doc(${types[0]?.list}) RETURNS bigint LANGUAGE plpgsql AS $$
+    BEGIN
+      RETURN CASE WHEN nextval('tries') <= 5 THEN ${refusals.stale} ELSE really_write_doc(${values}) END;
+    END $$`)
+  const rev = await only(store.updateDocs([put('a')]))
+  t.equal((await readOne(store, 'a'))?.rev, rev)
+  const writes = operations.filter((name) => name === 'write_doc' || name === 'lock_database')
+  t.same(writes, [...Array<string>(5).fill('write_doc'), 'lock_database', 'write_doc'])
+})
