@@ -5,7 +5,7 @@ import type { Called, DocumentLoader } from './document-loader.ts'
 import type { Source } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
 import type { LoadedDocument } from './loaded-document.ts'
-import type { RangeTotals } from './range-totals.ts'
+import { MAX_STRETCH, type RangeTotals } from './range-totals.ts'
 
 /** The maximum number of rows of a page, whatever its limit. */
 const MAX_ROWS = 10_000
@@ -34,13 +34,27 @@ export class DocumentPages {
   ): Promise<Page<R>> {
     if (withDeleted || this.#deletedCount < MANY_DELETED)
       return this.#readIds(range, paging, read, withDeleted)
+    return this.#readSparse(range, paging, read)
+  }
+
+  /** Reads a page of a range in stretches, which grow until one has as many live documents as the page may have. */
+  async #readSparse<R>(
+    range: IdRange,
+    paging: HistoryPaging,
+    read: (doc: LoadedDocument, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    let size = Math.min(MAX_STRETCH, 4 * paging.limit + 100)
     for (let rest = range; ; ) {
-      const stretch = await this.#totals.stretchOf(rest)
+      const stretch = await this.#totals.stretchOf(rest, size)
       const page = await this.#readIds(stretch, paging, read, false)
       if (page.more || stretch === rest) return page
-      rest = after(range, stretch.end?.id as string)
-      if (page.rows.length > 0 || paging.limit === 0)
-        return { ...page, more: await this.#totals.hasLive(rest) }
+      const next = after(range, stretch.end?.id as string)
+      const isShort = page.rows.length < paging.limit && size < MAX_STRETCH
+      if (!isShort && (page.rows.length > 0 || paging.limit === 0)) {
+        return { ...page, more: await this.#totals.hasLive(next) }
+      }
+      if (page.rows.length === 0) rest = next
+      size = Math.min(MAX_STRETCH, 4 * size)
     }
   }
 

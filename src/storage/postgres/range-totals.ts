@@ -7,7 +7,7 @@ import type { OpenDatabase } from './open-database.ts'
 import { textOf } from './stored-text.ts'
 
 /** Documents that one statement counts, in indexes alone, in about 2 ms. */
-const COUNTED = 10_000
+export const MAX_STRETCH = 10_000
 /** The fewest, so that a skip of a few documents passes many deleted ones with few statements. */
 const FEWEST = 100
 /** Documents that one statement measures, whose rows it reads. */
@@ -24,7 +24,7 @@ export class RangeTotals {
   async count(range: IdRange): Promise<number> {
     let total = 0
     for (let rest: IdRange | null = range; rest !== null; ) {
-      const { live, last } = await this.#countStretch(rest, COUNTED)
+      const { live, last } = await this.#countStretch(rest, MAX_STRETCH)
       total += live
       rest = last === null ? null : after(range, last)
     }
@@ -35,7 +35,7 @@ export class RangeTotals {
   async skip(range: IdRange, documents: number): Promise<IdRange | null> {
     let rest = range
     for (let left = documents; left > 0; ) {
-      const { live, last } = await this.#countStretch(rest, Math.min(Math.max(left, FEWEST), COUNTED))
+      const { live, last } = await this.#countStretch(rest, Math.min(Math.max(left, FEWEST), MAX_STRETCH))
       if (live > left || (live === left && last === null)) {
         const id = await this.#liveIdAt(rest, left)
         if (id !== null) return after(range, id)
@@ -68,16 +68,16 @@ export class RangeTotals {
     return sizes
   }
 
-  /** The first stretch of a range; the range itself if it has no more documents. */
-  async stretchOf(range: IdRange): Promise<IdRange> {
-    const [row] = await this.#read(PLACE, range, { skipped: COUNTED - 1 })
+  /** The first documents of a range, deleted ones included; the range itself if it has fewer. */
+  async stretchOf(range: IdRange, documents: number): Promise<IdRange> {
+    const [row] = await this.#read(PLACE, range, { skipped: documents - 1 })
     return row === undefined ? range : { ...range, end: { id: textOf(row[0] as string), inclusive: true } }
   }
 
   /** Whether a range has a live document. */
   async hasLive(range: IdRange): Promise<boolean> {
     for (let rest = range; ; ) {
-      const stretch = await this.stretchOf(rest)
+      const stretch = await this.stretchOf(rest, MAX_STRETCH)
       if ((await this.#liveIdAt(stretch, 1)) !== null) return true
       if (stretch === rest) return false
       rest = after(range, stretch.end?.id as string)
