@@ -150,4 +150,18 @@ t.test('reads of large and of many documents', async (t) => {
     const huge = await of((reads) => reads.readDocs(['huge'], body, { body: true, branches: true }, 10))
     t.strictSame([huge.result, huge.statements], [[4 * MB + 2], 1])
   })
+
+  t.test('one document is looked up by its key beside many small databases', async (t) => {
+    await sql(
+      `INSERT INTO settee.doc (${COLUMNS}) SELECT 1000 + n, 'a', 1, 1, 1, '1-a', false, 1, 1, 1, '\\x0200', '{}' FROM generate_series(1, 60000) n`,
+    )
+    await sql('ANALYZE settee.doc')
+    const client = await filled.database.connections.dedicated()
+    t.teardown(() => client.end())
+    await client.query('PREPARE one AS SELECT rev FROM doc WHERE db = $1 AND id = $2')
+    const { rows } = await client.query<{ 'QUERY PLAN': string }>(`EXPLAIN EXECUTE one(${DB}, 'huge')`)
+    const plan = rows.map((row) => row['QUERY PLAN']).join(' ')
+    t.match(plan, /doc_pkey/)
+    t.notMatch(plan, /Filter/)
+  })
 })
