@@ -132,7 +132,7 @@ class PostgresEngine implements StorageEngine {
         continue
       }
       const opened = { name, db, partitioned, createdAt, wasRolledBack, updateSeq }
-      return this.#store(opened, present, settings) as unknown as VersionedStore
+      return this.#store(opened, present, settings)
     }
     throw new CouchError('store_unavailable')
   }

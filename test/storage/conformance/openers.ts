@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as rest } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { LEASE_GRACE_MS, LEASE_MS } from '../../../src/storage/blob-leases.ts'
+import type { Catalog } from '../../../src/storage/catalog.ts'
 import type { DatabaseStore, DocUpdate } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import type { CatalogChange } from '../../../src/storage/records.ts'
@@ -98,6 +99,20 @@ export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => 
     t.ok(await hears(({ type }) => type === 'updates'))
     t.match((await two.readUpdates({ since: 0 }, 10)).rows, [{ type: 'created' }, { type: 'updated' }])
     t.same(own, [], 'but not to the one that has noted them')
+  },
+
+  'of two that make or delete the same database at once, one does': async (t, makeData) => {
+    const data = await makeData(t)
+    const catalogs = [await data.open().openCatalog(), await data.open().openCatalog()]
+    const both = async (work: (catalog: Catalog) => Promise<unknown>) =>
+      (await Promise.allSettled(catalogs.map(work))).filter(({ status }) => status === 'fulfilled').length
+    for (let round = 1; round <= 5; round++) {
+      t.equal(await both((catalog) => catalog.create('notes')), 1)
+      t.same(await Promise.all(catalogs.map((catalog) => catalog.count())), [1, 1])
+      t.equal(await both((catalog) => catalog.delete('notes')), 1)
+      t.same(await Promise.all(catalogs.map((catalog) => catalog.find('notes'))), [null, null])
+    }
+    t.equal((await catalogs[0]?.readUpdates({ since: 0 }, 10))?.lastSeq, 10, 'each is noted once')
   },
 
   'each decides on the writes of the other': async (t, makeData) => {
