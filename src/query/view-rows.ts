@@ -33,6 +33,9 @@ export interface Selection extends ViewRows {
 
 /** The maximum number of rows in one batch. */
 const STEP = 100
+/** Ranges whose first rows are read at once, and how many rows of each. */
+const RANGES_AT_ONCE = 8
+const RANGE_ROWS = 4
 const NO_PREFIX = new Uint8Array(0)
 /** A batch ends after this many characters. */
 const STEP_CHARS = 256 * 1024
@@ -186,8 +189,35 @@ async function* walk(reader: IndexReader, selection: Selection): AsyncGenerator<
       skip = 0
     }
   }
-  for (const range of ranges.slice(whole)) {
-    yield* query.descending ? walkDown(reader, range, 0) : walkUp(reader, query, range)
+  const others = ranges.slice(whole)
+  if (!query.descending && others.length > 1) yield* walkRanges(reader, query, others)
+  else
+    for (const range of others)
+      yield* query.descending ? walkDown(reader, range, 0) : walkUp(reader, query, range)
+}
+
+/** Reads the first rows of several ranges at once, since each read of a store over a network is a round trip. */
+async function* walkRanges(
+  reader: IndexReader,
+  query: ViewQuery,
+  ranges: readonly PlaceRange[],
+): AsyncGenerator<readonly IndexRow[]> {
+  const yielder = new Yielder()
+  const size = Math.max(1, Math.min(RANGES_AT_ONCE, query.limit))
+  for (let at = 0; at < ranges.length; at += size) {
+    await yielder.yieldIfDue()
+    const some = ranges.slice(at, at + size)
+    const reads = await Promise.all(some.map((range) => reader.read(range, RANGE_ROWS)))
+    let ready: IndexRow[] = []
+    for (const [n, { rows, more }] of reads.entries()) {
+      ready.push(...rows)
+      const last = rows.at(-1)
+      if (!more || last === undefined) continue
+      yield ready
+      ready = []
+      yield* walkUp(reader, query, { from: rowAfter(last), to: some[n]?.to })
+    }
+    if (ready.length > 0) yield ready
   }
 }
 
