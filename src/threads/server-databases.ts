@@ -246,6 +246,7 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   async has(name: string): Promise<boolean> {
+    if (this.sharedWriters) await this.#list.verify([name]) // another node may have deleted it
     return this.#replacements.underWay().has(name) || (await this.#list.find(name)) !== null
   }
 
@@ -260,11 +261,11 @@ export class ServerDatabases implements OwnedDatabases {
     return this.#list.known(name)
   }
 
-  create(name: string, properties: DatabaseProperties = {}): Promise<void> {
+  async create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
     if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
+    if (await this.has(name)) throw new CouchError('file_exists')
     return this.#changing.run(name, async () => {
-      if (await this.has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal

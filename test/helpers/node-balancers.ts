@@ -14,6 +14,10 @@ const CADDY = new URL('../../deploy/nodes.Caddyfile', import.meta.url)
 export interface BalancerOptions {
   /** False: requests go to each node in turn, whatever their database. */
   readonly hasAffinity?: boolean
+  /** nginx alone: without TLS, for clients that trust no certificate of a test. */
+  readonly isPlain?: boolean
+  /** nginx alone: the time that a node which failed gets no requests, in seconds; by default that of the file. */
+  readonly failSeconds?: number
 }
 
 export interface Balancer {
@@ -28,24 +32,37 @@ export interface NginxBalancer extends Nginx {
   drain(url: string): Promise<void>
 }
 
+function withoutTls(text: string): string {
+  return text
+    .replaceAll(' ssl http2;', ';')
+    .replaceAll(/^ *ssl_.*\n/gm, '')
+    .replace(/^ *proxy_set_header X-Forwarded-Ssl .*\n/m, '')
+}
+
 const hostOf = (url: string) => url.replace('http://', '')
 
 /** @param urls of the nodes, without a slash at the end */
 export async function nginxOver(
   t: Pick<Test, 'teardown'>,
   urls: readonly string[],
-  { hasAffinity = true }: BalancerOptions = {},
+  { hasAffinity = true, isPlain = false, failSeconds }: BalancerOptions = {},
 ): Promise<NginxBalancer> {
-  const serverLine = /^ *server 127\.0\.0\.1:\d+ (.*);\n/m
+  const serverLine = /^ *server 127\.0\.0\.1:\d+ (.*);\n/gm
   const edit = (text: string) => {
-    const options = serverLine.exec(text)?.[1]
+    const [, options] = /^ *server 127\.0\.0\.1:\d+ (.*);$/m.exec(text) ?? []
     const lines = urls.map((url) => `    server ${hostOf(url)} ${options};\n`).join('')
-    const edited = text.replace(serverLine, '').replace(serverLine, () => lines)
-    return hasAffinity ? edited : edited.replace(/^ *hash .*\n/m, '')
+    const edited = text.replaceAll(serverLine, '').replace(/^( *)(?=keepalive )/m, () => lines)
+    const spread = hasAffinity ? edited : edited.replace(/^ *hash .*\n/m, '')
+    const timed =
+      failSeconds === undefined
+        ? spread
+        : spread.replaceAll(/fail_timeout=\d+s/g, `fail_timeout=${failSeconds}s`)
+    return isPlain ? withoutTls(timed) : timed
   }
   const nginx = await startNginx(t, { upstream: '', file: NGINX, edit })
   return {
     ...nginx,
+    ...(isPlain && { url: nginx.url.replace('https:', 'http:') }),
     drain: async (url) => {
       await nginx.change((text) => text.replace(`server ${hostOf(url)} `, `server ${hostOf(url)} down `))
     },

@@ -6,6 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 
+/** As the process began: a test may choose a folder that the account may not enter. */
+const TEMPORARY = tmpdir()
+
 /** For `spawn`; empty: the account of the test. */
 export interface Account {
   readonly uid?: number
@@ -51,7 +54,7 @@ rm -rf "$1"
  * process, the server is stopped, and the folder is removed.
  */
 export async function watchedFolder(t: Pick<Test, 'teardown'>, account: Account): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'settee-postgres-'))
+  const folder = await mkdtemp(join(TEMPORARY, 'settee-postgres-'))
   if (account.uid !== undefined) await chown(folder, account.uid, account.gid ?? account.uid)
   const watcher = spawn('sh', ['-c', WATCHER, 'sh', folder], {
     stdio: ['pipe', 'ignore', 'inherit'],

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request as send } from 'undici'
 import { startServer } from '../../src/server.ts'
@@ -28,6 +29,10 @@ export interface TestServer {
   /** The same with TLS; empty without `tls`. */
   readonly secureUrl: string
   readonly dataDir: string
+  /** Whether there is a proxy in between. */
+  readonly isProxied?: boolean
+  /** How long other nodes may not know of a changed setting, in ms; by default there are none. */
+  readonly settingsMs?: number
   request(method: string, path: string, options?: TestRequest): Promise<TestResponse>
   /** Stops the server; its data folder stays until the test ends. */
   close(): Promise<void>
@@ -53,11 +58,21 @@ export async function temporaryFolder(t: Pick<Test, 'teardown'>): Promise<string
   return folder
 }
 
+type Start = (t: Pick<Test, 'teardown'>, options: TestServerOptions) => Promise<TestServer>
+
+let startInstead: Start | null = null
+
+/** From now on, {@link startTestServer} starts another kind of server, so that tests of one server run on it. */
+export function startTestServersBy(start: Start): void {
+  startInstead = start
+}
+
 /** A listening server on a free port, closed when the test ends. */
 export async function startTestServer(
   t: Pick<Test, 'teardown'>,
   options: TestServerOptions = {},
 ): Promise<TestServer> {
+  if (startInstead !== null) return startInstead(t, options)
   const dataDir = options.dataDir ?? (await temporaryFolder(t))
   const server = await startServer({
     dataDir,
@@ -79,21 +94,27 @@ export async function startTestServer(
     sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
     maxThreads: 1,
   })
+  return reached(t, server.url, {
+    secureUrl: server.secureUrl?.replace(/\/$/, '') ?? '',
+    dataDir,
+    close: () => server.close(),
+  })
+}
+
+/** A listening server as tests use it. It is closed when the test ends. */
+export function reached(
+  t: Pick<Test, 'teardown'>,
+  address: string,
+  server: Pick<TestServer, 'secureUrl' | 'dataDir' | 'isProxied' | 'settingsMs' | 'close'>,
+): TestServer {
   const agent = new Agent({ connections: 16 })
   const close = async () => {
     await agent.destroy()
     await server.close()
   }
   t.teardown(close)
-  const url = server.url.replace(/\/$/, '')
-  const secureUrl = server.secureUrl?.replace(/\/$/, '') ?? ''
-  return {
-    url,
-    secureUrl,
-    dataDir,
-    close,
-    request: (method, path, asked) => ask(agent, url, method, path, asked),
-  }
+  const url = address.replace(/\/$/, '')
+  return { ...server, url, close, request: (method, path, asked) => ask(agent, url, method, path, asked) }
 }
 
 /**
@@ -115,21 +136,34 @@ export function sharedTestServer(t: Pick<Test, 'teardown'>): () => Promise<TestS
   }
 }
 
+/** They differ between nodes. */
+const OF_NODE = new Set(['chttpd/port', 'log/file'])
+
+/** The settings that all nodes have, as text. */
+function shared(sections: Sections): string {
+  return JSON.stringify(sections, (key, value: unknown) =>
+    key === 'port' || key === 'file' ? undefined : value,
+  )
+}
+
 type Sections = Readonly<Record<string, Readonly<Record<string, string>>>>
 
 const CONFIG = '/_node/_local/_config'
 
 /** @returns false if the server cannot be reset */
-async function isReset({ request }: TestServer, initial: Sections): Promise<boolean> {
+async function isReset({ request, settingsMs = 0 }: TestServer, initial: Sections): Promise<boolean> {
   const users = await request('GET', '/_users/_all_docs?startkey="org.couchdb.user:"')
   if (users.status !== 200 || users.json.rows.length > 0) return false
   const names = (await request('GET', '/_all_dbs')).json as string[]
   for (const name of names) {
     if (name !== '_users') await request('DELETE', `/${encodeURIComponent(name)}`)
   }
+  // Another node may not know yet that they are deleted.
+  if (names.length > 1) await sleep(settingsMs)
   const current = (await request('GET', CONFIG)).json as Sections
   for (const [section, keys] of Object.entries(current)) {
     for (const [key, value] of Object.entries(keys)) {
+      if (OF_NODE.has(`${section}/${key}`)) continue
       const before = initial[section]?.[key]
       const path = `${CONFIG}/${encodeURIComponent(section)}/${encodeURIComponent(key)}`
       if (before === undefined) await request('DELETE', path)
@@ -137,7 +171,7 @@ async function isReset({ request }: TestServer, initial: Sections): Promise<bool
     }
   }
   const [now, left] = [await request('GET', CONFIG), await request('GET', '/_all_dbs')]
-  return JSON.stringify(now.json) === JSON.stringify(initial) && left.text.trim() === '["_users"]'
+  return shared(now.json) === shared(initial) && left.text.trim() === '["_users"]'
 }
 
 async function ask(

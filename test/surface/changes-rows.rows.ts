@@ -89,6 +89,7 @@ export const rows: readonly Row[] = [
   {
     of: '5.3 normal',
     says: 'rows joined by a comma and a line break; a blank line at the end',
+    isDirect: true,
     given: THREE,
     ask: 'GET /{db}/_changes',
     answer: {

@@ -169,6 +169,7 @@ const HEADERS: readonly Row[] = [
   {
     of: '3.9 X-Couch-Persist',
     says: 'accepted with a configuration value, which is then kept in memory only',
+    isDirect: true,
     steps: [
       [
         ['PUT /_node/_local/_config/a/b', { json: 'c', headers: { 'x-couch-persist': 'false' } }],
@@ -208,6 +209,7 @@ const HEADERS: readonly Row[] = [
   {
     of: ['3.9 Host', '3.9 X-Forwarded-Host', '3.9 X-Forwarded-Proto', '3.9 X-Forwarded-Ssl'],
     says: 'how the client named this server: in Host, or to a proxy that is trusted',
+    isDirect: true,
     given: [['PUT /_node/_local/_config/settee/trusted_proxies', { json: 'loopback' }]],
     steps: (
       [

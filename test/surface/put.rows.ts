@@ -318,6 +318,7 @@ export const PUT: readonly Row[] = [
   {
     of: '3.3 refusals',
     says: 'attachments, ids, databases, and a length that is too great',
+    isDirect: true,
     given: [put('y', { _attachments: { t: INLINE } })],
     steps: [
       [put('x', { _attachments: { t: { stub: true } } }), { status: 412, like: { error: 'missing_stub' } }],

@@ -6,6 +6,7 @@
  *       given: [put('x', { v: 1 }, { keep: { first: 'rev' } }), put('x', { _rev: '{first}' })],
  *       ask: 'GET /{db}/x?rev={first}', answer: { json: { _id: 'x', _rev: '{first}', v: 1 } } },
  */
+import { setTimeout as rest } from 'node:timers/promises'
 import file, { type Test } from 'tap'
 import { Pool } from 'undici'
 import { startTestServer } from '../helpers/server.ts'
@@ -22,6 +23,8 @@ export interface Row {
   readonly answer?: Answer
   /** For several requests in order, each with its answer; instead of `ask` and `answer`. */
   readonly steps?: readonly (readonly [ask: Ask, answer: Answer])[]
+  /** Whether it is about what a proxy in between answers or changes itself. */
+  readonly isDirect?: boolean
 }
 
 /**
@@ -55,6 +58,10 @@ export interface Listening {
   readonly authorization?: (user: User) => string | undefined
   /** How it is spoken to; by default HTTP/1.1 over nothing. */
   readonly connection?: Pool.Options
+  /** Whether there is a proxy in between; rows that are direct are left out. */
+  readonly isProxied?: boolean
+  /** How long other nodes may not know of a changed setting, in ms; by default there are none. */
+  readonly settingsMs?: number
 }
 
 /** Documents with chosen revisions. */
@@ -82,7 +89,7 @@ export function runTable(
     const started = servers.get(start) ?? open(start)
     servers.set(start, started)
     const { server, pool } = await started
-    for (const row of rows) {
+    for (const row of rows.filter(({ isDirect }) => !(isDirect && server.isProxied))) {
       const run = new Run(server, pool, `row-${serial++}`)
       await t.test(`${[row.of].flat().join(', ')}: ${row.says}`, (t) => run.row(t, row))
     }
@@ -149,6 +156,7 @@ class Run {
     for (const each of meanwhile) await this.#prepare(each)
     const { bytes, broken } = await read(answer.body, until)
     const took = performance.now() - asked
+    if (method === 'PUT' && path.includes('/_config/')) await rest(this.#server.settingsMs ?? 0)
     const text = bytes.toString()
     const { statusCode: status, headers: head } = answer
     const answered = { status, headers: head, bytes, text, json: parsed(text), took, broken }

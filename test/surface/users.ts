@@ -33,7 +33,7 @@ export const SECURED: Ask = [
 /** Listens on a free port. */
 export async function startServerWithUsers(
   t: Pick<Test, 'teardown' | 'fail'>,
-): Promise<Required<Omit<Listening, 'connection'>>> {
+): Promise<Required<Pick<Listening, 'url' | 'authorization'>>> {
   const dataDir = await temporaryFolder(t)
   const config = await openConfig({ dataDir, env: {}, flags: {} })
   const plain = { iterations: 10, prf: 'sha256' } as const

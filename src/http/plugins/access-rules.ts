@@ -147,9 +147,7 @@ const REFUSAL_MS = 20
 async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<DatabaseHandle> {
   const began = performance.now()
   try {
-    const database =
-      request.server.services.databases.cached(pathParam(request, 'db')) ?? (await databaseOrNull(request))
-    const security = (await database?.securityCopy()) ?? null
+    const { database, security } = await securedDatabase(request)
     if (database !== null && (hasRole(request, security) || (await maySeeDatabase(request)))) {
       requireRole(request.user, security)
       return database
@@ -163,6 +161,25 @@ async function visibleDatabase(request: FastifyRequest, requireRole: RequireRole
       await sleep(Math.max(0, began + REFUSAL_MS - performance.now()))
     }
     throw error
+  }
+}
+
+/** @returns the database of the route with its rights; null: there is none */
+async function securedDatabase(
+  request: FastifyRequest,
+): Promise<{ readonly database: DatabaseHandle | null; readonly security: SecurityObject | null }> {
+  const { databases } = request.server.services
+  const name = pathParam(request, 'db')
+  const database = databases.cached(name) ?? (await databaseOrNull(request))
+  if (database === null) return { database, security: null }
+  try {
+    return { database, security: await database.securityCopy() }
+  } catch (error) {
+    const isGone = error instanceof CouchError && error.code === 'no_database'
+    // Another node may have made another of this name, which is found once this one is known to be gone.
+    if (!isGone || !databases.sharedWriters || !(await databases.has(name))) throw error
+    const successor = await namedDatabase(request)
+    return { database: successor, security: await successor.securityCopy() }
   }
 }
 

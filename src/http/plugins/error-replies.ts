@@ -44,7 +44,7 @@ const RETRY_S = '5'
 
 /** Answers a failed request, never in Fastify's own format, with HTML or with a stack. */
 async function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const error = withExpiry(request, translated(thrown))
+  const error = await withReplacement(request, withExpiry(request, translated(thrown)))
   logFailure(error, request)
   if (error.status === 401) {
     setChallenge(request, reply)
@@ -100,6 +100,21 @@ export function answerFrameworkError(
 function translated(thrown: unknown): CouchError {
   const row = TRANSLATIONS[(thrown as Partial<FastifyError> | null)?.code ?? '']
   return row === undefined ? asCouchError(thrown) : new CouchError(row, undefined, { cause: thrown })
+}
+
+/**
+ * Another node may have deleted the database that a request was for, and made one of the same name, before this node knew. The
+ * request cannot go to the new one, whose rights were not checked. Its client may try again.
+ */
+async function withReplacement(request: FastifyRequest, error: CouchError): Promise<CouchError> {
+  const { database } = request
+  const { databases } = request.server.services
+  if (error.code !== 'no_database' || !databases.sharedWriters || !database) return error
+  if (!(await databases.has(database.name))) return error
+  const { incarnation } = await databases.get(database.name)
+  return incarnation === database.incarnation
+    ? error
+    : new CouchError('unavailable', undefined, { cause: error })
 }
 
 /** A page must be able to tell an expired session from a wrong login (clients.md, pain 22). */

@@ -9,7 +9,7 @@ import type { OpenDatabase } from './open-database.ts'
 
 /** Rows that one statement of a scan reads: some milliseconds. */
 const ROWS = 2000
-/** As in stored_bytes of schema.ts: the approximate size of a revision besides its body. */
+/** As in stored_bytes of schema.ts: the approximate size of a revision besides its body, and that of the database's row. */
 const ROW_BYTES = 200
 
 /** All bytes that a database takes, and those without what is retained for the time machine. */
@@ -127,7 +127,12 @@ export class Sizes {
       },
       (row, view) => {
         const [, , , , purgeSeq, active, retained, external, compacting] = row as InfoRow
-        return { ...view, purgeSeq, compacting, sizes: { file: active + retained, active, external } }
+        return {
+          ...view,
+          purgeSeq,
+          compacting,
+          sizes: { file: ROW_BYTES + active + retained, active, external },
+        }
       },
     )
   }

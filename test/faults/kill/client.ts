@@ -14,8 +14,11 @@ export interface Got {
   readonly json: any
 }
 
-/** The connection broke before the whole answer was there. */
+/** The connection broke before the whole answer was there, or a node or balancer said that it knows none. */
 export class Unanswered extends Error {}
+
+/** Of a node that has lost its store, and of a load balancer that has lost its node. */
+const UNKNOWN = new Set([502, 503, 504])
 
 export class Client {
   readonly #url: string
@@ -25,8 +28,12 @@ export class Client {
   acknowledged = 0
   unanswered = 0
 
-  constructor(url: string) {
+  readonly #isOfNodes: boolean
+
+  /** @param isOfNodes whether answers of {@link UNKNOWN} are expected, and tell nothing */
+  constructor(url: string, { isOfNodes = false } = {}) {
     this.#url = url
+    this.#isOfNodes = isOfNodes
   }
 
   /** A request that writes. @throws Unanswered */
@@ -54,12 +61,24 @@ export class Client {
   /** A request that is not counted. @throws Unanswered */
   async ask(method: string, path: string, { body, type }: Sent = {}): Promise<Got> {
     const isPlain = body === undefined || type !== undefined
+    const got = await this.#asked(method, path, {
+      headers: body === undefined ? {} : { 'content-type': type ?? 'application/json' },
+      body: isPlain ? ((body ?? null) as Buffer | null) : JSON.stringify(body),
+    })
+    if (this.#isOfNodes && UNKNOWN.has(got.status)) throw new Unanswered(`${method} ${path}: ${got.status}`)
+    return got
+  }
+
+  async #asked(
+    method: string,
+    path: string,
+    sent: { readonly headers: Record<string, string>; readonly body: Buffer | string | null },
+  ): Promise<Got> {
     try {
       const answer = await request(this.#url + path, {
         method: method as 'GET',
         dispatcher: this.#agent,
-        headers: body === undefined ? {} : { 'content-type': type ?? 'application/json' },
-        body: isPlain ? ((body ?? null) as Buffer | null) : JSON.stringify(body),
+        ...sent,
       })
       const bytes = Buffer.from(await answer.body.arrayBuffer())
       return { status: answer.statusCode, bytes, json: parsed(bytes) }

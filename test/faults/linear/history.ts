@@ -1,7 +1,6 @@
 /** Clients of a few documents, a fault in their midst, and what each of them saw. */
 import { randomBytes, randomInt } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { BuiltServer } from '../built-server.ts'
 import { type Client, type Got, Unanswered } from '../kill/client.ts'
 import type { Action, Operation, Value } from './register.ts'
 
@@ -27,7 +26,6 @@ interface Known {
 
 /** What became of one round. */
 export class History {
-  readonly #server: BuiltServer
   readonly #client: Client
   readonly #round: number
   /** In the order of the answers. */
@@ -35,27 +33,20 @@ export class History {
   #answered = 0
   #isOver = false
 
-  constructor(server: BuiltServer, client: Client, round: number) {
-    this.#server = server
+  constructor(client: Client, round: number) {
     this.#client = client
     this.#round = round
     for (let n = 0; n < DOCUMENTS; n++) this.byDocument.set(`round-${round}-${n}`, [])
   }
 
-  async run(fault: 'kill' | 'death'): Promise<void> {
+  /** @param fault happens after {@link BEFORE} answers; as many are awaited after it */
+  async run(fault: () => Promise<unknown>): Promise<void> {
     const clients = Array.from({ length: CLIENTS }, () => this.#work())
     await this.#untilAnswered(BEFORE)
-    if (fault === 'kill') await this.#kill()
-    else await this.#client.ask('GET', '/notes/deadly')
+    await fault()
     await this.#untilAnswered(this.#answered + AFTER)
     this.#isOver = true
     await Promise.all(clients)
-  }
-
-  async #kill(): Promise<void> {
-    this.#server.strike()
-    await this.#server.gone()
-    await this.#server.start()
   }
 
   async #untilAnswered(count: number): Promise<void> {

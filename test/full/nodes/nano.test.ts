@@ -1,0 +1,6 @@
+/** nano, on two nodes behind nginx. */
+import t from 'tap'
+import { testOverNodes } from '../../helpers/over-nodes.ts'
+
+testOverNodes(t)
+await import('../../protocol/nano.test.ts')

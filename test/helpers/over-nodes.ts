@@ -1,0 +1,67 @@
+/**
+ * Tests that were written for one server, on several nodes over one PostgreSQL behind nginx, which sends requests to each
+ * node in turn, so that every other request meets another node:
+ *
+ *     testOverNodes(t)
+ *     await import('../../protocol/nano.test.ts')
+ */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parse } from 'ini'
+import type { Test } from 'tap'
+import { nginxOver } from './node-balancers.ts'
+import { startNodes } from './node-processes.ts'
+import { type PostgresServer, startPostgres } from './postgres-server.ts'
+import { reached, startTestServersBy, type TestServerOptions } from './server.ts'
+
+const NODES = 2
+/** docs/scaling.md says about a second. */
+const SETTINGS_MS = 1200
+
+/** @param file the root of a test file, for whose tests there is one PostgreSQL */
+export function testOverNodes(file: Pick<Test, 'teardown'>): void {
+  let postgres: Promise<PostgresServer> | undefined
+  startTestServersBy(async (t, options) => {
+    postgres ??= startPostgres(file)
+    const store = await (await postgres).createDatabase()
+    const { admins = {}, ...settings } = await settingsOf(options)
+    const [admin] = Object.entries(admins)
+    const nodes = await startNodes(t, NODES, {
+      args: ['--store', store, ...(options.hosted === true ? ['--hosted'] : [])],
+      env: {
+        SETTEE_TRUSTED_PROXIES: '127.0.0.1',
+        ...(admin !== undefined && { COUCHDB_USER: admin[0], COUCHDB_PASSWORD: admin[1] }),
+        ...options.env,
+      },
+    })
+    const urls = nodes.map(({ url }) => url)
+    const { url } = await nginxOver(t, urls, { hasAffinity: false, isPlain: true })
+    const server = reached(t, url, {
+      secureUrl: '',
+      isProxied: true,
+      settingsMs: SETTINGS_MS,
+      dataDir: nodes[0]?.dataDir ?? '',
+      close: async () => {
+        await Promise.all(nodes.map((node) => node.stop()))
+      },
+    })
+    for (const [section, keys] of Object.entries(settings)) {
+      for (const [key, value] of Object.entries(keys)) {
+        const answer = await server.request('PUT', `/_node/_local/_config/${section}/${key}`, {
+          body: JSON.stringify(value),
+          ...(admin !== undefined && { auth: admin.join(':') }),
+        })
+        if (answer.status !== 200) throw new Error(`${section}/${key} was answered ${answer.text}`)
+      }
+    }
+    return server
+  })
+}
+
+type Settings = Readonly<Record<string, Readonly<Record<string, string>>>>
+
+/** @returns what a test has written into its server's local.ini, which is the store's on nodes */
+async function settingsOf({ dataDir }: TestServerOptions): Promise<Settings> {
+  if (dataDir === undefined) return {}
+  return parse(await readFile(join(dataDir, 'local.ini'), 'utf8')) as Settings
+}
