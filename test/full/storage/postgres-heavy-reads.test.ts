@@ -41,7 +41,8 @@ function charsOf(row: Row): number {
 const COLUMNS = 'db, id, seq, version, first_seq, rev, deleted, leaves, place, size, ancestry, body'
 
 t.test('reads of large and of many documents', async (t) => {
-  const filled = await openFilled(t, await startPostgres(t))
+  const server = await startPostgres(t)
+  const filled = await openFilled(t, server)
   const { sql, put } = filled
   const of = counting(filled)
   const insert = (select: string) => sql(`INSERT INTO settee.doc (${COLUMNS}) SELECT ${DB}, ${select}`)
@@ -152,11 +153,13 @@ t.test('reads of large and of many documents', async (t) => {
   })
 
   t.test('one document is looked up by its key beside many small databases', async (t) => {
-    await sql(
-      `INSERT INTO settee.doc (${COLUMNS}) SELECT 1000 + n, 'a', 1, 1, 1, '1-a', false, 1, 1, 1, '\\x0200', '{}' FROM generate_series(1, 60000) n`,
+    const small = await openFilled(t, server)
+    await small.sql(
+      `INSERT INTO settee.doc (${COLUMNS}) SELECT 1000 + n, 'doc' || lpad(n::text, 8, '0'), 1, 1, 1, '1-a', false, 1, 1, 1,
+        '\\x0200', '{}' FROM generate_series(1, 60000) n`,
     )
-    await sql('ANALYZE settee.doc')
-    const client = await filled.database.connections.dedicated()
+    await small.sql('ANALYZE settee.doc')
+    const client = await small.database.connections.dedicated()
     t.teardown(() => client.end())
     await client.query('PREPARE one AS SELECT rev FROM doc WHERE db = $1 AND id = $2')
     const { rows } = await client.query<{ 'QUERY PLAN': string }>(`EXPLAIN EXECUTE one(${DB}, 'huge')`)
