@@ -95,6 +95,7 @@ export class Leases {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#stop()
+    if (this.#last === 0) return
     const { connections, db } = this.#database
     // The character after `/` is `0`.
     const values = [db, `${this.#id}/`, `${this.#id}0`]
