@@ -17,6 +17,10 @@ interface TestStore {
   /** From now on the engine does not reach the server, as if its process were dead. */
   kill(engine: StorageEngine): void
   keptContents(): Promise<KeptContents>
+  /** Whether all engines that were opened are closed again. */
+  isClosed(): boolean
+  /** Gives the database back, for another test or another part of this one. Idempotent. */
+  end(): Promise<void>
 }
 
 /** @returns makers of engines without data, whose server runs until the end of `t` */
@@ -31,9 +35,17 @@ export function postgresMakers(t: Test): {
     starting ??= startPostgres(t)
     return starting
   }
+  const open = new Set<TestStore>()
   const openStore = async (t: Test, options?: EngineOptions) => {
     making ??= server().then(copiesWithTables)
-    return storeAt(t, await server(), await making, options)
+    // Cases with an error at every operation open hundreds, one after the other.
+    const closed = [...open].filter((store) => store.isClosed())
+    for (const store of closed) open.delete(store)
+    await Promise.all(closed.map((store) => store.end()))
+    const store = await storeAt(await server(), await making, options)
+    open.add(store)
+    t.teardown(() => store.end())
+    return store
   }
   const makeEngine: MakeEngine = async (t, options) => {
     const store = await openStore(t, options)
@@ -93,23 +105,24 @@ async function copiesWithTables(server: PostgresServer): Promise<Copies> {
 }
 
 async function storeAt(
-  t: Test,
   server: PostgresServer,
   copies: Copies,
   options: EngineOptions = {},
 ): Promise<TestStore> {
   const url = await copies.take()
   const address = await readStoreAddress(url, null)
-  const engines = new Map<StorageEngine, { isDead: boolean }>()
-  t.teardown(async () => {
+  const engines = new Map<StorageEngine, { isDead: boolean; isClosed: boolean }>()
+  let ending: Promise<void> | undefined
+  const end = async () => {
     await Promise.all([...engines.keys()].map((engine) => engine.close()))
     await copies.giveBack(url)
-  })
+  }
   const { onOperation, now } = options
   return {
     url,
     open: () => {
-      const state = { isDead: false }
+      if (ending !== undefined) throw new Error('the database was given back')
+      const state = { isDead: false, isClosed: false }
       const engine = postgresEngine({
         address,
         poolSize: POOL,
@@ -119,12 +132,22 @@ async function storeAt(
         },
         ...(now && { now }),
       })
+      const close = engine.close.bind(engine)
+      engine.close = async () => {
+        await close()
+        state.isClosed = true
+      }
       engines.set(engine, state)
       return engine
     },
     kill: (engine) => {
       const state = engines.get(engine)
       if (state !== undefined) state.isDead = true
+    },
+    isClosed: () => engines.size > 0 && [...engines.values()].every(({ isClosed }) => isClosed),
+    end: () => {
+      ending ??= end()
+      return ending
     },
     keptContents: async () => {
       const [row] = await server.query(
