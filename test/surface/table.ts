@@ -156,7 +156,7 @@ class Run {
     for (const each of meanwhile) await this.#prepare(each)
     const { bytes, broken } = await read(answer.body, until)
     const took = performance.now() - asked
-    if (method === 'PUT' && path.includes('/_config/')) await rest(this.#server.settingsMs ?? 0)
+    if (method !== 'GET' && path.includes('/_config/')) await rest(this.#server.settingsMs ?? 0)
     const text = bytes.toString()
     const { statusCode: status, headers: head } = answer
     const answered = { status, headers: head, bytes, text, json: parsed(text), took, broken }
