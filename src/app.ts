@@ -69,6 +69,8 @@ const OTHER_FILES = 2500
 const MIN_NETWORK_SHARE = 64
 /** Shorter than the time that a process has to end, so that the databases can close (cli/serve-command.ts). */
 const CLOSE_GRACE_MS = 5000
+/** Longer than a request of a proxy is on its way, in milliseconds. */
+const LINGER_MS = 500
 
 export interface AppOptions {
   /** How long requests under way may take when the app closes, in milliseconds; then they are cut. Default: 5 s. */
@@ -112,6 +114,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
     turns,
     bodyWindowMs: () => bodyWindowMs(config),
     graceMs: options.closeGraceMs ?? CLOSE_GRACE_MS,
+    lingerMs: () => (app.draining.isOn ? LINGER_MS : 0),
     idleMs: options.idleMs,
     checkMs: options.checkMs,
     onCut: (count) =>

@@ -33,6 +33,11 @@ interface ConnectionOptions {
   readonly idleMs?: number | undefined
   /** The interval of the checks for stalled answers, in milliseconds; an answer may stall for five. Default: a minute. */
   readonly checkMs?: number | undefined
+  /**
+   * How long a connection without a request stays open when the server closes, in milliseconds: a proxy may have opened it for a
+   * request that is on its way. Default: until what has arrived is read.
+   */
+  lingerMs?(): number
   /** Called with the number of connections that were cut when the server closed. */
   onCut(count: number): void
 }
@@ -289,8 +294,10 @@ class Connections {
     if (this.#isClosing) return
     this.#isClosing = true
     this.#cutting = setTimeout(() => this.#cut(), this.#options.graceMs)
+    const lingerMs = this.#options.lingerMs?.() ?? 0
+    if (lingerMs > 0) setTimeout(() => this.#closeIdle(), lingerMs)
     // By the second turn, the requests in the sockets' buffers have been read.
-    setImmediate(() => setImmediate(() => this.#closeIdle()))
+    else setImmediate(() => setImmediate(() => this.#closeIdle()))
   }
 
   #closeIdle(): void {
