@@ -19,7 +19,9 @@ const NODES = 2
 const SETTINGS_MS = 1200
 
 /** @param file the root of a test file, for whose tests there is one PostgreSQL */
-export function testOverNodes(file: Pick<Test, 'teardown'>): void {
+export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void {
+  // Each start takes seconds on a busy machine.
+  file.setTimeout(900_000)
   let postgres: Promise<PostgresServer> | undefined
   startTestServersBy(async (t, options) => {
     postgres ??= startPostgres(file)
