@@ -79,7 +79,7 @@ export async function startNode(
       await answer?.body?.cancel()
       if (answer?.status === 200) return
       if (started.exitCode !== null || started.signalCode !== null) {
-        throw new Error(`The node ended before it was up: ${printed}`)
+        throw new Error(`The node ended before it was up: ${printed.slice(-2000)}`)
       }
       await sleep(20)
     }

@@ -13,6 +13,8 @@ import { type PostgresServer, startPostgres } from '../../helpers/postgres-serve
 const NODES = 4
 /** How long a node is frozen or cut off, in ms. */
 const AWAY_MS = { from: 300, to: 2500 }
+/** Attempts to start a node while PostgreSQL is gone. */
+const STARTS = 50
 /** Nodes must answer again this long after everything is there, in ms, without being started again. */
 const RECOVERY_MS = 30_000
 
@@ -121,7 +123,19 @@ const pause = () => sleep(AWAY_MS.from + randomInt(AWAY_MS.to - AWAY_MS.from))
 const FAULTS: Readonly<Record<Exclude<Fault, 'PostgreSQL killed'>, (member: Member) => Promise<void>>> = {
   'node killed': async ({ node }) => {
     await node.kill()
-    await node.start()
+    // It ends at once if PostgreSQL is gone at this moment. A service manager would start it again.
+    const isUp = () =>
+      node.start().then(
+        () => true,
+        (error: Error) => {
+          if (/cannot be reached/.test(error.message)) return false
+          throw error
+        },
+      )
+    for (let tries = 0; !(await isUp()); tries++) {
+      if (tries === STARTS) throw new Error(`A node did not start: ${await node.log()}`)
+      await sleep(100)
+    }
   },
   'cut off': async ({ network }) => {
     network.cut()
