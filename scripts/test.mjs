@@ -13,8 +13,16 @@ const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
 /** Files at a time, on two cores: many quick tests wait for a disk, and some tests of the full tier measure times. */
 const JOBS = { quick: 3, full: 2 }
-/** They wait for clocks most of their time, so they run beside the others, one at a time. */
-const WAITING = ['test/full/proxy/nginx.test.ts', 'test/full/replication/many-jobs.test.ts']
+/**
+ * They wait most of their time, for clocks or for a browser, so they run beside the others, one at a time: files, and
+ * folders with a slash at the end.
+ */
+const WAITING = [
+  'test/full/proxy/nginx.test.ts',
+  'test/full/replication/many-jobs.test.ts',
+  'test/full/console/',
+  'test/full/doctor/',
+]
 /** They measure how long others' requests take, so nothing runs beside them. */
 const ALONE = ['test/full/faults/one-caller.test.ts']
 /** Seconds after which a file's test fails, unless it sets a time itself. */
@@ -42,6 +50,8 @@ const LONG_FORMS = {
   'test/fuzz/fuzz.test.ts': { SETTEE_FUZZ: '100000' },
 }
 
+const isWaiting = (file) =>
+  WAITING.some((path) => (path.endsWith('/') ? file.startsWith(path) : file === path))
 const isFull = (file) => file.startsWith('test/full/')
 
 function filesOf(tier) {
@@ -131,9 +141,13 @@ async function run(tier) {
       for (const name of Object.keys(sum)) sum[name] += counts[name]
     }
   }
-  const queue = files.filter((file) => !ALONE.includes(file) && !WAITING.includes(file)).values()
-  const waiting = files.filter((file) => WAITING.includes(file)).values()
-  await Promise.all([worker(waiting), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
+  const queue = files.filter((file) => !ALONE.includes(file) && !isWaiting(file)).values()
+  const waiting = files.filter(isWaiting).values()
+  const beside = async () => {
+    await worker(waiting)
+    await worker(queue)
+  }
+  await Promise.all([beside(), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
   await worker(files.filter((file) => ALONE.includes(file)))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))

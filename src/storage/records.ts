@@ -52,6 +52,8 @@ export type CatalogChange =
   | { readonly type: 'databases'; readonly names: readonly string[] }
   /** Another opener has noted which databases were written to: there are further updates. Own notes are not told. */
   | { readonly type: 'updates' }
+  /** Another opener has given the server another uuid. */
+  | { readonly type: 'uuid'; readonly uuid: string }
   /** Changes may have been missed: whatever is remembered must be read again. */
   | { readonly type: 'any' }
 

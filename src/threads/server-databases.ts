@@ -160,6 +160,7 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   #noteChange(change: CatalogChange): void {
+    if (change.type === 'uuid') this.serverUuid = change.uuid
     if (change.type === 'any' || change.type === 'databases') {
       const names = change.type === 'any' ? null : change.names
       this.#list.changed(names)
@@ -213,15 +214,13 @@ export class ServerDatabases implements OwnedDatabases {
       proxy.emit({ type: 'secured', security: event.security })
       this.#securityListeners.tell(proxy.name)
     } else if (event.type === 'deleted') this.#leaveDeleted(proxy)
-    else if (event.type === 'faulty') this.#noteFault(proxy.entry, unpackError(event.fault))
-    else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
+    else if (event.type === 'faulty') {
+      const fault = unpackError(event.fault)
+      if (this.#faults.note(proxy.entry, fault)) this.#options.onDatabaseFault?.(proxy.entry.name, fault)
+    } else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
     else if (event.type === 'skipped') {
       this.#options.onSkippedDocument?.(proxy.name, event.ddoc, event.skipped)
     } else this.#noteCompaction(proxy, event)
-  }
-
-  #noteFault(entry: DatabaseEntry, fault: CouchError): void {
-    if (this.#faults.note(entry, fault)) this.#options.onDatabaseFault?.(entry.name, fault)
   }
 
   #noteCompaction(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {

@@ -80,7 +80,8 @@ export async function caddyOver(
     file: CADDY,
     edit: (text) => {
       const edited = text.replace('\treverse_proxy', `\ttls ${tls.certFile} ${tls.keyFile}\n\treverse_proxy`)
-      return hasAffinity ? edited : edited.replace(/lb_policy .*/, 'lb_policy round_robin')
+      // Caddy 2.6 may find no node by `round_robin` if one of them is down and several requests choose at once.
+      return hasAffinity ? edited : edited.replace(/lb_policy .*/, 'lb_policy random')
     },
     env: { SETTEE_UPSTREAMS: urls.map(hostOf).join(' ') },
   })

@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as rest } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
 import type { CatalogChange } from '../records.ts'
-import type { Connections, Query, Row, Run, Statement } from './connections.ts'
+import type { Connections, Query, Run, Statement } from './connections.ts'
+import type { Row } from './store-connection.ts'
 import { isConflict, LostAnswer } from './store-fault.ts'
 
 /** How long a call is tried whose answers are lost, in ms, and how long it waits between the attempts. */

@@ -1,9 +1,9 @@
 /** Connections to PostgreSQL: shared ones for reads, and one for each write that is under way. */
-import pg from 'pg'
+import type pg from 'pg'
 import { CouchError } from '../../core/errors.ts'
 import type { StoreAddress } from '../store-address.ts'
-import { clientOptions } from './client-options.ts'
-import { isAnswer, isEnd, LostAnswer, storeFault } from './store-fault.ts'
+import { type Answer, type Row, StoreConnection } from './store-connection.ts'
+import { isAnswer, LostAnswer, storeFault } from './store-fault.ts'
 
 /** A statement that is prepared once for each connection. Equal names mean equal texts. */
 export interface Statement {
@@ -18,11 +18,6 @@ export interface Query extends Statement {
   readonly isBackground?: true
 }
 
-/**
- * The columns of a row. `bigint` is a number, `bigint[]` a list of numbers, `bytea` a Buffer, and JSON stays text.
- */
-export type Row = readonly unknown[]
-
 /** Runs statements inside a transaction. */
 export type Run = <R extends Row = Row>(query: Query) => Promise<R[]>
 
@@ -34,12 +29,6 @@ export interface ConnectionsOptions {
   readonly onOperation?: ((operation: string) => void) | undefined
 }
 
-/** How long a connection may take, in ms. */
-const CONNECT_MS = 5000
-/** How long PostgreSQL may work on a statement, in ms. */
-const STATEMENT_MS = 10_000
-/** How long an answer may take, in ms. Beyond this the connection is given up, as if the network were cut. */
-const ANSWER_MS = 12_000
 /** How long a write waits for a connection, in ms. */
 const WAIT_MS = 10_000
 /** The maximum number of writes that wait for a connection. */
@@ -49,60 +38,8 @@ const RETRY_MS = 250
 /** Statements that a connection for reads may have before another is opened. */
 const ENOUGH_READS = 4
 
-const INT8 = 20
-const INT8_LIST: number = 1016
-const JSON_TYPES: ReadonlySet<number> = new Set([114, 3802])
-
-/** Numbers of settee are below 2^53. JSON is parsed by whoever needs it. */
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (oid, format) => {
-    if (oid === INT8) return Number
-    if (oid === INT8_LIST) return numbersOf
-    if (JSON_TYPES.has(oid)) return String
-    return pg.types.getTypeParser(oid, format)
-  },
-}
-
-/** @param list as `{1,2}`, without nulls */
-function numbersOf(list: string): number[] {
-  return list.length > 2 ? list.slice(1, -1).split(',').map(Number) : []
-}
-
-/**
- * Settings of a connection. A plan that is made while tables are empty stays bad when they have grown: scans of whole tables are
- * never right here. A plan for each set of values costs more than most of the statements.
- */
-export const SESSION_SETTINGS: readonly string[] = [
-  'enable_seqscan = off',
-  'enable_bitmapscan = off',
-  'jit = off',
-  'enable_hashjoin = off',
-  'enable_mergejoin = off',
-  'max_parallel_workers_per_gather = 0',
-  'plan_cache_mode = force_generic_plan',
-  'search_path = settee',
-  'extra_float_digits = 0',
-]
-const SESSION = SESSION_SETTINGS.map((setting) => `SET ${setting}`).join('; ')
-
-/** A connection, and how many statements it has not answered. */
-interface Line {
-  readonly client: pg.Client
-  readonly ready: Promise<void>
-  pending: number
-  isBroken: boolean
-  /** Whether statements are held back until the end of the turn. */
-  isGathering: boolean
-}
-
-interface Answer<R extends Row> {
-  readonly rows: R[]
-  /** The tag of the command, such as COMMIT. */
-  readonly command: string
-}
-
 interface Waiting {
-  readonly resolve: (line: Line) => void
+  readonly resolve: (connection: StoreConnection) => void
   readonly reject: (error: unknown) => void
   readonly timer: NodeJS.Timeout
 }
@@ -110,9 +47,9 @@ interface Waiting {
 export class Connections {
   readonly #options: ConnectionsOptions
   readonly #maxReads: number
-  readonly #reads: Line[] = []
-  readonly #idle: Line[] = []
-  readonly #busy = new Set<Line>()
+  readonly #reads: StoreConnection[] = []
+  readonly #idle: StoreConnection[] = []
+  readonly #busy = new Set<StoreConnection>()
   readonly #waiting: Waiting[] = []
   /** The last fault of a connection that could not be made, and until when it is not tried again. */
   #refusal: { readonly cause: unknown; readonly until: number } | null = null
@@ -129,7 +66,7 @@ export class Connections {
    * @throws the error of {@link storeFault}
    */
   async read<R extends Row = Row>(query: Query): Promise<R[]> {
-    const [rows] = await this.#reading((line) => [this.#send<R>(line, query)])
+    const [rows] = await this.#reading((connection) => [this.#send<R>(connection, query)])
     return rows as R[]
   }
 
@@ -139,21 +76,26 @@ export class Connections {
    * @throws as {@link read}
    */
   snapshot(queries: readonly Query[]): Promise<Row[][]> {
-    return this.#reading<Row>((line) => [
-      this.#command(line, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'),
-      ...queries.map((query) => this.#send(line, query)),
-      this.#command(line, 'COMMIT'),
+    return this.#reading<Row>((connection) => [
+      this.#command(connection, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'),
+      ...queries.map((query) => this.#send(connection, query)),
+      this.#command(connection, 'COMMIT'),
     ]).then((answers) => answers.slice(1, -1))
   }
 
-  async #reading<R extends Row>(send: (line: Line) => Promise<R[]>[]): Promise<R[][]> {
+  async #reading<R extends Row>(send: (connection: StoreConnection) => Promise<R[]>[]): Promise<R[][]> {
     for (let attempt = 0; ; attempt++) {
-      const line = this.#readLine()
+      const connection = this.#readConnection()
       try {
-        await line.ready
-        return await settled(send(line))
+        await connection.ready
+        return await settled(send(connection))
       } catch (cause) {
-        if (attempt < this.#maxReads && line.isBroken && !isAnswer(cause) && !(cause instanceof CouchError))
+        if (
+          attempt < this.#maxReads &&
+          connection.isBroken &&
+          !isAnswer(cause) &&
+          !(cause instanceof CouchError)
+        )
           continue
         throw storeFault(cause)
       }
@@ -165,13 +107,13 @@ export class Connections {
    * @throws LostAnswer when it may be stored or not; the error of {@link storeFault} when it is not
    */
   async write<R extends Row = Row>(query: Query): Promise<R[]> {
-    const line = await this.#take()
+    const connection = await this.#take()
     try {
-      return await this.#send<R>(line, query)
+      return await this.#send<R>(connection, query)
     } catch (cause) {
-      throw isLost(line, cause) ? new LostAnswer(cause) : storeFault(cause)
+      throw isLost(connection, cause) ? new LostAnswer(cause) : storeFault(cause)
     } finally {
-      this.#release(line)
+      this.#release(connection)
     }
   }
 
@@ -182,44 +124,44 @@ export class Connections {
    * @throws as {@link write}
    */
   async transaction<T>(work: (run: Run) => Promise<T>, isBackground = false): Promise<T> {
-    const line = await this.#begun()
+    const connection = await this.#begun()
     let isCommitting = false
     try {
       const result = await work((query) =>
-        this.#send(line, isBackground ? { ...query, isBackground } : query),
+        this.#send(connection, isBackground ? { ...query, isBackground } : query),
       )
       isCommitting = true
       if (!isBackground) this.#options.onOperation?.('commit')
-      await this.#commit(line)
+      await this.#commit(connection)
       return result
     } catch (cause) {
-      if (isCommitting && isLost(line, cause)) throw new LostAnswer(cause)
+      if (isCommitting && isLost(connection, cause)) throw new LostAnswer(cause)
       // A connection whose transaction cannot be ended is of no use.
-      await this.#command(line, 'ROLLBACK').catch(() => this.#break(line))
+      await this.#command(connection, 'ROLLBACK').catch(() => connection.break())
       throw storeFault(cause)
     } finally {
-      this.#release(line)
+      this.#release(connection)
     }
   }
 
   /** A connection with a transaction. One that broke while it was idle has carried out nothing, and another one is taken. */
-  async #begun(): Promise<Line> {
+  async #begun(): Promise<StoreConnection> {
     for (let tries = 0; ; tries++) {
-      const line = await this.#take()
+      const connection = await this.#take()
       try {
-        await this.#command(line, 'BEGIN')
-        return line
+        await this.#command(connection, 'BEGIN')
+        return connection
       } catch (cause) {
-        if (!line.isBroken) this.#break(line)
-        this.#release(line)
+        if (!connection.isBroken) connection.break()
+        this.#release(connection)
         if (isAnswer(cause) || tries > this.#options.size) throw storeFault(cause)
       }
     }
   }
 
   /** After an error inside the transaction, COMMIT is answered as if it had succeeded, with the tag ROLLBACK. */
-  async #commit(line: Line): Promise<void> {
-    const { command } = await this.#ask(line, { text: 'COMMIT' })
+  async #commit(connection: StoreConnection): Promise<void> {
+    const { command } = await connection.ask({ text: 'COMMIT' })
     if (command !== 'COMMIT') throw new CouchError('internal_server_error', undefined, { cause: command })
   }
 
@@ -228,10 +170,10 @@ export class Connections {
    * @throws the error of {@link storeFault}
    */
   async dedicated(): Promise<pg.Client> {
-    const line = this.#connect(true)
+    const connection = this.#connect(true)
     try {
-      await line.ready
-      return line.client
+      await connection.ready
+      return connection.client
     } catch (cause) {
       throw storeFault(cause)
     }
@@ -248,18 +190,18 @@ export class Connections {
     await Promise.all(lines.map(({ client }) => client.end().catch(() => undefined)))
   }
 
-  #readLine(): Line {
+  #readConnection(): StoreConnection {
     if (this.#isClosed) throw new CouchError('unavailable')
     const [least] = this.#reads.toSorted((a, b) => a.pending - b.pending)
     const isEnough = this.#reads.length >= this.#maxReads || (least?.pending ?? Infinity) < ENOUGH_READS
     if (least !== undefined && isEnough) return least
-    const line = this.#connect()
-    this.#reads.push(line)
-    return line
+    const connection = this.#connect()
+    this.#reads.push(connection)
+    return connection
   }
 
   /** @throws store_unavailable if no connection becomes free in time; the fault of a connection that cannot be made */
-  async #take(): Promise<Line> {
+  async #take(): Promise<StoreConnection> {
     if (this.#isClosed) throw new CouchError('unavailable')
     const idle = this.#idle.pop()
     if (idle !== undefined) {
@@ -268,18 +210,18 @@ export class Connections {
     }
     if (this.#busy.size + this.#maxReads >= Math.max(this.#options.size, this.#maxReads + 1))
       return this.#wait()
-    const line = this.#connect()
-    this.#busy.add(line)
+    const connection = this.#connect()
+    this.#busy.add(connection)
     try {
-      await line.ready
-      return line
+      await connection.ready
+      return connection
     } catch (cause) {
-      this.#release(line)
+      this.#release(connection)
       throw storeFault(cause)
     }
   }
 
-  #wait(): Promise<Line> {
+  #wait(): Promise<StoreConnection> {
     if (this.#waiting.length >= MAX_WAITING) throw new CouchError('store_unavailable')
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -292,110 +234,72 @@ export class Connections {
     })
   }
 
-  #release(line: Line): void {
-    this.#busy.delete(line)
+  #release(connection: StoreConnection): void {
+    this.#busy.delete(connection)
     const next = this.#waiting.shift()
     if (next !== undefined) clearTimeout(next.timer)
-    if (line.isBroken) {
+    if (connection.isBroken) {
       // Whoever waits may connect instead.
       if (next !== undefined) this.#take().then(next.resolve, next.reject)
     } else if (next !== undefined) {
-      this.#busy.add(line)
-      next.resolve(line)
-    } else if (!this.#isClosed) this.#idle.push(line)
+      this.#busy.add(connection)
+      next.resolve(connection)
+    } else if (!this.#isClosed) this.#idle.push(connection)
   }
 
-  #connect(isBackground = false): Line {
-    const client = new pg.Client({
-      ...clientOptions(this.#options.address),
-      types,
-      pipeline: true,
-      keepAlive: true,
-      connectionTimeoutMillis: CONNECT_MS,
-      statement_timeout: STATEMENT_MS,
-      idle_in_transaction_session_timeout: STATEMENT_MS,
-      query_timeout: ANSWER_MS,
+  #connect(isBackground = false): StoreConnection {
+    const refusal = this.#refusal !== null && performance.now() < this.#refusal.until ? this.#refusal : null
+    const connection = new StoreConnection({
+      address: this.#options.address,
+      before: () => {
+        if (refusal !== null) throw refusal.cause
+        if (!isBackground) this.#options.onOperation?.('connect')
+      },
+      onBroken: (broken) => this.#remove(broken),
     })
-    const line: Line = {
-      client,
-      ready: this.#begin(client, isBackground),
-      pending: 0,
-      isBroken: false,
-      isGathering: false,
-    }
-    // Its statements reject as well; without a listener the process would end.
-    client.on('error', () => this.#break(line))
-    client.on('end', () => this.#break(line))
-    line.ready.catch(() => this.#break(line))
-    return line
+    if (refusal === null) this.#noteRefusal(connection.ready)
+    return connection
   }
 
-  async #begin(client: pg.Client, isBackground: boolean): Promise<void> {
-    if (this.#refusal !== null && performance.now() < this.#refusal.until) throw this.#refusal.cause
-    if (!isBackground) this.#options.onOperation?.('connect')
-    try {
-      await client.connect()
-      await client.query(SESSION)
-      this.#refusal = null
-    } catch (cause) {
-      this.#refusal = { cause, until: performance.now() + RETRY_MS }
-      throw cause
-    }
+  #noteRefusal(ready: Promise<void>): void {
+    ready.then(
+      () => {
+        this.#refusal = null
+      },
+      (cause: unknown) => {
+        this.#refusal = { cause, until: performance.now() + RETRY_MS }
+      },
+    )
   }
 
-  #break(line: Line): void {
-    line.isBroken = true
+  #remove(broken: StoreConnection): void {
     for (const lines of [this.#reads, this.#idle]) {
-      const at = lines.indexOf(line)
+      const at = lines.indexOf(broken)
       if (at >= 0) lines.splice(at, 1)
     }
-    line.client.end().catch(() => undefined)
   }
 
-  async #send<R extends Row>(line: Line, { name, text, values, isBackground }: Query): Promise<R[]> {
+  async #send<R extends Row>(
+    connection: StoreConnection,
+    { name, text, values, isBackground }: Query,
+  ): Promise<R[]> {
     if (!isBackground) this.#options.onOperation?.(name)
-    const { rows } = await this.#ask<R>(line, { name, text, values: values as unknown[] })
+    const { rows } = await connection.ask<R>({ name, text, values: values as unknown[] })
     return rows
   }
 
-  async #command(line: Line, text: string): Promise<never[]> {
-    await this.#ask(line, { text })
+  async #command(connection: StoreConnection, text: string): Promise<never[]> {
+    await connection.ask({ text })
     return []
   }
-
-  async #ask<R extends Row>(line: Line, query: pg.QueryConfig): Promise<Answer<R>> {
-    line.pending += 1
-    gather(line)
-    try {
-      return (await line.client.query({ ...query, rowMode: 'array' })) as unknown as Answer<R>
-    } catch (cause) {
-      // After anything but an answer, such as no answer in time, nobody knows what the next one would belong to.
-      if (!isAnswer(cause) || isEnd(cause)) this.#break(line)
-      throw cause
-    } finally {
-      line.pending -= 1
-    }
-  }
-}
-
-/** Sends the statements of a turn together: 16 readers at once take 13 us of CPU time for each instead of 19. */
-function gather(line: Line): void {
-  if (line.isGathering) return
-  line.isGathering = true
-  const { stream } = line.client.connection
-  stream.cork()
-  setImmediate(() => {
-    line.isGathering = false
-    stream.uncork()
-  })
 }
 
 /**
  * Whether the connection broke while a statement was under way. A server that ends a connection may have committed before,
  * also while it waited for a standby.
  */
-function isLost(line: Line, cause: unknown): boolean {
-  return line.isBroken && !(cause instanceof CouchError)
+function isLost(connection: StoreConnection, cause: unknown): boolean {
+  return connection.isBroken && !(cause instanceof CouchError)
 }
 
 /** Waits for all, so that no rejection stays unhandled. @throws the first error */

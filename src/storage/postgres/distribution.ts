@@ -5,7 +5,7 @@
 import pg from 'pg'
 import type { StoreAddress } from '../store-address.ts'
 import { clientOptions } from './client-options.ts'
-import { SESSION_SETTINGS } from './connections.ts'
+import { SESSION_SETTINGS } from './store-connection.ts'
 
 const CONNECT_MS = 5000
 

@@ -22,9 +22,10 @@ import {
 } from '../records.ts'
 import { type Epochs, epochId } from '../sequence.ts'
 import type { CatalogWrites } from './catalog-writes.ts'
-import type { Connections, Row } from './connections.ts'
+import type { Connections } from './connections.ts'
 import { restoreDatabase } from './database-restoration.ts'
 import type { Notices } from './notices.ts'
+import type { Row } from './store-connection.ts'
 import { listQuery, type RecordRow, readQuery, recordOf, valuesOf, writeCall } from './stored-records.ts'
 import { storedText } from './stored-text.ts'
 import { renewStore, type UpdateRow, updatesOf, updatesQuery } from './stored-updates.ts'
@@ -110,7 +111,7 @@ export class PostgresCatalog implements Catalog {
 
   async adoptUuid(uuid: string): Promise<void> {
     checkServerUuid(uuid)
-    await this.#options.writes.call(ADOPT, [uuid], [{ type: 'any' }])
+    await this.#options.writes.call(ADOPT, [uuid], [{ type: 'uuid', uuid }])
     this.#uuids = { ...this.#uuids, serverUuid: uuid }
     this.#options.notices.notifyCatalog()
   }
@@ -242,7 +243,17 @@ export class PostgresCatalog implements Catalog {
 
   /** Tells the listeners of what other nodes have changed. */
   hear(changes: readonly CatalogChange[]): void {
-    for (const change of changes) this.#listeners.tell(change)
+    for (const change of changes) {
+      if (change.type === 'uuid') this.#uuids = { ...this.#uuids, serverUuid: change.uuid }
+      // Until it is read, clients see the uuid of before. A store that cannot be reached is asked again with the next `any`.
+      if (change.type === 'any') this.#readUuid().catch(() => undefined)
+      this.#listeners.tell(change)
+    }
+  }
+
+  async #readUuid(): Promise<void> {
+    const [row] = await this.#options.connections.read<[string]>({ ...UUIDS, values: [], isBackground: true })
+    if (row !== undefined && row[0] !== this.serverUuid) this.hear([{ type: 'uuid', uuid: row[0] }])
   }
 
   /** Calls a function that changes databases. */

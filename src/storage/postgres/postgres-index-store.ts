@@ -14,7 +14,7 @@ import type {
   ReducedPart,
   RowCounts,
 } from '../index-store.ts'
-import type { Query, Row, Statement } from './connections.ts'
+import type { Query, Statement } from './connections.ts'
 import {
   CLEAR,
   COUNTS,
@@ -35,6 +35,7 @@ import {
 } from './index-statements.ts'
 import { docKey, headOf, type IndexChange, type KnownDoc, stepsOf, tailOf } from './index-steps.ts'
 import type { OpenDatabase } from './open-database.ts'
+import type { Row } from './store-connection.ts'
 import { LostAnswer } from './store-fault.ts'
 
 /** Documents whose stored keys are read at once, and the bytes of these. */

@@ -1,9 +1,10 @@
 /** Counts, skips and measures the documents of a range of ids, by short statements on stretches of it. */
 import type { IdRange, RangeSizes } from '../engine.ts'
-import type { Query, Row } from './connections.ts'
+import type { Query } from './connections.ts'
 import { numbered } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
 import type { OpenDatabase } from './open-database.ts'
+import type { Row } from './store-connection.ts'
 import { textOf } from './stored-text.ts'
 
 /** Documents that one statement counts, in indexes alone, in about 2 ms. */

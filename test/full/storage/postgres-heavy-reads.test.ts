@@ -1,9 +1,10 @@
 /** Reads of documents that are large or many: what they fetch is bounded by what they are asked for. */
 import t from 'tap'
 import { leafRev } from '../../../src/revisions/branch.ts'
-import type { Query, Row } from '../../../src/storage/postgres/connections.ts'
+import type { Query } from '../../../src/storage/postgres/connections.ts'
 import { DatabaseViews } from '../../../src/storage/postgres/database-view.ts'
 import { DocumentReads } from '../../../src/storage/postgres/document-reads.ts'
+import type { Row } from '../../../src/storage/postgres/store-connection.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { DB, type Filled, openFilled } from '../../storage/postgres/filled-database.ts'
 

@@ -80,7 +80,8 @@ export function eitherEngine(engines: readonly [StorageEngine, StorageEngine]): 
   let catalogs: Promise<Catalog> | undefined
   const openCatalog = () => {
     catalogs ??= Promise.all([first.openCatalog(), second.openCatalog()]).then((both) =>
-      eitherOf(both, [], { watch: watchOnce(both) }),
+      // The other one is told of an adopted uuid later.
+      eitherOf(both, ['serverUuid', 'adoptUuid'], { watch: watchOnce(both) }),
     )
     return catalogs
   }
