@@ -2,7 +2,7 @@
 import type pg from 'pg'
 import { CouchError } from '../../core/errors.ts'
 import type { StoreAddress } from '../store-address.ts'
-import { type Answer, type Row, StoreConnection } from './store-connection.ts'
+import { type Row, StoreConnection } from './store-connection.ts'
 import { isAnswer, LostAnswer, storeFault } from './store-fault.ts'
 
 /** A statement that is prepared once for each connection. Equal names mean equal texts. */
