@@ -134,7 +134,8 @@ t.test(
     await store.close()
     const version3 = new Sqlite(file)
     version3.exec(
-      'ALTER TABLE revision DROP COLUMN stored_at; DROP TABLE superseded; DROP TABLE refused_checkpoint; ' +
+      'ALTER TABLE revision DROP COLUMN stored_at; ALTER TABLE revision DROP COLUMN grown_at; ' +
+        'DROP TABLE superseded; DROP TABLE refused_checkpoint; ' +
         'DROP TABLE remembered_token; DROP INDEX doc_deleted',
     )
     version3.exec('ALTER TABLE attachment DROP COLUMN place')
