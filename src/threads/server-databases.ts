@@ -218,16 +218,16 @@ export class ServerDatabases implements OwnedDatabases {
       const fault = unpackError(event.fault)
       if (this.#faults.note(proxy.entry, fault)) this.#options.onDatabaseFault?.(proxy.entry.name, fault)
     } else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
-    else if (event.type === 'skipped') {
+    else if (event.type === 'skipped')
       this.#options.onSkippedDocument?.(proxy.name, event.ddoc, event.skipped)
-    } else this.#noteCompaction(proxy, event)
+    else this.#noteCompaction(proxy, event)
   }
 
   #noteCompaction(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {
     this.#tasks.note(proxy.entry, event.progress)
     if (event.progress === null) {
       proxy.emit({ type: 'compacted' })
-      this.#writeListeners.tell(proxy.entry.name)
+      this.#writeListeners.tell(proxy.name)
     }
     if (event.fault !== undefined) this.#options.onCompactionFault(proxy.name, unpackError(event.fault))
   }
@@ -263,8 +263,10 @@ export class ServerDatabases implements OwnedDatabases {
   async create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
     if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
-    if (await this.has(name)) throw new CouchError('file_exists')
+    if (this.sharedWriters) await this.has(name) // before the name is busy
     return this.#changing.run(name, async () => {
+      const isReplaced = this.#replacements.underWay().has(name)
+      if (isReplaced || (await this.#list.find(name)) !== null) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal

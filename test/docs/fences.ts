@@ -36,11 +36,12 @@ export function pageText(page: string): string {
 
 export function fencesOf(page: string): Fence[] {
   const text = pageText(page)
-  return [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map((match) => ({
+  // In a list, blocks are indented.
+  return [...text.matchAll(/^( *)```(\w*)\n(.*?)^\1```$/gms)].map((match) => ({
     page,
     line: text.slice(0, match.index).split('\n').length,
-    language: match[1] ?? '',
-    text: match[2] ?? '',
+    language: match[2] ?? '',
+    text: (match[3] ?? '').replaceAll(new RegExp(`^${match[1]}`, 'gm'), ''),
   }))
 }
 
