@@ -37,7 +37,6 @@ import { threadFlags, withOwner } from './thread.ts'
 import { Pool } from './thread-pool.ts'
 import type { DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
 
-/** Made by `openServerDatabases` (open-databases.ts). */
 export class ServerDatabases implements OwnedDatabases {
   readonly #options: ServerDatabasesOptions
   readonly #faults = new FaultRecord()
