@@ -109,7 +109,12 @@ export class OpenStores<T extends Closable> {
     if (this.#isClosed) throw new CouchError('unavailable')
     const known = this.#entries.get(name)
     if (known === undefined) return this.#add(name, incarnation)
-    if (known.incarnation !== incarnation) throw new CouchError('no_database')
+    if (known.incarnation > incarnation) throw new CouchError('no_database')
+    if (known.incarnation < incarnation) {
+      // Another opener has replaced it, of which its store has not told yet. Incarnations only grow.
+      void this.drop(name)
+      return this.#add(name, incarnation)
+    }
     this.#entries.delete(name)
     this.#entries.set(name, known)
     return known

@@ -97,12 +97,17 @@ t.test('a failed close does not prevent reopening', async (t) => {
   for (const name of ['a', 'b', 'a']) t.match(await touch(name), { name, isOpen: true })
 })
 
-t.test('another incarnation of an open database is not found', async (t) => {
-  const { touch } = fakes(2)
-  await touch('a', 1)
-  await t.rejects(touch('a', 2), { code: 'no_database' })
-  t.match(await touch('a', 1), { incarnation: 1 })
-})
+t.test(
+  'a later incarnation takes the place of an open database, and an earlier one is not found',
+  async (t) => {
+    const { events, touch } = fakes(2)
+    await touch('a', 2)
+    await t.rejects(touch('a', 1), { code: 'no_database' })
+    t.match(await touch('a', 2), { incarnation: 2 })
+    t.match(await touch('a', 3), { incarnation: 3 })
+    t.same(events, ['open a2', 'closing a', 'closed a', 'open a3'])
+  },
+)
 
 t.test('a failed open fails all waiting calls, and the next call tries again', async (t) => {
   let isBroken = true
