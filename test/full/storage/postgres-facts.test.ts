@@ -26,6 +26,7 @@ t.test('a PostgreSQL as it is installed can be used', async (t) => {
   const facts = await factsOf(await server.createDatabase())
   t.equal(refusalOf(facts, 30), null)
   t.equal(warningOf(facts, 30), null)
+  t.ok(Math.abs(facts.clockAheadMs) < 1000)
   t.match(facts, {
     encoding: 'UTF8',
     hasCollationC: true,
@@ -37,7 +38,6 @@ t.test('a PostgreSQL as it is installed can be used', async (t) => {
     autovacuum: true,
     hasTimeline: true,
     idleTimeoutMs: 0,
-    clockAheadMs: 0,
     connections: { max: 200, used: 0, settee: 0 },
     old: [],
   })
