@@ -264,8 +264,8 @@ export class ServerDatabases implements OwnedDatabases {
     if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
     if (this.sharedWriters) await this.has(name) // before the name is busy
     return this.#changing.run(name, async () => {
-      const isReplaced = this.#replacements.underWay().has(name)
-      if (isReplaced || (await this.#list.find(name)) !== null) throw new CouchError('file_exists')
+      const entry = await (this.sharedWriters ? this.#pool.catalog('find', name) : this.#list.find(name))
+      if (entry !== null || this.#replacements.underWay().has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
       if (refusal !== null && !name.startsWith('_') && name !== this.usersDatabase) throw refusal
