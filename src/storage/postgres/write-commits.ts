@@ -88,6 +88,9 @@ let lastToken = 0
 export class WriteCommits {
   readonly #options: Options
   readonly #underWay = new Set<Promise<unknown>>()
+  /** Numbers of the rows of `written` that writes under way do not use. */
+  readonly #free: number[] = []
+  #rows = 0
 
   constructor(options: Options) {
     this.#options = options
@@ -110,9 +113,13 @@ export class WriteCommits {
     { isLocked = false }: { readonly isLocked?: boolean } = {},
   ): Promise<void> {
     this.#options.events.writeBegins()
-    const commit = isLocked ? this.#commitLocked(decide) : this.#commit(decide)
+    // Each write under way notes itself in a row of its own: another one would hide whether it is stored.
+    const row = this.#free.pop() ?? this.#rows++
+    const opener = `${this.#options.database.opener} ${row}`
+    const commit = isLocked ? this.#commitLocked(decide, opener) : this.#commit(decide, opener)
     this.#underWay.add(commit)
     const ended = () => {
+      this.#free.push(row)
       this.#underWay.delete(commit)
       this.#options.events.writeEnds()
     }
@@ -120,19 +127,19 @@ export class WriteCommits {
     return commit
   }
 
-  async #commit(decide: (attempt: Attempt) => Promise<Decided>): Promise<void> {
+  async #commit(decide: (attempt: Attempt) => Promise<Decided>, opener: string): Promise<void> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const decided = await decide({ tries })
       if (decided.write === null) return
       const token = ++lastToken
-      const query = decided.write.query(this.#context(decided, token))
-      if (await this.#store(decided, token, () => this.#send(query))) return
+      const query = decided.write.query(this.#context(decided, opener, token))
+      if (await this.#store(decided, opener, token, () => this.#send(query))) return
     }
-    await this.#commitLocked(decide)
+    await this.#commitLocked(decide, opener)
   }
 
-  #context({ settingsVersion }: Decided, token: number): WriteContext {
-    const { db, opener, now } = this.#options.database
+  #context({ settingsVersion }: Decided, opener: string, token: number): WriteContext {
+    const { db, now } = this.#options.database
     return { db, settingsVersion, opener, token, now: now() }
   }
 
@@ -146,14 +153,19 @@ export class WriteCommits {
   }
 
   /** @returns whether it is stored, and told; false: it must be decided again */
-  async #store(decided: Decided, token: number, send: () => Promise<number>): Promise<boolean> {
+  async #store(
+    decided: Decided,
+    opener: string,
+    token: number,
+    send: () => Promise<number>,
+  ): Promise<boolean> {
     const started = performance.now()
     let status: number
     try {
       status = await send()
     } catch (error) {
       if (!(error instanceof LostAnswer)) throw error
-      const updateSeq = await this.#recover(token)
+      const updateSeq = await this.#recover(opener, token)
       if (updateSeq === null) return false
       status = updateSeq
     }
@@ -185,7 +197,7 @@ export class WriteCommits {
     if (settingsChanges > 0) events.settingsChanged(settingsVersion, settingsVersion + settingsChanges)
   }
 
-  async #commitLocked(decide: (attempt: Attempt) => Promise<Decided>): Promise<void> {
+  async #commitLocked(decide: (attempt: Attempt) => Promise<Decided>, opener: string): Promise<void> {
     const { database } = this.#options
     for (let tries = MAX_TRIES; tries < 2 * MAX_TRIES; tries++) {
       const token = ++lastToken
@@ -196,14 +208,15 @@ export class WriteCommits {
           if (row === undefined) return refusals.gone
           decided = await decide({ tries, run })
           if (decided.write === null) return row[0] as number
-          return statusOf(await run(decided.write.query(this.#context(decided, token))))
+          return statusOf(await run(decided.write.query(this.#context(decided, opener, token))))
         })
-      if (await this.#storeLocked(token, send, () => decided)) return
+      if (await this.#storeLocked(opener, token, send, () => decided)) return
     }
     throw new CouchError('store_unavailable')
   }
 
   async #storeLocked(
+    opener: string,
     token: number,
     send: () => Promise<number>,
     decided: () => Decided | undefined,
@@ -214,7 +227,7 @@ export class WriteCommits {
       status = await send()
     } catch (error) {
       if (!(error instanceof LostAnswer)) throw error
-      status = decided()?.write == null ? null : await this.#recover(token)
+      status = decided()?.write == null ? null : await this.#recover(opener, token)
     }
     if (status === null) return false
     if (status < 0) return this.#refused(status)
@@ -230,8 +243,8 @@ export class WriteCommits {
    * @returns the newest sequence number; null: it is not stored
    * @throws no_database; store_unavailable if it cannot be found out
    */
-  async #recover(token: number): Promise<number | null> {
-    const { connections, db, opener } = this.#options.database
+  async #recover(opener: string, token: number): Promise<number | null> {
+    const { connections, db } = this.#options.database
     const deadline = performance.now() + RECOVERY_MS
     for (;;) {
       try {
