@@ -16,6 +16,17 @@ async function versionsOf(store: VersionedStore, id: string): Promise<readonly S
   return versions ?? []
 }
 
+/** A revision as a write has it. @param ancestry null: it is superseded @param body null: its content stays */
+function leaf(rev: string, ancestry: readonly string[] | null, body: string | null) {
+  return { rev, deleted: false, ancestry, ...(body !== null && { content: { body, attachments: [] } }) }
+}
+
+/** @returns a function that writes revisions of the document `a`, and names its winner */
+function makerOf(store: VersionedStore) {
+  return (rev: string, revisions: readonly ReturnType<typeof leaf>[]) =>
+    store.updateDocs([write('a', { rev, deleted: false, sequenced: true, revisions })])
+}
+
 export const historyCases: StorageCases = {
   'a version is stored at the time of its write, and superseded when what follows it is stored': async (
     t,
@@ -234,14 +245,7 @@ export const historyCases: StorageCases = {
   ) => {
     const clock = new Clock()
     const { store } = await openNotes(t, makeEngine, { now: clock.now })
-    const leaf = (rev: string, ancestry: readonly string[] | null, body: string | null) => ({
-      rev,
-      deleted: false,
-      ancestry,
-      ...(body !== null && { content: { body, attachments: [] } }),
-    })
-    const made = (rev: string, revisions: readonly ReturnType<typeof leaf>[]) =>
-      store.updateDocs([write('a', { rev, deleted: false, sequenced: true, revisions })])
+    const made = makerOf(store)
     await made('1-a', [leaf('1-a', ['a'], '{}')])
     clock.at += 1000
     await made('2-b', [leaf('1-a', null, null), leaf('2-b', ['b'], '{}')])
@@ -257,14 +261,7 @@ export const historyCases: StorageCases = {
   ) => {
     const clock = new Clock()
     const { store, reopen } = await openNotes(t, makeEngine, { now: clock.now })
-    const leaf = (rev: string, ancestry: readonly string[] | null, body: string | null) => ({
-      rev,
-      deleted: false,
-      ancestry,
-      ...(body !== null && { content: { body, attachments: [] } }),
-    })
-    const made = (rev: string, revisions: readonly ReturnType<typeof leaf>[]) =>
-      store.updateDocs([write('a', { rev, deleted: false, sequenced: true, revisions })])
+    const made = makerOf(store)
     await made('2-b', [leaf('2-b', ['b'], '{}')])
     clock.at += 1000
     await made('2-b', [leaf('2-b', ['b', 'a'], null)])
