@@ -1,8 +1,10 @@
 /** What functions that answer requests may cost: time, memory, threads. */
+
 import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { call, type ServedServer, serve } from '../protocol/served.ts'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { call } from '../protocol/call.ts'
 
 const TIMEOUT_MS = 400
 
@@ -27,8 +29,8 @@ const DESIGN = {
   rewrites: 'function () { for (;;); }',
 }
 
-async function limited(t: Test): Promise<ServedServer> {
-  const server = await serve(t)
+async function limited(t: Test): Promise<TestServer> {
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/_node/_local/_config/couchdb/os_process_timeout', { body: `"${TIMEOUT_MS}"` })
   await call(server, 'PUT', '/db')
   const docs = Array.from({ length: 500 }, (_, n) => ({ _id: `d${n}` }))
@@ -40,7 +42,7 @@ async function limited(t: Test): Promise<ServedServer> {
 const APP = '/db/_design/app'
 
 /** Asks for a list and reads nothing of its answer. */
-async function stalled(server: ServedServer, path: string): Promise<Socket> {
+async function stalled(server: TestServer, path: string): Promise<Socket> {
   const { host, port } = new URL(server.url)
   const socket = createConnection(Number(port), '127.0.0.1')
   socket.write(`GET ${APP}/_list/${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`)

@@ -43,7 +43,10 @@ export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void
       isProxied: true,
       settingsMs: SETTINGS_MS,
       dataDir: nodes[0]?.dataDir ?? '',
-      close: async () => {
+      start: async () => {
+        await Promise.all(nodes.map((node) => node.start()))
+      },
+      stop: async () => {
         await Promise.all(nodes.map((node) => node.stop()))
       },
     })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request as send } from 'undici'
-import { startServer } from '../../src/server.ts'
+import { type RunningServer, startServer } from '../../src/server.ts'
 
 /** A request of a test to a server. */
 export interface TestRequest {
@@ -35,6 +35,10 @@ export interface TestServer {
   readonly settingsMs?: number
   request(method: string, path: string, options?: TestRequest): Promise<TestResponse>
   /** Stops the server; its data folder stays until the test ends. */
+  stop(): Promise<void>
+  /** Starts it again, at the same addresses. */
+  start(): Promise<void>
+  /** Stops it, and ends the connections of {@link request}. */
   close(): Promise<void>
 }
 
@@ -67,6 +71,14 @@ export function startTestServersBy(start: Start): void {
   startInstead = start
 }
 
+/**
+ * For tests that look into the files of a server, or replace them.
+ * @returns an option of a test, which skips it if servers of {@link startTestServer} have no files of databases
+ */
+export function needsFiles(): { readonly skip: string | false } {
+  return { skip: startInstead !== null && 'It needs the files of databases.' }
+}
+
 /** A listening server on a free port, closed when the test ends. */
 export async function startTestServer(
   t: Pick<Test, 'teardown'>,
@@ -74,43 +86,59 @@ export async function startTestServer(
 ): Promise<TestServer> {
   if (startInstead !== null) return startInstead(t, options)
   const dataDir = options.dataDir ?? (await temporaryFolder(t))
-  const server = await startServer({
+  let ports = { port: 0, tlsPort: 0 }
+  let running: RunningServer | undefined
+  const start = async () => {
+    running = await startServer({
+      dataDir,
+      env: options.env ?? {},
+      flags: {
+        port: ports.port,
+        bind: '127.0.0.1',
+        logLevel: options.logLevel ?? 'none',
+        ...(options.logFile !== undefined && { logFile: options.logFile }),
+        ...(options.hosted !== undefined && { hosted: options.hosted }),
+        ...(options.tls !== undefined && {
+          tlsCert: options.tls.certFile,
+          tlsKey: options.tls.keyFile,
+          tlsPort: ports.tlsPort,
+        }),
+      },
+      ...(options.tlsLookMs !== undefined && { tlsLookMs: options.tlsLookMs }),
+      threadEntry: new URL('./database-thread.mjs', import.meta.url),
+      sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
+      maxThreads: 1,
+    })
+    ports = { port: portOf(running.url), tlsPort: portOf(running.secureUrl) }
+    return running
+  }
+  const { url, secureUrl } = await start()
+  return reached(t, url, {
+    secureUrl: secureUrl?.replace(/\/$/, '') ?? '',
     dataDir,
-    env: options.env ?? {},
-    flags: {
-      port: 0,
-      bind: '127.0.0.1',
-      logLevel: options.logLevel ?? 'none',
-      ...(options.logFile !== undefined && { logFile: options.logFile }),
-      ...(options.hosted !== undefined && { hosted: options.hosted }),
-      ...(options.tls !== undefined && {
-        tlsCert: options.tls.certFile,
-        tlsKey: options.tls.keyFile,
-        tlsPort: 0,
-      }),
+    start: async () => {
+      await start()
     },
-    ...(options.tlsLookMs !== undefined && { tlsLookMs: options.tlsLookMs }),
-    threadEntry: new URL('./database-thread.mjs', import.meta.url),
-    sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
-    maxThreads: 1,
-  })
-  return reached(t, server.url, {
-    secureUrl: server.secureUrl?.replace(/\/$/, '') ?? '',
-    dataDir,
-    close: () => server.close(),
+    stop: async () => {
+      await running?.close()
+      running = undefined
+    },
   })
 }
+
+/** @returns 0 without an address */
+const portOf = (url: string | null): number => (url === null ? 0 : Number(new URL(url).port))
 
 /** A listening server as tests use it. It is closed when the test ends. */
 export function reached(
   t: Pick<Test, 'teardown'>,
   address: string,
-  server: Pick<TestServer, 'secureUrl' | 'dataDir' | 'isProxied' | 'settingsMs' | 'close'>,
+  server: Omit<TestServer, 'url' | 'request' | 'close'>,
 ): TestServer {
   const agent = new Agent({ connections: 16 })
   const close = async () => {
     await agent.destroy()
-    await server.close()
+    await server.stop()
   }
   t.teardown(close)
   const url = address.replace(/\/$/, '')

@@ -1,8 +1,9 @@
 /** Shows, lists, updates and rewrites through the server and nano; protocol.md 9.6. */
+
 import nano from 'nano'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
-import { serve } from './served.ts'
+import { startTestServer } from '../helpers/server.ts'
 
 const DESIGN = {
   lib: { greet: 'exports.greet = function (name) { return "hello " + name }' },
@@ -76,7 +77,7 @@ interface Ask {
 
 /** A server with a database `db` of five documents and `_design/app`, and calls to it. */
 async function apps(t: Test, design: object = {}) {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const ask = async (method: string, path: string, { body, headers = {} }: Ask = {}) => {
     const answer = await request(server.url + path, {
       method: method as 'GET',

@@ -1,16 +1,18 @@
 /** Queries and their indexes by the clients that apps use; protocol.md 10. */
+
 import { CloudantV1 } from '@ibm-cloud/cloudant'
 import { NoAuthAuthenticator } from '@ibm-cloud/cloudant/auth/index.js'
 import nano from 'nano'
 import PouchDB from 'pouchdb'
 import find from 'pouchdb-find'
 import t, { type Test } from 'tap'
-import { call, serve } from './served.ts'
+import { startTestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 
 PouchDB.plugin(find)
 
 async function notes(t: Test): Promise<string> {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   const docs = Array.from({ length: 30 }, (_, n) => ({
     _id: `n${n}`,

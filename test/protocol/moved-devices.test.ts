@@ -1,13 +1,14 @@
 /** A PouchDB device whose server has moved here goes on from its checkpoints. */
+
 import t from 'tap'
+import { startTestServer } from '../helpers/server.ts'
 import { device } from './devices.ts'
 import { countedRemote, devicesGoOn } from './moved-server.ts'
-import { serve } from './served.ts'
 
 const NOTES = 400
 
 t.test('after a move from another settee, devices do not resync', async (t) => {
-  const [old, server] = [await serve(t), await serve(t)]
+  const [old, server] = [await startTestServer(t), await startTestServer(t)]
   await devicesGoOn(t, old.url, server, NOTES)
 
   t.test('an empty device gets everything', async (t) => {

@@ -1,12 +1,14 @@
 /** A database that moves by hand from an old server to a new one, and devices that count what they send and receive. */
+
 import PouchDB from 'pouchdb'
 import type { Test } from 'tap'
 import type { RememberedToken } from '../../src/storage/token-position.ts'
 import { ADMIN } from '../documents/helpers.ts'
+import type { TestServer } from '../helpers/server.ts'
 import { serve as serveDatabases } from '../threads/served.ts'
+import { call } from './call.ts'
 import { type Device, device, forgiveInfo } from './devices.ts'
 import { sameEverywhere } from './histories.ts'
-import { call, type ServedServer } from './served.ts'
 
 /** The requests of a device, and the bytes of their bodies and answers. */
 export interface Traffic {
@@ -54,7 +56,7 @@ interface Row {
 export async function moveByHand(
   t: Test,
   { url, name, checkpoints }: OldDatabase,
-  server: ServedServer,
+  server: TestServer,
 ): Promise<void> {
   const old = { url }
   // One batch after the other, so that the copy's order is that of the old feed.
@@ -99,7 +101,7 @@ const SHARE = 0.02
 export async function devicesGoOn(
   t: Test,
   url: string,
-  server: ServedServer,
+  server: TestServer,
   notes: number,
 ): Promise<{ readonly first: Traffic; readonly full: Traffic }> {
   const [phone, desk] = [await device(t), await device(t)]

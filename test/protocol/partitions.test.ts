@@ -1,9 +1,11 @@
 /** Partitioned databases through the server and real clients; protocol.md 4.10. */
+
 import { CloudantV1 } from '@ibm-cloud/cloudant'
 import { NoAuthAuthenticator } from '@ibm-cloud/cloudant/auth/index.js'
 import nano from 'nano'
 import t, { type Test } from 'tap'
-import { call, type ServedServer, serve } from './served.ts'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 
 const DESIGN = {
   views: {
@@ -15,8 +17,8 @@ const DESIGN = {
   },
 }
 
-async function partitioned(t: Test): Promise<ServedServer> {
-  const server = await serve(t)
+async function partitioned(t: Test): Promise<TestServer> {
+  const server = await startTestServer(t)
   t.match(await call(server, 'PUT', '/db?partitioned=true'), { status: 201 })
   const docs = [
     { _id: 'a:1', n: 1 },
@@ -235,7 +237,7 @@ interface Found {
 }
 
 t.test('json indexes serve either single partitions or the whole database', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/db?partitioned=true')
   const ids = ['a', 'aa', 'b'].flatMap((name) => Array.from({ length: 40 }, (_, n) => `${name}:${n}`))
   const docs = ids.map((_id, at) => ({ _id, n: at % 10 }))
@@ -292,7 +294,7 @@ t.test('json indexes serve either single partitions or the whole database', asyn
 })
 
 t.test('nano', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const couch = nano(server.url)
   await couch.db.create('db', { partitioned: true })
   const db = couch.use<{ n: number }>('db')
@@ -314,7 +316,7 @@ t.test('nano', async (t) => {
 })
 
 t.test("Cloudant's SDK", async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const service = CloudantV1.newInstance({ authenticator: new NoAuthAuthenticator(), serviceUrl: server.url })
   const db = 'db'
   await service.putDatabase({ db, partitioned: true })

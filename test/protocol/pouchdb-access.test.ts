@@ -8,14 +8,14 @@ import { ROOT, start } from '../cli/child.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { editInTurns, overHttp1, overHttp2, secureRemote } from '../proxy/secure-devices.ts'
+import { call } from './call.ts'
 import { type Device, device, liveSync, type Remote, rejectsWith, remote, until } from './devices.ts'
-import { call, type ServedServer, serve } from './served.ts'
 
 const AUTH = 'user:pa:ss'
 
 /** A server with the admin `user`, whose password is `pa:ss`. */
-async function guarded(t: Test): Promise<ServedServer> {
-  const server = await serve(t)
+async function guarded(t: Test): Promise<TestServer> {
+  const server = await startTestServer(t)
   const made = await call(server, 'PUT', '/_node/_local/_config/admins/user', { body: '"pa:ss"' })
   t.match(made, { status: 200, json: '' })
   return server
@@ -27,7 +27,7 @@ function address({ url }: { readonly url: string }, credentials: string, databas
 }
 
 /** A public database. */
-async function publicDatabase(server: ServedServer): Promise<void> {
+async function publicDatabase(server: TestServer): Promise<void> {
   await call(server, 'PUT', '/notes', { auth: AUTH })
   const body = { admins: { names: ['user'] }, members: { names: [], roles: [] } }
   await call(server, 'PUT', '/notes/_security', { auth: AUTH, body })
@@ -66,7 +66,7 @@ t.test('a password in the address', async (t) => {
 })
 
 t.test('names and passwords beyond ASCII', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const path = `/_node/_local/_config/admins/${encodeURIComponent('zoë')}`
   t.equal((await call(server, 'PUT', path, { body: '"pässwörd/@:%🔑"' })).status, 200)
   const credentials = `${encodeURIComponent('zoë')}:${encodeURIComponent('pässwörd/@:%🔑')}`
@@ -147,7 +147,7 @@ t.test('a member writes neither the security object nor the limit of revisions',
 })
 
 t.test('a live sync ends when it loses access to its database', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const [stranger, owner] = [await device(t), await device(t)]
   await stranger.put({ _id: 'a' })
   const outside = remote(`${server.url}/notes`)

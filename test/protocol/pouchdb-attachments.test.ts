@@ -7,9 +7,9 @@ import t, { type Test } from 'tap'
 import { partsOf } from '../helpers/multipart-parts.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { connect } from '../http/client.ts'
+import { call } from './call.ts'
 import { ADAPTERS, type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
 import { sameEverywhere } from './histories.ts'
-import { call, serve } from './served.ts'
 
 const TEXT = Buffer.from('Grüße an alle. '.repeat(40))
 const BINARY = Buffer.from(Array.from({ length: 1024 }, (_, n) => n % 256))
@@ -37,7 +37,7 @@ async function sameBytes(t: Test, devices: readonly Device[], wanted: Readonly<R
 
 for (const adapter of ADAPTERS) {
   t.test(`attachments, ${adapter}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const [phone, desk] = [await device(t, adapter), await device(t, adapter)]
     const there = remote(`${server.url}/notes`)
     const everywhere = [phone, desk, remote(`${server.url}/notes`).db]
@@ -191,7 +191,7 @@ async function isOn(db: Device, id: string, wanted: Readonly<Record<string, Buff
 }
 
 t.test('20 MB up and down', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const [phone, desk] = [await device(t, 'leveldb'), await device(t, 'leveldb')]
   const there = remote(`${server.url}/notes`)
   const facts = Object.fromEntries(
@@ -227,7 +227,7 @@ t.test('20 MB up and down', async (t) => {
 })
 
 t.test('20 MB written to the server, through a live sync', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const { db } = remote(`${server.url}/notes`)
   const devices = [await device(t), await device(t)] as const
   const syncs = devices.map((one) => liveSync(t, one, remote(`${server.url}/notes`).db))

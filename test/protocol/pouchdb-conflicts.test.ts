@@ -1,7 +1,8 @@
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { temporaryFolder } from '../helpers/server.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { call } from './call.ts'
 import {
   ADAPTERS,
   type Adapter,
@@ -15,12 +16,11 @@ import {
   until,
 } from './devices.ts'
 import { sameEverywhere, untilSame } from './histories.ts'
-import { call, type ServedServer, serve } from './served.ts'
 
 let databases = 0
 
 /** A database, and two devices that share one note. */
-async function shared(t: Test, server: ServedServer, adapter: Adapter) {
+async function shared(t: Test, server: TestServer, adapter: Adapter) {
   databases += 1
   const database = `notes-${databases}`
   const devices = [await device(t, adapter), await device(t, adapter)] as const
@@ -40,7 +40,7 @@ async function edit(db: Device, members: object): Promise<string> {
 }
 
 interface All {
-  readonly server: ServedServer
+  readonly server: TestServer
   readonly database: string
   readonly devices: readonly Device[]
 }
@@ -66,7 +66,7 @@ async function agreedOn(t: Test, all: All) {
 
 for (const adapter of ADAPTERS) {
   t.test(`conflicts, ${adapter}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
 
     t.test('made on both devices and resolved on one', async (t) => {
       const { devices, meet, all } = await shared(t, server, adapter)
@@ -148,7 +148,7 @@ for (const adapter of ADAPTERS) {
   })
 
   t.test(`deleting and creating again, ${adapter}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
 
     t.test('deleted on both sides, created again on both', async (t) => {
       const { devices, meet, all } = await shared(t, server, adapter)
@@ -207,7 +207,7 @@ async function write(db: Device, name: string, count: number): Promise<void> {
 }
 
 t.test('checkpoints have the form that PouchDB gives them, on both sides', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const phone = await device(t)
   const there = remote(`${server.url}/notes`)
   await write(phone, 'a', 3)
@@ -241,7 +241,7 @@ t.test('checkpoints have the form that PouchDB gives them, on both sides', async
 
 for (const adapter of ADAPTERS) {
   t.test(`replications continue after a restart of the server, ${adapter}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const [phone, desk] = [await device(t, adapter), await device(t, adapter)]
     await write(phone, 'a', 40)
     await phone.sync(remote(`${server.url}/notes`).db)
@@ -266,7 +266,7 @@ for (const adapter of ADAPTERS) {
 t.test(
   'a database is deleted and created again between two syncs: devices push everything again',
   async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const [phone, desk] = [await device(t), await device(t)]
     const there = remote(`${server.url}/notes`)
     await write(phone, 'a', 30)
@@ -288,7 +288,7 @@ t.test(
 )
 
 t.test('a database is deleted and created again while devices sync live', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const devices = [await device(t), await device(t)] as const
   const remotes = devices.map(() => remote(`${server.url}/notes`))
   await write(devices[0], 'a', 30)
@@ -310,7 +310,7 @@ t.test('a database is deleted and created again while devices sync live', async 
 })
 
 t.test('the data folder is restored to an older state', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const devices = [await device(t), await device(t)] as const
   const there = remote(`${server.url}/notes`)
   const meet = async () => {

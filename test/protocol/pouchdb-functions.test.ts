@@ -1,7 +1,9 @@
 /** Filters with PouchDB: `changes()` of a remote database, and one-shot and live filtered replication. */
+
 import t, { type Test } from 'tap'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 import { type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
-import { call, type ServedServer, serve } from './served.ts'
 
 /** The filter that Inkdrop's users write for mobile devices, clients.md 1.3. */
 const MOBILE = {
@@ -21,8 +23,8 @@ const DOCS = [
   { _id: 'note:3', book: 'a' },
 ]
 
-async function serveNotes(t: Test): Promise<{ server: ServedServer; db: Device }> {
-  const server = await serve(t)
+async function serveNotes(t: Test): Promise<{ server: TestServer; db: Device }> {
+  const server = await startTestServer(t)
   const { db } = remote(`${server.url}/notes`)
   await db.put(MOBILE)
   await db.bulkDocs(DOCS)
@@ -199,8 +201,8 @@ const RULES = `function (newDoc, oldDoc, userCtx) {
   if (newDoc._deleted && oldDoc && oldDoc.kept) throw { forbidden: 'kept' }
 }`
 
-async function ruled(t: Test): Promise<ServedServer> {
-  const server = await serve(t)
+async function ruled(t: Test): Promise<TestServer> {
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   const made = await call(server, 'PUT', '/notes/_design/rules', { body: { validate_doc_update: RULES } })
   t.equal(made.status, 201)
@@ -213,14 +215,14 @@ interface Denied {
   readonly reason: unknown
 }
 
-async function pushed(db: Device, server: ServedServer, options: PouchDB.Options = {}) {
+async function pushed(db: Device, server: TestServer, options: PouchDB.Options = {}) {
   const denied: Denied[] = []
   const push = db.replicate.to(remote(`${server.url}/notes`).db, options)
   push.on('denied', (row: Denied) => denied.push(row))
   return { result: await push, denied }
 }
 
-async function idsThere(server: ServedServer): Promise<string[]> {
+async function idsThere(server: TestServer): Promise<string[]> {
   const { json } = await call(server, 'GET', '/notes/_all_docs?startkey=%22a%22')
   return (json as PouchDB.AllDocs).rows.map(({ id }) => id)
 }
@@ -287,7 +289,7 @@ t.test('edits directly on the server', async (t) => {
 })
 
 t.test('a design document that is written on a device validates from then on', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const phone = await device(t)
   await phone.bulkDocs([
     { _id: 'a', secret: true },
@@ -310,8 +312,8 @@ t.test('a design document that is written on a device validates from then on', a
   )
 })
 
-async function withRules(t: Test, rules: string): Promise<ServedServer> {
-  const server = await serve(t)
+async function withRules(t: Test, rules: string): Promise<TestServer> {
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   await call(server, 'PUT', '/notes/_design/rules', { body: { validate_doc_update: rules } })
   return server
@@ -349,7 +351,7 @@ t.test('statuses and bodies of refusals', async (t) => {
 })
 
 t.test('invalid design documents', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   const put = (body: unknown) => call(server, 'PUT', '/notes/_design/x', { body })
   t.match(await put({ views: [] }), {

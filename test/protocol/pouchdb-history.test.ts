@@ -1,12 +1,14 @@
 /** Compaction as PouchDB and LiveSync request it (clients.md 1.1, 1.2), and syncing before and after it. */
+
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 import { body, type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
 import { sameEverywhere, untilSame } from './histories.ts'
-import { call, type ServedServer, serve } from './served.ts'
 
 t.test('db.compact() waits until it is done; then old revisions are gone', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const { db, seen } = remote(`${server.url}/notes`)
   const revs = [(await db.put({ _id: 'note', text: 'first' })).rev]
   for (const text of ['second', 'third']) {
@@ -27,7 +29,7 @@ t.test('db.compact() waits until it is done; then old revisions are gone', async
 })
 
 t.test('devices continue to sync with a compacted database', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const devices = [await device(t), await device(t)] as const
   const there = remote(`${server.url}/notes`).db
   const [phone, desk] = devices
@@ -49,7 +51,7 @@ t.test('devices continue to sync with a compacted database', async (t) => {
 })
 
 t.test('a client cleans up: it deletes, pushes, compacts and polls every second', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   // Bodies retained for the time machine would still be in the file.
   await call(server, 'PUT', '/_node/_local/_config/settee/keep_days', { body: '"0"' })
   const there = remote(`${server.url}/notes`).db
@@ -95,7 +97,7 @@ async function notesOf(db: Device): Promise<Record<string, unknown>> {
   return notes
 }
 
-async function fill(phone: Device, desk: Device, server: ServedServer): Promise<void> {
+async function fill(phone: Device, desk: Device, server: TestServer): Promise<void> {
   const docs = Array.from({ length: NOTES }, (_, n) => ({ _id: `note:${n}`, text: `note ${n}`, n }))
   await phone.bulkDocs(docs)
   for (let n = 0; n < 5; n++) {
@@ -109,7 +111,7 @@ async function fill(phone: Device, desk: Device, server: ServedServer): Promise<
   for (const db of [phone, desk, phone]) await db.sync(remote(`${server.url}/notes`).db)
 }
 
-async function rewind(t: Test, server: ServedServer, at: string): Promise<Record<string, number>> {
+async function rewind(t: Test, server: TestServer, at: string): Promise<Record<string, number>> {
   const { status, text } = await call(server, 'POST', '/_settee/databases/notes/rewind', { body: { at } })
   t.equal(status, 200)
   const last = JSON.parse(text.trim().split('\n').at(-1) ?? '{}')
@@ -125,7 +127,7 @@ async function between(): Promise<string> {
 }
 
 t.test('after a rewind, both devices have all notes again', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   const phone = await device(t)
   const desk = await device(t)

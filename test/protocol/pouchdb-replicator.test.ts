@@ -1,10 +1,12 @@
 /** PouchDB and settee replicate the same two databases in turns; protocol.md 14.2. */
+
 import PouchDB from 'pouchdb'
 import t from 'tap'
-import { call, serve } from './served.ts'
+import { startTestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 
 t.test('settee goes on where PouchDB has stopped, and PouchDB where settee has', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const [source, target] = [`${server.url}/source`, `${server.url}/target`]
   await call(server, 'PUT', '/source')
   await call(server, 'PUT', '/target')

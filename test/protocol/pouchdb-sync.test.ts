@@ -1,5 +1,7 @@
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
+import { startTestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 import {
   ADAPTERS,
   body,
@@ -13,7 +15,6 @@ import {
   until,
 } from './devices.ts'
 import { type Histories, sameEverywhere, untilSame } from './histories.ts'
-import { call, serve } from './served.ts'
 
 /** Enough notes for many batches; fewer for LevelDB, because a disk is slow. */
 const MANY = { memory: 2000, leveldb: 500 }
@@ -21,7 +22,7 @@ const BATCH = 100
 
 for (const adapter of ADAPTERS) {
   t.test(`one-shot replication, ${adapter}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
 
     t.test('a push copies notes to the server, including deleted ones', async (t) => {
       const phone = await device(t, adapter)
@@ -134,7 +135,7 @@ const ODD_IDS = [
 ]
 
 t.test('ids that need escapes', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const [phone, desk] = [await device(t), await device(t)]
   await phone.bulkDocs(ODD_IDS.map((_id) => ({ _id, text: _id })))
   const there = remote(`${server.url}/odd`).db
@@ -160,7 +161,7 @@ t.test('ids that need escapes', async (t) => {
 })
 
 t.test('names of databases that need escapes', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const names = ['a/b', 'a+b', 'a$b', 'a(b)', 'a-b_c', 'x/y/z+(1)$', `long${'g'.repeat(200)}`]
   for (const [at, name] of names.entries()) {
     const [phone, desk] = [await device(t), await device(t)]
@@ -199,7 +200,7 @@ function winnersOf(histories: Histories, id: string) {
 
 for (const adapter of ADAPTERS) {
   t.test(`live sync of two devices, ${adapter}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const devices = [await device(t, adapter), await device(t, adapter)] as const
     const [phone, desk] = devices
     await phone.bulkDocs([{ _id: 'before', text: 'written before the sync began' }])
@@ -272,7 +273,7 @@ for (const adapter of ADAPTERS) {
 }
 
 t.test('an idle live sync stays idle', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const phone = await device(t)
   const there = remote(`${server.url}/notes`)
   await phone.put({ _id: 'a', text: '1' })
@@ -353,7 +354,7 @@ for (const adapter of ADAPTERS) {
   t.test(
     `numbers, strings and keys that JavaScript represents exactly stay unchanged, ${adapter}`,
     async (t) => {
-      const server = await serve(t)
+      const server = await startTestServer(t)
       const [phone, desk] = [await device(t, adapter), await device(t, adapter)]
       const there = remote(`${server.url}/notes`).db
       await phone.put({ _id: 'odd', ...CARRIED })
@@ -373,7 +374,7 @@ for (const adapter of ADAPTERS) {
 }
 
 t.test('values that JavaScript would change stay byte for byte while PouchDB syncs', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const [phone, desk] = [await device(t), await device(t)]
   const there = remote(`${server.url}/notes`).db
   await call(server, 'PUT', '/notes')

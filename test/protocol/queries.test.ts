@@ -3,10 +3,11 @@ import { request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
-import { call, serve } from './served.ts'
+import { startTestServer } from '../helpers/server.ts'
+import { call } from './call.ts'
 
 t.test('LiveSync counts compromised chunks before it starts to sync', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/vault')
   const docs = [
     { _id: 'obsydian_livesync_version', type: 'versioninfo' },
@@ -51,7 +52,7 @@ t.test('LiveSync counts compromised chunks before it starts to sync', async (t) 
 })
 
 t.test('searches that find nothing delay no save, and end when their clients disconnect', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   const text = 'a'.repeat(20_000)
   for (let n = 0; n < 4; n++) {
@@ -89,7 +90,7 @@ const DESIGN = {
 }
 
 t.test('views through a listening server, over its threads and a restart', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   await call(server, 'PUT', '/notes/_design/d', { body: DESIGN })
   const docs = Array.from({ length: 600 }, (_, n) => ({ _id: `n${n}`, kind: `k${n % 3}`, size: n }))
@@ -116,7 +117,7 @@ t.test('views through a listening server, over its threads and a restart', async
 })
 
 t.test('missing views and invalid queries', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   await call(server, 'PUT', '/notes/_design/d', { body: DESIGN })
   const missing = { error: 'not_found', reason: 'missing_named_view' }
@@ -141,7 +142,7 @@ t.test('missing views and invalid queries', async (t) => {
 })
 
 t.test('a compaction removes the index of a design document that has changed', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const ask = (method: string, path: string, body?: unknown) => call(server, method, path, { body })
   await ask('PUT', '/db')
   await ask('PUT', '/db/x', { n: 1 })

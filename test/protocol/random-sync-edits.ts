@@ -1,7 +1,8 @@
 /** Random edits of notes, on a device or directly on the server. */
+
+import { call } from './call.ts'
 import { body, type Device } from './devices.ts'
 import type { Random } from './random.ts'
-import { call } from './served.ts'
 
 const NOTES = Array.from({ length: 9 }, (_, n) => `note-${n}`)
 const DESIGNS = ['_design/one', '_design/two']

@@ -1,10 +1,10 @@
 /** One random run: three devices and a server, until all four have the same histories. */
 import type { Test } from 'tap'
+import { call } from './call.ts'
 import { type Device, device, type LiveSync, liveSync, type Remote, remote } from './devices.ts'
 import { deviceHistories, type Histories, serverHistories } from './histories.ts'
 import type { Random } from './random.ts'
 import { chooseEdit, editOnDevice, editOnServer, isRejected, VALIDATION } from './random-sync-edits.ts'
-import { call } from './served.ts'
 
 const DATABASE = 'notes'
 /** After two rounds, all devices have everything; then nothing may change any more. */

@@ -2,12 +2,14 @@
  * A database is restored while devices sync with it: all data of all devices comes back. `RESTORE_ROUNDS=50` repeats
  * this 50 times.
  */
+
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { App, copyNotes, type Habit, restoreNotes, untilAllHave } from '../../faults/restoring.ts'
+import { startTestServer } from '../../helpers/server.ts'
+import { call } from '../../protocol/call.ts'
 import type { Device } from '../../protocol/devices.ts'
 import { sameEverywhere, untilSame } from '../../protocol/histories.ts'
-import { call, serve } from '../../protocol/served.ts'
 
 const ROUNDS = Number(process.env.RESTORE_ROUNDS ?? 1)
 const HABITS: readonly Habit[] = ['live', 'live', 'live without retry', 'once and again', 'stopped meanwhile']
@@ -20,7 +22,7 @@ t.setTimeout(120_000 * ROUNDS)
 
 for (let round = 1; round <= ROUNDS; round++) {
   t.test(`devices of every kind at once, round ${round}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const apps = await Promise.all(HABITS.map((habit) => App.start(t, habit, server)))
     const devices = apps.map(({ db }) => db)
     const all = { server, database: 'notes', devices }

@@ -5,9 +5,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { reachServer } from '../../../src/control/control-socket.ts'
 import { copyNotes, restoreNotes } from '../../faults/restoring.ts'
-import { temporaryFolder } from '../../helpers/server.ts'
+import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
+import { call } from '../../protocol/call.ts'
 import { type Device, device, liveSync, remote, sinces, until } from '../../protocol/devices.ts'
-import { call, type ServedServer, serve } from '../../protocol/served.ts'
 
 function write(db: Device, name: string, count = 5) {
   return db.bulkDocs(Array.from({ length: count }, (_, n) => ({ _id: `${name}-${n}` })))
@@ -42,7 +42,7 @@ t.setTimeout(100_000)
 t.test(
   'a session that began before the copy was made: both sides know it, and it means nothing',
   async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const phone = await device(t)
     const { errors } = liveSync(t, phone, there(server).db)
     await write(phone, 'before')
@@ -64,7 +64,7 @@ t.test(
 
 for (const checkpoint of [undefined, 'target', false]) {
   t.test(`one-shot pushes with checkpoint: ${checkpoint}`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const phone = await device(t)
     const push = () => outcomeOf(phone.replicate.to(there(server).db, { checkpoint }))
     await write(phone, 'before')
@@ -85,7 +85,7 @@ for (const checkpoint of [undefined, 'target', false]) {
 }
 
 t.test('a push that notes its position only on the device cannot be refused', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const phone = await device(t)
   const push = () => phone.replicate.to(there(server).db, { checkpoint: 'source' })
   await write(phone, 'lost')
@@ -100,7 +100,7 @@ t.test('a push that notes its position only on the device cannot be refused', as
 })
 
 t.test('new devices', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const phone = await device(t)
   await write(phone, 'before', 120)
   await phone.replicate.to(there(server).db)
@@ -124,7 +124,7 @@ t.test('new devices', async (t) => {
 })
 
 t.test('clients that keep a token, as LiveSync and RxDB do', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   for (const id of ['a', 'b']) await call(server, 'PUT', `/notes/${id}`, { body: {} })
   const copy = await copyNotes(t, server)
@@ -152,7 +152,7 @@ t.test('clients that keep a token, as LiveSync and RxDB do', async (t) => {
 })
 
 t.test('a first checkpoint is refused once, however it is written, even after a restart', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   await call(server, 'PUT', '/notes')
   const before = (await call(server, 'GET', '/notes')).json as { instance_start_time: string }
   await restoreNotes(server, await copyNotes(t, server))
@@ -199,7 +199,7 @@ t.test('a first checkpoint is refused once, however it is written, even after a 
 })
 
 /** Replaces the whole data folder by hand, like restoring a snapshot. */
-async function folderByHand(t: Test, server: ServedServer, lose: () => Promise<void>) {
+async function folderByHand(t: Test, server: TestServer, lose: () => Promise<void>) {
   await server.stop()
   const copy = join(await temporaryFolder(t), 'copy')
   await cp(server.dataDir, copy, { recursive: true })
@@ -214,7 +214,7 @@ async function folderByHand(t: Test, server: ServedServer, lose: () => Promise<v
 t.test(
   'a whole folder that was put back by hand: nothing is left to tell it by, so it must be told',
   async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const phone = await device(t)
     await write(phone, 'before')
     await phone.sync(there(server).db)
@@ -231,7 +231,7 @@ t.test(
 )
 
 /** Replaces the file of `notes` by hand while the server is stopped. */
-async function byHand(t: Test, server: ServedServer, lose: () => Promise<void>, withLog: boolean) {
+async function byHand(t: Test, server: TestServer, lose: () => Promise<void>, withLog: boolean) {
   const file = join(server.dataDir, 'databases', 'notes.sqlite')
   const copy = join(await temporaryFolder(t), 'notes.sqlite')
   if (!withLog) await server.stop()
@@ -247,7 +247,7 @@ async function byHand(t: Test, server: ServedServer, lose: () => Promise<void>, 
 
 for (const withLog of [false, true]) {
   t.test(`a file that was replaced by hand, ${withLog ? 'with' : 'without'} a log`, async (t) => {
-    const server = await serve(t)
+    const server = await startTestServer(t)
     const [phone, desk] = [await device(t), await device(t)]
     await write(phone, 'before')
     await phone.sync(there(server).db)
@@ -276,7 +276,7 @@ for (const withLog of [false, true]) {
 }
 
 t.test('a file that was replaced by hand, first opened for a backup', async (t) => {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const startedAt = async () =>
     ((await call(server, 'GET', '/notes')).json as { instance_start_time: string }).instance_start_time
   await call(server, 'PUT', '/notes')

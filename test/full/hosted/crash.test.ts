@@ -8,8 +8,8 @@ import { startChildServer } from '../../helpers/child-server.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { startHostedServer } from '../../hosted/hosted-server.ts'
 import { connect } from '../../http/client.ts'
+import { call } from '../../protocol/call.ts'
 import { until } from '../../protocol/devices.ts'
-import { call } from '../../protocol/served.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const ROOT = { auth: 'root:root' }

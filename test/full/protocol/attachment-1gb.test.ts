@@ -9,7 +9,7 @@ import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
 import { forgetPeak, memoryOf } from '../../helpers/memory.ts'
-import { call } from '../../protocol/served.ts'
+import { call } from '../../protocol/call.ts'
 
 const MB = 1024 * 1024
 const SIZE = process.env.SETTEE_LARGE ? 1024 * MB : 300 * MB

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { request } from 'undici'
 import { startChildServer } from '../../helpers/child-server.ts'
+import { call } from '../../protocol/call.ts'
 import { ADAPTERS, device, liveSync, type Remote, remote, sinces, until } from '../../protocol/devices.ts'
 import { sameEverywhere, untilSame } from '../../protocol/histories.ts'
-import { call } from '../../protocol/served.ts'
 
 const NOTES = 400
 const BATCH = 20

@@ -2,13 +2,15 @@
  * Random histories of three devices and a server. A failure prints its seed; RANDOM_SYNC_SEED repeats it,
  * RANDOM_SYNC_RUNS and RANDOM_SYNC_STEPS make more and longer runs (RANDOM_SYNC_RUNS=200 takes some minutes).
  */
+
 import { randomInt } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
+import { startTestServer } from '../../helpers/server.ts'
+import { call } from '../../protocol/call.ts'
 import { Random } from '../../protocol/random.ts'
 import { RandomRun, type RandomRunOptions } from '../../protocol/random-sync.ts'
 import { VALIDATION } from '../../protocol/random-sync-edits.ts'
-import { call, serve } from '../../protocol/served.ts'
 
 const { RANDOM_SYNC_SEED, RANDOM_SYNC_RUNS, RANDOM_SYNC_STEPS } = process.env
 const RUNS = Number(RANDOM_SYNC_RUNS ?? 2)
@@ -32,7 +34,7 @@ async function runsValidation(server: { readonly url: string }): Promise<boolean
 }
 
 async function inThisProcess(t: Test): Promise<Made> {
-  const server = await serve(t)
+  const server = await startTestServer(t)
   const validates = await runsValidation(server)
   if (!validates) t.comment('validate_doc_update is not enforced yet: no edit is rejected in this run')
   return { server: { url: server.url, start: server.start, down: server.stop }, steps: STEPS, validates }

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { startServer } from '../../../src/server.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
-import { call } from '../../protocol/served.ts'
+import { call } from '../../protocol/call.ts'
 
 PouchDB.plugin(find)
 t.setTimeout(120_000)

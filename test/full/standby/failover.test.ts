@@ -10,9 +10,9 @@ import { App, type Habit } from '../../faults/restoring.ts'
 import { startChildServer } from '../../helpers/child-server.ts'
 import { startTestServer } from '../../helpers/server.ts'
 import { switchableAddress } from '../../helpers/switchable-address.ts'
+import { call } from '../../protocol/call.ts'
 import type { Device } from '../../protocol/devices.ts'
 import { sameEverywhere, untilSame } from '../../protocol/histories.ts'
-import { call } from '../../protocol/served.ts'
 
 const ROUNDS = Number(process.env.STANDBY_ROUNDS ?? 2)
 const HABITS: readonly Habit[] = ['live', 'live', 'live without retry', 'once and again', 'stopped meanwhile']
