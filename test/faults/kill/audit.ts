@@ -65,6 +65,11 @@ export class Audit {
     return faults
   }
 
+  /** The feed as the last look found it. @param database that {@link run} has looked at */
+  feedOf(database: string): Readonly<Feed> {
+    return this.#feeds.get(database) as Feed
+  }
+
   async #database(database: string, isFull: boolean): Promise<string[]> {
     const faults: string[] = []
     const before = this.#feeds.get(database)

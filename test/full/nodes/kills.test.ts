@@ -4,6 +4,9 @@
  * exactly, or as the one write has made it that its writer had sent after that and that has no answer
  * (test/faults/kill/ledger.ts, audit.ts). Nothing is done to help: nodes that were not killed are not started again.
  *
+ * Meanwhile some follow the feeds of the databases, at another node with each request. Their sequences ascend, and in the
+ * end each knows of every document what the database has (test/faults/nodes/feed-reader.ts).
+ *
  *     SETTEE_NODE_KILLS=200 npx tap --timeout=0 test/full/nodes/kills.test.ts     the long form
  */
 import { randomInt } from 'node:crypto'
@@ -14,6 +17,7 @@ import { Client, Unanswered } from '../../faults/kill/client.ts'
 import { Ledger } from '../../faults/kill/ledger.ts'
 import * as writers from '../../faults/kill/writers.ts'
 import { Cluster, type Fault } from '../../faults/nodes/cluster.ts'
+import { type FeedKind, FeedReader } from '../../faults/nodes/feed-reader.ts'
 
 const KILLS = Number(process.env.SETTEE_NODE_KILLS ?? 20)
 /** Writers write undisturbed before the first fault of a round, and after the last, in ms. */
@@ -38,6 +42,8 @@ t.test(`${KILLS} kills`, async (t) => {
   const ledger = new Ledger()
   const audit = new Audit(client, ledger)
   const all = everyWriter(ledger)
+  const readers = everyReader(cluster, ledger)
+  t.teardown(() => Promise.all(readers.map((reader) => reader.close())))
   const kills = () => cluster.count['node killed'] + cluster.count['PostgreSQL killed']
   const faults: string[] = []
   const inFlight: number[] = []
@@ -68,8 +74,15 @@ t.test(`${KILLS} kills`, async (t) => {
     await cluster.untilWell(writers.NOTES)
     await sleep(SETTINGS_MS)
     faults.push(...(await audit.run(DATABASES, round % FULL_EVERY === FULL_EVERY - 1, [])))
+    for (const reader of readers) faults.push(...reader.faults)
   }
   faults.push(...(await audit.run(DATABASES, true, [])))
+  for (const reader of readers) {
+    const { rows, token } = audit.feedOf(reader.database)
+    await reader.compare(rows, token)
+    faults.push(...reader.faults)
+    t.comment(`${reader.name}: ${JSON.stringify(reader.count)}`)
+  }
   t.comment(
     `${client.acknowledged} writes acknowledged, ${client.unanswered} unanswered, of which ${audit.survived} had happened; ` +
       `${audit.checked} looked at; ${Math.max(...inFlight)} in flight at most; ${JSON.stringify(cluster.count)}`,
@@ -93,5 +106,14 @@ function everyWriter(ledger: Ledger): readonly writers.Writer[] {
     writers.securities(ledger, FILES),
     ...some(2, (name) => writers.configs(ledger, name)),
     ...some(3, (name) => writers.lives(ledger, name)),
+  ]
+}
+
+function everyReader({ urls }: Cluster, ledger: Ledger): readonly FeedReader[] {
+  const { NOTES, FILES, PILE } = writers
+  const of = (kind: FeedKind, database: string) => new FeedReader({ urls, database, kind, ledger })
+  return [
+    ...(['normal', 'longpoll', 'continuous'] as const).map((kind) => of(kind, NOTES)),
+    ...[of('continuous', FILES), of('longpoll', PILE)],
   ]
 }
