@@ -15,16 +15,26 @@ export interface CuttableNetwork {
   mend(): void
   /** From now on new connections lead to another server, as an address that a failover moves. */
   redirect(port: number): void
+  /** The next request that contains a text stays in the network, and its connection ends for the client. */
+  hold(text: string): HeldRequest
+}
+
+export interface HeldRequest {
+  /** Resolves when the request is there. */
+  readonly isHeld: Promise<void>
+  /** Lets it through. Resolves when the server has handled it and has ended the connection. */
+  release(): Promise<void>
 }
 
 /** @param port the port of the server on 127.0.0.1 */
 export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): Promise<CuttableNetwork> {
   const state = { answers: true, requests: true, port }
   const open = new Set<Socket>()
-  const forward = (from: Socket, to: Socket, isAllowed: () => boolean) => {
+  let holding: { readonly text: string; held(bytes: Buffer, upstream: Socket): void } | null = null
+  const forward = (from: Socket, to: Socket, isAllowed: (bytes: Buffer) => boolean) => {
     open.add(from)
     from.on('data', (bytes) => {
-      if (isAllowed()) to.write(bytes)
+      if (isAllowed(bytes)) to.write(bytes)
     })
     from.on('error', () => to.destroy())
     from.on('close', () => {
@@ -34,7 +44,15 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
   }
   const server = createServer((client) => {
     const upstream = connect(state.port, '127.0.0.1')
-    forward(client, upstream, () => state.requests)
+    const isHeld = (bytes: Buffer) => {
+      if (holding === null || !bytes.includes(holding.text)) return false
+      upstream.removeAllListeners().on('error', () => undefined)
+      client.removeAllListeners().destroy()
+      holding.held(bytes, upstream)
+      holding = null
+      return true
+    }
+    forward(client, upstream, (bytes) => state.requests && !isHeld(bytes))
     forward(upstream, client, () => state.answers)
   })
   server.listen(0, '127.0.0.1')
@@ -61,6 +79,18 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     },
     redirect: (other) => {
       state.port = other
+    },
+    hold: (text) => {
+      const held = Promise.withResolvers<{ readonly bytes: Buffer; readonly upstream: Socket }>()
+      holding = { text, held: (bytes, upstream) => held.resolve({ bytes, upstream }) }
+      return {
+        isHeld: held.promise.then(() => undefined),
+        release: async () => {
+          const { bytes, upstream } = await held.promise
+          upstream.resume().end(bytes)
+          await once(upstream, 'close')
+        },
+      }
     },
   }
 }

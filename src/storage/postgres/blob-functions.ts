@@ -11,7 +11,7 @@
 
 const UPLOADS = `
 -- makes an empty blob for an upload, with a lease; null if the database is gone
-CREATE FUNCTION begin_upload(_db bigint, _holder text, _at bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION begin_upload(_db bigint, _holder text, _at bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _blob bigint;
@@ -24,7 +24,7 @@ BEGIN
 END $$;
 
 -- adds up to four chunks from a position on; false if the upload has lost its lease, null if the database is gone
-CREATE FUNCTION add_chunks(
+CREATE OR REPLACE FUNCTION add_chunks(
   _db bigint, _blob bigint, _holder text, _position bigint, _first bytea, _second bytea, _third bytea, _fourth bytea
 ) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -42,7 +42,7 @@ BEGIN
 END $$;
 
 -- completes an upload, or takes a lease on equal content; returns the blob, null if the upload has lost its lease
-CREATE FUNCTION finish_upload(
+CREATE OR REPLACE FUNCTION finish_upload(
   _db bigint, _blob bigint, _holder text, _at bigint, _sha256 bytea, _digest text, _length bigint, _position bigint,
   _rest bytea
 ) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -77,7 +77,7 @@ END $$;
 
 const LEASES = `
 -- takes a lease on a complete blob; null if there is none
-CREATE FUNCTION hold_blob(_db bigint, _blob bigint, _holder text, _at bigint) RETURNS json
+CREATE OR REPLACE FUNCTION hold_blob(_db bigint, _blob bigint, _holder text, _at bigint) RETURNS json
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _row record;
@@ -92,7 +92,7 @@ BEGIN
 END $$;
 
 -- ends the leases of a holder; returns the blobs that no revision has named
-CREATE FUNCTION end_leases(_db bigint, _holder text) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION end_leases(_db bigint, _holder text) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _number bigint;
@@ -107,7 +107,7 @@ BEGIN
 END $$;
 
 -- renews the leases of some holders
-CREATE FUNCTION renew_leases(_db bigint, _holders text[], _at bigint) RETURNS void
+CREATE OR REPLACE FUNCTION renew_leases(_db bigint, _holders text[], _at bigint) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _one text;
@@ -122,7 +122,7 @@ END $$;
 const REMOVAL = `
 -- Marks those of some blobs that nobody holds for removal: only those that no revision has ever named, or with _named all
 -- that none names now. Leases that were not renewed since _lapsed have ended. Returns the marked blobs.
-CREATE FUNCTION abandon_blobs(_db bigint, _blobs bigint[], _lapsed bigint, _named boolean) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION abandon_blobs(_db bigint, _blobs bigint[], _lapsed bigint, _named boolean) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _number bigint;
@@ -151,7 +151,7 @@ BEGIN
 END $$;
 
 -- removes marked blobs, and of each at most so many chunks, from a position on; returns the blobs that have more
-CREATE FUNCTION remove_blobs(_db bigint, _blobs bigint[], _position bigint, _chunks bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION remove_blobs(_db bigint, _blobs bigint[], _position bigint, _chunks bigint) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _number bigint;

@@ -23,10 +23,12 @@ const READ_CHANGES = {
       AND NOT pg_visible_in_snapshot(xid, $1::pg_snapshot) AND node <> $2 AND changes IS NOT NULL
     LIMIT ${MAX_ROWS + 1}) c ON true`,
 }
+/** A call that must not be stored may begin as late as a frozen server is thawed, or a network that was cut holds its bytes. */
 const SWEEP = {
   name: 'sweep_changes',
   text: `DELETE FROM catalog_change WHERE token IN (
-    SELECT token FROM catalog_change WHERE xid < $1::xid8 ORDER BY xid LIMIT ${SWEPT_ROWS} FOR UPDATE SKIP LOCKED)
+    SELECT token FROM catalog_change WHERE xid < $1::xid8 AND (changes IS NOT NULL OR at < now() - interval '1 day')
+      ORDER BY xid LIMIT ${SWEPT_ROWS} FOR UPDATE SKIP LOCKED)
     RETURNING 1`,
 }
 

@@ -12,7 +12,7 @@
  * what a failover has lost is found by the last known sequence alone.
  */
 const TIMELINE = `
-CREATE FUNCTION timeline() RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION timeline() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   v_timeline text := current_setting('settee.timeline', true);
 BEGIN
@@ -32,16 +32,16 @@ END $$;
 
 /** Each answers `timeline` and does nothing if the newest epoch of _db_updates was begun in another timeline. */
 const CHANGES = `
-CREATE FUNCTION told(p_token text, p_node text, p_changes text) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION told(p_token text, p_node text, p_changes text) RETURNS void LANGUAGE sql AS $$
   INSERT INTO catalog_change (token, node, changes) VALUES (p_token, p_node, p_changes)
 $$;
 
-CREATE FUNCTION update_noted(p_name text, p_type text, p_seq bigint) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION update_noted(p_name text, p_type text, p_seq bigint) RETURNS void LANGUAGE sql AS $$
   INSERT INTO catalog_update (name, type, seq) VALUES (p_name, p_type, p_seq)
   ON CONFLICT (name, type) DO UPDATE SET seq = excluded.seq
 $$;
 
-CREATE FUNCTION create_database(
+CREATE OR REPLACE FUNCTION create_database(
   p_name text, p_partitioned boolean, p_created_at bigint, p_epochs text, p_token text, p_node text, p_changes text,
   OUT status text, OUT incarnation bigint
 ) LANGUAGE plpgsql AS $$
@@ -68,7 +68,7 @@ BEGIN
   status := 'done';
 END $$;
 
-CREATE FUNCTION delete_database(
+CREATE OR REPLACE FUNCTION delete_database(
   p_name text, p_incarnation bigint, p_token text, p_node text, p_changes text, OUT status text, OUT db bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -93,7 +93,7 @@ BEGIN
 END $$;
 
 -- the last known sequences of p_marks are in the order of p_epochs and p_seqs; both ignore names that are not listed
-CREATE FUNCTION note_updated(
+CREATE OR REPLACE FUNCTION note_updated(
   p_names text[], p_marks text[], p_epochs text[], p_seqs bigint[], p_token text, p_node text, p_changes text,
   OUT status text
 ) LANGUAGE plpgsql AS $$
@@ -122,7 +122,7 @@ BEGIN
 END $$;
 
 -- each key once; p_compares: whether a value is expected. Rows are locked in the order in which all nodes name them.
-CREATE FUNCTION write_records(
+CREATE OR REPLACE FUNCTION write_records(
   p_kinds text[], p_keys text[], p_values text[], p_compares boolean[], p_expected text[],
   p_token text, p_node text, p_changes text
 ) RETURNS boolean LANGUAGE plpgsql AS $$

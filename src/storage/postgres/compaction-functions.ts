@@ -11,7 +11,7 @@
 const REVISIONS = `
 -- Removes some of the superseded revisions, the oldest first: those that are retained or those that are not. Returns how
 -- many, and their bytes; null if the database is gone.
-CREATE FUNCTION expire_revisions(_db bigint, _retained boolean, _until bigint, _limit bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION expire_revisions(_db bigint, _retained boolean, _until bigint, _limit bigint) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _found refcursor;
@@ -55,7 +55,7 @@ BEGIN
 END $$;
 
 -- retains some of the revisions that were superseded after a time; returns as expire_revisions
-CREATE FUNCTION retain_revisions(_db bigint, _after bigint, _until bigint, _limit bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION retain_revisions(_db bigint, _after bigint, _until bigint, _limit bigint) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _row record;
@@ -83,7 +83,7 @@ END $$;
 
 const ANCESTRIES = `
 -- Replaces the ancestries of leaves, winners or others, whose documents still have the version that was read. Returns how many.
-CREATE FUNCTION cut_ancestries(
+CREATE OR REPLACE FUNCTION cut_ancestries(
   _db bigint, _winners boolean, _ids text[], _revs text[], _versions bigint[], _ancestries bytea[]
 ) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -110,7 +110,7 @@ END $$;
 const CLAIMS = `
 -- Makes an opener the one that compacts. Returns how many compactions have succeeded; null if another compacts and has
 -- renewed its claim since _lapsed, or if the database is gone.
-CREATE FUNCTION claim_compaction(_db bigint, _opener text, _at bigint, _lapsed bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION claim_compaction(_db bigint, _opener text, _at bigint, _lapsed bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _finished bigint;

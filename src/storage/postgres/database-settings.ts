@@ -3,7 +3,8 @@ import type { SettingsChange, StoreView } from '../engine.ts'
 import type { Query } from './connections.ts'
 import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import type { OpenDatabase } from './open-database.ts'
-import type { Attempt, Decided, PlannedWrite, WriteCommits, WriteContext } from './write-commits.ts'
+import type { Attempt, Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
+import type { WriteContext } from './write-note.ts'
 
 const READ_VIEW = {
   name: 'read_view',

@@ -6,7 +6,8 @@ import { readView } from './database-settings.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { numberArray, textArray } from './parameter-arrays.ts'
 import { storedText } from './stored-text.ts'
-import type { Decided, PlannedWrite, WriteCommits, WriteContext } from './write-commits.ts'
+import type { Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
+import type { WriteContext } from './write-note.ts'
 
 /** A point as it is stored; `parts` is JSON. */
 interface StoredPoint {

@@ -5,7 +5,8 @@ import type { Query } from './connections.ts'
 import type { WriteFacts } from './loaded-document.ts'
 import { booleanArray, bytesArray, numberArray, textArray } from './parameter-arrays.ts'
 import { storedText } from './stored-text.ts'
-import type { PlannedWrite, WriteContext } from './write-commits.ts'
+import type { PlannedWrite } from './write-commits.ts'
+import type { WriteContext } from './write-note.ts'
 
 /** A document before its write, as it was decided on. */
 export interface OldDocument {

@@ -19,7 +19,7 @@ const ROW_BYTES = 100
 const sizeOf = (row: string) =>
   `${ROW_BYTES} + 2 * octet_length(${row}.head) + octet_length(${row}.tail) + octet_length(${row}.key) + octet_length(${row}.value)`
 
-const TABLES = `
+export const INDEX_TABLES = `
 -- one row for each index store; store: the number of its rows, another one after it was emptied
 CREATE TABLE index_store (
   db bigint,
@@ -78,7 +78,7 @@ CREATE TABLE index_leaving (db bigint, store bigint, PRIMARY KEY (db, store));
  */
 const CHANGES = `
 -- divides the rows of a stretch into stretches of the usual length
-CREATE FUNCTION index_split(p_db bigint, p_store bigint, p_idx integer, p_start bytea, p_version bigint) RETURNS void
+CREATE OR REPLACE FUNCTION index_split(p_db bigint, p_store bigint, p_idx integer, p_start bytea, p_version bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   following bytea;
@@ -102,7 +102,7 @@ BEGIN
 END $$;
 
 -- joins a stretch with the next one, if both together are not too long
-CREATE FUNCTION index_join(p_db bigint, p_store bigint, p_idx integer, p_start bytea, p_rows bigint, p_version bigint)
+CREATE OR REPLACE FUNCTION index_join(p_db bigint, p_store bigint, p_idx integer, p_start bytea, p_rows bigint, p_version bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   following record;
@@ -120,7 +120,7 @@ END $$;
 
 -- Stores one step. Creates the store, with the number p_store, if p_from is 0. Returns the number of its rows; 0 if it has
 -- another version, -1 if the database is gone.
-CREATE FUNCTION index_update(
+CREATE OR REPLACE FUNCTION index_update(
   p_db bigint, p_signature text, p_indexes integer, p_from bigint, p_version bigint, p_store bigint,
   p_seq bigint, p_epoch text, p_purge_seq bigint, p_worker text,
   docs bytea[], doc_keys bytea[],
@@ -232,7 +232,7 @@ BEGIN
 END $$;
 
 -- Empties a store. Its rows get a new number, and the old ones are removed later. Returns false for another version.
-CREATE FUNCTION index_clear(p_db bigint, p_signature text, p_from bigint, p_version bigint, p_new bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION index_clear(p_db bigint, p_signature text, p_from bigint, p_version bigint, p_new bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   s index_store;
@@ -249,7 +249,7 @@ BEGIN
 END $$;
 
 -- Removes a store; its rows are removed later.
-CREATE FUNCTION index_remove(p_db bigint, p_signature text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION index_remove(p_db bigint, p_signature text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   s bigint;
 BEGIN
@@ -258,7 +258,7 @@ BEGIN
 END $$;
 
 -- Removes some rows of a store that is leaving. Returns whether there may be more of them, or of another one.
-CREATE FUNCTION index_sweep(p_db bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION index_sweep(p_db bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   s bigint;
   last record;
@@ -283,7 +283,7 @@ BEGIN
 END $$;
 
 -- Keeps reductions of stretches that have not changed since they were read.
-CREATE FUNCTION index_keep(
+CREATE OR REPLACE FUNCTION index_keep(
   p_db bigint, p_store bigint, p_idx integer, starts bytea[], versions bigint[], reductions text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -296,7 +296,7 @@ END $$;
 
 const READS = `
 -- The keys of documents that have rows, in the order of the list. They are null behind the first p_bytes bytes of keys.
-CREATE FUNCTION index_keys(p_db bigint, p_store bigint, docs bytea[], p_bytes bigint)
+CREATE OR REPLACE FUNCTION index_keys(p_db bigint, p_store bigint, docs bytea[], p_bytes bigint)
 RETURNS TABLE (doc bytea, keys bytea) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
@@ -314,7 +314,7 @@ BEGIN
 END $$;
 
 -- The number of rows before a place.
-CREATE FUNCTION index_rows_before(p_db bigint, p_store bigint, p_idx integer, p_head bytea, p_tail bytea) RETURNS bigint
+CREATE OR REPLACE FUNCTION index_rows_before(p_db bigint, p_store bigint, p_idx integer, p_head bytea, p_tail bytea) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   here bytea;
@@ -330,7 +330,7 @@ BEGIN
 END $$;
 
 -- Counts rows before places, in one moment. No row: the store does not exist.
-CREATE FUNCTION index_counts(p_db bigint, p_signature text, p_idx integer, heads bytea[], tails bytea[])
+CREATE OR REPLACE FUNCTION index_counts(p_db bigint, p_signature text, p_idx integer, heads bytea[], tails bytea[])
 RETURNS TABLE (version bigint, seq bigint, epoch text, purge_seq bigint, total bigint, before bigint[])
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -342,7 +342,7 @@ BEGIN
 END $$;
 
 -- The place of the row that has so many rows before it, in one moment. No row: the store does not exist.
-CREATE FUNCTION index_place_at(p_db bigint, p_signature text, p_idx integer, p_count bigint)
+CREATE OR REPLACE FUNCTION index_place_at(p_db bigint, p_signature text, p_idx integer, p_count bigint)
 RETURNS TABLE (version bigint, head bytea, tail bytea) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
@@ -368,4 +368,4 @@ END $$;
 `
 
 /** The statements that create the tables and functions. */
-export const INDEX_TABLES = TABLES + CHANGES + READS
+export const INDEX_FUNCTIONS = CHANGES + READS

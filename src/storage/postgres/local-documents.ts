@@ -6,7 +6,8 @@ import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { numberArray, textArray } from './parameter-arrays.ts'
 import { refuseLongKey, storedText, textOf } from './stored-text.ts'
-import type { Attempt, Decided, PlannedWrite, WriteCommits, WriteContext } from './write-commits.ts'
+import type { Attempt, Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
+import type { WriteContext } from './write-note.ts'
 
 type LocalDecision = ReturnType<LocalUpdate<unknown>['decide']>
 

@@ -5,7 +5,7 @@ import type pg from 'pg'
 import { CouchError } from '../../core/errors.ts'
 import { epochId } from '../sequence.ts'
 import type { Connections } from './connections.ts'
-import { MIGRATIONS, OLDEST_COMPATIBLE } from './schema.ts'
+import { FUNCTIONS, MIGRATIONS, OLDEST_COMPATIBLE } from './schema.ts'
 import { storeFault } from './store-fault.ts'
 
 /** PostgreSQL 15, as `server_version_num` has it. */
@@ -114,6 +114,7 @@ async function upgrade(client: pg.Client, version: number | null): Promise<void>
     ...(version === null ? [VERSION_TABLE] : []),
     'SET LOCAL search_path = settee',
     ...MIGRATIONS.slice(version ?? 0),
+    FUNCTIONS,
   ]
   await run(client, 'BEGIN')
   await run(client, 'SET LOCAL statement_timeout = 0')

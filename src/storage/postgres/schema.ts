@@ -1,5 +1,6 @@
 /**
- * The tables of a store in PostgreSQL. A released migration never changes; new ones are appended.
+ * The tables of a store in PostgreSQL, and its functions. A released migration never changes; new ones are appended. Functions
+ * are replaced with each: one that takes other parameters has another name, so that nodes of the version before work on.
  *
  * Every table of a database's contents has `db`, the database's incarnation, first in its keys: so Citus can distribute
  * all of them by it, and one statement needs one shard. There are no sequences: numbers are counted in rows that the same
@@ -12,7 +13,7 @@
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
 import { COMPACTION_FUNCTIONS } from './compaction-functions.ts'
-import { INDEX_TABLES } from './index-tables.ts'
+import { INDEX_FUNCTIONS, INDEX_TABLES } from './index-tables.ts'
 import { WRITE_FUNCTIONS } from './write-functions.ts'
 import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
 
@@ -73,10 +74,6 @@ CREATE INDEX catalog_change_xid ON catalog_change (xid);
 `
 
 const DOCUMENTS = `
--- bytes that a revision takes, with the approximate size of the rest of its row and of its rows in indexes
-CREATE FUNCTION stored_bytes(body text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN octet_length(body)::bigint + 200;
-
 -- one row for each database: what is locked and counted by each of its writes; free space keeps these updates on one page
 CREATE TABLE database (
   db bigint PRIMARY KEY,
@@ -196,7 +193,7 @@ CREATE TABLE point (
   at bigint NOT NULL,
   PRIMARY KEY (db, family, total, parts)
 );
--- the last write of each opener: whether a write whose answer was lost is stored
+-- the tokens of the last writes: whether a write whose answer was lost is stored (write-note.ts)
 CREATE TABLE written (db bigint, opener text COLLATE "C", token bigint NOT NULL, at bigint NOT NULL, PRIMARY KEY (db, opener));
 `
 
@@ -252,21 +249,31 @@ const STATISTICS = BY_DATABASE.map(
   (table) => `ALTER TABLE ${table} ALTER COLUMN db SET (n_distinct = 1);`,
 ).join('\n')
 
-/** The steps from nothing to the newest schema. */
+/** When a call was noted: a call that must not be stored is remembered for longer than others need to see it. */
+const CALL_TIMES = 'ALTER TABLE catalog_change ADD COLUMN at timestamptz NOT NULL DEFAULT now();'
+
+/** The steps from nothing to the newest tables. A step that only replaces functions is empty. */
 export const MIGRATIONS: readonly string[] = [
-  [
-    CATALOG,
-    DOCUMENTS,
-    CONTENTS,
-    CATALOG_FUNCTIONS,
-    BLOB_FUNCTIONS,
-    COMPACTION_FUNCTIONS,
-    WRITE_FUNCTIONS,
-    WRITE_GROUP_FUNCTIONS,
-    INDEX_TABLES,
-    STATISTICS,
-  ].join(''),
+  [CATALOG, DOCUMENTS, CONTENTS, INDEX_TABLES, STATISTICS].join(''),
+  CALL_TIMES,
 ]
+
+const STORED_BYTES = `
+-- bytes that a revision takes, with the approximate size of the rest of its row and of its rows in indexes
+CREATE OR REPLACE FUNCTION stored_bytes(body text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN octet_length(body)::bigint + 200;
+`
+
+/** All functions, which are made, or replaced, after the steps that a store lacks. */
+export const FUNCTIONS: string = [
+  STORED_BYTES,
+  CATALOG_FUNCTIONS,
+  BLOB_FUNCTIONS,
+  COMPACTION_FUNCTIONS,
+  WRITE_FUNCTIONS,
+  WRITE_GROUP_FUNCTIONS,
+  INDEX_FUNCTIONS,
+].join('')
 
 /**
  * The schema that the oldest settee may have that can still work beside this one's tables, so that nodes are upgraded one

@@ -4,7 +4,6 @@
  * or frozen, delays nobody. A write that was decided on something that has changed is decided again; after some such
  * tries, while the row of the database is locked, which no other write can overtake.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type { Epoch } from '../sequence.ts'
@@ -12,18 +11,7 @@ import type { Query, Run } from './connections.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { isConflict, LostAnswer } from './store-fault.ts'
 import { refusals } from './write-functions.ts'
-
-/** The first parameters of each write. */
-export interface WriteContext {
-  readonly db: number
-  /** The settingsVersion that it was decided on. */
-  readonly settingsVersion: number
-  readonly opener: string
-  /** Identifies this try among all of the opener. */
-  readonly token: number
-  /** The time, in ms since 1970. */
-  readonly now: number
-}
+import { lockDatabase, type WriteContext, WriteNote } from './write-note.ts'
 
 /** What was decided and is to be stored. */
 export interface PlannedWrite {
@@ -48,6 +36,9 @@ export interface Attempt {
   readonly run?: Run
 }
 
+/** Reads and decides; may be called again, and only its last call counts. */
+export type Decide = (attempt: Attempt) => Promise<Decided>
+
 /** What is told of own commits. */
 export interface CommitEvents {
   writeBegins(): void
@@ -69,28 +60,13 @@ export class MissingContents extends Error {}
 
 /** After so many stale tries a write is decided under the lock. */
 const MAX_TRIES = 5
-/** How long it is tried to learn whether a write is stored, in ms, and how long to wait after a try that failed. */
-const RECOVERY_MS = 10_000
-const RECOVERY_PAUSE_MS = 100
-
-const LOCK = {
-  name: 'lock_database',
-  text: 'SELECT update_seq, settings_version FROM database WHERE db = $1 FOR UPDATE',
-}
-const READ_WRITTEN = {
-  name: 'read_written',
-  text: 'SELECT 1 FROM written WHERE db = $1 AND opener = $2 AND token = $3',
-}
-
-/** Of all databases of this process, so that a database that is opened again uses none twice. */
-let lastToken = 0
 
 export class WriteCommits {
   readonly #options: Options
   readonly #underWay = new Set<Promise<unknown>>()
-  /** Numbers of the rows of `written` that writes under way do not use. */
-  readonly #free: number[] = []
-  #rows = 0
+  /** Notes that writes under way do not use, and how many there are. */
+  readonly #free: WriteNote[] = []
+  #notes = 0
 
   constructor(options: Options) {
     this.#options = options
@@ -103,23 +79,17 @@ export class WriteCommits {
 
   /**
    * Decides and stores.
-   * @param decide reads and decides; may be called again, and only its last call counts
    * @param options `isLocked`: it is decided under the lock at once, since it depends on all that it reads
    * @throws no_database; store_unavailable, also if it is unknown whether it is stored; {@link MissingContents}; the error
    * of {@link storeFault} for what `decide` throws
    */
-  commit(
-    decide: (attempt: Attempt) => Promise<Decided>,
-    { isLocked = false }: { readonly isLocked?: boolean } = {},
-  ): Promise<void> {
+  commit(decide: Decide, { isLocked = false }: { readonly isLocked?: boolean } = {}): Promise<void> {
     this.#options.events.writeBegins()
-    // Each write under way notes itself in a row of its own: another one would hide whether it is stored.
-    const row = this.#free.pop() ?? this.#rows++
-    const opener = `${this.#options.database.opener} ${row}`
-    const commit = isLocked ? this.#commitLocked(decide, opener) : this.#commit(decide, opener)
+    const note = this.#free.pop() ?? new WriteNote(this.#options.database, this.#notes++)
+    const commit = isLocked ? this.#commitLocked(decide, note) : this.#commit(decide, note)
     this.#underWay.add(commit)
     const ended = () => {
-      this.#free.push(row)
+      this.#free.push(note)
       this.#underWay.delete(commit)
       this.#options.events.writeEnds()
     }
@@ -127,20 +97,32 @@ export class WriteCommits {
     return commit
   }
 
-  async #commit(decide: (attempt: Attempt) => Promise<Decided>, opener: string): Promise<void> {
+  async #commit(decide: Decide, note: WriteNote): Promise<void> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const decided = await decide({ tries })
       if (decided.write === null) return
-      const token = ++lastToken
-      const query = decided.write.query(this.#context(decided, opener, token))
-      if (await this.#store(decided, opener, token, () => this.#send(query))) return
+      const query = decided.write.query(note.begin(decided.settingsVersion))
+      const send = () => this.#send(query)
+      if (await this.#store(note, send, () => decided)) return
     }
-    await this.#commitLocked(decide, opener)
+    await this.#commitLocked(decide, note)
   }
 
-  #context({ settingsVersion }: Decided, opener: string, token: number): WriteContext {
-    const { db, now } = this.#options.database
-    return { db, settingsVersion, opener, token, now: now() }
+  async #commitLocked(decide: Decide, note: WriteNote): Promise<void> {
+    const { connections, db } = this.#options.database
+    for (let tries = MAX_TRIES; tries < 2 * MAX_TRIES; tries++) {
+      let decided: Decided | undefined
+      const send = () =>
+        connections.transaction(async (run) => {
+          const updateSeq = await lockDatabase(run, db)
+          if (updateSeq === null) return refusals.gone
+          decided = await decide({ tries, run })
+          if (decided.write === null) return updateSeq
+          return statusOf(await run(decided.write.query(note.begin(decided.settingsVersion))))
+        })
+      if (await this.#store(note, send, () => decided)) return
+    }
+    throw new CouchError('store_unavailable')
   }
 
   async #send(query: Query): Promise<number> {
@@ -152,12 +134,15 @@ export class WriteCommits {
     }
   }
 
-  /** @returns whether it is stored, and told; false: it must be decided again */
+  /**
+   * @param send returns the status that a function of write-functions.ts has returned
+   * @param decided what it has sent
+   * @returns whether it is stored, and told; false: it must be decided again
+   */
   async #store(
-    decided: Decided,
-    opener: string,
-    token: number,
+    note: WriteNote,
     send: () => Promise<number>,
+    decided: () => Decided | undefined,
   ): Promise<boolean> {
     const started = performance.now()
     let status: number
@@ -165,12 +150,12 @@ export class WriteCommits {
       status = await send()
     } catch (error) {
       if (!(error instanceof LostAnswer)) throw error
-      const updateSeq = await this.#recover(opener, token)
-      if (updateSeq === null) return false
-      status = updateSeq
+      if (decided()?.write == null) return false
+      status = (await note.inquire()) ?? refusals.stale
     }
     if (status < 0) return this.#refused(status)
-    this.#tell(decided, status, performance.now() - started)
+    const made = decided()
+    if (made?.write != null) this.#tell(made, status, performance.now() - started)
     return true
   }
 
@@ -195,74 +180,6 @@ export class WriteCommits {
     const { id } = database.views.settings.epochs.at(-1) as Epoch
     events.committed(updateSeq, id, updates, settingsVersion + settingsChanges)
     if (settingsChanges > 0) events.settingsChanged(settingsVersion, settingsVersion + settingsChanges)
-  }
-
-  async #commitLocked(decide: (attempt: Attempt) => Promise<Decided>, opener: string): Promise<void> {
-    const { database } = this.#options
-    for (let tries = MAX_TRIES; tries < 2 * MAX_TRIES; tries++) {
-      const token = ++lastToken
-      let decided: Decided | undefined
-      const send = () =>
-        database.connections.transaction(async (run) => {
-          const [row] = await run({ ...LOCK, values: [database.db] })
-          if (row === undefined) return refusals.gone
-          decided = await decide({ tries, run })
-          if (decided.write === null) return row[0] as number
-          return statusOf(await run(decided.write.query(this.#context(decided, opener, token))))
-        })
-      if (await this.#storeLocked(opener, token, send, () => decided)) return
-    }
-    throw new CouchError('store_unavailable')
-  }
-
-  async #storeLocked(
-    opener: string,
-    token: number,
-    send: () => Promise<number>,
-    decided: () => Decided | undefined,
-  ): Promise<boolean> {
-    const started = performance.now()
-    let status: number | null
-    try {
-      status = await send()
-    } catch (error) {
-      if (!(error instanceof LostAnswer)) throw error
-      status = decided()?.write == null ? null : await this.#recover(opener, token)
-    }
-    if (status === null) return false
-    if (status < 0) return this.#refused(status)
-    const made = decided()
-    if (made?.write != null) this.#tell(made, status, performance.now() - started)
-    return true
-  }
-
-  /**
-   * Finds out whether a write is stored whose answer was lost. Its transaction may be still under way, so this waits for it
-   * by the lock that it needs. If it begins only later, it finds that what it was decided on has changed, or it stores
-   * what nobody was told of.
-   * @returns the newest sequence number; null: it is not stored
-   * @throws no_database; store_unavailable if it cannot be found out
-   */
-  async #recover(opener: string, token: number): Promise<number | null> {
-    const { connections, db } = this.#options.database
-    const deadline = performance.now() + RECOVERY_MS
-    for (;;) {
-      try {
-        const found = await connections.transaction(async (run) => {
-          const [row] = await run({ ...LOCK, values: [db] })
-          const isStored = (await run({ ...READ_WRITTEN, values: [db, opener, token] })).length > 0
-          return { isGone: row === undefined, updateSeq: isStored ? (row?.[0] as number) : null }
-        })
-        if (!found.isGone) return found.updateSeq
-      } catch (error) {
-        if (performance.now() > deadline)
-          throw new CouchError('store_unavailable', undefined, { cause: error })
-        await sleep(RECOVERY_PAUSE_MS)
-        continue
-      }
-      this.#options.events.end()
-      throw new CouchError('no_database')
-    }
   }
 }
 

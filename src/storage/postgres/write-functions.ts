@@ -35,17 +35,23 @@ export function lookUp(table: string, conditions: string): string {
 /** How long it is remembered which write of an opener was the last, in ms; clocks of nodes may differ by hours. */
 const FORGET_MS = 24 * 60 * 60_000
 
-/** The statement after each write: whether it is stored can be read when its answer was lost. */
-const NOTE_WRITE = `
-  UPDATE written SET token = p_token, at = p_now WHERE db = p_db AND opener = p_opener;
+/**
+ * The statement after each write: whether it is stored can be read when its answer was lost. A write that was found not to be
+ * stored has a higher token in its row (write-note.ts), and everything that it has done is rolled back.
+ */
+export const NOTE_WRITE = `
+  UPDATE written SET token = p_token, at = p_now WHERE db = p_db AND opener = p_opener AND token < p_token;
   IF NOT FOUND THEN
-    INSERT INTO written (db, opener, token, at) VALUES (p_db, p_opener, p_token, p_now);
+    INSERT INTO written (db, opener, token, at) VALUES (p_db, p_opener, p_token, p_now) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'this write was given up' USING ERRCODE = 'serialization_failure';
+    END IF;
     -- Openers that have ended, since no answer is awaited for so long.
     DELETE FROM written WHERE db = p_db AND at < p_now - ${FORGET_MS};
   END IF;`
 
 const REFUSAL = `
-CREATE FUNCTION refusal(p_db bigint, p_settings bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION refusal(p_db bigint, p_settings bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_database record;
 BEGIN
@@ -64,7 +70,7 @@ END $$;
  * deletedCount, external_bytes, leaf_bytes, superseded_bytes and designVersion.
  */
 const WRITE_DOC = `
-CREATE FUNCTION write_doc(
+CREATE OR REPLACE FUNCTION write_doc(
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
   p_doc_count integer, p_deleted_count integer, p_external bigint, p_leaf bigint, p_superseded bigint, p_designs integer,
   p_id text, p_version bigint, p_old_seq bigint,
@@ -127,7 +133,7 @@ END $$;
  * that is replaced is in no name or type: in those, JSON escapes the quotes.
  */
 const NAMED_BLOBS = `
-CREATE FUNCTION named_blobs(p_attachments text, p_blobs bigint[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION named_blobs(p_attachments text, p_blobs bigint[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   v_text text := p_attachments;
   v_place text;
@@ -143,7 +149,7 @@ END $$;
 
 /** Stores new contents, each once. @returns their blobs, in order. p_chunk_of: the place of a chunk's content, from 1 */
 const STORE_CONTENTS = `
-CREATE FUNCTION store_contents(
+CREATE OR REPLACE FUNCTION store_contents(
   p_db bigint, p_hashes bytea[], p_digests text[], p_lengths bigint[],
   p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
@@ -170,7 +176,7 @@ END $$;
 
 /** `_local` documents: p_versions as they were decided on, 0 for none; p_revs: -1 leaves one as it is, and -2 removes it. */
 const WRITE_LOCALS = `
-CREATE FUNCTION write_locals(
+CREATE OR REPLACE FUNCTION write_locals(
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
   p_ids text[], p_versions bigint[], p_revs bigint[], p_bodies text[], p_met text[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -203,7 +209,7 @@ END $$;
 
 /** Settings; null leaves one as it is. */
 const WRITE_SETTINGS = `
-CREATE FUNCTION write_settings(
+CREATE OR REPLACE FUNCTION write_settings(
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
   p_security text, p_revs_limit integer, p_purged_infos_limit integer, p_restored_at bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -227,7 +233,7 @@ END $$;
 
 /** Points in the feeds of other servers: those that are added, with their numbers, and those that are forgotten. */
 const WRITE_POINTS = `
-CREATE FUNCTION write_points(
+CREATE OR REPLACE FUNCTION write_points(
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
   p_families text[], p_totals bigint[], p_parts text[], p_seqs bigint[],
   p_old_families text[], p_old_totals bigint[], p_old_parts text[]
@@ -257,5 +263,3 @@ END $$;
 /** All but write_group, in the order of their making. */
 export const WRITE_FUNCTIONS =
   REFUSAL + WRITE_DOC + NAMED_BLOBS + STORE_CONTENTS + WRITE_LOCALS + WRITE_SETTINGS + WRITE_POINTS
-
-export { NOTE_WRITE }

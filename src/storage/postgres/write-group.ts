@@ -17,7 +17,7 @@ const UNDO_NEW = `DELETE FROM doc WHERE ctid = ANY (ARRAY(
  * p_uses: which revisions name which blobs; negative for the new contents, -1 for the first.
  */
 export const WRITE_GROUP = `
-CREATE FUNCTION write_group(
+CREATE OR REPLACE FUNCTION write_group(
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
   p_old_doc_count bigint, p_old_deleted_count bigint,
   p_seqs integer, p_doc_count integer, p_deleted_count integer,
@@ -166,7 +166,7 @@ const ALL_THEIR_REVISIONS = `${lookUp('revision', 'k.id = w.id')} AS r`
 
 /** Whether the documents are as they were decided on, and revisions that bring no content are stored. */
 const ARE_BRANCHES_CURRENT = `
-CREATE FUNCTION are_branches_current(p_db bigint, p_branched json) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION are_branches_current(p_db bigint, p_branched json) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM (SELECT w.id, w.version FROM ${DOCS} UNION ALL SELECT w.id, w.version FROM ${FORGOTTEN}) AS w
     WHERE w.version <> coalesce((SELECT d.version FROM doc AS d WHERE d.db = p_db AND d.id = w.id), 0);
@@ -195,7 +195,7 @@ const forgetUses = (revisions: string) => `
     WHERE r.attachments IS NOT NULL));`
 
 const WRITE_BRANCHES = `
-CREATE FUNCTION write_branches(
+CREATE OR REPLACE FUNCTION write_branches(
   p_db bigint, p_now bigint, p_base bigint, p_writes bigint, p_first integer, p_branched json,
   p_bodies text[], p_blobs bigint[]
 ) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,7 +1,11 @@
 import t from 'tap'
+import { CouchError } from '../../../src/core/errors.ts'
+import type { LocalUpdate, Outcome } from '../../../src/storage/engine.ts'
+import type { VersionedStore } from '../../../src/storage/history-store.ts'
+import type { RememberedPoint } from '../../../src/storage/token-position.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { put, readOne } from '../../storage/conformance/edits.ts'
-import { only, resultOf } from '../../storage/conformance/setup.ts'
+import { errorOf, only, rejectsWith, resultOf } from '../../storage/conformance/setup.ts'
 import { openCuttable } from '../../storage/postgres/cuttable-database.ts'
 
 const server = await startPostgres(t)
@@ -67,3 +71,45 @@ t.test('local documents, settings and purges whose answers are lost are found to
   t.match(await purge, [{ result: /^1-/ }])
   t.equal((await store.readPurges()).length, 1)
 })
+
+const LOCAL: LocalUpdate<null> = {
+  id: '_local/late',
+  decide: () => ({ result: null, write: { rev: 1, body: '{}' } }),
+}
+
+const POINT = { family: 'other', parts: [['file', 1]], total: 1, seq: 0 } satisfies RememberedPoint
+
+/** Waits for updates. @throws the error of the first */
+async function done(updates: Promise<readonly Outcome<unknown>[]>): Promise<void> {
+  const error = errorOf((await updates)[0])
+  if (error !== undefined) throw error
+}
+
+/** A write that was lost before it was stored, in each form that is sent as one statement. */
+for (const [form, statement, write] of [
+  ['of one document', 'write_doc', (store) => done(store.updateDocs([put('late')]))],
+  ['of a group', 'write_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
+  ['of a local document', 'write_locals', (store) => done(store.updateLocals([LOCAL]))],
+  ['of a point of another server', 'write_points', (store) => store.rememberPoints([POINT])],
+] satisfies [string, string, (store: VersionedStore) => Promise<unknown>][]) {
+  for (const isFirst of [true, false]) {
+    const when = isFirst ? 'the first of its opener' : 'a later one'
+    t.test(`a write ${form}, ${when}, that was found not to be stored stays so`, async (t) => {
+      const { store, network, before, stored } = await openCuttable(t, server)
+      if (!isFirst) await write(store)
+      const writes = await stored()
+      const request = network.hold(statement)
+      // Nothing is tried again after the inquiry, so the late write meets what it was decided on.
+      const fail = () => {
+        throw new CouchError('store_unavailable')
+      }
+      before.set('read_written', () => before.set('commit', () => before.set('*', fail)))
+      await rejectsWith(t, write(store), 'store_unavailable')
+      await request.isHeld
+      await request.release()
+      t.equal(await stored(), writes)
+      await write(store)
+      t.equal(await stored(), writes + 1, 'and its repetition is stored')
+    })
+  }
+}

@@ -6,7 +6,7 @@ import { cuttableNetwork } from '../../helpers/cuttable-network.ts'
 import type { PostgresServer } from '../../helpers/postgres-server.ts'
 import { until } from '../../helpers/until.ts'
 
-/** Opens it, with `before`: what a test does before the next statement of a name. */
+/** Opens it, with `before`: what a test does before the next statement of a name, or the next of any, `*`. */
 export async function openCuttable(t: Test, primary: PostgresServer) {
   const url = new URL(await primary.createDatabase())
   const name = url.pathname.slice(1)
@@ -19,8 +19,9 @@ export async function openCuttable(t: Test, primary: PostgresServer) {
     poolSize: 6,
     onOperation: (operation) => {
       operations.push(operation)
-      const act = before.get(operation)
-      before.delete(operation)
+      const name = before.has(operation) ? operation : '*'
+      const act = before.get(name)
+      before.delete(name)
       act?.()
     },
   })

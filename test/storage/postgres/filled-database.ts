@@ -5,7 +5,7 @@ import type { StoredAttachment } from '../../../src/storage/engine.ts'
 import { Connections } from '../../../src/storage/postgres/connections.ts'
 import { DatabaseViews, settingsOf } from '../../../src/storage/postgres/database-view.ts'
 import type { OpenDatabase } from '../../../src/storage/postgres/open-database.ts'
-import { MIGRATIONS } from '../../../src/storage/postgres/schema.ts'
+import { FUNCTIONS, MIGRATIONS } from '../../../src/storage/postgres/schema.ts'
 import { storedText } from '../../../src/storage/postgres/stored-text.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import type { PostgresServer } from '../../helpers/postgres-server.ts'
@@ -37,7 +37,7 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
   const sql: Filled['sql'] = (text, values = []) =>
     server.query(text, values, name) as Promise<Record<string, unknown>[]>
   await sql('CREATE SCHEMA settee AUTHORIZATION settee; ALTER ROLE settee SET search_path = settee')
-  await sql(`SET ROLE settee; SET search_path = settee; ${MIGRATIONS.join('')}`)
+  await sql(`SET ROLE settee; SET search_path = settee; ${MIGRATIONS.join('')} ${FUNCTIONS}`)
   await sql(
     'INSERT INTO settee.database (db, incarnation, created_at, partitioned, timeline, epochs) VALUES ($1, $1, 0, false, $2, $3)',
     [DB, 'one', '[{"id":"e","firstSeq":0}]'],
