@@ -195,6 +195,7 @@ export const ERRORS = {
     'not_implemented',
     'The storage engine of this server has no files: its store makes and restores the backups (docs/scaling.md).',
   ], // ours
+  draining: [502, 'bad_gateway', 'This server is about to stop; another one answers.'], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
   store_unavailable: [
     503,

@@ -40,6 +40,8 @@ t.test(
     t.same(JSON.parse(up.text), { status: 'maintenance_mode' })
     t.match(await call('GET', '/notes/_all_docs'), { status: 200, connection: 'close' })
     t.notOk(isFeedOver)
+    const offered = await fetch(`${server.url}/notes/_changes`, { headers: { 'x-settee-next-node': '502' } })
+    t.equal(offered.status, 502, 'a load balancer may offer a read to another node')
     t.match(await call('PUT', '/notes/a', '{}'), { status: 201, connection: 'close' })
     t.match(JSON.parse((await feed).text), { results: [{ id: 'a' }] }, 'a feed goes on meanwhile')
     const last = call('GET', '/notes/_changes?feed=longpoll&since=now')

