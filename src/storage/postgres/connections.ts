@@ -66,38 +66,14 @@ export class Connections {
    * @throws the error of {@link storeFault}
    */
   async read<R extends Row = Row>(query: Query): Promise<R[]> {
-    const [rows] = await this.#reading((connection) => [this.#send<R>(connection, query)])
-    return rows as R[]
-  }
-
-  /**
-   * Reads with several statements, which all see one moment, in one round trip.
-   * @returns the rows of each
-   * @throws as {@link read}
-   */
-  snapshot(queries: readonly Query[]): Promise<Row[][]> {
-    return this.#reading<Row>((connection) => [
-      this.#command(connection, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY'),
-      ...queries.map((query) => this.#send(connection, query)),
-      this.#command(connection, 'COMMIT'),
-    ]).then((answers) => answers.slice(1, -1))
-  }
-
-  async #reading<R extends Row>(send: (connection: StoreConnection) => Promise<R[]>[]): Promise<R[][]> {
     for (let attempt = 0; ; attempt++) {
       const connection = this.#readConnection()
       try {
         await connection.ready
-        return await settled(send(connection))
+        return await this.#send<R>(connection, query)
       } catch (cause) {
-        if (
-          attempt < this.#maxReads &&
-          connection.isBroken &&
-          !isAnswer(cause) &&
-          !(cause instanceof CouchError)
-        )
-          continue
-        throw storeFault(cause)
+        const isOver = attempt >= this.#maxReads || !connection.isBroken
+        if (isOver || isAnswer(cause) || cause instanceof CouchError) throw storeFault(cause)
       }
     }
   }
@@ -300,12 +276,4 @@ export class Connections {
  */
 function isLost(connection: StoreConnection, cause: unknown): boolean {
   return connection.isBroken && !(cause instanceof CouchError)
-}
-
-/** Waits for all, so that no rejection stays unhandled. @throws the first error */
-async function settled<T>(promises: readonly Promise<T>[]): Promise<T[]> {
-  const results = await Promise.allSettled(promises)
-  const failed = results.find((result) => result.status === 'rejected')
-  if (failed !== undefined) throw failed.reason
-  return results.map((result) => (result as PromiseFulfilledResult<T>).value)
 }

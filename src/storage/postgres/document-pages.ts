@@ -1,12 +1,15 @@
-/** Reads documents in pages: by their ids, by their places in the feed, and those with several leaves. */
+/** Reads documents by their ids, and in pages: by their ids, by their places in the feed, and those with several leaves. */
 import type { ForkedPage, IdRange, Page, StoreView } from '../engine.ts'
 import type { HistoryPaging, HistoryTouches } from '../history-store.ts'
+import type { DocTouches } from '../touches.ts'
 import type { Called, DocumentLoader } from './document-loader.ts'
 import type { Source } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
 import type { LoadedDocument } from './loaded-document.ts'
 import { MAX_STRETCH, type RangeTotals } from './range-totals.ts'
 
+/** Documents that are read by id at once, if there is a bound for their bodies. */
+const BOUNDED_IDS = 1000
 /** The maximum number of rows of a page, whatever its limit. */
 const MAX_ROWS = 10_000
 /** With so many deleted documents, a page of live ones is read in stretches. */
@@ -23,6 +26,31 @@ export class DocumentPages {
   constructor(loader: DocumentLoader, totals: RangeTotals) {
     this.#loader = loader
     this.#totals = totals
+  }
+
+  /** As {@link DatabaseStore.readDocs}. */
+  async readDocs<R>(
+    ids: readonly string[],
+    read: (doc: LoadedDocument | null, id: string, view: StoreView, place: number) => R,
+    touches?: TouchesById,
+    chars?: number,
+  ): Promise<R[]> {
+    if (ids.length === 0) return []
+    const asked = chars === undefined ? ids : ids.slice(0, BOUNDED_IDS)
+    const wanted = asked.map((id, place) => ({ id, touches: touchesAt(touches, place) }))
+    return this.#loader.settled(
+      () => this.#loader.load(wanted, { bytes: chars === undefined ? undefined : Math.max(chars, 1) }),
+      async ({ docs }, view, lend) => {
+        const byId = new Map(docs.map((doc) => [doc.id, doc]))
+        const placed = asked.map((id) => byId.get(id) ?? null)
+        const outcomes = await lend(
+          placed,
+          (doc, place) => read(doc, asked[place] as string, view, place),
+          chars,
+        )
+        return outcomes.map(resultOf)
+      },
+    )
   }
 
   /** As {@link DatabaseStore.readRange}. @param withDeleted whether deleted documents are included */
@@ -150,13 +178,19 @@ export interface FeedRange {
   readonly descending?: boolean
 }
 
+type TouchesById = HistoryTouches & Pick<DocTouches, 'of'>
+
+function touchesAt(touches: TouchesById | undefined, place: number): HistoryTouches | undefined {
+  return touches?.of === undefined ? touches : { ...touches, ...touches.of(place) }
+}
+
 /** Whether more than the rows of documents is read, so that a page is bounded by its bytes. */
 function isHeavy({ body, bodies, branches, ancestry }: HistoryTouches = {}): boolean {
   return Boolean(body || bodies || branches || ancestry)
 }
 
 /** @throws the error of the callback */
-export function resultOf<R>(outcome: Called<R>): R {
+function resultOf<R>(outcome: Called<R>): R {
   if ('error' in outcome) throw outcome.error
   return outcome.result
 }

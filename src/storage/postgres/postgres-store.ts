@@ -29,12 +29,14 @@ import { Compaction } from './compaction-run.ts'
 import type { DatabaseEvents } from './database-events.ts'
 import { readView, updateSettings } from './database-settings.ts'
 import { DocumentCommits } from './document-commits.ts'
+import { countAttachments, countChanges } from './document-counts.ts'
+import { DocumentHistories } from './document-histories.ts'
 import { DocumentLoader } from './document-loader.ts'
-import type { FeedRange } from './document-pages.ts'
-import { DocumentReads } from './document-reads.ts'
+import { DocumentPages, type FeedRange } from './document-pages.ts'
 import { FeedPoints } from './feed-points.ts'
 import { LocalDocuments } from './local-documents.ts'
 import type { OpenDatabase } from './open-database.ts'
+import { RangeTotals } from './range-totals.ts'
 import { readPurges } from './stored-purges.ts'
 import { Sizes } from './stored-sizes.ts'
 import { WriteCommits } from './write-commits.ts'
@@ -57,7 +59,8 @@ export class PostgresStore {
   readonly wasRolledBack: boolean
   readonly #database: OpenDatabase
   readonly #parts: StoreParts
-  readonly #reads: DocumentReads
+  readonly #totals: RangeTotals
+  readonly #pages: DocumentPages
   readonly #commits: WriteCommits
   readonly #documents: DocumentCommits
   readonly #locals: LocalDocuments
@@ -73,10 +76,12 @@ export class PostgresStore {
     this.#parts = parts
     this.partitioned = parts.partitioned
     this.wasRolledBack = parts.wasRolledBack
-    this.#reads = new DocumentReads(database, () => this.#open())
-    this.history = this.#reads.history
+    this.history = new DocumentHistories(database, () => this.#open())
+    const loader = new DocumentLoader(database)
+    this.#totals = new RangeTotals(database)
+    this.#pages = new DocumentPages(loader, this.#totals)
     this.#commits = new WriteCommits({ database, events, tally })
-    this.#documents = new DocumentCommits(database, new DocumentLoader(database), this.#commits)
+    this.#documents = new DocumentCommits(database, loader, this.#commits)
     this.#locals = new LocalDocuments(database, this.#commits)
     this.#points = new FeedPoints(database, this.#commits)
     this.#uploads = new Uploads(database)
@@ -102,7 +107,8 @@ export class PostgresStore {
     touches?: DocTouches,
     chars?: number,
   ): Promise<R[]> {
-    return this.#reads.readDocs(ids, read, touches, chars)
+    this.#open()
+    return this.#pages.readDocs(ids, read, touches, chars)
   }
 
   async readRange<R>(
@@ -110,19 +116,23 @@ export class PostgresStore {
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#reads.readRange(range, paging, read)
+    this.#open()
+    return this.#pages.readRange(range, paging, read)
   }
 
   async countRange(range: IdRange): Promise<number> {
-    return this.#reads.countRange(range)
+    this.#open()
+    return this.#totals.count(range)
   }
 
   async skipRange(range: IdRange, documents: number): Promise<IdRange | null> {
-    return this.#reads.skipRange(range, documents)
+    this.#open()
+    return this.#totals.skip(range, documents)
   }
 
   async measureRange(range: IdRange): Promise<RangeSizes> {
-    return this.#reads.measureRange(range)
+    this.#open()
+    return this.#totals.measure(range)
   }
 
   async readChanges<R>(
@@ -130,7 +140,8 @@ export class PostgresStore {
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#reads.readChanges(range, paging, read)
+    this.#open()
+    return this.#pages.readChanges(range, paging, read)
   }
 
   async readForked<R>(
@@ -138,15 +149,16 @@ export class PostgresStore {
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<ForkedPage<R>> {
-    return this.#reads.readForked(after, paging, read)
+    this.#open()
+    return this.#pages.readForked(after, paging, read)
   }
 
   async countChanges(seq: number): Promise<number> {
-    return this.#reads.countChanges(seq)
+    return countChanges(this.#open(), seq)
   }
 
   async countAttachments(most: number): Promise<number> {
-    return this.#reads.countAttachments(most)
+    return countAttachments(this.#open(), most)
   }
 
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {

@@ -3,7 +3,9 @@ import t from 'tap'
 import { leafRev } from '../../../src/revisions/branch.ts'
 import type { Query } from '../../../src/storage/postgres/connections.ts'
 import { DatabaseViews } from '../../../src/storage/postgres/database-view.ts'
-import { DocumentReads } from '../../../src/storage/postgres/document-reads.ts'
+import { DocumentLoader } from '../../../src/storage/postgres/document-loader.ts'
+import { DocumentPages } from '../../../src/storage/postgres/document-pages.ts'
+import { RangeTotals } from '../../../src/storage/postgres/range-totals.ts'
 import type { Row } from '../../../src/storage/postgres/store-connection.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { DB, type Filled, openFilled } from '../../storage/postgres/filled-database.ts'
@@ -24,10 +26,12 @@ function counting({ database }: Filled) {
     },
   })
   const views = new DatabaseViews(connections, [DB, DB], database.views.settings)
-  const reads = new DocumentReads({ ...database, connections, views }, () => undefined)
-  const of = async <T>(read: (reads: DocumentReads) => Promise<T>) => {
+  const counted = { ...database, connections, views }
+  const totals = new RangeTotals(counted)
+  const pages = new DocumentPages(new DocumentLoader(counted), totals)
+  const of = async <T>(read: (pages: DocumentPages, totals: RangeTotals) => Promise<T>) => {
     Object.assign(fetched, { chars: 0, statements: 0 })
-    return { result: await read(reads), ...fetched }
+    return { result: await read(pages, totals), ...fetched }
   }
   return of
 }
@@ -56,20 +60,20 @@ t.test('reads of large and of many documents', async (t) => {
     )
     const paging = { limit: 50, chars: 3 * MB, touches: { body: true } }
     for (const page of [
-      await of((reads) => reads.readChanges({ since: 1000 }, paging, body)),
-      await of((reads) => reads.readChanges({ since: 1000, descending: true }, paging, body)),
-      await of((reads) => reads.readRange({ start: { id: 'large', inclusive: true } }, paging, body)),
-      await of((reads) => reads.readChanges({ since: 1000 }, { ...paging, touches: {} }, body)),
+      await of((pages) => pages.readChanges({ since: 1000 }, paging, body)),
+      await of((pages) => pages.readChanges({ since: 1000, descending: true }, paging, body)),
+      await of((pages) => pages.readRange({ start: { id: 'large', inclusive: true } }, paging, body)),
+      await of((pages) => pages.readChanges({ since: 1000 }, { ...paging, touches: {} }, body)),
     ]) {
       t.strictSame(page.result.rows, [MB + 2, MB + 2, MB + 2])
       t.ok(page.result.more)
       t.ok(page.chars < 12 * MB, `${page.chars} characters were fetched`)
     }
     const ids = Array.from({ length: 50 }, (_, n) => `large${n + 1}`)
-    const byId = await of((reads) => reads.readDocs(ids, body, { body: true }, 3 * MB))
+    const byId = await of((pages) => pages.readDocs(ids, body, { body: true }, 3 * MB))
     t.strictSame(byId.result, [MB + 2, MB + 2, MB + 2])
     t.ok(byId.chars < 4 * MB)
-    const one = await of((reads) => reads.readDocs(ids, body, { body: true }, 1))
+    const one = await of((pages) => pages.readDocs(ids, body, { body: true }, 1))
     t.strictSame(one.result, [MB + 2], 'at least one')
   })
 
@@ -84,24 +88,24 @@ t.test('reads of large and of many documents', async (t) => {
         (1000 + n % 1000) || '-' || n, false, true, n, 1, decode('01' || repeat('0f', 16000), 'hex'), '{"n":' || n || '}'
         FROM generate_series(1, 3000) n`,
       )
-      const leaves = await of((reads) =>
-        reads.readDocs(['forked'], (doc) => doc?.branches.map(leafRev).length, {
+      const leaves = await of((pages) =>
+        pages.readDocs(['forked'], (doc) => doc?.branches.map(leafRev).length, {
           body: true,
           branches: true,
         }),
       )
       t.strictSame([leaves.result, leaves.statements], [[3001], 1])
       t.ok(leaves.chars < MB)
-      const parent = await of((reads) =>
-        reads.readDocs(['forked'], (doc) => doc?.branches.find(({ leaf }) => leaf === '7')?.ids.length, {
+      const parent = await of((pages) =>
+        pages.readDocs(['forked'], (doc) => doc?.branches.find(({ leaf }) => leaf === '7')?.ids.length, {
           branches: true,
           ancestryOf: ['1007-7'],
         }),
       )
       t.strictSame([parent.result, parent.statements], [[ancestry.length], 1])
       t.ok(parent.chars < MB)
-      const late = await of((reads) =>
-        reads.readDocs(
+      const late = await of((pages) =>
+        pages.readDocs(
           ['forked'],
           (doc) => doc?.branches.filter((branch) => branch.pos > 1998 && branch.ids.length > 0).length,
           {
@@ -127,10 +131,10 @@ t.test('reads of large and of many documents', async (t) => {
       [back, ['t034000', 't025000', 't000005']],
     ] as const) {
       const ids: string[] = []
-      let rest: Parameters<DocumentReads['readRange']>[0] = from
+      let rest: Parameters<DocumentPages['readRange']>[0] = from
       const mores: boolean[] = []
       for (let more = true; more; ) {
-        const page = await of((reads) => reads.readRange(rest, { limit: 2 }, ({ id }) => id))
+        const page = await of((pages) => pages.readRange(rest, { limit: 2 }, ({ id }) => id))
         ids.push(...page.result.rows)
         rest = { ...from, start: { id: ids.at(-1) as string, inclusive: false } }
         more = page.result.more
@@ -139,17 +143,17 @@ t.test('reads of large and of many documents', async (t) => {
       t.strictSame(ids, wanted)
       t.equal(mores.filter((more) => !more).length, 1)
     }
-    const counted = await of((reads) => reads.countRange(range))
+    const counted = await of((_, totals) => totals.count(range))
     t.equal(counted.result, 3)
-    const skipped = await of((reads) => reads.skipRange(range, 2))
+    const skipped = await of((_, totals) => totals.skip(range, 2))
     t.strictSame(skipped.result?.start, { id: 't025000', inclusive: false })
-    t.equal((await of((reads) => reads.skipRange(range, 3))).result?.start?.id, 't034000')
-    t.equal((await of((reads) => reads.skipRange(range, 4))).result, null)
+    t.equal((await of((_, totals) => totals.skip(range, 3))).result?.start?.id, 't034000')
+    t.equal((await of((_, totals) => totals.skip(range, 4))).result, null)
   })
 
   t.test('a document of 8 MB is read with one statement', async (t) => {
     await put('huge', { rev: '1-a', body: `"${'é'.repeat(4 * MB)}"` })
-    const huge = await of((reads) => reads.readDocs(['huge'], body, { body: true, branches: true }, 10))
+    const huge = await of((pages) => pages.readDocs(['huge'], body, { body: true, branches: true }, 10))
     t.strictSame([huge.result, huge.statements], [[4 * MB + 2], 1])
   })
 

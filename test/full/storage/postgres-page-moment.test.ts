@@ -4,7 +4,9 @@
  */
 import t from 'tap'
 import type { Run } from '../../../src/storage/postgres/connections.ts'
-import { DocumentReads } from '../../../src/storage/postgres/document-reads.ts'
+import { DocumentLoader } from '../../../src/storage/postgres/document-loader.ts'
+import { DocumentPages } from '../../../src/storage/postgres/document-pages.ts'
+import { RangeTotals } from '../../../src/storage/postgres/range-totals.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { DB, type Filled, openFilled } from '../../storage/postgres/filled-database.ts'
 
@@ -51,13 +53,14 @@ async function lostDocuments({ put }: Filled, name: string, readPage: ReadPage):
 
 t.test('a feed that is followed while others write', async (t) => {
   const filled = await openFilled(t, await startPostgres(t))
-  const { connections } = filled.database
-  const reads = new DocumentReads(filled.database, () => undefined)
+  const { database } = filled
+  const { connections } = database
+  const pages = new DocumentPages(new DocumentLoader(database), new RangeTotals(database))
   const row = ({ id, seq }: { readonly id: string; readonly seq: number }) => ({ id, seq })
 
   t.test('shows every document', async (t) => {
     const lost = await lostDocuments(filled, 'engine', async (since) => {
-      const { rows, more, view } = await reads.readChanges({ since }, { limit: LIMIT }, row)
+      const { rows, more, view } = await pages.readChanges({ since }, { limit: LIMIT }, row)
       return { rows, more, updateSeq: view.updateSeq }
     })
     t.equal(lost, 0)
@@ -65,7 +68,7 @@ t.test('a feed that is followed while others write', async (t) => {
 
   t.test('loses some if the view is read after the page', async (t) => {
     const lost = await lostDocuments(filled, 'view after page', async (since) => {
-      const { rows, more } = await reads.readChanges({ since }, { limit: LIMIT }, row)
+      const { rows, more } = await pages.readChanges({ since }, { limit: LIMIT }, row)
       const [updateSeq] = await readUpdateSeq((query) => connections.read(query))
       return { rows, more, updateSeq }
     })

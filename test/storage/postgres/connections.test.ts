@@ -51,23 +51,10 @@ t.test('values keep their types', async (t) => {
   t.same(await connections.read({ name: 'types', text, values }), [values])
 })
 
-t.test('the statements of a snapshot see one moment', async (t) => {
-  const { connections } = await connect(t)
-  const count = query('SELECT count(*) FROM saved')
-  const [[before], , [after]] = (await connections.snapshot([
-    count,
-    query('SELECT pg_sleep(0.1)'),
-    count,
-  ])) as [unknown[], unknown, unknown[]]
-  t.same(before, after)
-  t.equal(await nameOf(connections.snapshot([query('INSERT INTO saved VALUES (1)')])), 'store_unavailable')
-})
-
 t.test('an error in a statement leaves the connection usable', async (t) => {
   const { connections } = await connect(t, { size: 1 })
   const failing = query('SELECT 1 / 0')
   t.equal(await nameOf(connections.read(failing)), 'internal_server_error')
-  t.equal(await nameOf(connections.snapshot([failing, query('SELECT 1')])), 'internal_server_error')
   t.equal(await nameOf(connections.write(failing)), 'internal_server_error')
   t.same(await connections.read(query('SELECT 1')), [[1]])
 })
