@@ -209,7 +209,7 @@ export interface Database extends TimeMachine {
   revsLimit(user: UserCtx): Promise<number>
   /** @throws bad_request unless a positive integer */
   setRevsLimit(user: UserCtx, limit: unknown): Promise<void>
-  /** Starts a compaction unless one runs. Does not wait for its end. For database admins. */
+  /** Starts a compaction unless one runs. Waits until `info` tells so on every node, not for its end. For database admins. */
   compact(user: UserCtx): Promise<void>
   /**
    * Stores `_local` documents of another server, of which this database is a copy, with their revisions. From then on the

@@ -143,8 +143,8 @@ type Maintenance = Pick<
 
 interface MaintenanceOptions {
   limits(): Limits
-  /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
-  startCompaction(): void
+  /** Starts a compaction, unless one runs. Resolves when it has begun; its result is reported elsewhere. */
+  startCompaction(): Promise<void>
   /** The bytes on disk of the database's indexes; 0 by default. */
   viewBytes?(): Promise<number>
 }
@@ -157,7 +157,7 @@ export function maintenance(
   return {
     compact: async (user) => {
       requireMaintainer(user, (await store.view()).security)
-      startCompaction()
+      await startCompaction()
     },
     size: async (user) => {
       requireDatabaseAdmin(user, (await store.view()).security)

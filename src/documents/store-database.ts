@@ -61,8 +61,8 @@ export interface StoreDatabaseOptions {
   /** Runs the functions of the database's design documents. */
   readonly sandbox: Sandbox
   readonly incarnation: number
-  /** Starts a compaction in the background, unless one runs; its result is reported elsewhere. */
-  startCompaction(): void
+  /** Starts a compaction, unless one runs. Resolves when it has begun; its result is reported elsewhere. */
+  startCompaction(): Promise<void>
   /** The memory that the rows of the database's views take, in bytes; 0 by default. */
   viewBytes?(): Promise<number>
   /** The database's own rules, if not every member may read and write every document. */

@@ -16,6 +16,7 @@ export interface CompactOptions {
   readonly keepSince?: number
   /** The maximum size of retained bodies, in bytes; beyond it the oldest are removed, minute by minute. */
   readonly keepBytes?: number
+  /** The first call comes when every opener of the database tells that it is being compacted (`StoreInfo.compacting`). */
   onProgress?(progress: CompactionProgress): void
 }
 

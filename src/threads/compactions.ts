@@ -184,6 +184,13 @@ const PROGRESS_INTERVAL_MS = 250
 
 type CompactionEvent = Extract<ThreadEvent, { type: 'compaction' }>
 
+interface Running {
+  /** Resolves when every opener of the database can tell that it is being compacted. */
+  readonly begun: Promise<void>
+  /** Whether it has succeeded. Never rejects. */
+  readonly ended: Promise<boolean>
+}
+
 interface CompactionsOptions {
   /** Keeps a database open until the work is done. */
   keepOpen(
@@ -199,7 +206,7 @@ interface CompactionsOptions {
 export class Compactions {
   readonly #options: CompactionsOptions
   /** Running compactions by incarnation. */
-  readonly #running = new Map<number, Promise<boolean>>()
+  readonly #running = new Map<number, Running>()
 
   constructor(options: CompactionsOptions) {
     this.#options = options
@@ -210,19 +217,43 @@ export class Compactions {
    * @returns whether the compaction succeeded, when it has ended
    */
   start(database: string, incarnation: number): Promise<boolean> {
+    return this.#started(database, incarnation).ended
+  }
+
+  /**
+   * As {@link start}, but resolves when the compaction has begun: a client that asks any node from then on is told that it
+   * runs, until it has ended.
+   * @throws as {@link DatabaseStore.compact}, if it fails before it has begun
+   */
+  begin(database: string, incarnation: number): Promise<void> {
+    return this.#started(database, incarnation).begun
+  }
+
+  #started(database: string, incarnation: number): Running {
     const known = this.#running.get(incarnation)
     if (known !== undefined) return known
-    const running = this.#run(database, incarnation).then(
+    const first = Promise.withResolvers<void>()
+    const run = this.#run(database, incarnation, first.resolve)
+    const ended = run.then(
       () => this.#end(incarnation, null),
       (error: unknown) => this.#end(incarnation, error),
     )
+    const begun = Promise.race([first.promise, run])
+    // Nobody waits for the beginning of an automatic one, and `ended` reports the fault.
+    begun.catch(() => undefined)
+    const running = { begun, ended }
     this.#running.set(incarnation, running)
     return running
   }
 
-  #run(database: string, incarnation: number): Promise<void> {
+  /** @param onBegun called at each report of its progress: the first one tells that it has begun */
+  #run(database: string, incarnation: number, onBegun: () => void): Promise<void> {
     const { keepOpen, sendEvent, retention } = this.#options
-    const onProgress = throttled((progress) => sendEvent({ type: 'compaction', incarnation, progress }))
+    const report = throttled((progress) => sendEvent({ type: 'compaction', incarnation, progress }))
+    const onProgress = (progress: CompactionProgress) => {
+      onBegun()
+      report(progress)
+    }
     return keepOpen(database, incarnation, (store) => store.compact({ ...retention(database), onProgress }))
   }
 

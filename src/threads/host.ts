@@ -136,7 +136,7 @@ class Host {
       space: () => this.#disk.space,
       functions: this.#functions,
       indexes,
-      startCompaction: () => void this.#compactions.start(name, incarnation),
+      startCompaction: () => this.#compactions.begin(name, incarnation),
       onDeleted: () => void this.#leaveDeleted(name, incarnation),
       sendEvent: (event) => this.#rpc.sendEvent(event),
     })

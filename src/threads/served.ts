@@ -35,7 +35,7 @@ interface ServingThread {
   space(): Space
   readonly functions: SandboxClient
   readonly indexes: IndexStores
-  startCompaction(): void
+  startCompaction(): Promise<void>
   /** Another opener of the storage has deleted the database. */
   onDeleted(): void
   /** Sends an event to the HTTP thread. */

@@ -53,7 +53,7 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
       onSecured: (security: SecurityObject) => emit(name, { type: 'secured', security }),
       sandbox,
       incarnation,
-      startCompaction: () => {},
+      startCompaction: async () => {},
       compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
     }
     const database: Database =

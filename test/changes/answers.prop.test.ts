@@ -161,7 +161,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
           onSecured: () => undefined,
           sandbox: FILTER_CONTEXT.sandbox,
           incarnation: 1,
-          startCompaction: () => undefined,
+          startCompaction: async () => undefined,
         })
         const short = await answers(opened.store, opened.database, flags)
         const long = await answers(store, other, flags)

@@ -59,7 +59,7 @@ async function openHosted(name: string) {
       onSecured: () => undefined,
       sandbox: policySandbox(policy, localSandbox(), name),
       incarnation,
-      startCompaction: () => undefined,
+      startCompaction: async () => undefined,
     })
   return { before: make(DEFAULT_RULES.policy), hosted: make(HOSTED_POLICY), store, staged }
 }
@@ -440,7 +440,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
       onSecured: () => undefined,
       sandbox: localSandbox(),
       incarnation,
-      startCompaction: () => undefined,
+      startCompaction: async () => undefined,
     })
     const put = (id: string, doc: object = {}) => database.put(ADMIN, id, body(doc), {})
     const bulk = (request: object): Promise<Json> => jsonOf(database.bulkDocs(ADMIN, body(request)))

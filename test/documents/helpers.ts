@@ -83,7 +83,7 @@ export async function openOn(
     onSecured: (security) => secured.push(security),
     sandbox,
     incarnation,
-    startCompaction: () => void store.compact(),
+    startCompaction: async () => void store.compact(),
     now,
   })
   const bulk = async (request: unknown) => JSON.parse(await text(database.bulkDocs(ADMIN, body(request))))

@@ -64,7 +64,7 @@ async function serve(engine: StorageEngine, incarnation: number, sandbox: Sandbo
     onSecured: () => {},
     sandbox,
     incarnation,
-    startCompaction: () => void store.compact(),
+    startCompaction: async () => void store.compact(),
     compilePattern: (pattern) => compileRegex(pattern, () => {}),
   })
   const database = servedUsers(opened, () => opened.security())

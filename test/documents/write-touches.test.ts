@@ -104,7 +104,7 @@ t.test('writes near a quota, and on a full disk', async (t) => {
     limits: () => DEFAULT_LIMITS,
     rules: () => DEFAULT_RULES,
     onSecured: () => undefined,
-    startCompaction: () => undefined,
+    startCompaction: async () => undefined,
     space: () => space,
   })
   const put = async (user: UserCtx, id: string, doc: object) =>

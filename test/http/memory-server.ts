@@ -194,7 +194,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       onSecured: (security: SecurityObject) => emit({ type: 'secured', security }),
       sandbox,
       incarnation,
-      startCompaction: () => void store.compact(),
+      startCompaction: async () => void store.compact(),
       compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
     }
     // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.

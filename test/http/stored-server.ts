@@ -40,7 +40,7 @@ export async function startStoredServer(t: Shutdown) {
     // No document here has functions.
     sandbox: {} as Sandbox,
     incarnation,
-    startCompaction: () => {},
+    startCompaction: async () => {},
   })
   const security = { members: { names: [], roles: [] } }
   await store.updateSettings(() => ({ result: undefined, write: { security } }))

@@ -1,7 +1,7 @@
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { needsFiles, startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { call } from './call.ts'
 import {
   ADAPTERS,
@@ -309,7 +309,7 @@ t.test('a database is deleted and created again while devices sync live', async 
   t.ok('new' in histories && 'a-0' in histories)
 })
 
-t.test('the data folder is restored to an older state', async (t) => {
+t.test('the data folder is restored to an older state', needsFiles(), async (t) => {
   const server = await startTestServer(t)
   const devices = [await device(t), await device(t)] as const
   const there = remote(`${server.url}/notes`)

@@ -3,7 +3,7 @@ import { request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
-import { startTestServer } from '../helpers/server.ts'
+import { needsFiles, startTestServer } from '../helpers/server.ts'
 import { call } from './call.ts'
 
 t.test('LiveSync counts compromised chunks before it starts to sync', async (t) => {
@@ -141,7 +141,7 @@ t.test('missing views and invalid queries', async (t) => {
   })
 })
 
-t.test('a compaction removes the index of a design document that has changed', async (t) => {
+t.test('a compaction removes the index of a design document that has changed', needsFiles(), async (t) => {
   const server = await startTestServer(t)
   const ask = (method: string, path: string, body?: unknown) => call(server, method, path, { body })
   await ask('PUT', '/db')

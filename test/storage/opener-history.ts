@@ -72,7 +72,7 @@ class Opener {
       onSecured: () => undefined,
       sandbox: localSandbox(),
       incarnation: 1,
-      startCompaction: () => undefined,
+      startCompaction: async () => undefined,
       now: Date.now,
     })
     const out = new FakeOutput()

@@ -139,7 +139,6 @@ export class Compaction {
 
   async #all(options: CompactOptions): Promise<void> {
     this.#done = -1
-    this.#report(0)
     let isClaimed = false
     let hasSucceeded = false
     try {
@@ -147,7 +146,10 @@ export class Compaction {
         (done) => this.#report(done),
         () => this.#refuseIfClosed(),
       )
-      if (isClaimed) await this.#compact(options)
+      if (isClaimed) {
+        this.#report(0)
+        await this.#compact(options)
+      }
       hasSucceeded = true
     } catch (cause) {
       throw storeFault(cause)

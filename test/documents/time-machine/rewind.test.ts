@@ -30,7 +30,7 @@ function amended(opened: Opened, updateDocs: VersionedStore['updateDocs']) {
     onSecured: () => undefined,
     sandbox: localSandbox(),
     incarnation: 1,
-    startCompaction: () => undefined,
+    startCompaction: async () => undefined,
   })
 }
 

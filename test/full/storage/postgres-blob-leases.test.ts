@@ -83,9 +83,11 @@ t.test('one of two nodes compacts, and the other tells how far it is', async (t)
     await first.store.updateDocs(Array.from({ length: 200 }, (_, doc) => put(`doc${doc}`, `{"n":${n}}`)))
   }
   const told: number[] = []
-  const compacting = first.store.compact()
-  // Its claim must be there before the other asks.
-  while (!(await second.store.info()).compacting) await rest(1)
+  const begun = Promise.withResolvers<boolean>()
+  const compacting = first.store.compact({
+    onProgress: () => begun.resolve(second.store.info().then((info) => info.compacting)),
+  })
+  t.equal(await begun.promise, true, 'the first report comes when the other node knows')
   const joined = second.store.compact({ onProgress: ({ done }) => told.push(done) })
   await compacting
   await joined

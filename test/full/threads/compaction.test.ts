@@ -158,6 +158,7 @@ function fakes() {
   return {
     replies,
     start: () => compactions.start('a', 7),
+    begin: () => compactions.begin('a', 7),
     progress: (done: number) => onProgress({ done, total: 100 }),
     end: async (error?: unknown) => {
       end(error)
@@ -186,6 +187,24 @@ t.test(
     await end()
   },
 )
+
+t.test('a compaction has begun when the store reports that, and one that fails before says so', async (t) => {
+  const { begin, progress, end, calls } = fakes()
+  let hasBegun = false
+  const begun = begin().then(() => {
+    hasBegun = true
+  })
+  await new Promise((resolve) => setImmediate(resolve))
+  t.notOk(hasBegun)
+  progress(0)
+  await begun
+  await begin()
+  t.equal(calls(), 1, 'one that has begun is not started again')
+  await end(new CouchError('unavailable'))
+  const failing = begin()
+  await end(new CouchError('unavailable'))
+  await t.rejects(failing, { code: 'unavailable' })
+})
 
 t.test('a fault is reported with the end, but deletion and shutdown are not faults', async (t) => {
   for (const [error, isFault] of [
