@@ -51,6 +51,10 @@ interface ServerOptions {
   readonly closeGraceMs?: number
   /** Interval of checks for new certificate files, in ms. Default 5000. */
   readonly tlsLookMs?: number
+  /** Ends a start that waits for its store. */
+  readonly ending?: AbortSignal
+  /** How long a start waits for its store, in ms. Default 60 s. */
+  readonly storeWaitMs?: number
 }
 
 export interface RunningServer {
@@ -70,10 +74,10 @@ export interface RunningServer {
 
 /**
  * Starts a server.
- * @throws StartError, or an error of the operating system, if it cannot start
+ * @throws StartError, or an error of the operating system, if it cannot start; the reason of `ending`
  */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { dataDir, env, flags } = options
+  const { dataDir, env, flags, ending, storeWaitMs } = options
   await prepareDataFolder(dataDir)
   await restrictPermissions(dataDir)
   const shutdown = new Shutdown()
@@ -83,7 +87,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const tty = process.stdout.isTTY === true
     const { logger, close: closeLog } = makeLogger(config, { tty, tail: log })
     shutdown.add(closeLog)
-    const { location, maxThreads } = await openLocation({ dataDir, config, logger, shutdown })
+    const { location, maxThreads } = await openLocation({
+      ...{ dataDir, config, logger, shutdown },
+      ending,
+      storeWaitMs,
+    })
     const context = { dataDir, location, env, config, logger, shutdown }
     const app = await compose({ ...(maxThreads && { maxThreads }), ...options }, context, log)
     // TLS first, so that the list of addresses is complete when the app listens (http/plugins/cross-origin.ts).

@@ -15,7 +15,7 @@ export async function runServeCommand(
   const dataDir = dataFolder(data, env)
   // Imported here, because a process that restarts does not need it.
   const { startServer } = await import('../server.ts')
-  await runUntilSignalled(() => startServer({ dataDir, env, flags }))
+  await runUntilSignalled((ending) => startServer({ dataDir, env, flags, ending }))
 }
 
 /** A server that has started. */
@@ -97,16 +97,19 @@ const PROCESS: Host = {
  * not stop in time, or got a second signal. SIGHUP reloads the configuration. After an uncaught fault, the memory may
  * be corrupt, so the server stops with exit code 1, and closes its files if it can. Resolves when the server has
  * started, or failed to start.
+ * @param start a start that waits for something ends at the signal with its reason
  */
 export async function runUntilSignalled(
-  start: () => Promise<Running>,
+  start: (ending: AbortSignal) => Promise<Running>,
   { host = PROCESS, graceMs = 10_000 }: LifecycleOptions = {},
 ): Promise<void> {
   let stoppingSince: number | null = null
-  const started = start()
+  const ending = new AbortController()
+  const started = start(ending.signal)
   host.onSignal(() => {
     if (stoppingSince === null) {
       stoppingSince = performance.now()
+      ending.abort()
       void stop(started, host, graceMs)
     } else if (performance.now() - stoppingSince > SAME_SIGNAL_MS) {
       host.exit(1)
@@ -125,6 +128,7 @@ export async function runUntilSignalled(
   try {
     await started
   } catch (error) {
+    if (error === ending.signal.reason) return host.exit(0)
     host.error(startFailureLine(error))
     host.exit(1)
   }

@@ -58,6 +58,12 @@ export async function readStoreFacts(address: StoreAddress): Promise<StoreFacts>
   return module.readStoreFacts(address)
 }
 
+/** As `mayAnswerSoon` (postgres/store-fault.ts). */
+export async function mayStoreAnswerSoon(error: unknown): Promise<boolean> {
+  const module = await import('./postgres/store-fault.ts')
+  return module.mayAnswerSoon(error)
+}
+
 /** As `distribute` (postgres/distribution.ts). */
 export async function distributeStore(address: StoreAddress, shards: number | null): Promise<Distribution> {
   const module = await import('./postgres/distribution.ts')

@@ -53,6 +53,10 @@ export interface TestServerOptions {
   readonly tls?: { readonly certFile: string; readonly keyFile: string }
   /** How often the files are checked, in milliseconds. */
   readonly tlsLookMs?: number
+  /** Ends a start that waits for its store. */
+  readonly ending?: AbortSignal
+  /** How long a start waits for its store, in milliseconds. */
+  readonly storeWaitMs?: number
 }
 
 /** A folder that is removed when the test ends. */
@@ -105,6 +109,8 @@ export async function startTestServer(
         }),
       },
       ...(options.tlsLookMs !== undefined && { tlsLookMs: options.tlsLookMs }),
+      ...(options.ending !== undefined && { ending: options.ending }),
+      ...(options.storeWaitMs !== undefined && { storeWaitMs: options.storeWaitMs }),
       threadEntry: new URL('./database-thread.mjs', import.meta.url),
       sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
       maxThreads: 1,

@@ -42,6 +42,23 @@ export function isConflict(error: unknown): boolean {
   return isAnswer(error) && (error.code === '40001' || error.code === '40P01')
 }
 
+/** The server shuts down, recovers after a crash, or starts (57P01 to 57P03); it has no free connection. */
+const SOON = /^(?:57P0[1-3]|53300)$/
+/** Nobody is there, or the name of the host is not known yet. */
+const ABSENT = /^(?:ECONN\w+|E\w*UNREACH|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN|ENOENT)$/
+/** pg's own errors have no codes. */
+const BROKEN = /^(?:timeout expired|Connection terminated)/
+
+/**
+ * Whether a server that did not let a client in may do so a little later, as it is. Wrong names, passwords and certificates stay wrong.
+ * @param cause an error of pg or of the network
+ */
+export function mayAnswerSoon(cause: unknown): boolean {
+  if (!(cause instanceof Error)) return false
+  const { code = '' } = cause as NodeJS.ErrnoException
+  return isAnswer(cause) ? SOON.test(code) : ABSENT.test(code) || BROKEN.test(cause.message)
+}
+
 /**
  * The error for the caller of a storage engine.
  * @param cause an error of pg, of the network, or one of the table, which is returned as it is

@@ -82,6 +82,21 @@ t.test('a signal during the start waits for its end', async (t) => {
   t.ok(closed)
 })
 
+t.test('a signal ends a start that waits', async (t) => {
+  const { host, lines, exited, signal } = fakeHost()
+  const starting = runUntilSignalled(
+    (ending) =>
+      new Promise((_, reject) => {
+        ending.addEventListener('abort', () => reject(ending.reason))
+      }),
+    { host },
+  )
+  signal()
+  await starting
+  t.equal(await exited, 0)
+  t.strictSame(lines, [])
+})
+
 t.test('SIGHUP reloads the configuration, from the end of the start until the stop', async (t) => {
   const { host, exited, signal, hangUp } = fakeHost()
   let ready: (running: Running) => void = () => undefined

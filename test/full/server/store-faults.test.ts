@@ -1,4 +1,6 @@
 /** A server over a PostgreSQL that fails, and starts that cannot succeed. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
 import { startPostgres } from '../../helpers/postgres-server.ts'
@@ -8,9 +10,9 @@ import { until } from '../../helpers/until.ts'
 t.setTimeout(180_000)
 const server = await startPostgres(t, { settings: { max_connections: '40' } })
 
-async function startNode(t: Test, store?: string, more: NodeJS.ProcessEnv = {}): Promise<TestServer> {
+async function startNode(t: Test, store?: string): Promise<TestServer> {
   const SETTEE_STORE = store ?? (await server.createDatabase())
-  return startTestServer(t, { env: { SETTEE_STORE, ...more } })
+  return startTestServer(t, { env: { SETTEE_STORE } })
 }
 
 const write = async ({ request }: TestServer, id: string) => {
@@ -96,17 +98,49 @@ t.test('all connections are taken: 503, and on again when some are free', async 
   t.match(await node.request('GET', '/notes/before'), { status: 200 })
 })
 
+t.test(
+  'a node that starts before PostgreSQL waits for it, and ends at once if it is stopped meanwhile',
+  async (t) => {
+    const store = await server.createDatabase()
+    const folder = await temporaryFolder(t)
+    const logFile = join(folder, 'log')
+    await server.stop('fast')
+    const ending = new AbortController()
+    const start = (signal?: AbortSignal) =>
+      startTestServer(t, {
+        env: { SETTEE_STORE: store },
+        logLevel: 'warning',
+        logFile,
+        ...(signal && { ending: signal }),
+      })
+    const ended = t.rejects(start(ending.signal), { name: 'AbortError' })
+    const log = () => readFile(logFile, 'utf8').catch(() => '')
+    await until(async () => (await log()).includes('tried again for 60 s'))
+    ending.abort()
+    await ended
+    const node = start()
+    await until(async () => (await log()).split('tried again').length === 3)
+    await server.start()
+    t.equal((await (await node).request('PUT', '/notes')).status, 201)
+  },
+)
+
 t.test('a start that cannot succeed says why in one line', async (t) => {
   const store = await server.createDatabase()
-  const refusal = (address: string, more?: NodeJS.ProcessEnv) =>
-    startNode(t, address, more).then(
+  const refusal = (address: string) =>
+    startNode(t, address).then(
       () => 'it started',
       (error: Error) => `${error.name}: ${error.message}`,
     )
-  t.match(
-    await refusal(store.replace(/:\d+\//, ':1/')),
-    /^StartError: The store postgres:\/\/settee@127\.0\.0\.1:1\/test_\d+ cannot be reached: connect ECONNREFUSED.*$/,
-  )
+  const absent = startTestServer(t, {
+    env: { SETTEE_STORE: store.replace(/:\d+\//, ':1/') },
+    storeWaitMs: 600,
+  })
+  await t.rejects(absent, {
+    name: 'StartError',
+    message:
+      /^The store postgres:\/\/settee@127\.0\.0\.1:1\/test_\d+ cannot be reached: connect ECONNREFUSED[^\n]*$/,
+  })
   t.match(
     await refusal(store.replace('settee@', 'nobody@')),
     /cannot be reached: role "nobody" does not exist/,
