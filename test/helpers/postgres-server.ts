@@ -1,13 +1,14 @@
 /** A real PostgreSQL for tests, in a temporary folder and on a free port, without the settings of the machine's own. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { open, readdir, readFile, readlink } from 'node:fs/promises'
+import { chown, open, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { Client } from 'pg'
 import type { Test } from 'tap'
 import { cleanEnv, freePort } from '../cli/child.ts'
+import type { Certificate } from './certificates.ts'
 import { type Account, accountForPostgres, watchedFolder } from './postgres-folder.ts'
 import { programOf } from './proxies.ts'
 
@@ -20,6 +21,8 @@ export interface PostgresOptions {
   readonly password?: string
   /** How text is ordered where nothing else is said: as in C (the default), or by an ICU locale such as `en-US`. */
   readonly icuLocale?: string
+  /** It offers TLS with this certificate. */
+  readonly certificate?: Certificate
   /** Settings of postgresql.conf, by name. */
   readonly settings?: Readonly<Record<string, string>>
 }
@@ -104,6 +107,7 @@ export async function startPostgres(
     ],
     { ...account, cwd: folder },
   )
+  if (options.certificate !== undefined) await installCertificate(instance, options.certificate)
   const server = serverOf(instance)
   await server.start()
   const password = options.password === undefined ? '' : ` PASSWORD '${options.password}'`
@@ -151,6 +155,15 @@ export async function startStandby(
   }
 }
 
+/** PostgreSQL refuses a key that others may read. */
+async function installCertificate({ folder, account }: Instance, { cert, key }: Certificate): Promise<void> {
+  for (const [name, text] of [['server.crt', cert] as const, ['server.key', key] as const]) {
+    const path = join(folder, 'data', name)
+    await writeFile(path, text, { mode: 0o600 })
+    if (account.uid !== undefined) await chown(path, account.uid, account.gid ?? account.uid)
+  }
+}
+
 function serverOf(instance: Instance): PostgresServer {
   const { folder, account, port, options } = instance
   const dataDir = join(folder, 'data')
@@ -166,6 +179,7 @@ function serverOf(instance: Instance): PostgresServer {
     // Tests make databases often, and each one may copy this many bytes of the log at most before a checkpoint.
     max_wal_size: '2GB',
     ...(options.durable ? {} : FAST),
+    ...(options.certificate && { ssl: 'on' }),
     ...options.settings,
   }
   let child: ChildProcess | undefined
