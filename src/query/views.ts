@@ -6,6 +6,7 @@ import type { UserCtx } from '../core/types.ts'
 import { QUERIES_SCHEMA, QUERY_SCHEMA } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
+import { ChunkBuffer } from '../documents/pieces.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
 import { requireMaintainer, requireMember } from '../documents/security.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
@@ -95,8 +96,10 @@ export function storeViews(context: ViewContext): ViewSource {
       if (members?.queries !== undefined) {
         throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
       }
-      yield* answer(context, user, view, readViewQuery(parameters, members))
-      yield Buffer.from('\n')
+      const chunk = new ChunkBuffer()
+      yield* answer(context, user, view, readViewQuery(parameters, members), chunk)
+      chunk.add('\n')
+      yield chunk.take()
     },
     viewQueries: async function* (user, ddoc, name, body, partition) {
       requireMember(user, (await store.view()).security)
@@ -109,14 +112,15 @@ export function storeViews(context: ViewContext): ViewSource {
         checkQuery(view, query)
         queries.push(query)
       }
-      let before = '{"results":[\r\n'
-      for (const query of queries) {
+      const chunk = new ChunkBuffer()
+      chunk.add('{"results":[\r\n')
+      for (const [at, query] of queries.entries()) {
         await yielder.yieldIfDue()
-        yield Buffer.from(before)
-        yield* answer(context, user, view, query)
-        before = ',\r\n'
+        if (at > 0) chunk.add(',\r\n')
+        yield* answer(context, user, view, query, chunk)
       }
-      yield Buffer.from(queries.length === 0 ? '{"results":[\r\n\r\n]}\n' : '\r\n]}\n')
+      chunk.add('\r\n]}\n')
+      yield chunk.take()
     },
     viewInfo: async (user, ddoc) => {
       requireMember(user, (await store.view()).security)
@@ -207,12 +211,16 @@ function checkQuery({ reduce, order, partitioned }: OpenView, query: ViewQuery):
   return isReduced
 }
 
-/** One answer, without the final newline. */
+/**
+ * One answer, without the final newline.
+ * @param chunk the text to send first; after the last row, it holds the unsent rest
+ */
 async function* answer(
   context: ViewContext,
   user: UserCtx,
   view: OpenView,
   query: ViewQuery,
+  chunk: ChunkBuffer,
 ): AsyncGenerator<Uint8Array> {
   const isReduced = checkQuery(view, query)
   await bringUpToDate(context, view, query)
@@ -223,13 +231,14 @@ async function* answer(
         rows: reducedRows(selection, reducerOf(context, view)),
       }
     : await mapAnswer(context, user, selection)
-  yield Buffer.from(`{${head}"rows":[\r\n`)
+  chunk.add(`{${head}"rows":[\r\n`)
   let before = ''
   for await (const texts of rows) {
-    yield Buffer.from(before + texts.join(',\r\n'))
+    chunk.add(before + texts.join(',\r\n'))
+    if (chunk.isLarge) yield chunk.take()
     before = ',\r\n'
   }
-  yield Buffer.from('\r\n]}')
+  chunk.add('\r\n]}')
 }
 
 /** The members before the rows of a map answer, and the rows in batches. */
