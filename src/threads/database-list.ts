@@ -143,17 +143,28 @@ export class DatabaseList {
   }
 
   /**
-   * Looks for proxies whose databases another opener has deleted or replaced. Never rejects.
+   * Asks the catalog, and leaves the proxy of a database that another opener has deleted or replaced.
+   * @returns null if there is no such database
+   * @throws as `Catalog.find`
+   */
+  async refresh(name: string): Promise<DatabaseEntry | null> {
+    const proxy = this.held(name)
+    const entry = await this.#options.find(name)
+    const isGone = proxy !== undefined && entry?.incarnation !== proxy.incarnation
+    if (isGone && this.held(name) === proxy) this.#options.onGone(proxy)
+    return entry
+  }
+
+  /**
+   * Leaves the proxies of databases that another opener has deleted or replaced. Never rejects.
    * @param names null: of all databases
    */
   async verify(names: readonly string[] | null): Promise<void> {
     const proxies = names === null ? this.all() : names.flatMap((name) => this.held(name) ?? [])
-    for (const proxy of proxies) {
-      await this.#options.whenIdle(proxy.name)
+    for (const { name } of proxies) {
+      await this.#options.whenIdle(name)
       // After the death of the catalog's thread, everything is looked at again.
-      const entry = await this.#options.find(proxy.name).catch(() => proxy.entry)
-      if (entry?.incarnation !== proxy.incarnation && this.held(proxy.name) === proxy)
-        this.#options.onGone(proxy)
+      await this.refresh(name).catch(() => null)
     }
   }
 

@@ -1,7 +1,7 @@
 /** The databases of a server: the list of them, a proxy for each, and the events of their threads. */
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
-import { CouchError, unpackError } from '../core/errors.ts'
+import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
@@ -19,28 +19,26 @@ import type {
 import type { CatalogChange, RecordRange, RecordWrite, ServerRecord } from '../storage/records.ts'
 import { type Copies, databaseCopies } from './copies.ts'
 import { DatabaseList } from './database-list.ts'
-import { FaultRecord, UpdateNotes } from './database-notes.ts'
+import { UpdateNotes } from './database-notes.ts'
 import { DatabaseProxy } from './database-proxy.ts'
-import {
-  type CompactionTask,
-  type DatabaseHandle,
-  type DatabasesStats,
-  type Faults,
-  type OwnedDatabases,
-  type PreparedRestore,
-  type ServerDatabasesOptions,
-  Tasks,
+import type {
+  CompactionTask,
+  DatabaseHandle,
+  DatabasesStats,
+  Faults,
+  OwnedDatabases,
+  PreparedRestore,
+  ServerDatabasesOptions,
 } from './databases.ts'
 import { Replacements } from './replacements.ts'
 import { SharedAnswers } from './shared-answers.ts'
 import { threadFlags, withOwner } from './thread.ts'
+import { ThreadEvents } from './thread-events.ts'
 import { Pool } from './thread-pool.ts'
 import type { DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
 
 export class ServerDatabases implements OwnedDatabases {
   readonly #options: ServerDatabasesOptions
-  readonly #faults = new FaultRecord()
-  readonly #tasks = new Tasks()
   serverUuid = ''
   folderUuid = ''
   readonly #sandboxes: SandboxPool
@@ -59,8 +57,7 @@ export class ServerDatabases implements OwnedDatabases {
   #answers: SharedAnswers | null = new SharedAnswers()
   readonly #catalogListeners = new Listeners<[CatalogChange]>()
   readonly #updateListeners = new Listeners<[]>()
-  readonly #writeListeners = new Listeners<[database: string]>()
-  readonly #securityListeners = new Listeners<[database: string]>()
+  readonly #events: ThreadEvents
   readonly #replacements = new Replacements({
     withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
     owner: (name) => this.#pool.owningThread(name),
@@ -70,12 +67,11 @@ export class ServerDatabases implements OwnedDatabases {
     exclusively: (name, work) => this.#changing.run(name, work),
     take: (name) => this.#take(name),
     enter: (entry) => this.#list.enter(entry),
-    notifySecurity: (name) => this.#securityListeners.tell(name),
+    notifySecurity: (name) => this.#events.security.tell(name),
   })
   readonly #copies: Copies
   copies: Copies | null = null
   readonly usersDatabase: string
-  documentsWritten = 0
   sharedWriters = false
   #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
@@ -84,8 +80,13 @@ export class ServerDatabases implements OwnedDatabases {
     const { location, settings, maxOpen, threadEntry } = options
     this.#options = options
     this.usersDatabase = settings.rules.users.database
+    this.#events = new ThreadEvents({
+      observer: options,
+      onWritten: (name, lastKnown) => this.#notes.add(name, lastKnown),
+      onDeleted: (proxy) => this.#leaveDeleted(proxy),
+    })
     const onFault = (fault: unknown) => {
-      this.#faults.noteDeath()
+      this.#events.faults.noteDeath()
       options.onFault(fault)
     }
     this.#sandboxes = new SandboxPool({
@@ -131,12 +132,16 @@ export class ServerDatabases implements OwnedDatabases {
         for (const name of names) {
           const proxy = this.#list.held(name)
           proxy?.emit({ type: 'closed' })
-          if (proxy !== undefined) this.#tasks.forget(proxy.entry.incarnation)
+          if (proxy !== undefined) this.#events.tasks.forget(proxy.incarnation)
           this.#notes.add(name)
         }
       },
       onCatalog: (opened) => this.#noteOpened(opened),
     })
+  }
+
+  get documentsWritten(): number {
+    return this.#events.documentsWritten
   }
 
   open(serverFile?: string): Promise<void> {
@@ -176,8 +181,7 @@ export class ServerDatabases implements OwnedDatabases {
 
   #leave(entry: DatabaseEntry): void {
     this.#list.leave(entry)
-    this.#tasks.forget(entry.incarnation)
-    this.#faults.forget(entry.incarnation)
+    this.#events.forget(entry)
   }
 
   /** Removes a database from the list; null if there is none. */
@@ -192,43 +196,8 @@ export class ServerDatabases implements OwnedDatabases {
     else if (event.type === 'catalog') this.#noteChange(event.change)
     else {
       const proxy = this.#list.ofIncarnation(event.incarnation)
-      if (proxy !== undefined) this.#handleEventOf(proxy, event)
+      if (proxy !== undefined) this.#events.handle(proxy, event)
     }
-  }
-
-  #handleEventOf(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { incarnation: number }>): void {
-    if (event.type === 'committed') {
-      const { updateSeq, epoch, updates } = event
-      if (updates > 0) {
-        this.documentsWritten += updates
-        this.#notes.add(proxy.entry.name, { updateSeq, epoch })
-        this.#faults.noteWrite(event.incarnation)
-        this.#writeListeners.tell(proxy.entry.name)
-      }
-      proxy.emit({ type: 'committed', updateSeq })
-    } else if (event.type === 'fileReplaced') {
-      this.#notes.add(proxy.entry.name, event.lastKnown)
-      this.#options.onFileReplaced?.(proxy.entry.name)
-    } else if (event.type === 'secured') {
-      proxy.emit({ type: 'secured', security: event.security })
-      this.#securityListeners.tell(proxy.name)
-    } else if (event.type === 'deleted') this.#leaveDeleted(proxy)
-    else if (event.type === 'faulty') {
-      const fault = unpackError(event.fault)
-      if (this.#faults.note(proxy.entry, fault)) this.#options.onDatabaseFault?.(proxy.entry.name, fault)
-    } else if (event.type === 'alarm') this.#options.onMassDeletion?.(proxy.entry, event.found)
-    else if (event.type === 'skipped')
-      this.#options.onSkippedDocument?.(proxy.name, event.ddoc, event.skipped)
-    else this.#noteCompaction(proxy, event)
-  }
-
-  #noteCompaction(proxy: DatabaseProxy, event: Extract<DatabaseThreadEvent, { type: 'compaction' }>): void {
-    this.#tasks.note(proxy.entry, event.progress)
-    if (event.progress === null) {
-      proxy.emit({ type: 'compacted' })
-      this.#writeListeners.tell(proxy.name)
-    }
-    if (event.fault !== undefined) this.#options.onCompactionFault(proxy.name, unpackError(event.fault))
   }
 
   names(range: NameRange, limit: number): Promise<readonly string[]> {
@@ -262,9 +231,9 @@ export class ServerDatabases implements OwnedDatabases {
   async create(name: string, properties: DatabaseProperties = {}): Promise<void> {
     checkDatabaseName(name)
     if (properties.partitioned) checkPartitionable(name, this.usersDatabase)
-    if (this.sharedWriters) await this.has(name) // before the name is busy
     return this.#changing.run(name, async () => {
-      const entry = await (this.sharedWriters ? this.#pool.catalog('find', name) : this.#list.find(name))
+      // Another node may have deleted or made it.
+      const entry = await (this.sharedWriters ? this.#list.refresh(name) : this.#list.find(name))
       if (entry !== null || this.#replacements.underWay().has(name)) throw new CouchError('file_exists')
       const refusal = shortage(this.#space)
       // The server needs its own databases, such as `_users`, even on a full disk.
@@ -344,15 +313,15 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   watchWrites(listener: (database: string) => void): () => void {
-    return this.#writeListeners.add(listener)
+    return this.#events.writes.add(listener)
   }
 
   watchSecurity(listener: (database: string) => void): () => void {
-    return this.#securityListeners.add(listener)
+    return this.#events.security.add(listener)
   }
 
   tasks(): readonly CompactionTask[] {
-    return this.#tasks.list()
+    return this.#events.tasks.list()
   }
 
   async stats(): Promise<DatabasesStats> {
@@ -379,7 +348,7 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   faults(): Faults {
-    return this.#faults.list()
+    return this.#events.faults.list()
   }
 
   endFeeds(): void {
