@@ -113,3 +113,14 @@ for (const [form, statement, write] of [
     })
   }
 }
+
+t.test('a commit that arrives after its connection broke is waited for', async (t) => {
+  const { store, network, stored } = await openCuttable(t, server)
+  const request = network.hold('COMMIT')
+  const settings = store.updateSettings(({ revsLimit }) => ({ result: revsLimit, write: { revsLimit: 7 } }))
+  await request.isHeld
+  const isReleased = request.release()
+  t.equal(await settings, 1000)
+  await isReleased
+  t.equal(await stored(), 1)
+})

@@ -2,6 +2,8 @@
 import { setTimeout as rest } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Catalog } from '../../../src/storage/catalog.ts'
+import { CatalogChanges } from '../../../src/storage/postgres/catalog-changes.ts'
+import { Connections } from '../../../src/storage/postgres/connections.ts'
 import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
 import { readRecord } from '../../../src/storage/records.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
@@ -124,4 +126,27 @@ t.test('a call that was given up is not stored when it arrives later', async (t)
   )
   await t.rejects(late, { code: '23505' })
   t.equal(await readRecord(catalog, 'k', 'a'), null)
+})
+
+t.test('a call that was given up is remembered for a day, and changes for minutes', async (t) => {
+  const url = await server.createDatabase()
+  const address = await readStoreAddress(url, null)
+  const engine = postgresEngine({ address, poolSize: 4 })
+  const connections = new Connections({ address, size: 2 })
+  t.teardown(() => Promise.all([engine.close(), connections.close()]))
+  await engine.openCatalog()
+  const sql = (text: string) => server.query(text, [], address.database)
+  const tokens = async () => (await sql('SELECT token FROM settee.catalog_change')).map(({ token }) => token)
+  await sql(
+    "INSERT INTO settee.catalog_change (token, node, changes) VALUES ('lost', 'n', NULL), ('told', 'n', '[]')",
+  )
+  const changes = new CatalogChanges(connections, 'n')
+  await changes.begin()
+  const begun = performance.now()
+  t.intercept(performance, 'now', { value: () => begun + 180_000 })
+  await changes.sweep()
+  t.same(await tokens(), ['lost'])
+  await sql("UPDATE settee.catalog_change SET at = now() - interval '25 hours'")
+  await changes.sweep()
+  t.same(await tokens(), [])
 })
