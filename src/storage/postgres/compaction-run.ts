@@ -23,6 +23,8 @@ const MAX_PAUSE_MS = 50
 /** Blobs that one statement looks at, and rows of retained revisions. */
 const BLOBS = 1000
 const RETAINED_ROWS = 5000
+/** Rows of feed_count that one statement looks at. */
+const STRETCHES = 10_000
 /** What the chunks of an interrupted upload may take, in bytes: enough to be removed by themselves. */
 const UNKNOWN_BYTES = 4 * 1024 * 1024
 const MINUTE_MS = 60_000
@@ -33,7 +35,7 @@ const TOTAL = 100
 
 const BEGUN = {
   name: 'begin_compaction',
-  text: `SELECT superseded_bytes, loose_bytes, longest_ancestry, revs_limit, purge_seq, last_blob,
+  text: `SELECT superseded_bytes, loose_bytes, longest_ancestry, revs_limit, purge_seq, last_blob, update_seq >> 10,
       (SELECT max(superseded_at) FROM revision WHERE db = $1 AND NOT leaf AND NOT retained)
     FROM database WHERE db = $1`,
 }
@@ -44,6 +46,7 @@ type BegunRow = readonly [
   revsLimit: number,
   purgeSeq: number,
   lastBlob: number,
+  newestStretch: number,
   lastSuperseded: number | null,
 ]
 
@@ -51,6 +54,12 @@ const EXPIRE = { name: 'expire_revisions', text: 'SELECT expire_revisions($1, $2
 const RETAIN = { name: 'retain_revisions', text: 'SELECT retain_revisions($1, $2, $3, $4)' }
 
 const RETAINED_BYTES = { name: 'retained_bytes', text: 'SELECT retained_bytes FROM database WHERE db = $1' }
+
+/** Stretches of the feed below the newest one get no rows any more. */
+const FORGET_STRETCHES = {
+  name: 'forget_stretches',
+  text: 'DELETE FROM feed_count WHERE db = $1 AND stretch >= $2 AND stretch < $3 AND rows = 0',
+}
 
 /** The next stretch of retained revisions, newest first, from before a place: their bytes by minute, and the last place. */
 const BY_MINUTE = {
@@ -163,13 +172,14 @@ export class Compaction {
     const { db, now } = this.#database
     const [begun] = await this.#read<BegunRow>({ ...BEGUN, values: [db] })
     if (begun === undefined) throw new CouchError('no_database')
-    const [supersededBytes, looseBytes, longestAncestry, revsLimit, purgeSeq, lastBlob, last] = begun
+    const [supersededBytes, looseBytes, longestAncestry, revsLimit, purgeSeq, lastBlob, newest, last] = begun
     await this.#clearSuperseded(Math.min(keepSince, Number.MAX_SAFE_INTEGER), last ?? 0, supersededBytes)
     await this.#limitRetained(keepBytes)
     this.#report(PARTS.superseded)
     const isCut = longestAncestry <= revsLimit || (await this.#cutAncestries(revsLimit))
     this.#report(PARTS.superseded + PARTS.ancestries)
     await this.#removeUnused(lastBlob)
+    await this.#forgetStretches(newest)
     const values = [db, now(), purgeSeq, looseBytes, isCut ? revsLimit : null]
     await this.#step({ ...COMPACTED, values })
   }
@@ -233,6 +243,14 @@ export class Compaction {
       last = end
       const share = Math.min(end ?? lastBlob, lastBlob) / lastBlob
       this.#report(PARTS.superseded + PARTS.ancestries + Math.floor(PARTS.blobs * share))
+    }
+  }
+
+  /** Removes the counts of those that no document is in any more. @param newest whose count stays */
+  async #forgetStretches(newest: number): Promise<void> {
+    for (let from = 0; from < newest; from += STRETCHES) {
+      const values = [this.#database.db, from, Math.min(from + STRETCHES, newest)]
+      await this.#step({ ...FORGET_STRETCHES, values })
     }
   }
 

@@ -53,3 +53,26 @@ t.test('after some stale tries a write is decided under the lock', async (t) => 
   const writes = operations.filter((name) => name === 'write_doc' || name === 'lock_database')
   t.same(writes, [...Array<string>(5).fill('write_doc'), 'lock_database', 'write_doc'])
 })
+
+t.test(
+  'compaction forgets the stretches of the feed that no document is in, and counts stay right',
+  async (t) => {
+    const { store, sql } = await openCuttable(t, server)
+    const ids = Array.from({ length: 600 }, (_, at) => `doc${at}`)
+    for (let n = 0; n < 10; n++) {
+      // The first ones stay in the first stretch.
+      await store.updateDocs(ids.slice(n === 0 ? 0 : 100).map((id) => put(id, `{"n":${n}}`)))
+    }
+    const stretches = async () =>
+      (await sql('SELECT stretch::int FROM settee.feed_count ORDER BY 1')).map(({ stretch }) => stretch)
+    t.same(await stretches(), [0, 1, 2, 3, 4])
+    await store.compact()
+    t.same(await stretches(), [0, 4])
+    const { rows: places } = await store.readChanges({ since: 0 }, { limit: 1000 }, ({ seq }) => seq)
+    for (const seq of [0, 50, 99, 100, 101, 1023, 1024, 2550, 3071, 3072, 4600, 4601, 5000, 5099, 5100]) {
+      t.equal(await store.countChanges(seq), places.filter((place) => place > seq).length, `above ${seq}`)
+    }
+    await store.updateDocs([put('doc0')])
+    t.equal(await store.countChanges(99), 502)
+  },
+)
