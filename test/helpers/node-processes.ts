@@ -14,6 +14,8 @@ export interface NodeOptions {
   /** Lines of the node's local.ini. */
   readonly ini?: string
   readonly env?: NodeJS.ProcessEnv
+  /** The main file of another version of settee. */
+  readonly main?: string
 }
 
 export interface NodeProcess {
@@ -21,8 +23,12 @@ export interface NodeProcess {
   readonly url: string
   readonly dataDir: string
   pid(): number
-  /** Resolves when `/_up` answers 200. @throws Error with what it has printed if it ends before that */
-  start(): Promise<void>
+  /**
+   * Resolves when `/_up` answers 200.
+   * @param main of this version; by default as before
+   * @throws Error with what it has printed if it ends before that
+   */
+  start(main?: string): Promise<void>
   /** SIGKILL; resolves when it is gone. */
   kill(): Promise<void>
   /** SIGTERM; resolves with the exit code, or with the signal that ended it. */
@@ -35,13 +41,14 @@ export interface NodeProcess {
 }
 
 const isBuilt = process.env.SETTEE_TEST_BUILT === 'true'
-const MAIN = join(ROOT, isBuilt ? 'dist/cli/main.js' : 'src/cli/main.ts')
+/** The main file of this version. */
+export const MAIN: string = join(ROOT, isBuilt ? 'dist/cli/main.js' : 'src/cli/main.ts')
 const ENDS_WITH_PARENT = new URL('./ends-with-parent.mjs', import.meta.url).href
 
 /** Starts a node. It ends with the test, or with the test's process. */
 export async function startNode(
   t: Pick<Test, 'teardown'>,
-  { args = [], ini, env = {} }: NodeOptions = {},
+  { args = [], ini, env = {}, main = MAIN }: NodeOptions = {},
 ): Promise<NodeProcess> {
   const folder = await temporaryFolder(t)
   const [dataDir, logFile] = [join(folder, 'data'), join(folder, 'settee.log')]
@@ -52,17 +59,19 @@ export async function startNode(
   let child: ChildProcess | undefined
   let exited: Promise<number | NodeJS.Signals> = Promise.resolve(0)
   let printed = ''
-  const command = [
+  let version = main
+  const command = () => [
     ...WITHOUT_LOADERS.slice(1),
-    ...[process.execPath, '--import', ENDS_WITH_PARENT, MAIN, 'serve'],
+    ...[process.execPath, '--import', ENDS_WITH_PARENT, version, 'serve'],
     ...['--data', dataDir, '--port', String(port), '--log-file', logFile, ...args],
   ]
   const signal = (name: NodeJS.Signals) => {
     child?.kill(name)
     return exited
   }
-  const start = async () => {
-    const started = spawn('env', command, {
+  const start = async (main = version) => {
+    version = main
+    const started = spawn('env', command(), {
       cwd: ROOT,
       env: cleanEnv({ SETTEE_BIND: '127.0.0.1', SETTEE_LOG_LEVEL: 'info', ...env }),
       stdio: ['pipe', 'pipe', 'pipe'],

@@ -15,6 +15,13 @@ const LOCK = 0x736574746565
 /** How often it is tried to get the lock, in ms, and for how long. */
 const LOCK_RETRY_MS = 100
 const LOCK_MS = 10 * 60_000
+/**
+ * How long a migration waits for the statements that use a table, in ms, since all later ones wait behind it; and how long it then
+ * lets them go on. It is tried again for {@link LOCK_MS}.
+ */
+const TABLE_WAIT_MS = 1000
+const TABLE_PAUSE_MS = 500
+const LOCK_NOT_AVAILABLE = '55P03'
 /** How long the statements of one migration may take, in ms: it may have to write all rows of a store. */
 const MIGRATION_MS = 24 * 60 * 60_000
 
@@ -48,7 +55,7 @@ export async function migrate(connections: Pick<Connections, 'dedicated'>): Prom
     await underLock(client, async () => {
       // Another node may have done it meanwhile.
       const state = await schemaState(client)
-      if (!isUsable(state)) await upgrade(client, state.version)
+      if (!isUsable(state)) await upgradeWhenFree(client, state.version)
     })
   } catch (cause) {
     if (cause instanceof UnsuitableStore) throw cause
@@ -108,6 +115,25 @@ async function underLock(client: pg.Client, work: () => Promise<void>): Promise<
   await work()
 }
 
+/** Other nodes work meanwhile, and a backup or a forgotten session may hold a table for hours. */
+async function upgradeWhenFree(client: pg.Client, version: number | null): Promise<void> {
+  const since = performance.now()
+  for (;;) {
+    try {
+      return await upgrade(client, version)
+    } catch (cause) {
+      if ((cause as pg.DatabaseError).code !== LOCK_NOT_AVAILABLE) throw cause
+      if (performance.now() - since > LOCK_MS) throw new UnsuitableStore(IN_USE, { cause })
+    }
+    await run(client, 'ROLLBACK')
+    await rest(TABLE_PAUSE_MS)
+  }
+}
+
+const IN_USE =
+  'The tables in PostgreSQL could not be upgraded for 10 min, since a transaction uses them: ' +
+  '`settee postgres check` names old ones.'
+
 /** @param version that the tables have; null if there are none */
 async function upgrade(client: pg.Client, version: number | null): Promise<void> {
   const steps = [
@@ -117,7 +143,7 @@ async function upgrade(client: pg.Client, version: number | null): Promise<void>
     FUNCTIONS,
   ]
   await run(client, 'BEGIN')
-  await run(client, 'SET LOCAL statement_timeout = 0')
+  await run(client, `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = ${TABLE_WAIT_MS}`)
   for (const step of steps) await run(client, step)
   if (version === null) await addStore(client)
   await run(

@@ -1,0 +1,117 @@
+/** Stores of every earlier schema are upgraded by many nodes at once, while others write, and keep what they have. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client } from 'pg'
+import t, { type Test } from 'tap'
+import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
+import { MIGRATIONS } from '../../../src/storage/postgres/schema.ts'
+import { readStoreAddress } from '../../../src/storage/store-address.ts'
+import { makeOldStore, schemaOfStore } from '../../helpers/old-stores.ts'
+import { startPostgres } from '../../helpers/postgres-server.ts'
+import { startTestServer } from '../../helpers/server.ts'
+import { everythingIn, fill } from '../../helpers/whole-database.ts'
+import { put, readOne } from '../../storage/conformance/edits.ts'
+import { only } from '../../storage/conformance/setup.ts'
+
+const NEWEST = MIGRATIONS.length
+const OLDER = Array.from({ length: NEWEST - 1 }, (_, n) => n + 1)
+const STARTING = 6
+const WRITERS = 4
+
+t.setTimeout(180_000)
+const postgres = await startPostgres(t)
+
+async function engineOn(t: Test, address: string) {
+  const engine = postgresEngine({ address: await readStoreAddress(address, null), poolSize: 4 })
+  t.teardown(() => engine.close())
+  return engine
+}
+
+/** A store with one database, and what can be read from it. */
+async function filledStore(t: Test) {
+  const address = await postgres.createDatabase()
+  const server = await startTestServer(t, { env: { SETTEE_STORE: address } })
+  await fill(server, 'notes')
+  const held = await everythingIn(server, 'notes')
+  const { uuid } = (await server.request('GET', '/')).json
+  await server.close()
+  return { address, held, uuid: uuid as string }
+}
+
+for (const schema of OLDER) {
+  t.test(`schema ${schema}: one of many nodes upgrades it while another one writes`, async (t) => {
+    const { address, uuid } = await filledStore(t)
+    await makeOldStore(postgres, address, schema)
+    t.equal(await schemaOfStore(postgres, address), schema)
+    // It does not ask for the version, as one that was started before.
+    const running = await engineOn(t, address)
+    const store = await running.openDatabase('notes')
+    const written: string[] = []
+    let isOver = false
+    const write = async (name: string) => {
+      for (let n = 0; !isOver; n++) {
+        const id = `${name}-${n}`
+        await only(store.updateDocs([put(id)]))
+        written.push(id)
+      }
+    }
+    const writing = ['a', 'b', 'c', 'd'].slice(0, WRITERS).map(write)
+    const before = written.length
+    const engines = await Promise.all(Array.from({ length: STARTING }, () => engineOn(t, address)))
+    const catalogs = await Promise.all(engines.map((engine) => engine.openCatalog()))
+    const during = written.length - before
+    await sleep(200)
+    isOver = true
+    await Promise.all(writing)
+    t.equal(await schemaOfStore(postgres, address), NEWEST)
+    t.same(new Set(catalogs.map(({ serverUuid }) => serverUuid)), new Set([uuid]))
+    const other = await engines[0]?.openDatabase('notes')
+    const lost: string[] = []
+    for (const id of written) if (!other || (await readOne(other, id)) === null) lost.push(id)
+    t.same(lost, [])
+    t.comment(`${during} documents were written meanwhile, ${written.length} in all`)
+  })
+
+  t.test(`schema ${schema}: nothing of a database is changed`, async (t) => {
+    const { address, held, uuid } = await filledStore(t)
+    await makeOldStore(postgres, address, schema)
+    const server = await startTestServer(t, { env: { SETTEE_STORE: address } })
+    t.same(await everythingIn(server, 'notes'), held)
+    t.equal((await server.request('GET', '/')).json.uuid, uuid)
+    t.match(await server.request('PUT', '/more'), { status: 201 })
+    t.match(await server.request('PUT', '/notes/new', { body: {} }), { status: 201 })
+  })
+}
+
+t.test('a transaction that uses a table holds up the upgrade, and nobody else', async (t) => {
+  const address = await postgres.createDatabase()
+  await (await engineOn(t, address)).openCatalog()
+  await makeOldStore(postgres, address, 1)
+  const holder = new Client(address)
+  await holder.connect()
+  await holder.query('BEGIN; SELECT 1 FROM settee.catalog_change')
+  const starting = (await engineOn(t, address)).openCatalog()
+  const slowest = await slowestChange(address, 2500)
+  t.ok(slowest > 500, 'the upgrade was waiting')
+  t.ok(slowest < 2000, `the slowest change of the catalog took ${slowest} ms`)
+  t.equal(await schemaOfStore(postgres, address), 1)
+  await holder.query('ROLLBACK')
+  await holder.end()
+  await starting
+  t.equal(await schemaOfStore(postgres, address), NEWEST)
+})
+
+/** Makes changes of the catalog, as each node does, for some time. @returns how long the slowest took, in ms */
+async function slowestChange(address: string, forMs: number): Promise<number> {
+  const client = new Client(address)
+  await client.connect()
+  const end = performance.now() + forMs
+  let slowest = 0
+  for (let n = 0; performance.now() < end; n++) {
+    const begun = performance.now()
+    await client.query('INSERT INTO settee.catalog_change (token, node) VALUES ($1, $1)', [`change ${n}`])
+    slowest = Math.max(slowest, performance.now() - begun)
+    await sleep(20)
+  }
+  await client.end()
+  return Math.round(slowest)
+}
