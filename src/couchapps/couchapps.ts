@@ -162,7 +162,7 @@ interface OpenDesign {
 async function openDesign(store: DatabaseStore, user: UserCtx, id: string): Promise<OpenDesign> {
   const { security } = await store.view()
   requireMember(user, security)
-  return { doc: await readDesignDoc(store, id), security }
+  return { doc: await readDesignDoc(store, id, (now) => requireMember(user, now)), security }
 }
 
 /** @throws unknown_query_language */

@@ -3,7 +3,7 @@ import { CouchError } from '../core/errors.ts'
 import { DESIGN_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import { renderDocument } from '../documents/render.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
+import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { signatureOf } from './design-indexes.ts'
 import type { KeyOrder } from './sort-keys.ts'
 import type { ViewDefinition } from './view-map.ts'
@@ -29,11 +29,19 @@ export interface View {
   readonly options?: unknown
 }
 
-/** @throws not_found, deleted */
-export async function readDesignDoc(store: DatabaseStore, id: string): Promise<DesignDoc> {
+/**
+ * @param requireRight throws for callers who may not read it
+ * @throws not_found, deleted; what `requireRight` throws
+ */
+export async function readDesignDoc(
+  store: DatabaseStore,
+  id: string,
+  requireRight: (security: StoreView['security']) => void,
+): Promise<DesignDoc> {
   const [found] = await store.readDocs(
     [id],
-    (doc) => {
+    (doc, _id, { security }) => {
+      requireRight(security)
       if (doc === null) throw new CouchError('not_found')
       if (doc.deleted) throw new CouchError('deleted')
       return { rev: doc.rev, source: renderDocument(doc, doc.rev) }

@@ -40,7 +40,7 @@ export function storeIndexReport(context: ReportContext): IndexReportSource {
     indexReport: async (user, page) => {
       requireMember(user, (await store.view()).security)
       const { docs, next } = await designDocuments(store, page)
-      const { updateSeq } = await store.info()
+      const { updateSeq } = await store.view()
       const report: Report = { updateSeq, built: await indexes.built() }
       const yielder = new Yielder()
       const rows: object[] = []

@@ -7,7 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import { hasForegroundWrite } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import { renderDocument } from '../documents/render.ts'
-import type { DatabaseStore, DocState, StoreInfo } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, StoreProgress } from '../storage/engine.ts'
 import {
   type IndexBuild,
   type IndexEntry,
@@ -102,6 +102,7 @@ export class IndexUpdater {
    */
   async update(): Promise<void> {
     this.#lastUse = Date.now()
+    if (await this.#isCurrent()) return
     // An update under way may have missed a write that the caller already knows.
     while (this.#running !== undefined) await this.#running.catch(() => undefined)
     this.#running = this.#update()
@@ -113,35 +114,41 @@ export class IndexUpdater {
     }
   }
 
+  /** Whether the index includes the database as it is now. If it does, either order of the two reads shows it. */
+  async #isCurrent(): Promise<boolean> {
+    const [{ position }, progress] = await Promise.all([this.#index.status(), this.#store.progress()])
+    return includes(position, progress)
+  }
+
   async #update(): Promise<void> {
     let target: IndexPosition | null = null
     for (let pause = FIRST_LOOK_MS; ; ) {
       // The status comes first: another node's index may include more than an earlier look at the database has shown.
       const status = await this.#index.status()
-      const info = await this.#store.info()
-      const now = { seq: info.updateSeq, epoch: info.epochs.at(-1)?.id ?? '', purgeSeq: info.purgeSeq }
+      const progress = await this.#store.progress()
+      const now = positionAt(progress)
       target ??= now
-      if (includes(status.position, target, info)) return
+      if (includes(status.position, progress, target)) return
       if (status.isUpdatedElsewhere) {
         this.#progress = { done: status.position?.seq ?? 0, total: target.seq }
         await sleep(pause)
         pause = Math.min(pause * 2, LAST_LOOK_MS)
-      } else if (await this.#advance(status, info, now)) return
+      } else if (await this.#advance(status, progress, now)) return
     }
   }
 
   /** @returns false if the index has changed meanwhile: there is more to do, or another node has overtaken this one */
-  async #advance(status: IndexStatus, info: StoreInfo, target: IndexPosition): Promise<boolean> {
+  async #advance(status: IndexStatus, progress: StoreProgress, target: IndexPosition): Promise<boolean> {
     const { position } = status
     let { version } = status
-    if (position === null && info.docCount > MANY_DOCS) {
+    if (position === null && progress.docCount > MANY_DOCS) {
       const build = await this.#index.build()
       if (build !== null) {
-        await this.#build(build, info, target)
+        await this.#build(build, progress, target)
         return true
       }
     }
-    if (position !== null && !isPositionOf(info, position)) return this.#empty(version)
+    if (position !== null && !isPositionOf(progress, position)) return this.#empty(version)
     if (position !== null && position.purgeSeq !== target.purgeSeq)
       return this.#removePurged(status, position, target)
     const since = position?.seq ?? 0
@@ -194,9 +201,9 @@ export class IndexUpdater {
     return false
   }
 
-  async #build(build: IndexBuild, info: StoreInfo, target: IndexPosition): Promise<void> {
+  async #build(build: IndexBuild, progress: StoreProgress, target: IndexPosition): Promise<void> {
     const begun = build.target
-    const goesOn = begun !== null && isPositionOf(info, begun) && begun.purgeSeq === target.purgeSeq
+    const goesOn = begun !== null && isPositionOf(progress, begun) && begun.purgeSeq === target.purgeSeq
     if (!goesOn) await build.restart(target)
     const end = goesOn ? begun.seq : target.seq
     if (build.seq < end) {
@@ -268,13 +275,24 @@ export class IndexUpdater {
   }
 }
 
-/** Whether an index with this position includes an earlier state of the database. */
-function includes(position: IndexPosition | null, target: IndexPosition, info: StoreInfo): boolean {
+function positionAt({ updateSeq, epochs, purgeSeq }: StoreProgress): IndexPosition {
+  return { seq: updateSeq, epoch: epochs.at(-1)?.id ?? '', purgeSeq }
+}
+
+/**
+ * Whether an index with this position includes a state of the database.
+ * @param target that state, which is not newer than `progress`
+ */
+function includes(
+  position: IndexPosition | null,
+  progress: StoreProgress,
+  target: IndexPosition = positionAt(progress),
+): boolean {
   return (
     position !== null &&
-    isPositionOf(info, position) &&
+    isPositionOf(progress, position) &&
     position.seq >= target.seq &&
     position.purgeSeq >= target.purgeSeq &&
-    position.purgeSeq <= info.purgeSeq
+    position.purgeSeq <= progress.purgeSeq
   )
 }

@@ -117,6 +117,9 @@ async function* joined<T>(first: T, others: AsyncIterable<T>): AsyncGenerator<T>
 }
 
 async function countsOf(reader: IndexReader, { ranges, query }: Selection): Promise<Counts> {
+  const [only] = ranges
+  if (only !== undefined && ranges.length === 1 && query.partition === undefined)
+    return countsOfRange(reader, only, query)
   const offsetOf = ({ start, end, total }: CountedRange) => (query.descending ? total - end : start)
   let { skip } = query
   let first: CountedRange | undefined
@@ -141,6 +144,19 @@ async function countsOf(reader: IndexReader, { ranges, query }: Selection): Prom
   // Without any row, the place of the first key decides.
   if (query.partition === undefined) return { total, offset: Math.min(total, offsetOf(first) + skip), seq }
   return { total, offset: offsetOf(last) + last.end - last.start, seq }
+}
+
+/** The counts of a range that says what its answer needs with one of its ends. */
+async function countsOfRange(
+  reader: IndexReader,
+  { from, to }: PlaceRange,
+  { descending, skip }: ViewQuery,
+): Promise<Counts> {
+  const begin = descending ? to : from
+  const { total, before, position } = await reader.counts(begin === undefined ? [] : [begin])
+  const [counted = descending ? total : 0] = before
+  const offset = descending ? total - counted : counted
+  return { total, offset: Math.min(total, offset + skip), seq: seqOf(position) }
 }
 
 /** A range, and the numbers of rows of the view before its start and before its end. */

@@ -90,8 +90,7 @@ export function storeViews(context: ViewContext): ViewSource {
   const { store } = context
   return {
     view: async function* (user, ddoc, name, parameters, body) {
-      requireMember(user, (await store.view()).security)
-      const view = await openView(context, ddoc, name)
+      const view = await openView(context, user, ddoc, name)
       const members = body === null || bodyLength(body) === 0 ? null : await bodyObject(body, QUERY_SCHEMA)
       if (members?.queries !== undefined) {
         throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
@@ -102,8 +101,7 @@ export function storeViews(context: ViewContext): ViewSource {
       yield chunk.take()
     },
     viewQueries: async function* (user, ddoc, name, body, partition) {
-      requireMember(user, (await store.view()).security)
-      const view = await openView(context, ddoc, name)
+      const view = await openView(context, user, ddoc, name)
       const yielder = new Yielder()
       const queries: ViewQuery[] = []
       for (const members of readQueries(await bodyObject(body, QUERIES_SCHEMA))) {
@@ -123,12 +121,10 @@ export function storeViews(context: ViewContext): ViewSource {
       yield chunk.take()
     },
     viewInfo: async (user, ddoc) => {
-      requireMember(user, (await store.view()).security)
-      return Buffer.from(`${JSON.stringify(await viewInfo(context, ddoc))}\n`)
+      return Buffer.from(`${JSON.stringify(await viewInfo(context, user, ddoc))}\n`)
     },
     compactViews: async (user, ddoc) => {
-      requireMaintainer(user, (await store.view()).security)
-      const design = await readDesignDoc(store, ddoc)
+      const design = await readDesignDoc(store, ddoc, (security) => requireMaintainer(user, security))
       if (design.language === JAVASCRIPT) await openIndex(context, design).updater.index.compact()
     },
     cleanUpViews: async (user) => {
@@ -146,8 +142,8 @@ function readQueries({ queries }: Readonly<Record<string, unknown>>): Record<str
   return queries as Record<string, unknown>[]
 }
 
-async function openView(context: ViewContext, id: string, name: string): Promise<OpenView> {
-  const ddoc = await readDesignDoc(context.store, id)
+async function openView(context: ViewContext, user: UserCtx, id: string, name: string): Promise<OpenView> {
+  const ddoc = await readDesignDoc(context.store, id, (security) => requireMember(user, security))
   const view = Object.hasOwn(ddoc.views, name) ? ddoc.views[name] : undefined
   if (name === LIBRARY || typeof view?.map !== 'string')
     throw new CouchError('not_found', 'missing_named_view')
@@ -287,11 +283,11 @@ function reducerOf({ sandbox }: ViewContext, view: OpenView) {
     : functionGroups(view, sandbox, reduce as UserFunction)
 }
 
-async function viewInfo(context: ViewContext, id: string): Promise<object> {
+async function viewInfo(context: ViewContext, user: UserCtx, id: string): Promise<object> {
   const { store } = context
-  const ddoc = await readDesignDoc(store, id)
+  const ddoc = await readDesignDoc(store, id, (security) => requireMember(user, security))
   const { signature, updater } = openIndex(context, ddoc)
-  const { updateSeq } = await store.info()
+  const { updateSeq } = await store.view()
   const { seq = 0, purgeSeq = 0 } = (await updater.index.status()).position ?? {}
   const { file, active } = await updater.index.sizes()
   const pending = Math.max(0, updateSeq - seq)
@@ -333,9 +329,8 @@ export function refusedViews({ store, cleanUp }: Pick<ViewContext, 'store' | 'cl
     },
     viewInfo: refuse,
     compactViews: async (user, ddoc) => {
-      requireMaintainer(user, (await store.view()).security)
       // Its indexes are those of `_index`.
-      await readDesignDoc(store, ddoc)
+      await readDesignDoc(store, ddoc, (security) => requireMaintainer(user, security))
     },
     cleanUpViews: async (user) => {
       requireMaintainer(user, (await store.view()).security)

@@ -53,12 +53,16 @@ export interface StoreView {
   readonly wasRestored: boolean
 }
 
+/** What an index has to include. */
+export interface StoreProgress extends StoreView {
+  readonly purgeSeq: number
+}
+
 /** Facts for the database's information object, protocol.md 4.5. */
-export interface StoreInfo extends StoreView {
+export interface StoreInfo extends StoreProgress {
   readonly name: string
   /** When the database was created, in seconds since 1970. */
   readonly createdAt: number
-  readonly purgeSeq: number
   /** Whether {@link DatabaseStore.compact} is running. */
   readonly compacting: boolean
   /** In bytes: on disk; in use on disk, without {@link StoreSizes.kept}; of the leaves' contents as they were sent. */
@@ -300,6 +304,7 @@ export interface DatabaseStore {
   readonly partitioned: boolean
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
+  progress(): Promise<StoreProgress>
 
   /**
    * Documents by id, in the order of `ids`; null for a document that does not exist.

@@ -1,5 +1,5 @@
 /** Writes the settings of a database. */
-import type { SettingsChange, StoreView } from '../engine.ts'
+import type { SettingsChange, StoreProgress, StoreView } from '../engine.ts'
 import type { Query } from './connections.ts'
 import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import type { OpenDatabase } from './open-database.ts'
@@ -25,6 +25,25 @@ export function readView(database: OpenDatabase, read?: Attempt['run']): Promise
       return { view: row ?? null, rows: null }
     },
     (_, view) => view,
+  )
+}
+
+const READ_PROGRESS = {
+  name: 'read_progress',
+  text: `SELECT ${VIEW_COLUMNS}, d.purge_seq FROM database AS d WHERE d.db = $1`,
+}
+
+/** @throws no_database */
+export function readProgress({ db, views, connections }: OpenDatabase): Promise<StoreProgress> {
+  return views.reading(
+    async () => {
+      type ProgressRow = [...ViewRow, purgeSeq: number]
+      const [row] = await connections.read<ProgressRow>({ ...READ_PROGRESS, values: [db] })
+      if (row === undefined) return { view: null, rows: 0 }
+      const [updateSeq, docCount, deletedCount, settingsVersion, purgeSeq] = row
+      return { view: [updateSeq, docCount, deletedCount, settingsVersion], rows: purgeSeq }
+    },
+    (purgeSeq, view) => ({ ...view, purgeSeq }),
   )
 }
 

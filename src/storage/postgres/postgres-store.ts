@@ -17,6 +17,7 @@ import type {
   RangeSizes,
   SettingsChange,
   StoreInfo,
+  StoreProgress,
   StoreView,
 } from '../engine.ts'
 import type { HistoryStore } from '../history-store.ts'
@@ -27,7 +28,7 @@ import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Uploads } from './blob-uploads.ts'
 import { Compaction } from './compaction-run.ts'
 import type { DatabaseEvents } from './database-events.ts'
-import { readView, updateSettings } from './database-settings.ts'
+import { readProgress, readView, updateSettings } from './database-settings.ts'
 import { DocumentCommits } from './document-commits.ts'
 import { countAttachments, countChanges } from './document-counts.ts'
 import { DocumentHistories } from './document-histories.ts'
@@ -99,6 +100,10 @@ export class PostgresStore {
 
   async view(): Promise<StoreView> {
     return readView(this.#open())
+  }
+
+  async progress(): Promise<StoreProgress> {
+    return readProgress(this.#open())
   }
 
   async readDocs<R>(

@@ -17,6 +17,7 @@ import type {
   RangeSizes,
   SettingsChange,
   StoreInfo,
+  StoreProgress,
   StoreView,
 } from '../engine.ts'
 import type { VersionedStore } from '../history-store.ts'
@@ -168,6 +169,11 @@ export class SqliteStore implements VersionedStore {
     return this.#access.read(() => this.#tables.state.view)
   }
 
+  async progress(): Promise<StoreProgress> {
+    const { state } = this.#tables
+    return this.#access.read(() => ({ ...state.view, purgeSeq: state.purgeSeq }))
+  }
+
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
@@ -199,12 +205,7 @@ export class SqliteStore implements VersionedStore {
   ): Promise<Page<R>> {
     return this.#page(
       paging,
-      (last, limit) =>
-        this.#tables.documents.inRange(
-          last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
-          limit,
-          paging.touches,
-        ),
+      (last, limit) => this.#tables.documents.inRange(after(last, range), limit, paging.touches),
       read,
       charsRead,
     )
@@ -317,11 +318,7 @@ export class SqliteStore implements VersionedStore {
   async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
     return this.#page(
       paging,
-      (last, limit) =>
-        this.#tables.locals.inRange(
-          last === null ? range : { ...range, start: { id: last.id, inclusive: false } },
-          limit,
-        ),
+      (last, limit) => this.#tables.locals.inRange(after(last, range), limit),
       (doc: LocalDoc) => doc,
       ({ body }) => body.length,
     )
@@ -390,6 +387,11 @@ export class SqliteStore implements VersionedStore {
 
 function charsRead(doc: StoredDocument): number {
   return doc.charsRead
+}
+
+/** The rest of a range behind a row of it. */
+function after(last: { readonly id: string } | null, range: IdRange): IdRange {
+  return last === null ? range : { ...range, start: { id: last.id, inclusive: false } }
 }
 
 /** A descending range read upwards. */

@@ -124,6 +124,7 @@ async function readFaults(t: Test, makeEngine: MakeEngine): Promise<void> {
   const reads: Record<string, () => Promise<unknown>> = {
     info: () => store.info(),
     view: () => store.view(),
+    progress: () => store.progress(),
     readDocs: () => readOne(store, 'a'),
     readRange: () => store.readRange({}, ALL, (doc) => doc.body(doc.rev)),
     countRange: () => store.countRange({}),

@@ -155,6 +155,7 @@ export const purgeCases: StorageCases = {
     await only(store.purgeDocs([forgetLeaf('c', '2-b', { rev: '2-a', deleted: true })]))
     t.match(await store.view(), { docCount: 0, deletedCount: 2 })
     t.equal((await store.info()).purgeSeq, 2)
+    t.same(await store.progress(), { ...(await store.view()), purgeSeq: 2 })
   },
 
   'a decision that writes nothing changes nothing; a throw reaches its caller alone': async (

@@ -17,6 +17,7 @@ import type {
   RangeSizes,
   SettingsChange,
   StoreInfo,
+  StoreProgress,
   StoreView,
 } from '../../../src/storage/engine.ts'
 import type {
@@ -151,6 +152,10 @@ export class MemoryStore implements VersionedStore {
 
   view(): Promise<StoreView> {
     return this.#read((_, view) => view)
+  }
+
+  progress(): Promise<StoreProgress> {
+    return this.#read(({ purgeSeq }, view) => ({ ...view, purgeSeq }))
   }
 
   info(): Promise<StoreInfo> {
