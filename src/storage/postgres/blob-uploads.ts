@@ -23,6 +23,9 @@ const FINISH = { name: 'finish_upload', text: 'SELECT finish_upload($1, $2, $3, 
 
 const HOLD = { name: 'hold_blob', text: 'SELECT hold_blob($1, $2, $3, $4)' }
 
+/** How often it is looked for what uploads of nodes that have ended have left, in ms. */
+export const SWEEP_MS = 600_000
+
 /** Bytes of chunks that one statement reads, at most. */
 const READ_BYTES = 4 * CHUNK_BYTES
 
@@ -40,6 +43,8 @@ export class Uploads {
   readonly #database: OpenDatabase
   readonly #leases: Leases
   readonly #removal: BlobRemoval
+  #timer: NodeJS.Timeout | undefined
+  #sweeping: Promise<void> | null = null
 
   constructor(database: OpenDatabase) {
     this.#database = database
@@ -96,9 +101,20 @@ export class Uploads {
     return parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts)
   }
 
-  /** Removes what ended uploads have left in the database. Never rejects: the next opening tries again. */
-  async sweep(): Promise<void> {
-    await this.#removal.sweep(async () => this.#leases.refuseIfClosed()).catch(() => undefined)
+  /** Removes what ended uploads have left in the database, now and from time to time: a database may stay open for long. */
+  startSweeping(): void {
+    this.#sweep()
+    this.#timer = setInterval(() => this.#sweep(), SWEEP_MS).unref()
+  }
+
+  /** What cannot be removed now is found the next time. */
+  #sweep(): void {
+    this.#sweeping ??= this.#removal
+      .sweep(async () => this.#leases.refuseIfClosed())
+      .catch(() => undefined)
+      .finally(() => {
+        this.#sweeping = null
+      })
   }
 
   /** Ends the leases of a holder, and removes what no revision has named. Never rejects. */
@@ -106,7 +122,7 @@ export class Uploads {
     await this.#remove(await this.#leases.end(holder))
   }
 
-  /** Never rejects, as {@link sweep}. */
+  /** Never rejects: what remains is found by a later sweep. */
   async #remove(blobs: readonly number[]): Promise<void> {
     const removable = blobs.map((blob) => ({ blob }))
     await this.#removal.remove(removable, 'unnamed').catch(() => undefined)
@@ -114,6 +130,7 @@ export class Uploads {
 
   /** Ends the leases of the store; what no revision names is removed at the next opening. Never rejects. Idempotent. */
   close(): Promise<void> {
+    clearInterval(this.#timer)
     return this.#leases.close()
   }
 }

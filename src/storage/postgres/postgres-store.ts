@@ -88,7 +88,7 @@ export class PostgresStore {
     this.#uploads = new Uploads(database)
     this.#compaction = new Compaction(database)
     this.#sizes = new Sizes(database)
-    void this.#uploads.sweep()
+    this.#uploads.startSweeping()
   }
 
   async info(): Promise<StoreInfo> {

@@ -1,6 +1,7 @@
 import { mock } from 'node:test'
 import t from 'tap'
 import { LEASE_RENEWAL_MS } from '../../../src/storage/blob-leases.ts'
+import { SWEEP_MS, Uploads } from '../../../src/storage/postgres/blob-uploads.ts'
 import type { Query } from '../../../src/storage/postgres/connections.ts'
 import { Leases } from '../../../src/storage/postgres/leases.ts'
 import type { OpenDatabase } from '../../../src/storage/postgres/open-database.ts'
@@ -55,3 +56,26 @@ t.test('a lease that could not be ended is not renewed, and a closed store holds
   t.equal(sent.length, statements)
   t.throws(() => leases.begin(), { code: 'unavailable' })
 })
+
+t.test(
+  'what ended uploads have left is looked for at the opening and from time to time, until the closing',
+  async (t) => {
+    let looks = 0
+    const read = async () => {
+      looks += 1
+      if (looks === 2) throw new Error('the store cannot be reached')
+      return []
+    }
+    const uploads = new Uploads({ connections: { read }, db: 3, now: Date.now } as unknown as OpenDatabase)
+    uploads.startSweeping()
+    t.equal(looks, 1)
+    for (const expected of [2, 3]) {
+      await new Promise(setImmediate)
+      mock.timers.tick(SWEEP_MS)
+      t.equal(looks, expected)
+    }
+    await uploads.close()
+    mock.timers.tick(SWEEP_MS)
+    t.equal(looks, 3)
+  },
+)
