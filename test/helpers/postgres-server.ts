@@ -9,6 +9,7 @@ import { Client } from 'pg'
 import type { Test } from 'tap'
 import { cleanEnv, freePort } from '../cli/child.ts'
 import type { Certificate } from './certificates.ts'
+import { CITUS_SETTINGS, createDistributed, HAS_CITUS } from './citus.ts'
 import { type Account, accountForPostgres, watchedFolder } from './postgres-folder.ts'
 import { programOf } from './proxies.ts'
 
@@ -79,13 +80,25 @@ const FAST = { fsync: 'off', full_page_writes: 'off' }
 
 /**
  * Starts PostgreSQL until the end of the test; nothing of it is left even if the test's process is killed. Takes about
- * a second.
+ * a second. With {@link HAS_CITUS} its databases are distributed.
  * @throws Error with PostgreSQL's message if it does not start
  */
 export async function startPostgres(
   t: Pick<Test, 'teardown'>,
   options: PostgresOptions = {},
 ): Promise<PostgresServer> {
+  if (!HAS_CITUS) return startServer(t, options)
+  const settings = { ...options.settings, ...CITUS_SETTINGS }
+  const [coordinator, worker] = [
+    await startServer(t, { ...options, settings }),
+    await startServer(t, { ...options, settings }),
+  ]
+  const server = { ...coordinator, createDatabase: () => createDistributed(coordinator, worker) }
+  instances.set(server, instances.get(coordinator)!)
+  return server
+}
+
+async function startServer(t: Pick<Test, 'teardown'>, options: PostgresOptions): Promise<PostgresServer> {
   const account = await accountForPostgres()
   const folder = await watchedFolder(t, account)
   const instance = { folder, account, port: await freePort(), options }

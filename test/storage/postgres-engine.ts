@@ -4,6 +4,7 @@ import { CouchError } from '../../src/core/errors.ts'
 import { postgresEngine } from '../../src/storage/postgres/postgres-engine.ts'
 import type { StorageEngine } from '../../src/storage/storage-engine.ts'
 import { readStoreAddress } from '../../src/storage/store-address.ts'
+import { HAS_CITUS } from '../helpers/citus.ts'
 import { type PostgresServer, startPostgres } from '../helpers/postgres-server.ts'
 import type { MakeSharedData } from './conformance/openers.ts'
 import type { EngineOptions, KeptContents, MakeEngine } from './conformance/setup.ts'
@@ -87,12 +88,13 @@ async function copiesWithTables(server: PostgresServer): Promise<Copies> {
   await engine.openCatalog()
   await engine.close()
   const model = new URL(url).pathname.slice(1)
-  const free: string[] = []
+  const free: string[] = HAS_CITUS ? [url] : []
   let copies = 0
   return {
     take: async () => {
       const emptied = free.pop()
       if (emptied !== undefined) return emptied
+      if (HAS_CITUS) return server.createDatabase()
       const copy = `${model}_${++copies}`
       await server.query(`CREATE DATABASE ${copy} OWNER settee TEMPLATE ${model} STRATEGY file_copy`)
       return url.replace(/[^/]*$/, copy)

@@ -12,7 +12,7 @@
  * what a failover has lost is found by the last known sequence alone.
  */
 const TIMELINE = `
-CREATE OR REPLACE FUNCTION timeline() RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION timeline() RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_timeline text := current_setting('settee.timeline', true);
 BEGIN

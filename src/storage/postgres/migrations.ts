@@ -5,6 +5,7 @@ import type pg from 'pg'
 import { CouchError } from '../../core/errors.ts'
 import { epochId } from '../sequence.ts'
 import type { Connections } from './connections.ts'
+import { distributeAdded } from './distribution.ts'
 import { FUNCTIONS, MIGRATIONS, OLDEST_COMPATIBLE } from './schema.ts'
 import { storeFault } from './store-fault.ts'
 
@@ -55,7 +56,9 @@ export async function migrate(connections: Pick<Connections, 'dedicated'>): Prom
     await underLock(client, async () => {
       // Another node may have done it meanwhile.
       const state = await schemaState(client)
-      if (!isUsable(state)) await upgradeWhenFree(client, state.version)
+      if (isUsable(state)) return
+      await upgradeWhenFree(client, state.version)
+      if (state.version !== null) await distributeAdded(client)
     })
   } catch (cause) {
     if (cause instanceof UnsuitableStore) throw cause

@@ -10,7 +10,7 @@ import type { Connections } from './connections.ts'
 import type { DatabaseEvents, DatabasePosition } from './database-events.ts'
 import { NoticeChannel } from './notice-channel.ts'
 
-/** The least time between two batches of notices, in ms: those of the time between are sent together. */
+/** How long notices are collected, in ms. */
 const BATCH_MS = 5
 /** How often it is asked, in ms: what a poll finds must be told in time. */
 const POLL_MS = FOREIGN_EVENT_MS - 200
@@ -52,9 +52,7 @@ export class Notices {
   /** What is to be sent: the newest position of each database; null: it is gone. */
   #unsent = new Map<number, DatabasePosition | null>()
   #isCatalogUnsent = false
-  /** Whether a batch is sent, or was sent just now. */
-  #isSending = false
-  #sendTimer: NodeJS.Timeout | undefined
+  #sendTimer: NodeJS.Timeout | null = null
   #pollTimer: NodeJS.Timeout | null = null
   #catalogTimer: NodeJS.Timeout | null = null
   #polling: Promise<void> | null = null
@@ -111,8 +109,8 @@ export class Notices {
   /** Sends what is left, and ends. Idempotent. */
   async close(): Promise<void> {
     this.#isClosed = true
-    clearTimeout(this.#sendTimer)
-    for (const timer of [this.#pollTimer, this.#catalogTimer]) clearTimeout(timer ?? undefined)
+    for (const timer of [this.#sendTimer, this.#pollTimer, this.#catalogTimer])
+      clearTimeout(timer ?? undefined)
     await this.#send()
     await this.#channel.close()
     await Promise.allSettled([this.#polling, this.#reading])
@@ -125,17 +123,12 @@ export class Notices {
   }
 
   #sendSoon(): void {
-    if (this.#isClosed || this.#isSending) return
-    this.#isSending = true
-    // Changes of this turn are told together.
-    setImmediate(async () => {
+    if (this.#isClosed) return
+    this.#sendTimer ??= setTimeout(async () => {
       await this.#send()
-      if (this.#isClosed) return
-      this.#sendTimer = setTimeout(() => {
-        this.#isSending = false
-        if (this.#unsent.size > 0 || this.#isCatalogUnsent) this.#sendSoon()
-      }, BATCH_MS)
-    })
+      this.#sendTimer = null
+      if (this.#unsent.size > 0 || this.#isCatalogUnsent) this.#sendSoon()
+    }, BATCH_MS)
   }
 
   async #send(): Promise<void> {

@@ -56,7 +56,10 @@ export const SESSION_SETTINGS: readonly string[] = [
   'search_path = settee',
   'extra_float_digits = 0',
 ]
-const SESSION = SESSION_SETTINGS.map((setting) => `SET ${setting}`).join('; ')
+/** Citus can plan many statements only once it knows the database: distribution.ts. */
+const PLANS_OF_CITUS = `SELECT set_config('plan_cache_mode', 'auto', false)
+  WHERE to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL`
+const SESSION = [...SESSION_SETTINGS.map((setting) => `SET ${setting}`), PLANS_OF_CITUS].join('; ')
 
 interface ConnectionOptions {
   readonly address: StoreAddress

@@ -32,6 +32,15 @@ export function lookUp(table: string, conditions: string): string {
   return `CROSS JOIN LATERAL (SELECT k.*, k.ctid AS tid FROM ${table} AS k WHERE k.db = p_db AND ${conditions} OFFSET 0)`
 }
 
+/**
+ * Deletes the rows that {@link lookUp} has found. Citus needs to know the database of each row that is changed. As a condition
+ * beside `ctid = ANY (...)`, it would let PostgreSQL read all rows of the database, in a plan that was made while the table was empty.
+ * @param found SELECTs their `tid`
+ */
+export function deleteFound(table: string, found: string): string {
+  return `DELETE FROM ${table} AS gone USING (${found}) AS w WHERE gone.db = p_db AND gone.ctid = w.tid;`
+}
+
 /** How long it is remembered which write of an opener was the last, in ms; clocks of nodes may differ by hours. */
 const FORGET_MS = 24 * 60 * 60_000
 
@@ -196,8 +205,10 @@ BEGIN
     UPDATE database SET writes = writes - 1 WHERE db = p_db;
     RETURN ${refusals.stale};
   END IF;
-  DELETE FROM local_doc WHERE ctid = ANY (ARRAY(
-    SELECT l.tid FROM unnest(p_ids, p_revs) AS w (id, rev) ${lookUp('local_doc', 'k.id = w.id')} AS l WHERE w.rev = -2));
+  ${deleteFound(
+    'local_doc',
+    `SELECT l.tid FROM unnest(p_ids, p_revs) AS w (id, rev) ${lookUp('local_doc', 'k.id = w.id')} AS l WHERE w.rev = -2`,
+  )}
   INSERT INTO local_doc (db, id, version, rev, body)
     SELECT p_db, w.id, v_writes, w.rev, w.body FROM unnest(p_ids, p_revs, p_bodies) AS w (id, rev, body) WHERE w.rev >= 0
     ON CONFLICT (db, id) DO UPDATE SET version = excluded.version, rev = excluded.rev, body = excluded.body;
@@ -252,9 +263,11 @@ BEGIN
       FROM unnest(p_families, p_totals, p_parts, p_seqs) AS w (family, total, parts, seq)
       GROUP BY w.family, w.total, w.parts
     ON CONFLICT (db, family, total, parts) DO UPDATE SET seq = excluded.seq WHERE excluded.seq < k.seq;
-  DELETE FROM point WHERE ctid = ANY (ARRAY(
-    SELECT p.tid FROM unnest(p_old_families, p_old_totals, p_old_parts) AS w (family, total, parts)
-      ${lookUp('point', 'k.family = w.family AND k.total = w.total AND k.parts = w.parts')} AS p));
+  ${deleteFound(
+    'point',
+    `SELECT p.tid FROM unnest(p_old_families, p_old_totals, p_old_parts) AS w (family, total, parts)
+      ${lookUp('point', 'k.family = w.family AND k.total = w.total AND k.parts = w.parts')} AS p`,
+  )}
 ${NOTE_WRITE}
   RETURN v_seq;
 END $$;

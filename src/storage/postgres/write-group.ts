@@ -3,11 +3,13 @@
  * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
  * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
  */
-import { lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
+import { deleteFound, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
 
 /** Removes the new documents of this group again. */
-const UNDO_NEW = `DELETE FROM doc WHERE ctid = ANY (ARRAY(
-        SELECT d.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id AND k.version = v_writes')} AS d));`
+const UNDO_NEW = deleteFound(
+  'doc',
+  `SELECT d.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id AND k.version = v_writes')} AS d`,
+)
 
 /**
  * p_versions: of plain documents, 0 for a new one; p_new, p_saved: how many are new, and how many are not.
@@ -92,9 +94,11 @@ BEGIN
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows < p_saved THEN
       v_refusal := ${refusals.stale};
-      DELETE FROM revision WHERE ctid = ANY (ARRAY(
-        SELECT r.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id')} AS d
-          ${lookUp('revision', 'k.id = w.id AND k.rev = d.rev')} AS r));
+      ${deleteFound(
+        'revision',
+        `SELECT r.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id')} AS d
+          ${lookUp('revision', 'k.id = w.id AND k.rev = d.rev')} AS r`,
+      )}
       ${UNDO_NEW}
     END IF;
   END IF;
@@ -123,7 +127,7 @@ BEGIN
             WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
             ${lookUp('doc', 'k.id = w.id')} AS d
           WHERE w.version > 0
-      ) AS w WHERE doc.ctid = w.tid;
+      ) AS w WHERE doc.db = p_db AND doc.ctid = w.tid;
   END IF;
   IF p_branched IS NOT NULL THEN
     PERFORM write_branches(p_db, p_now, v_base, v_writes, cardinality(p_ids), p_branched, p_branch_bodies, v_blobs);
@@ -133,8 +137,9 @@ BEGIN
       SELECT p_db, CASE WHEN u.blob < 0 THEN v_blobs[-u.blob] ELSE u.blob END, u.id, u.rev
         FROM unnest(p_use_blobs, p_use_ids, p_use_revs) AS u (blob, id, rev)
       ON CONFLICT DO NOTHING;
-    UPDATE blob SET named = true WHERE ctid = ANY (ARRAY(
-      SELECT b.tid FROM unnest(p_named) AS w (blob) ${lookUp('blob', 'k.blob = w.blob AND NOT k.named')} AS b));
+    UPDATE blob SET named = true
+      FROM (SELECT b.tid FROM unnest(p_named) AS w (blob) ${lookUp('blob', 'k.blob = w.blob AND NOT k.named')} AS b) AS w
+      WHERE blob.db = p_db AND blob.ctid = w.tid;
   END IF;
   INSERT INTO feed_count AS f (db, stretch, rows)
     SELECT p_db, c.stretch, sum(c.rows) FROM (
@@ -187,12 +192,14 @@ const SUMS = `coalesce(sum(r.size) FILTER (WHERE r.leaf), 0),
     coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.retained), 0)`
 
 /** Removes what names the blobs of revisions r. */
-const forgetUses = (revisions: string) => `
-  DELETE FROM blob_use WHERE ctid = ANY (ARRAY(
-    SELECT u.tid FROM ${revisions}
+const forgetUses = (revisions: string) =>
+  deleteFound(
+    'blob_use',
+    `SELECT u.tid FROM ${revisions}
       CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
       ${lookUp('blob_use', "k.blob = (a.value->>'blob')::bigint AND k.id = r.id AND k.rev = r.rev")} AS u
-    WHERE r.attachments IS NOT NULL));`
+      WHERE r.attachments IS NOT NULL`,
+  )
 
 const WRITE_BRANCHES = `
 CREATE OR REPLACE FUNCTION write_branches(
@@ -242,9 +249,9 @@ BEGIN
     END IF;
     ${forgetUses(`${REMOVED} ${THEIR_REVISION}`)}
     ${forgetUses(`${FORGOTTEN} ${ALL_THEIR_REVISIONS}`)}
-    DELETE FROM revision WHERE ctid = ANY (ARRAY(SELECT r.tid FROM ${REMOVED} ${THEIR_REVISION}));
-    DELETE FROM revision WHERE ctid = ANY (ARRAY(SELECT r.tid FROM ${FORGOTTEN} ${ALL_THEIR_REVISIONS}));
-    DELETE FROM doc WHERE ctid = ANY (ARRAY(SELECT d.tid FROM ${FORGOTTEN} ${THEIR_DOC}));
+    ${deleteFound('revision', `SELECT r.tid FROM ${REMOVED} ${THEIR_REVISION}`)}
+    ${deleteFound('revision', `SELECT r.tid FROM ${FORGOTTEN} ${ALL_THEIR_REVISIONS}`)}
+    ${deleteFound('doc', `SELECT d.tid FROM ${FORGOTTEN} ${THEIR_DOC}`)}
   END IF;
 
   IF v_has_attachments THEN
@@ -258,17 +265,19 @@ BEGIN
         decode(w.ancestry, 'base64'), p_bodies[w.body]
       FROM ${REVISIONS} WHERE w.body IS NOT NULL
     ON CONFLICT (db, id, rev) DO UPDATE SET deleted = excluded.deleted, leaf = excluded.leaf, retained = false,
-      stored_at = CASE WHEN excluded.leaf AND NOT r.leaf THEN p_now ELSE r.stored_at END,
+      -- excluded.stored_at is p_now, which Citus does not know here.
+      stored_at = CASE WHEN excluded.leaf AND NOT r.leaf THEN excluded.stored_at ELSE r.stored_at END,
       -- A leaf is written again as a leaf only when its ancestry changes.
-      grown_at = CASE WHEN excluded.leaf AND r.leaf THEN p_now ELSE r.grown_at END,
-      superseded_at = CASE WHEN excluded.leaf THEN NULL WHEN r.leaf THEN p_now ELSE r.superseded_at END,
+      grown_at = CASE WHEN excluded.leaf AND r.leaf THEN excluded.stored_at ELSE r.grown_at END,
+      superseded_at = CASE WHEN excluded.leaf THEN NULL WHEN r.leaf THEN excluded.stored_at ELSE r.superseded_at END,
       size = excluded.size, attachments = excluded.attachments, ancestry = excluded.ancestry, body = excluded.body;
   UPDATE revision AS r SET deleted = w.deleted, leaf = w.leaf, retained = false,
     stored_at = CASE WHEN w.leaf AND NOT r.leaf THEN p_now ELSE r.stored_at END,
     grown_at = CASE WHEN w.leaf AND r.leaf THEN p_now ELSE r.grown_at END,
     superseded_at = CASE WHEN w.leaf THEN NULL WHEN r.leaf THEN p_now ELSE r.superseded_at END,
     ancestry = decode(w.ancestry, 'base64')
-    FROM (SELECT w.*, r.tid FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.body IS NULL) AS w WHERE r.ctid = w.tid;
+    FROM (SELECT w.*, r.tid FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.body IS NULL) AS w
+    WHERE r.db = p_db AND r.ctid = w.tid;
   SELECT ARRAY[${SUMS}] INTO v_after FROM ${TOUCHED} ${THEIR_REVISION};
 
   UPDATE doc AS d SET seq = CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END, version = p_writes,
@@ -278,14 +287,14 @@ BEGIN
       SELECT w.*, d.tid, r.place AS its_place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body,
           (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf) AS leaves
         FROM ${DOCS} ${THEIR_DOC} ${THEIR_REVISION} WHERE w.version > 0
-    ) AS w WHERE d.ctid = w.tid;
+    ) AS w WHERE d.db = p_db AND d.ctid = w.tid;
   INSERT INTO doc
     (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, grown_at, size, attachments, ancestry, body)
     SELECT p_db, w.id, p_base + w.place, p_writes, p_base + w.place, w.rev, w.deleted,
         (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf),
         r.place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body
       FROM ${DOCS} ${THEIR_REVISION} WHERE w.version = 0;
-  DELETE FROM revision WHERE ctid = ANY (ARRAY(SELECT r.tid FROM ${DOCS} ${THEIR_REVISION}));
+  ${deleteFound('revision', `SELECT r.tid FROM ${DOCS} ${THEIR_REVISION}`)}
   PERFORM 1 FROM ${DOCS}
     WHERE (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.version = p_writes) IS NULL;
   IF FOUND THEN

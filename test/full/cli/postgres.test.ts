@@ -87,8 +87,8 @@ t.test('the statements for Citus name tables and functions as PostgreSQL knows t
     CREATE TABLE settee.doc (db bigint, id text);
     CREATE FUNCTION settee.timeline() RETURNS text LANGUAGE sql AS $$ SELECT '' $$;
     CREATE FUNCTION settee.write_group(db bigint, ids text[]) RETURNS bigint LANGUAGE sql AS $$ SELECT 1::bigint $$`)
-  const { tables, functions } = await schemaOf(client)
-  for (const statement of distributionStatements(tables, functions, 64)) await client.query(statement)
+  const schema = await schemaOf(client)
+  for (const statement of distributionStatements(schema, 64)) await client.query(statement)
   const { rows } = await client.query('SELECT what FROM noted ORDER BY at')
   t.same(
     rows.map(({ what }) => what),
