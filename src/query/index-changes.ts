@@ -43,6 +43,8 @@ export interface IndexSource {
 
 /** The maximum size of a body in bytes. */
 const MAX_BODY = 1024 * 1024
+/** How often a change is tried whose design document others write at the same time: each conflict is the success of another. */
+const MAX_TRIES = 10
 
 interface IndexContext {
   readonly store: DatabaseStore
@@ -70,14 +72,15 @@ export function storeIndexes(context: IndexContext): IndexSource {
       await requireAdmin(user)
       const index = readNewIndex(await bodyObject(body, {}, MAX_BODY))
       return turns.run(async () => {
-        const result = (await create(context, user, index)) ? 'created' : 'exists'
+        const result = (await withRetries(() => create(context, user, index))) ? 'created' : 'exists'
         return jsonLine({ result, id: index.ddoc, name: index.name })
       })
     },
     deleteIndex: async (user, ddoc, type, name) => {
       await requireAdmin(user)
       const isRemoved =
-        type === 'json' && (await turns.run(() => remove(context, user, designId(ddoc), name)))
+        type === 'json' &&
+        (await turns.run(() => withRetries(() => remove(context, user, designId(ddoc), name))))
       if (!isRemoved) throw new CouchError('not_found')
       await context.cleanUp()
     },
@@ -105,6 +108,22 @@ class Turns {
 
 function jsonLine(value: unknown): Uint8Array {
   return Buffer.from(`${JSON.stringify(value)}\n`)
+}
+
+/**
+ * Makes a change of a design document, and makes it again if another client or node has written the document since it was
+ * read. Devices of an app often make the same index at the same time.
+ * @throws conflict after {@link MAX_TRIES}
+ */
+async function withRetries<T>(change: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await change()
+    } catch (error) {
+      const isConflict = error instanceof CouchError && error.code === 'conflict'
+      if (!isConflict || tries === MAX_TRIES) throw error
+    }
+  }
 }
 
 /** @returns false if the database has the index already */
@@ -167,7 +186,7 @@ async function removeAll(context: IndexContext, user: UserCtx, ids: readonly str
   const fail: object[] = []
   for (const id of ids) {
     try {
-      const isRemoved = await remove(context, user, id, null)
+      const isRemoved = await withRetries(() => remove(context, user, id, null))
       if (isRemoved) success.unshift({ id, ok: true })
       else fail.unshift({ id, error: 'not_found' })
     } catch (error) {

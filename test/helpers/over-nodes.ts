@@ -12,18 +12,28 @@ import type { Test } from 'tap'
 import { nginxOver } from './node-balancers.ts'
 import { startNodes } from './node-processes.ts'
 import { type PostgresServer, startPostgres } from './postgres-server.ts'
-import { reached, startTestServersBy, type TestServerOptions } from './server.ts'
+import {
+  reached,
+  settled,
+  sharedTestServer,
+  startTestServersBy,
+  type TestServer,
+  type TestServerOptions,
+} from './server.ts'
 
 const NODES = 2
 /** docs/scaling.md says about a second. */
 const SETTINGS_MS = 1200
 
-/** @param file the root of a test file, for whose tests there is one PostgreSQL */
+/**
+ * @param file the root of a test file, for whose tests there is one PostgreSQL, and one pair of nodes for those that need
+ *   nothing particular of a server
+ */
 export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void {
   // Each start takes seconds on a busy machine.
   file.setTimeout(900_000)
   let postgres: Promise<PostgresServer> | undefined
-  startTestServersBy(async (t, options) => {
+  const start = async (t: Pick<Test, 'teardown'>, options: TestServerOptions): Promise<TestServer> => {
     postgres ??= startPostgres(file)
     const store = await (await postgres).createDatabase()
     const { admins = {}, ...settings } = await settingsOf(options)
@@ -59,7 +69,18 @@ export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void
         if (answer.status !== 200) throw new Error(`${section}/${key} was answered ${answer.text}`)
       }
     }
+    if (Object.keys(settings).length > 0) await settled(server)
     return server
+  }
+  const common = sharedTestServer(file, (t) => start(t, {}))
+  let isLent = false
+  startTestServersBy(async (t, options) => {
+    if (isLent || Object.keys(options).length > 0) return start(t, options)
+    isLent = true
+    t.teardown(() => {
+      isLent = false
+    })
+    return common()
   })
 }
 
@@ -68,5 +89,5 @@ type Settings = Readonly<Record<string, Readonly<Record<string, string>>>>
 /** @returns what a test has written into its server's local.ini, which is the store's on nodes */
 async function settingsOf({ dataDir }: TestServerOptions): Promise<Settings> {
   if (dataDir === undefined) return {}
-  return parse(await readFile(join(dataDir, 'local.ini'), 'utf8')) as Settings
+  return parse(await readFile(join(dataDir, 'local.ini'), 'utf8').catch(() => '')) as Settings
 }

@@ -76,11 +76,16 @@ export function startTestServersBy(start: Start): void {
 }
 
 /**
- * For tests that look into the files of a server, or replace them.
- * @returns an option of a test, which skips it if servers of {@link startTestServer} have no files of databases
+ * For tests that look into the files of a server, or of its own TLS.
+ * @returns an option of a test, which skips it if {@link startTestServer} starts another kind of server
  */
-export function needsFiles(): { readonly skip: string | false } {
-  return { skip: startInstead !== null && 'It needs the files of databases.' }
+export function onlyOneServer(why: string): { readonly skip: string | false } {
+  return { skip: startInstead !== null && why }
+}
+
+/** Resolves when a setting that was changed before is known everywhere. */
+export function settled({ settingsMs = 0 }: Pick<TestServer, 'settingsMs'>): Promise<void> {
+  return sleep(settingsMs)
 }
 
 /** A listening server on a free port, closed when the test ends. */
@@ -158,13 +163,16 @@ export function reached(
  * @returns a server without databases of earlier cases and with the initial settings: the shared one, or another if a
  *   case has made an admin or a user, or has closed it
  */
-export function sharedTestServer(t: Pick<Test, 'teardown'>): () => Promise<TestServer> {
+export function sharedTestServer(
+  t: Pick<Test, 'teardown'>,
+  start: (t: Pick<Test, 'teardown'>) => Promise<TestServer> = startTestServer,
+): () => Promise<TestServer> {
   let shared: { readonly server: TestServer; readonly config: Sections } | undefined
   return async () => {
     if (shared !== undefined && (await isReset(shared.server, shared.config).catch(() => false))) {
       return shared.server
     }
-    const server = await startTestServer(t)
+    const server = await start(t)
     shared = { server, config: (await server.request('GET', CONFIG)).json as Sections }
     return server
   }
@@ -173,8 +181,8 @@ export function sharedTestServer(t: Pick<Test, 'teardown'>): () => Promise<TestS
 /** They differ between nodes. */
 const OF_NODE = new Set(['chttpd/port', 'log/file'])
 
-/** The settings that all nodes have, as text. */
-function shared(sections: Sections): string {
+/** @returns the answer of `_config`, as text, without what differs between nodes */
+export function sharedSettings(sections: unknown): string {
   return JSON.stringify(sections, (key, value: unknown) =>
     key === 'port' || key === 'file' ? undefined : value,
   )
@@ -205,7 +213,7 @@ async function isReset({ request, settingsMs = 0 }: TestServer, initial: Section
     }
   }
   const [now, left] = [await request('GET', CONFIG), await request('GET', '/_all_dbs')]
-  return shared(now.json) === shared(initial) && left.text.trim() === '["_users"]'
+  return sharedSettings(now.json) === sharedSettings(initial) && left.text.trim() === '["_users"]'
 }
 
 async function ask(

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { startTestServer, type TestResponse, temporaryFolder } from '../helpers/server.ts'
+import { settled, startTestServer, type TestResponse, temporaryFolder } from '../helpers/server.ts'
 import { CALLERS, type Caller, type Condition, type Sent } from './matrix.ts'
 
 /** A name that is not part of any other name. */
@@ -35,6 +35,8 @@ export interface MatrixServer {
   askWith(credentials: Credentials, asked: Asked): Promise<TestResponse>
   /** Puts names into what is to be asked, and makes what they name. */
   prepare(method: string, path: string, sent?: Sent): Promise<Asked>
+  /** Waits until every node knows what was made. */
+  settle(): Promise<void>
   /** What a server admin does, who must succeed. */
   admin(method: string, path: string, json?: unknown): Promise<TestResponse>
 }
@@ -43,7 +45,8 @@ export interface MatrixServer {
 export async function startCondition(t: Test, condition: Condition): Promise<MatrixServer> {
   const dataDir = await temporaryFolder(t)
   await writeFile(join(dataDir, 'local.ini'), settings(condition))
-  const { url, request } = await startTestServer(t, { dataDir, hosted: condition === 'hosted' })
+  const server = await startTestServer(t, { dataDir, hosted: condition === 'hosted' })
+  const { url, request } = server
   const askWith: MatrixServer['askWith'] = (credentials, { method, path, sent }) =>
     request(method, path, { body: sent.json ?? sent.body, headers: { ...sent.headers, ...credentials } })
   const ask: MatrixServer['ask'] = (caller, asked) =>
@@ -60,6 +63,7 @@ export async function startCondition(t: Test, condition: Condition): Promise<Mat
     ask,
     askWith,
     prepare: (method, path, sent = {}) => maker.prepare(method, path, sent),
+    settle: () => settled(server),
     admin: (method, path, json) => must('s', method, path, json),
   }
 }

@@ -6,9 +6,16 @@ import nano from 'nano'
 import t, { type Test } from 'tap'
 import { Agent, request } from 'undici'
 import { sealSession } from '../../src/auth/sessions.ts'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import {
+  onlyOneServer,
+  settled,
+  startTestServer,
+  type TestServer,
+  temporaryFolder,
+} from '../helpers/server.ts'
 import { until } from './devices.ts'
 
+const OWN_FILES = onlyOneServer('It looks for secrets in the files of a server.')
 const ADMIN = 'root:sesame'
 const ENV = { COUCHDB_USER: 'root', COUCHDB_PASSWORD: 'sesame' }
 const OPEN = { members: { names: [], roles: [] }, admins: { names: [], roles: ['_admin'] } }
@@ -31,6 +38,7 @@ async function set(server: TestServer, section: string, key: string, value: stri
   const path = `/_node/_local/_config/${section}/${key}`
   const { status, text } = await server.request('PUT', path, { auth: ADMIN, body: JSON.stringify(value) })
   if (status !== 200) throw new Error(text)
+  await settled(server)
 }
 
 async function putUser(server: TestServer, name: string, doc: object, auth = ADMIN) {
@@ -218,7 +226,7 @@ t.test('passwords must match the configured pattern', async (t) => {
   t.equal(bad.status, 400, bad.text)
 })
 
-t.test('no password is found in the data folder or in the log', async (t) => {
+t.test('no password is found in the data folder or in the log', OWN_FILES, async (t) => {
   const logs = t.testdir({})
   const logFile = join(logs, 'settee.log')
   const server = await start(t, { isOpen: true, logFile })
@@ -288,26 +296,26 @@ t.test('couch_peruser: a database for each account, also for earlier ones, after
   await putUser(server, 'anna', { password: 'x' })
   await set(server, 'couch_peruser', 'enable', 'true')
   const own = '/userdb-616e6e61'
-  const until = async (asked: TestServer, path: string, auth: string, status: number) => {
-    while ((await asked.request('GET', path, { auth })).status !== status) {
+  const until = async (path: string, auth: string, status: number) => {
+    while ((await server.request('GET', path, { auth })).status !== status) {
       await new Promise((resolve) => setTimeout(resolve, 10))
     }
   }
-  await until(server, own, 'anna:x', 200)
+  await until(own, 'anna:x', 200)
   t.equal((await server.request('PUT', `${own}/note`, { auth: 'anna:x', body: {} })).status, 201)
   t.equal((await server.request('PUT', `${own}/_design/d`, { auth: 'anna:x', body: {} })).status, 201)
   await putUser(server, 'zoë/1', { password: 'z' })
   const name = `/userdb-${Buffer.from('zoë/1').toString('hex')}`
-  await until(server, name, 'zoë/1:z', 200)
+  await until(name, 'zoë/1:z', 200)
   t.equal((await server.request('GET', own, { auth: 'zoë/1:z' })).status, 403)
-  await server.close()
-  const again = await startTestServer(t, { dataDir: server.dataDir })
-  t.match((await again.request('GET', own, { auth: 'anna:x' })).json, { doc_count: 2 })
-  await set(again, 'couch_peruser', 'delete_dbs', 'true')
-  const { json } = await again.request('GET', '/_users/org.couchdb.user:anna', { auth: ADMIN })
-  await again.request('DELETE', `/_users/org.couchdb.user:anna?rev=${json._rev}`, { auth: ADMIN })
-  await until(again, own, ADMIN, 404)
-  t.equal((await again.request('GET', name, { auth: 'zoë/1:z' })).status, 200)
+  await server.stop()
+  await server.start()
+  t.match((await server.request('GET', own, { auth: 'anna:x' })).json, { doc_count: 2 })
+  await set(server, 'couch_peruser', 'delete_dbs', 'true')
+  const { json } = await server.request('GET', '/_users/org.couchdb.user:anna', { auth: ADMIN })
+  await server.request('DELETE', `/_users/org.couchdb.user:anna?rev=${json._rev}`, { auth: ADMIN })
+  await until(own, ADMIN, 404)
+  t.equal((await server.request('GET', name, { auth: 'zoë/1:z' })).status, 200)
 })
 
 async function startWithSessions(
@@ -319,6 +327,7 @@ async function startWithSessions(
     server.request('PUT', `/_node/_local/_config/${key}`, { body: JSON.stringify(value) })
   await set('chttpd_auth/iterations', '10')
   await set('admins/s', 'secret-of-s')
+  await settled(server)
   await server.request('PUT', '/db', { auth: 's:secret-of-s' })
   return server
 }

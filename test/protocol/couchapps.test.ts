@@ -3,7 +3,7 @@
 import nano from 'nano'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
-import { startTestServer } from '../helpers/server.ts'
+import { settled, startTestServer } from '../helpers/server.ts'
 
 const DESIGN = {
   lib: { greet: 'exports.greet = function (name) { return "hello " + name }' },
@@ -355,8 +355,9 @@ t.test('rewrites by rules and by functions', async (t) => {
 })
 
 t.test('settee/couchapps turns them off', async (t) => {
-  const { ask } = await apps(t, { rewrites: [] })
+  const { ask, server } = await apps(t, { rewrites: [] })
   await ask('PUT', '/_node/_local/_config/settee/couchapps', { body: '"false"' })
+  await settled(server)
   for (const path of ['_show/text', '_list/rows/all', '_update/set', '_rewrite/x'])
     t.match(await ask('GET', `${APP}/${path}`), { status: 403, text: /settee\/couchapps/ }, path)
   t.match(await ask('GET', `${APP}/_view/all`), { status: 200 })

@@ -6,12 +6,21 @@ import t, { type Test } from 'tap'
 import { Agent } from 'undici'
 import { ROOT, start } from '../cli/child.ts'
 import { certificateFiles } from '../helpers/certificates.ts'
-import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import {
+  onlyOneServer,
+  settled,
+  startTestServer,
+  type TestServer,
+  temporaryFolder,
+} from '../helpers/server.ts'
 import { editInTurns, overHttp1, overHttp2, secureRemote } from '../proxy/secure-devices.ts'
 import { call } from './call.ts'
 import { type Device, device, liveSync, type Remote, rejectsWith, remote, until } from './devices.ts'
 
 const AUTH = 'user:pa:ss'
+
+const OWN_FILES = onlyOneServer('It looks for secrets in the files of a server.')
+const OWN_TLS = onlyOneServer('It needs the TLS of a server.')
 
 /** A server with the admin `user`, whose password is `pa:ss`. */
 async function guarded(t: Test): Promise<TestServer> {
@@ -198,7 +207,7 @@ async function everything(folder: string): Promise<Buffer> {
   return Buffer.concat(await Promise.all(paths.map((path) => readFile(path))))
 }
 
-t.test('two devices sync with tokens of their own, and one of them is lost', async (t) => {
+t.test('two devices sync with tokens of their own, and one of them is lost', OWN_FILES, async (t) => {
   const [dataDir, logs] = [await temporaryFolder(t), await temporaryFolder(t)]
   const server = await served(t, dataDir, join(logs, 'settee.log'))
   const [phone, desk] = [await device(t), await device(t)]
@@ -243,6 +252,7 @@ t.test('deleting an account deletes its token', async (t) => {
   const server = await served(t, await temporaryFolder(t), join(await temporaryFolder(t), 'settee.log'))
   const made = await server.request('PUT', '/_node/_local/_config/admins/bob', { auth: ADMIN, body: '"bob"' })
   t.equal(made.status, 200)
+  await settled(server)
   const { json } = await server.request('POST', '/_settee/tokens', {
     auth: 'bob:bob',
     body: { name: 'x', admin: true },
@@ -250,6 +260,7 @@ t.test('deleting an account deletes its token', async (t) => {
   const auth = `bob:${json.token}`
   t.equal((await server.request('GET', '/_all_dbs', { auth })).status, 200)
   await server.request('DELETE', '/_node/_local/_config/admins/bob', { auth: ADMIN })
+  await settled(server)
   t.equal((await server.request('GET', '/', { auth })).status, 401)
   const nobody = await server.request('POST', '/_settee/tokens?account=bob', {
     auth: ADMIN,
@@ -260,7 +271,7 @@ t.test('deleting an account deletes its token', async (t) => {
   t.equal((await server.request('GET', '/', { auth })).status, 401, 'and a new account has none')
 })
 
-t.test('two devices sync live, one by HTTP/1.1 and one by HTTP/2', async (t) => {
+t.test('two devices sync live, one by HTTP/1.1 and one by HTTP/2', OWN_TLS, async (t) => {
   const tls = await certificateFiles(t)
   const env = { COUCHDB_USER: 'user', COUCHDB_PASSWORD: 'password' }
   const server = await startTestServer(t, { tls, env })
@@ -284,7 +295,7 @@ t.test('two devices sync live, one by HTTP/1.1 and one by HTTP/2', async (t) => 
 const MB = 1024 * 1024
 const ANNA = 'anna:secret'
 
-t.test('clients over TLS', async (t) => {
+t.test('clients over TLS', OWN_TLS, async (t) => {
   const [tls, folder] = [await certificateFiles(t), await temporaryFolder(t)]
   const env = { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' }
   const { secureUrl, request } = await startTestServer(t, { tls, env })

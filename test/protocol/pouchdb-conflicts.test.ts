@@ -1,7 +1,7 @@
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { needsFiles, startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { onlyOneServer, startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { call } from './call.ts'
 import {
   ADAPTERS,
@@ -309,27 +309,31 @@ t.test('a database is deleted and created again while devices sync live', async 
   t.ok('new' in histories && 'a-0' in histories)
 })
 
-t.test('the data folder is restored to an older state', needsFiles(), async (t) => {
-  const server = await startTestServer(t)
-  const devices = [await device(t), await device(t)] as const
-  const there = remote(`${server.url}/notes`)
-  const meet = async () => {
-    for (const db of [...devices, devices[0]]) await db.sync(there.db)
-  }
-  await write(devices[0], 'a', 5)
-  await meet()
-  await server.stop()
-  const copy = join(await temporaryFolder(t), 'copy')
-  await cp(server.dataDir, copy, { recursive: true })
-  await server.start()
-  await write(devices[1], 'after-the-copy', 30)
-  await meet()
-  await server.stop()
-  await rm(server.dataDir, { recursive: true })
-  await cp(copy, server.dataDir, { recursive: true })
-  await server.start()
-  for (let n = 0; n < 3; n++) await call(server, 'PUT', `/notes/after-the-return-${n}`, { body: {} })
-  await meet()
-  const histories = await sameEverywhere(t, { server, database: 'notes', devices })
-  t.equal(Object.keys(histories).length, 38, 'devices have given back what they had')
-})
+t.test(
+  'the data folder is restored to an older state',
+  onlyOneServer('It needs the files of a database.'),
+  async (t) => {
+    const server = await startTestServer(t)
+    const devices = [await device(t), await device(t)] as const
+    const there = remote(`${server.url}/notes`)
+    const meet = async () => {
+      for (const db of [...devices, devices[0]]) await db.sync(there.db)
+    }
+    await write(devices[0], 'a', 5)
+    await meet()
+    await server.stop()
+    const copy = join(await temporaryFolder(t), 'copy')
+    await cp(server.dataDir, copy, { recursive: true })
+    await server.start()
+    await write(devices[1], 'after-the-copy', 30)
+    await meet()
+    await server.stop()
+    await rm(server.dataDir, { recursive: true })
+    await cp(copy, server.dataDir, { recursive: true })
+    await server.start()
+    for (let n = 0; n < 3; n++) await call(server, 'PUT', `/notes/after-the-return-${n}`, { body: {} })
+    await meet()
+    const histories = await sameEverywhere(t, { server, database: 'notes', devices })
+    t.equal(Object.keys(histories).length, 38, 'devices have given back what they had')
+  },
+)

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { settled, startTestServer, type TestServer } from '../helpers/server.ts'
 import { call } from './call.ts'
 import { body, type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
 import { sameEverywhere, untilSame } from './histories.ts'
@@ -54,6 +54,7 @@ t.test('a client cleans up: it deletes, pushes, compacts and polls every second'
   const server = await startTestServer(t)
   // Bodies retained for the time machine would still be in the file.
   await call(server, 'PUT', '/_node/_local/_config/settee/keep_days', { body: '"0"' })
+  await settled(server)
   const there = remote(`${server.url}/notes`).db
   const chunks = Array.from({ length: 300 }, (_, n) => ({
     _id: `h:${n}`,

@@ -12,6 +12,14 @@ import { bodyOf, textOf } from './view-helpers.ts'
 async function openSource(pageRows?: number) {
   const { database, store } = await openDatabase()
   const indexes = new IndexList(store)
+  const openIndexes = () =>
+    storeIndexes({
+      store,
+      indexes: new IndexList(store),
+      put: database.put,
+      cleanUp: async () => {},
+      fileBytes: async () => 0,
+    })
   const source = {
     ...storeFind({
       store,
@@ -20,7 +28,7 @@ async function openSource(pageRows?: number) {
       indexes,
       openIndex: memoryIndexes(store, pageRows),
     }),
-    ...storeIndexes({ store, indexes, put: database.put, cleanUp: async () => {}, fileBytes: async () => 0 }),
+    ...openIndexes(),
   }
   const read = async (answer: Promise<Uint8Array>): Promise<Json> =>
     JSON.parse(Buffer.from(await answer).toString())
@@ -32,6 +40,7 @@ async function openSource(pageRows?: number) {
     find: async (request: Json): Promise<Json> =>
       JSON.parse(await textOf(source.find(ADMIN, bodyOf(request)))),
     create: (request: Json, user: UserCtx = ADMIN) => read(source.createIndex(user, bodyOf(request))),
+    openIndexes,
     removeMany: (request: Json) => read(source.deleteIndexes(ADMIN, bodyOf(request))),
     list: async () => (await read(source.indexes(ADMIN, 0, undefined))).indexes.slice(1),
     design: async (id: string): Promise<Json> =>
@@ -192,6 +201,30 @@ t.test('a design document goes with its last index', async (t) => {
     { language: 'query', options: { partitioned: false } },
     'options are kept',
   )
+})
+
+t.test('several nodes change the indexes of a design document at once', async (t) => {
+  const { openIndexes, list } = await openSource()
+  const nodes = Array.from({ length: 4 }, openIndexes)
+  const made = await Promise.all(
+    nodes.flatMap((node, n) =>
+      ['same', `own-${n}`].map((name) =>
+        node.createIndex(ADMIN, bodyOf({ index: { fields: [name] }, ddoc: 'd', name })),
+      ),
+    ),
+  )
+  const results = made.map((answer) => JSON.parse(Buffer.from(answer).toString()).result)
+  t.equal(results.filter((result) => result === 'created').length, 5)
+  t.strictSame(
+    (await list()).map(({ name }: Json) => name),
+    ['own-0', 'own-1', 'own-2', 'own-3', 'same'],
+  )
+  await Promise.all(nodes.map((node, n) => node.deleteIndex(ADMIN, 'd', 'json', `own-${n}`)))
+  const removed = await Promise.all(nodes.map((node) => node.deleteIndexes(ADMIN, bodyOf({ docids: ['d'] }))))
+  const answers = removed.map((answer) => JSON.parse(Buffer.from(answer).toString()))
+  t.equal(answers.filter(({ fail }) => fail.length === 0).length, 1)
+  t.ok(answers.every(({ fail }) => fail.every(({ error }: Json) => error === 'not_found')))
+  t.strictSame(await list(), [])
 })
 
 t.test('invalid requests for indexes are refused with the texts of protocol.md 10.4', async (t) => {
