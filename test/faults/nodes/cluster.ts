@@ -123,7 +123,7 @@ const pause = () => sleep(AWAY_MS.from + randomInt(AWAY_MS.to - AWAY_MS.from))
 const FAULTS: Readonly<Record<Exclude<Fault, 'PostgreSQL killed'>, (member: Member) => Promise<void>>> = {
   'node killed': async ({ node }) => {
     await node.kill()
-    // It ends at once if PostgreSQL is gone at this moment. A service manager would start it again.
+    // It waits for PostgreSQL, but ends if that is killed right afterwards. A service manager would start it again.
     const isUp = () =>
       node.start().then(
         () => true,

@@ -15,6 +15,8 @@ async function startNode(t: Test, store?: string): Promise<TestServer> {
   return startTestServer(t, { env: { SETTEE_STORE } })
 }
 
+const nameOf = (store: string) => new URL(store).pathname.slice(1)
+
 const write = async ({ request }: TestServer, id: string) => {
   const { status, headers } = await request('PUT', `/notes/${id}`, { body: {} })
   return { status, retryAfter: headers['retry-after'] }
@@ -147,6 +149,19 @@ t.test('a start that cannot succeed says why in one line', async (t) => {
   )
   await server.query(`CREATE DATABASE latin OWNER settee ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
   t.match(await refusal(store.replace(/\/[^/]+$/, '/latin')), /has the encoding LATIN1 instead of UTF8/)
+  const newer = await server.createDatabase()
+  await (await startNode(t, newer)).close()
+  await server.query(
+    'UPDATE settee.schema_version SET version = 99, oldest_compatible = 98',
+    [],
+    nameOf(newer),
+  )
+  t.match(
+    await refusal(newer),
+    /: The tables in PostgreSQL have the schema 99 of a newer settee, which works with settees from the schema 98 on\. This one knows \d+\.$/,
+  )
+  await server.query('UPDATE settee.schema_version SET oldest_compatible = 1', [], nameOf(newer))
+  t.equal(await refusal(newer), 'it started')
   const shared = await temporaryFolder(t)
   await startTestServer(t, { env: { SETTEE_STORE: store }, dataDir: shared })
   await t.rejects(startTestServer(t, { env: { SETTEE_STORE: store }, dataDir: shared }), {
