@@ -19,13 +19,17 @@ const DATABASES = [writers.NOTES, writers.FILES, writers.PILE]
 /** Between the steps of a writer, in ms. */
 const PAUSE_MS = 150
 /** nginx sends nothing to a node for this time after it has refused something, in seconds. It takes longer to stop. */
-const FAIL_SECONDS = 5
+const FAIL_SECONDS = 3
 
 t.setTimeout(180_000)
 
 t.test('each node is replaced while clients read and write', async (t) => {
   const postgres = await startPostgres(t)
-  const nodes = await startNodes(t, 2, { args: ['--store', await postgres.createDatabase()], main: BEFORE })
+  const nodes = await startNodes(t, 2, {
+    args: ['--store', await postgres.createDatabase()],
+    ini: '[settee]\ndrain_seconds = 1\n',
+    main: BEFORE,
+  })
   const nginx = await nginxOver(
     t,
     nodes.map(({ url }) => url),
