@@ -4,7 +4,7 @@ import { setTimeout as rest } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
 import type { CatalogChange } from '../records.ts'
 import type { Connections, Query, Run, Statement } from './connections.ts'
-import type { Row } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
 import { isConflict, LostAnswer } from './store-fault.ts'
 
 /** How long a call is tried whose answers are lost, in ms, and how long it waits between the attempts. */

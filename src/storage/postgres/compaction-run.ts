@@ -11,7 +11,7 @@ import { BlobRemoval } from './blob-removal.ts'
 import { CompactionClaim } from './compaction-claim.ts'
 import type { Query } from './connections.ts'
 import type { OpenDatabase } from './open-database.ts'
-import type { Row } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
 import { storeFault } from './store-fault.ts'
 
 /** How long a step should take, in ms, and the rows that it works on. */

@@ -2,7 +2,8 @@
 import type pg from 'pg'
 import { CouchError } from '../../core/errors.ts'
 import type { StoreAddress } from '../store-address.ts'
-import { type Row, StoreConnection } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
+import { StoreConnection } from './store-connection.ts'
 import { isAnswer, LostAnswer, storeFault } from './store-fault.ts'
 
 /** A statement that is prepared once for each connection. Equal names mean equal texts. */
@@ -69,7 +70,7 @@ export class Connections {
     for (let attempt = 0; ; attempt++) {
       const connection = this.#readConnection()
       try {
-        await connection.ready
+        if (!connection.isReady) await connection.ready
         return await this.#send<R>(connection, query)
       } catch (cause) {
         const isOver = attempt >= this.#maxReads || !connection.isBroken
@@ -168,7 +169,8 @@ export class Connections {
 
   #readConnection(): StoreConnection {
     if (this.#isClosed) throw new CouchError('unavailable')
-    const [least] = this.#reads.toSorted((a, b) => a.pending - b.pending)
+    let least = this.#reads[0]
+    for (const each of this.#reads) if (each.pending < (least?.pending ?? Infinity)) least = each
     const isEnough = this.#reads.length >= this.#maxReads || (least?.pending ?? Infinity) < ENOUGH_READS
     if (least !== undefined && isEnough) return least
     const connection = this.#connect()
@@ -232,6 +234,7 @@ export class Connections {
         if (!isBackground) this.#options.onOperation?.('connect')
       },
       onBroken: (broken) => this.#remove(broken),
+      isDedicated: isBackground,
     })
     if (refusal === null) this.#noteRefusal(connection.ready)
     return connection

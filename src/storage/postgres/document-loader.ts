@@ -9,7 +9,7 @@ import { bound, type Columns, documentStatement, type Source } from './document-
 import { DocumentWants } from './document-wants.ts'
 import { LoadedDocument, type LoadedRevision, NotLoaded, type WriteFacts } from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
-import type { Row } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
 import { textOf } from './stored-text.ts'
 
 /** A document that is wanted, and what its reader declares. */

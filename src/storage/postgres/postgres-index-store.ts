@@ -35,7 +35,7 @@ import {
 } from './index-statements.ts'
 import { docKey, headOf, type IndexChange, type KnownDoc, stepsOf, tailOf } from './index-steps.ts'
 import type { OpenDatabase } from './open-database.ts'
-import type { Row } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
 import { LostAnswer } from './store-fault.ts'
 
 /** Documents whose stored keys are read at once, and the bytes of these. */

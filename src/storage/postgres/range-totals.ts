@@ -4,7 +4,7 @@ import type { Query } from './connections.ts'
 import { numbered } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
 import type { OpenDatabase } from './open-database.ts'
-import type { Row } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
 import { textOf } from './stored-text.ts'
 
 /** Documents that one statement counts, in indexes alone, in about 2 ms. */

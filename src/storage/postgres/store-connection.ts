@@ -2,18 +2,15 @@
 import pg from 'pg'
 import type { StoreAddress } from '../store-address.ts'
 import { clientOptions } from './client-options.ts'
+import {
+  type Answer,
+  type AskedStatement,
+  decoderOf,
+  type KnownColumns,
+  PreparedQuery,
+  type Row,
+} from './prepared-query.ts'
 import { isAnswer, isEnd } from './store-fault.ts'
-
-/**
- * The columns of a row. `bigint` is a number, `bigint[]` a list of numbers, `bytea` a Buffer, and JSON stays text.
- */
-export type Row = readonly unknown[]
-
-export interface Answer<R extends Row> {
-  readonly rows: R[]
-  /** The tag of the command, such as COMMIT. */
-  readonly command: string
-}
 
 /** How long a connection may take, in ms. */
 const CONNECT_MS = 5000
@@ -21,25 +18,6 @@ const CONNECT_MS = 5000
 const STATEMENT_MS = 10_000
 /** How long an answer may take, in ms. Beyond this the connection is given up, as if the network were cut. */
 const ANSWER_MS = 12_000
-
-const INT8 = 20
-const INT8_LIST: number = 1016
-const JSON_TYPES: ReadonlySet<number> = new Set([114, 3802])
-
-/** Numbers of settee are below 2^53. JSON is parsed by whoever needs it. */
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (oid, format) => {
-    if (oid === INT8) return Number
-    if (oid === INT8_LIST) return numbersOf
-    if (JSON_TYPES.has(oid)) return String
-    return pg.types.getTypeParser(oid, format)
-  },
-}
-
-/** @param list as `{1,2}`, without nulls */
-function numbersOf(list: string): number[] {
-  return list.length > 2 ? list.slice(1, -1).split(',').map(Number) : []
-}
 
 /**
  * Settings of a connection. A plan that is made while tables are empty stays bad when they have grown: scans of whole tables are
@@ -67,29 +45,35 @@ interface ConnectionOptions {
   before(): void
   /** Called when it cannot be used any more. */
   onBroken(connection: StoreConnection): void
+  /** Whether statements are sent by its `client`, which then limits their time. */
+  readonly isDedicated: boolean
 }
 
 export class StoreConnection {
   readonly client: pg.Client
   /** Rejects with an error of pg if it cannot be made. */
   readonly ready: Promise<void>
-  #pending = 0
+  readonly #known: KnownColumns = new Map()
+  /** When the statements were sent that are not answered, in the order of their answers. */
+  readonly #sent: number[] = []
+  #timer: NodeJS.Timeout | undefined
+  #isReady = false
   #isBroken = false
   /** Whether statements are held back until the end of the turn. */
   #isGathering = false
   readonly #onBroken: (connection: StoreConnection) => void
 
-  constructor({ address, before, onBroken }: ConnectionOptions) {
+  constructor({ address, before, onBroken, isDedicated }: ConnectionOptions) {
     this.#onBroken = onBroken
     this.client = new pg.Client({
       ...clientOptions(address),
-      types,
+      types: { getTypeParser: (type) => decoderOf(type) ?? String },
       pipeline: true,
       keepAlive: true,
       connectionTimeoutMillis: CONNECT_MS,
       statement_timeout: STATEMENT_MS,
       idle_in_transaction_session_timeout: STATEMENT_MS,
-      query_timeout: ANSWER_MS,
+      ...(isDedicated && { query_timeout: ANSWER_MS }),
     })
     // Its statements reject as well; without a listener the process would end.
     this.client.on('error', () => this.break())
@@ -102,11 +86,16 @@ export class StoreConnection {
     before()
     await this.client.connect()
     await this.client.query(SESSION)
+    this.#isReady = true
+  }
+
+  get isReady(): boolean {
+    return this.#isReady
   }
 
   /** The number of statements that are not answered. */
   get pending(): number {
-    return this.#pending
+    return this.#sent.length
   }
 
   get isBroken(): boolean {
@@ -117,18 +106,33 @@ export class StoreConnection {
    * Sends a statement, without waiting for the answers to earlier ones.
    * @throws an error of pg
    */
-  async ask<R extends Row>(query: pg.QueryConfig): Promise<Answer<R>> {
-    this.#pending += 1
-    this.#gather()
-    try {
-      return (await this.client.query({ ...query, rowMode: 'array' })) as unknown as Answer<R>
-    } catch (cause) {
-      // After anything but an answer, such as no answer in time, nobody knows what the next one would belong to.
-      if (!isAnswer(cause) || isEnd(cause)) this.break()
-      throw cause
-    } finally {
-      this.#pending -= 1
-    }
+  ask<R extends Row>(statement: AskedStatement): Promise<Answer<R>> {
+    return new Promise((resolve, reject) => {
+      this.#sent.push(performance.now())
+      this.#timer ??= this.#watch(ANSWER_MS)
+      this.#gather()
+      const query = new PreparedQuery(statement, this.#known, (error, answer) => {
+        this.#sent.shift()
+        if (answer !== undefined) return resolve(answer as Answer<R>)
+        // After anything but an answer, such as a cut connection, nobody knows what the next one would belong to.
+        if (!isAnswer(error) || isEnd(error)) this.break()
+        reject(error)
+      })
+      this.client.query(query)
+    })
+  }
+
+  /** Gives the connection up if its oldest statement is not answered in time. One timer for all costs least. */
+  #watch(ms: number): NodeJS.Timeout {
+    const timer = setTimeout(() => {
+      const [oldest] = this.#sent
+      const left = oldest === undefined ? null : oldest + ANSWER_MS - performance.now()
+      this.#timer = left === null || left <= 0 ? undefined : this.#watch(left)
+      if (left === null || left > 0) return
+      this.break()
+      this.client.connection.stream.destroy()
+    }, ms)
+    return timer.unref()
   }
 
   /** Sends the statements of a turn together: 16 readers at once take 13 us of CPU time for each instead of 19. */

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../catalog.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Query, Run } from './connections.ts'
-import type { Row } from './store-connection.ts'
+import type { Row } from './prepared-query.ts'
 
 const ROWS = `SELECT seq, name, type FROM catalog_update WHERE seq > $1 AND seq < $2`
 /**
