@@ -147,42 +147,40 @@ export class DocumentLoader {
   /** Makes documents of the rows of a statement. */
   decode(rows: readonly Row[], columns: Columns, wants: DocumentWants): Loaded {
     const docs: LoadedDocument[] = []
-    const byId = new Map<string, LoadedDocument>()
+    /** Made when a row of another revision comes. */
+    let byId: Map<string, LoadedDocument> | undefined
     let view: ViewRow | null = null
     let more: boolean | null = null
-    const { leaves } = wants.shape
+    const sought = { leaves: wants.shape.leaves, superseded: wants.listsAll, versions: wants.versions }
     for (const row of rows) {
-      const id = row[0] as string | null
-      if (id === null) {
+      if (row[0] === null) {
         view = row.slice(3, 7) as unknown as ViewRow
       } else if (row[3] === null) {
-        byId.get(id)?.add(revisionOf(row, columns, false))
+        byId ??= new Map(docs.map((doc) => [doc.id, doc]))
+        byId.get(textOf(row[0] as string))?.add(revisionOf(row, columns, false))
       } else {
-        const [, , , seq, version, firstSeq, leafCount] = row as readonly [...unknown[], number] & Row
-        const doc = new LoadedDocument(
-          {
-            id: textOf(id),
-            seq: seq as number,
-            version: version as number,
-            firstSeq: firstSeq as number,
-            leaves: leafCount as number,
-            winner: revisionOf(row, columns, true),
-            writeFacts: columns.writeFacts < 0 ? undefined : writeFactsOf(row, columns.writeFacts),
-          },
-          this.#showsRetained,
-        )
-        doc.note({
-          leaves,
-          superseded: wants.listsAll,
-          versions: wants.versions,
-          revs: wants.namedOf(doc.id),
-        })
+        const doc = this.#document(row, columns)
+        doc.note(sought, wants.namedOf(doc.id))
         docs.push(doc)
-        byId.set(id, doc)
         more = columns.next < 0 ? null : row[columns.next] === true
       }
     }
     return { view, docs, more }
+  }
+
+  #document(row: Row, columns: Columns): LoadedDocument {
+    return new LoadedDocument(
+      {
+        id: textOf(row[0] as string),
+        seq: row[3] as number,
+        version: row[4] as number,
+        firstSeq: row[5] as number,
+        leaves: row[6] as number,
+        winner: revisionOf(row, columns, true),
+        writeFacts: columns.writeFacts < 0 ? undefined : writeFactsOf(row, columns.writeFacts),
+      },
+      this.#showsRetained,
+    )
   }
 
   /**
@@ -257,9 +255,8 @@ function called<R>(
 }
 
 function revisionOf(row: Row, columns: Columns, isWinner: boolean): LoadedRevision {
-  const optional = <T>(column: number) => (column < 0 ? undefined : ((row[column] as T | null) ?? undefined))
-  const attachments = columns.body < 0 ? undefined : optional<string>(columns.attachments)
-  const body = optional<string>(columns.body)
+  const body = textAt(row, columns.body)
+  const attachments = columns.body < 0 ? undefined : textAt(row, columns.attachments)
   return {
     rev: textOf(row[1] as string),
     deleted: row[2] as boolean,
@@ -267,10 +264,15 @@ function revisionOf(row: Row, columns: Columns, isWinner: boolean): LoadedRevisi
     retained: !isWinner && row[6] === 2,
     body: body === undefined ? undefined : textOf(body),
     attachments: attachments === undefined ? undefined : attachmentsOf(attachments),
-    ancestry: optional<Uint8Array>(columns.ancestry),
-    ancestryBytes: optional<number>(columns.ancestryBytes),
+    ancestry: columns.ancestry < 0 ? undefined : ((row[columns.ancestry] as Uint8Array | null) ?? undefined),
+    ancestryBytes:
+      columns.ancestryBytes < 0 ? undefined : ((row[columns.ancestryBytes] as number | null) ?? undefined),
     version: columns.versions < 0 ? undefined : versionOf(row, columns.versions),
   }
+}
+
+function textAt(row: Row, column: number): string | undefined {
+  return column < 0 ? undefined : ((row[column] as string | null) ?? undefined)
 }
 
 function attachmentsOf(stored: string): readonly StoredAttachment[] {

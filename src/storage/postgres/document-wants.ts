@@ -3,6 +3,7 @@ import { formatRev, parseRev } from '../../revisions/rev.ts'
 import type { HistoryTouches, VersionRange } from '../history-store.ts'
 import type { RevisionPath } from '../touches.ts'
 import { eachDocument, type Shape, type Source } from './document-statements.ts'
+import { booleanArray, numberArray, textArray } from './parameter-arrays.ts'
 import { storedText } from './stored-text.ts'
 
 /** Of a path, how many revisions are loaded at once: the newest of them are the likely ones. */
@@ -16,23 +17,14 @@ interface Want {
   /** The generation from which on the winner's ancestry is loaded, and that of other leaves. */
   winnerFrom: number
   leafFrom: number
-  readonly leafRevs: Set<string>
+  leafRevs: Set<string> | undefined
   /** Revisions that are looked up, and whether their bodies are loaded. */
-  readonly named: Map<string, boolean>
+  named: Map<string, boolean> | undefined
 }
 
 export class DocumentWants {
   readonly #wants = new Map<string, Want>()
-  #shape: Shape = {
-    content: null,
-    leaves: false,
-    bodies: false,
-    ancestry: null,
-    superseded: false,
-    versions: false,
-    named: false,
-    writeFacts: false,
-  }
+  readonly #shape: { -readonly [Part in keyof Shape]: Shape[Part] }
   #versions: VersionRange | undefined
   /** Whether the lists of all revisions are needed. */
   #listsAll = false
@@ -40,7 +32,16 @@ export class DocumentWants {
 
   /** @param writeFacts whether the documents are loaded to be written */
   constructor(writeFacts = false) {
-    this.#shape = { ...this.#shape, writeFacts }
+    this.#shape = {
+      content: null,
+      leaves: false,
+      bodies: false,
+      ancestry: null,
+      superseded: false,
+      versions: false,
+      named: false,
+      writeFacts,
+    }
   }
 
   /** What every statement of these documents reads. */
@@ -62,11 +63,13 @@ export class DocumentWants {
   add(id: string, touches: HistoryTouches = {}): void {
     let want = this.#wants.get(id)
     if (want === undefined) {
-      want = { id: storedText(id), winnerFrom: NEVER, leafFrom: NEVER, leafRevs: new Set(), named: new Map() }
+      want = { id: storedText(id), winnerFrom: NEVER, leafFrom: NEVER, leafRevs: undefined, named: undefined }
       this.#wants.set(id, want)
     }
     this.#widen(touches)
     this.#addAncestries(want, touches)
+    if (!isNamed(touches)) return
+    want.named ??= new Map()
     for (const rev of touches.attachments ?? []) if (!want.named.has(rev)) want.named.set(rev, false)
     for (const rev of touches.revs ?? []) want.named.set(rev, true)
     for (const path of touches.nearest ?? []) for (const rev of firstRevs(path)) want.named.set(rev, true)
@@ -75,48 +78,40 @@ export class DocumentWants {
   /** What is loaded of all documents of a page alike. Revisions that are named, and lists, are left to be missed. */
   addAll({ body, bodies, branches, ancestry, versions }: HistoryTouches = {}): void {
     this.#widen({ body, bodies, branches, ancestry, ...(versions && { versions }) })
-    if (ancestry !== undefined) this.#shape = { ...this.#shape, ancestry }
+    if (ancestry !== undefined) this.#shape.ancestry = ancestry
   }
 
   #widen(touches: HistoryTouches): void {
-    const { body, bodies, branches, ancestry, ancestryOf, ancestryFrom, revs, nearest, attachments } = touches
+    const shape = this.#shape
     const { revisions, retained, versions } = touches
-    const before = this.#shape
-    const hasBody = body || bodies || (revs?.length ?? 0) > 0 || (nearest?.length ?? 0) > 0
-    const isNamed = (revs?.length ?? 0) + (nearest?.length ?? 0) + (attachments?.length ?? 0) > 0
-    const needsLeaves =
-      branches ||
-      bodies ||
-      ancestry === 'leaves' ||
-      ancestryOf ||
-      ancestryFrom !== undefined ||
-      revisions ||
-      versions
-    this.#shape = {
-      ...before,
-      content: hasBody ? 'body' : (before.content ?? (isNamed ? 'attachments' : null)),
-      leaves: before.leaves || Boolean(needsLeaves),
-      bodies: before.bodies || bodies === true,
-      superseded: before.superseded || Boolean(revisions || retained || versions),
-      versions: before.versions || versions !== undefined,
-      named: before.named || isNamed,
+    if (isNamed(touches)) {
+      shape.named = true
+      shape.content ??= 'attachments'
     }
-    this.#listsAll ||= Boolean(revisions || retained)
-    if (versions !== undefined) this.#versions = this.#versions === undefined ? versions : {}
+    if (touches.body || touches.bodies || touches.revs?.length || touches.nearest?.length)
+      shape.content = 'body'
+    if (touches.bodies) shape.bodies = true
+    if (revisions || versions || needsLeaves(touches)) shape.leaves = true
+    if (revisions || retained || versions) shape.superseded = true
+    if (revisions || retained) this.#listsAll = true
+    if (versions === undefined) return
+    shape.versions = true
+    this.#versions = this.#versions === undefined ? versions : {}
   }
 
-  #addAncestries(want: Want, { ancestry, ancestryOf = [], ancestryFrom = NEVER }: HistoryTouches): void {
-    if (ancestry === undefined && ancestryOf.length === 0 && ancestryFrom === NEVER) return
+  #addAncestries(want: Want, { ancestry, ancestryOf, ancestryFrom = NEVER }: HistoryTouches): void {
+    if (ancestry === undefined && !ancestryOf?.length && ancestryFrom === NEVER) return
     if (ancestry === 'leaves') want.leafFrom = 0
     if (ancestry !== undefined) want.winnerFrom = 0
-    for (const rev of ancestryOf) {
+    for (const rev of ancestryOf ?? []) {
       want.winnerFrom = Math.min(want.winnerFrom, parseRev(rev).pos)
+      want.leafRevs ??= new Set()
       want.leafRevs.add(rev)
     }
     want.winnerFrom = Math.min(want.winnerFrom, ancestryFrom)
     want.leafFrom = Math.min(want.leafFrom, ancestryFrom)
     if (ancestry !== 'winner') this.#winnersOnly = false
-    this.#shape = { ...this.#shape, ancestry: this.#winnersOnly ? 'winner' : 'from' }
+    this.#shape.ancestry = this.#winnersOnly ? 'winner' : 'from'
   }
 
   get ids(): string[] {
@@ -124,8 +119,8 @@ export class DocumentWants {
   }
 
   /** The revisions of a document that are looked up. */
-  namedOf(id: string): Iterable<string> {
-    return this.#wants.get(id)?.named.keys() ?? []
+  namedOf(id: string): Iterable<string> | undefined {
+    return this.#shape.named ? this.#wants.get(id)?.named?.keys() : undefined
   }
 
   /** The source of these documents. @param isBounded whether the bodies of all of them may be too much */
@@ -142,22 +137,32 @@ export class DocumentWants {
       case 'id':
         return one?.id
       case 'ids':
-        return this.#each(({ id }) => id)
+        return textArray(this.#each(({ id }) => id))
       case 'winnerFrom':
       case 'leafFrom':
         return one?.[name]
       case 'winnersFrom':
-        return this.#each(({ winnerFrom }) => winnerFrom)
+        return numberArray(this.#each(({ winnerFrom }) => winnerFrom))
       case 'leavesFrom':
-        return this.#each(({ leafFrom }) => leafFrom)
+        return numberArray(this.#each(({ leafFrom }) => leafFrom))
       case 'leafRevs':
-        return this.#each(({ leafRevs }) => [...leafRevs].map(storedText)).flat()
+        return textArray(this.#eachRev(({ leafRevs }) => leafRevs, storedText))
       case 'namedIds':
-        return this.#each(({ id, named }) => [...named].map(() => id)).flat()
+        return textArray(
+          this.#eachRev(
+            ({ named }) => named?.keys(),
+            (_, { id }) => id,
+          ),
+        )
       case 'namedRevs':
-        return this.#each(({ named }) => [...named.keys()].map(storedText)).flat()
+        return textArray(this.#eachRev(({ named }) => named?.keys(), storedText))
       case 'namedBodies':
-        return this.#each(({ named }) => [...named.values()]).flat()
+        return booleanArray(
+          this.#eachRev(
+            ({ named }) => named?.values(),
+            (withBody) => withBody,
+          ),
+        )
       default:
         return this.#versionBound(name)
     }
@@ -169,7 +174,15 @@ export class DocumentWants {
   }
 
   #each<T>(of: (want: Want) => T): T[] {
-    return [...this.#wants.values()].map(of)
+    return Array.from(this.#wants.values(), of)
+  }
+
+  #eachRev<T, R>(of: (want: Want) => Iterable<T> | undefined, value: (part: T, want: Want) => R): R[] {
+    const values: R[] = []
+    for (const want of this.#wants.values()) {
+      for (const part of of(want) ?? []) values.push(value(part, want))
+    }
+    return values
   }
 }
 
@@ -206,6 +219,15 @@ const PLACES: Source = {
   from: FROM_GENERATIONS.from,
   page: { order: '', bound: 'places' },
   generations: { winner: 'x.winner_gen', leaf: 'x.leaf_gen' },
+}
+
+/** Whether revisions are looked up. */
+function isNamed({ revs, nearest, attachments }: HistoryTouches): boolean {
+  return Boolean(revs?.length || nearest?.length || attachments?.length)
+}
+
+function needsLeaves({ branches, bodies, ancestry, ancestryOf, ancestryFrom }: HistoryTouches): boolean {
+  return Boolean(branches || bodies || ancestry === 'leaves' || ancestryOf || ancestryFrom !== undefined)
 }
 
 function firstRevs({ pos, ids }: RevisionPath): string[] {

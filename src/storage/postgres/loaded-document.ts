@@ -64,16 +64,16 @@ export interface LoadedRow {
   readonly writeFacts: WriteFacts | undefined
 }
 
-/** Which revisions other than the winner were looked for; if they were not found, they are not stored. */
+/** Which revisions other than the winner were looked for; if they were not found, they are not stored. Others are named. */
 export interface Sought {
   readonly leaves: boolean
   /** All superseded and retained revisions, or those of this range. */
   readonly superseded: boolean
   readonly versions: VersionRange | undefined
-  readonly revs: Iterable<string>
 }
 
-type Declared = { -readonly [Name in keyof HistoryTouches]: HistoryTouches[Name] }
+const NOTHING: HistoryTouches = {}
+const NO_REVS: readonly string[] = []
 
 export class LoadedDocument implements DocHistory {
   readonly id: string
@@ -86,15 +86,19 @@ export class LoadedDocument implements DocHistory {
   /** undefined if it was not loaded for a write. */
   readonly writeFacts: WriteFacts | undefined
   /** What the last call has missed. */
-  missing: Declared = {}
+  missing = NOTHING
   readonly #showsRetained: boolean
-  readonly #revisions = new Map<string, LoadedRevision>()
-  readonly #sought = new Set<string>()
+  #winner: LoadedRevision
+  /** Most documents have been loaded for their winner alone, and a page has thousands of them. */
+  #others: Map<string, LoadedRevision> | undefined
+  #sought: Set<string> | undefined
   #hasLeaves: boolean
   #hasSuperseded = false
   #versions: VersionRange | undefined
   #branches: readonly Branch[] | undefined
-  #read = new Set<string>()
+  /** The other revisions whose bodies were read. */
+  #read: Set<string> | undefined
+  #isWinnerRead: boolean
 
   /** @param showsRetained whether it is read for the time machine */
   constructor(row: LoadedRow, showsRetained: boolean) {
@@ -108,35 +112,32 @@ export class LoadedDocument implements DocHistory {
     this.writeFacts = row.writeFacts
     this.#hasLeaves = row.leaves === 1
     this.#showsRetained = showsRetained
-    this.add(row.winner)
-    if (row.winner.body !== undefined) this.#read.add(this.rev)
+    this.#winner = row.winner
+    this.#isWinnerRead = row.winner.body !== undefined
   }
 
   /** Adds what was loaded of a revision. */
   add(revision: LoadedRevision): void {
-    const known = this.#revisions.get(revision.rev)
-    this.#revisions.set(
-      revision.rev,
-      known === undefined
-        ? revision
-        : {
-            ...revision,
-            body: revision.body ?? known.body,
-            attachments: revision.attachments ?? known.attachments,
-            ancestry: revision.ancestry ?? known.ancestry,
-            ancestryBytes: revision.ancestryBytes ?? known.ancestryBytes,
-            version: revision.version ?? known.version,
-          },
-    )
     this.#branches = undefined
+    if (revision.rev === this.rev) this.#winner = joined(this.#winner, revision)
+    else {
+      this.#others ??= new Map()
+      this.#others.set(revision.rev, joined(this.#others.get(revision.rev), revision))
+    }
   }
 
   /** Notes which revisions are there if they exist. */
-  note({ leaves, superseded, versions, revs }: Sought): void {
+  note({ leaves, superseded, versions }: Sought, revs: Iterable<string> | undefined): void {
     this.#hasLeaves ||= leaves
     this.#hasSuperseded ||= superseded
     this.#versions = versions ?? this.#versions
+    if (revs === undefined) return
+    this.#sought ??= new Set()
     for (const rev of revs) this.#sought.add(rev)
+  }
+
+  #revision(rev: string): LoadedRevision | undefined {
+    return rev === this.rev ? this.#winner : this.#others?.get(rev)
   }
 
   /** Adds what was loaded later. @returns whether both are of one state */
@@ -144,28 +145,24 @@ export class LoadedDocument implements DocHistory {
     if (later?.version !== this.version) return false
     // A compaction removes superseded revisions without a change of the document.
     const looked = [...(this.missing.revs ?? []), ...(this.missing.attachments ?? [])]
-    if (looked.some((rev) => this.#revisions.has(rev) && !later.#revisions.has(rev))) return false
-    for (const revision of later.#revisions.values()) this.add(revision)
-    this.note({
-      leaves: later.#hasLeaves,
-      superseded: later.#hasSuperseded,
-      versions: later.#versions,
-      revs: later.#sought,
-    })
-    this.missing = {}
+    if (looked.some((rev) => this.#revision(rev) && !later.#revision(rev))) return false
+    for (const revision of later.#all()) this.add(revision)
+    const sought = { leaves: later.#hasLeaves, superseded: later.#hasSuperseded, versions: later.#versions }
+    this.note(sought, later.#sought)
+    this.missing = NOTHING
     return true
   }
 
   /** Characters of the bodies that were loaded with the document, or read since. */
   get charsRead(): number {
-    let chars = 0
-    for (const rev of this.#read) chars += this.#revisions.get(rev)?.body?.length ?? 0
+    let chars = this.#isWinnerRead ? (this.#winner.body?.length ?? 0) : 0
+    for (const rev of this.#read ?? NO_REVS) chars += this.#others?.get(rev)?.body?.length ?? 0
     return chars
   }
 
   /** Whether the winner's body was loaded. */
   get hasBody(): boolean {
-    return this.#revisions.get(this.rev)?.body !== undefined
+    return this.#winner.body !== undefined
   }
 
   get hasOneLeaf(): boolean {
@@ -202,7 +199,11 @@ export class LoadedDocument implements DocHistory {
     const found = this.#find(rev, 'revs')
     if (found === undefined) return null
     if (found.body === undefined) this.#miss(rev === this.rev ? { body: true } : { revs: [rev] })
-    this.#read.add(rev)
+    if (rev === this.rev) this.#isWinnerRead = true
+    else {
+      this.#read ??= new Set()
+      this.#read.add(rev)
+    }
     return found.body ?? null
   }
 
@@ -234,20 +235,20 @@ export class LoadedDocument implements DocHistory {
   }
 
   #all(): LoadedRevision[] {
-    return [...this.#revisions.values()]
+    return [this.#winner, ...(this.#others?.values() ?? [])]
   }
 
   /** @param kind what to load if nothing is known of it @returns undefined if it is not stored */
   #find(rev: string, kind: 'revs' | 'attachments'): LoadedRevision | undefined {
-    const found = this.#revisions.get(rev)
+    const found = this.#revision(rev)
     if (found !== undefined) return found.retained && !this.#showsRetained ? undefined : found
-    const isKnown = this.#sought.has(rev) || (this.#hasLeaves && this.#hasSuperseded)
+    const isKnown = this.#sought?.has(rev) || (this.#hasLeaves && this.#hasSuperseded)
     if (!isKnown) this.#miss({ [kind]: [rev] })
     return undefined
   }
 
   #ancestryOf(rev: string): Uint8Array {
-    const ancestry = this.#revisions.get(rev)?.ancestry
+    const ancestry = this.#revision(rev)?.ancestry
     if (ancestry === undefined) this.#miss(rev === this.rev ? { ancestry: 'winner' } : { ancestryOf: [rev] })
     return ancestry as Uint8Array
   }
@@ -255,6 +256,19 @@ export class LoadedDocument implements DocHistory {
   #miss(touches: HistoryTouches): never {
     this.missing = touches
     throw new NotLoaded()
+  }
+}
+
+/** What two statements have loaded of one revision; the later one counts. */
+function joined(known: LoadedRevision | undefined, revision: LoadedRevision): LoadedRevision {
+  if (known === undefined) return revision
+  return {
+    ...revision,
+    body: revision.body ?? known.body,
+    attachments: revision.attachments ?? known.attachments,
+    ancestry: revision.ancestry ?? known.ancestry,
+    ancestryBytes: revision.ancestryBytes ?? known.ancestryBytes,
+    version: revision.version ?? known.version,
   }
 }
 
