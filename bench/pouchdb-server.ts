@@ -27,11 +27,20 @@ export async function startPouchdbServer(env: Readonly<Record<string, string>> =
   })
 }
 
+/**
+ * Runs the script of LevelDB alone, which compiles only where there is no prebuilt one: that of SQLite, which is not used
+ * here, compiles for a minute.
+ */
 async function install(): Promise<void> {
   await mkdir(FOLDER, { recursive: true })
   await writeFile(join(FOLDER, 'package.json'), '{"private":true}')
-  const args = ['install', '--no-audit', '--no-fund', '--loglevel=error', `pouchdb-server@${VERSION}`]
-  // Not synchronously: it compiles LevelDB for a minute or two, and what else runs in this process must go on.
+  const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
+  await npm('install', ...quiet, '--ignore-scripts', `pouchdb-server@${VERSION}`)
+  await npm('rebuild', ...quiet, 'leveldown')
+}
+
+/** Not synchronously: what else runs in this process must go on. */
+async function npm(...args: readonly string[]): Promise<void> {
   const [status] = (await once(spawn('npm', args, { cwd: FOLDER, stdio: 'inherit' }), 'close')) as [
     number | null,
   ]

@@ -6,7 +6,7 @@ import { startTestServer } from '../../helpers/server.ts'
 import { device } from '../../protocol/devices.ts'
 import { countedRemote } from '../../protocol/moved-server.ts'
 
-// The first run installs pouchdb-server, which compiles LevelDB.
+// The first run installs pouchdb-server.
 t.setTimeout(600_000)
 
 t.test('devices of PouchDB go on where they were', async (t) => {

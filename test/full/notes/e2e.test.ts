@@ -49,7 +49,7 @@ const CASES: Cases = {
   'each fault of a network has words of its own': diagnosis,
   'a sync that fails says why, and the log has it without credentials': failingSync,
   'all events that are kept can be seen': longLog,
-  // Installed once, which takes a minute or two, because it compiles LevelDB.
+  // Installed once.
   'a rented database (pouchdb-server)': rented,
 }
 

@@ -5,7 +5,7 @@ import { startPouchdbServer } from '../../../bench/pouchdb-server.ts'
 import { startTestServer } from '../../helpers/server.ts'
 import { devicesGoOn } from '../../protocol/moved-server.ts'
 
-// The first run installs pouchdb-server, which compiles LevelDB.
+// The first run installs pouchdb-server.
 t.setTimeout(600_000)
 
 t.test('after a move from pouchdb-server, devices do not resync', async (t) => {

@@ -5,7 +5,7 @@ import { startPouchdbServer } from '../../../bench/pouchdb-server.ts'
 import { startTestServer, type TestServer } from '../../helpers/server.ts'
 import { remote } from '../../protocol/devices.ts'
 
-// The first run installs pouchdb-server, which compiles LevelDB.
+// The first run installs pouchdb-server.
 t.setTimeout(600_000)
 
 interface Leaf {
