@@ -32,10 +32,11 @@ export async function medianSeconds(rounds: number, job: () => Promise<unknown>)
  * Measures the CPU time that a server takes for some work, which varies less than a rate on a machine that others use.
  * @param operations the number of operations in the work
  * @param unit one operation, such as `doc`
- * @returns the result of the work, and the figure; none for a server whose process is elsewhere
+ * @returns the result of the work, and the figures; none for a server whose process is elsewhere. With them come the waits
+ * in its PostgreSQL, if they are asked for
  */
 export async function withCpu<T>(
-  { cpuSeconds, storeCpuSeconds }: Peer,
+  { cpuSeconds, storeCpuSeconds, watchWaits }: Peer,
   operations: number,
   unit: string,
   work: () => Promise<T>,
@@ -44,6 +45,7 @@ export async function withCpu<T>(
     { name: 'CPU', clock: cpuSeconds },
     { name: 'CPU of PostgreSQL', clock: storeCpuSeconds },
   ]
+  const waits = await watchWaits?.()
   const before = clocks.map(({ clock }) => clock?.() ?? null)
   const result = await work()
   const cpu = clocks.flatMap(({ name, clock }, at): Figure[] => {
@@ -51,7 +53,7 @@ export async function withCpu<T>(
     if (from === null || to === null) return []
     return [{ name, unit: `us/${unit}`, value: ((to - from) * 1e6) / operations }]
   })
-  return { result, cpu }
+  return { result, cpu: [...cpu, ...((await waits?.()) ?? [])] }
 }
 
 export function megabytes(bytes: number): number {

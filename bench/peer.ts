@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { Pool } from 'undici'
 import { processorMsIn } from '../src/threads/watchdog.ts'
+import type { Figure } from './trial.ts'
 
 /** More connections than any trial has calls under way through {@link Peer.call}. */
 const CONNECTIONS = 16
@@ -41,6 +42,8 @@ export interface Peer {
   cpuSeconds(): number | null
   /** The same for the database server that it stores in; absent if it has none. */
   storeCpuSeconds?(): number
+  /** Watches what its sessions wait for; the returned function ends this, and tells. Absent if nobody asked for it. */
+  watchWaits?(): Promise<() => Promise<Figure[]>>
   /** Closes the connections, and ends the server if it was started here. */
   close(): Promise<void>
 }

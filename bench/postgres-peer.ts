@@ -11,9 +11,15 @@ import { programOf } from '../test/helpers/proxies.ts'
 import { type Peer, peerAt } from './peer.ts'
 import { startServer } from './server-process.ts'
 import { ADMIN, ADMIN_ENV, addressIn, mainOf, type SetteeOptions } from './settee.ts'
+import { watchWaits } from './waits.ts'
 
 /** As an operator would set it for a machine of this size. */
 const SETTINGS = { shared_buffers: '512MB', max_wal_size: '4GB', checkpoint_timeout: '15min' }
+
+interface PostgresOptions extends SetteeOptions {
+  /** Whether the waits in PostgreSQL are figures of each measurement. */
+  readonly showsWaits?: boolean
+}
 
 /**
  * @param nodes how many; from two on, nginx gives each request to the next one
@@ -23,7 +29,7 @@ export async function startOnPostgres(
   name: string,
   checkout: string,
   nodes: number,
-  { env = {}, isHosted = false }: SetteeOptions = {},
+  { env = {}, isHosted = false, showsWaits = false }: PostgresOptions = {},
 ): Promise<Peer> {
   const ends: (() => unknown)[] = []
   const stop = async () => {
@@ -50,12 +56,17 @@ export async function startOnPostgres(
       ...peer,
       cpuSeconds: () => sumOf(peers.map((node) => node.cpuSeconds())),
       storeCpuSeconds: () => postgresSeconds(server.dataDir),
+      ...(showsWaits && { watchWaits: () => watchWaits(superuserOf(server.address)) }),
       memory: async () => sumOf(await Promise.all(peers.map((node) => node.memory()))),
     }
   } catch (error) {
     await stop()
     throw error
   }
+}
+
+function superuserOf(address: string): string {
+  return address.replace('//settee@', '//postgres@')
 }
 
 function startNode(checkout: string, store: string, { env, isHosted }: SetteeOptions): Promise<Peer> {

@@ -82,6 +82,7 @@ ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* '
 --hosted               run settee in hosted mode
 --store postgres       also measure settee on a PostgreSQL that the bench starts
 --nodes N[,N...]       with this many nodes over it, nginx before several; 1 by default
+--waits                show what sessions of PostgreSQL wait for, by a look every 20 ms
 --beside FOLDER        also measure the settee that is built in the checkout FOLDER
 --pouchdb-server       also measure pouchdb-server; the first use installs it into bench/.peers
 --against NAME=URL     also measure another server; the URL has its credentials, and may end in #PID for CPU time and memory
@@ -103,6 +104,7 @@ interface Wanted {
   readonly hosted: boolean
   /** The numbers of nodes over PostgreSQL that are measured; empty: only files. */
   readonly nodes: readonly number[]
+  readonly waits: boolean
   /** The file of the plot; undefined: none. */
   readonly plot: string | undefined
 }
@@ -123,6 +125,7 @@ function wanted(args: readonly string[]): Wanted | null {
       hosted: { type: 'boolean', default: false },
       store: { type: 'string' },
       nodes: { type: 'string', default: '1' },
+      waits: { type: 'boolean', default: false },
       bare: { type: 'boolean', default: false },
       plot: { type: 'string' },
       help: { type: 'boolean', default: false },
@@ -148,6 +151,7 @@ function wanted(args: readonly string[]): Wanted | null {
     bare: values.bare,
     hosted: values.hosted,
     nodes: values.store === undefined ? [] : values.nodes.split(',').map(numberOf),
+    waits: values.waits,
     plot: values.plot,
   }
 }
@@ -198,12 +202,14 @@ async function round(
     if (asked.pouchdbServer) peers.unshift(await startPouchdbServer(env))
     if (asked.bare) peers.unshift(await startBareServer(env))
     const options = { env, isHosted: asked.hosted }
+    const onPostgres = { ...options, showsWaits: asked.waits }
     const checkout = asked.settee || asked.nodes.length > 0 ? builtHere() : ''
     if (asked.nodes.length > 0 && asked.beside !== undefined) {
       for (const nodes of asked.nodes)
-        peers.unshift(await startOnPostgres('beside', asked.beside, nodes, options))
+        peers.unshift(await startOnPostgres('beside', asked.beside, nodes, onPostgres))
     }
-    for (const nodes of asked.nodes) peers.unshift(await startOnPostgres('settee', checkout, nodes, options))
+    for (const nodes of asked.nodes)
+      peers.unshift(await startOnPostgres('settee', checkout, nodes, onPostgres))
     if (asked.nodes.length === 0 && asked.beside !== undefined)
       peers.unshift(await startSettee('beside', asked.beside, options))
     if (asked.settee) peers.unshift(await startSettee('settee', checkout, options))
