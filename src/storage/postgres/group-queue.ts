@@ -1,6 +1,7 @@
 /**
  * Writes that wait share a statement. While one group is under way the next one gathers, so that the groups grow with the
- * load. An id occurs once in a group: a second write of it begins the next group, since it is decided on the first.
+ * load. Once it is large it is sent as well, so that it is decided on while PostgreSQL carries out the one before. An id occurs
+ * once in the groups under way: a second write of it waits for the first, on which it is decided.
  */
 import { CouchError } from '../../core/errors.ts'
 
@@ -22,6 +23,9 @@ interface Options<Job> {
 }
 
 const GROUP_JOBS = 256
+/** The groups under way at most, and how many writes must wait for another one besides the first. */
+const MAX_GROUPS = 2
+const LARGE = 64
 const GROUP_BYTES = 1024 * 1024
 /** The maximum number of writes that wait when a call adds its own, and about how many bytes they take. */
 const MAX_WAITING = 10_000
@@ -33,13 +37,16 @@ export class GroupQueue<Job extends QueuedWrite> {
   #queue: Job[] = []
   #next = 0
   #waitingBytes = 0
-  #running: Promise<void> | null = null
+  readonly #running = new Set<Promise<void>>()
+  /** The ids of the groups under way. */
+  readonly #ids = new Set<string>()
+  #isStarting = false
 
   constructor(options: Options<Job>) {
     this.#options = options
   }
 
-  /** Adds writes, which are carried out in order. @throws store_unavailable if too many wait */
+  /** Adds writes, which are begun in order. @throws store_unavailable if too many wait */
   add(jobs: readonly Job[]): void {
     const isFull = this.#queue.length - this.#next > MAX_WAITING || this.#waitingBytes > MAX_WAITING_BYTES
     if (isFull) throw new CouchError('store_unavailable')
@@ -47,21 +54,49 @@ export class GroupQueue<Job extends QueuedWrite> {
       this.#queue.push(job)
       this.#waitingBytes += job.bytes
     }
-    this.#running ??= this.#run()
+    this.#startSoon()
   }
 
   /** Resolves when all queued writes are answered. */
   async drained(): Promise<void> {
-    await this.#running
+    while (this.#isStarting || this.#running.size > 0) {
+      if (this.#isStarting) await new Promise(setImmediate)
+      else await Promise.race(this.#running)
+    }
   }
 
-  async #run(): Promise<void> {
-    // Callers of this turn share the first group.
-    await new Promise(setImmediate)
-    while (this.#next < this.#queue.length) await this.#commit(this.#nextGroup())
-    this.#running = null
+  /** Callers of this turn share a group. */
+  #startSoon(): void {
+    if (this.#isStarting) return
+    this.#isStarting = true
+    setImmediate(() => {
+      this.#isStarting = false
+      this.#start()
+    })
   }
 
+  #start(): void {
+    for (;;) {
+      const waiting = this.#queue.length - this.#next
+      if (waiting === 0 || this.#running.size === MAX_GROUPS) return
+      if (this.#running.size > 0 && waiting < LARGE) return
+      const group = this.#nextGroup()
+      if (group.length === 0) return
+      const run: Promise<void> = this.#run(group).finally(() => {
+        this.#running.delete(run)
+        this.#start()
+      })
+      this.#running.add(run)
+    }
+  }
+
+  async #run(group: readonly Job[]): Promise<void> {
+    for (const { id } of group) this.#ids.add(id)
+    await this.#commit(group)
+    for (const { id } of group) this.#ids.delete(id)
+  }
+
+  /** @returns an empty one if the next write has to wait for those under way */
   #nextGroup(): Job[] {
     const ids = new Set<string>()
     let bytes = 0
@@ -69,7 +104,7 @@ export class GroupQueue<Job extends QueuedWrite> {
     for (; end < this.#queue.length && ids.size < GROUP_JOBS; end++) {
       const job = this.#queue[end] as Job
       bytes += job.bytes
-      if (ids.has(job.id) || (ids.size > 0 && bytes > GROUP_BYTES)) break
+      if (ids.has(job.id) || this.#ids.has(job.id) || (ids.size > 0 && bytes > GROUP_BYTES)) break
       ids.add(job.id)
     }
     const group = this.#queue.slice(this.#next, end)
