@@ -89,17 +89,18 @@ CREATE OR REPLACE FUNCTION cut_ancestries(
 DECLARE
   _version bigint;
   _cut bigint := 0;
+  _leaf record;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   UPDATE database SET writes = writes + 1 WHERE db = _db RETURNING writes INTO _version;
-  FOR _place IN 1 .. cardinality(_ids) LOOP
+  FOR _leaf IN SELECT * FROM unnest(_ids, _revs, _versions, _ancestries) AS u (id, rev, version, ancestry) LOOP
     UPDATE doc SET version = _version,
-      ancestry = CASE WHEN _winners THEN _ancestries[_place] ELSE ancestry END
-      WHERE db = _db AND id = _ids[_place] AND version IN (_versions[_place], _version);
+      ancestry = CASE WHEN _winners THEN _leaf.ancestry ELSE ancestry END
+      WHERE db = _db AND id = _leaf.id AND version IN (_leaf.version, _version);
     CONTINUE WHEN NOT FOUND;
     IF NOT _winners THEN
-      UPDATE revision SET ancestry = _ancestries[_place]
-        WHERE db = _db AND id = _ids[_place] AND rev = _revs[_place] AND leaf;
+      UPDATE revision SET ancestry = _leaf.ancestry
+        WHERE db = _db AND id = _leaf.id AND rev = _leaf.rev AND leaf;
     END IF;
     _cut := _cut + 1;
   END LOOP;

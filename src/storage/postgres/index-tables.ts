@@ -134,6 +134,7 @@ DECLARE
   changed_idx integer[] := '{}';
   changed_head bytea[] := '{}';
   touched record;
+  w record;
   uneven_idx integer[] := '{}';
   uneven_start bytea[] := '{}';
   n bigint;
@@ -153,37 +154,35 @@ BEGIN
     IF NOT FOUND THEN RETURN 0; END IF;
   END IF;
 
-  FOR i IN 1 .. cardinality(gone_idx) LOOP
-    DELETE FROM index_row r WHERE db = p_db AND store = s AND idx = gone_idx[i] AND head = gone_head[i] AND tail = gone_tail[i]
+  FOR w IN SELECT * FROM unnest(gone_idx, gone_head, gone_tail) AS u(idx, head, tail) LOOP
+    DELETE FROM index_row r WHERE db = p_db AND store = s AND idx = w.idx AND head = w.head AND tail = w.tail
     RETURNING ${sizeOf('r')} INTO n;
     growth := growth - coalesce(n, 0);
   END LOOP;
 
-  FOR i IN 1 .. cardinality(old_idx) LOOP
-    SELECT octet_length(old_key[i]) + octet_length(old_value[i]) - octet_length(key) - octet_length(value) INTO n
-    FROM index_row WHERE db = p_db AND store = s AND idx = old_idx[i] AND head = old_head[i] AND tail = old_tail[i]
-      AND (key <> old_key[i] OR value <> old_value[i]);
+  FOR w IN SELECT * FROM unnest(old_idx, old_head, old_tail, old_key, old_value) AS u(idx, head, tail, key, value) LOOP
+    SELECT octet_length(w.key) + octet_length(w.value) - octet_length(r.key) - octet_length(r.value) INTO n
+    FROM index_row r WHERE db = p_db AND store = s AND r.idx = w.idx AND r.head = w.head AND r.tail = w.tail
+      AND (r.key <> w.key OR r.value <> w.value);
     IF FOUND THEN
-      UPDATE index_row SET key = old_key[i], value = old_value[i]
-      WHERE db = p_db AND store = s AND idx = old_idx[i] AND head = old_head[i] AND tail = old_tail[i];
-      changed_idx := changed_idx || old_idx[i];
-      changed_head := changed_head || old_head[i];
+      UPDATE index_row SET key = w.key, value = w.value
+      WHERE db = p_db AND store = s AND idx = w.idx AND head = w.head AND tail = w.tail;
+      changed_idx := changed_idx || w.idx;
+      changed_head := changed_head || w.head;
       growth := growth + n;
     END IF;
   END LOOP;
 
   IF cardinality(new_idx) > 0 THEN
-    WITH added AS (
-      INSERT INTO index_row AS r
-      SELECT p_db, s, * FROM unnest(new_idx, new_head, new_tail, new_length, new_key, new_value)
-      RETURNING ${sizeOf('r')} AS size
-    ) SELECT growth + sum(size) INTO growth FROM added;
+    INSERT INTO index_row
+    SELECT p_db, s, * FROM unnest(new_idx, new_head, new_tail, new_length, new_key, new_value);
+    SELECT growth + sum(${sizeOf('u')}) INTO growth FROM unnest(new_head, new_tail, new_key, new_value) AS u(head, tail, key, value);
   END IF;
 
   INSERT INTO index_doc SELECT p_db, s, u.doc, u.keys FROM unnest(docs, doc_keys) AS u(doc, keys) WHERE u.keys IS NOT NULL
   ON CONFLICT (db, store, doc) DO UPDATE SET keys = excluded.keys;
-  FOR i IN 1 .. cardinality(docs) LOOP
-    IF doc_keys[i] IS NULL THEN DELETE FROM index_doc WHERE db = p_db AND store = s AND doc = docs[i]; END IF;
+  FOR w IN SELECT * FROM unnest(docs, doc_keys) AS u(doc, keys) WHERE u.keys IS NULL LOOP
+    DELETE FROM index_doc WHERE db = p_db AND store = s AND doc = w.doc;
   END LOOP;
 
   -- All numbers are right before any stretch is split or joined.
@@ -207,19 +206,18 @@ BEGIN
       uneven_start := uneven_start || touched.start;
     END IF;
   END LOOP;
-  FOR i IN 1 .. cardinality(uneven_idx) LOOP
+  FOR w IN SELECT * FROM unnest(uneven_idx, uneven_start) AS u(idx, start) LOOP
     -- It may have been joined with one before it.
-    SELECT rows INTO n FROM index_stretch
-    WHERE db = p_db AND store = s AND idx = uneven_idx[i] AND start = uneven_start[i];
-    IF n > ${STRETCH.most} THEN PERFORM index_split(p_db, s, uneven_idx[i], uneven_start[i], p_version);
-    ELSIF n < ${STRETCH.least} THEN PERFORM index_join(p_db, s, uneven_idx[i], uneven_start[i], n, p_version);
+    SELECT rows INTO n FROM index_stretch WHERE db = p_db AND store = s AND idx = w.idx AND start = w.start;
+    IF n > ${STRETCH.most} THEN PERFORM index_split(p_db, s, w.idx, w.start, p_version);
+    ELSIF n < ${STRETCH.least} THEN PERFORM index_join(p_db, s, w.idx, w.start, n, p_version);
     END IF;
   END LOOP;
 
   UPDATE index_store x SET
     version = p_version,
     seq = coalesce(p_seq, x.seq), epoch = coalesce(p_epoch, x.epoch), purge_seq = coalesce(p_purge_seq, x.purge_seq),
-    worker = p_worker, worked_at = CASE WHEN p_worker IS NOT NULL THEN clock_timestamp() END,
+    worker = p_worker, worked_at = CASE WHEN p_worker IS NOT NULL THEN statement_timestamp() END,
     bytes = x.bytes + growth,
     rows = (
       SELECT array_agg(x.rows[i + 1]
@@ -286,10 +284,12 @@ END $$;
 CREATE OR REPLACE FUNCTION index_keep(
   p_db bigint, p_store bigint, p_idx integer, starts bytea[], versions bigint[], reductions text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  w record;
 BEGIN
-  FOR i IN 1 .. cardinality(starts) LOOP
-    UPDATE index_stretch SET reduction = reductions[i]
-    WHERE db = p_db AND store = p_store AND idx = p_idx AND start = starts[i] AND changed = versions[i];
+  FOR w IN SELECT * FROM unnest(starts, versions, reductions) AS u(start, version, reduction) LOOP
+    UPDATE index_stretch SET reduction = w.reduction
+    WHERE db = p_db AND store = p_store AND idx = p_idx AND start = w.start AND changed = w.version;
   END LOOP;
 END $$;
 `
@@ -334,11 +334,17 @@ CREATE OR REPLACE FUNCTION index_counts(p_db bigint, p_signature text, p_idx int
 RETURNS TABLE (version bigint, seq bigint, epoch text, purge_seq bigint, total bigint, before bigint[])
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
+DECLARE
+  s record;
+  numbers bigint[] := '{}';
 BEGIN
-  RETURN QUERY SELECT s.version, s.seq, s.epoch, s.purge_seq, s.rows[p_idx + 1], ARRAY(
-    SELECT index_rows_before(p_db, s.store, p_idx, u.head, u.tail)
-    FROM unnest(heads, tails) WITH ORDINALITY AS u(head, tail, n) ORDER BY n
-  ) FROM index_store s WHERE s.db = p_db AND s.signature = p_signature;
+  SELECT x.* INTO s FROM index_store x WHERE x.db = p_db AND x.signature = p_signature;
+  IF NOT FOUND THEN RETURN; END IF;
+  -- Not within a query of a table: Citus does not allow that.
+  FOR i IN 1 .. cardinality(heads) LOOP
+    numbers := numbers || index_rows_before(p_db, s.store, p_idx, heads[i], tails[i]);
+  END LOOP;
+  RETURN QUERY SELECT s.version, s.seq, s.epoch, s.purge_seq, s.rows[p_idx + 1], numbers;
 END $$;
 
 -- The place of the row that has so many rows before it, in one moment. No row: the store does not exist.

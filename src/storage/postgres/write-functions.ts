@@ -165,17 +165,18 @@ CREATE OR REPLACE FUNCTION store_contents(
 DECLARE
   v_blob bigint;
   v_blobs bigint[] := '{}';
+  w record;
 BEGIN
-  FOR n IN 1 .. cardinality(p_hashes) LOOP
-    SELECT blob INTO v_blob FROM blob WHERE db = p_db AND sha256 = p_hashes[n] FOR KEY SHARE;
+  FOR w IN SELECT * FROM unnest(p_hashes, p_digests, p_lengths) WITH ORDINALITY AS u (hash, digest, length, n) LOOP
+    SELECT blob INTO v_blob FROM blob WHERE db = p_db AND sha256 = w.hash FOR KEY SHARE;
     IF NOT FOUND THEN
-      UPDATE database SET last_blob = last_blob + 1, blob_bytes = blob_bytes + p_lengths[n]
+      UPDATE database SET last_blob = last_blob + 1, blob_bytes = blob_bytes + w.length
         WHERE db = p_db RETURNING last_blob INTO v_blob;
       INSERT INTO blob (db, blob, sha256, digest, length, named)
-        VALUES (p_db, v_blob, p_hashes[n], p_digests[n], p_lengths[n], true);
+        VALUES (p_db, v_blob, w.hash, w.digest, w.length, true);
       INSERT INTO chunk (db, blob, position, data)
         SELECT p_db, v_blob, c.position, c.data FROM unnest(p_chunk_of, p_positions, p_chunks) AS c (content, position, data)
-          WHERE c.content = n;
+          WHERE c.content = w.n;
     END IF;
     v_blobs := v_blobs || v_blob;
   END LOOP;

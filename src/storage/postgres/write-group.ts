@@ -210,6 +210,7 @@ DECLARE
   v_before bigint[];
   v_gone bigint[];
   v_after bigint[];
+  v_growth record;
   v_loose bigint := 0;
   v_has_attachments boolean;
   v_lost bigint;
@@ -301,11 +302,11 @@ BEGIN
     RAISE EXCEPTION 'the winner of a document is not stored';
   END IF;
 
+  SELECT v_after[1] - v_before[1] - v_gone[1] AS external, v_after[2] - v_before[2] - v_gone[2] AS leaf,
+    v_after[3] - v_before[3] - v_gone[3] AS superseded, v_after[4] - v_before[4] - v_gone[4] AS retained INTO v_growth;
   UPDATE database SET
-    external_bytes = external_bytes + v_after[1] - v_before[1] - v_gone[1],
-    leaf_bytes = leaf_bytes + v_after[2] - v_before[2] - v_gone[2],
-    superseded_bytes = superseded_bytes + v_after[3] - v_before[3] - v_gone[3],
-    retained_bytes = retained_bytes + v_after[4] - v_before[4] - v_gone[4],
+    external_bytes = external_bytes + v_growth.external, leaf_bytes = leaf_bytes + v_growth.leaf,
+    superseded_bytes = superseded_bytes + v_growth.superseded, retained_bytes = retained_bytes + v_growth.retained,
     loose_bytes = loose_bytes + v_loose, history_since = greatest(history_since, v_lost),
     purge_seq = purge_seq + v_purges
     WHERE db = p_db RETURNING purge_seq, purged_infos_limit INTO v_purge_seq, v_limit;
