@@ -9,7 +9,7 @@ import type { Sections } from './ini-file.ts'
 import { put } from './sources.ts'
 
 /** Sections whose keys concern a machine, its addresses, its files and its log. */
-const OWN_SECTIONS: ReadonlySet<string> = new Set(['cluster', 'httpd', 'log', 'ssl', 'vendor'])
+const OWN_SECTIONS: ReadonlySet<string> = new Set(['httpd', 'log', 'ssl', 'vendor'])
 /** Keys of the other sections that do. */
 const OWN_KEYS: Readonly<Record<string, RegExp>> = {
   chttpd: /^(?:port|bind_address|socket_options|server_options|x_forwarded_\w+)$/,

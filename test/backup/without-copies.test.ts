@@ -18,6 +18,7 @@ t.test('backups and restores are refused with the reason, and are no fault of th
     ['GET', `/${id}`],
     ['DELETE', `/${id}`],
     ['POST', `/${id}/verify`, {}],
+    ['POST', `/${id}/restore`, { database: 'notes' }],
   ]
   for (const [method, path, body] of calls) {
     const sent = body === undefined ? {} : { body: JSON.stringify(body) }

@@ -37,7 +37,9 @@ export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void
     postgres ??= startPostgres(file)
     const store = await (await postgres).createDatabase()
     const { admins = {}, ...settings } = await settingsOf(options)
-    const [admin] = Object.entries(admins)
+    const { COUCHDB_USER, COUCHDB_PASSWORD } = options.env ?? {}
+    const [admin = COUCHDB_USER === undefined ? undefined : [COUCHDB_USER, COUCHDB_PASSWORD]] =
+      Object.entries(admins)
     const nodes = await startNodes(t, NODES, {
       args: ['--store', store, ...(options.hosted === true ? ['--hosted'] : [])],
       env: {

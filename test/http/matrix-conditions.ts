@@ -30,6 +30,8 @@ export function basic(name: string, password = name): Credentials {
 
 export interface MatrixServer {
   readonly condition: Condition
+  /** False: it is a node of several, whose data are elsewhere. */
+  readonly hasFiles: boolean
   ask(caller: Caller, asked: Asked): Promise<TestResponse>
   /** The same with whatever credentials. */
   askWith(credentials: Credentials, asked: Asked): Promise<TestResponse>
@@ -60,6 +62,7 @@ export async function startCondition(t: Test, condition: Condition): Promise<Mat
   await maker.begin()
   return {
     condition,
+    hasFiles: server.settingsMs === undefined,
     ask,
     askWith,
     prepare: (method, path, sent = {}) => maker.prepare(method, path, sent),

@@ -33,6 +33,17 @@ t.test('an admin whom one node removes is none on the other', async (t) => {
   await until(async () => (await statusAt()) === 401)
 })
 
+t.test('a server that was set up by one node is set up for the other', async (t) => {
+  const { first, second } = await startTwoNodes(t)
+  const auth = 'boss:secret'
+  const setup = { action: 'enable_single_node', username: 'boss', password: 'secret' }
+  t.equal((await first('POST', '/_cluster_setup', { json: setup, auth })).status, 201)
+  await until(async () => {
+    const { json } = await second('GET', '/_cluster_setup', { auth })
+    return (json as { state: string }).state === 'single_node_enabled'
+  })
+})
+
 t.test(
   'a client that guesses on both nodes has as many tries on each, and is locked out by both',
   async (t) => {

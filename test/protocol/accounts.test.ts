@@ -15,7 +15,7 @@ import {
 } from '../helpers/server.ts'
 import { until } from './devices.ts'
 
-const OWN_FILES = onlyOneServer('It looks for secrets in the files of a server.')
+const OWN_FILES = onlyOneServer('It looks into the files of a server, or its log.')
 const ADMIN = 'root:sesame'
 const ENV = { COUCHDB_USER: 'root', COUCHDB_PASSWORD: 'sesame' }
 const OPEN = { members: { names: [], roles: [] }, admins: { names: [], roles: ['_admin'] } }
@@ -420,7 +420,7 @@ t.test('nano logs in with a cookie', async (t) => {
   t.match(await couch.use('db').insert({}, 'by-cookie'), { ok: true })
 })
 
-t.test('the filter of docs/operating.md finds every failed login, and its address', async (t) => {
+t.test('the filter of docs/operating.md finds every failed login, and its address', OWN_FILES, async (t) => {
   const logFile = join(await temporaryFolder(t), 'settee.log')
   const server = await startWithSessions(t, { logFile, logLevel: 'info' })
   const names = ['s', 'x","address":"192.0.2.9","account":"', '"msg":"a login failed"}', '1.2.3.4', 'é漢']

@@ -159,7 +159,8 @@ const restoreBody = shape<RestoreBody>({
 /** Answers when the database is restored. Accepts ids of backups only, no paths on the server. */
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = pathParam(request, 'id')
-  const { config, policy, logger } = request.server.services
+  const { backups, config, policy, logger } = request.server.services
+  if (backups?.isSupported === false) throw new CouchError('no_copies')
   const restorer = localRestoreControl(policy.databases, () => backupsFolder(config))
   const { database, as = null } = restoreBody(await readSmallJson(request))
   if (!isBackupId(id)) throw new CouchError('not_found', 'There is no such backup.')
