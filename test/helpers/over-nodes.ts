@@ -74,7 +74,7 @@ export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void
     if (Object.keys(settings).length > 0) await settled(server)
     return server
   }
-  const common = sharedTestServer(file, (t) => start(t, {}))
+  const [common, shared] = [1, 2].map(() => sharedTestServer(file, (t) => start(t, {}))) as [Shared, Shared]
   let isLent = false
   startTestServersBy(async (t, options) => {
     if (isLent || Object.keys(options).length > 0) return start(t, options)
@@ -83,8 +83,10 @@ export function testOverNodes(file: Pick<Test, 'teardown' | 'setTimeout'>): void
       isLent = false
     })
     return common()
-  })
+  }, shared)
 }
+
+type Shared = () => Promise<TestServer>
 
 type Settings = Readonly<Record<string, Readonly<Record<string, string>>>>
 

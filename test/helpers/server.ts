@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
 import { Agent, request as send } from 'undici'
 import { type RunningServer, startServer } from '../../src/server.ts'
@@ -69,10 +70,15 @@ export async function temporaryFolder(t: Pick<Test, 'teardown'>): Promise<string
 type Start = (t: Pick<Test, 'teardown'>, options: TestServerOptions) => Promise<TestServer>
 
 let startInstead: Start | null = null
+let sharedInstead: (() => Promise<TestServer>) | null = null
 
-/** From now on, {@link startTestServer} starts another kind of server, so that tests of one server run on it. */
-export function startTestServersBy(start: Start): void {
+/**
+ * From now on, {@link startTestServer} starts another kind of server, so that tests of one server run on it.
+ * @param shared takes the place of what {@link sharedTestServer} returns
+ */
+export function startTestServersBy(start: Start, shared: () => Promise<TestServer>): void {
   startInstead = start
+  sharedInstead = shared
 }
 
 /**
@@ -167,6 +173,7 @@ export function sharedTestServer(
   t: Pick<Test, 'teardown'>,
   start: (t: Pick<Test, 'teardown'>) => Promise<TestServer> = startTestServer,
 ): () => Promise<TestServer> {
+  if (sharedInstead !== null) return sharedInstead
   let shared: { readonly server: TestServer; readonly config: Sections } | undefined
   return async () => {
     if (shared !== undefined && (await isReset(shared.server, shared.config).catch(() => false))) {
@@ -179,13 +186,16 @@ export function sharedTestServer(
 }
 
 /** They differ between nodes. */
-const OF_NODE = new Set(['chttpd/port', 'log/file'])
+const OF_NODE = new Set(['chttpd/port', 'log/file', 'settee/mode'])
 
-/** @returns the answer of `_config`, as text, without what differs between nodes */
-export function sharedSettings(sections: unknown): string {
-  return JSON.stringify(sections, (key, value: unknown) =>
-    key === 'port' || key === 'file' ? undefined : value,
-  )
+/** @returns the answer of `_config` without what differs between nodes */
+export function sharedSettings(sections: Sections): Sections {
+  const shared: Record<string, Record<string, string>> = {}
+  for (const [section, keys] of Object.entries(sections)) {
+    const rest = Object.entries(keys).filter(([key]) => !OF_NODE.has(`${section}/${key}`))
+    if (rest.length > 0) shared[section] = Object.fromEntries(rest)
+  }
+  return shared
 }
 
 type Sections = Readonly<Record<string, Readonly<Record<string, string>>>>
@@ -213,7 +223,9 @@ async function isReset({ request, settingsMs = 0 }: TestServer, initial: Section
     }
   }
   const [now, left] = [await request('GET', CONFIG), await request('GET', '/_all_dbs')]
-  return sharedSettings(now.json) === sharedSettings(initial) && left.text.trim() === '["_users"]'
+  return (
+    isDeepStrictEqual(sharedSettings(now.json), sharedSettings(initial)) && left.text.trim() === '["_users"]'
+  )
 }
 
 async function ask(
