@@ -4,8 +4,8 @@
  *
  * Rules for every engine, which test/storage/conformance.ts checks:
  * - A promise of a write resolves only after the write is durable; a write that rejects has left no trace.
- * - The callbacks (`decide`, `read`) are synchronous and pure. An engine may call them more than once, always on freshly
- *   loaded state, and only the outcome of the last call counts. `touches` declare what they read; an engine loads the rest
+ * - The callbacks (`decide`, `read`) are synchronous and pure. An engine may call them more than once, and only the outcome
+ *   of the last call counts, which is always made on the state that the write or the read meets. `touches` declare what they read; an engine loads the rest
  *   when it is missed, and calls again.
  * - The arguments of a callback are valid only until it returns.
  * - No lock is held while an engine waits for its caller: between two calls nothing is locked, and a callback cannot wait.

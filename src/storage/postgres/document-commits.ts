@@ -1,5 +1,6 @@
 /** Writes and purges of documents: decided in groups, each on what it finds and on what those before it in the group do. */
 import { CouchError } from '../../core/errors.ts'
+import { Yielder } from '../../core/event-loop.ts'
 import type { Decision, DocUpdate, DocWrite, Outcome, PurgeUpdate, PurgeWrite, StoreView } from '../engine.ts'
 import type { Touches } from '../touches.ts'
 import type { DocumentLoader } from './document-loader.ts'
@@ -7,6 +8,7 @@ import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import { GroupWrite } from './group-write.ts'
 import type { LoadedDocument } from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
+import { NewDocuments, viewOfSettings } from './presumed-new.ts'
 import { refuseLongKey } from './stored-text.ts'
 import { type Attempt, type Decided, MissingContents, type WriteCommits } from './write-commits.ts'
 
@@ -25,6 +27,12 @@ interface Job extends QueuedWrite {
   done(outcome: unknown): void
 }
 
+interface GroupDecision {
+  readonly settingsVersion: number
+  readonly outcomes: readonly unknown[]
+  readonly write: GroupWrite
+}
+
 /** The approximate size of a purge, in bytes. */
 const PURGE_BYTES = 1024
 
@@ -41,6 +49,7 @@ export class DocumentCommits {
   readonly #documents: DocumentLoader
   readonly #commits: WriteCommits
   readonly #queue: GroupQueue<Job>
+  readonly #newDocuments = new NewDocuments()
 
   constructor(database: OpenDatabase, documents: DocumentLoader, commits: WriteCommits) {
     this.#database = database
@@ -102,8 +111,12 @@ export class DocumentCommits {
     const missing = new Set<number>()
     let outcomes: readonly unknown[] = []
     let write: GroupWrite | undefined
+    let wasPresumed = false
     const decide = async (attempt: Attempt): Promise<Decided> => {
-      const decided = await this.#decide(group, missing, attempt)
+      const mayPresume = attempt.tries === 0 && this.#newDocuments.arePresumed
+      const presumed = mayPresume ? await this.#decideAsNew(group, missing) : null
+      const decided = presumed ?? (await this.#decide(group, missing, attempt, wasPresumed))
+      wasPresumed = presumed !== null
       outcomes = decided.outcomes
       write = decided.write
       return { settingsVersion: decided.settingsVersion, write: write.writes === 0 ? null : write }
@@ -121,7 +134,36 @@ export class DocumentCommits {
     for (const [at, job] of group.entries()) job.done(outcomes[at])
   }
 
-  async #decide(group: readonly Job[], missing: ReadonlySet<number>, { tries, run }: Attempt) {
+  /** @returns null if it takes more than the settings to decide on one of the documents, or if it is not written */
+  async #decideAsNew(group: readonly Job[], missing: ReadonlySet<number>): Promise<GroupDecision | null> {
+    const { settings } = this.#database.views
+    const view = viewOfSettings(settings)
+    const write = new GroupWrite(false)
+    const outcomes: unknown[] = []
+    const yielder = new Yielder()
+    for (const job of group) {
+      try {
+        const { outcome, verdict } = job.decide(null, view)
+        if (verdict?.kind !== 'write' || verdict.dependsOnCounts || verdict.write.design) return null
+        refuse(job, verdict.write, missing)
+        write.add(job.id, null, verdict.write)
+        outcomes.push(outcome)
+      } catch {
+        // What is thrown counts only once the document was read.
+        return null
+      }
+      if (yielder.isDue) await yielder.yieldNow()
+    }
+    return { settingsVersion: settings.settingsVersion, outcomes, write }
+  }
+
+  /** @param wasPresumed whether the group was presumed to be new, and is not, or its settings have changed */
+  async #decide(
+    group: readonly Job[],
+    missing: ReadonlySet<number>,
+    { tries, run }: Attempt,
+    wasPresumed: boolean,
+  ): Promise<GroupDecision> {
     const effects = new GroupEffects()
     const { view, docs, outcomes } = await this.#documents.decide(
       group,
@@ -133,7 +175,11 @@ export class DocumentCommits {
       },
       run,
     )
-    const write = new GroupWrite(tries > 0)
+    this.#newDocuments.note(
+      docs.every((doc) => doc === null),
+      wasPresumed,
+    )
+    const write = new GroupWrite(tries > (wasPresumed ? 1 : 0))
     const results = outcomes.map((outcome, place) => {
       if ('error' in outcome) return outcome
       const { id } = group[place] as Job

@@ -15,6 +15,8 @@ const MAX_RETRY_MS = 2000
  * of all nodes. Some systems and Unix sockets do not have this limit.
  */
 const LIMIT = "SET tcp_user_timeout = '20s'"
+/** A notice gets a transaction's number, and its commit would wait for the disk. Nothing of it outlasts the server anyway. */
+const NO_WAIT = 'SET synchronous_commit = off'
 const SEND = 'SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload'
 
 interface NoticeChannelOptions {
@@ -102,6 +104,7 @@ export class NoticeChannel {
         this.#options.onNotice(payload)
       })
       await client.query(LIMIT).catch(() => undefined)
+      await client.query(NO_WAIT)
       await client.query(`LISTEN ${CHANNEL}`)
       if (this.#ending.signal.aborted) return
       this.#client = client

@@ -10,7 +10,7 @@ import type { Connections } from './connections.ts'
 import type { DatabaseEvents, DatabasePosition } from './database-events.ts'
 import { NoticeChannel } from './notice-channel.ts'
 
-/** How long notices are collected, in ms. */
+/** The least time between two batches of notices, in ms: those of the time between are sent together. */
 const BATCH_MS = 5
 /** How often it is asked, in ms: what a poll finds must be told in time. */
 const POLL_MS = FOREIGN_EVENT_MS - 200
@@ -52,7 +52,9 @@ export class Notices {
   /** What is to be sent: the newest position of each database; null: it is gone. */
   #unsent = new Map<number, DatabasePosition | null>()
   #isCatalogUnsent = false
-  #sendTimer: NodeJS.Timeout | null = null
+  /** Whether a batch is sent, or was sent just now. */
+  #isSending = false
+  #sendTimer: NodeJS.Timeout | undefined
   #pollTimer: NodeJS.Timeout | null = null
   #catalogTimer: NodeJS.Timeout | null = null
   #polling: Promise<void> | null = null
@@ -109,8 +111,8 @@ export class Notices {
   /** Sends what is left, and ends. Idempotent. */
   async close(): Promise<void> {
     this.#isClosed = true
-    for (const timer of [this.#sendTimer, this.#pollTimer, this.#catalogTimer])
-      clearTimeout(timer ?? undefined)
+    clearTimeout(this.#sendTimer)
+    for (const timer of [this.#pollTimer, this.#catalogTimer]) clearTimeout(timer ?? undefined)
     await this.#send()
     await this.#channel.close()
     await Promise.allSettled([this.#polling, this.#reading])
@@ -123,12 +125,17 @@ export class Notices {
   }
 
   #sendSoon(): void {
-    if (this.#isClosed) return
-    this.#sendTimer ??= setTimeout(async () => {
+    if (this.#isClosed || this.#isSending) return
+    this.#isSending = true
+    // Changes of this turn are told together.
+    setImmediate(async () => {
       await this.#send()
-      this.#sendTimer = null
-      if (this.#unsent.size > 0 || this.#isCatalogUnsent) this.#sendSoon()
-    }, BATCH_MS)
+      if (this.#isClosed) return
+      this.#sendTimer = setTimeout(() => {
+        this.#isSending = false
+        if (this.#unsent.size > 0 || this.#isCatalogUnsent) this.#sendSoon()
+      }, BATCH_MS)
+    })
   }
 
   async #send(): Promise<void> {

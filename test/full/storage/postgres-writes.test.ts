@@ -76,3 +76,33 @@ t.test(
     t.equal(await store.countChanges(99), 502)
   },
 )
+
+t.test('documents are presumed to be new after others were, and read once one of them is not', async (t) => {
+  const { store, operations } = await openCuttable(t, server)
+  const operationsOf = async (...ids: string[]) => {
+    operations.length = 0
+    const outcomes = await store.updateDocs(ids.map((id) => put(id)))
+    return {
+      operations: [...operations],
+      revs: outcomes.map((outcome) => 'result' in outcome && outcome.result),
+    }
+  }
+  const isLoad = (name: string) => name.startsWith('docs_')
+  t.equal((await operationsOf('a')).operations.filter(isLoad).length, 1)
+  t.same((await operationsOf('b')).operations, ['write_doc'])
+  t.same((await operationsOf('c', 'd')).operations, ['write_group'])
+  const again = await operationsOf('e', 'b')
+  t.ok(again.operations.some(isLoad))
+  t.equal(again.operations.filter((name) => name === 'write_group').length, 2)
+  t.match(again.revs, [/^1-/, /^2-/])
+  t.equal((await store.view()).docCount, 5)
+  t.equal(
+    (await operationsOf('f')).operations.filter(isLoad).length,
+    1,
+    'a wrong presumption is not repeated at once',
+  )
+  await store.updateSettings(() => ({ result: 0, write: { revsLimit: 7 } }))
+  for (let n = 0; n < 8; n++) await only(store.updateDocs([put(`more${n}`)]))
+  t.same((await operationsOf('g')).operations, ['write_doc'])
+  t.equal((await store.view()).updateSeq, 16)
+})
