@@ -1,7 +1,8 @@
 /**
  * Writes that wait share a statement. While one group is under way the next one gathers, so that the groups grow with the
  * load. Once it is large it is sent as well, so that it is decided on while PostgreSQL carries out the one before. An id occurs
- * once in the groups under way: a second write of it waits for the first, on which it is decided.
+ * once in the groups under way: a second write of it waits for the first, on which it is decided. Writes of one call get their
+ * sequence numbers in order, so no two groups under way have writes of the same call.
  */
 import { CouchError } from '../../core/errors.ts'
 
@@ -12,6 +13,12 @@ export interface QueuedWrite {
   readonly bytes: number
   /** Nothing of it is stored. */
   failed(error: unknown): void
+}
+
+interface Waiting<Job> {
+  readonly job: Job
+  /** Identifies the call that has added it. */
+  readonly call: number
 }
 
 interface Options<Job> {
@@ -34,12 +41,14 @@ const MAX_WAITING_BYTES = 64 * 1024 * 1024
 export class GroupQueue<Job extends QueuedWrite> {
   readonly #options: Options<Job>
   /** Those before `#next` are done. */
-  #queue: Job[] = []
+  #queue: Waiting<Job>[] = []
   #next = 0
   #waitingBytes = 0
   readonly #running = new Set<Promise<void>>()
-  /** The ids of the groups under way. */
+  /** The ids and calls of the groups under way. */
   readonly #ids = new Set<string>()
+  readonly #calls = new Set<number>()
+  #lastCall = 0
   #isStarting = false
 
   constructor(options: Options<Job>) {
@@ -50,8 +59,9 @@ export class GroupQueue<Job extends QueuedWrite> {
   add(jobs: readonly Job[]): void {
     const isFull = this.#queue.length - this.#next > MAX_WAITING || this.#waitingBytes > MAX_WAITING_BYTES
     if (isFull) throw new CouchError('store_unavailable')
+    this.#lastCall += 1
     for (const job of jobs) {
-      this.#queue.push(job)
+      this.#queue.push({ job, call: this.#lastCall })
       this.#waitingBytes += job.bytes
     }
     this.#startSoon()
@@ -90,31 +100,47 @@ export class GroupQueue<Job extends QueuedWrite> {
     }
   }
 
-  async #run(group: readonly Job[]): Promise<void> {
-    for (const { id } of group) this.#ids.add(id)
-    await this.#commit(group)
-    for (const { id } of group) this.#ids.delete(id)
+  async #run(group: readonly Waiting<Job>[]): Promise<void> {
+    const jobs = group.map(({ job }) => job)
+    for (const { job, call } of group) {
+      this.#ids.add(job.id)
+      this.#calls.add(call)
+    }
+    await this.#commit(jobs)
+    for (const { job, call } of group) {
+      this.#ids.delete(job.id)
+      this.#calls.delete(call)
+    }
   }
 
   /** @returns an empty one if the next write has to wait for those under way */
-  #nextGroup(): Job[] {
-    const ids = new Set<string>()
-    let bytes = 0
-    let end = this.#next
-    for (; end < this.#queue.length && ids.size < GROUP_JOBS; end++) {
-      const job = this.#queue[end] as Job
-      bytes += job.bytes
-      if (ids.has(job.id) || this.#ids.has(job.id) || (ids.size > 0 && bytes > GROUP_BYTES)) break
-      ids.add(job.id)
-    }
+  #nextGroup(): Waiting<Job>[] {
+    const end = this.#endOfGroup()
     const group = this.#queue.slice(this.#next, end)
-    for (const job of group) this.#waitingBytes -= job.bytes
+    for (const { job } of group) this.#waitingBytes -= job.bytes
     this.#next = end
     if (this.#next === this.#queue.length) {
       this.#queue = []
       this.#next = 0
     }
     return group
+  }
+
+  /** It ends with a call, unless the first call is too large, so that the next group need not wait for this one. */
+  #endOfGroup(): number {
+    const ids = new Set<string>()
+    let bytes = 0
+    let begun = this.#next
+    for (let at = this.#next; at < this.#queue.length; at++) {
+      const { job, call } = this.#queue[at] as Waiting<Job>
+      if (this.#queue[at - 1]?.call !== call) begun = at
+      bytes += job.bytes
+      const isFull = ids.size === GROUP_JOBS || (ids.size > 0 && bytes > GROUP_BYTES)
+      if (isFull || ids.has(job.id) || this.#ids.has(job.id) || this.#calls.has(call))
+        return begun > this.#next ? begun : at
+      ids.add(job.id)
+    }
+    return this.#queue.length
   }
 
   async #commit(group: readonly Job[]): Promise<void> {
