@@ -1,9 +1,10 @@
 /** What an attack does to the server and to its quiet tenant. */
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { until } from '../server-process.ts'
 import type { World } from './world.ts'
 
-/** An attack runs until the signal is aborted. @returns how many answers it got, by status; 0 for a cut connection */
+/** An attack runs until the signal is aborted, or ends by itself. @returns how many answers it got, by status; 0 for a cut connection */
 export type Attack = (world: World, signal: AbortSignal) => Promise<Record<number, number>>
 
 export interface Measured {
@@ -22,7 +23,19 @@ export interface Measured {
   readonly startBytes: number
 }
 
-/** Lets an attack run for some time, and measures the quiet tenant's saves until the attack has ended. */
+/** How long the saves are measured after an attack that has ended by itself, in ms. */
+const AFTER_MS = 150
+
+/** Nobody attacks. */
+export const nobody: Attack = async (_world, signal) => {
+  await once(signal, 'abort')
+  return {}
+}
+
+/**
+ * Lets an attack run for some time, and measures the quiet tenant's saves until the attack has ended.
+ * @param milliseconds at most; an attack that has been answered earlier is over soon after
+ */
 export async function measure(
   world: World,
   name: string,
@@ -33,10 +46,11 @@ export async function measure(
   const { bytes: startBytes } = await world.quiet.look()
   const ends = new AbortController()
   world.move()
-  const [answers] = await Promise.all([
-    attack(world, ends.signal),
-    sleep(milliseconds).then(() => ends.abort()),
-  ])
+  const isOver = once(ends.signal, 'abort')
+  const timer = setTimeout(() => ends.abort(), milliseconds)
+  const answers = await attack(world, ends.signal)
+  await Promise.race([isOver, sleep(AFTER_MS)])
+  clearTimeout(timer)
   const { times, failed, peakBytes } = await world.quiet.look()
   const longest = await longestTurn(world)
   return {

@@ -7,7 +7,7 @@
  */
 import t, { type Test } from 'tap'
 import { ATTACKS, type NamedAttack } from '../../faults/one-caller/attacks.ts'
-import { HEADING, type Measured, measure, rowOf } from '../../faults/one-caller/measure.ts'
+import { HEADING, type Measured, measure, nobody, rowOf } from '../../faults/one-caller/measure.ts'
 import { type RouteAttack, routeAttacks } from '../../faults/one-caller/routes.ts'
 import { type Mode, startWorld, type World } from '../../faults/one-caller/world.ts'
 import { startMemoryServer } from '../../http/memory-server.ts'
@@ -46,8 +46,8 @@ for (const mode of ['hosted', 'single'] as const) {
 
 async function underAttack(t: Test, mode: Mode, attacks: readonly NamedAttack[]): Promise<void> {
   const world = await startWorld(t, mode)
-  await measure(world, 'warming up', async () => ({}), 1000)
-  const quiet = await measure(world, 'nobody', async () => ({}), QUIET_MS)
+  await measure(world, 'warming up', nobody, 1000)
+  const quiet = await measure(world, 'nobody', nobody, QUIET_MS)
   const idleBytes = quiet.peakBytes
   t.comment(`${mode}\n${HEADING}\n${rowOf(quiet, idleBytes)}`)
   for (const { name, run } of attacks) {
@@ -60,8 +60,8 @@ async function underAttack(t: Test, mode: Mode, attacks: readonly NamedAttack[])
 /** One round of all shapes for each route. */
 async function everyRoute(t: Test, mode: Mode, attacks: readonly RouteAttack[]): Promise<void> {
   const world = await startWorld(t, mode)
-  await measure(world, 'warming up', async () => ({}), 1000)
-  const quiet = await measure(world, 'nobody', async () => ({}), QUIET_MS)
+  await measure(world, 'warming up', nobody, 1000)
+  const quiet = await measure(world, 'nobody', nobody, QUIET_MS)
   t.comment(`every route, ${mode}\n${HEADING}\n${rowOf(quiet, quiet.peakBytes)}`)
   const slow: Measured[] = []
   for (const { name, run } of attacks) {
