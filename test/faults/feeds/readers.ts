@@ -12,15 +12,24 @@ export interface Row {
 export type Kind = 'normal' | 'longpoll' | 'continuous' | 'eventsource'
 
 /** The newest revision of each document that is acknowledged, by its number. */
-export type Acknowledged = ReadonlyMap<string, number>
+export type Acknowledged = Iterable<readonly [id: string, newest: number]>
+
+interface ReaderOptions {
+  /** Between two rows, in ms; a slow reader holds up its own feed. */
+  readonly pauseMs?: number
+  /** Between two requests, in ms. */
+  readonly betweenMs?: number
+  /** Rows after which it leaves, and comes back. */
+  readonly patience?: number
+  readonly query?: string
+}
 
 export class Reader {
   readonly name: string
-  readonly #url: string
+  readonly #urlOf: () => string
   readonly #kind: Kind
-  /** Between two rows, in ms; a slow reader holds up its own feed. */
   readonly #pauseMs: number
-  /** Rows after which it leaves, and comes back. */
+  readonly #betweenMs: number
   readonly #patience: number
   readonly #acknowledged: Acknowledged
   readonly #query: string
@@ -35,13 +44,18 @@ export class Reader {
   #isOver = false
   #leave: () => void = () => undefined
 
+  /**
+   * @param url of the database; a function is asked before each request
+   * @param acknowledged read before each request
+   */
   constructor(
-    url: string,
+    url: string | (() => string),
     acknowledged: Acknowledged,
     kind: Kind,
-    { pauseMs = 0, patience = Number.POSITIVE_INFINITY, query = '' } = {},
+    { pauseMs = 0, betweenMs = 0, patience = Number.POSITIVE_INFINITY, query = '' }: ReaderOptions = {},
   ) {
-    this.#url = url
+    this.#urlOf = typeof url === 'string' ? () => url : url
+    this.#betweenMs = betweenMs
     this.#acknowledged = acknowledged
     this.#kind = kind
     this.#pauseMs = pauseMs
@@ -58,6 +72,7 @@ export class Reader {
       } catch {
         await delay(20)
       }
+      if (this.#betweenMs > 0) await delay(this.#betweenMs)
     }
     await this.#agent.destroy()
   }
@@ -72,7 +87,7 @@ export class Reader {
     const leaving = new AbortController()
     this.#leave = () => leaving.abort()
     const { statusCode, body } = await request(
-      `${this.#url}/_changes?feed=${this.#kind}&since=${this.since}&heartbeat=2000${this.#query}`,
+      `${this.#urlOf()}/_changes?feed=${this.#kind}&since=${this.since}&heartbeat=2000${this.#query}`,
       { dispatcher: this.#agent, signal: leaving.signal },
     )
     if (statusCode !== 200) {
@@ -115,7 +130,7 @@ export class Reader {
   }
 
   /** Whatever was acknowledged before a request is in the answer that it had whole, or in one before. */
-  #holdAgainst(promised: Acknowledged): void {
+  #holdAgainst(promised: ReadonlyMap<string, number>): void {
     for (const [id, newest] of promised) {
       const seen = generation(this.rows.get(id)?.rev ?? null)
       if (seen < newest)
