@@ -7,7 +7,7 @@ import PouchDB from 'pouchdb'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
 import { type Child, cleanEnv, freePort } from '../cli/child.ts'
-import { startTestServer } from '../helpers/server.ts'
+import { settled, startTestServer, type TestServer } from '../helpers/server.ts'
 import { atPort, build, killHard, type Printed, served, sh } from './curl-shell.ts'
 import { device, until } from './devices.ts'
 
@@ -20,8 +20,17 @@ const NOT_MEMBER = '{"error":"unauthorized","reason":"You are not authorized to 
 
 type Step = readonly [command: string, status: number, body: string | RegExp]
 
-async function follow(t: Test, port: number, steps: readonly Step[]): Promise<void> {
-  for (const [command, status, body] of steps) checkAnswer(t, await sh(command, port), command, status, body)
+/** @param server waits after each change of a setting until all nodes of the server know it; by default there are no others */
+async function follow(
+  t: Test,
+  port: number,
+  steps: readonly Step[],
+  server: Pick<TestServer, 'settingsMs'> = {},
+): Promise<void> {
+  for (const [command, status, body] of steps) {
+    checkAnswer(t, await sh(command, port), command, status, body)
+    if (/-X PUT .*\/_config\//.test(command)) await settled(server)
+  }
 }
 
 function checkAnswer(
@@ -131,9 +140,9 @@ t.test('a password that is not a JSON string creates no admin, and the server st
 })
 
 t.test("an admin's name is percent-decoded", async (t) => {
-  const { url } = await startTestServer(t)
-  const port = Number(new URL(url).port)
-  await follow(t, port, [
+  const server = await startTestServer(t)
+  const port = Number(new URL(server.url).port)
+  const steps: readonly Step[] = [
     [`curl -X PUT http://127.0.0.1:5984/_config/admins/anna%20mar%C3%ADa -d '"pass word"'`, 200, '""\n'],
     [`curl -u 'anna maría:pass word' -X PUT http://127.0.0.1:5984/hers`, 201, OK],
     ['curl http://anna%20mar%C3%ADa:pass%20word@127.0.0.1:5984/_all_dbs', 200, '["_users","hers"]\n'],
@@ -149,7 +158,8 @@ t.test("an admin's name is percent-decoded", async (t) => {
       '""\n',
     ],
     ['curl -u a/b:x http://127.0.0.1:5984/_all_dbs', 200, '["_users","hers"]\n'],
-  ])
+  ]
+  await follow(t, port, steps, server)
 })
 
 /** The access to a database, by the members of its security object. */
@@ -164,11 +174,10 @@ const MEMBERS: readonly [security: string | null, status: number, what: string][
 ]
 
 t.test('access depends on the members of the security object', async (t) => {
-  const { url } = await startTestServer(t)
-  const port = Number(new URL(url).port)
-  await follow(t, port, [
-    [`curl -X PUT http://127.0.0.1:5984/_config/admins/anna -d '"secret"'`, 200, '""\n'],
-  ])
+  const server = await startTestServer(t)
+  const port = Number(new URL(server.url).port)
+  const admin: Step = [`curl -X PUT http://127.0.0.1:5984/_config/admins/anna -d '"secret"'`, 200, '""\n']
+  await follow(t, port, [admin], server)
   for (const [n, [security, status, what]] of MEMBERS.entries()) {
     t.comment(what)
     const db = `db${n}`

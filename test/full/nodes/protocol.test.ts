@@ -5,7 +5,7 @@
 import t from 'tap'
 import { testOverNodes } from '../../helpers/over-nodes.ts'
 
-const DEFAULT = 'pouchdb-sync,pouchdb-history,queries,find-clients'
+const DEFAULT = 'pouchdb-sync,pouchdb-attachments,pouchdb-history,rxdb,nano,find-clients,queries'
 const NAMES = process.env.SETTEE_NODES_PROTOCOL ?? DEFAULT
 
 testOverNodes(t)
