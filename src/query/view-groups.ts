@@ -23,6 +23,8 @@ const PROBED = 2
 /** The maximum number of stretches whose reductions are read at once, and of reductions that are kept at once. */
 const PARTS = 512
 const KEPT = 64
+/** Stretches whose values are read at once, since each read of a store over a network is a round trip. */
+const STRETCHES_AT_ONCE = 8
 
 /** Rows that are reduced together, with the JSON text of their common key: a short list, or a range of the index. */
 type Group =
@@ -168,18 +170,12 @@ export function builtinGroups(rows: ViewRows, name: string): GroupReducer {
       inOneVersion(rows, async (reader) => {
         const reducer = make()
         let isEmpty = true
-        for await (const { part, keep } of partsOf(reader, range)) {
-          if (part.reduction !== null) reducer.addState(part.reduction)
-          else if (part.stretch === null) {
-            const hasRows = await addRows(reader, part.range, reducer)
-            if (!hasRows) continue
-          } else {
-            const stretch = make()
-            await addRows(reader, part.range, stretch)
-            const state = stretch.state()
-            reducer.addState(state)
-            await keep(state)
-          }
+        const stateOf = async (part: PlaceRange) => {
+          const stretch = make()
+          return (await addRows(reader, part, stretch)) ? stretch.state() : null
+        }
+        for await (const state of reductionsIn(reader, range, stateOf, STRETCHES_AT_ONCE)) {
+          reducer.addState(state)
           isEmpty = false
         }
         return isEmpty ? null : `"value":${reducer.result()}`
@@ -226,31 +222,44 @@ async function* pagesOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<re
   }
 }
 
-interface OpenPart {
-  readonly part: ReducedPart
-  /** Keeps the reduction of a whole stretch, for later queries. */
-  keep(reduction: string): Promise<void>
-}
-
-async function* partsOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<OpenPart> {
+/**
+ * The reductions of the parts of a range, in order, without those that have no rows. Keeps those of whole stretches for
+ * later queries.
+ * @param reduce reduces a part; null if it has no rows @param atOnce how many parts are reduced at once
+ */
+async function* reductionsIn(
+  rows: IndexReader,
+  range: PlaceRange,
+  reduce: (part: PlaceRange) => Promise<string | null>,
+  atOnce: number,
+): AsyncGenerator<string> {
+  const yielder = new Yielder()
   let { from } = range
   for (;;) {
     const { parts, more, version } = await rows.parts({ from, to: range.to }, PARTS)
     let kept: KeptReduction[] = []
-    const keepAll = async () => {
-      const some = kept
-      kept = []
-      await rows.keepReductions(version, some)
-    }
-    for (const part of parts) {
-      const { stretch } = part
-      const keep = async (reduction: string) => {
-        if (stretch !== null) kept.push({ stretch, reduction })
-        if (kept.length === KEPT) await keepAll()
+    for (let at = 0; at < parts.length; at += atOnce) {
+      const some: { readonly part: ReducedPart; readonly reduced: Promise<string | null> }[] = []
+      for (const part of parts.slice(at, at + atOnce)) {
+        await yielder.yieldIfDue()
+        const reduced = part.reduction === null ? reduce(part.range) : Promise.resolve(part.reduction)
+        // If an earlier one fails, nobody waits for this one.
+        reduced.catch(() => undefined)
+        some.push({ part, reduced })
       }
-      yield { part, keep }
+      for (const { part, reduced } of some) {
+        const reduction = await reduced
+        if (reduction === null) continue
+        const { stretch } = part
+        if (part.reduction === null && stretch !== null && !isOverflow(reduction))
+          kept.push({ stretch, reduction })
+        yield reduction
+      }
+      if (kept.length < KEPT) continue
+      await rows.keepReductions(version, kept)
+      kept = []
     }
-    if (kept.length > 0) await keepAll()
+    if (kept.length > 0) await rows.keepReductions(version, kept)
     from = parts.at(-1)?.range.to
     if (!more || from === undefined) return
   }
@@ -270,11 +279,10 @@ export function functionGroups(rows: ViewRows, sandbox: Sandbox, fn: UserFunctio
     ofRange: (range) =>
       inOneVersion(rows, async (reader) => {
         let results: string[] = []
-        for await (const { part, keep } of partsOf(reader, range)) {
-          const result = part.reduction ?? (await reduceRange(reader, part.range))
-          if (result === null) continue
+        const reduce = (part: PlaceRange) => reduceRange(reader, part)
+        // One at a time: the functions of other callers are to have their turns.
+        for await (const result of reductionsIn(reader, range, reduce, 1)) {
           if (isOverflow(result)) return result
-          if (part.reduction === null) await keep(result)
           results.push(result)
           if (results.length === STEP) results = [await reducer.rereduce(results)]
         }
