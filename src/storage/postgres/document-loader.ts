@@ -45,6 +45,8 @@ export interface LoadOptions {
   /** Bodies are read until they reach this; then `body` of the next documents is not loaded. */
   readonly bytes?: number | undefined
   readonly writeFacts?: boolean
+  /** Whether it is for several readers, who wait for each other: then long bodies of several documents are not loaded. */
+  readonly isShared?: boolean
 }
 
 export class DocumentLoader {
@@ -117,12 +119,12 @@ export class DocumentLoader {
   /** Loads documents with one statement. */
   async load(
     wanted: readonly Wanted[],
-    { run, bytes, writeFacts = false }: LoadOptions = {},
+    { run, bytes, writeFacts = false, isShared = false }: LoadOptions = {},
   ): Promise<Loaded> {
     const wants = new DocumentWants(writeFacts)
     for (const { id, touches } of wanted) wants.add(id, touches)
     const isBounded = bytes !== undefined && wants.shape.content === 'body' && wants.ids.length > 1
-    const statement = documentStatement(wants.source(isBounded), wants.shape)
+    const statement = documentStatement(wants.source(isBounded, isShared), wants.shape)
     const own: Readonly<Record<string, unknown>> = { db: this.#database.db, bytes }
     const query = bound(statement, (name) => own[name] ?? wants.value(name))
     return this.decode(await (run ?? this.#read)(query), statement.columns, wants)

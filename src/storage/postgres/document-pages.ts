@@ -2,11 +2,12 @@
 import type { ForkedPage, IdRange, Page, StoreView } from '../engine.ts'
 import type { HistoryPaging, HistoryTouches } from '../history-store.ts'
 import type { DocTouches } from '../touches.ts'
-import type { Called, DocumentLoader } from './document-loader.ts'
+import type { Called, DocumentLoader, Loaded } from './document-loader.ts'
 import type { Source } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
 import type { LoadedDocument } from './loaded-document.ts'
 import { MAX_STRETCH, type RangeTotals } from './range-totals.ts'
+import { TurnReads } from './turn-reads.ts'
 
 /** Documents that are read by id at once, if there is a bound for their bodies. */
 const BOUNDED_IDS = 1000
@@ -20,12 +21,14 @@ const GENERATIONS = { winner: '0', leaf: '0' }
 export class DocumentPages {
   readonly #loader: DocumentLoader
   readonly #totals: RangeTotals
+  readonly #turn: TurnReads
   /** How many documents were deleted when it was last read. */
   #deletedCount = Number.POSITIVE_INFINITY
 
   constructor(loader: DocumentLoader, totals: RangeTotals) {
     this.#loader = loader
     this.#totals = totals
+    this.#turn = new TurnReads((wanted, options) => loader.load(wanted, options))
   }
 
   /** As {@link DatabaseStore.readDocs}. */
@@ -37,9 +40,8 @@ export class DocumentPages {
   ): Promise<R[]> {
     if (ids.length === 0) return []
     const asked = chars === undefined ? ids : ids.slice(0, BOUNDED_IDS)
-    const wanted = asked.map((id, place) => ({ id, touches: touchesAt(touches, place) }))
     return this.#loader.settled(
-      () => this.#loader.load(wanted, { bytes: chars === undefined ? undefined : Math.max(chars, 1) }),
+      () => this.#load(asked, touches, chars),
       async ({ docs }, view, lend) => {
         const byId = new Map(docs.map((doc) => [doc.id, doc]))
         const placed = asked.map((id) => byId.get(id) ?? null)
@@ -51,6 +53,14 @@ export class DocumentPages {
         return outcomes.map(resultOf)
       },
     )
+  }
+
+  #load(ids: readonly string[], touches?: TouchesById, chars?: number): Promise<Loaded> {
+    const [only] = ids
+    if (only !== undefined && ids.length === 1 && touches?.of === undefined)
+      return this.#turn.read(only, touches)
+    const wanted = ids.map((id, place) => ({ id, touches: touchesAt(touches, place) }))
+    return this.#loader.load(wanted, { bytes: chars === undefined ? undefined : Math.max(chars, 1) })
   }
 
   /** As {@link DatabaseStore.readRange}. @param withDeleted whether deleted documents are included */

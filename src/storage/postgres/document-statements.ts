@@ -35,6 +35,8 @@ export interface Source {
   readonly where?: string
   /** Whether it is one document by its id. */
   readonly isOne?: true
+  /** Longer bodies are not read, in bytes. */
+  readonly maxBody?: number
   /** Of a page: the order, and how it is bounded. */
   readonly page?: {
     readonly order: string
@@ -233,9 +235,11 @@ function columnsOf(
   }
 }
 
-function bodyColumn({ page }: Source, { content, bodies, named }: Shape): Column {
+function bodyColumn({ page, maxBody }: Source, { content, bodies, named }: Shape): Column {
   const isWanted = `r.with_body AND r.before < ${MAX_NAMED_BYTES}`
-  const ofWinner = page?.bound === 'places' ? 'CASE WHEN x.before < {bytes} THEN x.body END' : 'x.body'
+  const isRead =
+    page?.bound === 'places' ? 'x.before < {bytes}' : maxBody && `octet_length(x.body) <= ${maxBody}`
+  const ofWinner = isRead ? `CASE WHEN ${isRead} THEN x.body END` : 'x.body'
   return {
     type: 'text',
     doc: content === 'body' ? ofWinner : undefined,

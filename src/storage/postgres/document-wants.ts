@@ -123,11 +123,16 @@ export class DocumentWants {
     return this.#shape.named ? this.#wants.get(id)?.named?.keys() : undefined
   }
 
-  /** The source of these documents. @param isBounded whether the bodies of all of them may be too much */
-  source(isBounded: boolean): Source {
+  /**
+   * The source of these documents.
+   * @param isBounded whether the bodies of all of them may be too much
+   * @param isShared as in LoadOptions
+   */
+  source(isBounded: boolean, isShared: boolean): Source {
     if (isBounded) return PLACES
     if (this.#wants.size === 1) return ONE
-    return this.#shape.ancestry === 'from' ? FROM_GENERATIONS : BY_IDS
+    if (this.#shape.ancestry === 'from') return FROM_GENERATIONS
+    return isShared ? SHORT : BY_IDS
   }
 
   /** The value of a name in the statements, if it is one of these documents'. */
@@ -203,6 +208,9 @@ const BY_IDS: Source = {
   ids: { from: IDS, id: 'n.id' },
   generations: { winner: '0', leaf: '0' },
 }
+
+/** A body that is longer is read by a statement of its own, so that no other reader waits for it. */
+const SHORT: Source = { ...BY_IDS, name: 'short', maxBody: 64 * 1024 }
 
 const WITH_GENERATIONS =
   'unnest({ids}::text[], {winnersFrom}::bigint[], {leavesFrom}::bigint[]) WITH ORDINALITY n(id, winner_gen, leaf_gen, place)'
