@@ -29,6 +29,7 @@ export class DocumentWants {
   /** Whether the lists of all revisions are needed. */
   #listsAll = false
   #winnersOnly = true
+  #allLeaves = true
 
   /** @param writeFacts whether the documents are loaded to be written */
   constructor(writeFacts = false) {
@@ -66,8 +67,12 @@ export class DocumentWants {
       want = { id: storedText(id), winnerFrom: NEVER, leafFrom: NEVER, leafRevs: undefined, named: undefined }
       this.#wants.set(id, want)
     }
-    this.#widen(touches)
     this.#addAncestries(want, touches)
+    if (!this.#shape.writeFacts && isProbablyWinner(touches)) {
+      this.#widen({ ...touches, revs: undefined })
+      return
+    }
+    this.#widen(touches)
     if (!isNamed(touches)) return
     want.named ??= new Map()
     for (const rev of touches.attachments ?? []) if (!want.named.has(rev)) want.named.set(rev, false)
@@ -111,7 +116,8 @@ export class DocumentWants {
     want.winnerFrom = Math.min(want.winnerFrom, ancestryFrom)
     want.leafFrom = Math.min(want.leafFrom, ancestryFrom)
     if (ancestry !== 'winner') this.#winnersOnly = false
-    this.#shape.ancestry = this.#winnersOnly ? 'winner' : 'from'
+    if (ancestry !== 'leaves' || ancestryOf?.length) this.#allLeaves = false
+    this.#shape.ancestry = this.#winnersOnly ? 'winner' : this.#allLeaves ? 'leaves' : 'from'
   }
 
   get ids(): string[] {
@@ -232,6 +238,14 @@ const PLACES: Source = {
 /** Whether revisions are looked up. */
 function isNamed({ revs, nearest, attachments }: HistoryTouches): boolean {
   return Boolean(revs?.length || nearest?.length || attachments?.length)
+}
+
+/**
+ * Whether a reader who names one revision most likely means the winner, as replicators do. Then it is cheaper to look for
+ * another one only where it is missed.
+ */
+function isProbablyWinner({ body, revs, nearest, attachments }: HistoryTouches): boolean {
+  return body === true && revs?.length === 1 && !nearest?.length && !attachments?.length
 }
 
 function needsLeaves({ branches, bodies, ancestry, ancestryOf, ancestryFrom }: HistoryTouches): boolean {
