@@ -9,7 +9,8 @@
  *
  * For the statements of functions, Citus needs more: each UPDATE and DELETE names the database, functions in them are not
  * volatile, lists are read by FOR ... IN SELECT (the servers of Citus 13 crash on an element such as p_starts[i] in a statement
- * of a distributed table), and no function that reads a table is called within a query of another one.
+ * of a distributed table), no function that reads a table is called within a query of another one, and nothing depends on how many
+ * rows an INSERT ... SELECT ... ON CONFLICT has added, since Citus counts all of them.
  *
  * PostgreSQL's vacuum comes when a fifth of a table is dead. That is too late for tables of which compaction removes much at
  * once, and for leases, which come and go all the time: they have limits of their own.
