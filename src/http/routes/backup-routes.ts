@@ -160,9 +160,9 @@ const restoreBody = shape<RestoreBody>({
 async function restore(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = pathParam(request, 'id')
   const { backups, config, policy, logger } = request.server.services
-  if (backups?.isSupported === false) throw new CouchError('no_copies')
   const restorer = localRestoreControl(policy.databases, () => backupsFolder(config))
   const { database, as = null } = restoreBody(await readSmallJson(request))
+  if (backups?.isSupported === false) throw new CouchError('no_copies')
   if (!isBackupId(id)) throw new CouchError('not_found', 'There is no such backup.')
   const outcome = await restorer.restore({ backup: id, databases: [database], as })
   logger.info({ backup: id, database, as, user: request.user.name }, 'a database was restored')
