@@ -128,7 +128,7 @@ const FAULTS: Readonly<Record<Exclude<Fault, 'PostgreSQL killed'>, (member: Memb
       node.start().then(
         () => true,
         (error: Error) => {
-          if (/cannot be reached/.test(error.message)) return false
+          if (/The node ended before it was up/.test(error.message)) return false
           throw error
         },
       )

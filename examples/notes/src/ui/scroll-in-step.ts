@@ -2,17 +2,17 @@
 
 /** @returns a function that ends it */
 export function scrollInStep(one: HTMLElement, other: HTMLElement): () => void {
-  /** The pane that was scrolled by the other one, until its own event has come. */
-  let following: HTMLElement | null = null
+  /** Where a pane was scrolled to by the other one, until its own event has come. */
+  let followed: { readonly pane: HTMLElement; readonly top: number } | null = null
   const follow = (from: HTMLElement, to: HTMLElement) => () => {
-    if (following === from) {
-      following = null
-      return
-    }
+    const expected = followed?.pane === from ? followed.top : null
+    if (expected !== null) followed = null
+    // The user may have scrolled it as well: both make one event.
+    if (expected !== null && Math.abs(from.scrollTop - expected) < 2) return
     const [height, range] = [from.scrollHeight - from.clientHeight, to.scrollHeight - to.clientHeight]
     const next = height > 0 ? Math.round((from.scrollTop / height) * range) : 0
     if (Math.abs(next - to.scrollTop) < 2) return
-    following = to
+    followed = { pane: to, top: next }
     to.scrollTop = next
   }
   const [down, up] = [follow(one, other), follow(other, one)]
