@@ -34,10 +34,7 @@ export const CATALOG_FUNCTIONS: readonly string[] = [
 ]
 
 /** Citus tells its servers about these, where functions run on connections of their own. */
-const ROLE_SETTINGS = [
-  ...SESSION_SETTINGS.filter((setting) => !setting.startsWith('plan_cache_mode')),
-  'plan_cache_mode = auto',
-].map((setting) => `ALTER ROLE CURRENT_USER SET ${setting}`)
+const ROLE_SETTINGS = SESSION_SETTINGS.map((setting) => `ALTER ROLE CURRENT_USER SET ${setting}`)
 
 /** The type of a database's number. A function whose first argument is one runs whole on the server with the database. */
 const NUMBER = 'bigint'

@@ -21,7 +21,7 @@ const ANSWER_MS = 12_000
 
 /**
  * Settings of a connection. A plan that is made while tables are empty stays bad when they have grown: scans of whole tables are
- * never right here. A plan for each set of values costs more than most of the statements.
+ * never right here.
  */
 export const SESSION_SETTINGS: readonly string[] = [
   'enable_seqscan = off',
@@ -30,14 +30,16 @@ export const SESSION_SETTINGS: readonly string[] = [
   'enable_hashjoin = off',
   'enable_mergejoin = off',
   'max_parallel_workers_per_gather = 0',
-  'plan_cache_mode = force_generic_plan',
   'search_path = settee',
   'extra_float_digits = 0',
 ]
-/** Citus can plan many statements only once it knows the database: distribution.ts. */
-const PLANS_OF_CITUS = `SELECT set_config('plan_cache_mode', 'auto', false)
-  WHERE to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL`
-const SESSION = [...SESSION_SETTINGS.map((setting) => `SET ${setting}`), PLANS_OF_CITUS].join('; ')
+/**
+ * A plan for each set of values costs more than most of the statements. But Citus can plan many statements only once it knows
+ * the database.
+ */
+const GENERIC_PLANS = `SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
+  WHERE to_regclass('pg_catalog.pg_dist_partition') IS NULL`
+const SESSION = [...SESSION_SETTINGS.map((setting) => `SET ${setting}`), GENERIC_PLANS].join('; ')
 
 interface ConnectionOptions {
   readonly address: StoreAddress
