@@ -82,6 +82,31 @@ t.test('a remote gets no more connections than allowed', async (t) => {
   t.equal(sockets.size, 3)
 })
 
+t.test(
+  'feeds that are given up cost one connection each, and not one for each request after them',
+  async (t) => {
+    const sockets = new Set<unknown>()
+    let waiting = 0
+    const { promise: bothWait, resolve } = Promise.withResolvers<void>()
+    const url = await serve(t, (request, answer) => {
+      sockets.add(request.socket)
+      if (request.url !== '/wait') answer.end('{}')
+      else if (++waiting === 2) resolve()
+    })
+    const remote = connections(t, 5)
+    const feed = async (path: string, signal?: AbortSignal) =>
+      (await remote.send({ ...get(new URL(path, url), signal), isFeed: true }, options)).text()
+    const abort = new AbortController()
+    const given = [1, 2].map(() => t.rejects(feed('/wait', abort.signal)))
+    await bothWait
+    const others = [1, 2].map(() => feed('/'))
+    abort.abort(new Error('another feed needs the place'))
+    await Promise.all([...given, ...others])
+    for (let n = 0; n < 20; n++) await feed('/')
+    t.equal(sockets.size, 4)
+  },
+)
+
 t.test('a feed over TLS whose connection fails is a fault of the remote', async (t) => {
   const { port } = await serve(t, (_, answer) => answer.end())
   const url = new URL(`https://127.0.0.1:${port}/db/_changes`)

@@ -1,12 +1,12 @@
 /** Connections to other servers, which all replications share, and the turns of the feeds that wait on them. */
 import type { TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
-import type { buildConnector as Connectors, Dispatcher } from 'undici'
+import type { Client, buildConnector as Connectors, Dispatcher } from 'undici'
 import { atMost } from '../../core/cache.ts'
 import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { publicLookup } from './remote-addresses.ts'
 import { pausing, repeating } from './remote-pace.ts'
-import { Agent, buildConnector, ProxyAgent } from './undici-parts.ts'
+import { buildConnector, Pool, ProxyAgent } from './undici-parts.ts'
 
 export interface RemoteOptions {
   /** Whether private addresses are allowed, which they are for server admins. */
@@ -25,13 +25,21 @@ const DEFAULT_CONNECTIONS = 20
 const FEED_SHARE = 0.4
 /** Feeds that wait at once over one HTTP/2 connection. Servers allow about 100 streams. */
 const STREAMS = 64
-/** Remotes whose protocol is remembered. */
+/** Remotes whose protocol is remembered, and half of the pools that are kept. */
 const MAX_REMOTES = 1000
 
 /** The connection pools of one server. */
 export class RemotePools {
   readonly #maxConnections: () => number
-  readonly #pools = new Map<string, Dispatcher>()
+  /**
+   * By origin, options and kind. undici's own `Agent` counts the connections of a pool that it closes as those of the pool
+   * after it, and from then on opens a connection for each request.
+   */
+  readonly #pools = new LRUCache<string, Dispatcher>({
+    ...atMost(2 * MAX_REMOTES),
+    // Its requests go on to their ends.
+    dispose: (pool) => void pool.close().catch(() => {}),
+  })
   readonly #interceptors = [repeating(), pausing()]
   /** Of the remotes with feeds that wait, by options and origin. */
   readonly #turns = new Map<string, FeedTurns>()
@@ -82,41 +90,47 @@ export class RemotePools {
    * Feeds have a pool of their own, since only they share connections: undici sends no body that is a stream over an HTTP/2
    * connection on which a feed waits.
    */
-  pool(options: RemoteOptions, isFeed: boolean): Dispatcher {
+  pool(origin: string, options: RemoteOptions, isFeed: boolean): Dispatcher {
     const feedConnections = this.#feedConnections
     const connections = isFeed ? feedConnections : Math.max(1, this.#maxConnections() - feedConnections)
-    const key = JSON.stringify([remoteKey('', options), isFeed, connections])
+    const remote = remoteKey(origin, options)
+    const key = JSON.stringify([remote, isFeed, connections])
     const known = this.#pools.get(key)
     if (known !== undefined) return known
     const { mayBePrivate, proxy, timeoutMs } = options
     const tls = { rejectUnauthorized: options.verifiesCertificates }
     const connect = { timeout: timeoutMs, ...tls, ...(!mayBePrivate && { lookup: publicLookup }) }
-    const agent =
+    const pool =
       proxy !== undefined
         ? new ProxyAgent({ uri: proxy, requestTls: tls, connections })
-        : new Agent({
-            connect: isFeed ? this.#feedConnector(options, connect) : connect,
+        : new Pool(origin, {
+            connect: isFeed ? this.#feedConnector(remote, connect) : connect,
             allowH2: isFeed,
             connections,
             keepAliveTimeout: 10_000,
           })
-    const pool = agent.compose(this.#interceptors)
-    this.#pools.set(key, pool)
-    return pool
+    // undici has one request on a connection at a time until it is told otherwise, over HTTP/2, too.
+    if (isFeed) {
+      pool.on('connect', (_origin, targets) => {
+        if (this.#hasStreams.get(remote)) (targets.at(-1) as Client).pipelining = STREAMS
+      })
+    }
+    const composed = pool.compose(this.#interceptors)
+    this.#pools.set(key, composed)
+    return composed
   }
 
-  /** Notes whether remotes speak HTTP/2. */
-  #feedConnector(options: RemoteOptions, connect: Connectors.BuildOptions): Connectors.connector {
+  /** Notes whether a remote speaks HTTP/2. */
+  #feedConnector(remote: string, connect: Connectors.BuildOptions): Connectors.connector {
     const connector = buildConnector({ ...connect, allowH2: true })
     return (asked, callback) => {
       connector(asked, (...found) => {
         // undici passes no socket with an error, though its types say null.
         const socket = found[1] as TLSSocket | null | undefined
         if (socket && asked.protocol === 'https:') {
-          const key = remoteKey(new URL(`https://${asked.host ?? asked.hostname}`).origin, options)
           const hasStreams = socket.alpnProtocol === 'h2'
-          this.#hasStreams.set(key, hasStreams)
-          this.#turns.get(key)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
+          this.#hasStreams.set(remote, hasStreams)
+          this.#turns.get(remote)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
         }
         callback(...found)
       })

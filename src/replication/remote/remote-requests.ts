@@ -67,7 +67,7 @@ export class RemoteConnections {
     const { method, url, headers, body, isFeed = false, signal } = asked
     try {
       if (!options.mayBePrivate) checkLiteralAddress(url.hostname)
-      const answer = request.call(this.#pools.pool(options, isFeed), {
+      const answer = request.call(this.#pools.pool(url.origin, options, isFeed), {
         origin: url.origin,
         path: url.pathname + url.search,
         method,

@@ -6,9 +6,9 @@
 import { createRequire } from 'node:module'
 import { setImmediate as turn } from 'node:timers/promises'
 import type {
-  Agent as AgentClass,
   buildConnector as connectorOf,
   Dispatcher,
+  Pool as PoolClass,
   ProxyAgent as ProxyClass,
 } from 'undici'
 
@@ -22,7 +22,7 @@ for (const part of ['core/util', 'core/request', 'dispatcher/client-h1', 'dispat
 }
 
 export const buildConnector: typeof connectorOf = require('undici/lib/core/connect.js')
-export const Agent: typeof AgentClass = require('undici/lib/dispatcher/agent.js')
+export const Pool: typeof PoolClass = require('undici/lib/dispatcher/pool.js')
 export const ProxyAgent: typeof ProxyClass = require('undici/lib/dispatcher/proxy-agent.js')
 
 /** Sends a request. */
