@@ -103,7 +103,7 @@ async function openFolder(
   })
   // On a store, a command is one more node.
   const stopSharing = databases.sharedWriters
-    ? await config.share(new SharedSettings(databases), () => undefined)
+    ? await config.share(new SharedSettings(databases), false, () => undefined)
     : () => undefined
   // Without the key, an import of `_replicator` would be refused.
   const sealingKey = await SealingKey.open(databases, () => undefined)

@@ -1,12 +1,12 @@
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
+import { agreeOnMode, requireUsersDatabase } from './hosted-mode.ts'
 import { deleteInText, differences, type Sections, setInText } from './ini-file.ts'
 import { LocalIniFile } from './local-ini.ts'
 import { type ConfigOptions, fixedIn, localIniIn, readSources } from './read-sources.ts'
-import { isSharedSetting, type SettingsRead, type SharedSettings } from './shared-settings.ts'
+import { isSharedByNodes, type SettingsRead, type SharedSettings } from './shared-settings.ts'
 import { type Origin, type Origins, originKey, put } from './sources.ts'
-import { StartError } from './start-error.ts'
 import { problemOfProxyAuth, requireSafeProxyAuth } from './value-rules.ts'
 import { checkNames, checkSetting, newerSection, type Own, ownIn, valueInEffect } from './values.ts'
 
@@ -55,12 +55,7 @@ type ConfigListener = (section: string, key: string, value: string | undefined) 
 export async function openConfig(options: ConfigOptions): Promise<Config> {
   const { sections, origins } = await readSources(options, () => false, null)
   const config = new Config(options, sections, origins)
-  // The policy names the database whose design document may run (documents/document-policy.ts).
-  if (config.isHosted && config.usersDatabase !== USERS_DATABASE) {
-    throw new StartError(
-      `In hosted mode accounts are in ${USERS_DATABASE}: remove chttpd_auth/authentication_db.`,
-    )
-  }
+  requireUsersDatabase(config.isHosted, config.usersDatabase)
   return config
 }
 
@@ -69,8 +64,7 @@ export async function openConfig(options: ConfigOptions): Promise<Config> {
  * effect at once, whatever the environment and the command line said at the start.
  */
 export class Config {
-  /** Hosted mode (docs/hosted.md), as at the start. Another `settee/mode` counts from the next start. */
-  readonly isHosted: boolean
+  #isHosted: boolean
   /** The database of accounts, `chttpd_auth/authentication_db`, as at the start. */
   readonly usersDatabase: string
   readonly #sources: ConfigOptions
@@ -99,8 +93,13 @@ export class Config {
     this.#current = sections
     this.#origins = origins
     this.#fixed = sections.get('settee')?.get('store') ? new Map() : fixedIn(sources.dataDir)
-    this.isHosted = this.get('settee', 'mode') === 'hosted'
+    this.#isHosted = this.get('settee', 'mode') === 'hosted'
     this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
+  }
+
+  /** Hosted mode (docs/hosted.md), as at the start; beside other nodes, once {@link share} has resolved. */
+  get isHosted(): boolean {
+    return this.#isHosted
   }
 
   /** The path of local.ini. */
@@ -206,13 +205,16 @@ export class Config {
   /**
    * From now on the shared settings are not in local.ini, but where all nodes see them. Those that local.ini has are
    * refused.
+   * @param isServer false: for a command, which decides nothing for the nodes
    * @param onFault called if a change of another node could not be read, or must not take effect on this node
    * @returns a function that ends this
    * @throws StartError; as `SharedSettings.read`
    */
-  async share(store: SharedSettings, onFault: (fault: unknown) => void): Promise<() => void> {
+  async share(store: SharedSettings, isServer: boolean, onFault: (e: unknown) => void): Promise<() => void> {
     await this.#inTurn(async () => {
-      const read = await store.read(null)
+      const { isHosted, read } = await agreeOnMode(store, { isHosted: this.isHosted, isServer })
+      this.#isHosted = isHosted
+      requireUsersDatabase(isHosted, this.usersDatabase)
       await this.#readAgain(read, async () => undefined)
       this.#shared = { store, read, onFault }
     })
@@ -262,7 +264,7 @@ export class Config {
 
   /** @returns the key's stored value, in local.ini as it is on disk now or among the shared ones; undefined: none */
   async stored(section: string, key: string): Promise<string | undefined> {
-    if (this.#shared !== null && isSharedSetting(section, key)) {
+    if (this.#shared !== null && isSharedByNodes(section, key)) {
       return this.#shared.read.sections.get(section)?.get(key)
     }
     return this.#local.stored(section, key)
@@ -286,7 +288,7 @@ export class Config {
   }
 
   #apply(section: string, key: string, value: string | undefined, { persist = true }: WriteOptions): void {
-    const isShared = this.#shared !== null && isSharedSetting(section, key)
+    const isShared = this.#shared !== null && isSharedByNodes(section, key)
     const from = persist ? (isShared ? 'shared' : 'local.ini') : 'memory'
     if (from === 'local.ini' || value === undefined) this.#origins.delete(originKey(section, key))
     else this.#origins.set(originKey(section, key), { from, name: null })
@@ -340,7 +342,7 @@ export class Config {
 
   /** @returns false if another node has changed a shared setting since this one has read them */
   async #store(section: string, key: string, value: string | null): Promise<boolean> {
-    if (this.#shared !== null && isSharedSetting(section, key)) {
+    if (this.#shared !== null && isSharedByNodes(section, key)) {
       const { store, read } = this.#shared
       const written = await store.write(read, section, key, value)
       if (written === null) return false

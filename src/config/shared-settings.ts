@@ -29,6 +29,11 @@ export function isSharedSetting(section: string, key: string): boolean {
   return !OWN_SECTIONS.has(section) && !(Object.hasOwn(OWN_KEYS, section) && OWN_KEYS[section]?.test(key))
 }
 
+/** As {@link isSharedSetting}, and the mode, which a standby does not take from its first. */
+export function isSharedByNodes(section: string, key: string): boolean {
+  return (section === 'settee' && key === 'mode') || isSharedSetting(section, key)
+}
+
 /** A record for each setting, and one with the version of all of them. */
 const KIND = 'config'
 const VERSION_KIND = 'config-version'

@@ -28,7 +28,7 @@ export async function shareSettings(
   databases: Databases,
 ): Promise<void> {
   if (!databases.sharedWriters) return
-  const stop = await config.share(new SharedSettings(databases), (fault) =>
+  const stop = await config.share(new SharedSettings(databases), true, (fault) =>
     logger.error({ err: fault }, 'a shared setting could not be read, or must not take effect on this node'),
   )
   shutdown.add(async () => stop())

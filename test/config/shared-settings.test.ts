@@ -8,6 +8,7 @@ import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { Sessions } from '../../src/auth/sessions.ts'
 import { type Config, openConfig } from '../../src/config/config.ts'
 import { SharedSettings } from '../../src/config/shared-settings.ts'
+import type { ConfigFlags } from '../../src/config/sources.ts'
 import { settled } from '../changes/helpers.ts'
 import { type MemoryRecords, sharedRecords } from '../storage/memory/records.ts'
 
@@ -17,12 +18,20 @@ interface Node {
 }
 
 /** A node with a data folder of its own over these records. */
-async function node(t: Test, records: MemoryRecords, env: NodeJS.ProcessEnv = {}): Promise<Node> {
+async function node(
+  t: Test,
+  records: MemoryRecords,
+  {
+    env = {},
+    flags = {},
+    isServer = true,
+  }: { env?: NodeJS.ProcessEnv; flags?: ConfigFlags; isServer?: boolean } = {},
+): Promise<Node> {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-'))
   t.teardown(() => rm(dataDir, { recursive: true }))
-  const config = await openConfig({ dataDir, env, flags: {} })
+  const config = await openConfig({ dataDir, env, flags })
   const faults: unknown[] = []
-  t.teardown(await config.share(new SharedSettings(records), (fault) => void faults.push(fault)))
+  t.teardown(await config.share(new SharedSettings(records), isServer, (fault) => void faults.push(fault)))
   return { config, faults }
 }
 
@@ -115,11 +124,11 @@ t.test(
   'a node that starts later has the settings; its environment overrides them until they change',
   async (t) => {
     const [first, second] = sharedRecords(2)
-    const one = await node(t, first!, { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' })
+    const one = await node(t, first!, { env: { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' } })
     await one.config.set('chttpd_auth', 'iterations', '10')
     t.strictSame(await prepareAdmins(one.config, { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'secret' }), [])
     await one.config.set('chttpd_auth', 'secret', 'shared')
-    const two = await node(t, second!, { COUCHDB_SECRET: 'own' })
+    const two = await node(t, second!, { env: { COUCHDB_SECRET: 'own' } })
     t.ok(await signsIn(two.config, 'anna', 'secret'))
     t.equal(two.config.get('chttpd_auth', 'secret'), 'own')
     await one.config.set('chttpd_auth', 'secret', 'newer')
@@ -132,7 +141,7 @@ t.test('a line of local.ini must not contradict the shared settings', async (t) 
   const [records] = sharedRecords(1)
   const dataDir = t.testdir({ 'local.ini': '[chttpd]\nport = 0\n[admins]\nanna = secret\n' })
   const config = await openConfig({ dataDir, env: {}, flags: {} })
-  const share = () => config.share(new SharedSettings(records!), () => undefined)
+  const share = () => config.share(new SharedSettings(records!), true, () => undefined)
   await t.rejects(share(), {
     name: 'StartError',
     message: /^Line 4 of .*local\.ini: all nodes share admins\/anna\./,
@@ -144,6 +153,32 @@ t.test('a line of local.ini must not contradict the shared settings', async (t) 
     config.reload(async () => undefined),
     { name: 'StartError' },
   )
+})
+
+t.test('nodes have one mode: the first decides, later ones follow, and none is hosted alone', async (t) => {
+  const [first, second, third] = sharedRecords(3)
+  t.notOk((await node(t, third!, { isServer: false })).config.isHosted, 'a command decides nothing')
+  const one = await node(t, first!, { flags: { hosted: true } })
+  t.ok((await node(t, third!, { isServer: false })).config.isHosted, 'but it follows')
+  const two = await node(t, second!)
+  t.ok(two.config.isHosted, 'though it was started without --hosted')
+  t.strictSame(two.config.origin('settee', 'mode'), { from: 'shared', name: null })
+  await two.config.set('settee', 'mode', 'single')
+  await settled()
+  t.equal(one.config.get('settee', 'mode'), 'single')
+  t.ok(one.config.isHosted && two.config.isHosted, 'as at the start')
+  await t.rejects(node(t, third!, { flags: { hosted: true } }), {
+    name: 'StartError',
+    message: /are in single mode/,
+  })
+  t.notOk((await node(t, third!)).config.isHosted)
+})
+
+t.test('nodes of different modes that start at once agree', async (t) => {
+  const [first, second] = sharedRecords(2)
+  const started = await Promise.allSettled([node(t, first!, { flags: { hosted: true } }), node(t, second!)])
+  const modes = started.map((each) => each.status === 'fulfilled' && each.value.config.isHosted)
+  t.ok(started.every(({ status }) => status === 'fulfilled') ? modes[0] && modes[1] : !modes[0] && !modes[1])
 })
 
 t.test('what would open a node does not take effect on it', async (t) => {

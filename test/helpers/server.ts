@@ -186,7 +186,7 @@ export function sharedTestServer(
 }
 
 /** They differ between nodes. */
-const OF_NODE = new Set(['chttpd/port', 'log/file', 'settee/mode'])
+const OF_NODE = new Set(['chttpd/port', 'log/file'])
 
 /** @returns the answer of `_config` without what differs between nodes */
 export function sharedSettings(sections: Sections): Sections {

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { type NodeProcess, startNodes } from '../../helpers/node-processes.ts'
+import { type NodeProcess, startNode } from '../../helpers/node-processes.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -18,11 +18,11 @@ const AFTER_DEATH_MS = 50_000
 t.setTimeout(300_000)
 const postgres = await startPostgres(t)
 const store = await postgres.createDatabase()
-const nodes = (await startNodes(t, 2, {
-  args: ['--store', store, '--hosted'],
-  env: { COUCHDB_USER: 'boss', COUCHDB_PASSWORD: 'secret' },
-})) as [NodeProcess, NodeProcess]
-const [one, two] = nodes
+const env = { COUCHDB_USER: 'boss', COUCHDB_PASSWORD: 'secret' }
+const one = await startNode(t, { args: ['--store', store, '--hosted'], env })
+// In hosted mode, too, as every node after the first.
+const two = await startNode(t, { args: ['--store', store], env })
+const nodes = [one, two] as const
 
 interface Ask {
   readonly auth?: string
