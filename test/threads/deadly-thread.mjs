@@ -1,6 +1,6 @@
 // A database thread that dies when it gets a call for the document `deadly`, before it answers any call of that turn.
-// It runs out of memory at the document `hungry`, and loops forever at `hanging`.
-import { parentPort } from 'node:worker_threads'
+// It runs out of memory at the document `hungry`, loops forever at `hanging`, and answers nothing from `mute` until `deadly`.
+import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
 
 await import('../helpers/database-thread.mjs')
 
@@ -8,14 +8,21 @@ const HARM = {
   hanging: () => {
     for (;;);
   },
+  mute: () => {
+    for (;;) {
+      const next = receiveMessageOnPort(parentPort)
+      if (next !== undefined) take(next.message)
+    }
+  },
   hungry: () => {
     for (const hoard = []; ; ) hoard.push('x'.repeat(100) + hoard.length)
   },
 }
 
-parentPort.on('message', (requests) => {
-  for (const { args } of requests) {
-    if (args?.[1] === 'deadly') throw new Error('a fault of the thread')
-    if (Object.hasOwn(HARM, args?.[1])) HARM[args[1]]()
-  }
-})
+function take(requests) {
+  const ids = requests.map(({ args }) => args?.[1])
+  if (ids.includes('deadly')) throw new Error('a fault of the thread')
+  for (const id of ids) if (Object.hasOwn(HARM, id)) HARM[id]()
+}
+
+parentPort.on('message', take)
