@@ -228,6 +228,8 @@ export class Feed {
 
   async #finish(out: FeedOutput): Promise<void> {
     await this.#write(out, bytesOf(epilogue(this.#kind, this.#lastToken, this.#pending)))
+    // A compressed answer takes a moment to end, and must get nothing more meanwhile.
+    this.#heartbeat?.stop()
     await out.end()
   }
 

@@ -181,6 +181,22 @@ t.test('a continuous feed sends blank lines only if the client asked for a heart
   t.notOk(beating.out.ended)
 })
 
+t.test('a feed sends no heartbeat while its answer ends', async (t) => {
+  const store = await openVectors()
+  const { start, clock } = bench(t, store)
+  const { out, done } = await start({ kind: 'longpoll', since: 'now', heartbeat: 1000 })
+  const { promise, resolve } = Promise.withResolvers<void>()
+  out.endGate = promise
+  await store.updateDocs([put('d')])
+  await settled()
+  t.ok(out.ended)
+  const { text } = out
+  await clock.pass(5000)
+  t.equal(out.text, text)
+  resolve()
+  await done
+})
+
 t.test('an eventsource feed sends comments or heartbeats', async (t) => {
   const { start, clock } = bench(t, await openVectors())
   const plain = await start({ kind: 'eventsource', since: 'now' })

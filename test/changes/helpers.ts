@@ -162,6 +162,8 @@ export class FakeOutput implements FeedOutput {
   failure: unknown
   /** Awaited by each write, like the connection of a slow reader. */
   gate: Promise<void> = Promise.resolve()
+  /** Awaited by the end, like the last bytes of a compressed answer. */
+  endGate: Promise<void> = Promise.resolve()
 
   get signal(): AbortSignal {
     return this.#client.signal
@@ -178,6 +180,7 @@ export class FakeOutput implements FeedOutput {
 
   async end(): Promise<void> {
     this.ended = true
+    await this.endGate
   }
 
   fail(cause: unknown): void {
