@@ -55,7 +55,7 @@ export interface Policy {
     owner: string | undefined,
     properties?: DatabaseProperties,
   ): Promise<void>
-  /** @returns how many replications a user may have at once; undefined: as many as any user */
+  /** @returns how many replications a user may have at once; undefined: the limit of all users counts */
   maxReplications(user: UserCtx): Awaitable<number | undefined>
   /** @returns bytes of JSON in one document of an account; undefined: as the configuration says */
   maxDocumentSize(account: string): Awaitable<number | undefined>
