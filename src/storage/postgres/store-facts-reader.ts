@@ -117,11 +117,15 @@ const USE = `SELECT count(*) AS used, count(*) FILTER (WHERE application_name LI
 /** How settee recognises a restore and a failover. */
 const TIMELINE = `SELECT system_identifier, pg_walfile_name(pg_current_wal_insert_lsn()) FROM pg_control_system()`
 
-/** What keeps PostgreSQL from removing rows that were overwritten. The replication slots of standbys that are gone say nothing of time. */
+/**
+ * What keeps PostgreSQL from removing rows that were overwritten. A connection without a transaction keeps nothing, however
+ * old it is. The replication slots of standbys that are gone say nothing of time.
+ */
 const OLD = `SELECT what, seconds::float8 AS seconds FROM (
     SELECT format('connection %s of %s (%s, %s)', pid, usename, nullif(application_name, ''), state) AS what,
       extract(epoch FROM now() - xact_start) AS seconds
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+    FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL
   UNION ALL
     SELECT format('prepared transaction %s of %s', gid, owner), extract(epoch FROM now() - prepared)
     FROM pg_prepared_xacts

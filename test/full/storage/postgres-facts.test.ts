@@ -65,6 +65,10 @@ t.test('what holds old rows is named', async (t) => {
   const idle = await connect(t, address, 'report')
   await idle.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
   await idle.query('SELECT 1')
+  // Pools keep connections that are idle between transactions, and keep no rows.
+  const pooled = await connect(t, address, 'settee node-1')
+  await pooled.query('BEGIN')
+  await pooled.query('COMMIT')
   const preparing = await connect(t, address)
   await preparing.query('BEGIN')
   await preparing.query(`PREPARE TRANSACTION 'left'`)
@@ -78,6 +82,7 @@ t.test('what holds old rows is named', async (t) => {
   )
   t.match(facts.old.map(({ what }) => what).join('; '), /prepared transaction left of settee/)
   t.match(facts.old.map(({ what }) => what).join('; '), /replication slot gone, which nobody reads/)
+  t.equal(facts.old.length, 3, 'an idle connection is not among them')
   t.match(statesOf(facts).snapshots, { state: 'wrong', cures: [{ place: 'PostgreSQL' }] })
 })
 
