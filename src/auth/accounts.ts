@@ -121,9 +121,13 @@ function storedPassword(doc: Readonly<Record<string, unknown>>): string | null {
 const END = 'org.couchdb.user;'
 
 /** @returns the document's text; null when there is none */
-export async function readUser(users: DatabaseHandle, name: string): Promise<string | null> {
+export async function readUser(
+  users: DatabaseHandle,
+  name: string,
+  conflicts = false,
+): Promise<string | null> {
   try {
-    const { json } = await users.open(PARTY_ADMIN, userDocId(name), {})
+    const { json } = await users.open(PARTY_ADMIN, userDocId(name), { conflicts })
     return Buffer.from(typeof json === 'string' ? bytesOfText(json) : json)
       .toString()
       .trim()
@@ -148,7 +152,7 @@ export async function addUser(
 
 /**
  * Gives a user another password. The rest of the document stays the text that it was, and the old hash in it is
- * replaced where the new one is made.
+ * replaced where the new one is made. Conflicting revisions, with which nobody can log in, are deleted.
  * @param text the document, as {@link readUser} gave it
  * @throws conflict when it has changed since
  */
@@ -160,6 +164,10 @@ export async function setUserPassword(
 ): Promise<void> {
   // Of a member that is there twice the last one counts.
   await put(users, name, `${text.replace(/\}$/, '')},"password":${JSON.stringify(password)}}`)
+  const { _conflicts: losing = [] } = JSON.parse((await readUser(users, name, true)) ?? '{}') as {
+    readonly _conflicts?: readonly string[]
+  }
+  for (const rev of losing) await users.remove(PARTY_ADMIN, userDocId(name), rev)
 }
 
 async function put(users: DatabaseHandle, name: string, json: string): Promise<void> {

@@ -31,7 +31,7 @@ export function linesOfPlan(plan: MovePlan): string[] {
     uuidLine(plan),
     ...settingLines(plan.settings),
     ...leftLines(plan),
-    ...plan.databases.flatMap(({ name, notes }) => notes.map((note) => oneLine(`${name}: ${note}`))),
+    ...plan.databases.flatMap(noteLines),
     'Nothing was changed.',
   ]
 }
@@ -73,6 +73,7 @@ export function linesOfMove(outcome: MoveOutcome): string[] {
     ...table(head, rows),
     '',
     'Leaves are all current revisions with conflicts and tombstones; "there" and "here" are digests of them.',
+    ...plan.databases.flatMap(noteLines),
     ...databases.flatMap(noteLines),
     ...failed.map(({ name, reason }) => oneLine(`Not moved: ${name}: ${reason}`)),
     ...leftLines(plan),
@@ -83,7 +84,7 @@ export function linesOfMove(outcome: MoveOutcome): string[] {
   ]
 }
 
-function noteLines({ name, notes }: MovedDatabase): string[] {
+function noteLines({ name, notes }: Pick<MovedDatabase, 'name' | 'notes'>): string[] {
   return notes.map((note) => oneLine(`${name}: ${note}`))
 }
 

@@ -1,7 +1,7 @@
 /** The move of one database. It can be repeated after every interruption, and goes on where it was. */
 import { createHash } from 'node:crypto'
-import { COPYING_USER } from '../auth/accounts.ts'
-import { LOCAL_PREFIX } from '../core/ids.ts'
+import { COPYING_USER, SYSTEM_USER } from '../auth/accounts.ts'
+import { LOCAL_PREFIX, userNameOf } from '../core/ids.ts'
 import { AUTH_DESIGN_ID } from '../documents/auth-design.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-server.ts'
@@ -106,8 +106,10 @@ export async function moveDatabase(
       end: await endOf(here),
       numbersOf,
     })
+    const locked = target === databases.usersDatabase ? await lockedAccounts(here, signal) : NO_ACCOUNTS
     return reportOf(target, comparison, {
       refusals,
+      locked,
       kept,
       sample,
       tokens: remembered,
@@ -230,8 +232,46 @@ async function rememberTokens(
   return all.length
 }
 
+interface LockedAccounts {
+  readonly count: number
+  /** Some of their names. */
+  readonly names: readonly string[]
+}
+
+const NO_ACCOUNTS: LockedAccounts = { count: 0, names: [] }
+
+/** Accounts whose documents are in conflict, which lets nobody log in: the password of each revision may be another. */
+async function lockedAccounts(users: DatabaseHandle, signal: AbortSignal): Promise<LockedAccounts> {
+  let count = 0
+  const names: string[] = []
+  let bookmark: string | undefined
+  do {
+    signal.throwIfAborted()
+    const page = await users.conflicts(SYSTEM_USER, {
+      limit: CONFLICTS_PAGE,
+      ...(bookmark !== undefined && { bookmark }),
+    })
+    const found = JSON.parse(Buffer.from(page).toString()) as ConflictsAnswer
+    const accounts = found.rows.flatMap(({ id }) => userNameOf(id) ?? [])
+    count += accounts.length
+    names.push(...accounts.slice(0, SHOWN_ACCOUNTS - names.length))
+    bookmark = found.bookmark ?? undefined
+  } while (bookmark !== undefined)
+  return { count, names }
+}
+
+const CONFLICTS_PAGE = 1000
+const SHOWN_ACCOUNTS = 3
+
+/** The JSON of `DatabaseHandle.conflicts`. */
+interface ConflictsAnswer {
+  readonly rows: readonly { readonly id: string }[]
+  readonly bookmark: string | null
+}
+
 interface Outcome {
   readonly refusals: Refusals
+  readonly locked: LockedAccounts
   readonly kept: number
   readonly sample: SampleOutcome
   readonly tokens: number
@@ -242,7 +282,7 @@ interface Outcome {
 function reportOf(
   name: string,
   comparison: FeedComparison,
-  { refusals, kept, sample, tokens, localDocs, hasList }: Outcome,
+  { refusals, locked, kept, sample, tokens, localDocs, hasList }: Outcome,
 ): MovedDatabase {
   const { live, deleted, leaves, missing, changedHere, onlyHere, differentWinners } = comparison
   const examples = (ids: readonly string[]) => ids.slice(0, 3).join(', ')
@@ -255,6 +295,7 @@ function reportOf(
     ...refusals.reasons.map((reason) => `refused: ${reason}`),
     ...(sample.different.length > 0 ? [`different content: ${examples(sample.different)}`] : []),
     ...(hasOtherWinners ? [`different winners: ${examples(differentWinners.ids)}`] : []),
+    ...lockedNotes(locked),
     ...(changedHere.count > 0 ? [`${changedHere.count} documents have further revisions here`] : []),
     ...(onlyHere > 0 ? [`${onlyHere} documents exist only here`] : []),
     ...(kept > 0 ? [`kept ${kept} _local documents that were changed here`] : []),
@@ -273,4 +314,12 @@ function reportOf(
     localDocs,
     tokens,
   }
+}
+
+function lockedNotes({ count, names }: LockedAccounts): string[] {
+  if (count === 0) return []
+  const who = count === 1 ? `the account ${names[0]}` : `${count} accounts, such as ${names.join(', ')},`
+  return [
+    `${who} cannot log in: two revisions of the document are in conflict. settee passwd NAME sets a password and ends that`,
+  ]
 }

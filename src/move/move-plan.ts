@@ -1,9 +1,11 @@
 /** What a move will do: which databases come along, and what cannot. */
-import { SYSTEM_USER } from '../auth/accounts.ts'
+import { ANONYMOUS, SYSTEM_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
+import type { SecurityObject } from '../core/types.ts'
+import { databaseRole } from '../documents/security.ts'
 import type { RemoteDatabase, RemoteServer, RemoteWelcome } from '../replication/remote/remote-server.ts'
 import { diskSize } from '../storage/free-space.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -185,6 +187,12 @@ async function planDatabase(
   }
   const { documents, deleted, activeBytes, fileBytes } = info
   const notes = await repeated(signal, () => notesOf(old, signal))
+  if (!isUsers) {
+    const oldSecurity = await repeated(signal, () => old.security(signal))
+    // A database that is there keeps its rights.
+    const here = state === 'new' ? null : await (await databases.get(target)).securityCopy()
+    notes.push(...accessNotes(target, oldSecurity === null ? null : JSON.parse(oldSecurity.toString()), here))
+  }
   return { name, target, documents, deleted, bytes: activeBytes ?? fileBytes, state, notes }
 }
 
@@ -214,8 +222,6 @@ async function notesOf(old: RemoteDatabase, signal: AbortSignal): Promise<string
     if (language === 'javascript' || language === 'query' || notes.length >= MAX_NOTES) continue
     notes.push(`${short(_id)}: functions in ${short(language)} do not run here`)
   }
-  const security = await old.security(signal)
-  if (security !== null && isOpen(JSON.parse(security.toString()))) notes.push('open to everybody')
   return notes
 }
 
@@ -228,10 +234,32 @@ function short(name: unknown): string {
   return text.length > MAX_NAME ? `${text.slice(0, MAX_NAME)}…` : text
 }
 
-/** Whether a security object names nobody, which opens the database (protocol.md 11.6). */
-function isOpen(security: unknown): boolean {
-  const members = isJsonObject(security) && isJsonObject(security.members) ? security.members : {}
-  return [members.names, members.roles].every((list) => !Array.isArray(list) || list.length === 0)
+/**
+ * Whom the database will admit, where that may surprise: a security object without `members` admits everybody in CouchDB,
+ * and only admins here ({@link databaseRole}).
+ * @param old the old server's security object; null: it has none
+ * @param here the security object that stays; null: the old one is copied
+ */
+function accessNotes(target: string, old: unknown, here: SecurityObject | null): string[] {
+  const security = here ?? (isJsonObject(old) ? (old as SecurityObject) : null)
+  const isOpenHere = databaseRole(ANONYMOUS, security) !== 'none'
+  if (isOpenHere) return ['open to everybody, even without a login']
+  if (!isOpenInCouch(old) || hasMembers(security)) return []
+  return [
+    `the old server admits everybody, since _security has no members; here only admins have access, until ` +
+      `PUT /${encodeURIComponent(target)}/_security names members`,
+  ]
+}
+
+/** Whether a security object names nobody, which opens a database of CouchDB (protocol.md 11.6). */
+function isOpenInCouch(security: unknown): boolean {
+  return isJsonObject(security) && !hasMembers(security)
+}
+
+function hasMembers(security: Readonly<Record<string, unknown>> | SecurityObject | null): boolean {
+  const { members = security?.readers } = security ?? {}
+  if (!isJsonObject(members)) return false
+  return [members.names, members.roles].some((list) => Array.isArray(list) && list.length > 0)
 }
 
 function planSetting(setting: MovedSetting, config: Config): PlannedSetting {

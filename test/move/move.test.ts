@@ -1,5 +1,6 @@
 /** `settee move` between listening servers, with PouchDB's devices. */
 import t from 'tap'
+import { reachServer } from '../../src/control/control-socket.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { device, remote } from '../protocol/devices.ts'
 import { addressOf, call, env, move } from './moving.ts'
@@ -63,4 +64,50 @@ t.test('everything comes along, and devices go on where they were', async (t) =>
     'no feed began at 0',
   )
   t.match(await call(here, 'GET', '/notes/n7'), { _attachments: { 'a.txt': { length: 5 } } })
+})
+
+t.test('databases and accounts that people would be locked out of are named', async (t) => {
+  const [old, here] = [await startTestServer(t, { env }), await startTestServer(t, { env })]
+  const nobody = { names: [], roles: [] }
+  const rows: [name: string, security: object, note: RegExp | null][] = [
+    ['empty', {}, /^the old server admits everybody.*only admins.*PUT \/empty\/_security names members$/],
+    ['admins', { admins: { names: ['bob'], roles: [] } }, /only admins have access/],
+    ['lists', { members: nobody, admins: nobody }, /^open to everybody, even without a login$/],
+    ['readers', { readers: nobody }, /^open to everybody/],
+    ['bobs', { members: { names: ['bob'], roles: [] } }, null],
+    ['default', { members: { roles: ['_admin'] }, admins: { roles: ['_admin'] } }, null],
+  ]
+  for (const [name, security] of rows) {
+    await call(old, 'PUT', `/${name}`)
+    await call(old, 'PUT', `/${name}/_security`, security)
+  }
+  for (const [server, name, password] of [
+    [old, 'bob', 'there'],
+    [here, 'bob', 'here'],
+    [old, 'ann', 'a'],
+    [here, 'ben', 'b'],
+  ] as const)
+    await call(server, 'PUT', `/_users/org.couchdb.user:${name}`, { name, password, roles: [], type: 'user' })
+
+  const { databases, plan, failed } = await move(addressOf(old), here, { isMerged: true })
+  t.same(failed, [])
+  for (const [name, , note] of rows) {
+    const found = plan.databases.find((each) => each.name === name)?.notes
+    t.match(found, note === null ? [] : [note], name)
+    t.equal(found?.length, note === null ? 0 : 1, name)
+    const status = (await here.request('GET', `/${name}`, { auth: 'ben:b' })).status
+    t.equal(status, note?.test('open to everybody, even without a login') ? 200 : 403, name)
+  }
+  // The next move reports what was opened here in the meantime, and leaves it as it is.
+  await call(here, 'PUT', '/bobs/_security', { members: nobody })
+  const again = await move(addressOf(old), here, { databases: ['bobs'] })
+  t.match(again.plan.databases, [{ name: 'bobs', notes: [/^open to everybody/] }])
+
+  const users = databases.find(({ name }) => name === '_users')
+  t.match(users, { isComplete: true, notes: [/^the account bob cannot log in: .*settee passwd NAME/] })
+  const login = async (auth: string) => (await here.request('GET', '/_session', { auth })).status
+  t.same([await login('bob:here'), await login('bob:there'), await login('ann:a')], [401, 401, 200])
+  const controls = await reachServer(here.dataDir)
+  await controls?.setPassword({ name: 'bob', password: 'new', create: false })
+  t.same([await login('bob:new'), await login('bob:here'), await login('bob:there')], [200, 401, 401])
 })

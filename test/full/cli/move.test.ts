@@ -38,11 +38,12 @@ t.test('a stopped server takes everything over', async (t) => {
   t.match(planned.stdout, /^notes +2 +0 .*\n(?:.*\n)*This server takes over the uuid \w+\.\n/m)
   t.match(
     planned.stdout,
-    /Setting admins\/anna\nSetting couchdb\/max_document_size = 20000000\nnotes: open to everybody\nNothing was changed\.\n$/,
+    /Setting admins\/anna\nSetting couchdb\/max_document_size = 20000000\nnotes: the old server admits everybody, since _security has no members; here only admins have access, until PUT \/notes\/_security names members\nNothing was changed\.\n$/,
   )
   const moved = await run(['--stdin'], { input: `${PASSWORD}\n` })
   t.equal(moved.code, 0, moved.stderr)
   t.match(moved.stdout, /^notes +2 +0 +2 +(\w{12}) +\1 +1 +0 +complete\n/m)
+  t.match(moved.stdout, /^notes: the old server admits everybody/m)
   t.match(moved.stdout, /Everything is here: 2 databases\.\n$/)
   const again = await run(['--json', '--db', 'notes'], given)
   t.match(JSON.parse(again.stdout), { databases: [{ name: 'notes', isComplete: true }], failed: [] })
