@@ -258,6 +258,61 @@ export class CouchError extends Error {
   }
 }
 
+/** Failures of a design document's function, whatever their status. */
+const FUNCTION_FAULTS: ReadonlySet<ErrorName> = new Set([
+  'compilation_error',
+  'function_error',
+  'function_timeout',
+  'function_memory',
+])
+
+/** Whether a function of a design document has failed, and not the server. */
+export function isFunctionFault(code: ErrorName): boolean {
+  return FUNCTION_FAULTS.has(code)
+}
+
+const MOMENTARY_STATUSES: ReadonlySet<number> = new Set([408, 429, 503, 507])
+
+/** Whether the server is at fault for now, so that the same request may succeed when it is sent again. */
+export function isMomentary(code: ErrorName): boolean {
+  return MOMENTARY_STATUSES.has(ERRORS[code][0]) || code === 'disk_fault'
+}
+
+/**
+ * How long an error stays that a database answers for one document:
+ * `lasting`, however often the document is sent; `momentary`, the server is at fault for now; `uncertain`, it can be
+ * either.
+ */
+export type Persistence = 'lasting' | 'uncertain' | 'momentary'
+
+const ROWS = Object.keys(ERRORS) as ErrorName[]
+
+/** The last four are CouchDB's, of a cluster that cannot write. */
+const MOMENTARY: ReadonlySet<string> = new Set([
+  ...ROWS.filter(isMomentary).map((code) => ERRORS[code][1]),
+  'service unavailable',
+  'nodedown',
+  'write_quorum_not_met',
+  'security_migration',
+])
+
+/** A function may run too long because the server is busy; nobody knows what is behind an internal error. */
+const UNCERTAIN: ReadonlySet<string> = new Set(
+  ROWS.filter(
+    (code) => ERRORS[code][0] >= 500 && code !== 'function_error' && code !== 'compilation_error',
+  ).map((code) => ERRORS[code][1]),
+)
+
+/**
+ * @param error the `error` of a document's row, of this server or another one
+ * @returns `lasting` for a word that nobody knows: CouchDB uses the name of what a validate function throws, such as
+ * `TypeError`, and its replicator counts any error of a row as final (couch_replicator_worker)
+ */
+export function persistenceOf(error: string): Persistence {
+  if (MOMENTARY.has(error)) return 'momentary'
+  return UNCERTAIN.has(error) ? 'uncertain' : 'lasting'
+}
+
 /** Any thrown value as a CouchError: one that is not ours becomes `internal_server_error` with it as the cause. */
 export function asCouchError(thrown: unknown): CouchError {
   return thrown instanceof CouchError

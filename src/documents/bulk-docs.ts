@@ -3,7 +3,7 @@
  * changes nothing. The body is read document by document. Documents of a body in a file are read twice, so that
  * memory is bounded.
  */
-import { CouchError, type ErrorName } from '../core/errors.ts'
+import { CouchError, isFunctionFault, isMomentary } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { checkDocId, type IdRules, isLocalId } from '../core/ids.ts'
 import type { Settings, UserCtx } from '../core/types.ts'
@@ -88,13 +88,6 @@ export async function* bulkDocs(
   yield Buffer.from(`${text}]\n`)
 }
 
-/** Failures of a design document's function. Their row reports them like any other refusal. */
-const FUNCTION_FAILURES: ReadonlySet<ErrorName> = new Set([
-  'function_error',
-  'function_timeout',
-  'function_memory',
-])
-
 /** Fails the request if the server has failed every document so far, so nothing is stored. */
 function refuseIfBroken(results: readonly RowResult[]): void {
   const [first] = results
@@ -102,13 +95,11 @@ function refuseIfBroken(results: readonly RowResult[]): void {
 }
 
 function isBroken(result: RowResult): result is CouchError {
-  return result instanceof CouchError && result.status >= 500 && !FUNCTION_FAILURES.has(result.code)
+  return result instanceof CouchError && result.status >= 500 && !isFunctionFault(result.code)
 }
 
-/** Whether the document may be stored when it is sent again. */
 function isTemporary(result: RowResult): result is CouchError {
-  if (!(result instanceof CouchError)) return false
-  return result.status === 503 || result.status === 507 || result.code === 'disk_fault'
+  return result instanceof CouchError && isMomentary(result.code)
 }
 
 /** A request's documents. */

@@ -73,9 +73,13 @@ async function leastAfter(
       for (const { seq } of local.values()) least = Math.min(least, seq)
     }
   } catch (error) {
-    if (error instanceof PeerError && !error.isTemporary) return { least: null, rows }
-    if (error instanceof PeerError && error.fault === 'invalid_answer') return { least: null, rows }
+    if (error instanceof PeerError && isRefusal(error)) return { least: null, rows }
     throw error
   }
   return { least, rows }
+}
+
+/** A server may not know a token of its own, and says so in its own way. */
+function isRefusal({ isTemporary, fault }: PeerError): boolean {
+  return !isTemporary || fault === 'invalid_answer' || fault === 'bad_request'
 }

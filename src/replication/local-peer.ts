@@ -4,7 +4,7 @@ import type { WriteKind } from '../auth/policy.ts'
 import { readFilter } from '../changes/filters.ts'
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { decodeSendable } from '../core/bytes.ts'
-import { CouchError, ERRORS } from '../core/errors.ts'
+import { CouchError, ERRORS, type ErrorName, isFunctionFault, persistenceOf } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { packRequest } from '../documents/function-request.ts'
@@ -214,12 +214,12 @@ export class LocalPeer implements Peer {
     if (!(error instanceof CouchError)) return error
     const { address } = this.#options
     if (error.code === 'no_database') return new PeerError('db_not_found', `could not open ${address}`)
-    const [status] = ERRORS[error.code]
-    return new PeerError(faultOfStatus(status), `${address}: ${error.message}`, { cause: error })
+    return new PeerError(faultOf(error.code), `${address}: ${error.message}`, { cause: error })
   }
 }
 
-function faultOfStatus(status: number): PeerFault {
+function faultOf(code: ErrorName): PeerFault {
+  const [status, word] = ERRORS[code]
   switch (status) {
     case 401:
       return 'unauthorized'
@@ -233,7 +233,8 @@ function faultOfStatus(status: number): PeerFault {
     case 413:
       return 'too_large'
   }
-  return status >= 500 ? 'server_error' : 'filter_fetch_error'
+  if (persistenceOf(word) === 'lasting') return 'rejected'
+  return isFunctionFault(code) ? 'unknown_error' : 'server_error'
 }
 
 async function feedOptions(

@@ -9,6 +9,12 @@ export type PeerFault =
   | 'not_found'
   | 'conflict'
   | 'too_large'
+  /** What was sent is refused because of its content. */
+  | 'rejected'
+  /** Status 400, for what was sent or for what came of it on the way. */
+  | 'bad_request'
+  /** Status 500, for a document or for anything else. */
+  | 'unknown_error'
   | 'not_supported'
   | 'too_many_requests'
   | 'invalid_json'
@@ -18,17 +24,21 @@ export type PeerFault =
   | 'timeout'
   | 'server_error'
   | 'changed_database'
-  | 'filter_fetch_error'
 
 /** Faults that another try may not have. */
 const TEMPORARY: ReadonlySet<PeerFault> = new Set([
   'too_many_requests',
   'invalid_json',
   'invalid_answer',
+  'bad_request',
+  'unknown_error',
   'unreachable',
   'timeout',
   'server_error',
 ])
+
+const CONTENT: ReadonlySet<PeerFault> = new Set(['too_large', 'rejected', 'conflict'])
+const PERHAPS_CONTENT: ReadonlySet<PeerFault> = new Set(['bad_request', 'unknown_error'])
 
 export class PeerError extends Error {
   readonly fault: PeerFault
@@ -49,6 +59,14 @@ export class PeerError extends Error {
 
   get isTemporary(): boolean {
     return TEMPORARY.has(this.fault)
+  }
+
+  /**
+   * Whether a part of what was sent may be accepted without the rest.
+   * @param isLastTry whether the same was sent often enough to rule out a fault of the way or of the moment
+   */
+  isAboutContent(isLastTry: boolean): boolean {
+    return CONTENT.has(this.fault) || (isLastTry && PERHAPS_CONTENT.has(this.fault))
   }
 }
 

@@ -62,7 +62,7 @@ export class Replication {
   readonly #sessionId = newUuid()
   readonly #startedAt = new Date()
   /** Batches in the order of the feed; those before the first unfinished one are done. */
-  readonly #batches: { readonly seq: Position; isDone: boolean }[] = []
+  readonly #batches: { seq: Position; isDone: boolean }[] = []
   #through: Position = BEGINNING
   #sourceSeq: Position = BEGINNING
   #pending: number | null = null

@@ -4,7 +4,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Body } from '../documents/database.ts'
 import { headerParameter, MultipartScanner, type Part } from '../documents/multipart.ts'
-import { jsonParts, parsed, partsOf } from './json-parts.ts'
+import { type JsonPart, jsonParts, parsed, partsOf } from './json-parts.ts'
 import type { MultipartRevision, OpenedRevisions, Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 
@@ -105,13 +105,18 @@ const ATTACHMENTS = Buffer.from('"_attachments"')
 export function attachedBytes(json: Buffer | Uint8Array): number | null {
   if (!Buffer.from(json.buffer, json.byteOffset, json.byteLength).includes(ATTACHMENTS)) return null
   const part = partsOf(json).find(({ member }) => member === '_attachments')
-  const attachments = part === undefined ? [] : partsOf(part.bytes)
+  const attachments = part === undefined ? [] : membersOf(part.bytes)
   if (attachments.length === 0) return null
   return attachments.reduce((sum, { bytes }) => sum + lengthIn(bytes), 0)
 }
 
+/** @returns none for a value that is no object, which the target refuses */
+function membersOf(json: Uint8Array): readonly JsonPart[] {
+  return json[0] === 0x7b ? partsOf(json) : []
+}
+
 function lengthIn(stub: Uint8Array): number {
-  const length = partsOf(stub).find(({ member }) => member === 'length')
+  const length = membersOf(stub).find(({ member }) => member === 'length')
   return length === undefined ? 0 : Number(parsed(length.bytes)) || 0
 }
 

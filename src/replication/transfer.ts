@@ -1,5 +1,6 @@
 /** Copies the revisions of one batch of changes: compare, fetch, write; protocol.md 16.1. */
 import { Limiter } from '../core/concurrency.ts'
+import { persistenceOf } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { quoted } from '../core/json.ts'
 import type { CouchStatistics } from './checkpoint.ts'
@@ -41,6 +42,13 @@ export interface TransferEnds {
   onRefused(id: string, reason: string): void
 }
 
+/** One try to copy a batch. */
+interface Attempt {
+  readonly ends: TransferEnds
+  readonly stats: Statistics
+  readonly isLastTry: boolean
+}
+
 interface MissingRevision {
   readonly id: string
   readonly rev: string
@@ -61,53 +69,73 @@ const LARGE = 8 * 1024 * 1024
 const RESULTS = new Set(['results'])
 const DOCS = new Set(['docs'])
 
-/** Errors of one document that stay, however often it is sent (protocol.md 14.5; section 1.2 for settee's own). */
-const FINAL = new Set([
-  'unauthorized',
-  'forbidden',
-  'conflict',
-  'bad_request',
-  'doc_validation',
-  'illegal_docid',
-  'missing_stub',
-  'too_large',
-  'document_too_large',
-  'attachment_too_large',
-])
-
 /**
- * Copies what the target lacks of some changes.
+ * Copies what the target lacks of some changes. A document that an end refuses for good is counted, and does not stop the
+ * others; one that it may accept later fails the batch.
+ * @param isLastTry counts what may be the fault of a single document
  * @returns what was done
  * @throws PeerError when anything but a single document is refused; the batch can be repeated then
  */
-export async function transfer(changes: readonly ChangedDocument[], ends: TransferEnds): Promise<Statistics> {
-  const stats = noStatistics()
-  const missing = await missingRevisions(changes, ends, stats)
-  const writer = new Writer(ends, stats)
+export async function transfer(
+  changes: readonly ChangedDocument[],
+  ends: TransferEnds,
+  isLastTry: boolean,
+): Promise<Statistics> {
+  const attempt: Attempt = { ends, stats: noStatistics(), isLastTry }
+  const missing: MissingRevision[] = []
+  await inParts(
+    changes.filter(({ revs }) => revs.length > 0),
+    attempt,
+    async (part) => missing.push(...(await missingRevisions(part, attempt))),
+    ({ id }, error) => refuse(attempt, id, error.message),
+  )
+  const writer = new Writer(attempt)
   const single: MissingRevision[] = []
   for (let at = 0; at < missing.length; at += FETCH_REVISIONS) {
     const wanted = missing.slice(at, at + FETCH_REVISIONS)
-    single.push(...(ends.usesBulkGet ? await fetchMany(wanted, ends, writer, stats) : wanted))
+    single.push(...(ends.usesBulkGet ? await fetchMany(wanted, attempt, writer) : wanted))
   }
   const limiter = new Limiter(SINGLE_FETCHES, Number.POSITIVE_INFINITY)
   const fetches = single.map((each) =>
-    (each.isLarge ? ends.largeFetches : limiter).run(() => fetchOne(each, ends, writer, stats)),
+    (each.isLarge ? ends.largeFetches : limiter).run(() => fetchOne(each, attempt, writer)),
   )
   const results = await Promise.allSettled(fetches)
   for (const result of results) if (result.status === 'rejected') throw result.reason
   await writer.flush()
-  return stats
+  return attempt.stats
+}
+
+/** Sends items together, and those in halves that an end refuses together, so that one of them does not stop the others. */
+async function inParts<Item>(
+  items: readonly Item[],
+  attempt: Attempt,
+  send: (items: readonly Item[]) => Promise<unknown>,
+  refused: (item: Item, error: PeerError) => void,
+): Promise<void> {
+  const [first] = items
+  if (first === undefined) return
+  try {
+    await send(items)
+  } catch (error) {
+    if (!(error instanceof PeerError && error.isAboutContent(attempt.isLastTry))) throw error
+    if (items.length === 1) return refused(first, error)
+    const half = items.length >> 1
+    await inParts(items.slice(0, half), attempt, send, refused)
+    await inParts(items.slice(half), attempt, send, refused)
+  }
+}
+
+/** Counts a revision that is not copied. */
+function refuse({ ends, stats }: Attempt, id: string, reason: string): void {
+  stats.doc_write_failures += 1
+  ends.onRefused(id, reason)
 }
 
 async function missingRevisions(
   changes: readonly ChangedDocument[],
-  { target, signal }: TransferEnds,
-  stats: Statistics,
+  { ends: { target, signal }, stats }: Attempt,
 ): Promise<MissingRevision[]> {
-  const asked = changes.filter(({ revs }) => revs.length > 0)
-  if (asked.length === 0) return []
-  const members = asked.map(({ id, revs }) => `${quoted(id)}:[${revs.map(quoted).join()}]`)
-  stats.missing_checked += asked.reduce((sum, { revs }) => sum + revs.length, 0)
+  const members = changes.map(({ id, revs }) => `${quoted(id)}:[${revs.map(quoted).join()}]`)
   const missing: MissingRevision[] = []
   for await (const part of jsonParts(target.revsDiff(Buffer.from(`{${members.join()}}`), signal))) {
     const { member: id, bytes } = part
@@ -117,6 +145,7 @@ async function missingRevisions(
     const ancestors = found.possible_ancestors ?? []
     for (const rev of found.missing ?? []) missing.push({ id, rev, ancestors })
   }
+  stats.missing_checked += changes.reduce((sum, { revs }) => sum + revs.length, 0)
   stats.missing_found += missing.length
   return missing
 }
@@ -124,9 +153,8 @@ async function missingRevisions(
 /** @returns the revisions that must be fetched one by one: those with attachments, and those that were not sent */
 async function fetchMany(
   wanted: readonly MissingRevision[],
-  ends: TransferEnds,
+  { ends, stats }: Attempt,
   writer: Writer,
-  stats: Statistics,
 ): Promise<readonly MissingRevision[]> {
   const rows = wanted.map(({ id, rev }) => `{"id":${quoted(id)},"rev":${quoted(rev)}}`)
   const answer = ends.source.bulkGet(Buffer.from(`{"docs":[${rows.join()}]}`), ends.signal)
@@ -166,17 +194,10 @@ function keyOf(id: string, rev: string): string {
   return `${rev} ${id}`
 }
 
-async function fetchOne(
-  wanted: MissingRevision,
-  ends: TransferEnds,
-  writer: Writer,
-  stats: Statistics,
-): Promise<void> {
+async function fetchOne(wanted: MissingRevision, attempt: Attempt, writer: Writer): Promise<void> {
+  const { ends, stats, isLastTry } = attempt
   const { source, target, tmpDir, signal } = ends
-  const refused = (reason: string) => {
-    stats.doc_write_failures += 1
-    ends.onRefused(wanted.id, reason)
-  }
+  const refused = (reason: string) => refuse(attempt, wanted.id, reason)
   try {
     await withRevision(source, wanted, tmpDir, signal, async (found) => {
       if (found.type === 'missing') return refused('the source lists the revision, but does not have it')
@@ -189,24 +210,23 @@ async function fetchOne(
     if (!(error instanceof PeerError)) throw error
     // The target's own attachments differ from those of the ancestor, so it needs all of them.
     if (error.fault === 'conflict' && wanted.ancestors.length > 0) {
-      return fetchOne({ ...wanted, ancestors: [] }, ends, writer, stats)
+      return fetchOne({ ...wanted, ancestors: [] }, attempt, writer)
     }
-    if (error.isTemporary || error.fault === 'db_not_found') throw error
+    const isFinal = !error.isTemporary || error.isAboutContent(isLastTry)
+    if (!isFinal || error.fault === 'db_not_found') throw error
     refused(error.message)
   }
 }
 
 /** Collects documents and writes them in groups. One group is written while the next is collected. */
 class Writer {
-  readonly #ends: TransferEnds
-  readonly #stats: Statistics
+  readonly #attempt: Attempt
   #docs: Uint8Array[] = []
   #bytes = 0
   #writing: Promise<void> = Promise.resolve()
 
-  constructor(ends: TransferEnds, stats: Statistics) {
-    this.#ends = ends
-    this.#stats = stats
+  constructor(attempt: Attempt) {
+    this.#attempt = attempt
   }
 
   async add(doc: Uint8Array): Promise<void> {
@@ -228,47 +248,39 @@ class Writer {
     const docs = this.#docs
     this.#docs = []
     this.#bytes = 0
-    this.#writing = docs.length === 0 ? Promise.resolve() : this.#write(docs)
+    this.#writing = inParts(
+      docs,
+      this.#attempt,
+      (part) => this.#write(part),
+      (doc, error) => refuse(this.#attempt, idOf(doc), error.message),
+    )
     // The next call rejects with it.
     this.#writing.catch(() => undefined)
   }
 
   async #write(docs: readonly Uint8Array[]): Promise<void> {
-    const { target, signal } = this.#ends
-    let failures = 0
-    try {
-      const yielder = new Yielder()
-      for await (const { bytes } of jsonParts(target.bulkDocs(bulkBody(docs), signal))) {
-        const row = parsed<{ id?: string; error?: string; reason?: string }>(bytes)
-        if (row.error === undefined) continue
-        if (!FINAL.has(row.error)) {
-          throw new PeerError('server_error', `${target.address}: ${row.error}: ${row.reason ?? ''}`)
-        }
-        failures += 1
-        this.#ends.onRefused(row.id ?? '', `${row.error}: ${row.reason ?? ''}`)
-        await yielder.yieldIfDue()
+    const { ends, stats, isLastTry } = this.#attempt
+    const { target, signal } = ends
+    const refused: { readonly id: string; readonly reason: string }[] = []
+    const yielder = new Yielder()
+    for await (const { bytes } of jsonParts(target.bulkDocs(bulkBody(docs), signal))) {
+      const { id = '', error, reason = '' } = parsed<{ id?: string; error?: string; reason?: string }>(bytes)
+      if (error === undefined) continue
+      const persistence = persistenceOf(error)
+      if (persistence === 'momentary' || (persistence === 'uncertain' && !isLastTry)) {
+        throw new PeerError('server_error', `${target.address}: ${error}: ${reason}`)
       }
-    } catch (error) {
-      if (!(error instanceof PeerError && error.fault === 'too_large')) throw error
-      return this.#split(docs, error)
+      refused.push({ id, reason: `${error}: ${reason}` })
+      await yielder.yieldIfDue()
     }
-    this.#stats.doc_write_failures += failures
-    this.#stats.docs_written += docs.length - failures
+    for (const { id, reason } of refused) refuse(this.#attempt, id, reason)
+    stats.docs_written += docs.length - refused.length
   }
+}
 
-  /** Writes the halves of a group that the target finds too large. */
-  async #split(docs: readonly Uint8Array[], error: PeerError): Promise<void> {
-    const half = docs.length >> 1
-    if (half > 0) {
-      await this.#write(docs.slice(0, half))
-      await this.#write(docs.slice(half))
-      return
-    }
-    this.#stats.doc_write_failures += 1
-    const [only] = docs
-    const id = only && partsOf(only).find(({ member }) => member === '_id')
-    this.#ends.onRefused(id === undefined ? '' : parsed<string>(id.bytes), error.message)
-  }
+function idOf(doc: Uint8Array): string {
+  const id = partsOf(doc).find(({ member }) => member === '_id')
+  return id === undefined ? '' : parsed<string>(id.bytes)
 }
 
 function bulkBody(docs: readonly Uint8Array[]): Uint8Array {

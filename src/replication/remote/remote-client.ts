@@ -1,4 +1,5 @@
 /** Calls to one address of another server: paths, credentials, and refusals in words. */
+import { persistenceOf } from '../../core/errors.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { jsonParts, parsed } from '../json-parts.ts'
 import { PeerError, type PeerFault } from '../peer-error.ts'
@@ -93,8 +94,10 @@ export class RemoteClient {
   async expect(answer: RemoteAnswer): Promise<void> {
     const { status, retryAfterMs } = answer
     if (status >= 200 && status < 300) return
-    const fault = STATUS_FAULTS[status] ?? (status >= 500 ? 'server_error' : 'invalid_answer')
-    throw new PeerError(fault, `${this.address}: ${reasonOf(status, await answer.text())}`, { retryAfterMs })
+    const { error, reason } = errorOf(await answer.text())
+    const fault = STATUS_FAULTS[status] ?? faultOf(status, error)
+    const text = error === null ? `status ${status}` : `${error}: ${reason} (status ${status})`
+    throw new PeerError(fault, `${this.address}: ${text}`, { retryAfterMs })
   }
 
   /** Reads a successful answer whose members have at most 1 MB each. @throws PeerError */
@@ -113,14 +116,25 @@ export async function discard(answer: RemoteAnswer): Promise<void> {
   await answer.text()
 }
 
-function reasonOf(status: number, text: string): string {
+/** @param error of a database's answer; null: the answer may be that of a proxy */
+function faultOf(status: number, error: string | null): PeerFault {
+  if (error === 'compilation_error') return 'rejected'
+  if (error === 'unknown_error') return 'unknown_error'
+  if (status >= 500) return 'server_error'
+  if (error === null) return 'invalid_answer'
+  if (persistenceOf(error) !== 'lasting') return 'server_error'
+  // CouchDB says `bad_request` also for a body that was cut off on its way.
+  return status === 400 && error === 'bad_request' ? 'bad_request' : 'rejected'
+}
+
+function errorOf(text: string): { readonly error: string | null; readonly reason: string } {
   try {
     const answer: unknown = JSON.parse(text)
     if (isJsonObject(answer) && typeof answer.reason === 'string') {
-      return `${String(answer.error)}: ${answer.reason} (status ${status})`
+      return { error: String(answer.error), reason: answer.reason }
     }
   } catch {
     // A proxy answers with HTML.
   }
-  return `status ${status}`
+  return { error: null, reason: '' }
 }

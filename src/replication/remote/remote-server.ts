@@ -58,7 +58,7 @@ const MAX_DOCUMENT = 64 * 1024 * 1024
 /** The most bytes of a security object. */
 const MAX_VALUE = 8 * 1024 * 1024
 /** What a server answers that does not have a call. */
-const ABSENT: readonly PeerFault[] = ['not_found', 'invalid_answer']
+const ABSENT: readonly PeerFault[] = ['not_found', 'invalid_answer', 'bad_request', 'rejected']
 const ABSENT_OR_HIDDEN: readonly PeerFault[] = [...ABSENT, 'unauthorized', 'forbidden']
 const ROWS = new Set(['rows'])
 const RESULTS = new Set(['results'])
