@@ -5,6 +5,7 @@
 import {
   BEGINNING,
   type CouchCheckpoint,
+  type CouchSession,
   type CouchStatistics,
   couchResume,
   nextCouchCheckpoint,
@@ -82,8 +83,10 @@ export class Checkpoints {
   get result(): object {
     const { checkpoint } = this.#target.couch
     const isNew = this.#wasReset || this.#recorded !== this.#start
+    const [session] = checkpoint?.history ?? []
     return {
       ...(isNew ? {} : { no_changes: true }),
+      ...(this.#options.options.filter.docIds !== undefined && session && namedDocsResult(session)),
       ...(checkpoint ?? { source_last_seq: this.#recorded, history: [] }),
     }
   }
@@ -261,4 +264,10 @@ function pouchIdOf([sourceId, targetId]: readonly [string, string], options: Rep
     ...(filter !== undefined && { filter, queryParams: queryParams ?? {} }),
     ...(queryParams?.view !== undefined && { view: queryParams.view }),
   })
+}
+
+/** What CouchDB repeats of the newest session for a replication of named documents (couch_replicator_scheduler_job). */
+function namedDocsResult(session: CouchSession): object {
+  const { start_time, end_time, docs_read, docs_written, doc_write_failures } = session
+  return { start_time, end_time, docs_read, docs_written, doc_write_failures }
 }

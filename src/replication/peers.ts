@@ -67,13 +67,19 @@ export class Peers {
     })
   }
 
+  /** The address of an endpoint for people and for the log, without credentials. */
+  shown(endpoint: ReplicationEndpoint): string {
+    if (endpoint.type !== 'local') return endpoint.shown
+    return localUrl(endpoint.name, this.#options.config.integer('chttpd', 'port'))
+  }
+
   #localPeer(name: string, user: UserCtx): Peer {
     const { databases, policy } = this.#options
     return new LocalPeer({
       databases,
       name,
       user,
-      address: localUrl(name),
+      address: this.shown({ type: 'local', name }),
       turns: new LocalTurns(policy, name, user),
       create: async (params) => {
         // A tenant makes databases of its own.
@@ -129,16 +135,15 @@ export function checkpointIdOf(jobId: string): string {
   return LOCAL_PREFIX + (jobId.split('+', 1)[0] as string)
 }
 
-/** The URL of a database of this server in ids and for people. It must not depend on the address of the server. */
-function localUrl(name: string): string {
-  return `http://127.0.0.1:5984/${encodeURIComponent(name)}/`
-}
+/** The port of local databases in ids, which must not depend on the address of the server. */
+const ID_PORT = 5984
 
-/** @returns the address of an endpoint for people, without credentials */
-export function shownEndpoint(endpoint: ReplicationEndpoint): string {
-  return endpoint.type === 'local' ? localUrl(endpoint.name) : endpoint.shown
+function localUrl(name: string, port: number): string {
+  return `http://127.0.0.1:${port}/${encodeURIComponent(name)}/`
 }
 
 function endpointOf(endpoint: ReplicationEndpoint): Endpoint {
-  return endpoint.type === 'local' ? { url: localUrl(endpoint.name), user: null, headers: {} } : endpoint
+  return endpoint.type === 'local'
+    ? { url: localUrl(endpoint.name, ID_PORT), user: null, headers: {} }
+    : endpoint
 }

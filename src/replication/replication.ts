@@ -198,15 +198,30 @@ export class Replication {
     // A cluster's token may differ each time.
     if (changes.length === 0 && Object.is(numberOf(lastSeq), numberOf(since))) return since
     this.#sourceSeq = lastSeq
-    if (changes.length === 0 && this.#batches.length === 0) this.#through = lastSeq
+    if (changes.length === 0) this.#passed(lastSeq)
     return lastSeq
   }
 
   async #copyBatch({ changes }: ChangesBatch, entry: { isDone: boolean }): Promise<void> {
     const { inTurn } = this.#context
-    const done = await this.#persistently(() => inTurn(() => transfer(changes, this.#ends)))
+    const done = await this.#persistently((isLastTry) =>
+      inTurn(() => transfer(changes, this.#ends, isLastTry)),
+    )
     for (const name of Object.keys(done) as (keyof Statistics)[]) this.#stats[name] += done[name]
     entry.isDone = true
+    this.#advance()
+  }
+
+  /** Notes that nothing is to be copied up to a position, which counts when the batches before it are done. */
+  #passed(seq: Position): void {
+    const last = this.#batches.at(-1)
+    // Pages without changes may follow each other for long while a batch waits.
+    if (last?.isDone) last.seq = seq
+    else this.#batches.push({ seq, isDone: true })
+    this.#advance()
+  }
+
+  #advance(): void {
     while (this.#batches[0]?.isDone) this.#through = this.#batches.shift()?.seq ?? this.#through
   }
 
@@ -227,12 +242,12 @@ export class Replication {
     return { sessionId: this.#sessionId, startedAt: this.#startedAt, stats: { ...this.#stats } }
   }
 
-  async #persistently<T>(step: () => Promise<T>): Promise<T> {
+  async #persistently<T>(step: (isLastTry: boolean) => Promise<T>): Promise<T> {
     const { options, onRetry } = this.#context
     const signal = this.#signal
     for (let tries = 0; ; tries++) {
       try {
-        return await step()
+        return await step(tries >= options.retries)
       } catch (error) {
         signal.throwIfAborted()
         if (!(error instanceof PeerError) || !error.isTemporary || tries >= options.retries) throw error

@@ -74,6 +74,7 @@ t.test('jobs and documents in one list, those that need attention first', async 
   t.equal(plainAddress('http://127.0.0.1:5984/a%2Fb/', '5984'), 'a/b')
   t.equal(plainAddress('http://127.0.0.1:5984/a/', '5985'), 'http://127.0.0.1:5984/a')
   t.equal(plainAddress('http://127.0.0.1:5984/%zz/', '5984'), '%zz')
+  t.equal(plainAddress('http://127.0.0.1:5985/a%2Fb/', '5985'), 'a/b')
 })
 
 t.test('a new replication', async (t) => {

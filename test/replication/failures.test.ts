@@ -165,6 +165,46 @@ t.test('redirects are followed, but take no credentials to another server', asyn
   t.equal(seen.length, 1)
 })
 
+t.test('the checkpoint of a filtered replication reaches the end of the feed', async (t) => {
+  const { server, remote } = await scene(t)
+  const { update_seq } = (await server.request('GET', '/full')).json
+  // In batches of 25; the rows without a match behind the last batch are a page of their own.
+  for (const matches of [1, 25, 26, 50]) {
+    // The end of the feed is read before the last documents are copied.
+    remote.script(/_bulk_get/, { type: 'slow', pieces: 2, pauseMs: 200 })
+    const selector = { _id: { $in: DOCS.slice(0, matches).map(({ _id }) => _id) } }
+    const body = { source: `${remote.url}/full`, target: 'empty', selector }
+    t.equal((await replicate(server, body)).json.source_last_seq, update_seq, `${matches} matches`)
+    t.match((await replicate(server, body)).json, { no_changes: true })
+  }
+})
+
+t.test(
+  'a replication of named documents has the numbers of its session at the top, as in CouchDB',
+  async (t) => {
+    const { server } = await scene(t)
+    for (const n of [1, 2]) {
+      const { json } = await replicate(server, { source: 'full', target: 'empty', doc_ids: ['n1'] })
+      const { start_time, end_time, docs_read, docs_written, doc_write_failures } = json.history[0]
+      t.match(json, { start_time, end_time, docs_read, docs_written, doc_write_failures }, `run ${n}`)
+    }
+    t.notHas((await replicate(server, { source: 'full', target: 'empty' })).json, { docs_read: Number })
+  },
+)
+
+t.test('a local database is shown with the port of the server', async (t) => {
+  const { server } = await scene(t)
+  await server.request('PUT', '/_node/_local/_config/chttpd/port', { body: '"15984"' })
+  const { json } = await replicate(server, { source: 'full', target: 'empty', continuous: true })
+  const here = 'http://127.0.0.1:15984'
+  t.match(await job(server, json._local_id), { source: `${here}/full/`, target: `${here}/empty/` })
+  await replicate(server, { source: 'full', target: 'empty', continuous: true, cancel: true })
+  await server.request('PUT', '/_node/_local/_config/chttpd/port', { body: '"5984"' })
+  const again = await replicate(server, { source: 'full', target: 'empty', continuous: true })
+  t.equal(again.json._local_id, json._local_id, 'the id does not depend on it')
+  await replicate(server, { source: 'full', target: 'empty', continuous: true, cancel: true })
+})
+
 t.test('a database that was deleted and made again is replicated again from the start', async (t) => {
   const server = await startTestServer(t)
   const remote = await scriptedRemote(t, server.url)

@@ -10,7 +10,7 @@ import type { ReplicatorDocument } from '../jobs/job.ts'
 import { ownerOfDocument, type RightsSources } from '../jobs/job-rights.ts'
 import type { Jobs, JobsOptions } from '../jobs/jobs.ts'
 import { type DocumentRequest, readDocumentRequest, stateOf } from '../requests/replication-document.ts'
-import { replicationDefaults } from '../requests/replication-request.ts'
+import { type ReplicationEndpoint, replicationDefaults } from '../requests/replication-request.ts'
 import { DocumentReplication } from './document-replication.ts'
 import { type WrittenState, writeState } from './document-states.ts'
 import { type DocumentMembers, ReplicatorFeed } from './replicator-feed.ts'
@@ -53,6 +53,11 @@ export class DocumentReplications {
       onFault: (database, fault) =>
         logger.error({ err: fault, database }, 'could not read replications; it will be tried again'),
     })
+  }
+
+  /** The address of an endpoint for people, without credentials. */
+  shownEndpoint(endpoint: ReplicationEndpoint): string {
+    return this.#jobs.peers.shown(endpoint)
   }
 
   /** Starts all documents that have not ended. Idempotent. */

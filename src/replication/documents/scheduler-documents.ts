@@ -8,7 +8,6 @@ import type { Databases } from '../../threads/databases.ts'
 import type { ReplicationJob, ReplicatorDocument } from '../jobs/job.ts'
 import { progressInfo, timestamp } from '../jobs/job-info.ts'
 import { jsonParts, parsed } from '../json-parts.ts'
-import { shownEndpoint } from '../peers.ts'
 import { stateOf } from '../requests/replication-document.ts'
 import { MASK } from '../requests/sealed-credentials.ts'
 import type { DocumentReplication } from './document-replication.ts'
@@ -32,7 +31,7 @@ interface ShownDocument {
   readonly [member: string]: unknown
 }
 
-type Live = Pick<DocumentReplications, 'find'>
+type Live = Pick<DocumentReplications, 'find' | 'shownEndpoint'>
 
 /** @param text such as `failed,crashing`; empty: all states @throws query_parse_error */
 export function readStates(text: string): ReadonlySet<string> | null {
@@ -44,7 +43,7 @@ export function readStates(text: string): ReadonlySet<string> | null {
 
 /**
  * The documents of some databases, in the order of their ids.
- * @returns a page of those with a wanted state, and how many there are
+ * @returns a page of those with a wanted state, and how many documents there are in any state, as CouchDB counts them
  * @throws no_database
  */
 export async function schedulerDocuments(
@@ -55,6 +54,7 @@ export async function schedulerDocuments(
 ): Promise<{ readonly total: number; readonly docs: readonly ShownDocument[] }> {
   const docs: ShownDocument[] = []
   let total = 0
+  let matches = 0
   const yielder = new Yielder()
   for (const database of names) {
     const rows = (await databases.get(database)).allDocs(SYSTEM_USER, 'all', { includeDocs: true }, null)
@@ -64,9 +64,10 @@ export async function schedulerDocuments(
       const { id, doc } = parsed<{ readonly id: string; readonly doc: DocumentMembers | null }>(bytes)
       if (doc === null || id.startsWith('_')) continue
       const shown = shownDocument(live, { database, id }, doc)
-      if (states !== null && !states.has(shown.state)) continue
       total += 1
-      if (total > skip && docs.length < limit) docs.push(shown)
+      if (states !== null && !states.has(shown.state)) continue
+      matches += 1
+      if (matches > skip && docs.length < limit) docs.push(shown)
     }
   }
   return { total, docs }
@@ -87,17 +88,17 @@ export async function schedulerDocument(
 
 function shownDocument(live: Live, place: ReplicatorDocument, doc: DocumentMembers): ShownDocument {
   const entry = live.find(place)
-  return entry === undefined ? shownEnd(place, doc) : shownLive(place, entry)
+  return entry === undefined ? shownEnd(live, place, doc) : shownLive(live, place, entry)
 }
 
-function shownLive(place: ReplicatorDocument, entry: DocumentReplication): ShownDocument {
+function shownLive(live: Live, place: ReplicatorDocument, entry: DocumentReplication): ShownDocument {
   const { job, startedAt, updatedAt, wanted } = entry
   const { source, target, options } = wanted.request
   return {
     ...shownPlace(place),
     id: job?.id ?? null,
-    source: shownEndpoint(source),
-    target: shownEndpoint(target),
+    source: live.shownEndpoint(source),
+    target: live.shownEndpoint(target),
     state: job === null ? entry.state : stateOfJob(job),
     info: job === null ? errorInfo(entry.reason) : infoOfJob(job),
     error_count: job?.crashes ?? entry.errors,
@@ -122,7 +123,7 @@ function errorInfo(reason: string | null): object | null {
 }
 
 /** A document that has ended, or that has not been looked at yet, by what it says itself. */
-function shownEnd(place: ReplicatorDocument, doc: DocumentMembers): ShownDocument {
+function shownEnd(live: Live, place: ReplicatorDocument, doc: DocumentMembers): ShownDocument {
   const state = stateOf(doc)
   const time = doc._replication_state_time ?? null
   const stats = isJsonObject(doc._replication_stats) ? doc._replication_stats : null
@@ -132,8 +133,8 @@ function shownEnd(place: ReplicatorDocument, doc: DocumentMembers): ShownDocumen
   return {
     ...shownPlace(place),
     id: typeof doc._replication_id === 'string' ? doc._replication_id : null,
-    source: shownText(doc.source),
-    target: shownText(doc.target),
+    source: shownText(live, doc.source),
+    target: shownText(live, doc.target),
     state: isFailed || state === 'completed' ? state : 'initializing',
     info: isFailed ? errorInfo(reason) : stats === null ? null : info,
     error_count: isFailed ? 1 : 0,
@@ -149,11 +150,11 @@ function shownPlace({ database, id }: ReplicatorDocument): object {
 }
 
 /** An endpoint as it is stored, without credentials. */
-function shownText(endpoint: unknown): unknown {
+function shownText(live: Live, endpoint: unknown): unknown {
   const text = isJsonObject(endpoint) ? endpoint.url : endpoint
   if (typeof text !== 'string') return null
   if (URL.canParse(text) && text.includes('://')) return shownAddress(new URL(text))
-  return shownEndpoint({ type: 'local', name: text })
+  return live.shownEndpoint({ type: 'local', name: text })
 }
 
 function shownAddress({ protocol, host, pathname }: URL): string {

@@ -3,7 +3,6 @@ import type { Logger } from 'pino'
 import type { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { PeerError } from '../peer-error.ts'
-import { shownEndpoint } from '../peers.ts'
 import type { Replication, ReplicationProgress, ReplicationResult } from '../replication.ts'
 import type { ReplicationRequest } from '../requests/replication-request.ts'
 import { hasSameRights, isLostForGood, type JobOwner } from './job-rights.ts'
@@ -12,6 +11,9 @@ import { crashDelay, type JobEvent, type JobState, nextState } from './job-state
 interface JobOptions {
   readonly id: string
   readonly request: ReplicationRequest
+  /** The endpoints for people. */
+  readonly source: string
+  readonly target: string
   readonly owner: JobOwner
   /** The document of `_replicator` that asks for it; null: `POST /_replicate` has. */
   readonly document: ReplicatorDocument | null
@@ -70,8 +72,8 @@ export class ReplicationJob {
     this.user = owner
     this.request = request
     this.document = document
-    this.source = shownEndpoint(request.source)
-    this.target = shownEndpoint(request.target)
+    this.source = options.source
+    this.target = options.target
     this.#finish = Promise.withResolvers()
     this.finished = this.#finish.promise
     // Nobody may be waiting.

@@ -77,6 +77,8 @@ export class Jobs {
     const job: ReplicationJob = new ReplicationJob({
       id,
       request,
+      source: this.peers.shown(request.source),
+      target: this.peers.shown(request.target),
       owner,
       document,
       run: (runner, signal) => this.#run(id, request, runner, signal),

@@ -75,16 +75,15 @@ export interface ReplicationPage {
   readonly total: number
 }
 
-/** How the scheduler shows databases of this server, whatever its port is, as CouchDB does. */
-const HERE = 'http://127.0.0.1:5984/'
-
 /**
  * The name of a database of this server, or an address without the last slash.
  * @param port of this server: with another one, another server may have the address
  */
 export function plainAddress(address: string, port: string): string {
   const plain = address.replace(/\/$/, '')
-  return port === '5984' && plain.startsWith(HERE) ? decoded(plain.slice(HERE.length)) : plain
+  // How the scheduler shows databases of this server.
+  const here = `http://127.0.0.1:${port}/`
+  return plain.startsWith(here) ? decoded(plain.slice(here.length)) : plain
 }
 
 /** Whoever asks for a replication may write any address, and one bad escape must not hide the others. */
