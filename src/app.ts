@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import type { Config } from './config/config.ts'
 import { uuidRulesOf } from './config/settings.ts'
@@ -53,6 +53,7 @@ import { answerClientError, MAX_HEADER_BYTES } from './http/transport/client-err
 import { compression } from './http/transport/compression.ts'
 import { ClientNetworks, clientOf, decorateAddress, trustedProxies } from './http/transport/connection.ts'
 import { guardConnections } from './http/transport/connections.ts'
+import { GuardedResponse } from './http/transport/page-policy.ts'
 import { RequestTurns } from './http/transport/request-turns.ts'
 
 const HEADERS_TIMEOUT_MS = 60_000
@@ -176,6 +177,7 @@ function makeServer(
     frameworkErrors: answerFrameworkError,
     clientErrorHandler: answerClientError,
     http: {
+      ServerResponse: GuardedResponse as typeof ServerResponse,
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: headTimeoutMs,
       connectionsCheckingInterval: Math.min(CHECK_MS, headTimeoutMs),

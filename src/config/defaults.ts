@@ -3,7 +3,17 @@ import { DEFAULT_LIMITS, DEFAULT_RULES } from '../core/types.ts'
 import { UUID_ALGORITHMS, UUID_FORMATS } from '../core/uuids.ts'
 import { AUTHENTICATION_KEYS } from './authentication-keys.ts'
 import { REPLICATOR_KEYS } from './replicator-keys.ts'
-import { AT_START, BOOLEAN, bytes, integer, type KnownKey, row, SETTEE_KEYS, TEXT } from './settee-keys.ts'
+import {
+  AT_START,
+  BOOLEAN,
+  bytes,
+  integer,
+  type KnownKey,
+  row,
+  SETTEE_KEYS,
+  TEXT,
+  type ValueKind,
+} from './settee-keys.ts'
 
 /** CouchDB's names of log levels, most detailed first (its default.ini, section `[log]`). */
 export const LOG_LEVELS = [
@@ -48,6 +58,24 @@ const TLS_KEYS: readonly KnownKey[] = [
     'settee does not ask clients for certificates',
   ),
 ]
+
+/** What HTTP allows in a header: RFC 9110 5.5, without bytes beyond ASCII. */
+const HEADER: ValueKind = {
+  type: 'checked',
+  problem: (text) => (/^[\t\x20-\x7e]*$/.test(text) ? null : 'must be one line of ASCII characters'),
+}
+
+/** CouchDB's names and defaults, except for the console's own policy (http/transport/page-policy.ts). */
+const CSP_KEYS: readonly KnownKey[] = (
+  [
+    ['attachments', 'sandbox', 'attachments'],
+    ['showlist', 'sandbox', 'answers of functions of design documents'],
+    ['utils', null, "the console; unset: settee's own policy"],
+  ] as const
+).flatMap(([kind, preset, what]) => [
+  row('csp', `${kind}_enable`, 'true', BOOLEAN, `false: no Content-Security-Policy for ${what}`),
+  row('csp', `${kind}_header_value`, preset, HEADER, `the Content-Security-Policy of ${what}`),
+])
 
 const PREFER_MINIMAL =
   'Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary'
@@ -113,6 +141,7 @@ export const KNOWN_KEYS: readonly KnownKey[] = [
   row('chttpd', 'rewrite_limit', 100, integer(1, 1000), 'how often one request may be rewritten'),
   row('chttpd', 'secure_rewrites', 'true', BOOLEAN, 'whether rewrites must stay in their database'),
   row('chttpd', 'allow_jsonp', 'false', BOOLEAN, 'true: GET with ?callback=NAME answers with a script'),
+  ...CSP_KEYS,
   row('chttpd', 'decode_plus_to_space', 'true', BOOLEAN, 'whether + in a path is a space'),
   ...['host', 'proto', 'ssl'].map((what) =>
     row(

@@ -41,6 +41,26 @@ function ifIn(path: string, severity: Severity, values: readonly string[], reaso
   return { section, key, severity, check }
 }
 
+/** @param kind of the keys in section `[csp]` @param what the pages are */
+function pageRule(kind: string, what: string): Rule {
+  const check = ({ get }: SafetyFacts) => {
+    const isOn = get('csp', `${kind}_enable`) !== 'false'
+    // Without a value, the default counts.
+    return isOn && isSandboxed(get('csp', `${kind}_header_value`) || 'sandbox')
+      ? null
+      : `Pages among the ${what} can do whatever the person who opens them may do here, a server admin as well. ` +
+          'Use the policy sandbox, without allow-same-origin.'
+  }
+  return { section: 'csp', key: `${kind}_header_value`, severity: 'danger', check }
+}
+
+function isSandboxed(policy: string): boolean {
+  return policy
+    .toLowerCase()
+    .split(/[;,]/)
+    .some((directive) => /^\s*sandbox(?:\s|$)/.test(directive) && !directive.includes('allow-same-origin'))
+}
+
 /** OWASP's Password Storage Cheat Sheet asks for 600,000 rounds with SHA-256, and 210,000 with SHA-512. */
 const FEW_ROUNDS = 210_000
 /** A month, in seconds. */
@@ -104,6 +124,8 @@ const ACCESS_RULES: readonly Rule[] = [
     ['false'],
     'Rewrites of design documents may lead to other databases. Set it to true.',
   ),
+  pageRule('attachments', 'attachments'),
+  pageRule('showlist', 'answers of design documents'),
   ifIn(
     'chttpd_auth/same_site',
     'caution',

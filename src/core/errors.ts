@@ -119,6 +119,11 @@ export const ERRORS = {
     'forbidden',
     'This server runs no shows, lists, updates and rewrites: settee/couchapps is false.',
   ], // ours
+  unsafe_rewrite: [
+    403,
+    'forbidden',
+    'A rewrite may not turn a GET, HEAD or OPTIONS into a request that may change something.',
+  ], // ours
   too_many_leaves: [403, 'forbidden', 'The document has too many conflicting revisions.'], // ours
   account_locked: [403, 'forbidden', 'Account is temporarily locked due to multiple authentication failures'],
   config_read_only: [403, 'forbidden', 'Config section blacklisted for modification over HTTP API.'],

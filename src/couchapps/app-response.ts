@@ -15,8 +15,6 @@ export interface AppResponse extends AppHead {
 export const HTML = 'text/html; charset=utf-8'
 const BINARY = 'application/binary'
 const JSON_TYPE = 'application/json'
-/** As in CouchDB (`csp/showlist_enable`): a page from a database must not act for the person who reads it. */
-export const SANDBOX = ['Content-Security-Policy', 'sandbox'] as const
 
 /** A header's name: RFC 9110 5.6.2. */
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
@@ -32,6 +30,42 @@ const FRAMING = new Set([
   'upgrade',
 ])
 const MAX_HEADERS = 100
+
+/**
+ * Headers with which an answer acts beyond itself: on the whole origin, where the console and other databases are (cookies,
+ * stored data, service workers, TLS, reports, other origins' access), or on a proxy in front of the server (nginx, Apache,
+ * LiteSpeed, Perlbal), which would send other content in its place.
+ */
+const RESERVED = new RegExp(
+  `^(?:${[
+    'set-cookie2?',
+    'set-login',
+    'clear-site-data',
+    'service-worker-allowed',
+    'origin-agent-cluster',
+    'strict-transport-security',
+    'public-key-pins.*',
+    'expect-ct',
+    'alt-svc',
+    'accept-ch.*',
+    'critical-ch',
+    'use-as-dictionary',
+    'nel',
+    'report-to',
+    'reporting-endpoints',
+    '.*-report-only',
+    'attribution-reporting-.*',
+    'access-control-.*',
+    'timing-allow-origin',
+    'x-permitted-cross-domain-policies',
+    'x-accel-.*',
+    'x-sendfile.*',
+    'x-lighttpd-.*',
+    'x-litespeed-.*',
+    'x-reproxy-.*',
+  ].join('|')})$`,
+  'i',
+)
 
 /**
  * Reads the response object of a function.
@@ -57,15 +91,14 @@ export function readResponse(response: unknown, status = 200): AppResponse {
   }
   const head = readHead(response, { status, type })
   if (isTooDeep(json)) throw new CouchError('external_response_error', TOO_DEEP)
-  if (json === undefined || json === null) return { ...head, headers: [...head.headers, SANDBOX], body }
+  if (json === undefined || json === null) return { ...head, body }
   return { ...head, body: Buffer.from(`${JSON.stringify(json)}\n`) }
 }
 
 /** Reads the head that a list function has given to `start`. @throws external_response_error */
 export function readListHead(response: unknown): AppHead {
   const type = isJsonObject(response) && response.body !== undefined ? HTML : JSON_TYPE
-  const { status, headers } = readHead(response ?? {}, { status: 200, type })
-  return { status, headers: [...headers, SANDBOX] }
+  return readHead(response ?? {}, { status: 200, type })
 }
 
 const MEMBERS = new Set(['code', 'stop', 'json', 'body', 'base64', 'headers'])
@@ -75,7 +108,7 @@ function readHead(response: unknown, preset: { status: number; type: string }): 
   for (const [name, value] of Object.entries(response)) if (!MEMBERS.has(name)) throw invalid(name, value)
   const { headers = {} } = response
   const status = statusOf(response.code ?? preset.status)
-  return { status, headers: readHeaders(headers, preset.type) }
+  return { status, headers: readAnswerHeaders(headers, preset.type) }
 }
 
 /** Like CouchDB, accepts digits in a string, which apps use. @throws external_response_error */
@@ -87,20 +120,26 @@ function statusOf(code: unknown): number {
 }
 
 /**
- * @param type of an answer whose headers have none; absent: it gets none
+ * The headers of an answer, without those that a function may not set.
+ * @param type of an answer whose headers have none
  * @throws external_response_error
  */
-export function readHeaders(headers: unknown, type?: string): [name: string, value: string][] {
+export function readAnswerHeaders(headers: unknown, type: string): [name: string, value: string][] {
+  const read = readHeaders(headers).filter(([name]) => !RESERVED.test(name))
+  const hasType = read.some(([name]) => name.toLowerCase() === 'content-type')
+  return hasType ? read : [['Content-Type', type], ...read]
+}
+
+/** @throws external_response_error */
+export function readHeaders(headers: unknown): [name: string, value: string][] {
   if (!isJsonObject(headers)) throw invalid('headers', headers)
   const entries = Object.entries(headers)
   if (entries.length > MAX_HEADERS) throw invalid('headers', `more than ${MAX_HEADERS}`)
-  const read = entries.flatMap(([name, value]): [string, string][] => {
+  return entries.flatMap(([name, value]): [string, string][] => {
     const isText = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
     if (!isText || !NAME.test(name) || !VALUE.test(String(value))) throw invalid(name, value)
     return FRAMING.has(name.toLowerCase()) ? [] : [[name, String(value)]]
   })
-  const lacksType = type !== undefined && !read.some(([name]) => name.toLowerCase() === 'content-type')
-  return lacksType ? [['Content-Type', type], ...read] : read
 }
 
 function textOf(name: string, value: unknown): string {

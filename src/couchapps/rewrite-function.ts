@@ -1,7 +1,7 @@
 /** Rewrites by a function: the result of the function, and the request or the answer that it stands for; protocol.md 9.6. Pure. */
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import { HTML, readHeaders, SANDBOX } from './app-response.ts'
+import { HTML, readAnswerHeaders, readHeaders } from './app-response.ts'
 import { encode, type RewriteRequest, resolveAddress } from './rewrite-rules.ts'
 
 /** What happens to a request for `_rewrite`. */
@@ -48,7 +48,7 @@ export function readRewrite(target: unknown, request: RewriteRequest): Rewrite {
     return {
       type: 'answer',
       status: code,
-      headers: [...readHeaders(headers ?? {}, HTML), SANDBOX],
+      headers: readAnswerHeaders(headers ?? {}, HTML),
       body: body ?? null,
     }
   }

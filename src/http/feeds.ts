@@ -63,6 +63,7 @@ export async function answerFeed(
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
     const stream = openStream(request, reply, {
       status: 200,
+      type: kind === 'eventsource' ? 'text/event-stream' : 'application/json',
       headers: headersOf(kind),
       waits: kind !== 'normal',
       isOwn: true,
@@ -89,10 +90,8 @@ function callerOf(request: FastifyRequest, reply: FastifyReply): Caller {
 }
 
 function headersOf(kind: FeedKind): Record<string, string> {
-  const isEvents = kind === 'eventsource'
   return {
-    'Content-Type': isEvents ? 'text/event-stream' : 'application/json',
-    'Cache-Control': isEvents ? 'no-cache, no-transform' : 'must-revalidate, no-transform',
+    'Cache-Control': kind === 'eventsource' ? 'no-cache, no-transform' : 'must-revalidate, no-transform',
     // Makes nginx pass on each line at once.
     'X-Accel-Buffering': 'no',
   }

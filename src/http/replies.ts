@@ -18,6 +18,7 @@ import { asScript, JSONP_TYPE } from './plugins/couch-headers.ts'
 import { COMPRESSED_BYTES } from './transport/compression.ts'
 import { hostOf, isSecure } from './transport/connection.ts'
 import { addVary, openStream, type StreamHead, sendStream } from './transport/json-stream.ts'
+import { needsNoSandbox } from './transport/page-policy.ts'
 
 /** Answers with a value as JSON and a newline. Sent as bytes, since Fastify adds a charset to text (protocol.md 17). */
 export function sendJson(reply: FastifyReply, status: number, value: unknown): FastifyReply {
@@ -29,6 +30,7 @@ export function sendBytes(reply: FastifyReply, status: number, bytes: Sendable):
   const { jsonp } = reply.request
   if (jsonp !== null) return sendScript(reply, status, jsonp, bytes)
   reply.code(status).type('application/json')
+  needsNoSandbox(reply.raw)
   if (typeof bytes !== 'string') return reply.send(bytes)
   if (!isSentUnchanged(reply.request, bytes)) return reply.send(bytesOfText(bytes))
   return sendAtOnce(reply, status, bytes)
@@ -93,7 +95,7 @@ export function streamJson(
   status: number,
   chunks: AsyncIterable<Uint8Array>,
 ): Promise<void> {
-  return sendStream(request, reply, { status, headers: { 'Content-Type': 'application/json' }, chunks })
+  return sendStream(request, reply, { status, type: 'application/json', chunks })
 }
 
 /**
@@ -157,8 +159,7 @@ export async function sendWithContents(
   if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
   if (parts.length === 0) return sendBytes(reply, 200, json)
   if (form === 'data') {
-    const head = { status: 200, headers: { 'Content-Type': 'application/json' } }
-    return sendPieces(request, reply, head, filledPieces(opened))
+    return sendPieces(request, reply, { status: 200, type: 'application/json' }, filledPieces(opened))
   }
   const boundary = newBoundary()
   // Without the newline that ends a JSON answer.
@@ -177,9 +178,8 @@ export async function sendRevisions(
   addVary(reply, 'Accept')
   const database = databaseOf(request)
   if (!wantsMultipart(request.headers.accept, 'multipart/mixed')) {
-    const head = { status: 200, headers: { 'Content-Type': 'application/json' } }
     const chunks = database.openRevs(request.user, id, revs, options)
-    return sendStream(request, reply, { ...head, chunks })
+    return streamJson(request, reply, 200, chunks)
   }
   const boundary = newBoundary()
   const chunks = database.openRevsMixed(request.user, id, revs, options, boundary)

@@ -233,6 +233,9 @@ t.test('Prefer: return', async (t) => {
     'content-encoding',
     // For the proxy between.
     'x-accel-buffering',
+    // No client can do without its protection.
+    'content-security-policy',
+    'x-content-type-options',
   ])
 
   t.test('answers of every kind have only the listed headers', async (t) => {

@@ -128,12 +128,15 @@ export const OMITTED: Readonly<Record<string, string>> = {
   '5.3 chunks of 1490 bytes': 'how an answer is cut into chunks means nothing to its reader',
   '5.4 fabric/changes_duration': 'no setting ends a feed that is read',
   '5.4 maintenance mode': 'there is none',
-  '7.4 csp/attachments_enable': 'attachments are always sent with Content-Security-Policy',
   '19.7 _session': 'absent',
 }
 
 /** What no row can say, since it is about time, or about bytes on their way: the tests that do. */
 export const ELSEWHERE: Readonly<Record<string, readonly [file: string, test: string]>> = {
+  '7.4 csp/attachments_enable': [
+    'test/http/page-policy.test.ts',
+    'only section [csp] changes the policy of attachments',
+  ],
   '5.4 idle timer': ['test/changes/feed.test.ts', 'the timeout starts again with each change'],
   '5.4 server stop': ['test/http/changes.test.ts', 'a server stops at once, even if clients reconnect'],
   '5.4 disconnect': ['test/changes/feed.test.ts', 'a feed ends at once when its client disconnects'],

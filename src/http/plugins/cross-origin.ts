@@ -215,7 +215,7 @@ function listOf(text: string | undefined): string[] {
 }
 
 /** Methods that change nothing: RFC 9110 9.2.1. */
-const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+export const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const LOOPBACK_HOST = /^(?:(?:[\w-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])\.?(?::\d*)?$/i
 const LOOPBACK_ADDRESS = /^(?:127\.|::1$|::ffff:127\.)/
 /** How many characters of the client's text a reason repeats. */
@@ -266,7 +266,7 @@ function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): Couch
 /** A page may send some requests with the user's cookies to any server, but it cannot hide its origin. */
 function foreignPage(request: FastifyRequest): CouchError | undefined {
   const page = pageOf(request)
-  if (page === undefined || SAFE.has(request.method)) return undefined
+  if (page === undefined || SAFE_METHODS.has(request.method)) return undefined
   if (request.server.cors.of(hostOf(request)).allows(page) || isOwn(request, page)) return undefined
   return new CouchError(
     'forbidden',

@@ -13,6 +13,7 @@ import { refuseUnknownMethod } from '../route-table.ts'
 import { MAX_HEADER_BYTES } from '../transport/client-errors.ts'
 import { exceededLimit } from '../transport/connections.ts'
 import { StreamResponse } from '../transport/http2-messages.ts'
+import { needsNoSandbox } from '../transport/page-policy.ts'
 import { answerAndClose, errorBody, rawAnswer } from '../transport/raw-answer.ts'
 import { requiresUser } from './authentication.ts'
 import { asScript, JSONP_TYPE, setCouchHeaders } from './couch-headers.ts'
@@ -54,11 +55,15 @@ async function answerError(thrown: unknown, request: FastifyRequest, reply: Fast
   const payload = errorBody(error)
   reply.code(error.status).type('application/json')
   if (!request.raw.complete && (CLOSING.has(error.status) || request.isRevoked)) {
+    needsNoSandbox(reply.raw)
     return answerAndClose(request, reply, payload)
   }
   // It is undefined for a request that was not routed.
   const callback = request.jsonp ?? null
-  if (callback === null) return reply.send(payload)
+  if (callback === null) {
+    needsNoSandbox(reply.raw)
+    return reply.send(payload)
+  }
   return reply.type(JSONP_TYPE).send(asScript(callback, payload))
 }
 

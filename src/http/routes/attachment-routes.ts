@@ -22,6 +22,7 @@ import type { Path } from '../route-table.ts'
 import { requestSizeLimit, type SizeLimit, withRawBody } from '../transport/body-reader.ts'
 import { chooseEncoding } from '../transport/compression.ts'
 import { addVary, type StreamHead } from '../transport/json-stream.ts'
+import { useConfiguredPolicy } from '../transport/page-policy.ts'
 
 export const attachmentRoutes: readonly Path[] = [
   {
@@ -67,7 +68,8 @@ async function getAttachment(request: FastifyRequest, reply: FastifyReply): Prom
   const content = await databaseOf(request).openAttachment(request.user, id, name, rev)
   const etag = `"${content.digest.replace(/^md5-/, '')}"`
   const isPlain = content.encoding === null
-  reply.headers({ 'Accept-Ranges': isPlain ? 'bytes' : 'none', 'Content-Security-Policy': 'sandbox' })
+  useConfiguredPolicy(reply, 'attachments')
+  reply.header('Accept-Ranges', isPlain ? 'bytes' : 'none')
   if (!isPlain) addVary(reply, 'Accept-Encoding')
   if (isKnownToClient(request, reply, etag)) return sendNotModified(reply)
   // The type is whatever the attachment's writer has sent.

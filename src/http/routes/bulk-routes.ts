@@ -15,7 +15,7 @@ import { type StreamHead, sendStream } from '../transport/json-stream.ts'
 
 const JSON_HEAD: StreamHead = {
   status: 200,
-  headers: { 'Content-Type': 'application/json' },
+  type: 'application/json',
   isOftenShort: true,
 }
 

@@ -8,6 +8,7 @@ import { CouchError } from '../../core/errors.ts'
 import { pathParams } from '../request-params.ts'
 import { type Path, registerPaths } from '../route-table.ts'
 import type { Handler } from '../services.ts'
+import { useConfiguredPolicy } from '../transport/page-policy.ts'
 
 /** The build: in dist/ beside this code, or in dist/ beside the sources. */
 const FOLDERS = ['../../console/', '../../../dist/console/'].map((path) =>
@@ -35,10 +36,8 @@ const POLICY = [
 ].join('; ')
 
 const HEADERS = {
-  'Content-Security-Policy': POLICY,
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Referrer-Policy': 'no-referrer',
-  'X-Content-Type-Options': 'nosniff',
   'X-Frame-Options': 'DENY',
 }
 
@@ -55,10 +54,14 @@ export async function consoleRoutes(
   app.setErrorHandler((error) => {
     throw refusalOf(error)
   })
-  const sendNamed = async (request: FastifyRequest, reply: FastifyReply) =>
-    sendPart(reply, names, pathParams(request)['*'] ?? '')
-  const sendIndex = async (request: FastifyRequest, reply: FastifyReply) =>
-    isFolder(request.originalUrl) ? sendPart(reply, names, INDEX) : redirectToFolder(reply)
+  const sendNamed = async (request: FastifyRequest, reply: FastifyReply) => {
+    refuseRewritten(request)
+    return sendPart(reply, names, pathParams(request)['*'] ?? '')
+  }
+  const sendIndex = async (request: FastifyRequest, reply: FastifyReply) => {
+    refuseRewritten(request)
+    return isFolder(request.originalUrl) ? sendPart(reply, names, INDEX) : redirectToFolder(reply)
+  }
   registerPaths(app, [path('/_utils', sendIndex), path('/_utils/*', sendNamed)])
 }
 
@@ -69,6 +72,15 @@ function path(url: string, handler: Handler): Path {
     access: 'public',
     methods: { GET: { handler, credentials: 'ignored', compress: false } },
   }
+}
+
+/**
+ * The console's page loads what is beside it. At the address of a design document's rewrite, that would be the design
+ * document's.
+ * @throws not_found
+ */
+function refuseRewritten({ raw }: FastifyRequest): void {
+  if ('rewrites' in raw) throw new CouchError('not_found', 'A rewrite may not lead to /_utils.')
 }
 
 /** The route table's addresses have no slash at the end (app.ts), but addresses in the page are relative to `_utils/`. */
@@ -100,6 +112,7 @@ function sendPart(reply: FastifyReply, names: ReadonlySet<string>, name: string)
   if (!names.has(name) || !name.includes('.'))
     throw new CouchError('not_found', 'The console has no such file.')
   reply.headers(HEADERS)
+  useConfiguredPolicy(reply, 'utils', POLICY)
   return HASHED.test(name)
     ? reply.sendFile(name, { maxAge: YEAR_MS, immutable: true })
     : reply.header('Cache-Control', 'no-cache').sendFile(name, { cacheControl: false })

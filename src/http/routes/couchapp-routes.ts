@@ -18,6 +18,7 @@ import type { Handler } from '../services.ts'
 import { bytesOf } from '../transport/body-collector.ts'
 import { withOptionalBody } from '../transport/body-reader.ts'
 import { addVary, sendStream } from '../transport/json-stream.ts'
+import { useConfiguredPolicy } from '../transport/page-policy.ts'
 import { allDocsQuery } from './all-docs-routes.ts'
 
 const DESIGN = '/:db/_design/:ddoc'
@@ -121,6 +122,8 @@ async function show(request: FastifyRequest, reply: FastifyReply): Promise<unkno
   if (answer.etag === null) return sendResponse(reply, answer)
   const isKnown = isKnownToClient(request, reply, answer.etag)
   addVary(reply, 'Accept')
+  // A browser gives the page that it has the headers of a 304: RFC 9111 3.2.
+  useConfiguredPolicy(reply, 'showlist')
   if (isKnown) return sendNotModified(reply)
   const headers = answer.headers.filter(([name]) => !/^(?:etag|vary)$/i.test(name))
   return sendResponse(reply, { ...answer, headers })
@@ -174,6 +177,7 @@ function formOf(request: FastifyRequest, text: string): Record<string, string> {
 }
 
 function sendResponse(reply: FastifyReply, { status, headers, body }: AppResponse): FastifyReply {
+  useConfiguredPolicy(reply, 'showlist')
   for (const [name, value] of headers) reply.header(name, value)
   return reply.code(status).send(body)
 }
@@ -224,6 +228,7 @@ async function sendRows(
   const chunks = answer[Symbol.asyncIterator]()
   const { value } = await chunks.next()
   const head = JSON.parse(Buffer.from(value as Uint8Array).toString('utf8')) as AppHead
+  useConfiguredPolicy(reply, 'showlist')
   await sendStream(request, reply, {
     status: head.status,
     headers: Object.fromEntries(head.headers),

@@ -97,8 +97,8 @@ async function answerLog(readers: Readers, request: FastifyRequest, reply: Fasti
   try {
     const stream = openStream(request, reply, {
       status: 200,
+      type: 'application/x-ndjson',
       headers: {
-        'Content-Type': 'application/x-ndjson',
         'Cache-Control': 'no-store',
         'X-Accel-Buffering': 'no',
       },

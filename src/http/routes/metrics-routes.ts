@@ -12,6 +12,7 @@ import { COLUMNS, type ColumnName, type SampleSeries } from '../../metrics/sampl
 import { sendJson, streamJson } from '../replies.ts'
 import { pathParam, pathParams, queryOf } from '../request-params.ts'
 import { checkNodeName, type Path } from '../route-table.ts'
+import { needsNoSandbox } from '../transport/page-policy.ts'
 
 export const metricsRoutes: readonly Path[] = [
   {
@@ -38,6 +39,7 @@ async function prometheus(request: FastifyRequest, reply: FastifyReply): Promise
     request.server.measure(),
     ...collectors.map((collect) => collected(collect, logger)),
   ])
+  needsNoSandbox(reply.raw)
   return reply
     .type(EXPOSITION_TYPE)
     .send(await exposition([...familiesOf(METRICS, measured), ...others.flat()]))

@@ -96,8 +96,8 @@ async function rewind(request: FastifyRequest, reply: FastifyReply): Promise<voi
   const dryRun = body.dry_run === true || isOn(queryOf(request), 'dry_run')
   const asked = { ...targetOf(body), dryRun, ...(body.ids !== undefined && { ids: body.ids }) }
   const chunks = request.server.services.rewinds.run(request.user, databaseOf(request).name, asked)
-  const headers = { 'Content-Type': 'application/x-ndjson', 'X-Accel-Buffering': 'no' }
-  await sendStream(request, reply, { status: 200, headers, chunks })
+  const headers = { 'X-Accel-Buffering': 'no' }
+  await sendStream(request, reply, { status: 200, type: 'application/x-ndjson', headers, chunks })
 }
 
 /** @throws bad_request, invalid_rev */

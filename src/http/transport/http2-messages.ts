@@ -14,6 +14,7 @@ import {
 import type { Socket } from 'node:net'
 import type { Readable, ReadableOptions, Stream } from 'node:stream'
 import { Connection, type Http2State } from './connection.ts'
+import { guardHeaders, needsNoSandbox } from './page-policy.ts'
 
 /** The flow-control window of a stream, in bytes. A smaller one makes uploads over mobile networks wait for each round trip. */
 export const STREAM_WINDOW = 256 * 1024
@@ -218,12 +219,13 @@ export class StreamResponse extends NodeResponse {
   }
 
   /**
-   * Answers in place of the request's own handler. What the handler sends from now on is discarded, as if the client had
+   * Answers in place of the request's own handler, with settee's own JSON. What the handler sends from now on is discarded, as if the client had
    * left.
    */
   answerInstead(status: number, headers: OutgoingHttpHeaders, body: Buffer): void {
     if (this.destroyed || this.headersSent) return
-    super.writeHead(status, withoutConnection(headers))
+    needsNoSandbox(this)
+    this.writeHead(status, headers)
     if (this.req.method === 'HEAD') super.end()
     else super.end(body)
     this.#isAnswered = true
@@ -234,7 +236,9 @@ export class StreamResponse extends NodeResponse {
   }
 
   override writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
-    return this.#isAnswered ? this : super.writeHead(status, withoutConnection(headers))
+    if (this.#isAnswered) return this
+    guardHeaders(this, headers)
+    return super.writeHead(status, withoutConnection(headers))
   }
 
   override flushHeaders(): void {

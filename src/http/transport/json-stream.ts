@@ -7,12 +7,15 @@ import { asCouchError } from '../../core/errors.ts'
 import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.ts'
 import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
+import { needsNoSandbox, type OwnType } from './page-policy.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
 
 export interface StreamHead {
   readonly status: number
+  /** Of an answer whose bytes settee itself has made; absent: the type is in `headers`. */
+  readonly type?: OwnType
   readonly headers?: Readonly<Record<string, string>>
   /** The answer stays open for a long time, so that no large memory may be held for it. */
   readonly waits?: boolean
@@ -45,12 +48,16 @@ export interface ResponseStream {
  * The answer is compressed if the client accepts that. A HEAD gets the head only.
  */
 export function openStream(request: FastifyRequest, reply: FastifyReply, head: StreamHead): ResponseStream {
-  const callback = isJson(head) ? request.jsonp : null
+  const callback = head.type === 'application/json' ? request.jsonp : null
   const isTooShort = head.length !== undefined && head.length < COMPRESSED_BYTES
   const isPlain = head.asIs || isTooShort
   const encoding = isPlain ? null : chooseEncoding(request.headers['accept-encoding'], head.waits ?? false)
   reply.headers(head.headers ?? {})
-  if (callback !== null) reply.type(JSONP_TYPE).removeHeader('Content-Length')
+  if (callback !== null) reply.header('Content-Type', JSONP_TYPE).removeHeader('Content-Length')
+  else if (head.type !== undefined) {
+    reply.header('Content-Type', head.type)
+    needsNoSandbox(reply.raw)
+  }
   if (!head.asIs) addVary(reply, 'Accept-Encoding')
   if (encoding !== null) {
     reply.header('Content-Encoding', encoding)
@@ -65,10 +72,6 @@ export function openStream(request: FastifyRequest, reply: FastifyReply, head: S
   const stream = new HttpStream(request, reply, encoder, head.isOwn ?? false)
   stream.open(head.status, reply.getHeaders() as Record<string, string>)
   return callback === null || request.method === 'HEAD' ? stream : new ScriptStream(stream, callback)
-}
-
-function isJson({ asIs, headers }: StreamHead): boolean {
-  return !asIs && headers?.['Content-Type'] === 'application/json'
 }
 
 /** Adds a header of the request, on which the answer depends, to Vary. */

@@ -34,6 +34,7 @@ export function rawAnswer(error: CouchError, lines: readonly string[], isBare = 
     'Content-Type: application/json',
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Cache-Control: must-revalidate',
+    'X-Content-Type-Options: nosniff',
     'Connection: close',
     ...lines,
     '',

@@ -7,6 +7,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { CouchError } from '../../core/errors.ts'
 import { type ClientNetwork, type ClientNetworks, Connection, type RequestQueue } from './connection.ts'
+import { needsNoSandbox } from './page-policy.ts'
 import { errorBody } from './raw-answer.ts'
 
 /** Requests of a network that are served in one turn: while no other network sends any, and while one does. */
@@ -279,6 +280,7 @@ const REFUSAL = new CouchError('too_many_requests')
 const REFUSAL_BODY = errorBody(REFUSAL)
 
 function refuse(response: ServerResponse): void {
+  needsNoSandbox(response)
   response.writeHead(REFUSAL.status, {
     'content-type': 'application/json',
     'cache-control': 'must-revalidate',

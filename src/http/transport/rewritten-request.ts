@@ -3,6 +3,7 @@ import { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
+import { SAFE_METHODS } from '../plugins/cross-origin.ts'
 import { passCount } from '../plugins/request-metrics.ts'
 import { sendContinue } from './body-collector.ts'
 import { StreamRequest } from './http2-messages.ts'
@@ -104,8 +105,13 @@ export function checkRewrites({ raw, server }: FastifyRequest): void {
   if (rewritesOf(raw) >= limit) throw new CouchError('bad_request', 'Exceeded rewrite recursion limit')
 }
 
-/** Has the server answer the rewritten request, with all its checks, in place of the original one. */
+/**
+ * Has the server answer the rewritten request, with all its checks, in place of the original one.
+ * @throws unsafe_rewrite: otherwise a link of a database's admin could write with the rights of whoever follows it
+ */
 export function serveRewritten(request: FastifyRequest, reply: FastifyReply, parts: RewrittenParts): void {
+  const { method = request.method } = parts
+  if (SAFE_METHODS.has(request.method) && !SAFE_METHODS.has(method)) throw new CouchError('unsafe_rewrite')
   const headers = allowedHeaders(request.server.services.config, parts.headers)
   const rewritten = new RewrittenRequest(request.raw, { ...parts, headers }, request.id)
   passCount(reply)

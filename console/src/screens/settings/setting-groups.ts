@@ -26,6 +26,7 @@ const SECTIONS: Readonly<Record<string, GroupName>> = {
   couch_peruser: 'access',
   ssl: 'network',
   cors: 'network',
+  csp: 'network',
   chttpd: 'network',
   httpd: 'network',
   couchdb: 'limits',
