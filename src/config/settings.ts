@@ -34,6 +34,7 @@ function rulesOf(config: Config, sealingKey: string | null): Rules {
       percent: config.integer('settee', 'mass_deletion'),
       documents: config.integer('settee', 'mass_deletion_documents'),
     },
+    hasQuotas: config.isHosted,
     maxLeaves: maxLeaves(config),
     maxAttachments: config.integer('settee', 'max_attachments'),
     find: {

@@ -84,6 +84,8 @@ export interface Rules {
   /** Deletions within a minute that raise an alarm: percent of live documents, and their number; 0: no alarm. */
   readonly massDeletion: { readonly percent: number; readonly documents: number }
   readonly compaction: CompactionRules
+  /** Whether databases have owners with quotas: then their indexes ask before they grow. */
+  readonly hasQuotas: boolean
   /** Leaves that a document may have, deleted ones included. */
   readonly maxLeaves: number
   /** Attachments that a document may have. */
@@ -162,6 +164,7 @@ export const DEFAULT_RULES: Rules = {
   compression: { level: 0, types: [] },
   uuids: DEFAULT_UUID_RULES,
   massDeletion: { percent: 50, documents: 20 },
+  hasQuotas: false,
   maxLeaves: 5000,
   maxAttachments: 1000,
   find: { defaultLimit: 25, scanRatio: 10 },

@@ -65,7 +65,7 @@ export async function* bulkDocs(
   let isAnswered = false
   let failure: CouchError | undefined
   for await (const unprepared of bulk.groups()) {
-    const writer = isAnswered ? await remeasured(store, user) : user
+    const writer = isAnswered ? await remeasured(checks.measure, user) : user
     const group = rules === undefined ? unprepared : await prepared(unprepared, rules, ruled)
     const edits = group.map(({ id, doc }) => ({ id, doc, newEdits: bulk.newEdits }))
     const results = await writeEdits(store, writer, edits, checks)

@@ -137,8 +137,9 @@ function isBuiltInFunction({ ddoc, rev, source }: UserFunction, database: string
   return source === spliceDocument({ id: AUTH_DESIGN_ID, rev, body: AUTH_DESIGN_BODY })
 }
 
-/** About how many bytes the rows and the ancestry of a revision take besides its body. */
+/** About how many bytes the rows of a revision take besides its body; and one revision of its ancestry. */
 const REVISION_BYTES = 256
+const ANCESTOR_BYTES = 16
 /** Bytes that the body of a deletion may have: PouchDB and LiveSync write some members into theirs. */
 const TOMBSTONE_BYTES = 1024
 /** Bytes of a `_local` document that is still accepted: checkpoints and LiveSync's milestone have some kilobytes. */
@@ -151,22 +152,46 @@ const LOCAL_RESERVE = 16 * 1024 * 1024
  * database grow is refused individually; the other documents of a bulk are stored. Deletions are allowed, and so are
  * small `_local` documents, which clients need to sync.
  * @param doc the document as stored
+ * @param spending of the request; null if it stays away from the limit of bytes
  * @returns `inspect` unchanged if nothing can be refused, as for most writes
  */
 export function withinAllowance(
   allowance: Allowance | undefined,
-  doc: DocState | null,
-  view: StoreView,
-  edits: readonly Edit[],
+  spending: Spending | null,
+  { id, doc, view }: { readonly id: string; readonly doc: DocState | null; readonly view: StoreView },
   inspect: RevisionCheck | undefined,
 ): RevisionCheck | undefined {
   if (allowance === undefined) return inspect
-  if (!isNearLimit(allowance, edits) && !isFull(allowance, view)) return inspect
+  if (spending === null && !isFull(allowance, view)) return inspect
   const isLive = doc !== null && !doc.deleted
+  spending?.restart(id)
   return (candidate) => {
-    const refusal = overAllowance(allowance, view, isLive, candidate)
+    const bytes = storedBytes(candidate, view)
+    const refusal = overAllowance(allowance, { view, isLive, bytes, spent: spending?.bytes ?? 0 }, candidate)
     if (refusal !== null) throw refusal
     inspect?.(candidate)
+    spending?.add(id, bytes)
+  }
+}
+
+/** What the documents of one request add, as far as they are decided; a decision may be made again. */
+export class Spending {
+  readonly #byDocument = new Map<string, number>()
+  #bytes = 0
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** A document is decided anew. */
+  restart(id: string): void {
+    this.#bytes -= this.#byDocument.get(id) ?? 0
+    this.#byDocument.delete(id)
+  }
+
+  add(id: string, bytes: number): void {
+    this.#byDocument.set(id, (this.#byDocument.get(id) ?? 0) + bytes)
+    this.#bytes += bytes
   }
 }
 
@@ -198,22 +223,37 @@ export function dependsOnCounts(
 }
 
 function editBytes({ doc }: Pick<Edit, 'doc'>): number {
-  return doc.attachments.reduce(
-    (sum, { content }) => sum + (content?.storedLength ?? 0),
-    doc.body.length + REVISION_BYTES,
-  )
+  return attachmentBytes(doc) + doc.body.length + REVISION_BYTES
+}
+
+function attachmentBytes({ attachments }: Pick<IncomingDoc, 'attachments'>): number {
+  return attachments.reduce((sum, { content }) => sum + (content?.storedLength ?? 0), 0)
+}
+
+/** About how many bytes a new revision takes on disk. */
+function storedBytes({ doc }: NewRevision, { revsLimit }: StoreView): number {
+  const ancestors = Math.min(doc.path?.ids.length ?? 0, revsLimit)
+  return attachmentBytes(doc) + Buffer.byteLength(doc.body) + REVISION_BYTES + ANCESTOR_BYTES * ancestors
+}
+
+interface Growth {
+  readonly view: StoreView
+  readonly isLive: boolean
+  /** What the revision adds. */
+  readonly bytes: number
+  /** What other documents of the request add. */
+  readonly spent: number
 }
 
 function overAllowance(
   allowance: Allowance,
-  view: StoreView,
-  isLive: boolean,
+  { view, isLive, bytes: added, spent }: Growth,
   candidate: NewRevision,
 ): CouchError | null {
   const { bytes, documents, maxDocumentSize } = allowance
   const { doc } = candidate
-  const used = bytes.others + bytes.here
-  const isOver = used + editBytes(candidate) > bytes.limit
+  const used = bytes.others + bytes.here + spent
+  const isOver = used + added > bytes.limit
   if (doc.deleted) return isOver && !isDeletion(candidate) ? tooManyBytes(used, bytes.limit) : null
   const size = Buffer.byteLength(doc.body)
   if (size > maxDocumentSize) return tooLarge(size, maxDocumentSize)
@@ -253,25 +293,27 @@ export function localRefusal(
   return size <= LOCAL_BYTES && used < bytes.limit + LOCAL_RESERVE ? null : tooManyBytes(used, bytes.limit)
 }
 
+/** Reads what a database stores now, with its indexes, in bytes. */
+export type Measure = () => Promise<number>
+
 /**
  * The user with the current size of the database, if the edits come close to a limit. A compaction may have freed space
  * since the HTTP thread read the size, and a replicating client never retries a refused document.
  */
 export async function exactNearLimit(
-  store: DatabaseStore,
+  measure: Measure,
   user: UserCtx,
   edits: readonly Pick<Edit, 'doc'>[],
 ): Promise<UserCtx> {
   const { allowance } = user
-  return allowance !== undefined && isNearLimit(allowance, edits) ? remeasured(store, user) : user
+  return allowance !== undefined && isNearLimit(allowance, edits) ? remeasured(measure, user) : user
 }
 
 /** As {@link exactNearLimit}, but unconditionally. Used between the groups of a bulk, which may be large. */
-export async function remeasured(store: DatabaseStore, user: UserCtx): Promise<UserCtx> {
+export async function remeasured(measure: Measure, user: UserCtx): Promise<UserCtx> {
   const { allowance } = user
   if (allowance === undefined) return user
-  const { sizes } = await store.info()
-  return { ...user, allowance: { ...allowance, bytes: { ...allowance.bytes, here: sizes.active } } }
+  return { ...user, allowance: { ...allowance, bytes: { ...allowance.bytes, here: await measure() } } }
 }
 
 function tooManyBytes(used: number, limit: number): CouchError {

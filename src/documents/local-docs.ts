@@ -13,6 +13,7 @@ import type { DocumentRules } from './database.ts'
 import { exactNearLimit, localRefusal } from './document-policy.ts'
 import { type IncomingDoc, namedRev } from './incoming-document.ts'
 import { requireMember } from './security.ts'
+import type { WriteChecks } from './write-checks.ts'
 
 /** A write to a `_local` document. */
 export interface LocalEdit {
@@ -38,12 +39,14 @@ export async function updateLocals(
   store: DatabaseStore,
   user: UserCtx,
   edits: readonly LocalEdit[],
-  rules?: DocumentRules,
+  checks: Pick<WriteChecks, 'documentRules' | 'measure'>,
 ): Promise<LocalResult[]> {
   for (const { doc } of edits) checkLocal(doc)
-  const writer = await exactNearLimit(store, user, edits)
+  const writer = await exactNearLimit(checks.measure, user, edits)
   const copied = await copiedTokens(store, edits)
-  const outcomes = await store.updateLocals(edits.map((edit) => localUpdate(writer, edit, rules, copied)))
+  const outcomes = await store.updateLocals(
+    edits.map((edit) => localUpdate(writer, edit, checks.documentRules, copied)),
+  )
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
     return 'error' in outcome ? asCouchError(outcome.error) : new CouchError('contended')

@@ -43,6 +43,8 @@ interface WriteChecksOptions {
   space?(): Space
   /** The database's own rules for its documents; `_users` has such rules. */
   readonly documentRules?: DocumentRules | undefined
+  /** Bytes of the database's indexes; 0 by default. */
+  viewBytes?(): Promise<number>
   /** Called when most of the database is deleted within a minute. */
   readonly onMassDeletion?: ((found: MassDeletion) => void) | undefined
 }
@@ -57,12 +59,18 @@ export class WriteChecks {
   readonly validateFunctions: ValidateFunctions
   readonly documentRules: DocumentRules | undefined
   readonly deletions: DeletionWatch
+  /** What the owner's quota counts of the database, in bytes. */
+  readonly measure: () => Promise<number>
   readonly #rules: WriteChecksOptions['rules']
   readonly #space: () => Space
 
   constructor(store: DatabaseStore, options: WriteChecksOptions) {
     const { name, incarnation, sandbox, rules, documentRules, space = () => AMPLE_SPACE } = options
     this.#space = space
+    this.measure = async () => {
+      const [{ sizes }, indexes = 0] = await Promise.all([store.info(), options.viewBytes?.()])
+      return sizes.active + indexes
+    }
     this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation

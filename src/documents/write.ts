@@ -19,6 +19,7 @@ import {
   exactNearLimit,
   isNearLimit,
   policyRefusals,
+  Spending,
   withinAllowance,
   withinSpace,
 } from './document-policy.ts'
@@ -83,7 +84,7 @@ export async function writeEdits(
     }
   }
   await Promise.all([
-    writeSubset(locals, results, (some) => updateLocals(store, user, some, checks.documentRules)),
+    writeSubset(locals, results, (some) => updateLocals(store, user, some, checks)),
     writeSubset(documents, results, (some) => updateDocuments(store, user, some, checks)),
     refuseStrangers(store, user, refused, results),
   ])
@@ -163,14 +164,16 @@ async function updateDocuments(
 ): Promise<Results> {
   const results: Results = new Array(edits.length)
   const documents = byDocument(edits)
-  const writer = await exactNearLimit(store, user, edits)
+  const writer = await exactNearLimit(checks.measure, user, edits)
   // Design documents come last, so that they do not validate the documents of the same request, as in CouchDB: a
   // restored or replicated database has documents that are older than its rules.
   const designs = documents.filter(({ id }) => isDesignId(id))
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
   const deletions = { count: 0, since: NO_TOMBSTONES }
-  await attemptUpdates(store, writer, ordinary, checks, { results, deletions })
-  await attemptUpdates(store, writer, designs, checks, { results, deletions })
+  const { allowance } = writer
+  const spending = allowance !== undefined && isNearLimit(allowance, edits) ? new Spending() : null
+  await attemptUpdates(store, writer, ordinary, checks, { results, deletions, spending })
+  await attemptUpdates(store, writer, designs, checks, { results, deletions, spending })
   if (deletions.since !== NO_TOMBSTONES) {
     const { docCount } = await store.view()
     // The document existed one millisecond earlier, whatever the clock shows when the deletion is stored.
@@ -199,20 +202,27 @@ function editsOf(id: string, edits: NamedEdit[], places: number[]): DocumentEdit
   return { id, edits, places, known: new KnownFacts(), attempts: 0, tombstonesAt: 0, deletes: false }
 }
 
+/** What the documents of a request come to. */
+interface Tally {
+  readonly results: Results
+  readonly deletions: DeletionCount
+  readonly spending: Spending | null
+}
+
 /** Attempts to update documents until each has its results, and puts the results at the indexes of their edits. */
 async function attemptUpdates(
   store: DatabaseStore,
   user: UserCtx,
   documents: readonly DocumentEdits[],
   checks: WriteChecks,
-  { results, deletions }: { readonly results: Results; readonly deletions: DeletionCount },
+  { results, deletions, spending }: Tally,
 ): Promise<void> {
   const requestChecks = new RequestChecks(checks, user)
   let pending = documents
   while (pending.length > 0) {
     const attempt = requestChecks.nextAttempt()
     const outcomes = await store.updateDocs(
-      pending.map((document) => documentUpdate(document, user, attempt, checks)),
+      pending.map((document) => documentUpdate(document, user, attempt, checks, spending)),
     )
     const undecided: Undecided[] = []
     const rest: DocumentEdits[] = []
@@ -286,13 +296,13 @@ function documentUpdate(
   user: UserCtx,
   attempt: Attempt,
   checks: WriteChecks,
+  spending: Spending | null,
 ): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
   const { allowance } = user
   const { documentRules: rules } = checks
   const isAttachment = edits.some(({ attachment }) => attachment !== undefined)
-  const mayBeRefused =
-    checks.shortage(user) !== null || (allowance !== undefined && isNearLimit(allowance, edits))
+  const mayBeRefused = checks.shortage(user) !== null || spending !== null
   const touches = touchesOfEdits(edits, mayBeRefused || attempt.readsOld(id))
   return {
     id,
@@ -307,7 +317,7 @@ function documentUpdate(
       if (designRefusal !== null) return { result: edits.map(() => designRefusal) }
       const shortage = checks.shortage(user)
       const decision = attempt.decide(id, view, known, (check) => {
-        const allowed = withinAllowance(allowance, doc, view, edits, check)
+        const allowed = withinAllowance(allowance, spending, { id, doc, view }, check)
         const { maxLeaves, maxAttachments } = checks.documentBounds
         return decideEdits(id, doc, view.revsLimit, edits, {
           check: withinSpace(shortage, edits, allowed),

@@ -12,6 +12,7 @@ import { addressKey } from '../core/network.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseProperties } from '../storage/catalog.ts'
 import type { Databases } from '../threads/databases.ts'
+import { NOTHING } from './account-totals.ts'
 import { FeedSlots } from './feed-slots.ts'
 import { Owners } from './owners.ts'
 import { RateLimiters } from './rate-limiter.ts'
@@ -81,6 +82,15 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const feeds = new FeedSlots(clock)
   const limiters = new RateLimiters(clock)
   const turns = new WriteTurns(usage)
+  databases.limitGrowth(async (database, bytes, step) => {
+    const owner = await owners.ownerOf(database)
+    if (owner === undefined) return step(null)
+    const quota = await tenants.quotaOf(owner)
+    const most = { ...NOTHING, bytes }
+    await turns.run(owner, { database, most }, quota, async () =>
+      step(await usage.refusalOfGrowth(owner, bytes, quota)),
+    )
+  })
   const updates = await UpdatesViews.open({ records: databases, owners, databases, tenantDatabases })
   const accounts = new TenantAccounts({
     ...{ databases, records: databases, owners, tenants, tenantDatabases, usage, feeds, claims },

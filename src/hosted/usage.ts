@@ -93,6 +93,17 @@ export class Usage {
     }
   }
 
+  /** @returns the refusal of an index that is to grow by so many bytes; null if it may */
+  async refusalOfGrowth(account: string, bytes: number, { bytes: limit }: Quota): Promise<CouchError | null> {
+    const { bytes: used } = await this.sumOf(account)
+    if (used + bytes <= limit) return null
+    return new CouchError(
+      'forbidden',
+      `The owner of this database may store ${limit} bytes and stores ${used}; the index needs about ${bytes} more. ` +
+        'Delete documents or indexes, and compact the database.',
+    )
+  }
+
   /** Adds the most that a finished write may have stored, until the database is measured. */
   wrote(account: string, name: string, most: Size): void {
     this.#unmeasured.add(account, name, most)

@@ -1,7 +1,7 @@
 /**
- * Orders writes to several databases of one account. Each database's thread counts its own documents exactly, and gets
- * the sizes of the account's other databases. So that these are right near a limit, writes that together could exceed it
- * take turns by database. All other writes run at once.
+ * Orders what makes the databases of one account grow: writes, and steps of indexes. Each reserves the most that it may
+ * store. Those that together could exceed a limit take turns, and the databases are measured in between; so each
+ * begins when the account's size is known exactly. All others run at once.
  */
 import type { WriteKind } from '../auth/policy.ts'
 import type { Size } from './account-totals.ts'
@@ -39,9 +39,9 @@ export class WriteTurns {
   }
 
   /**
-   * Runs a write in its turn. It waits only for earlier writes to other databases of the account.
+   * Runs a write in its turn.
    * @param account that owns the database
-   * @param work is called when the sizes of the account's other databases are known, if they matter
+   * @param work is called when the sizes of the account's databases are known, if they matter
    * @throws as `work`
    */
   async run<T>(account: string, write: Write, quota: Quota, work: () => Promise<T>): Promise<T> {
@@ -64,15 +64,13 @@ export class WriteTurns {
   async #turn(account: string, write: Write, quota: Quota): Promise<void> {
     let hasLooked = false
     while (await this.#couldPass(account, write, quota)) {
-      if (this.#before(account, write).some(({ database }) => database !== write.database)) {
+      if (this.#before(account, write).length > 0) {
         await new Promise<void>((wake) => {
           this.#waiting.set(account, [...(this.#waiting.get(account) ?? []), wake])
         })
         hasLooked = false
       } else {
-        const unmeasured = [...this.#usage.unmeasuredOf(account).keys()].filter(
-          (name) => name !== write.database,
-        )
+        const unmeasured = [...this.#usage.unmeasuredOf(account).keys()]
         // A database that cannot be measured holds up nobody.
         if (unmeasured.length === 0 || hasLooked) return
         await this.#usage.measureAll(unmeasured)

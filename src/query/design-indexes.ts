@@ -1,10 +1,11 @@
 /** The indexes of one open database. Design documents with the same definitions share an index. */
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { CouchError } from '../core/errors.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { IndexStores } from '../storage/index-store.ts'
 import { COLLATION_VERSION } from './collation/collation-table.ts'
-import { type IndexProgress, IndexUpdater, type RowSource } from './index-updater.ts'
+import { type Grow, type IndexProgress, IndexUpdater, type RowSource } from './index-updater.ts'
 
 /** Changes with the tables of a store, so that indexes of another version are built again. */
 const FORMAT = 1
@@ -28,13 +29,16 @@ export interface IndexState {
 export class DesignIndexes {
   readonly #store: DatabaseStore
   readonly #stores: IndexStores
+  readonly #grow: Grow | undefined
   readonly #updaters = new LRUCache<string, IndexUpdater>({ max: MAX_REMEMBERED })
   /** They must not be forgotten: two of one index would undo each other's progress. */
   readonly #running = new Map<string, IndexUpdater>()
 
-  constructor(store: DatabaseStore, stores: IndexStores) {
+  /** @param grow as of {@link IndexUpdater} */
+  constructor(store: DatabaseStore, stores: IndexStores, grow?: Grow) {
     this.#store = store
     this.#stores = stores
+    this.#grow = grow
   }
 
   /** @param make is called for an index that is not in use */
@@ -45,7 +49,12 @@ export class DesignIndexes {
       return known
     }
     const source = make()
-    const updater = new IndexUpdater(this.#store, this.#stores.open(signature, source.indexes), source)
+    const updater = new IndexUpdater(
+      this.#store,
+      this.#stores.open(signature, source.indexes),
+      source,
+      this.#grow,
+    )
     this.#updaters.set(signature, updater)
     return updater
   }
@@ -78,11 +87,18 @@ export class DesignIndexes {
     return new Set(await this.#stores.signatures())
   }
 
-  /** Includes everything that was written before the call. @throws the errors of {@link IndexUpdater.update} */
+  /**
+   * Includes everything that was written before the call. A first build that passes a quota leaves nothing.
+   * @throws the errors of {@link IndexUpdater.update}
+   */
   async update(signature: string, updater: IndexUpdater): Promise<void> {
     this.#running.set(signature, updater)
     try {
       await updater.update()
+    } catch (error) {
+      const isRefused = error instanceof CouchError && error.code === 'forbidden'
+      if (isRefused && updater.isUnfinished && !updater.isRunning) await this.#remove(signature)
+      throw error
     } finally {
       if (!updater.isRunning && this.#running.get(signature) === updater) this.#running.delete(signature)
     }
@@ -92,9 +108,13 @@ export class DesignIndexes {
   async removeOthers(used: ReadonlySet<string>): Promise<void> {
     for (const signature of await this.#stores.signatures()) {
       if (used.has(signature)) continue
-      this.#updaters.delete(signature)
-      await this.#stores.remove(signature)
+      await this.#remove(signature)
     }
+  }
+
+  async #remove(signature: string): Promise<void> {
+    this.#updaters.delete(signature)
+    await this.#stores.remove(signature)
   }
 
   /** Bytes on disk. */

@@ -14,6 +14,7 @@ import {
   type IndexedDoc,
   type IndexPosition,
   type IndexStatus,
+  type IndexStep,
   type IndexStore,
   isPositionOf,
 } from '../storage/index-store.ts'
@@ -51,6 +52,15 @@ export interface RowSource {
   rowsOf(docs: readonly IndexableDoc[]): Promise<IndexEntry[][][]>
 }
 
+/**
+ * Runs a step that makes an index grow.
+ * @param bytes about how many it adds on disk
+ * @throws forbidden beyond the quota of the database's owner; as `step`
+ */
+export type Grow = <T>(bytes: number, step: () => Promise<T>) => Promise<T>
+
+const growFreely: Grow = (_bytes, step) => step()
+
 /** Documents from the feed, up to and including the update `end`. */
 interface FeedPage {
   readonly docs: readonly { readonly id: string; readonly text: string | null }[]
@@ -68,14 +78,18 @@ export class IndexUpdater {
   readonly #store: DatabaseStore
   readonly #index: IndexStore
   readonly #source: RowSource
+  readonly #grow: Grow
   #running: Promise<void> | undefined
   #progress: IndexProgress | null = null
   #lastUse: number | null = null
+  #isUnfinished = false
 
-  constructor(store: DatabaseStore, index: IndexStore, source: RowSource) {
+  /** @param grow by default an index may grow at any time */
+  constructor(store: DatabaseStore, index: IndexStore, source: RowSource, grow: Grow = growFreely) {
     this.#store = store
     this.#index = index
     this.#source = source
+    this.#grow = grow
   }
 
   get index(): IndexStore {
@@ -84,6 +98,11 @@ export class IndexUpdater {
 
   get isRunning(): boolean {
     return this.#running !== undefined
+  }
+
+  /** Whether the index was found empty, and no update has ended well since. */
+  get isUnfinished(): boolean {
+    return this.#isUnfinished
   }
 
   /** How far the update under way is; null: there is none, or it has not begun to read. */
@@ -108,6 +127,7 @@ export class IndexUpdater {
     this.#running = this.#update()
     try {
       await this.#running
+      this.#isUnfinished = false
     } finally {
       this.#running = undefined
       this.#progress = null
@@ -125,6 +145,7 @@ export class IndexUpdater {
     for (let pause = FIRST_LOOK_MS; ; ) {
       // The status comes first: another node's index may include more than an earlier look at the database has shown.
       const status = await this.#index.status()
+      if (status.position === null) this.#isUnfinished = true
       const progress = await this.#store.progress()
       const now = positionAt(progress)
       target ??= now
@@ -154,11 +175,7 @@ export class IndexUpdater {
     const since = position?.seq ?? 0
     if (position !== null && since >= target.seq) return true
     return this.#forEachPage(since, target.seq, async (docs, { end, more }) => {
-      const next = await this.#index.update(docs, {
-        from: version,
-        position: { ...target, seq: end },
-        more,
-      })
+      const next = await this.#put(docs, { from: version, position: { ...target, seq: end }, more })
       version = next ?? version
       return next !== null
     })
@@ -190,7 +207,7 @@ export class IndexUpdater {
       })
       const docs = await this.#rowsOf(some.map((id, n) => ({ id, text: texts[n] ?? null })))
       const more = at + PAGE_DOCS < ids.length
-      const next = await this.#index.update(docs, {
+      const next = await this.#put(docs, {
         from: version,
         position: more ? position : { ...position, purgeSeq },
         more,
@@ -201,18 +218,34 @@ export class IndexUpdater {
     return false
   }
 
+  /** As {@link IndexStore.update}. A step that only removes rows needs no room. */
+  #put(docs: readonly IndexedDoc[], step: IndexStep): Promise<number | null> {
+    const bytes = bytesOf(docs)
+    const put = () => this.#index.update(docs, step)
+    return bytes === 0 ? put() : this.#grow(bytes, put)
+  }
+
   async #build(build: IndexBuild, progress: StoreProgress, target: IndexPosition): Promise<void> {
+    try {
+      await this.#fill(build, progress, target)
+    } finally {
+      build.close()
+    }
+  }
+
+  async #fill(build: IndexBuild, progress: StoreProgress, target: IndexPosition): Promise<void> {
     const begun = build.target
     const goesOn = begun !== null && isPositionOf(progress, begun) && begun.purgeSeq === target.purgeSeq
     if (!goesOn) await build.restart(target)
     const end = goesOn ? begun.seq : target.seq
     if (build.seq < end) {
       await this.#forEachPage(build.seq, end, async (docs, page) => {
-        await build.add(docs, page.end)
+        await this.#grow(bytesOf(docs), () => build.add(docs, page.end))
         return true
       })
     }
-    await build.finish()
+    // The sorted rows are a second copy.
+    await this.#grow(build.bytes(), () => build.finish())
   }
 
   /**
@@ -273,6 +306,24 @@ export class IndexUpdater {
     const none = Array.from({ length: this.#source.indexes }, (): IndexEntry[] => [])
     return docs.map(({ id }) => ({ id, rows: byId.get(id) ?? none }))
   }
+}
+
+/** What a row takes beside its place and its texts, about, in bytes; and the same of a document. */
+const ROW_BYTES = 64
+
+/** About how many bytes the rows of documents take on disk; 0 without rows. */
+function bytesOf(docs: readonly IndexedDoc[]): number {
+  let bytes = 0
+  for (const { id, rows } of docs) {
+    for (const list of rows) {
+      // A place has the key and the id; the key is also kept with its document.
+      for (const { key, keyText, valueText } of list)
+        bytes +=
+          ROW_BYTES + 2 * key.length + id.length + Buffer.byteLength(keyText) + Buffer.byteLength(valueText)
+      if (list.length > 0) bytes += ROW_BYTES + id.length
+    }
+  }
+  return bytes
 }
 
 function positionAt({ updateSeq, epochs, purgeSeq }: StoreProgress): IndexPosition {

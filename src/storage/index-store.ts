@@ -174,12 +174,16 @@ export interface IndexBuild {
   readonly target: IndexPosition | null
   /** The last update whose rows were added. */
   readonly seq: number
+  /** What the rows take on disk so far, in bytes. */
+  bytes(): number
   /** Begins again, with another target. */
   restart(target: IndexPosition): Promise<void>
   /** Adds the rows of documents, in short turns. @param seq the last update that they include */
   add(docs: readonly IndexedDoc[], seq: number): Promise<void>
   /** Sorts the rows, outside of this thread. Then the store has them, and the position is the target. */
   finish(): Promise<void>
+  /** Ends the use of the build; what was added stays, for the next one. Idempotent. */
+  close(): void
 }
 
 /** The index stores of one open database. */
@@ -194,7 +198,7 @@ export interface IndexStores {
   signatures(): Promise<string[]>
   /** Removes a store. Its uses here fail with `unavailable`; for other openers it becomes empty. */
   remove(signature: string): Promise<void>
-  /** Bytes on disk of all stores. */
+  /** Bytes on disk of all stores, with their logs and unfinished builds. A long log is first written to its file. */
   fileBytes(): Promise<number>
   /** Ends the use of all stores: updates under way are refused with `unavailable`. */
   close(): void

@@ -2,7 +2,7 @@
 
 import type { ChangesSource } from '../changes/page.ts'
 import type { Sendable } from '../core/bytes.ts'
-import type { ErrorName } from '../core/errors.ts'
+import type { CouchError, ErrorName } from '../core/errors.ts'
 import type { SecurityObject, Settings, Space } from '../core/types.ts'
 import type { CouchappSource } from '../couchapps/couchapps.ts'
 import type { Database } from '../documents/database.ts'
@@ -139,10 +139,15 @@ export interface Databases extends WatchedRecords {
    */
   watchUpdates(listener: () => void): () => void
   /**
-   * Calls `listener` with the name of each database after a commit or a compaction by this node, until the returned
-   * function is called.
+   * Calls `listener` with the name of each database after a commit, a compaction or a change of its indexes by this node,
+   * until the returned function is called.
    */
   watchWrites(listener: (database: string) => void): () => void
+  /**
+   * Sets what is asked before an index of a database grows, where accounts have quotas (`Rules.hasQuotas`).
+   * Until then every index may grow.
+   */
+  limitGrowth(limit: GrowthLimit): void
   /** Calls `listener` with the name of each database whose security object has changed; see `watchUpdates`. */
   watchSecurity(listener: (database: string) => void): () => void
   /** The running compactions. */
@@ -170,6 +175,12 @@ export interface Databases extends WatchedRecords {
   /** Ends feeds, finishes writes, closes files and stops the threads. Idempotent. */
   close(): Promise<void>
 }
+
+/** Lets an index grow, or refuses that; resolves when the growth has ended. */
+export type GrowthStep = (refusal: CouchError | null) => Promise<void>
+
+/** @param bytes about how many an index of the database takes more @param step is called once */
+export type GrowthLimit = (database: string, bytes: number, step: GrowthStep) => Promise<void>
 
 /** A compaction under way, for `_active_tasks`. */
 export interface CompactionTask extends CompactionProgress {

@@ -18,6 +18,7 @@ import { AutomaticCompactions, Compactions, isExpired, retention } from './compa
 import { isCopier } from './copies.ts'
 import { serveCopies } from './copy-job.ts'
 import { FairQueue } from './fair-queue.ts'
+import { IndexGrowth } from './index-growth.ts'
 import { bodyBytes, shortBytesAsTexts, unpackArgs } from './message-bytes.ts'
 import { type Closable, Disk, HeldOpen, LastKnownSequences, OpenStores, unreadable } from './open-stores.ts'
 import { RpcServer } from './rpc.ts'
@@ -92,6 +93,9 @@ class Host {
   )
   readonly #lastSequences = new LastKnownSequences()
   readonly #tally = new CommitTally()
+  readonly #growth = new IndexGrowth((number, incarnation, bytes) =>
+    this.#rpc.sendEvent({ type: 'growth', number, incarnation, bytes }),
+  )
   readonly #loop = new LoopWatch()
   readonly #ending = new AbortController()
   readonly #disk: Disk
@@ -136,6 +140,7 @@ class Host {
       space: () => this.#disk.space,
       functions: this.#functions,
       indexes,
+      growth: this.#growth,
       startCompaction: () => this.#compactions.begin(name, incarnation),
       onDeleted: () => void this.#leaveDeleted(name, incarnation),
       sendEvent: (event) => this.#rpc.sendEvent(event),
@@ -194,6 +199,9 @@ class Host {
         return
       case 'stats':
         this.#rpc.answer(request.call, this.#stats())
+        return
+      case 'growth':
+        this.#rpc.answer(request.call, this.#growth.allow(request.number, request.refusal))
         return
       case 'sandbox':
         this.#functions.notice(request.notice)
@@ -358,6 +366,7 @@ class Host {
     this.#ending.abort()
     this.#queue.runAll()
     this.#automatic.close()
+    this.#growth.close()
     this.#rpc.failStreams(new CouchError('unavailable'))
     const timer = setTimeout(() => this.#functions.close(), FUNCTIONS_GRACE_MS)
     await this.#stores.closeAll()

@@ -16,6 +16,7 @@ import { storeFind } from '../query/find.ts'
 import { storeIndexes } from '../query/index-changes.ts'
 import { IndexList } from '../query/index-list.ts'
 import { storeIndexReport } from '../query/index-report.ts'
+import type { Grow } from '../query/index-updater.ts'
 import type { MangoIndex } from '../query/mango-index.ts'
 import { openMangoIndexes, signatureOfIndex } from '../query/mango-rows.ts'
 import { Budget, compileRegex } from '../query/regex.ts'
@@ -25,6 +26,7 @@ import { replicatorDatabase } from '../replication/requests/replicator-database.
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
 import type { IndexStores } from '../storage/index-store.ts'
+import type { IndexGrowth } from './index-growth.ts'
 import type { ServedDatabase, StreamMethod, ThreadEvent } from './thread-protocol.ts'
 
 /** The parts of the thread that a database uses. */
@@ -35,6 +37,7 @@ interface ServingThread {
   space(): Space
   readonly functions: SandboxClient
   readonly indexes: IndexStores
+  readonly growth: IndexGrowth
   startCompaction(): Promise<void>
   /** Another opener of the storage has deleted the database. */
   onDeleted(): void
@@ -47,7 +50,9 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const { name, incarnation, sendEvent } = thread
   const { policy } = thread.settings().rules
   const sandbox = policySandbox(policy, thread.functions.sandbox, name)
-  const indexes = new DesignIndexes(store, thread.indexes)
+  const grow: Grow = (bytes, step) =>
+    thread.settings().rules.hasQuotas ? thread.growth.run(incarnation, bytes, step) : step()
+  const indexes = new DesignIndexes(store, thread.indexes, grow)
   const list = new IndexList(store)
   const functionContext = policy.designDocs ? { sandbox, name, incarnation } : null
   const options = {
@@ -67,6 +72,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     const used = await viewSignatures(store)
     for (const index of await list.read()) used.add(signatureOfIndex(index))
     await indexes.removeOthers(used)
+    sendEvent({ type: 'indexed', incarnation })
   }
   const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers

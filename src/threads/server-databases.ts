@@ -1,7 +1,7 @@
 /** The databases of a server: the list of them, a proxy for each, and the events of their threads. */
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
-import { CouchError } from '../core/errors.ts'
+import { asCouchError, CouchError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
@@ -26,6 +26,8 @@ import type {
   DatabaseHandle,
   DatabasesStats,
   Faults,
+  GrowthLimit,
+  GrowthStep,
   OwnedDatabases,
   PreparedRestore,
   ServerDatabasesOptions,
@@ -73,6 +75,7 @@ export class ServerDatabases implements OwnedDatabases {
   copies: Copies | null = null
   readonly usersDatabase: string
   sharedWriters = false
+  #limitGrowth: GrowthLimit = (_database, _bytes, step) => step(null)
   #space = AMPLE_SPACE
   #closed: Promise<void> | undefined
 
@@ -126,6 +129,10 @@ export class ServerDatabases implements OwnedDatabases {
       watchMs: options.watchMs,
       exclusively: (name, work) => this.#exclusively(name, work),
       onEvent: (event) => this.#handleEvent(event),
+      onGrowth: (incarnation, bytes, step) =>
+        this.#grow(incarnation, bytes, step).catch((error: unknown) =>
+          step(asCouchError(error)).catch(() => undefined),
+        ),
       onDeath: (names, fault) => {
         onFault(fault)
         // A commit may have gone unreported, so feeds end, and their clients reconnect.
@@ -314,6 +321,17 @@ export class ServerDatabases implements OwnedDatabases {
 
   watchWrites(listener: (database: string) => void): () => void {
     return this.#events.writes.add(listener)
+  }
+
+  limitGrowth(limit: GrowthLimit): void {
+    this.#limitGrowth = limit
+  }
+
+  async #grow(incarnation: number, bytes: number, step: GrowthStep): Promise<void> {
+    const name = this.#list.ofIncarnation(incarnation)?.name
+    if (name === undefined) await step(new CouchError('no_database'))
+    else await this.#limitGrowth(name, bytes, step)
+    if (name !== undefined) this.#events.writes.tell(name)
   }
 
   watchSecurity(listener: (database: string) => void): () => void {

@@ -22,7 +22,7 @@ interface ThreadEventsOptions {
 export class ThreadEvents {
   readonly faults = new FaultRecord()
   readonly tasks = new Tasks()
-  /** Told after writes and compactions. */
+  /** Told after writes, compactions and changes of indexes. */
   readonly writes = new Listeners<[database: string]>()
   readonly security = new Listeners<[database: string]>()
   documentsWritten = 0
@@ -63,6 +63,9 @@ export class ThreadEvents {
         break
       case 'skipped':
         observer.onSkippedDocument?.(proxy.name, event.ddoc, event.skipped)
+        break
+      case 'indexed':
+        this.writes.tell(proxy.name)
         break
       case 'compaction':
         this.#noteCompaction(proxy, event)

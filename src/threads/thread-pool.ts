@@ -6,12 +6,13 @@
  */
 import { availableParallelism } from 'node:os'
 import { outgoingMemory } from '../core/bytes.ts'
-import { CouchError } from '../core/errors.ts'
+import { CouchError, packError } from '../core/errors.ts'
 import { noteWork } from '../core/event-loop.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
+import type { GrowthStep } from './databases.ts'
 import { Thread } from './thread.ts'
 import { BALANCE_MS, LoadMeter, planMove, Settled } from './thread-balance.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog, ThreadOptions } from './thread-protocol.ts'
@@ -45,6 +46,8 @@ interface PoolOptions {
   /** Runs work unless another call creates, deletes or replaces the database. */
   exclusively(database: string, work: () => Promise<void>): Promise<void>
   onEvent(event: DatabaseThreadEvent): void
+  /** An index is to grow: calls `step`, with a refusal where a quota is used up. Never rejects. */
+  onGrowth(incarnation: number, bytes: number, step: GrowthStep): Promise<void>
   /** A thread has died; its successor starts with the next call. */
   onDeath(databases: readonly string[], fault: unknown): void
   /** The catalog was opened, at the start or after the thread that held it had died. */
@@ -272,7 +275,7 @@ export class Pool {
   }
 
   #startThread(): Thread {
-    const { location, entry, sandboxes, onEvent } = this.#options
+    const { location, entry, sandboxes, onEvent, onGrowth } = this.#options
     const member = sandboxes.join((notice, ...ports) => thread.notify({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
       location,
@@ -284,7 +287,12 @@ export class Pool {
     }
     const thread = new Thread(entry, options, (event) => {
       if (event.type === 'sandbox') member.need()
-      else onEvent(event)
+      else if (event.type === 'growth') {
+        const { number, incarnation, bytes } = event
+        void onGrowth(incarnation, bytes, async (refusal) => {
+          await thread.ask({ type: 'growth', number, refusal: refusal && packError(refusal) })
+        })
+      } else onEvent(event)
     })
     thread.ended.then(member.leave).catch(() => undefined)
     return thread

@@ -93,6 +93,8 @@ export type Query =
   /** Opens the catalog, and with it the data folder. */
   | { readonly type: 'openCatalog'; readonly serverFile?: string | undefined }
   | { readonly type: 'catalog'; readonly method: CatalogMethod; readonly args: readonly unknown[] }
+  /** Begins the step of an index for which the event `growth` has asked, or refuses it. Answered when it has ended. */
+  | { readonly type: 'growth'; readonly number: number; readonly refusal: PackedError | null }
   /** Answered before all waiting calls. */
   | { readonly type: 'stats' }
   | { readonly type: 'stop' }
@@ -106,6 +108,7 @@ export interface Answers {
   overdue: boolean
   openCatalog: OpenedCatalog
   catalog: unknown
+  growth: undefined
   stats: ThreadStats
   stop: undefined
 }
@@ -163,6 +166,15 @@ export type ThreadEvent =
     }
   /** Functions of design documents wait for a sandbox thread. */
   | { readonly type: 'sandbox' }
+  /** An index is to grow, and waits for the query of the same type. */
+  | {
+      readonly type: 'growth'
+      readonly number: number
+      readonly incarnation: number
+      readonly bytes: number
+    }
+  /** Indexes have changed. */
+  | { readonly type: 'indexed'; readonly incarnation: number }
   /** The progress of a compaction; null when it has ended, with its fault if it failed. */
   | {
       readonly type: 'compaction'
@@ -172,7 +184,7 @@ export type ThreadEvent =
     }
 
 /** Events about databases. */
-export type DatabaseThreadEvent = Exclude<ThreadEvent, { type: 'sandbox' }>
+export type DatabaseThreadEvent = Exclude<ThreadEvent, { type: 'sandbox' | 'growth' }>
 
 /** The `workerData` of a database thread. */
 export interface ThreadOptions {

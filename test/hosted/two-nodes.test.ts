@@ -32,6 +32,7 @@ function databasesOver(stored: Map<string, Stored>, records: MemoryRecords) {
     listRecords: (...args: Parameters<MemoryRecords['listRecords']>) => records.listRecords(...args),
     writeRecords: records.writeRecords.bind(records),
     watchCatalog: records.watchCatalog.bind(records),
+    limitGrowth: () => undefined,
     watchWrites: (listener: (name: string) => void) => writes.add(listener),
     updates: async () => ({ rows: [], lastSeq: 0, epochs: [] }),
     has: async (name: string) => stored.has(name),

@@ -231,6 +231,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
     adoptUuid: async () => {
       throw new Error('not needed in these tests')
     },
+    limitGrowth: () => undefined,
     ...foundIn(handles),
     names: (range, limit) => catalog.names(range, limit),
     async *allNames(range = {}) {

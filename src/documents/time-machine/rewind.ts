@@ -228,7 +228,7 @@ class Rewind {
     }
     const written = new Map<RewindPlan, EditResult[]>()
     if (edits.length === 0) return written
-    const results = await writeEdits(store, await remeasured(store, user), edits, checks)
+    const results = await writeEdits(store, await remeasured(checks.measure, user), edits, checks)
     for (const [at, result] of results.entries()) {
       if (result instanceof CouchError && BROKEN.has(result.code)) throw result
       const plan = owners[at] as RewindPlan

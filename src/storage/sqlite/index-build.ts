@@ -13,7 +13,7 @@ import { Connection } from './connection.ts'
 import type { FileErrors } from './database-access.ts'
 import { readPosition, removeFile, tables, writePosition } from './index-file.ts'
 import { countStretches } from './index-stretches.ts'
-import { syncPathNow } from './page-copy.ts'
+import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
 
 /** Memory for pages while the rows are sorted, in kB. */
 const SORT_CACHE_KB = 16 * 1024
@@ -57,6 +57,10 @@ export class StagedBuild implements IndexBuild {
 
   get seq(): number {
     return this.#seq
+  }
+
+  bytes(): number {
+    return fileBytes(this.#staged) + fileBytes(logOf(this.#staged))
   }
 
   get #tables(): string[] {
@@ -105,7 +109,7 @@ export class StagedBuild implements IndexBuild {
     let at = 0
     do {
       await yielder.yieldIfDue()
-      if (this.#options.isClosed()) throw this.#end(new CouchError('unavailable'))
+      if (this.#options.isClosed()) throw new CouchError('unavailable')
       const from = at
       this.#transaction(() => {
         at = from
@@ -162,9 +166,8 @@ export class StagedBuild implements IndexBuild {
     removeFile(this.#staged)
   }
 
-  #end(error: CouchError): CouchError {
+  close(): void {
     this.#connection.close()
-    return error
   }
 }
 

@@ -37,6 +37,9 @@ const MAX_READ_CHARS = 1024 * 1024
 /** Free pages that one step of a compaction returns: 1 MB. */
 const VACUUMED_PAGES = 128
 
+/** The length of a log that may stay beside its file. */
+const MAX_LOG_BYTES = 256 * 1024
+
 type RowTuple = [place: Buffer, keyLength: number, keyText: string, valueText: string]
 
 export interface IndexFileOptions {
@@ -300,6 +303,12 @@ export class SqliteIndexStore implements IndexStore {
       const active = ((pages ?? 0) - (free ?? 0)) * connection.pageSize
       return { file: fileBytes(path) + fileBytes(logOf(path)), active }
     })
+  }
+
+  /** Writes a long log to the file, which then takes no space twice. */
+  trim(): void {
+    if (this.#file === null || fileBytes(logOf(this.#options.path)) <= MAX_LOG_BYTES) return
+    this.#reading((connection) => connection.checkpoint())
   }
 
   async compact(): Promise<void> {

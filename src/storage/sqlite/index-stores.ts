@@ -65,6 +65,7 @@ export class SqliteIndexStores implements IndexStores {
   }
 
   async fileBytes(): Promise<number> {
+    for (const store of this.#recent) store.trim()
     return this.#files().reduce((bytes, file) => bytes + fileBytes(join(this.#options.folder, file)), 0)
   }
 
