@@ -7,11 +7,16 @@
  * are strings, numbers and booleans that always exist. The grammar contains nothing that a function could assign, call
  * or shadow. No string or object is converted to another type, except to a boolean.
  *
- *     function = "function" [name] "(" doc ["," req] ")" block [";"]              | (doc | "(" doc ["," req] ")") "=>"
- * (block | expression) [";"]     block     = "{" ["'use strict';"] {statement} "}"     statement = "return" expression
- * [";"]  |  "if" "(" expression ")" branch ["else" branch]     branch    = statement  |  "{" {statement} "}"
- * expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; for strings
- * `length`, `match`, and the methods in METHODS with literals as arguments; for patterns `test` and `exec`.
+ * The function is the whole program, and its keyword and parenthesis are on one line: a named function is a declaration,
+ * which has no value (sandbox/program-environment.ts).
+ *
+ *     function   = "function" "(" doc ["," req] ")" block [";"]
+ *                | (doc | "(" doc ["," req] ")") "=>" (block | expression) [";"]
+ *     block      = "{" ["'use strict';"] {statement} "}"
+ *     statement  = "return" expression [";"] | "if" "(" expression ")" branch ["else" branch]
+ *     branch     = statement | "{" {statement} "}"
+ *     expression: ?: || && === !== == != < > <= >= ! ( ), literals, doc._id, doc._rev, doc._deleted; for strings `length`,
+ *     `match`, and the methods in METHODS with literals as arguments; for patterns `test` and `exec`.
  */
 import {
   COMPARISONS,
@@ -59,7 +64,7 @@ type Statement = (doc: PlainDoc) => Value | typeof CONTINUE
 const CONTINUE: unique symbol = Symbol('continue')
 
 /**
- * Names of parameters and functions that cannot be keywords. No keyword has a capital letter, a digit or an underscore.
+ * Names of parameters that cannot be keywords. No keyword has a capital letter, a digit or an underscore.
  */
 const NAME = /^(?:doc|d|document|note|item|record|req|request|r|sync|filter|mobile|fun)$|[A-Z\d_]/
 
@@ -82,7 +87,7 @@ class Parser {
 
   #function(): Run {
     this.#tokens.take('name')
-    if (this.#tokens.next.type === 'name') this.#name()
+    if (this.#tokens.next.isOnNewLine) throw new NotPlain()
     this.#tokens.expect('(')
     this.#parameters()
     return this.#block()

@@ -25,7 +25,7 @@ export const ERRORS = {
   illegal_docid: [400, 'illegal_docid', 'The document id is not legal.'],
   doc_validation: [400, 'doc_validation', 'The document is not valid.'],
   invalid_design_doc: [400, 'invalid_design_doc', 'The design document is not valid.'],
-  compilation_error: [400, 'compilation_error', 'A function of the design document does not compile.'],
+  view_compilation: [400, 'compilation_error', 'A function of a view does not compile.'],
   invalid_filter: [400, 'bad_request', 'The selector of the filter is not valid.'],
   invalid_selector: [400, 'invalid_selector', 'The selector is not valid.'],
   invalid_selector_json: [400, 'invalid_selector_json', 'Selector must be a JSON object'],
@@ -183,6 +183,7 @@ export const ERRORS = {
     'The source or the target of the replication does not exist.',
   ],
   replication_failed: [500, 'replication_failed', 'The replication has failed.'], // ours
+  compilation_error: [500, 'compilation_error', 'A function of a design document does not compile.'],
   function_error: [500, 'unknown_error', 'A function of a design document failed.'],
   render_error: [500, 'render_error', 'A show, list or update function has failed.'],
   rewrite_error: [500, 'rewrite_error', 'A rewrite of a design document has failed.'],
@@ -265,6 +266,7 @@ export class CouchError extends Error {
 
 /** Failures of a design document's function, whatever their status. */
 const FUNCTION_FAULTS: ReadonlySet<ErrorName> = new Set([
+  'compilation_error',
   'compilation_error',
   'function_error',
   'function_timeout',

@@ -74,15 +74,24 @@ export function checkDesignDoc(body: string, partitioned: boolean): ViewFunction
 /**
  * Compiles functions of a design document.
  * @param fn names the database, the document and its new revision
- * @throws compilation_error for the first function that does not compile; function_timeout, function_memory,
- * unavailable
+ * @throws view_compilation, with CouchDB's text, for the first function that does not compile; not_found for an empty
+ * one; function_timeout, function_memory, unavailable
  */
 export async function compileViews(
   sandbox: Sandbox,
   fn: Omit<UserFunction, 'path'>,
   functions: readonly ViewFunction[],
 ): Promise<void> {
-  for (const { view, member } of functions) await sandbox.compile({ ...fn, path: ['views', view, member] })
+  for (const { view, member } of functions) {
+    try {
+      await sandbox.compile({ ...fn, path: ['views', view, member] })
+    } catch (error) {
+      if (!(error instanceof CouchError && error.code === 'compilation_error')) throw error
+      const detail = String(error.reason)
+      const reason = `Compilation of the ${member} function in the '${view}' view failed: ${detail}`
+      throw new CouchError('view_compilation', reason)
+    }
+  }
 }
 
 /** @throws unknown_query_language for a language other than JavaScript, the only one that runs here */

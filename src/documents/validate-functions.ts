@@ -165,7 +165,7 @@ function refusalOf(verdict: Verdict): CouchError | null {
  * The refusal of a document whose function failed. A missing function is an error in its design document, not in the
  * address that the client writes to, so it is not reported as `not_found`.
  */
-export function functionFailure(error: unknown): CouchError {
+function functionFailure(error: unknown): CouchError {
   const failure = asCouchError(error)
   return failure.code === 'not_found' ? new CouchError('function_error', failure.reason) : failure
 }

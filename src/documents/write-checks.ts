@@ -5,7 +5,7 @@
  * {@link WriteChecks} belong to a database, {@link RequestChecks} to one request, and an {@link Attempt} is one try to
  * decide the request's documents; write.ts shows how attempts follow one another.
  */
-import type { CouchError } from '../core/errors.ts'
+import { asCouchError, type CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import { AMPLE_SPACE, type DocumentPolicy, type Rules, type Space, type UserCtx } from '../core/types.ts'
 import type { Sandbox, UserFunction, ValidateCall } from '../sandbox/messages.ts'
@@ -21,7 +21,6 @@ import {
   type CallContext,
   callContext,
   type FunctionList,
-  functionFailure,
   runValidateFunctions,
   ValidateFunctions,
   validateCall,
@@ -178,7 +177,7 @@ export class RequestChecks {
     for (const fact of facts) {
       if (fact.kind !== 'compilation') continue
       const compiled = compileViews(this.#checks.sandbox, fact.fn, fact.functions)
-      refusals.set(fact, await compiled.then(() => null, functionFailure))
+      refusals.set(fact, await compiled.then(() => null, asCouchError))
     }
     return refusals
   }

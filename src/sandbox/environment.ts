@@ -1,4 +1,18 @@
+import { PROGRAM_ENVIRONMENT } from './program-environment.ts'
 import { RENDER_ENVIRONMENT } from './render-environment.ts'
+
+/**
+ * The built-in objects of a realm that {@link ENVIRONMENT} needs. `deferring` has the prototypes of functions whose result is
+ * a promise or an iterator. A promise is no JSON value: it would become an empty object in the result of a function.
+ */
+export const REALM = `
+Object.defineProperty(Promise.prototype, 'toJSON', { value() { throw new TypeError('a promise is no JSON value') } });
+({
+  globals: globalThis,
+  evaluate: eval,
+  SyntaxError,
+  deferring: [async function () {}, function* () {}, async function* () {}].map((each) => Object.getPrototypeOf(each)),
+})`
 
 /**
  * The environment of a function in QuickJS: the globals that CouchDB offers, and the entry points for calls. It is a text,
@@ -11,7 +25,8 @@ import { RENDER_ENVIRONMENT } from './render-environment.ts'
  * - `give(text)`: adds an argument of the next call;
  * - `filter()`: `true`, `false`, or the thrown value;
  * - `map()`, `mapViews()`, `reduce()`, `validate()`: results as in messages.ts;
- * - `connect(exchange)`, `show()`, `list()`, `update()`, `rewrite()`: render-environment.ts.
+ * - `connect(exchange, newRealm)`: sets what the host does for it: render-environment.ts, and {@link REALM};
+ * - `show()`, `list()`, `update()`, `rewrite()`: render-environment.ts.
  * The result begins with `!` when the function threw.
  *
  * Sources: protocol.md 9.2; CouchDB's own functions of these names in its query server.
@@ -19,16 +34,14 @@ import { RENDER_ENVIRONMENT } from './render-environment.ts'
 export const ENVIRONMENT = String.raw`(function () {
   'use strict'
   const { parse, stringify } = JSON
-  const { freeze, keys: keysOf, create } = Object
+  const { freeze, keys: keysOf, entries: entriesOf, create } = Object
   const { apply } = Reflect
   const { isArray: isList } = Array
   const hasOwn = Object.prototype.hasOwnProperty
-  const ErrorOfEngine = InternalError
-  const ErrorOfSyntax = SyntaxError
+  const { isError: isErrorOfEngine } = Error
   const MAX_MESSAGE = 1000
   const MAX_REASON = 8192
   const MAX_EMITTED = 100000
-  const evaluate = eval
 
   let ddoc, fn, shared
   let maps = []
@@ -37,18 +50,26 @@ export const ENVIRONMENT = String.raw`(function () {
   let emitted = []
   let count = 0
 
-  globalThis.emit = function emit(key, value) {
-    if (count === MAX_EMITTED) throw new Error('a document may have at most ' + MAX_EMITTED + ' rows in a view')
-    emitted[count++] = [key, value]
+  // All realms have these.
+  const GLOBALS = entriesOf({
+    emit(key, value) {
+      if (count === MAX_EMITTED) throw new Error('a document may have at most ' + MAX_EMITTED + ' rows in a view')
+      emitted[count++] = [key, value]
+    },
+    log() {},
+    sum(values) {
+      let total = 0
+      for (const i in values) total += values[i]
+      return total
+    },
+    isArray(value) { return isList(value) },
+    toJSON(value) { return stringify(value) },
+    registerType, provides, start, send, getRow,
+  })
+  for (const [, value] of GLOBALS) {
+    freeze(value)
+    freeze(value.prototype)
   }
-  globalThis.log = function log() {}
-  globalThis.sum = function sum(values) {
-    let total = 0
-    for (const i in values) total += values[i]
-    return total
-  }
-  globalThis.isArray = function isArray(value) { return isList(value) }
-  globalThis.toJSON = function toJSON(value) { return stringify(value) }
 
   function owns(object, name) { return apply(hasOwn, object, [name]) }
 
@@ -56,39 +77,27 @@ export const ENVIRONMENT = String.raw`(function () {
 
   // QuickJS throws this itself; the call cannot go on.
   function isMemory(thrown) {
-    return thrown instanceof ErrorOfEngine && apply(hasOwn, thrown, ['message']) &&
+    return isErrorOfEngine(thrown) && owns(thrown, 'message') &&
       typeof thrown.message === 'string' && thrown.message.slice(0, 13) === 'out of memory'
+  }
+
+  // An error of any realm, or an object that inherits from one.
+  function isError(thrown) {
+    if (isErrorOfEngine(thrown)) return true
+    return typeof thrown === 'object' && thrown !== null &&
+      typeof thrown.name === 'string' && typeof thrown.message === 'string' && typeof thrown.stack === 'string'
   }
 
   function textOfThrown(thrown, max) {
     try {
       if (typeof thrown === 'string') return bounded(thrown, max)
-      if (thrown instanceof Error) return bounded(thrown.name + ': ' + thrown.message, max)
+      if (isError(thrown)) return bounded(thrown.name + ': ' + thrown.message, max)
       const json = stringify(thrown)
       return bounded(json === undefined ? String(thrown) : json, max)
     } catch (error) {
       if (isMemory(error)) throw error
       return 'something that cannot be shown as text'
     }
-  }
-
-  // CouchDB evaluates a function as an expression. It may end in a semicolon or a comment, or be a small program.
-  function compile(text) {
-    let failure
-    for (const form of ['(' + text + '\n)', '0, ' + text, text]) {
-      let value
-      try {
-        value = evaluate(form)
-      } catch (error) {
-        if (isMemory(error)) throw error
-        failure ??= textOfThrown(error, MAX_MESSAGE)
-        if (error instanceof ErrorOfSyntax) continue
-        break
-      }
-      if (typeof value === 'function') return value
-      failure ??= 'Expression does not eval to a function.'
-    }
-    throw failure
   }
 
   function locate(path) {
@@ -109,12 +118,16 @@ export const ENVIRONMENT = String.raw`(function () {
     const { code, reason, value } = locate(path)
     if (code !== undefined) return stringify([code, reason])
     if (typeof value !== 'string') return stringify(['compilation_error', 'It is not a string.'])
+    if (value === '' && !isOfView) {
+      return stringify(['not_found', 'missing ' + path[0] + ' function ' + path[path.length - 1] + ' on design doc ' + ddoc._id])
+    }
     const compiled = compileText(value)
     fn = compiled.fn
     return stringify(compiled.failure)
   }
 
   function compileText(text) {
+    if (text === '') return { failure: ['not_found', 'missing function'] }
     try {
       return { fn: compile(text), failure: null }
     } catch (failure) {
@@ -148,9 +161,6 @@ export const ENVIRONMENT = String.raw`(function () {
     return list
   }
 
-  // CommonJS modules from the members of the design document.
-  const modules = create(null)
-
   function steps(name) {
     const list = []
     let step = ''
@@ -176,7 +186,8 @@ export const ENVIRONMENT = String.raw`(function () {
     return path
   }
 
-  function requireFrom(folder) {
+  // CommonJS modules from the members of the design document. "modules" has those of a realm.
+  function requireFrom(realm, modules, folder) {
     return function require(given) {
       const name = String(given)
       const path = resolve(folder, name)
@@ -193,11 +204,12 @@ export const ENVIRONMENT = String.raw`(function () {
       if (typeof value !== 'string') {
         throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not a string')
       }
-      return run(path, id, name, value)
+      return runModule(realm, modules, path, name, value)
     }
   }
 
-  function run(path, id, name, text) {
+  function runModule(realm, modules, path, name, text) {
+    const id = stringify(path)
     let joined = ''
     const folder = []
     for (let i = 0; i < path.length; i += 1) {
@@ -208,8 +220,8 @@ export const ENVIRONMENT = String.raw`(function () {
     // Entered before the module runs, so that modules can require each other.
     modules[id] = module
     try {
-      const body = evaluate('(function (module, exports, require) { ' + text + '\n})')
-      apply(body, globalThis, [module, module.exports, requireFrom(folder)])
+      const body = evaluate(realm, '(function (module, exports, require) { ' + text + '\n})')
+      apply(body, realm.globals, [module, module.exports, requireFrom(realm, modules, folder)])
     } catch (error) {
       delete modules[id]
       if (isMemory(error)) throw error
@@ -218,12 +230,10 @@ export const ENVIRONMENT = String.raw`(function () {
     return module.exports
   }
 
-  globalThis.require = requireFrom([])
-
   function filter() {
     const given = takeArguments()
     try {
-      return apply(fn, ddoc, [given[0], shared]) ? 'true' : 'false'
+      return call(fn, ddoc, [given[0], shared]) ? 'true' : 'false'
     } catch (error) {
       if (isMemory(error)) throw error
       return '!' + textOfThrown(error, MAX_MESSAGE)
@@ -256,7 +266,7 @@ export const ENVIRONMENT = String.raw`(function () {
   function emittedBy(map, doc) {
     emitted = []
     count = 0
-    apply(map, undefined, [doc])
+    call(map, undefined, [doc])
     let rows = ''
     for (let i = 0; i < count; i += 1) {
       rows += (i === 0 ? '[' : ',[') + textOf(emitted[i][0]) + ',' + textOf(emitted[i][1]) + ']'
@@ -283,7 +293,7 @@ export const ENVIRONMENT = String.raw`(function () {
   function reduce() {
     const given = takeArguments()
     try {
-      return textOf(apply(fn, undefined, given))
+      return textOf(call(fn, undefined, given))
     } catch (error) {
       if (isMemory(error)) throw error
       return '!null'
@@ -307,7 +317,7 @@ export const ENVIRONMENT = String.raw`(function () {
       for (let i = 0; i < names.length; i += 1) {
         if (names[i] === 'forbidden' || names[i] === 'unauthorized') return verdict(names[i], thrown[names[i]])
       }
-      if (names.length === 1 && !(thrown instanceof Error)) return verdict('unknown_error', thrown[names[0]])
+      if (names.length === 1 && !isError(thrown)) return verdict('unknown_error', thrown[names[0]])
     }
     return verdict('unknown_error', textOfThrown(thrown, MAX_MESSAGE))
   }
@@ -315,7 +325,7 @@ export const ENVIRONMENT = String.raw`(function () {
   function validate() {
     const given = takeArguments()
     try {
-      apply(fn, ddoc, given)
+      call(fn, ddoc, given)
       return 'null'
     } catch (error) {
       if (isMemory(error)) throw error
@@ -328,7 +338,8 @@ export const ENVIRONMENT = String.raw`(function () {
     }
   }
 
-  function connect(given) { exchange = given; return 'null' }
+  function connect(...given) { [exchange, newRealm] = given; return 'null' }
 ${RENDER_ENVIRONMENT}
+${PROGRAM_ENVIRONMENT}
   return { load, share, give, filter, map, mapViews, reduce, validate, connect, show, list, update, rewrite }
 })()`

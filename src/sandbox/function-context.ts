@@ -10,7 +10,7 @@ import {
   RELEASE_SYNC,
 } from 'quickjs-emscripten'
 import { CouchError } from '../core/errors.ts'
-import { ENVIRONMENT } from './environment.ts'
+import { ENVIRONMENT, REALM } from './environment.ts'
 import { type Call, type CallKind, THREW, type UserFunction } from './messages.ts'
 import type { FunctionLimits } from './slot-table.ts'
 
@@ -50,7 +50,8 @@ export class FunctionContext {
     const environment = this.#context.unwrapResult(this.#context.evalCode(ENVIRONMENT))
     this.#entries = new Map(ENTRIES.map((entry) => [entry, this.#context.getProp(environment, entry)]))
     const exchange = this.#context.newFunction('exchange', (output, wants) => this.#answer(output, wants))
-    this.#context.callFunction(this.#entries.get('connect')!, this.#context.undefined, exchange)
+    const newRealm = this.#context.newFunction('newRealm', () => this.#newRealm())
+    this.#context.callFunction(this.#entries.get('connect')!, this.#context.undefined, exchange, newRealm)
   }
 
   /**
@@ -66,8 +67,8 @@ export class FunctionContext {
       | null
       | [code: 'not_found' | 'compilation_error', reason: string]
     if (failure === null) return made
-    const [code, reason] = failure
-    throw new CouchError(code, code === 'not_found' ? reason : compilationReason(fn.path, reason))
+    if (instance.memory.isExhausted) throw new CouchError('function_memory')
+    throw new CouchError(...failure)
   }
 
   /** The size of its memory, in bytes. */
@@ -125,6 +126,13 @@ export class FunctionContext {
     const time = this.#context.dump(wants) === true ? this.limits.timeoutMs : left
     this.#clock.start(answer === null ? 0 : time)
     return this.#context.newString(answer ?? 'null')
+  }
+
+  /** Built-in objects for one function, as {@link REALM} lists them. They are freed with the instance. */
+  #newRealm(): QuickJSHandle {
+    const realm = this.#context.runtime.newContext()
+    if (this.#instance.memory.isExhausted) throw new OutOfMemory()
+    return realm.unwrapResult(realm.evalCode(REALM))
   }
 
   #enter(entry: Entry, ...texts: readonly string[]): string {
@@ -205,15 +213,6 @@ class Clock {
     this.hasStopped = true
     return true
   }
-}
-
-/** Uses CouchDB's wording for views; protocol.md 1.2. */
-function compilationReason(path: readonly string[], detail: string): string {
-  const [kind, name, part] = path
-  if (kind === 'views' && part !== undefined) {
-    return `Compilation of the ${part} function in the '${name}' view failed: ${detail}`
-  }
-  return `Compilation of the function ${path.join('.')} failed: ${detail}`
 }
 
 // In WebAssembly, QuickJS's `setMemoryLimit` counts allocations, not their sizes, since the C library there does not

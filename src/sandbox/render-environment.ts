@@ -62,22 +62,22 @@ export const RENDER_ENVIRONMENT = String.raw`
     typesByName[list[0]] = types
   }
 
-  globalThis.registerType = function registerType() { registerTypes(arguments) }
+  function registerType() { registerTypes(arguments) }
 
-  globalThis.provides = function provides(name, fn) { provided[provided.length] = [name, fn] }
+  function provides(name, fn) { provided[provided.length] = [name, fn] }
 
-  globalThis.start = function start(response) {
+  function start(response) {
     if (isHeadFixed) return
     head = response || {}
     isHeadChanged = true
   }
 
-  globalThis.send = function send(chunk) {
+  function send(chunk) {
     text += chunk.toString()
     if (forList && hasAsked && text.length > MAX_CHUNK) pass(false)
   }
 
-  globalThis.getRow = function getRow() {
+  function getRow() {
     if (!forList) throw new Error('getRow is not available here')
     if (!hasAsked) {
       hasAsked = true
@@ -214,7 +214,7 @@ export const RENDER_ENVIRONMENT = String.raw`
   function runProvided(req) {
     const name = nameOfType(req)
     for (let i = 0; name && i < provided.length; i += 1) {
-      if (provided[i][0] === name) return apply(provided[i][1], ddoc, [])
+      if (provided[i][0] === name) return call(provided[i][1], ddoc, [])
     }
     let supported = ''
     for (let i = 0; i < provided.length; i += 1) {
@@ -233,7 +233,7 @@ export const RENDER_ENVIRONMENT = String.raw`
     const given = takeArguments()
     beginAnswer(false)
     try {
-      let response = asResponse(apply(fn, ddoc, given) || {})
+      let response = asResponse(call(fn, ddoc, given) || {})
       if (text !== '') {
         const headers = response.headers || {}
         for (const name in head) headers[name] = head[name]
@@ -260,7 +260,7 @@ export const RENDER_ENVIRONMENT = String.raw`
     beginAnswer(false)
     try {
       if (given[1].method === 'GET') throw ['error', 'method_not_allowed', 'Update functions do not allow GET']
-      const result = apply(fn, ddoc, given)
+      const result = call(fn, ddoc, given)
       const response = asResponse(result[1])
       if (!isResponse(response)) throw ['error', 'render_error', 'undefined response from update function']
       return '{"doc":' + textOf(result[0]) + ',"response":' + textOf(response) + '}'
@@ -273,7 +273,7 @@ export const RENDER_ENVIRONMENT = String.raw`
     const given = takeArguments()
     beginAnswer(true)
     try {
-      let tail = apply(fn, ddoc, given)
+      let tail = call(fn, ddoc, given)
       if (provided.length > 0) tail = runProvided(given[1])
       if (!hasAsked) getRow()
       if (tail !== undefined) text += tail
@@ -287,7 +287,7 @@ export const RENDER_ENVIRONMENT = String.raw`
     const given = takeArguments()
     beginAnswer(false)
     try {
-      const result = apply(fn, ddoc, given)
+      const result = call(fn, ddoc, given)
       if (!result) return '{"target":null}'
       return '{"target":' + textOf(typeof result === 'string' ? { path: result, method: given[0].method } : result) + '}'
     } catch (error) {
@@ -309,7 +309,7 @@ export const RENDER_ENVIRONMENT = String.raw`
   function errorOf(error, name) {
     if (isList(error) && (error[0] === 'error' || error[0] === 'fatal')) return [error[1], error[2]]
     if (typeof error === 'object' && error !== null && error.error && error.reason) return [error.error, error.reason]
-    const trace = error instanceof Error ? ' \nstacktrace: ' + bounded(ownFrames(String(error.stack)), MAX_TRACE) : ''
+    const trace = isError(error) ? ' \nstacktrace: ' + bounded(ownFrames(String(error.stack)), MAX_TRACE) : ''
     return [name, 'function raised error: ' + textOfThrown(error, MAX_MESSAGE) + trace]
   }
 

@@ -23,7 +23,7 @@ const GONE = doc('xfile:2', true)
 t.test('typical filters pass the right documents', async (t) => {
   const cases: [text: string, expected: [note: boolean, file: boolean, gone: boolean]][] = [
     ["function(doc) { return doc._id.indexOf('file:') === -1 }", [true, false, false]],
-    ['function sync (doc, req) {\n  return doc._id.indexOf("file:") == -1;\n}', [true, false, false]],
+    ['function (doc, req) {\n  return doc._id.indexOf("file:") == -1;\n}', [true, false, false]],
     ["(doc) => !doc._id.includes('file:')", [true, false, false]],
     ["doc => doc._id.startsWith('file:') === false;", [true, false, true]],
     [
@@ -50,7 +50,7 @@ t.test('typical filters pass the right documents', async (t) => {
       [false, false, true],
     ],
     [
-      "function noFiles(doc, req) {\n  'use strict';\n  return doc._id.search\n}".replace('search', 'length'),
+      "function (doc, req) {\n  'use strict';\n  return doc._id.search\n}".replace('search', 'length'),
       [true, true, true],
     ],
     ['doc => doc._deleted === undefined && doc._deleted == null', [true, true, false]],
@@ -87,7 +87,7 @@ const SPELLINGS = [
   "function(doc) { if (doc._id.indexOf('file:') === -1) return true }",
   "function(doc) { return doc._id.indexOf('file:') === -1 ? true : false }",
   "function(doc) {\n  // no files on phones\n  return doc._id.indexOf('file:') === -1 /* none */\n}",
-  "function mobileSync(doc, req) {\r\n\t'use strict';\r\n\treturn doc._id.indexOf('file:') === -1;\r\n}",
+  "function (doc, req) {\r\n\t'use strict';\r\n\treturn doc._id.indexOf('file:') === -1;\r\n}",
 ]
 /** Spellings that test the beginning of the id, so `xfile:2` is not a file. */
 const BEGINNINGS = [
@@ -110,6 +110,14 @@ t.test('any other function is not plain', async (t) => {
   const texts = [
     '',
     'doc',
+    // A declaration has no value, and the value of a program is that of its last statement.
+    'function sync(doc) { return true }',
+    'function\n(doc) { return true }',
+    'function // all\n(doc) { return true }',
+    'function(doc) { return true } function(doc) { return false }',
+    'function(doc) { return true }; doc => false',
+    'function all(doc) { return true } all',
+    'function(doc) { return true } var all',
     'function(doc) { return\n doc._id.length }',
     "function(doc) { return doc.type === 'note' }",
     'function(doc, req) { return doc._id === req.query.id }',
@@ -284,7 +292,7 @@ const body = fc.oneof(
   expression.map((one) => `function (doc, req) { return ${one}; }`),
   fc
     .tuple(expression, expression, expression)
-    .map(([a, b, c]) => `function sync(doc) {\n  if (${a}) return ${b}\n  return ${c}\n}`),
+    .map(([a, b, c]) => `function (doc) {\n  if (${a}) return ${b}\n  return ${c}\n}`),
   fc
     .tuple(expression, expression, expression, expression)
     .map(([a, b, c, d]) => `doc => {if(${a}){if(${b})return ${c};}else return ${d}\nreturn 'x'}`),
@@ -305,6 +313,15 @@ const SCRAPS = [
   ...'return if else for while do break a: async await arguments eval doc req _id _deleted .length'.split(
     ' ',
   ),
+  ...[
+    'function',
+    'function\n(doc)',
+    'function k(doc) {}',
+    '; function (doc) { return 1 }',
+    '; 5',
+    '; doc => 1',
+    ' k',
+  ],
   ..."/x/ /x/g /x/y /x/i /[/]/ /(a|b)+$/ [0] ['_id'] .match .test .constructor 'use\u0020strict'; \\u0064oc \u0000".split(
     ' ',
   ),

@@ -197,13 +197,19 @@ t.test(
       { error: 'forbidden' },
     ])
     await validate('this is no function')
-    await t.rejects(put('x', {}), { code: 'compilation_error' })
+    await t.rejects(put('x', {}), { code: 'compilation_error', status: 500 })
+    for (const text of ['function need() {}\nfunction validate() {}', 'async () => {}']) {
+      await validate(text)
+      const reason = `Expression does not eval to a function. (${text})`
+      await t.rejects(put('x', {}), { code: 'compilation_error', status: 500, reason })
+      t.match(await bulk({ docs: [{ _id: 'x' }] }), [{ id: 'x', error: 'compilation_error', reason }])
+    }
     const { rev } = await database.remove(
       ADMIN,
       '_design/check',
       (await validate('function () {}')) as string,
     )
-    t.match(rev, /^4-/)
+    t.match(rev, /^6-/)
     t.match(await put('x', {}), /^1-/)
   },
 )
@@ -599,7 +605,7 @@ async function refused(
 ): Promise<void> {
   const { put, bulk, store } = await openValidating()
   const name = JSON.stringify(doc)
-  await t.rejects(put('_design/x', doc), { code, reason, status: 400 }, name)
+  await t.rejects(put('_design/x', doc), { reason, status: 400 }, name)
   const rows = await bulk({ docs: [{ _id: 'before' }, { ...doc, _id: '_design/x' }, { _id: 'behind' }] })
   t.match(rows, [{ ok: true }, { id: '_design/x', error: code, reason }, { ok: true }], `${name}, in a bulk`)
   const replicated = { ...doc, _id: '_design/x', _rev: '1-a' }
@@ -663,6 +669,13 @@ t.test('view functions that do not compile', async (t) => {
   await refused(t, { views: { a: { map: '1' } } }, failed('map'), 'compilation_error')
   const reduce = 'function (keys { }'
   await refused(t, { views: { a: { map: MAP, reduce } } }, failed('reduce'), 'compilation_error')
+  const named = 'function k() {}\nfunction map(doc) { emit(k(doc)) }'
+  await refused(
+    t,
+    { views: { a: { map: named } } },
+    `Compilation of the map function in the 'a' view failed: Expression does not eval to a function. (${named})`,
+    'compilation_error',
+  )
 })
 
 t.test('the contents that a design document may have', async (t) => {

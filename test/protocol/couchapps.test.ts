@@ -167,7 +167,7 @@ t.test('shows', async (t) => {
     ['split', 500, /external_response_error/],
     ['deep', 500, /512 levels/],
     ['quiteDeep', 500, /512 levels/],
-    ['broken', 400, /compilation_error/],
+    ['broken', 500, /compilation_error/],
     ['unknown', 404, /missing json key: unknown/],
     ['', 404, /Invalid path/],
   ] as const)

@@ -1,12 +1,12 @@
 /** Compiling functions of design documents, and their CommonJS modules; protocol.md 1.2, 5.6, 9.2. */
 import t, { type Test } from 'tap'
-import { filter, filterOf, functionAt, mapOf, reduceOf, shared, validatorOf } from './functions.ts'
+import { filter, filterOf, functionAt, shared } from './functions.ts'
 
 t.test('a function can be written in every usual way', async (t) => {
   const texts = [
     'function (doc) { return true }',
     'function(doc){return true};',
-    'function named(doc) { return true }',
+    'function named(doc) { return true } named',
     ' \n\t function (doc) { return true } ; \n ',
     '// a comment\nfunction (doc) { return true }',
     '/* a comment */ function (doc) { return true } // another',
@@ -23,29 +23,14 @@ t.test('a function can be written in every usual way', async (t) => {
 t.test('anything but a function is a compilation error', async (t) => {
   const plain = (text: unknown, reason: RegExp) =>
     t.rejects(shared.compile(filterOf(text)), { code: 'compilation_error', reason }, String(text))
-  await plain('function (', /^Compilation of the function filters\.f failed: SyntaxError: /)
+  await plain('function (', /^SyntaxError: /)
   await plain('function () { return } }', /SyntaxError/)
   await plain('5', /Expression does not eval to a function\. \(5\)$/)
-  await plain('', /SyntaxError/)
+  await plain(' ', /Expression does not eval to a function\. \( \)$/)
   await plain('absent.member', /ReferenceError: /)
-  await plain('(function () { throw "at once" })()', /failed: at once \(/)
+  await plain('(function () { throw "at once" })()', /^at once \(/)
   for (const value of [5, null, {}, ['function () {}'], true]) await plain(value, /It is not a string\.$/)
   await plain(`5 ${'// long '.repeat(100_000)}`, /^.{1,1200}$/s)
-})
-
-t.test('errors of views have the texts of CouchDB', async (t) => {
-  await t.rejects(shared.compile(mapOf('function (')), {
-    code: 'compilation_error',
-    reason: /^Compilation of the map function in the 'v' view failed: SyntaxError/,
-  })
-  await t.rejects(shared.compile(reduceOf('function (')), {
-    code: 'compilation_error',
-    reason: /^Compilation of the reduce function in the 'v' view failed: SyntaxError/,
-  })
-  await t.rejects(shared.compile(validatorOf('function (')), {
-    code: 'compilation_error',
-    reason: /^Compilation of the function validate_doc_update failed: SyntaxError/,
-  })
 })
 
 t.test('a missing member is not_found', async (t) => {
@@ -54,6 +39,8 @@ t.test('a missing member is not_found', async (t) => {
   await t.rejects(at('views', 'v', 'map'), { code: 'not_found', reason: 'missing json key: views' })
   await t.rejects(at('filters', 'toString'), { code: 'not_found', reason: 'missing json key: toString' })
   await t.rejects(at('filters', 'f', 'x'), { code: 'not_found', reason: 'json_mismatch' })
+  const reason = 'missing filters function f on design doc _design/x'
+  await t.rejects(shared.compile(filterOf('', { _id: '_design/x' })), { code: 'not_found', reason })
 })
 
 t.test('compiling does not run the function', async (t) => {

@@ -152,6 +152,6 @@ export const rows: readonly Row[] = [
     says: 'a filter function that does not compile',
     given: [DESIGN],
     ask: filter('d/broken'),
-    answer: { status: 400, like: { error: 'compilation_error', reason: /./ } },
+    answer: { status: 500, like: { error: 'compilation_error', reason: /./ } },
   },
 ]
