@@ -605,7 +605,8 @@ async function refused(
 ): Promise<void> {
   const { put, bulk, store } = await openValidating()
   const name = JSON.stringify(doc)
-  await t.rejects(put('_design/x', doc), { reason, status: 400 }, name)
+  const row = code === 'compilation_error' ? 'view_compilation' : code
+  await t.rejects(put('_design/x', doc), { code: row, reason }, name)
   const rows = await bulk({ docs: [{ _id: 'before' }, { ...doc, _id: '_design/x' }, { _id: 'behind' }] })
   t.match(rows, [{ ok: true }, { id: '_design/x', error: code, reason }, { ok: true }], `${name}, in a bulk`)
   const replicated = { ...doc, _id: '_design/x', _rev: '1-a' }
