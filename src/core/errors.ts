@@ -266,7 +266,7 @@ export class CouchError extends Error {
 
 /** Failures of a design document's function, whatever their status. */
 const FUNCTION_FAULTS: ReadonlySet<ErrorName> = new Set([
-  'compilation_error',
+  'view_compilation',
   'compilation_error',
   'function_error',
   'function_timeout',
