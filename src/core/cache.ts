@@ -20,12 +20,17 @@ const one = (): number => 1
 export class BoundedCache<T> {
   /** Least recently used first. */
   readonly #values = new Map<string, T>()
-  readonly #maxLength: number
-  #length = 0
+  readonly #max: number
+  readonly #sizeOf: (text: string, value: T) => number
+  #size = 0
 
-  /** @param maxLength characters of all texts together */
-  constructor(maxLength: number) {
-    this.#maxLength = maxLength
+  /**
+   * @param max the size of all entries together
+   * @param sizeOf the size of an entry, which never changes; by default the length of its text
+   */
+  constructor(max: number, sizeOf: (text: string, value: T) => number = (text) => text.length) {
+    this.#max = max
+    this.#sizeOf = sizeOf
   }
 
   /**
@@ -35,7 +40,7 @@ export class BoundedCache<T> {
   get(text: string, compute: () => T): T {
     const cached = this.#values.get(text)
     const value = cached ?? compute()
-    if (cached === undefined) this.#length += text.length
+    if (cached === undefined) this.#size += this.#sizeOf(text, value)
     else this.#values.delete(text)
     this.#values.set(text, value)
     this.#evict()
@@ -43,10 +48,10 @@ export class BoundedCache<T> {
   }
 
   #evict(): void {
-    for (const [text] of this.#values) {
-      if (this.#length <= this.#maxLength) return
+    for (const [text, value] of this.#values) {
+      if (this.#size <= this.#max) return
       this.#values.delete(text)
-      this.#length -= text.length
+      this.#size -= this.#sizeOf(text, value)
     }
   }
 }

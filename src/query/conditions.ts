@@ -4,12 +4,12 @@
  */
 import { CouchError } from '../core/errors.ts'
 import { type Compare, compareRaw } from './collation.ts'
-import { compileRegex, LOOKUP, type Spend, stepsThrough, stepsToCompare } from './regex.ts'
+import { type Budget, compileRegex, LOOKUP, type Spend, stepsThrough, stepsToCompare } from './regex.ts'
 
 export type Predicate = (value: unknown) => boolean
 
 /** Compiles a condition with its argument. @throws bad_arg for an argument of the wrong type */
-type Condition = (arg: unknown, compare: Compare, spend: Spend) => Predicate
+type Condition = (arg: unknown, compare: Compare, budget: Budget) => Predicate
 
 /** Serializing a value costs this many times as much as visiting it. */
 const SERIALIZATION_FACTOR = 3
@@ -36,8 +36,8 @@ const CONDITIONS: Readonly<Record<string, Condition>> = {
   $ne: comparing((order) => order !== 0),
   $gte: comparing((order) => order >= 0),
   $gt: comparing((order) => order > 0),
-  $in: (arg, compare, spend) => isAmong(listOf('$in', arg), compare, spend),
-  $nin: (arg, compare, spend) => not(isAmong(listOf('$nin', arg), compare, spend)),
+  $in: (arg, compare, { spend }) => isAmong(listOf('$in', arg), compare, spend),
+  $nin: (arg, compare, { spend }) => not(isAmong(listOf('$nin', arg), compare, spend)),
   $type: (arg) => {
     const expected = textOf('$type', arg)
     return (value) => typeName(value) === expected
@@ -50,21 +50,21 @@ const CONDITIONS: Readonly<Record<string, Condition>> = {
     const [divisor, remainder] = divisionOf(arg)
     return (value) => Number.isInteger(value) && (value as number) % divisor === remainder
   },
-  $regex: (arg, _compare, spend) => {
-    const matches = compileRegex(textOf('$regex', arg), spend)
+  $regex: (arg, _compare, budget) => {
+    const matches = compileRegex(textOf('$regex', arg), budget)
     return (value) => typeof value === 'string' && matches(value)
   },
   $beginsWith: (arg) => {
     const beginning = textOf('$beginsWith', arg)
     return (value) => typeof value === 'string' && value.startsWith(beginning)
   },
-  $all: (arg, _compare, spend) => hasAll(listOf('$all', arg), spend),
+  $all: (arg, _compare, { spend }) => hasAll(listOf('$all', arg), spend),
 }
 
 /**
  * Compiles a condition.
  * @param isNegated uses the opposite condition if there is one, and otherwise inverts the result
- * @param spend called with the cost, in steps, of operations that are slow for large values
+ * @param budget of the selector
  * @throws invalid_operator, not_supported; bad_arg for an argument of the wrong type
  */
 export function compileCondition(
@@ -72,20 +72,21 @@ export function compileCondition(
   arg: unknown,
   compare: Compare,
   isNegated: boolean,
-  spend: Spend,
+  budget: Budget,
 ): Predicate {
   const make = Object.hasOwn(CONDITIONS, operator) ? CONDITIONS[operator] : undefined
   if (make === undefined) throw unknownOperator(operator)
   const opposite = isNegated ? OPPOSITES[operator] : undefined
-  if (opposite !== undefined) return (CONDITIONS[opposite] as Condition)(arg, compare, spend)
-  return isNegated ? not(make(arg, compare, spend)) : make(arg, compare, spend)
+  if (opposite !== undefined) return (CONDITIONS[opposite] as Condition)(arg, compare, budget)
+  return isNegated ? not(make(arg, compare, budget)) : make(arg, compare, budget)
 }
 
 function comparing(isExpected: (order: number) => boolean): Condition {
-  return (arg, compare, spend) => (value) => {
-    spend(stepsToCompare(value, arg))
-    return isExpected(compare(value, arg))
-  }
+  return (arg, compare, { spend }) =>
+    (value) => {
+      spend(stepsToCompare(value, arg))
+      return isExpected(compare(value, arg))
+    }
 }
 
 /** CouchDB knows and refuses these, except `$text`, which needs an index that settee does not have. */

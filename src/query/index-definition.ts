@@ -16,8 +16,7 @@ import {
 } from './find-request.ts'
 import { generatedName } from './index-name.ts'
 import { MAX_DEFINITION, QUERY_LANGUAGE } from './mango-index.ts'
-import { normalSelector } from './normal-selector.ts'
-import { compileSelector } from './selector.ts'
+import { checkedSelector } from './normal-selector.ts'
 
 type Members = Readonly<Record<string, unknown>>
 
@@ -74,9 +73,9 @@ function readDefinition(def: unknown): object {
   if (!isJsonObject(def)) throw refusal('invalid_index', 'JSON indexes must be an object, not: ', def)
   const fields = readSort(required(def, 'fields'))
   const filter = def.partial_filter_selector === undefined ? {} : readSelector(def.partial_filter_selector)
-  compileSelector(filter)
+  const normal = checkedSelector(filter)
   refuseUnknown(def, DEFINITION)
-  const map = { fields: Object.fromEntries(fields), partial_filter_selector: normalSelector(filter) }
+  const map = { fields: Object.fromEntries(fields), partial_filter_selector: normal }
   if (JSON.stringify(map).length > MAX_DEFINITION) {
     throw new CouchError('too_large', `The definition of an index may have ${MAX_DEFINITION} characters.`)
   }

@@ -7,6 +7,7 @@ import { isJsonObject } from '../core/json.ts'
 import { higher, lower } from '../documents/all-docs-query.ts'
 import type { IdRange } from '../storage/engine.ts'
 import { OPPOSITES } from './conditions.ts'
+import { compileSelector } from './selector.ts'
 
 export type NormalSelector = Readonly<Record<string, unknown>>
 
@@ -25,6 +26,15 @@ const ELEMENT_OPERATORS: ReadonlySet<string> = new Set(['$elemMatch', '$allMatch
 export const INDEXABLE: ReadonlySet<string> = new Set([
   ...['$lt', '$lte', '$eq', '$gte', '$gt', '$beginsWith', '$exists'],
 ])
+
+/**
+ * Compiles a selector for its errors only, and converts it.
+ * @throws the errors of `compileSelector`
+ */
+export function checkedSelector(selector: unknown): NormalSelector {
+  compileSelector(selector)
+  return normalSelector(selector as NormalSelector)
+}
 
 /**
  * Converts a selector to CouchDB's normal form.

@@ -163,10 +163,7 @@ class Compiler {
   #condition(operator: string, arg: unknown, position: Position): Predicate {
     if (operator === '$exists') return this.#exists(arg, position)
     const { compare } = valuePosition(position)
-    return this.#ofField(
-      compileCondition(operator, arg, compare, position.isNegated, this.budget.spend),
-      position,
-    )
+    return this.#ofField(compileCondition(operator, arg, compare, position.isNegated, this.budget), position)
   }
 
   #exists(arg: unknown, position: Position): Predicate {

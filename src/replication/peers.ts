@@ -91,19 +91,21 @@ export class Peers {
 
   /**
    * The id of a job: CouchDB's id of its checkpoints, and what makes it another job.
-   * @throws not_found without the filter at the source, and what keeps it from being read; invalid_selector
+   * @throws not_found without the filter at the source, and what keeps it from being read; the errors of
+   *   `compileSelector`
    */
   async idOf(request: ReplicationRequest, user: UserCtx): Promise<string> {
     const { source, target, options } = request
     const { docIds, selector, filter, queryParams } = options.filter
     const found = filter === undefined ? undefined : await this.#filterOf(request, filter, user)
+    const normal = selector && (await this.#options.databases.normalSelector(selector))
     const winningRevsOnly = options.isWinningRevsOnly
     const base = couchCheckpointId({
       serverUuid: this.#options.databases.serverUuid,
       source: endpointOf(source),
       target: endpointOf(target),
       ...(docIds && { docIds }),
-      ...(selector && { selector }),
+      ...(normal && { selector: normal }),
       ...(found !== undefined && { filter: found, queryParams: queryParams ?? {} }),
       winningRevsOnly,
     }).slice(LOCAL_PREFIX.length)

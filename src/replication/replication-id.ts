@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { compareUtf8 } from '../core/bytes.ts'
 import { LOCAL_PREFIX } from '../core/ids.ts'
-import { normalSelector } from '../query/normal-selector.ts'
+import type { NormalSelector } from '../query/normal-selector.ts'
 import { atom, binary, charList, ejson, integer, list, termToBinary, tuple } from './erlang-term.ts'
 
 /** The options from which PouchDB computes an id. Options that were not given are absent. */
@@ -64,7 +64,8 @@ export interface CouchReplication {
   /** The text of a filter function, so that an edited filter starts from 0, or the name of a built-in filter. */
   readonly filter?: { readonly code: string } | { readonly name: string }
   readonly queryParams?: Readonly<Record<string, unknown>>
-  readonly selector?: Readonly<Record<string, unknown>>
+  /** In CouchDB's normal form. */
+  readonly selector?: NormalSelector
   readonly winningRevsOnly?: boolean
 }
 
@@ -76,7 +77,6 @@ export const COUCH_ID_VERSION = 4
  * what the other has begun under the same uuid (replication_id in couch_replicator_ids). It differs from CouchDB's for
  * addresses that WHATWG's URL changes, and for numbers such as `1.0` in a selector.
  * @returns `_local/` and 32 hex digits, without `+continuous`, which only job ids have
- * @throws CouchError `invalid_selector` and others for a selector that is not valid
  */
 export function couchCheckpointId(replication: CouchReplication): string {
   const { serverUuid, source, target } = replication
@@ -97,7 +97,7 @@ export function couchCheckpointId(replication: CouchReplication): string {
 
 function filterTerms({ docIds, filter, queryParams = {}, selector }: CouchReplication): Buffer[] {
   if (docIds !== undefined) return [list([...new Set(docIds)].sort(compareUtf8).map(binary))]
-  if (selector !== undefined) return [ejson(canonical(normalSelector(selector)))]
+  if (selector !== undefined) return [ejson(canonical(selector))]
   if (filter === undefined) return []
   const text = 'name' in filter ? filter.name : trimmed(filter.code)
   return [binary(text), ejson(queryParams)]

@@ -10,6 +10,7 @@ import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
 import type { IndexSource } from '../query/index-changes.ts'
 import type { IndexReportSource } from '../query/index-report.ts'
+import type { NormalSelector } from '../query/normal-selector.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type {
@@ -168,6 +169,11 @@ export interface Databases extends WatchedRecords {
    * @throws no_database
    */
   isOverdue(name: string): Promise<boolean>
+  /**
+   * Compiles a selector on a database thread, and converts it to CouchDB's normal form.
+   * @throws the errors of `compileSelector`
+   */
+  normalSelector(selector: unknown): Promise<NormalSelector>
   /** Sets the limits and rules of later calls. */
   setSettings(settings: Settings): void
   /** Ends all feeds, because the server stops. */

@@ -8,6 +8,7 @@ import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop
 import { holdsAccounts } from '../core/ids.ts'
 import { isShort, type Settings, type Space, type UserCtx } from '../core/types.ts'
 import { unindexedQueries } from '../query/find.ts'
+import { checkedSelector, type NormalSelector } from '../query/normal-selector.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import { CommitTally } from '../storage/commit-tally.ts'
@@ -234,6 +235,9 @@ class Host {
       case 'overdue':
         this.#rpc.answer(request.call, this.#isOverdue(request.database))
         return
+      case 'normalSelector':
+        this.#rpc.answer(request.call, this.#normalSelector(request.selector))
+        return
       case 'openCatalog':
         this.#rpc.answer(request.call, this.#readCatalog(request.serverFile))
         return
@@ -290,6 +294,10 @@ class Host {
     if (!isAutomatic || this.#stores.incarnationOf(database) !== undefined) return false
     const kept = await this.#engine.retainedVersions(database)
     return kept !== null && isExpired(kept, keepMs, Date.now())
+  }
+
+  async #normalSelector(selector: unknown): Promise<NormalSelector> {
+    return checkedSelector(selector)
   }
 
   async #stats(): Promise<ThreadStats> {

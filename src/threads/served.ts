@@ -19,7 +19,7 @@ import { storeIndexReport } from '../query/index-report.ts'
 import type { Grow } from '../query/index-updater.ts'
 import type { MangoIndex } from '../query/mango-index.ts'
 import { openMangoIndexes, signatureOfIndex } from '../query/mango-rows.ts'
-import { Budget, compileRegex } from '../query/regex.ts'
+import { compileRegex } from '../query/regex.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import { refusedViews, storeViews } from '../query/views.ts'
 import { replicatorDatabase } from '../replication/requests/replicator-database.ts'
@@ -76,7 +76,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   }
   const isUsers = holdsAccounts(name, thread.settings().rules.users.database)
   const documents = isUsers
-    ? await usersDatabase(store, { ...options, compilePattern })
+    ? await usersDatabase(store, { ...options, compilePattern: compileRegex })
     : holdsReplications(name)
       ? replicatorDatabase(store, options)
       : storeDatabase(store, options)
@@ -136,11 +136,6 @@ function oncePerView(report: OnSkipped): OnSkipped {
 /** Indexes are allowed even where the policy refuses other design documents. */
 function withoutIndexDocuments(found: DisallowedContent, indexes: readonly MangoIndex[]): DisallowedContent {
   return { ...found, designDocs: found.designDocs - new Set(indexes.map(({ ddoc }) => ddoc)).size }
-}
-
-/** Compiles a pattern whose test takes a bounded time, however long the text is. */
-function compilePattern(pattern: string): (text: string) => boolean {
-  return compileRegex(pattern, new Budget().spend)
 }
 
 /** The properties of a method. The compiler reports a method without a row. */

@@ -6,6 +6,7 @@ import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
+import type { NormalSelector } from '../query/normal-selector.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import { functionLimits } from '../sandbox/slot-table.ts'
 import type {
@@ -353,6 +354,10 @@ export class ServerDatabases implements OwnedDatabases {
   async isOverdue(name: string): Promise<boolean> {
     if (!(await this.has(name))) throw new CouchError('no_database')
     return this.#pool.isOverdue(name)
+  }
+
+  normalSelector(selector: unknown): Promise<NormalSelector> {
+    return this.#pool.normalSelector(selector)
   }
 
   setSettings(settings: Settings): void {

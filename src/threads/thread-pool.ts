@@ -9,6 +9,7 @@ import { outgoingMemory } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
 import { noteWork } from '../core/event-loop.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
+import type { NormalSelector } from '../query/normal-selector.ts'
 import type { SandboxPool } from '../sandbox/sandbox-pool.ts'
 import type { Catalog } from '../storage/catalog.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
@@ -354,6 +355,11 @@ export class Pool {
   async isOverdue(database: string): Promise<boolean> {
     const thread = this.#running(this.#owners.get(database) ?? this.#userSlots[0] ?? this.#systemSlot)
     return thread.ask({ type: 'overdue', database })
+  }
+
+  /** See Databases.normalSelector. */
+  normalSelector(selector: unknown): Promise<NormalSelector> {
+    return this.#running(this.#userSlots[0] ?? this.#systemSlot).ask({ type: 'normalSelector', selector })
   }
 
   /** Asks every thread which of its open databases cannot be read. @throws when a thread ends without an answer */

@@ -8,6 +8,7 @@ import type { MassDeletion } from '../documents/deletion-watch.ts'
 import type { FindSource } from '../query/find.ts'
 import type { IndexSource } from '../query/index-changes.ts'
 import type { IndexReportSource } from '../query/index-report.ts'
+import type { NormalSelector } from '../query/normal-selector.ts'
 import type { SkippedDocument } from '../query/view-map.ts'
 import type { ViewSource } from '../query/views.ts'
 import type { SandboxAccess, SandboxNotice } from '../sandbox/messages.ts'
@@ -90,6 +91,8 @@ export type Query =
   | { readonly type: 'check' }
   /** Does a closed database hold expired bodies of the time machine? */
   | { readonly type: 'overdue'; readonly database: string }
+  /** Compiles a selector, and answers with its normal form. */
+  | { readonly type: 'normalSelector'; readonly selector: unknown }
   /** Opens the catalog, and with it the data folder. */
   | { readonly type: 'openCatalog'; readonly serverFile?: string | undefined }
   | { readonly type: 'catalog'; readonly method: CatalogMethod; readonly args: readonly unknown[] }
@@ -106,6 +109,7 @@ export interface Answers {
   copyCatalog: undefined
   check: readonly string[]
   overdue: boolean
+  normalSelector: NormalSelector
   openCatalog: OpenedCatalog
   catalog: unknown
   growth: undefined

@@ -54,7 +54,7 @@ export async function memoryDatabases(): Promise<MemoryDatabases> {
       sandbox,
       incarnation,
       startCompaction: async () => {},
-      compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
+      compilePattern: compileRegex,
     }
     const database: Database =
       name === USERS_DATABASE ? await usersDatabase(store, options) : storeDatabase(store, options)

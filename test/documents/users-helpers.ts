@@ -65,7 +65,7 @@ async function serve(engine: StorageEngine, incarnation: number, sandbox: Sandbo
     sandbox,
     incarnation,
     startCompaction: async () => void store.compact(),
-    compilePattern: (pattern) => compileRegex(pattern, () => {}),
+    compilePattern: compileRegex,
   })
   const database = servedUsers(opened, () => opened.security())
   return {

@@ -27,6 +27,7 @@ import { storeDatabase } from '../../src/documents/store-database.ts'
 import { usersDatabase } from '../../src/documents/users-database.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import type { Services } from '../../src/http/services.ts'
+import { checkedSelector } from '../../src/query/normal-selector.ts'
 import { compileRegex } from '../../src/query/regex.ts'
 import { Shutdown } from '../../src/server/server-context.ts'
 import { openLockout, shareSettings } from '../../src/server/shared-services.ts'
@@ -195,7 +196,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
       sandbox,
       incarnation,
       startCompaction: async () => void store.compact(),
-      compilePattern: (pattern: string) => compileRegex(pattern, () => {}),
+      compilePattern: compileRegex,
     }
     // Made when a test asks for it, as any other; it is guarded as the server's, but makes no accounts here.
     const database = holdsAccounts(name, config.usersDatabase)
@@ -268,6 +269,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
     copies: null,
     unreadable: async () => [],
     isOverdue: async () => false,
+    normalSelector: async (selector) => checkedSelector(selector),
     faults: () => ({ databases: [], threads: { count: 0, last: null } }),
     setSettings: () => {},
     endFeeds: () => {},

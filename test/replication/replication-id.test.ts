@@ -1,5 +1,6 @@
 /** Ids of replications. CouchDB 3.5.0 has answered each of these bodies with the id beside it. */
 import t from 'tap'
+import { checkedSelector } from '../../src/query/normal-selector.ts'
 import { couchCheckpointId } from '../../src/replication/replication-id.ts'
 import {
   type ReplicationDefaults,
@@ -102,7 +103,7 @@ function idOf(body: Readonly<Record<string, unknown>>): string {
     source,
     target,
     ...(docIds && { docIds }),
-    ...(selector && { selector }),
+    ...(selector && { selector: checkedSelector(selector) }),
     ...(filter !== undefined && { filter: found, queryParams }),
     winningRevsOnly: options.isWinningRevsOnly,
   })

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
 import { isJsonObject } from '../../core/json.ts'
+import { compileSelector } from '../../query/selector.ts'
 import { type ReplicationDefaults, type ReplicationRequest, readReplication } from './replication-request.ts'
 import { unsealCredentials } from './sealed-credentials.ts'
 
@@ -40,14 +41,15 @@ const ANY_DEFAULTS: ReplicationDefaults = {
 }
 
 /**
- * Checks a document when it is written. One that has failed is not checked, as in CouchDB.
+ * Checks a document when it is written, on the thread of its database. One that has failed is not checked, as in CouchDB.
  * @param key of sealed credentials
  * @throws forbidden, with CouchDB's words for what is wrong
  */
 export function checkReplication(members: Members, key: string | null): void {
   if (stateOf(members) === 'failed') return
   try {
-    readDocumentRequest(members, key, ANY_DEFAULTS)
+    const { filter } = readDocumentRequest(members, key, ANY_DEFAULTS).request.options
+    if (filter.selector !== undefined) compileSelector(filter.selector)
   } catch (error) {
     if (error instanceof CouchError) throw new CouchError('forbidden', error.message)
     throw error

@@ -1,7 +1,6 @@
 /** A replication as `POST /_replicate` or a document of `_replicator` asks for it; protocol.md 14.1. Pure. */
 import { CouchError } from '../../core/errors.ts'
 import { isJsonObject } from '../../core/json.ts'
-import { compileSelector } from '../../query/selector.ts'
 
 /** A sequence of the source's feed, as the source sent it. */
 export type Position = string | number
@@ -105,6 +104,8 @@ export interface CancelRequest {
 type Body = Readonly<Record<string, unknown>>
 
 const MAX_DOC_IDS = 10_000
+/** The longest selector, in characters of JSON: it is part of the replication's id, which is computed in one step. */
+const MAX_SELECTOR = 32 * 1024
 const MAX_HEADERS = 100
 /** The bounds of numbers: one caller must not make this server hold more. */
 const BOUNDS = {
@@ -125,7 +126,10 @@ export function readCancel(body: Body): CancelRequest | null {
   return { id: id.replaceAll(' ', '+') }
 }
 
-/** @throws bad_request, invalid_replication, in CouchDB's words where it has them; invalid_selector and others for a selector */
+/**
+ * Reads a request. A selector is not checked here, since this runs on the HTTP thread.
+ * @throws bad_request, invalid_replication, in CouchDB's words where it has them
+ */
 export function readReplication(body: Body, defaults: ReplicationDefaults): ReplicationRequest {
   const options = readOptions(body, defaults)
   return { source: endpoint(body.source, 'source'), target: endpoint(body.target, 'target'), options }
@@ -161,7 +165,9 @@ function readFilter(body: Body): ReplicationFilter {
   if (docIds !== undefined) return { docIds: readDocIds(docIds) }
   if (selector !== undefined) {
     if (!isJsonObject(selector)) throw badRequest('parameter `selector` must be a JSON object')
-    compileSelector(selector)
+    if (JSON.stringify(selector).length > MAX_SELECTOR) {
+      throw badRequest(`parameter \`selector\` has more than ${MAX_SELECTOR} characters`)
+    }
     return { selector }
   }
   if (queryParams !== undefined && !isJsonObject(queryParams)) {
