@@ -1,7 +1,7 @@
 /**
  * `$regex` of selectors, and the limits on the work of a selector. Patterns run on RE2's automata instead of JavaScript's
  * backtracking, in which 28 characters can block a thread for seconds. RE2's time is linear in the text. What compiling
- * a pattern costs is estimated before (docs/decisions/0060).
+ * a pattern costs is estimated before (docs/decisions/0061).
  */
 import { createRequire } from 'node:module'
 import type { RE2JS } from 're2js'

@@ -103,9 +103,15 @@ function filterTerms({ docIds, filter, queryParams = {}, selector }: CouchReplic
   return [binary(text), ejson(queryParams)]
 }
 
-/** CouchDB trims spaces, and only of functions in one line. */
+/** CouchDB trims spaces, and only of functions in one line. The text may be another server's, so no pattern backtracks. */
 function trimmed(code: string): string {
-  return code.replace(/^ *([^\n]*?) *(\n?)$/, '$1$2')
+  const hasEnd = code.endsWith('\n')
+  let end = code.length - (hasEnd ? 1 : 0)
+  if (code.lastIndexOf('\n', end - 1) >= 0) return code
+  let start = 0
+  while (code[start] === ' ') start += 1
+  while (end > start && code[end - 1] === ' ') end -= 1
+  return code.slice(start, end) + (hasEnd ? '\n' : '')
 }
 
 /** The same with another password, and for http and https on their default ports. */

@@ -114,7 +114,7 @@ function maskedValue(name: SecretMember, value: unknown): unknown {
  * of the pattern can match the same text, so it takes linear time.
  */
 const PASSWORD = /^(\s*[a-z][a-z\d+.-]*:[\s/\\]*(?:[^/\\?#:@\s][^/\\?#:@]*)?):[^/\\?#]+@/i
-const SCHEME = /^\s*h\s*t\s*t\s*p\s*s?\s*:/i
+const SCHEME = /^\s*h\s*t\s*t\s*p\s*(?:s\s*)?:/i
 
 function maskedUrl(text: string): string {
   // An address without its scheme looks like a name.

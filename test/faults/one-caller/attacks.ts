@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createGzip, constants as zlib } from 'node:zlib'
 import { zipped } from './bodies.ts'
 import type { Attack } from './measure.ts'
+import { PATTERN_ATTACKS } from './patterns.ts'
 import type { Mode, Sent, World } from './world.ts'
 
 export interface NamedAttack {
@@ -278,6 +279,7 @@ export const ATTACKS: readonly NamedAttack[] = [
     run: flood(8, `GET /${'x'.repeat(40_000)} HTTP/1.1\r\n\r\n`),
   },
   { name: '900 POSTs that never end', mode: 'single', run: slowPosts },
+  ...PATTERN_ATTACKS,
 ]
 
 /** As many of them as fit into some MB. */
