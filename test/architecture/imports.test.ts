@@ -11,7 +11,7 @@ import {
   source,
 } from './sources.ts'
 
-const MAX_LINES = 400
+const MAX_LINES = 600
 
 const sources = await readSources()
 
