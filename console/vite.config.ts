@@ -1,5 +1,6 @@
 import { defineConfig } from 'vite'
 import { precompress } from './precompress.ts'
+import { startScript } from './start-script.ts'
 
 /** The server that the development page speaks to: `npm run console` beside a running settee. */
 const SERVER = 'http://127.0.0.1:5984'
@@ -23,5 +24,5 @@ export default defineConfig({
     // Calls of the page are relative to `../`, which is the root here.
     proxy: { '^/(?!src/|@|node_modules/|index\\.html$|$)': { target: SERVER } },
   },
-  plugins: [precompress()],
+  plugins: [startScript(), precompress()],
 })

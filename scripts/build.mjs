@@ -34,7 +34,14 @@ const sourceFiles = () => filesIn('src')
 
 /** The inputs of the console's page. */
 function consoleFiles() {
-  const settings = ['index.html', 'package.json', 'precompress.ts', 'tsconfig.json', 'vite.config.ts']
+  const settings = [
+    'index.html',
+    'package.json',
+    'precompress.ts',
+    'start-script.ts',
+    'tsconfig.json',
+    'vite.config.ts',
+  ]
   return [...filesIn(join('console', 'src')), ...settings.map((name) => join(root, 'console', name))]
 }
 

@@ -1,6 +1,8 @@
 /** The console, a web page at `/_utils` (docs/console.md). It is built from console/, and uses only the public API. */
+import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { readdir } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import files from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -22,18 +24,32 @@ const COMPRESSED = /\.(?:br|gz)$/
 const HASHED = /^assets\//
 const YEAR_MS = 365 * 86_400_000
 
-/** The page runs its own scripts, talks to its own server, and cannot be framed. Contents of attachments are `blob:` URLs. */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' blob:",
-  "media-src 'self' blob:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
+/** A script within the page. */
+const INLINE = /<script>([\s\S]*?)<\/script>/g
+
+/**
+ * The page starts by scripts of these digests, which may load others; the first of them limits those to the page's folder
+ * (console/start-script.ts). It shows attachments, talks to its own server, and cannot be framed.
+ */
+function policyOf(digests: readonly string[]): string {
+  return [
+    "default-src 'none'",
+    `script-src ${digests.map((digest) => `'sha256-${digest}' `).join('')}'strict-dynamic'`,
+    "style-src 'self'",
+    "img-src 'self' blob:",
+    "media-src 'self' blob:",
+    "connect-src 'self'",
+    "worker-src 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
+}
+
+async function digestsIn(page: string): Promise<string[]> {
+  const scripts = [...(await readFile(page, 'utf8')).matchAll(INLINE)]
+  return scripts.map(([, script = '']) => createHash('sha256').update(script).digest('base64'))
+}
 
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -50,17 +66,18 @@ export async function consoleRoutes(
   { folder = FOLDERS.find((each) => existsSync(each)) }: { readonly folder?: string } = {},
 ): Promise<void> {
   const names = folder === undefined ? new Set<string>() : await namesIn(folder)
+  const policy = policyOf(folder === undefined ? [] : await digestsIn(join(folder, INDEX)))
   if (folder !== undefined) await app.register(files, { root: folder, serve: false, preCompressed: true })
   app.setErrorHandler((error) => {
     throw refusalOf(error)
   })
   const sendNamed = async (request: FastifyRequest, reply: FastifyReply) => {
     refuseRewritten(request)
-    return sendPart(reply, names, pathParams(request)['*'] ?? '')
+    return sendPart(reply, { names, policy }, pathParams(request)['*'] ?? '')
   }
   const sendIndex = async (request: FastifyRequest, reply: FastifyReply) => {
     refuseRewritten(request)
-    return isFolder(request.originalUrl) ? sendPart(reply, names, INDEX) : redirectToFolder(reply)
+    return isFolder(request.originalUrl) ? sendPart(reply, { names, policy }, INDEX) : redirectToFolder(reply)
   }
   registerPaths(app, [path('/_utils', sendIndex), path('/_utils/*', sendNamed)])
 }
@@ -107,12 +124,18 @@ async function namesIn(folder: string): Promise<ReadonlySet<string>> {
   return new Set(entries.map((name) => name.replaceAll('\\', '/')).filter((name) => !COMPRESSED.test(name)))
 }
 
+interface Build {
+  /** Of its files. */
+  readonly names: ReadonlySet<string>
+  readonly policy: string
+}
+
 /** @throws not_found for anything that is not a file of the build */
-function sendPart(reply: FastifyReply, names: ReadonlySet<string>, name: string): FastifyReply {
+function sendPart(reply: FastifyReply, { names, policy }: Build, name: string): FastifyReply {
   if (!names.has(name) || !name.includes('.'))
     throw new CouchError('not_found', 'The console has no such file.')
   reply.headers(HEADERS)
-  useConfiguredPolicy(reply, 'utils', POLICY)
+  useConfiguredPolicy(reply, 'utils', policy)
   return HASHED.test(name)
     ? reply.sendFile(name, { maxAge: YEAR_MS, immutable: true })
     : reply.header('Cache-Control', 'no-cache').sendFile(name, { cacheControl: false })

@@ -31,7 +31,7 @@ t.test('the way in', async (t) => {
     const index = await fetch(`${stage.server.url}/_utils/`, { headers: { 'accept-encoding': 'br' } })
     t.match(index.headers.get('content-security-policy') ?? '', /default-src 'none'/)
     t.equal(index.headers.get('cache-control'), 'no-cache')
-    const [, script = ''] = /src="\.\/(assets\/[^"]+\.js)"/.exec(await index.text()) ?? []
+    const [, script = ''] = /"\.\/(assets\/[^"]+\.js)"/.exec(await index.text()) ?? []
     for (const coding of ['br', 'gzip']) {
       const answer = await fetch(`${stage.server.url}/_utils/${script}`, {
         headers: { 'accept-encoding': coding },
