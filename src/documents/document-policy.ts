@@ -348,7 +348,9 @@ export function shortage(space: Space, user?: Pick<UserCtx, 'roles'>): CouchErro
   const figures =
     `: ${megabytes(space.free)} MB are free, and the last ${megabytes(space.floor)} MB ` +
     '(settee/free_space_floor) are reserved'
-  const cure = ': free space on the disk, or delete documents and compact'
+  const cure =
+    ': remove other files from the disk or delete whole databases; or delete documents, set settee/keep_days to 0, ' +
+    'which gives up deleted and overwritten versions, and compact'
   const isAdmin = user?.roles.includes('_admin') === true
   return new CouchError(
     'insufficient_storage',

@@ -141,6 +141,35 @@ withSmallDisks(t, import.meta.url, () => {
     soundFiles(t, server.dataDir)
   })
 
+  t.test('what the refusal advises frees space', async (t) => {
+    const setting = await setUp(t)
+    const { disk, server } = setting
+    for (let n = 0; n < 60; n++) {
+      const path = `/notes/picture-${n}/file`
+      const { json } = await server.ask('PUT', path, Buffer.alloc(500_000, n), { 'content-type': 'image/png' })
+      setting.stored.revs.set(`picture-${n}`, json.rev)
+    }
+    disk.fill(FLOOR - 1_000_000)
+    await until('a write is refused', async () => isRefused(await server.ask('POST', '/notes', {})))
+    const { reason } = (await server.ask('POST', '/notes', {})).json
+    t.match(reason, /delete documents, set settee\/keep_days to 0, .* and compact/)
+    for (const id of [...setting.stored.revs.keys()].slice(0, 50))
+      t.equal((await remove(setting, id)).status, 200)
+    const compact = async () => {
+      await server.ask('POST', '/notes/_compact', {})
+      await until('it is compacted', async () => !(await server.ask('GET', '/notes')).json.compact_running)
+    }
+    await compact()
+    t.ok(isRefused(await server.ask('POST', '/notes', {})), 'deleted documents are kept')
+    await server.ask('PUT', '/_node/_local/_config/settee/keep_days', '0')
+    await compact()
+    await until('writes are taken', async () => (await write(setting, 1000, 1)) === 201)
+    await server.ask('DELETE', '/_node/_local/_config/settee/keep_days')
+    await allThere(t, setting)
+    t.match(await server.stop(), { code: 0 })
+    soundFiles(t, server.dataDir)
+  })
+
   t.test('on a full disk, reads work, and the reserved space lets deletions through', async (t) => {
     const setting = await setUp(t)
     const { disk, server, ballast } = setting
