@@ -174,12 +174,18 @@ export const ADVICE = {
   },
   forwarded: {
     nginx:
-      'proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;  # beside proxy_pass',
+      'proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-For $remote_addr;  # beside proxy_pass',
     Caddy: 'delete `header_up -X-Forwarded-Proto` and `header_up Host ...`: Caddy sets both by itself',
     Traefik:
       'passHostHeader: true; --entryPoints.websecure.forwardedHeaders.trustedIPs=ADDRESS-OF-A-PROXY-BEFORE-IT',
     Cloudflare: 'SSL/TLS > Overview: Full (strict)',
     settee: `${CONFIG}/settee/trusted_proxies -d '"loopback"'  # or the proxy's address`,
+  },
+  forgedAddress: {
+    nginx: 'proxy_set_header X-Forwarded-For $remote_addr;  # instead of $proxy_add_x_forwarded_for',
+    Caddy: 'delete `header_up X-Forwarded-For ...`, and trusted_proxies except for a proxy in front of Caddy',
+    Traefik: 'delete forwardedHeaders.insecure; forwardedHeaders.trustedIPs=ADDRESS-OF-A-PROXY-BEFORE-IT',
+    settee: `${CONFIG}/settee/trusted_proxies -d '"127.0.0.1"'  # the proxy's address alone, no range with clients`,
   },
   buffering: {
     nginx: 'proxy_buffering off;  # beside proxy_pass; and delete proxy_ignore_headers X-Accel-Buffering',

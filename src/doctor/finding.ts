@@ -21,6 +21,7 @@ export const FINDING_NAMES = [
   'local',
   'paths',
   'location',
+  'client',
   'feed',
   'find',
   'mobile',

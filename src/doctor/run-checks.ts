@@ -11,7 +11,15 @@ import { checkFeed, checkLongFeed, watchFeed, watchLongFeeds } from './feed-chec
 import { type Finding, quoteWithoutPassword, skipped } from './finding.ts'
 import { checkLocal, checkPaths, writeEncodedId, writeLocal } from './local-checks.ts'
 import { checkAddress, checkConnection, checkLookUp, connectToAll, lookUp } from './network-checks.ts'
-import { checkClock, checkHttp, checkLocation, checkServer, checkVersion } from './server-checks.ts'
+import {
+  askForClient,
+  checkClient,
+  checkClock,
+  checkHttp,
+  checkLocation,
+  checkServer,
+  checkVersion,
+} from './server-checks.ts'
 import { probeTls, requestByHttp2, type TlsFacts } from './tls-probes.ts'
 import { checkFind, checkMobile, detectApp, probeMobileFilter, searchAsLiveSync } from './vault-checks.ts'
 
@@ -172,6 +180,7 @@ async function* checkDatabase(
     yield checkPaths(encoded, context)
     yield checkLocation(local.put, context)
   }
+  yield checkClient(await askForClient(client), context)
   yield checkFeed(await feed, context)
   const app = await detectApp(client)
   const usesFind = app === 'livesync' || app === 'empty'

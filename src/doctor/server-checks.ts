@@ -1,6 +1,8 @@
 /** Checks what answers at the address, its versions, its clock, and whether it knows its own address. */
+
+import { isLoopback } from '../core/network.ts'
 import { advise, type CheckContext, headerOf } from './advice.ts'
-import { type Answer, isAnswer, isJson, type Reply } from './doctor-client.ts'
+import { type Answer, type Client, isAnswer, isJson, type Reply } from './doctor-client.ts'
 import { adviceToUser, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
 
 /** Statuses of a proxy that cannot reach the server; 520 to 530 are Cloudflare's. */
@@ -143,6 +145,68 @@ export function checkLocation(put: Reply, { address, stack, quote }: CheckContex
     `The server assumes that its address is ${quote(found)}: cookies may lack Secure, and it may not see the clients' addresses.`,
     advise('forwarded', stack),
   )
+}
+
+/** An address for documentation, which is nobody's (RFC 5737). */
+const FORGED_ADDRESS = '192.0.2.77'
+
+interface ClientFacts {
+  /** Of `GET /_settee/client`. */
+  readonly plain: Reply
+  /** The same, with a forged X-Forwarded-For. */
+  readonly forged: Reply
+}
+
+/** Asks what the server takes this machine for, with and without a forged address. */
+export async function askForClient(client: Client): Promise<ClientFacts> {
+  const request = { method: 'GET', path: '/_settee/client' }
+  const [plain, forged] = await Promise.all([
+    client.ask(request),
+    client.ask({ ...request, headers: { 'x-forwarded-for': FORGED_ADDRESS } }),
+  ])
+  return { plain, forged }
+}
+
+interface ClientAnswer {
+  readonly address?: unknown
+  readonly forwarded?: unknown
+  readonly trusted?: unknown
+}
+
+/** Checks whether a client can choose the address that lockouts and limits count. */
+export function checkClient(
+  { plain, forged }: ClientFacts,
+  { address, stack, quote }: CheckContext,
+): Finding {
+  const [own, pretended] = [clientOf(plain), clientOf(forged)]
+  if (own === null || pretended === null)
+    return skipped('client', 'The server does not say which address it sees.')
+  // Without a proxy in between, this machine itself is the trusted proxy.
+  const isOwnProxy = own.forwarded !== true && isLoopback(address.host)
+  if (pretended.address === FORGED_ADDRESS && isOwnProxy)
+    return skipped(
+      'client',
+      'This machine is trusted as a proxy, and may name any address. Run the doctor elsewhere.',
+    )
+  if (pretended.address === FORGED_ADDRESS) {
+    return wrong(
+      'client',
+      'The server believes an X-Forwarded-For of the client: guesses of passwords are never locked out.',
+      advise('forgedAddress', stack),
+    )
+  }
+  const seen = quote(String(own.address))
+  if (own.forwarded === true && own.trusted !== true) {
+    const text = `The server takes all clients of the proxy for one, at ${seen}: limits and lockouts hit all of them.`
+    return note('client', text, advise('forwarded', stack, 'server'))
+  }
+  return fine('client', `The server sees this machine as ${seen}, whatever it claims.`)
+}
+
+function clientOf(reply: Reply): ClientAnswer | null {
+  if (!isAnswer(reply) || reply.status !== 200 || !isJson(reply)) return null
+  const found = reply.json as ClientAnswer
+  return typeof found.address === 'string' ? found : null
 }
 
 /** LiveSync's web tokens are valid for five minutes. */

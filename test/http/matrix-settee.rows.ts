@@ -56,6 +56,7 @@ export const setteeRows: Rows = {
     ],
     ['POST /_settee/tokens?account=m', ofM(201, 403), { json: { name: 'token-{n}' } }],
   ],
+  '/_settee/client': [['GET /_settee/client', anybody(200)]],
   '/_settee/configuration': [['GET /_settee/configuration', serverAdmins(200)]],
   '/_settee/samples': [['GET /_settee/samples', metricsReaders(200)]],
   '/_settee/standby': [['GET /_settee/standby', singleOnly]],

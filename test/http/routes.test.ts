@@ -66,6 +66,7 @@ t.test('the table', async (t) => {
     '/_node/:node/_stats': row('/_node/_local/_stats', 'GET', { GET: 200 }),
     '/_node/:node/_stats/*': row('/_node/_local/_stats/couchdb', 'GET', { GET: 200 }),
     '/_node/:node/_system': row('/_node/_local/_system', 'GET', { GET: 200 }),
+    '/_settee/client': row('/_settee/client', 'GET,HEAD', { GET: 200 }),
     '/_settee/configuration': row('/_settee/configuration', 'GET,HEAD', { GET: 200 }),
     '/_settee/samples': row('/_settee/samples', 'GET,HEAD', { GET: 200 }),
     '/_settee/standby': row('/_settee/standby', 'GET,HEAD', { GET: 200 }),

@@ -11,6 +11,7 @@ import { count, jsonParam, type Query, queryOf, viewBoolean } from '../request-p
 import { COUNT, type Path, type Schema, shape, VIEW_BOOLEAN } from '../route-table.ts'
 import { isVisible, namesOfTenant, tenantOf } from '../services.ts'
 import { LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
+import { isFromProxy } from '../transport/connection.ts'
 
 const RANGE_QUERY: Schema = {
   type: 'object',
@@ -30,6 +31,12 @@ export const serverRoutes: readonly Path[] = [
     allow: 'GET',
     access: 'public',
     methods: { GET: { handler: uuids, query: COUNT_QUERY } },
+  },
+  {
+    url: '/_settee/client',
+    allow: 'GET,HEAD',
+    access: 'public',
+    methods: { GET: { handler: client } },
   },
   {
     url: '/_all_dbs',
@@ -53,6 +60,15 @@ async function welcome(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     uuid: databases.serverUuid,
     features: ['partitioned'],
     vendor: { name: 'settee', version },
+  })
+}
+
+/** What the server takes the caller for, so that people can check their proxy. */
+async function client(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return sendJson(reply, 200, {
+    address: request.address,
+    forwarded: request.headers['x-forwarded-for'] !== undefined,
+    trusted: isFromProxy(request),
   })
 }
 

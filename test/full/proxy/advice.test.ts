@@ -102,7 +102,7 @@ t.test('each line fixes its fault in nginx', async (t) => {
   }
   // Each fault, which the advised line replaces.
   const rows: [
-    name: 'feed' | 'long feed' | 'bodies' | 'location' | 'paths' | 'version' | 'credentials',
+    name: 'feed' | 'long feed' | 'bodies' | 'location' | 'paths' | 'version' | 'credentials' | 'client',
     good: RegExp,
     bad: string,
   ][] = [
@@ -112,6 +112,11 @@ t.test('each line fixes its fault in nginx', async (t) => {
     ['location', /(?:proxy_set_header (?:Host|X-).*\n\s*)+/, 'proxy_set_header Host inside:80;'],
     ['paths', /(?<=location \/ \{\s*)proxy_pass \S+;/, 'proxy_pass http://127.0.0.1:5984/;'],
     ['version', /proxy_pass_header Server;/, ''],
+    [
+      'client',
+      /proxy_set_header X-Forwarded-For \S+;/,
+      'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;',
+    ],
     ['credentials', /(?<=proxy_redirect off;)/, 'proxy_set_header Authorization "";'],
   ]
   for (const [name, good, bad] of rows) {
