@@ -26,11 +26,12 @@ export async function runDoctorCommand(command: DoctorCommand): Promise<number> 
 }
 
 async function run(command: DoctorCommand, address: string, ca: string | undefined): Promise<number> {
-  const { mobile, json, report } = command
+  const { mobile, json, report, headers } = command
   const origins = command.origins.length > 0 ? command.origins : APP_ORIGINS
   const started = performance.now()
   const findings: Finding[] = []
-  for await (const finding of runChecks({ address, mobile, origins, ca, limits: limitsFor(command) })) {
+  const options = { address, mobile, origins, ca, headers, limits: limitsFor(command) }
+  for await (const finding of runChecks(options)) {
     findings.push(finding)
     if (!json && !report) process.stdout.write(linesOf(finding))
   }

@@ -1,7 +1,8 @@
 /**
- * The address of a database as a note app stores it: `<scheme>://[<user>:<password>@]<host>:<port>/<database>`. It is
- * parsed by hand: URL drops the default port of a scheme and repairs addresses that other clients do not accept.
- * Also runs in browsers.
+ * The address of a database as a note app stores it:
+ * `<scheme>://[<user>:<password>@]<host>:<port>[/<prefix>]/<database>`. The database is the last segment, as PouchDB and
+ * LiveSync read it. It is parsed by hand: URL drops the default port of a scheme and repairs addresses that other clients
+ * do not accept. Also runs in browsers.
  */
 
 /** A legal database name, decoded; system databases aside (protocol.md 2.1). */
@@ -16,6 +17,8 @@ export interface AddressParts {
   /** In lower case; an IPv6 address without brackets. */
   readonly host: string
   readonly port: number
+  /** The path at which a proxy serves the server, such as `/couchdb`; absent: the server is at `/`. */
+  readonly prefix?: string
   readonly database: string
 }
 
@@ -43,6 +46,8 @@ const CREDENTIAL = /^[\w.~!$&'()*+,;=%-]*$/
 const ESCAPES = /^(?:[^%]|%[0-9A-Fa-f]{2})*$/
 const HOST_NAME = /^(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?$/
 const IPV6 = /^[0-9a-f:.]*:[0-9a-f:.]*$/i
+/** Unreserved characters (RFC 3986 2.3), which no client and no proxy encodes. */
+const PREFIX_SEGMENT = /^(?!\.{1,2}$)[\w.~-]+$/
 
 /**
  * Parses an address; white space around it is ignored.
@@ -70,10 +75,11 @@ export function parseAddress(
  * Writes an address. {@link parseAddress} reads valid parts back unchanged.
  * @param parts decoded
  */
-export function formatAddress({ scheme, username, password, host, port, database }: AddressParts): string {
+export function formatAddress(parts: AddressParts): string {
+  const { scheme, username, password, host, port, prefix = '', database } = parts
   const credentials = username === undefined ? '' : `${encoded(username)}:${encoded(password ?? '')}@`
   const shownHost = host.includes(':') ? `[${host}]` : host
-  return `${scheme}://${credentials}${shownHost}:${port}/${encoded(database)}`
+  return `${scheme}://${credentials}${shownHost}:${port}${prefix}/${encoded(database)}`
 }
 
 function addressFault(code: AddressFaultCode): AddressFault {
@@ -99,9 +105,9 @@ function partsOf(text: string, faults: Set<AddressFaultCode>): AddressParts {
   const credentials = at === -1 ? {} : credentialsOf(rest.slice(0, at), faults)
   const [, authority = '', path = '', query = ''] = /^([^/?#]*)([^?#]*)(.*)$/s.exec(rest.slice(at + 1)) ?? []
   const place = placeOf(authority, faults)
-  const database = databaseOf(path, faults)
+  const within = pathOf(path, faults)
   if (query !== '') faults.add('query')
-  return { scheme: scheme === 'http' ? 'http' : 'https', ...credentials, ...place, database }
+  return { scheme: scheme === 'http' ? 'http' : 'https', ...credentials, ...place, ...within }
 }
 
 function credentialsOf(
@@ -182,14 +188,19 @@ function normalHost(text: string): string | null {
   }
 }
 
-function databaseOf(path: string, faults: Set<AddressFaultCode>): string {
-  const [first = '', ...more] = path.slice(1).split('/')
+function pathOf(path: string, faults: Set<AddressFaultCode>): Pick<AddressParts, 'prefix' | 'database'> {
+  const segments = path.slice(1).split('/')
   if (path === '' || path === '/') faults.add('database_missing')
-  else if (more.length === 1 && more[0] === '') faults.add('database_slash')
-  else if (more.length > 0) faults.add('path')
-  const database = decoded(first)
-  if (first !== '' && (database === null || !DATABASE_NAME.test(database))) faults.add('database')
-  return database ?? ''
+  else if (segments.at(-1) === '') {
+    faults.add('database_slash')
+    segments.pop()
+  }
+  const last = segments.pop() ?? ''
+  if (!segments.every((segment) => PREFIX_SEGMENT.test(segment))) faults.add('path')
+  const database = decoded(last)
+  if (last !== '' && (database === null || !DATABASE_NAME.test(database))) faults.add('database')
+  const prefix = segments.map((segment) => `/${segment}`).join('')
+  return { ...(prefix !== '' && { prefix }), database: database ?? '' }
 }
 
 /**
@@ -248,8 +259,8 @@ export const ADDRESS_FAULTS = {
   database_missing: ['There is no database.', 'Write its name after the port: /my-notes.'],
   database_slash: ['There is a slash after the database.', 'Remove the last slash.'],
   path: [
-    'There is more than one name after the port.',
-    'Name one database; write a slash in its name as %2F.',
+    'The path before the database has an empty part, or a character that is not a letter, a digit or one of - . _ ~.',
+    "Write the path at which the proxy serves the server, then the database; a slash in the database's name is %2F.",
   ],
   database: [
     'The database name is not valid.',

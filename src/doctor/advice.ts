@@ -129,7 +129,7 @@ export const ADVICE = {
   },
   challenge: { Cloudflare: 'Security > WAF > Custom rules: Skip, for this host name; Bot Fight Mode: off' },
   proxyPassword: {
-    nginx: 'delete the lines auth_basic and auth_basic_user_file',
+    nginx: 'delete the lines auth_basic, auth_basic_user_file and auth_request',
     Caddy: 'delete basic_auth { ... } and forward_auth { ... }',
     Traefik: 'remove the middlewares basicAuth and forwardAuth from this router',
     Cloudflare: 'Zero Trust > Access > Applications: a policy Bypass for this host name',

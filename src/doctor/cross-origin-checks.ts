@@ -6,6 +6,8 @@ import { type Cure, describe, type Finding, fine, wrong } from './finding.ts'
 /** The answers to a page of one origin. */
 interface CorsFacts {
   readonly origin: string
+  /** The headers that the preflight asks for, in lower case. */
+  readonly asked: readonly string[]
   /** Of OPTIONS, without credentials. */
   readonly preflight: Reply
   /** Of a GET with credentials. */
@@ -16,7 +18,7 @@ interface CorsFacts {
 
 /** Checks the preflights: without them, a browser does not send an app's requests. */
 export function checkPreflights(facts: readonly CorsFacts[], context: CheckContext): Finding {
-  const bad = faultsOf(facts, ({ origin, preflight }) => [preflight, preflightFault(preflight, origin)])
+  const bad = faultsOf(facts, (each) => [each.preflight, preflightFault(each)])
   const [first] = bad
   if (first === undefined) return fine('preflights', `Allowed for ${listed(originsOf(facts))}.`)
   const { reply, fault } = first
@@ -141,7 +143,7 @@ function corsFault(reply: Reply, origin: string): CorsFault | null {
 }
 
 /** As {@link corsFault}, for a preflight, which must also allow the methods and headers. */
-function preflightFault(reply: Reply, origin: string): CorsFault | null {
+function preflightFault({ preflight: reply, origin, asked }: CorsFacts): CorsFault | null {
   const fault = corsFault(reply, origin)
   if (fault !== null || !isAnswer(reply)) return fault
   if (reply.status < 200 || reply.status > 299) return { kind: 'status', status: reply.status }
@@ -149,7 +151,7 @@ function preflightFault(reply: Reply, origin: string): CorsFault | null {
   const noMethods = ASKED_METHODS.filter((each) => !SAFELISTED.has(each) && !methods.includes(each))
   if (noMethods.length > 0) return { kind: 'methods', lacking: noMethods }
   const headers = valuesOf(reply, 'access-control-allow-headers').map((each) => each.toLowerCase())
-  const noHeaders = ASKED_HEADERS.filter((each) => !headers.includes(each))
+  const noHeaders = asked.filter((each) => !headers.includes(each))
   return noHeaders.length > 0 ? { kind: 'headers', lacking: noHeaders } : null
 }
 
@@ -172,6 +174,7 @@ export async function requestAsPages(
   missing: string,
 ): Promise<CorsFacts[]> {
   const path = databasePath(client.address)
+  const asked = [...ASKED_HEADERS, ...Object.keys(client.appHeaders)]
   return Promise.all(
     origins.map(async (origin) => {
       const [preflight, answer, refusal] = await Promise.all([
@@ -182,13 +185,13 @@ export async function requestAsPages(
           headers: {
             origin,
             'access-control-request-method': 'PUT',
-            'access-control-request-headers': ASKED_HEADERS.join(','),
+            'access-control-request-headers': asked.join(','),
           },
         }),
         client.ask({ method: 'GET', path: `${path}/`, headers: { origin } }),
         client.ask({ method: 'GET', path: `${path}/_local/${missing}`, headers: { origin } }),
       ])
-      return { origin, preflight, answer, refusal }
+      return { origin, asked, preflight, answer, refusal }
     }),
   )
 }

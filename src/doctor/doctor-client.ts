@@ -10,7 +10,7 @@ const MAX_TEXT = 1_048_576
 
 interface RequestOptions {
   readonly method: string
-  /** Encoded. */
+  /** Encoded, and below the prefix of the address. */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
@@ -54,7 +54,7 @@ export function basicOf({ username, password }: Address): string | undefined {
   return `Basic ${Buffer.from(`${username}:${password ?? ''}`).toString('base64')}`
 }
 
-/** The database's path, with its name as one segment. */
+/** The database's path at its server, with its name as one segment. */
 export function databasePath({ database }: Address): string {
   return `/${encodeURIComponent(database)}`
 }
@@ -64,6 +64,8 @@ interface ClientOptions {
   readonly trust: SecureContext | undefined
   /** The time-out of one answer, in ms. */
   readonly timeoutMs: number
+  /** Sent with all requests, as apps send them for a proxy; in lower case. May hold secrets. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 export class Client {
@@ -79,6 +81,11 @@ export class Client {
     this.#agent = isTls ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
   }
 
+  /** The headers that an app sends for a proxy. */
+  get appHeaders(): Readonly<Record<string, string>> {
+    return this.#options.headers ?? {}
+  }
+
   get trust(): SecureContext | undefined {
     return this.#options.trust
   }
@@ -90,18 +97,20 @@ export class Client {
 
   /** Begins a request. The caller sends its body, reads its answer and bounds its time. */
   begin({ method, path, headers, anonymous = false }: Omit<RequestOptions, 'body'>): ClientRequest {
-    const { scheme, host, port } = this.address
+    const { scheme, host, port, prefix = '' } = this.address
     const authorization = anonymous ? undefined : this.authorization
     const options = {
       agent: this.#agent,
       host,
       port,
       method,
-      path,
+      path: `${prefix}${path}`,
       headers: {
         host: `${isIP(host) === 6 ? `[${host}]` : host}:${port}`,
         accept: 'application/json',
         'user-agent': 'settee-doctor',
+        // A browser sends none of them with a preflight.
+        ...(method !== 'OPTIONS' && this.appHeaders),
         ...(authorization !== undefined && { authorization }),
         ...headers,
       },

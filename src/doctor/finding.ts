@@ -87,12 +87,26 @@ const MAX_QUOTED = 160
 /** Makes a server's text fit into one line, and withholds a text that repeats the password. */
 export type Quote = (text: string) => string
 
-/** @param address the address whose password must never be printed */
-export function quoteWithoutPassword(address: Address): Quote {
-  const secrets = secretsOf(address)
+/** The shortest value of a header that counts as a secret: shorter ones, such as `1`, are in too many texts. */
+const MIN_SECRET_HEADER = 4
+
+/**
+ * @param address the address whose password must never be printed
+ * @param headers whose values must never be printed
+ */
+export function quoteWithoutPassword(
+  address: Address,
+  headers: Readonly<Record<string, string>> = {},
+): Quote {
+  const passwords = secretsOf(address)
+  const values = Object.values(headers).filter((value) => value.length >= MIN_SECRET_HEADER)
+  const keys = values
+    .flatMap((value) => [value, encodeURIComponent(value)])
+    .map((value) => value.toLowerCase())
   return (text) => {
     const folded = text.toLowerCase()
-    if (secrets.some((secret) => folded.includes(secret))) return '(a text that repeats the password)'
+    if (passwords.some((secret) => folded.includes(secret))) return '(a text that repeats the password)'
+    if (keys.some((secret) => folded.includes(secret))) return '(a text that repeats a header)'
     const line = oneLine(text)
     return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line
   }

@@ -31,6 +31,8 @@ export interface CheckOptions {
   readonly origins: readonly string[]
   /** The certificate of an authority to trust besides the well-known ones, in PEM. */
   readonly ca: string | undefined
+  /** Sent with all requests, as apps send them for a proxy; names in lower case. */
+  readonly headers?: Readonly<Record<string, string>>
   readonly limits: ProbeLimits
 }
 
@@ -46,7 +48,7 @@ export async function* runChecks(options: CheckOptions): AsyncGenerator<Finding>
     address,
     mobile: options.mobile,
     stack: detectStack([]),
-    quote: quoteWithoutPassword(address),
+    quote: quoteWithoutPassword(address, options.headers),
   }
   yield* checkFromOutside(context, options)
 }
@@ -74,7 +76,8 @@ async function* checkFromOutside(context: CheckContext, options: CheckOptions): 
   }
   const isOwn = tls !== null && ca !== undefined
   const trust = isOwn ? createSecureContext({ ca: [...rootCertificates, ca] }) : undefined
-  const client = new Client(address, { trust, timeoutMs: limits.requestMs })
+  const { headers = {} } = options
+  const client = new Client(address, { trust, timeoutMs: limits.requestMs, headers })
   try {
     yield* checkServerAndLogin(client, context, options, tls)
   } finally {

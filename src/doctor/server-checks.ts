@@ -3,7 +3,7 @@
 import { isLoopback } from '../core/network.ts'
 import { advise, type CheckContext, headerOf } from './advice.ts'
 import { type Answer, type Client, isAnswer, isJson, type Reply } from './doctor-client.ts'
-import { adviceToUser, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
+import { adviceToUser, type Cure, describe, type Finding, fine, note, skipped, wrong } from './finding.ts'
 
 /** Statuses of a proxy that cannot reach the server; 520 to 530 are Cloudflare's. */
 export const GATEWAY: ReadonlySet<number> = new Set([502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 530])
@@ -21,14 +21,9 @@ export function checkServer(reply: Reply, context: CheckContext): Finding {
 
 function checkAnswer(answer: Answer, context: CheckContext): Finding {
   const { status, headers, text } = answer
-  const { stack, quote } = context
-  if (status >= 300 && status < 400 && headers.location !== undefined) {
-    return wrong(
-      'server',
-      `The server redirects to ${quote(headers.location)}: apps lose the password on the way.`,
-      adviceToUser('Use the address that it redirects to.'),
-    )
-  }
+  const { stack } = context
+  if (status >= 300 && status < 400 && headers.location !== undefined)
+    return checkRedirect(headers.location, context)
   if (/plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server/i.test(text)) {
     return wrong('server', 'This port uses TLS.', adviceToUser('Use https:// instead of http://.'))
   }
@@ -51,13 +46,56 @@ function checkAnswer(answer: Answer, context: CheckContext): Finding {
     return wrong(
       'server',
       'The proxy asks for a password of its own, before the server is reached.',
-      advise('proxyPassword', stack, 'proxy'),
+      loginCures(context),
+    )
+  }
+  if (!isCouch && status === 403) {
+    return wrong(
+      'server',
+      'The proxy refuses the request with 403, before the server is reached.',
+      loginCures(context),
     )
   }
   return checkWelcome(answer, context)
 }
 
-function checkWelcome(answer: Answer, { stack, quote }: CheckContext): Finding {
+/**
+ * A redirect keeps the path if the server has another address. A login page has another path, or gets the path as a parameter:
+ * Cloudflare Access, Authelia, Authentik and oauth2-proxy answer so.
+ */
+function checkRedirect(location: string, context: CheckContext): Finding {
+  const { address, quote } = context
+  const asked = new URL(`${address.prefix ?? ''}/`, address.url)
+  const target = URL.canParse(location, asked.href) ? new URL(location, asked) : null
+  const isMoved = target !== null && target.search === '' && withSlash(target.pathname) === asked.pathname
+  if (isMoved && target.href !== asked.href) {
+    return wrong(
+      'server',
+      `The server redirects to ${quote(location)}: apps lose the password on the way.`,
+      adviceToUser('Use the address that it redirects to.'),
+    )
+  }
+  // What follows the path may name a person or a session.
+  const place = target === null ? location : `${target.origin}${target.pathname}`
+  return wrong(
+    'server',
+    `A proxy redirects to ${quote(place)}, which looks like a login page: apps cannot log in there.`,
+    loginCures(context),
+  )
+}
+
+function withSlash(path: string): string {
+  return path.endsWith('/') ? path : `${path}/`
+}
+
+function loginCures({ stack }: CheckContext): readonly Cure[] {
+  return [...advise('proxyPassword', stack, 'proxy'), ...adviceToUser(SEND_HEADERS)]
+}
+
+const SEND_HEADERS =
+  "Or let the apps send what the proxy accepts instead of a login (LiveSync: Custom Headers), and check with --header 'NAME: VALUE'."
+
+function checkWelcome(answer: Answer, { address, stack, quote }: CheckContext): Finding {
   const { status, json } = answer
   const by = stack.isRecognised ? `, behind ${stack.proxies[0]}` : ''
   const isCouch = isJson(answer)
@@ -69,10 +107,15 @@ function checkWelcome(answer: Answer, { stack, quote }: CheckContext): Finding {
   // With `require_valid_user`, a server shows nothing without a login; the next findings say why.
   if (status === 401 && error === 'unauthorized')
     return fine('server', `${stack.server ?? 'A CouchDB'}${by}: it shows nothing without a login.`)
+  const { prefix } = address
   return wrong(
     'server',
-    `This is not a CouchDB: GET / answers ${describe(answer, quote)}.`,
-    adviceToUser('Check the port, and where the proxy leads; the database server must be at /.'),
+    `This is not a CouchDB: GET ${prefix ?? ''}/ answers ${describe(answer, quote)}.`,
+    adviceToUser(
+      prefix === undefined
+        ? 'Check the port, and where the proxy leads; the database server must be at /.'
+        : `Check whether the proxy serves the server at ${prefix}/ and removes this path; in the name of a database, write a slash as %2F.`,
+    ),
   )
 }
 

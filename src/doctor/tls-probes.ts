@@ -161,7 +161,7 @@ async function isTrustedWith(address: Address, ca: string, ms: number): Promise<
 
 /** Sends a request by HTTP/2, as browsers do if it is offered. @returns an answer with only the status */
 export async function requestByHttp2(
-  { address, authorization, trust }: Client,
+  { address, authorization, appHeaders, trust }: Client,
   path: string,
   ms: number,
 ): Promise<Reply> {
@@ -175,8 +175,9 @@ export async function requestByHttp2(
         session.once('error', reject)
         session.once('close', () => reject(Object.assign(new Error(), { code: 'ECONNRESET' })))
         const stream = session.request({
-          ':path': path,
+          ':path': `${address.prefix ?? ''}${path}`,
           accept: 'application/json',
+          ...appHeaders,
           ...(authorization !== undefined && { authorization }),
         })
         stream.once('error', reject)

@@ -57,12 +57,12 @@ const KEY_BYTES = 32
  * @param passphrase encrypts the notes
  */
 export function liveSyncSettings(address: Address, passphrase: string): Record<string, unknown> {
-  const { username = '', password = '', database, url } = address
+  const { username = '', password = '', prefix = '', database, url } = address
   const { host, origin } = new URL(url)
   const id = `remote-${Date.now().toString(36)}-${randomBytes(3).toString('hex')}`
   const remote = { id, name: `CouchDB ${host}`, uri: connectionUri(address), isEncrypted: false }
   return {
-    couchDB_URI: origin,
+    couchDB_URI: `${origin}${prefix}`,
     couchDB_USER: username,
     couchDB_PASSWORD: password,
     couchDB_DBNAME: database,
@@ -95,8 +95,15 @@ const WHEN_TO_SYNC = {
 const FILLED_IN_LATER = { configPassphraseStore: '', encryptedCouchDBConnection: '', encryptedPassphrase: '' }
 
 /** The URI of a remote in LiveSync's list of remotes. */
-function connectionUri({ url, scheme, username = '', password = '', database }: Address): string {
-  const uri = new URL(new URL(url).origin.replace(/^http:/, 'https:'))
+function connectionUri({
+  url,
+  scheme,
+  username = '',
+  password = '',
+  prefix = '',
+  database,
+}: Address): string {
+  const uri = new URL(prefix, new URL(url).origin.replace(/^http:/, 'https:'))
   uri.username = encodeURIComponent(username)
   uri.password = encodeURIComponent(password)
   uri.searchParams.set('db', database)

@@ -140,6 +140,7 @@ export function hostFault(host: string): string | undefined {
       : 'The address must not contain a user name or password.'
   const faults = result.faults.filter(({ code }) => !AFTER_THE_PORT.has(code))
   const messages = faults.map(({ reason, mend }) => `${reason} ${mend}`)
-  if (faults.length < result.faults.length) messages.push('Leave out everything after the port.')
+  if (faults.length < result.faults.length)
+    messages.push('After the port there is nothing, or the path at which a proxy serves the server.')
   return messages.join(' ')
 }

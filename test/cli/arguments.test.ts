@@ -127,6 +127,7 @@ t.test('the doctor', (t) => {
     report: false,
     origins: [],
     ca: undefined,
+    headers: {},
   } as const
   t.strictSame(read(['doctor', plain.address]), plain)
   const args = [
@@ -140,6 +141,9 @@ t.test('the doctor', (t) => {
     'app://b',
     '--ca',
     'x.pem',
+    '--header=CF-Access-Client-Id: abc.access',
+    '--header',
+    'cf-access-client-secret:  a b ',
   ]
   const all = {
     quick: true,
@@ -147,6 +151,7 @@ t.test('the doctor', (t) => {
     json: true,
     origins: ['https://a.example', 'app://b'],
     ca: 'x.pem',
+    headers: { 'cf-access-client-id': 'abc.access', 'cf-access-client-secret': 'a b' },
   }
   t.strictSame(read(args), { ...plain, address: null, ...all })
   const secret = 'http://a:geheim@c:1/d'
@@ -166,6 +171,17 @@ t.test('the doctor', (t) => {
       '',
     ].map((each) => [secret, `--origin=${each}`]),
   ]
+  const headers = [
+    'geheim',
+    'X geheim',
+    'X:',
+    ': geheim',
+    'X: geheim\r\nY: z',
+    'X: gehe\u00fcm',
+    'Host: geheim',
+    'authorization: geheim',
+  ]
+  wrong.push(...headers.map((each) => [secret, `--header=${each}`]))
   for (const rest of [...wrong, [secret, '--data', 'd']]) {
     t.throws(() => read(['doctor', ...rest]), UsageError)
     t.throws(() => read(['doctor', ...rest]), { message: /^(?!.*geheim)/ })
@@ -237,9 +253,15 @@ t.test('vaults and setting up', (t) => {
     ['setup --for inkdrop --passphrase-file p', /needs --for livesync/],
     ['vault add work --for pouchdb --passphrase-file p', /needs --for livesync/],
     ['vault add a/b --for livesync', /With LiveSync, .*slash/],
-    ['vault add work --for inkdrop --host https://h:443/couch', /Leave out everything after the port/],
-    ['vault add work --for inkdrop --host https://h:443?hunter2', /Leave out everything after the port/],
-    ['vault add work --for inkdrop --host https://h/couch', /no port.*Leave out everything after the port/],
+    [
+      'vault add work --for inkdrop --host https://h:443/a//b',
+      /After the port there is nothing, or the path/,
+    ],
+    [
+      'vault add work --for inkdrop --host https://h:443?hunter2',
+      /After the port there is nothing, or the path/,
+    ],
+    ['vault add work --for inkdrop --host https://h/a%2Fb', /no port.*After the port there is nothing/],
     ['setup --admin a=b', /key in local\.ini/],
     ['setup --admin ;a', /key in local\.ini/],
     ['setup --renew', /no option --renew/],

@@ -40,6 +40,12 @@ const GOOD: readonly (readonly [string, AddressParts])[] = [
   ['https://h:443/a0_$()+-', { ...PLACE, database: 'a0_$()+-' }],
   ['https://h:443/shared%2fbooks', { ...PLACE, database: 'shared/books' }],
   ['https://h:443/%6e', PLACE],
+  // Below a path of a site, the last segment is the database.
+  ['https://h:443/couch/n', { ...PLACE, prefix: '/couch' }],
+  [
+    'https://u:p@h:443/My.Site/~c-1/a%2fb',
+    { ...PLACE, username: 'u', password: 'p', prefix: '/My.Site/~c-1', database: 'a/b' },
+  ],
 ]
 
 const BAD: readonly (readonly [string, ...AddressFaultCode[]])[] = [
@@ -94,9 +100,12 @@ const BAD: readonly (readonly [string, ...AddressFaultCode[]])[] = [
   ['https://h:443/', 'database_missing'],
   ['https://h:443?n', 'database_missing', 'query'],
   ['https://h:443/n/', 'database_slash'],
-  ['https://h:443/couch/n', 'path'],
   ['https://h:443//n', 'path'],
-  ['https://h:443/n/_changes', 'path'],
+  ['https://h:443/couch//n', 'path'],
+  ['https://h:443/../n', 'path'],
+  ['https://h:443/a%2Fb/n', 'path'],
+  ['https://h:443/couch/n/', 'database_slash'],
+  ['https://h:443/n/_changes', 'database'],
   ['https://h:443/Notes', 'database'],
   ['https://h:443/_users', 'database'],
   ['https://h:443/9n', 'database'],
@@ -196,11 +205,16 @@ const parts: fc.Arbitrary<AddressParts> = fc
     host: host.map((name) => name.toLowerCase()),
     port: fc.integer({ min: 1, max: 65_535 }),
     database: fc.stringMatching(/^[a-z][a-z0-9_$()+/-]{0,30}$/),
+    prefix: fc.option(fc.stringMatching(/^(?:\/[a-zA-Z0-9_~-]{1,9}){1,3}$/)),
     credentials: fc.option(
       fc.record({ username: credential.filter((name) => !name.includes(':')), password: credential }),
     ),
   })
-  .map(({ credentials, ...place }) => ({ ...place, ...credentials }))
+  .map(({ credentials, prefix, ...place }) => ({
+    ...place,
+    ...(prefix !== null && { prefix }),
+    ...credentials,
+  }))
 
 t.test('formatted addresses parse back to the same parts', async () => {
   fc.assert(
@@ -225,7 +239,7 @@ t.test('URL agrees on accepted addresses, except for default ports', async () =>
         decodeURIComponent(url.username) === username &&
         decodeURIComponent(url.password) === password &&
         Number(url.port || usual) === port &&
-        decodeURIComponent(url.pathname) === `/${parts.database}`
+        decodeURIComponent(url.pathname) === `${parts.prefix ?? ''}/${parts.database}`
       )
     }),
   )

@@ -29,9 +29,9 @@ export async function look(
   address: string,
   options: Partial<Omit<CheckOptions, 'limits'>> & { readonly limits?: Partial<ProbeLimits> } = {},
 ): Promise<Looked> {
-  const { mobile = false, origins = APP_ORIGINS, ca, limits } = options
+  const { mobile = false, origins = APP_ORIGINS, ca, limits, headers = {} } = options
   const findings: Finding[] = []
-  const asked = { address, mobile, origins, ca, limits: { ...PATIENT, ...limits } }
+  const asked = { address, mobile, origins, ca, headers, limits: { ...PATIENT, ...limits } }
   for await (const finding of runChecks(asked)) findings.push(finding)
   const one = (name: FindingName) => {
     const [first, ...more] = findings.filter((each) => each.name === name)

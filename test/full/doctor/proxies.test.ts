@@ -334,6 +334,32 @@ t.test('other programs that may answer', async (t) => {
       /redirects to https:\/\/notes\.example/,
       /that it redirects to/,
     ],
+    [
+      all(302, {
+        location:
+          'https://team.cloudflareaccess.com/cdn-cgi/access/login/notes.example?kid=hidden&meta=hidden',
+        'cf-ray': '1',
+      }),
+      /redirects to https:\/\/team\.cloudflareaccess\.com\/cdn-cgi\/access\/login\/notes\.example, which looks like a login/,
+      /^Cloudflare: Zero Trust > Access[\s\S]*\nyou: .*--header 'NAME: VALUE'/,
+    ],
+    [
+      all(303, { location: 'https://auth.example/?rd=https%3A%2F%2Fnotes.example%2F', server: 'nginx' }),
+      /redirects to https:\/\/auth\.example\/, which looks like a login/,
+      /^nginx: delete the lines auth_basic, auth_basic_user_file and auth_request/,
+    ],
+    [
+      all(302, { location: '/oauth2/start?rd=%2F' }),
+      /\/oauth2\/start, which looks like a login/,
+      /nginx: delete/,
+    ],
+    [all(307, { location: '/' }), /which looks like a login/, /nginx: delete/],
+    [
+      all(301, { location: 'https://www.notes.example' }),
+      /redirects to .*on the way/,
+      /that it redirects to/,
+    ],
+    [all(403, { server: 'Caddy' }), /refuses the request with 403/, /^Caddy: delete basic_auth/],
     [all(502, { server: 'nginx' }), /answers 502: it does not reach/, /^nginx: proxy_pass[^\n]*$/],
     [all(502, { 'content-type': 'text/plain' }, 'Bad Gateway'), /answers 502/, /^Traefik: [^\n]*$/],
     [all(530, { 'cf-ray': '1' }), /answers 530/, /^Cloudflare: set the tunnel/],
@@ -391,3 +417,49 @@ t.test('no server answers', async (t) => {
   })
   t.match(mute.one('bodies'), { state: 'wrong', text: /does not arrive: no answer in time/ })
 })
+
+t.test('a login wall that lets an app pass by its headers', async (t) => {
+  const wall: ProxyFaults['own'] = ({ headers, method }) => {
+    if (method === 'OPTIONS') return undefined
+    const isApp =
+      headers['cf-access-client-id'] === 'abc.access' && headers['cf-access-client-secret'] === 'hidden word'
+    return isApp ? undefined : { status: 302, headers: { location: 'https://auth.example/login?rd=x' } }
+  }
+  const address = await behind(t, { own: wall })
+  t.match((await look(address, { limits: SHORT })).one('server'), { state: 'wrong', text: /login page/ })
+  const headers = { 'cf-access-client-id': 'abc.access', 'cf-access-client-secret': 'hidden word' }
+  const passed = await look(address, { limits: SHORT, headers })
+  onlyWrong(t, passed)
+  t.match(passed.one('preflights'), { state: 'fine' })
+  const wrong = { ...headers, 'cf-access-client-id': 'other.access' }
+  t.match((await look(address, { limits: SHORT, headers: wrong })).one('server'), { state: 'wrong' })
+  const asksBack: ProxyFaults['own'] = ({ headers }) => ({
+    status: 500,
+    headers: { 'content-type': 'application/json' },
+    text: JSON.stringify({ error: 'no', reason: `not ${String(headers['cf-access-client-secret'])}` }),
+  })
+  const repeated = await look(await behind(t, { own: asksBack }), { limits: SHORT, headers })
+  t.notMatch(JSON.stringify(repeated.findings), /hidden/)
+  t.match(repeated.one('server').text, /a text that repeats a header/)
+})
+
+t.test('a server below a path', async (t) => {
+  const stripped = (path: string) => path.replace(/^\/obsidian(?=\/)/, '')
+  const below = async (faults: ProxyFaults, path: string) =>
+    look((await behind(t, faults)).replace('/notes', path), { limits: FEED, mobile: false })
+  const well = await below({ rewrite: stripped, own: onlyBelow }, '/obsidian/notes')
+  onlyWrong(t, well)
+  t.match(well.one('address').text, /\/obsidian\/notes$/)
+  const whole = await below({ own: onlyBelow }, '/obsidian/notes')
+  t.match(whole.one('server'), {
+    state: 'wrong',
+    text: /GET \/obsidian\/ answers 404/,
+    cures: [{ line: /serves the server at \/obsidian\/ and removes this path/ }],
+  })
+})
+
+/** A site that has something else at all other paths. */
+const onlyBelow: NonNullable<ProxyFaults['own']> = ({ url, method }) =>
+  url?.startsWith('/obsidian/') || method === 'TRACE'
+    ? undefined
+    : { status: 200, text: '<html>Another page' }
