@@ -146,7 +146,9 @@ withSmallDisks(t, import.meta.url, () => {
     const { disk, server } = setting
     for (let n = 0; n < 60; n++) {
       const path = `/notes/picture-${n}/file`
-      const { json } = await server.ask('PUT', path, Buffer.alloc(500_000, n), { 'content-type': 'image/png' })
+      const { json } = await server.ask('PUT', path, Buffer.alloc(500_000, n), {
+        'content-type': 'image/png',
+      })
       setting.stored.revs.set(`picture-${n}`, json.rev)
     }
     disk.fill(FLOOR - 1_000_000)
