@@ -26,9 +26,9 @@ const WAITING = [
 /** They measure how long others' requests take, so nothing runs beside them. */
 const ALONE = ['test/full/faults/one-caller.test.ts']
 /** Seconds after which a file's test fails, unless it sets a time itself. */
-const TIMEOUT = '300'
+const TIMEOUT = '900'
 /** A file that still runs after its tests have failed is killed. */
-const KILL_MS = 600_000
+const KILL_MS = 1_200_000
 
 /** The slowest files. They start first, so that both cores work until the end. */
 const SLOWEST = [

@@ -205,11 +205,11 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Waits until something holds. @throws when it does not within a minute, saying what */
+/** Waits until something holds. @throws when it does not within two minutes, saying what */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 60_000
+  const deadline = performance.now() + 120_000
   while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within a minute: ${what}`)
+    if (performance.now() > deadline) throw new Error(`not within two minutes: ${what}`)
     await sleep(20)
   }
 }

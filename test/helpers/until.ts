@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 120_000
 
 /** Waits until something holds. @throws after 20 seconds */
 export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {

@@ -42,7 +42,7 @@ import { startMemoryServer } from './memory-server.ts'
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'COPY', 'PATCH', 'OPTIONS', 'DELETE'] as const
 // Some ten thousand requests; more than tap allows a file that is run by itself on a busy machine.
-t.setTimeout(120_000)
+t.setTimeout(900_000)
 
 /** Requests at once. */
 const AT_ONCE = 8

@@ -16,7 +16,7 @@ import { startTestServer, type TestServer, temporaryFolder } from '../helpers/se
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
-t.setTimeout(300_000)
+t.setTimeout(900_000)
 
 t.test('metrics', async (t) => {
   const PATH = '/_node/_local/_prometheus'

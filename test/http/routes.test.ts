@@ -4,7 +4,7 @@ import { startTestServer } from '../helpers/server.ts'
 import { type Ask, connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
 
-t.setTimeout(300_000)
+t.setTimeout(900_000)
 
 /** Every path with every method, sent by an admin without anything else; 405 with the list of protocol.md 1.5 for the others. */
 t.test('the table', async (t) => {

@@ -133,7 +133,7 @@ function backOff(before: number): number {
 export async function until(
   what: string,
   isSo: () => boolean | Promise<boolean>,
-  deadlineMs = 30_000,
+  deadlineMs = 120_000,
 ): Promise<void> {
   const end = performance.now() + deadlineMs
   while (!(await isSo())) {

@@ -46,7 +46,7 @@ async function publicDatabase(server: TestServer): Promise<void> {
 async function failedSync(local: Device, { db }: Remote): Promise<unknown> {
   const sync = local.sync(db, { live: true, retry: true, back_off_function: () => 1 })
   sync.catch(() => undefined)
-  const [error] = await once(sync, 'error', { signal: AbortSignal.timeout(30_000) })
+  const [error] = await once(sync, 'error', { signal: AbortSignal.timeout(120_000) })
   return error
 }
 

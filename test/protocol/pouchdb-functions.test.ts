@@ -120,7 +120,7 @@ t.test('replication with a selector, listed documents, and parameters', async (t
   }
 })
 
-t.setTimeout(300_000)
+t.setTimeout(900_000)
 
 async function heldNotes(db: Device): Promise<string[]> {
   const { rows } = await db.allDocs()

@@ -64,7 +64,7 @@ const FAULT_PARTS: Record<string, StorageCases> = {
 }
 
 /** The fault cases open and close hundreds of databases, which takes its time on a slow disk. */
-const TIMEOUT_MS = 280_000
+const TIMEOUT_MS = 900_000
 
 /** Runs the suite over one kind of engine, except for the faults. */
 export function runStorageTests(name: string, makeEngine: MakeEngine): void {

@@ -560,7 +560,7 @@ const MOST_FAULTS = 60
 
 /** Runs the suite over the index stores of one engine. */
 export function runIndexTests(name: string, engine: IndexEngine): void {
-  t.setTimeout(280_000)
+  t.setTimeout(900_000)
   t.test(`${name}: indexes`, async (t) => {
     for (const [sentence, run] of Object.entries(CASES)) t.test(sentence, (t) => run(t, engine))
   })

@@ -30,7 +30,7 @@ const ACTS = LONG > 0 ? 200 : 70
 const RECORDS = LONG > 0 ? Math.ceil((70 * LONG) / ACTS) : 1
 /** Points between acknowledgements, a record. */
 const OTHER_POINTS = LONG > 0 ? 400 : 90
-t.setTimeout(LONG > 0 ? 24 * 3_600_000 : 280_000)
+t.setTimeout(LONG > 0 ? 24 * 3_600_000 : 900_000)
 const SCRIPT = new URL('server-workload.ts', import.meta.url)
 
 const first: { recording?: Recording } = {}
@@ -38,7 +38,7 @@ const first: { recording?: Recording } = {}
 for (let n = 0; n < RECORDS; n++) {
   const seed = SEED + n
   t.test(`everything acknowledged outlasts a power cut at any moment (seed ${seed})`, async (t) => {
-    t.setTimeout(LONG > 0 ? 3_600_000 : 250_000)
+    t.setTimeout(LONG > 0 ? 3_600_000 : 900_000)
     const recording = await recorded(t, SCRIPT, `${seed}`, `${ACTS}`)
     await checkComplete(t, recording)
     const folder = await stateFolder(t)
