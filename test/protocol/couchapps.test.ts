@@ -86,6 +86,8 @@ async function apps(t: Test, design: object = {}) {
     })
     return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() }
   }
+  // On a busy machine a function waits for a processor.
+  await ask('PUT', '/_node/_local/_config/couchdb/os_process_timeout', { body: '"60000"' })
   await ask('PUT', '/db')
   const docs = Array.from({ length: 5 }, (_, n) => ({ _id: `d${n}`, n }))
   await ask('POST', '/db/_bulk_docs', { body: { docs: [...docs, { _id: 'a/b', n: 9 }] } })
