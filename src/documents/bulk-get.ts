@@ -210,7 +210,7 @@ function readInput(
   limits: Limits,
   partitioned: boolean,
 ): Input {
-  if (!isJsonObject(value)) {
+  if (!isJsonObject(value) || Object.keys(value).length === 0) {
     return failed(null, null, new CouchError('bad_request', 'document must be a JSON object'))
   }
   const { rev, atts_since: since } = value

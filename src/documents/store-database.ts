@@ -165,8 +165,10 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     },
     post: async (user, body) => {
       const doc = await readBody(body, settings())
-      const id = checkDocId(doc.id === undefined ? newId() : doc.id, ids())
-      return write(user, { id, doc, newEdits: true })
+      // As in CouchDB, what gets a new id begins a history, whatever `_rev` says.
+      if (doc.id === undefined)
+        return write(user, { id: newId(), doc: { ...doc, path: null }, newEdits: true })
+      return write(user, { id: checkDocId(doc.id, ids()), doc, newEdits: true })
     },
     postForm: async (user, id, body, options) => {
       checkDocId(id, ids())

@@ -2,7 +2,6 @@ import type { OutgoingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, bytesOfText, byteText, type Sendable } from '../core/bytes.ts'
-import { DESIGN_PREFIX, isDesignId, isLocalId, LOCAL_PREFIX } from '../core/ids.ts'
 import type { OpenOptions } from '../documents/database.ts'
 import {
   filledPieces,
@@ -100,23 +99,23 @@ export function streamJson(
 
 /**
  * The absolute address of a resource, with the host as the client or a trusted proxy named it (protocol.md 3.9).
- * @param segments of the path, not encoded
+ * @param segments of the path, not encoded; a slash in a segment is encoded, as in the `_design%2Fx` of CouchDB's `Location`
  */
 export function absoluteUrl(request: FastifyRequest, ...segments: readonly string[]): string {
-  return addressOfPath(request, `/${segments.map(encodeURIComponent).join('/')}`)
+  return addressOfPath(request, `/${segments.map(escaped).join('/')}`)
+}
+
+/** As CouchDB escapes a segment: all but letters, digits and `_.-:`. */
+function escaped(segment: string): string {
+  return encodeURIComponent(segment)
+    .replaceAll('%3A', ':')
+    .replace(/[!'()*~]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 }
 
 /** The same for an encoded path that begins with a slash. */
 export function addressOfPath(request: FastifyRequest, path: string): string {
   const host = hostOf(request)
   return host === undefined ? path : `${isSecure(request) ? 'https' : 'http'}://${host}${path}`
-}
-
-/** The same for a document; the one slash of `_design/x` and `_local/x` stays a slash (protocol.md 2.2). */
-export function documentUrl(request: FastifyRequest, database: string, id: string): string {
-  const prefix = isDesignId(id) ? DESIGN_PREFIX : isLocalId(id) ? LOCAL_PREFIX : ''
-  const segments = prefix === '' ? [id] : [prefix.slice(0, -1), id.slice(prefix.length)]
-  return absoluteUrl(request, database, ...segments)
 }
 
 /** The head of a multipart answer. */

@@ -222,7 +222,7 @@ export function copyTarget({ destination }: IncomingHttpHeaders): { id: string; 
     throw new CouchError('bad_request', 'Destination URL must be relative.')
   }
   const [id = '', query = ''] = destination.split('?', 2)
-  const rev = /^rev=(.+)$/.exec(query)?.[1]
+  const rev = /^rev=(.*)$/.exec(query)?.[1]
   return { id: decoded(id), ...(rev !== undefined && { rev: decoded(rev) }) }
 }
 

@@ -215,8 +215,13 @@ function refusal(fault: ErrorObject | undefined): CouchError {
   }
   return new CouchError(
     stated[0],
-    stated[1].replace('%', () => String(fault?.data)),
+    stated[1].replace(/"%"|%/, (mark) => (mark === '%' ? String(fault?.data) : quoted(fault?.data))),
   )
+}
+
+/** As CouchDB quotes a parameter: an empty one as the list of characters that it is. */
+function quoted(value: unknown): string {
+  return value === '' ? '[]' : JSON.stringify(value)
 }
 
 /** Names that clients and guides use for a single node, whatever its own name is. */

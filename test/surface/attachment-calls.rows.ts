@@ -160,7 +160,7 @@ export const rows: readonly Row[] = [
         {
           status: 201,
           like: { id: 'y', rev: /^1-/ },
-          headers: { location: /\/y\/a\/b%20c\/d$/, etag: '"{rev}"' },
+          headers: { location: /\/y\/a%2Fb%20c%2Fd$/, etag: '"{rev}"' },
         },
       ],
       ['GET /{db}/y/a/b%20c/d', { text: TEXT, headers: { etag: ETAG } }],

@@ -186,7 +186,7 @@ const BULK_GET: readonly Row[] = [
     ask: get([{ rev: '1-a' }, {}, 1, null]),
     answer: results(
       error(null, null, 'bad_request', 'document id missed'),
-      error(null, null, 'bad_request', 'document id missed'),
+      error(null, null, 'bad_request', 'document must be a JSON object'),
       error(null, null, 'bad_request', 'document must be a JSON object'),
       error(null, null, 'bad_request', 'document must be a JSON object'),
     ),
@@ -235,7 +235,7 @@ const BULK_GET: readonly Row[] = [
       error('n', 'undefined', 'not_found', 'missing'),
       error('x', '9-z', 'not_found', 'missing'),
       error('x', 'x', 'bad_request', 'Invalid rev format'),
-      error(null, null, 'bad_request', 'document id missed'),
+      error(null, null, 'bad_request', 'document must be a JSON object'),
       error(null, null, 'bad_request', 'document must be a JSON object'),
       error('_x', null, 'illegal_docid', 'Only reserved document ids may start with underscore.'),
     ),

@@ -155,7 +155,7 @@ const SWITCHES: readonly Row[] = [
         { like: { rows: [{ doc: { _id: 'x', _rev: '2-c', v: 3, _conflicts: ['2-b'] } }] } },
       ],
       [`${ALL}?include_docs=TRUE`, { like: { rows: [{ doc: { _id: 'x' } }] } }],
-      [`${ALL}?include_docs=`, parse('Invalid boolean parameter: ""')],
+      [`${ALL}?include_docs=`, parse('Invalid boolean parameter: []')],
       [`HEAD /{db}/_all_docs`, { text: '' }],
       [`${ALL}?conflicts=true`, { json: { total_rows: 1, offset: 0, rows: [live('x', '2-c')] } }],
     ],

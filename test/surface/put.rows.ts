@@ -33,10 +33,10 @@ export const PUT: readonly Row[] = [
   },
   {
     of: '3.3 201',
-    says: 'in Location the id is escaped, but for the slash of a design document',
+    says: 'in Location the id is escaped, also the slash of a design document',
     steps: [
       [put('a%2Fb%20%3F'), { status: 201, headers: { location: /\/a%2Fb%20%3F$/ }, like: { id: 'a/b ?' } }],
-      [put('_design%2Fd'), { status: 201, headers: { location: /\/_design\/d$/ } }],
+      [put('_design%2Fd'), { status: 201, headers: { location: /\/_design%2Fd$/ } }],
     ],
   },
   {

@@ -92,7 +92,7 @@ const POST: readonly Row[] = [
   },
   {
     of: '3.5 _id',
-    says: 'is used, and with _rev it is an update',
+    says: 'is used, and with _rev it is an update; without it, _rev is ignored',
     given: [CHAIN],
     steps: [
       [
@@ -107,8 +107,9 @@ const POST: readonly Row[] = [
       ],
       [
         ['POST /{db}', { json: { _id: '_design/a b/c' } }],
-        { status: 201, headers: { location: /\/_design\/a%20b%2Fc$/ } },
+        { status: 201, headers: { location: /\/_design%2Fa%20b%2Fc$/ } },
       ],
+      [['POST /{db}', { json: { _rev: '3-c' } }], { status: 201, like: { rev: /^1-/ } }],
       [['POST /{db}', { json: { _id: '_x' } }], { status: 400, like: { error: 'illegal_docid' } }],
       [['POST /{db}', { json: [] }], malformed('Document must be a JSON object')],
     ],
@@ -209,8 +210,12 @@ const COPY: readonly Row[] = [
     given: [CHAIN],
     steps: [
       [copy('a%2Fb%20c'), { status: 201, like: { id: 'a/b c' }, headers: { location: /\/a%2Fb%20c$/ } }],
-      [copy('_design/d'), { status: 201, like: { id: '_design/d' }, headers: { location: /\/_design\/d$/ } }],
+      [
+        copy('_design/d'),
+        { status: 201, like: { id: '_design/d' }, headers: { location: /\/_design%2Fd$/ } },
+      ],
       [copy('%zz'), malformed('invalid_url_encoding')],
+      [copy('y?rev='), malformed('Invalid rev format')],
       [copy('_d'), failed(400, 'illegal_docid', 'Only reserved document ids may start with underscore.')],
     ],
   },

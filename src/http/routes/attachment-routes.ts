@@ -8,7 +8,7 @@ import { newBoundary } from '../../documents/pieces.ts'
 import { contentRange, isRangeOf, rangePieces, readRanges } from '../header-values.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import {
-  documentUrl,
+  absoluteUrl,
   HEADER_TEXT,
   isKnownToClient,
   multipartHead,
@@ -140,9 +140,8 @@ async function putAttachment(request: FastifyRequest, reply: FastifyReply): Prom
     databaseOf(request).putAttachment(request.user, id, name, body, options),
   )
   const db = pathParam(request, 'db')
-  const path = name.split('/').map(encodeURIComponent).join('/')
   setEtag(reply, `"${saved.rev}"`)
-  reply.header('Location', `${documentUrl(request, db, id)}/${path}`)
+  reply.header('Location', absoluteUrl(request, db, id, name))
   return sendJson(reply, 201, { ok: true, id, rev: saved.rev })
 }
 

@@ -6,7 +6,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
-import { absoluteUrl, documentUrl, sendJson } from '../replies.ts'
+import { absoluteUrl, sendJson } from '../replies.ts'
 import { pathParam, queryOf } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
@@ -107,7 +107,7 @@ async function postDocument(request: FastifyRequest, reply: FastifyReply): Promi
   )
   // The write is complete: an early answer that may be untrue would save nothing.
   if (queryOf(request).batch === 'ok') return sendJson(reply, 202, { ok: true, id: saved.id })
-  reply.header('Location', documentUrl(request, nameOf(request), saved.id))
+  reply.header('Location', absoluteUrl(request, nameOf(request), saved.id))
   return sendJson(reply, 201, { ok: true, id: saved.id, rev: saved.rev })
 }
 

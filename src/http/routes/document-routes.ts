@@ -4,9 +4,10 @@ import { CouchError } from '../../core/errors.ts'
 import { isDesignId, isLocalId } from '../../core/ids.ts'
 import type { SavedDocument } from '../../documents/database.ts'
 import { mayBeBuiltInDesign } from '../../documents/document-policy.ts'
+import { parseRev } from '../../revisions/rev.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import {
-  documentUrl,
+  absoluteUrl,
   isKnownToClient,
   sendBytes,
   sendJson,
@@ -72,6 +73,7 @@ async function getDocument(request: FastifyRequest, reply: FastifyReply): Promis
   const id = idOf(request)
   const revs = openRevsParam(query)
   const options = openOptions(query)
+  if (revs !== undefined && options.rev !== undefined) parseRev(options.rev)
   if (revs !== undefined) return sendRevisions(request, reply, id, revs, options)
   if (options.attachments || options.attsSince) return sendWithContents(request, reply, id, options)
   const { etag, json } = await databaseOf(request).open(request.user, id, options)
@@ -182,6 +184,6 @@ function sendSaved(
 ): FastifyReply {
   const db = pathParam(request, 'db')
   setEtag(reply, `"${rev}"`)
-  reply.header('Location', documentUrl(request, db, id))
+  reply.header('Location', absoluteUrl(request, db, id))
   return sendJson(reply, status, { ok: true, id, rev })
 }

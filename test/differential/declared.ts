@@ -1,0 +1,214 @@
+/** The differences that docs/compatibility.md declares: each by a text of its row, and how it is known. */
+import type { Comparable } from './comparable.ts'
+import type { Difference } from './pair.ts'
+
+export interface Declared {
+  /** What the row in docs/compatibility.md begins with, without its backticks. */
+  readonly row: string
+  /** @param what the part that differs: `status`, `body`, or `header` and a name */
+  is(what: string, difference: Difference): boolean
+}
+
+const REQUESTS: readonly Declared[] = [
+  {
+    row: 'a request that makes CouchDB fail',
+    is: (_, { couchdb, settee }) => [0, 500].includes(couchdb.status) && settee.status < 500,
+  },
+  {
+    row: 'a request with several mistakes',
+    is: (what, { couchdb, settee }) =>
+      ['body', 'status'].includes(what) &&
+      [couchdb, settee].every(isRefusal) &&
+      [couchdb, settee].some(isAboutRevision),
+  },
+  { row: 'a parameter given twice', is: (_, { step }) => isTwice(step.path) },
+  { row: 'feeds', is: (what, { step }) => what === 'header cache-control' && isFeed(step.path) },
+  {
+    row: '500',
+    is: (what, { couchdb, settee }) => what === 'body' && couchdb.status === 500 && settee.status === 500,
+  },
+  {
+    row: '_changes with a filter function or _view',
+    is: (what, { step }) => what === 'header etag' && isFeed(step.path) && /filter=/.test(step.path),
+  },
+  {
+    row: 'the ETag of _changes',
+    is: (_, { step, couchdb }) => couchdb.status === 304 && isFeed(step.path),
+  },
+  {
+    row: 'r and w: more copies',
+    is: (what, { couchdb, settee }) =>
+      what === 'status' && couchdb.status === 202 && [200, 201].includes(settee.status),
+  },
+]
+
+const HISTORIES: readonly Declared[] = [
+  {
+    row: 'a _rev for a document that never existed',
+    is: (_, { couchdb, settee, step }) => {
+      const isRefused = settee.status === 409 || /"error":"conflict"/.test(JSON.stringify(settee.body))
+      return couchdb.status === 201 && isRefused && /-/.test(shown(step))
+    },
+  },
+  {
+    row: 'an ancestor that is replicated after its successor',
+    is: (what, { step, couchdb, settee }) =>
+      (/rev=|revs_info|meta|open_revs/.test(step.path) && couchdb.status === 200 && settee.status === 404) ||
+      (what === 'body' && isEqualBut(couchdb.body, settee.body, /"status":"(available|missing)"/g)),
+  },
+  {
+    row: 'a write that only extends an ancestry',
+    is: (what, { step, couchdb, settee }) => {
+      if (what !== 'body') return false
+      const numbers = /"\d+-<token>"|"_local_seq":\d+|"pending":\d+/g
+      if (!isFeed(step.path)) return isEqualBut(couchdb.body, settee.body, numbers)
+      // The document moves to the end of CouchDB's feed.
+      return isEqualBut(sorted(couchdb.body, numbers), sorted(settee.body, numbers), numbers)
+    },
+  },
+  {
+    row: 'the order of the leaves in open_revs=all and _bulk_get, and of missing and possible_ancestors',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /open_revs=|_bulk_get/.test(step.path) &&
+      isEqualBut(sorted(couchdb.body), sorted(settee.body), /^$/g),
+  },
+  { row: 'open_revs="all" with quotes', is: (_, { step }) => step.path.includes('open_revs=%22all%22') },
+  {
+    row: 'a _local document with a revision that is not 0-N',
+    is: (_, { step, settee }) =>
+      /_local/.test(shown(step)) && errorOf(settee).reason === 'Invalid rev format',
+  },
+  {
+    row: 'new_edits=false with a _local document',
+    is: (_, { step }) => /\/_local\/.*new_edits=/.test(step.path),
+  },
+]
+
+const ATTACHMENTS: readonly Declared[] = [
+  {
+    row: 'multipart answers',
+    is: (what, { couchdb }) => what === 'header cache-control' && isMultipart(couchdb),
+  },
+  {
+    row: 'open_revs and attachments=true with Accept: */*',
+    is: (_, { couchdb, settee, step }) =>
+      isMultipart(couchdb) && !isMultipart(settee) && !/multipart/.test(step.headers?.Accept ?? ''),
+  },
+  {
+    row: 'PUT of an attachment',
+    is: (what, { step }) =>
+      what === 'header etag' && step.method === 'PUT' && /^\/\{db\}\/[^/]+\/./.test(step.path),
+  },
+  {
+    row: 'the answer 416',
+    is: (what, { couchdb, settee }) =>
+      what.startsWith('header ') && couchdb.status === 416 && settee.status === 416,
+  },
+  {
+    row: 'names of new attachments',
+    is: (_, { settee }) => /Attachment name must not contain/.test(errorOf(settee).reason ?? ''),
+  },
+  {
+    row: 'an attachment that is no object',
+    is: (_, { settee }) => /^Invalid attachment data/.test(errorOf(settee).reason ?? ''),
+  },
+  {
+    row: 'length of an attachment that was sent gzipped',
+    is: (what, { couchdb, settee }) =>
+      errorOf(settee).reason === 'Request body is not properly gzipped.' ||
+      (what === 'body' && isEqualBut(couchdb.body, settee.body, /"length":\d+/g)),
+  },
+  {
+    row: 'an empty Content-Type of an attachment',
+    is: (what, { couchdb, settee }) =>
+      what === 'body' &&
+      isEqualBut(couchdb.body, settee.body, /"content_type":"(application\/octet-stream)?"/g),
+  },
+  {
+    row: 'a multipart body without its boundary',
+    is: (what, { settee }) => what === 'body' && /boundary/.test(errorOf(settee).reason ?? ''),
+  },
+]
+
+const SAME_ERROR = /^(invalid_|bad_arg|missing_|error_)/
+
+const QUERIES: readonly Declared[] = [
+  {
+    row: 'bookmarks |',
+    is: (_, { couchdb, settee }) =>
+      [couchdb, settee].some((answer) => errorOf(answer).error === 'invalid_bookmark'),
+  },
+  {
+    row: 'values in errors of _find and _index',
+    is: (what, { couchdb, settee }) =>
+      what === 'body' &&
+      errorOf(couchdb).error === errorOf(settee).error &&
+      SAME_ERROR.test(errorOf(settee).error ?? ''),
+  },
+  {
+    row: 'an empty answer of _find to a selector that nothing can match',
+    is: (what, { step, couchdb }) =>
+      what === 'body' && step.path.endsWith('/_find') && JSON.stringify(couchdb.body) === '{"docs":[]}',
+  },
+]
+
+export const DECLARED: readonly Declared[] = [...REQUESTS, ...HISTORIES, ...ATTACHMENTS, ...QUERIES]
+
+/** @returns the row that declares a part of a difference */
+export function declaredRow(what: string, difference: Difference): string | undefined {
+  return DECLARED.find((each) => each.is(what, difference))?.row
+}
+
+function isFeed(path: string): boolean {
+  return path.includes('/_changes')
+}
+
+function isMultipart({ headers }: Comparable): boolean {
+  return headers['content-type']?.startsWith('multipart/') === true
+}
+
+function isRefusal({ status }: Comparable): boolean {
+  return status >= 400 && status < 500
+}
+
+function isAboutRevision(answer: Comparable): boolean {
+  const { error, reason } = errorOf(answer)
+  return error === 'conflict' || reason === 'Invalid rev format'
+}
+
+function isTwice(path: string): boolean {
+  const names = (path.split('?')[1] ?? '').split('&').map((pair) => pair.split('=')[0])
+  return new Set(names).size < names.length
+}
+
+function errorOf({ body }: Comparable): { error?: string; reason?: string } {
+  return typeof body === 'object' && body !== null ? body : {}
+}
+
+function shown({ path, body = '' }: Difference['step']): string {
+  return `${path} ${body.toString()}`
+}
+
+/** Whether two values are alike but for what a pattern finds in their text. */
+function isEqualBut(a: unknown, b: unknown, pattern: RegExp): boolean {
+  const [one, other] = [a, b].map((value) => ordered(value).replace(pattern, '?'))
+  return one === other
+}
+
+/** The text of a value, in which the order of members does not matter. */
+function ordered(value: unknown): string {
+  return JSON.stringify(value, (_, each: unknown) => {
+    if (typeof each !== 'object' || each === null || Array.isArray(each)) return each
+    return Object.fromEntries(Object.entries(each).sort())
+  })
+}
+
+/** Its lists without an order, and without what a pattern finds. */
+function sorted(value: unknown, pattern = /^$/g): unknown {
+  if (Array.isArray(value)) {
+    return value.map((each) => ordered(sorted(each, pattern)).replace(pattern, '?')).sort()
+  }
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, sorted(each, pattern)]))
+}

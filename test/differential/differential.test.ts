@@ -1,0 +1,122 @@
+/**
+ * The same random requests to settee and to a running CouchDB, whose answers must be alike but for what
+ * docs/compatibility.md declares. It needs the address of a CouchDB with an admin (docs/testing.md).
+ */
+import { readFile } from 'node:fs/promises'
+import t, { type Test } from 'tap'
+import { startTestServer } from '../helpers/server.ts'
+import { makeCase } from './cases.ts'
+import { DECLARED } from './declared.ts'
+import { type Difference, firstDifference, kindOf, runCase, smallest } from './pair.ts'
+import { Server } from './side.ts'
+import { type Case, type Step, shown } from './step.ts'
+
+const {
+  SETTEE_COUCHDB,
+  SETTEE_DIFFERENTIAL = '400',
+  SETTEE_DIFFERENTIAL_SEED = '1',
+  SETTEE_DIFFERENTIAL_FAMILY,
+} = process.env
+const REQUESTS = Number(SETTEE_DIFFERENTIAL)
+const SEED = Number(SETTEE_DIFFERENTIAL_SEED)
+/** Cases at a time. */
+const LANES = 4
+const MAX_SHOWN = Number(process.env.SETTEE_DIFFERENTIAL_SHOWN ?? 10)
+
+t.setTimeout(300_000 + REQUESTS * 200)
+
+t.test('each declared difference has its row', async (t) => {
+  const page = await readFile(new URL('../../docs/compatibility.md', import.meta.url), 'utf8')
+  const rows = page
+    .split('\n')
+    .filter((line) => line.startsWith('| '))
+    .map((line) => line.slice(2).replaceAll('`', ''))
+  for (const { row } of DECLARED)
+    t.ok(
+      rows.some((each) => each.startsWith(row)),
+      row,
+    )
+})
+
+t.test(
+  `${REQUESTS} requests, seed ${SEED}`,
+  { skip: SETTEE_COUCHDB === undefined && 'it needs a CouchDB' },
+  async (t) => {
+    const couchdb = new Server(SETTEE_COUCHDB as string)
+    const settee = new Server(await startSettee(t))
+    t.teardown(() => [couchdb, settee].map((server) => server.close()))
+    const tally = new Tally(t)
+    const seeds = seedsFrom(SEED)
+    const lane = async () => {
+      while (tally.requests < REQUESTS && tally.kinds.size < MAX_SHOWN) {
+        const asked = makeCase(seeds(), SETTEE_DIFFERENTIAL_FAMILY)
+        const { requests, declared, difference } = await runCase(couchdb, settee, asked)
+        tally.add(requests, declared)
+        if (difference === null || !tally.isNew(difference)) continue
+        const steps = await smallest(couchdb, settee, asked, kindOf(difference))
+        const { difference: last } = await runCase(couchdb, settee, { seed: asked.seed, steps })
+        tally.show(asked, steps, last ?? difference)
+      }
+    }
+    await Promise.all(Array.from({ length: LANES }, lane))
+    t.comment(tally.summary())
+    t.equal(tally.kinds.size, 0, 'no difference that nobody has declared')
+  },
+)
+
+function seedsFrom(first: number): () => number {
+  let next = first * 100_000
+  return () => next++
+}
+
+/** With CouchDB's way of storing attachments, and an admin of the same name. */
+async function startSettee(t: Test): Promise<string> {
+  const { username, password } = new URL(SETTEE_COUCHDB as string)
+  const auth = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
+  const [COUCHDB_USER = '', COUCHDB_PASSWORD = ''] = auth.split(':')
+  const server = await startTestServer(t, { env: { COUCHDB_USER, COUCHDB_PASSWORD } })
+  const compression = '/_node/_local/_config/attachments/compression_level'
+  await server.request('PUT', compression, { auth, body: JSON.stringify('8') })
+  return server.url.replace('://', `://${username}:${password}@`)
+}
+
+class Tally {
+  readonly #t: Test
+  readonly #declared = new Map<string, number>()
+  readonly kinds = new Set<string>()
+  requests = 0
+
+  constructor(t: Test) {
+    this.#t = t
+  }
+
+  add(requests: number, declared: ReadonlyMap<string, number>): void {
+    this.requests += requests
+    for (const [row, times] of declared) this.#declared.set(row, (this.#declared.get(row) ?? 0) + times)
+  }
+
+  isNew(difference: Difference): boolean {
+    const kind = kindOf(difference)
+    if (this.kinds.has(kind)) return false
+    this.kinds.add(kind)
+    return true
+  }
+
+  show(asked: Case, steps: readonly Step[], difference: Difference): void {
+    this.#t.fail(kindOf(difference), { diagnostic: false })
+    const { what, couchdb, settee } = difference
+    const lines = [
+      `seed ${asked.seed}, ${steps.length} requests of ${asked.steps.length}; differs: ${what.join(', ')}`,
+      ...steps.map(shown),
+      `first at ${firstDifference(couchdb, settee)}`,
+      `CouchDB: ${JSON.stringify(couchdb)}`,
+      `settee:  ${JSON.stringify(settee)}`,
+    ]
+    for (const line of lines) this.#t.comment(line.slice(0, 1500))
+  }
+
+  summary(): string {
+    const rows = [...this.#declared].sort(([, a], [, b]) => b - a).map(([row, times]) => `${times} × ${row}`)
+    return [`${this.requests} requests; declared:`, ...rows].join('\n')
+  }
+}

@@ -1,0 +1,120 @@
+/** Both servers in the course of a case, and the first step whose answers differ. */
+import { isDeepStrictEqual } from 'node:util'
+import { type Comparable, comparable, Symbols } from './comparable.ts'
+import { declaredRow } from './declared.ts'
+import { type Answer, type Server, Side } from './side.ts'
+import { type Case, type Step, shown } from './step.ts'
+
+/** Two answers to a step that are not alike. */
+export interface Difference {
+  /** `status`, `body`, or `header` and a name. */
+  readonly what: readonly string[]
+  readonly at: number
+  readonly step: Step
+  readonly couchdb: Comparable
+  readonly settee: Comparable
+}
+
+export interface Outcome {
+  readonly requests: number
+  /** How often each declared difference was seen, by its row. */
+  readonly declared: ReadonlyMap<string, number>
+  /** Nobody has declared it. */
+  readonly difference: Difference | null
+}
+
+let serial = 0
+
+/** Sends the steps to both, until the answers to one differ. Both are without the databases and accounts of the case afterwards. */
+export async function runCase(couchdb: Server, settee: Server, { steps, seed }: Case): Promise<Outcome> {
+  const name = `${seed}-${serial++}`
+  const sides = [couchdb, settee].map((server) => new Side(server, name)) as [Side, Side]
+  try {
+    return await compareSteps(sides, steps)
+  } finally {
+    await Promise.all(sides.flatMap((side) => CLEANING.map((step) => side.ask(step))))
+  }
+}
+
+const CLEANING: readonly Step[] = ['/{db}', '/{other}', '/{repl}'].map((path) => ({ method: 'DELETE', path }))
+
+async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]): Promise<Outcome> {
+  const given = steps.map(shown).join('\n').toLowerCase()
+  const symbols = sides.map(() => new Symbols((hash) => given.includes(hash))) as [Symbols, Symbols]
+  const declared = new Map<string, number>()
+  for (const [at, step] of steps.entries()) {
+    const answers = await Promise.all(sides.map((side) => side.ask(step)))
+    const [couchdb, settee] = sides.map((side, of) => {
+      symbols[of]?.begin(at)
+      return comparable(step, answers[of] as Answer, side.origin, symbols[of] as Symbols)
+    }) as [Comparable, Comparable]
+    const what = differing(couchdb, settee)
+    if (what.length === 0) continue
+    const difference = { what, at, step, couchdb, settee }
+    const rows = what.map((each) => declaredRow(each, difference))
+    if (rows.includes(undefined)) {
+      const undeclared = what.filter((_, index) => rows[index] === undefined)
+      return { requests: at + 1, declared, difference: { ...difference, what: undeclared } }
+    }
+    for (const row of new Set(rows as string[])) declared.set(row, (declared.get(row) ?? 0) + 1)
+    // What a write did differently, later answers would show again.
+    if (step.method !== 'GET' && step.method !== 'HEAD' && what.some((each) => !each.startsWith('header '))) {
+      return { requests: at + 1, declared, difference: null }
+    }
+  }
+  return { requests: steps.length, declared, difference: null }
+}
+
+function differing(couchdb: Comparable, settee: Comparable): string[] {
+  const names = new Set([...Object.keys(couchdb.headers), ...Object.keys(settee.headers)])
+  const headers = [...names].filter((name) => couchdb.headers[name] !== settee.headers[name])
+  return [
+    ...(couchdb.status === settee.status ? [] : ['status']),
+    ...headers.map((name) => `header ${name}`),
+    ...(isDeepStrictEqual(couchdb.body, settee.body) ? [] : ['body']),
+  ]
+}
+
+/** What kind of difference it is: two of a kind are shown once. */
+export function kindOf({ what, step, couchdb, settee }: Difference): string {
+  const path = step.path
+    .replace(/\?.*/, '')
+    .replace(/(\{\w+\})\/[^_/][^/]*/, '$1/x')
+    .replace(/(_local|_show|_update)\/.+/, '$1/x')
+  const error = ({ status, body }: Comparable) =>
+    `${status} ${(body as { error?: string } | null)?.error ?? ''}`
+  return `${what.join()} ${step.method} ${path}: ${error(couchdb)}, ${error(settee)}`
+}
+
+/** @returns the fewest steps that show a difference of the kind */
+export async function smallest(
+  couchdb: Server,
+  settee: Server,
+  { seed, steps }: Case,
+  kind: string,
+): Promise<readonly Step[]> {
+  let least = steps
+  for (let size = Math.ceil(least.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
+    for (let at = least.length - 1 - size; at >= 0; at -= size) {
+      const fewer = least.toSpliced(Math.max(at, 0), size)
+      const { difference } = await runCase(couchdb, settee, { seed, steps: fewer })
+      if (difference !== null && kindOf(difference) === kind) least = fewer.slice(0, difference.at + 1)
+    }
+  }
+  return least
+}
+
+/** Where two values differ first, such as `rows.0.value`, and both values there. */
+export function firstDifference(a: unknown, b: unknown, at = ''): string {
+  if (isContainer(a) && isContainer(b) && Array.isArray(a) === Array.isArray(b)) {
+    const keys = new Set([...Object.keys(a), ...Object.keys(b)])
+    const [one, other] = [a, b] as [Record<string, unknown>, Record<string, unknown>]
+    const key = [...keys].find((key) => !isDeepStrictEqual(one[key], other[key]))
+    if (key !== undefined) return firstDifference(one[key], other[key], `${at}.${key}`)
+  }
+  return `${at}: ${JSON.stringify(a)} and ${JSON.stringify(b)}`
+}
+
+function isContainer(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
