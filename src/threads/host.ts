@@ -49,7 +49,7 @@ interface OpenDatabase extends Closable {
 const FUNCTIONS_GRACE_MS = 2000
 
 /** How long a deletion waits for earlier requests, in ms: a slow reader could take any time. */
-const MAX_DROP_WAIT_MS = 500
+const MAX_DROP_WAIT_MS = 2000
 
 /** How long a database that moves to another thread waits for earlier requests, in ms. Its later calls wait as well. */
 const MAX_HAND_OVER_MS = 50
