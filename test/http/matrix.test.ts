@@ -182,7 +182,7 @@ function exampleOf(path: string): string {
   return path.replace(/\{(?!db\})\w+\}/g, (name) => (name === '{own}' ? '{db}' : 'x'))
 }
 
-/** Sends all rows. The refused ones come first, and must change nothing. */
+/** Sends all rows. The refused ones come first, the safe ones last; both must change nothing. */
 async function check(t: Test, server: MatrixServer, rows: readonly Row[]): Promise<void> {
   const cells = await prepared(server, rows)
   await server.settle()
@@ -193,12 +193,17 @@ async function check(t: Test, server: MatrixServer, rows: readonly Row[]): Promi
       const caller = CALLERS[at] as Caller
       const answer = await server.ask(caller, asked)
       if (server.condition !== 'open') checkSecrecy(t, caller, asked, answer)
+      checkPolicy(t, asked, answer)
       seen.set(of, Object.assign(seen.get(of) ?? [], { [at]: answer.status }))
     })
   }
   await run(cells.filter(({ expected }) => expected >= 400))
   t.strictSame(await stateOf(server), before, 'who is refused changes nothing')
-  await run(cells.filter(({ expected }) => expected < 400))
+  const allowed = cells.filter(({ expected }) => expected < 400)
+  await run(allowed.filter(({ asked }) => !isSafe(asked)))
+  const after = await stateOf(server)
+  await run(allowed.filter(({ asked }) => isSafe(asked)))
+  t.strictSame(await stateOf(server), after, 'GET and HEAD change nothing')
   const expected = new Map<string, number[]>()
   for (const cell of cells) {
     expected.set(cell.of, Object.assign(expected.get(cell.of) ?? [], { [cell.at]: cell.expected }))
@@ -242,6 +247,24 @@ function checkSecrecy(t: Test, caller: Caller, { path, sent }: Asked, { text }: 
   if (caller !== 'anonymous' && caller !== 'o') return
   if (`${path}${JSON.stringify(sent)}`.includes(DATABASE)) return
   if (text.includes(DATABASE)) t.fail(`${caller} is told of ${DATABASE}`, { path, text })
+}
+
+function isSafe({ method }: Asked): boolean {
+  return method === 'GET' || method === 'HEAD'
+}
+
+/** What settee itself writes, which no browser runs. */
+const OWN_TYPE =
+  /^(?:application\/json|application\/x-ndjson|text\/event-stream|text\/plain; version=0\.0\.4; charset=utf-8)$/
+
+/** Nothing runs as a page of the origin, except the console. */
+function checkPolicy(t: Test, { method, path }: Asked, { headers }: TestResponse): void {
+  const what = `${method} ${path}`
+  if (headers['x-content-type-options'] !== 'nosniff') t.fail(`${what} has no nosniff`, headers)
+  const policy = headers['content-security-policy']
+  if (policy === 'sandbox' || path.startsWith('/_utils')) return
+  if (policy !== undefined || !OWN_TYPE.test(String(headers['content-type'] ?? '')))
+    t.fail(`${what} has no sandbox`, headers)
 }
 
 /** All that somebody might have changed. */
