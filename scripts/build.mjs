@@ -78,6 +78,9 @@ function fail(message) {
 
 /** Builds into a separate folder, which replaces dist/ only when it is complete. */
 function build({ compiler, bundler }, wanted) {
+  console.error(
+    'settee: building dist/, which takes a while, and is needed once and after each change of the source ...',
+  )
   const partial = join(root, `.dist-${process.pid}`)
   rmSync(partial, { recursive: true, force: true })
   try {

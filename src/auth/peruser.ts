@@ -169,7 +169,7 @@ export class PerUserDatabases {
   async #follow(users: DatabaseHandle): Promise<void> {
     this.#unwatch()
     this.#unwatch = users.watch((event) => {
-      // Also when its thread has died (`gone`), since the last commits may not have been reported.
+      // Also when its thread has died (`closed`), since the last commits may not have been reported.
       if (event.type !== 'secured') this.#wake()
     })
     this.#followed = users

@@ -4,9 +4,9 @@
  * The decision about an edit is made in the turn that writes, but a function of a design document runs on another
  * thread. So a document that such functions must check takes several attempts (architecture.md, "Five ideas", 4):
  *
- * 1. {@link documentUpdate} decides from the stored state and the facts known so far. 2. If facts are missing, the
- * attempt writes nothing and returns the facts that it needs. 3. {@link lookUpFacts} looks them up, with no lock held.
- * Then the next attempt begins at 1.
+ * 1. {@link documentUpdate} decides from the stored state and the facts known so far.
+ * 2. If facts are missing, the attempt writes nothing and returns the facts that it needs.
+ * 3. {@link lookUpFacts} looks them up, with no lock held. Then the next attempt begins at 1.
  *
  * A document that needs no facts is written by the first attempt.
  */

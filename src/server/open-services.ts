@@ -99,7 +99,7 @@ export async function openDatabases(
     if (error instanceof Error && !('code' in error)) throw new StartError(error.message, { cause: error })
     throw error
   })
-  // Feeds end with the databases' `gone` event. The connections can close after that.
+  // Feeds end with the databases' `closed` event. The connections can close after that.
   shutdown.add(() => databases.close())
   const sealingKey = await SealingKey.open(databases, (error) => {
     // On a full disk an admin must still be able to start the server and free space.

@@ -148,9 +148,9 @@ interface Method<M extends keyof ServedDatabase> {
    */
   readonly users: 'own rules' | 'admins' | 'server admins'
   /**
-   * `save`: writes one document, while a person or a device waits. `scan`: reads many documents page by page, after
-   * other
-   * calls. `long`: handles many documents without a pause.
+   * `save`: writes one document, while a person or a device waits.
+   * `scan`: reads many documents page by page, after other calls.
+   * `long`: handles many documents without a pause.
    */
   readonly cost?: 'save' | 'scan' | 'long'
 }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import {
   cpSync,
   existsSync,
@@ -10,6 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -22,7 +24,13 @@ async function project(t: Test): Promise<string> {
   for (const name of ['scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json']) {
     cpSync(join(ROOT, name), join(folder, name), { recursive: true })
   }
-  for (const name of ['package.json', 'precompress.ts', 'tsconfig.json', 'vite.config.ts']) {
+  for (const name of [
+    'package.json',
+    'precompress.ts',
+    'start-script.ts',
+    'tsconfig.json',
+    'vite.config.ts',
+  ]) {
     cpSync(join(ROOT, 'console', name), join(folder, 'console', name))
   }
   mkdirSync(join(folder, 'console', 'src'))
@@ -45,12 +53,12 @@ const stampOf = (folder: string): number => statSync(join(folder, 'dist', '.stam
 t.test('dist is built once, and again when an input has changed', async (t) => {
   const folder = await project(t)
   const entry = join(folder, 'dist', 'cli', 'main.js')
-  t.strictSame(await build(t, folder), { code: 0, stdout: '', stderr: '' })
+  t.match(await build(t, folder), { code: 0, stdout: '', stderr: /^settee: building dist\/, [^\n]*\n$/ })
   t.ok(statSync(entry).mode & 0o100, 'the entry point may be executed')
   t.ok(existsSync(join(folder, 'dist', 'console', 'index.html')), 'the console is built as well')
   t.match(await start(t, entry, [], { cwd: folder }).ended, { code: 0, stdout: 'serve\n' })
   const first = stampOf(folder)
-  await build(t, folder)
+  t.strictSame(await build(t, folder), { code: 0, stdout: '', stderr: '' })
   t.equal(stampOf(folder), first, 'nothing to do')
   writeFileSync(join(folder, 'src', 'extra.ts'), 'export const extra = 1\n')
   utimesSync(join(folder, 'src', 'extra.ts'), 1, 1) // an old file counts as well
@@ -69,8 +77,31 @@ t.test('a failed build leaves dist unchanged', async (t) => {
   await build(t, folder)
   const before = readFileSync(join(folder, 'dist', '.stamp'), 'utf8')
   writeFileSync(join(folder, 'src', 'wrong.ts'), "export const wrong: number = 'text'\n")
-  t.match(await build(t, folder), { code: 1, stdout: /wrong\.ts/, stderr: 'settee: the build failed.\n' })
+  t.match(await build(t, folder), { code: 1, stdout: /wrong\.ts/, stderr: /settee: the build failed\.\n$/ })
   t.equal(readFileSync(join(folder, 'dist', '.stamp'), 'utf8'), before)
+})
+
+t.test('npm start reports a busy port before it builds', async (t) => {
+  const folder = await project(t)
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const starting = (args: string[], env: NodeJS.ProcessEnv = {}) =>
+    start(t, process.execPath, ['scripts/start.mjs', ...args], { cwd: folder, env }).ended
+  const ini = join(folder, 'local.ini')
+  writeFileSync(ini, `[chttpd]\nport = ${port}\n`)
+  const busy = {
+    code: 1,
+    stderr: new RegExp(`^settee: Port ${port} on 127\\.0\\.0\\.1 is already in use; .*--port 5985\n$`),
+  }
+  t.match(await starting(['--port', `${port}`]), busy)
+  t.match(await starting([`--port=${port}`]), busy)
+  t.match(await starting([], { SETTEE_PORT: `${port}` }), busy)
+  t.match(await starting(['--data', folder]), busy)
+  t.notOk(existsSync(join(folder, 'dist')), 'nothing was built')
+  const free = await starting(['--data', folder, '--port', '0'])
+  t.match(free, { code: 0, stdout: 'serve\n', stderr: /^settee: building/ })
 })
 
 t.test('without a compiler, an existing dist is used', async (t) => {
