@@ -21,6 +21,7 @@ import { parseDockerfile } from './dockerfile.ts'
 
 interface Service {
   readonly build?: string
+  readonly image?: string
   readonly command?: string[]
   readonly profiles?: string[]
   readonly volumes?: string[]
@@ -41,7 +42,7 @@ const services = Object.entries(compose.services)
 
 /** The folders in memory, which must be writable for the account of the image. */
 function temporaryOf({ tmpfs = [] }: Service): string[] {
-  return tmpfs.map((mount) => mount.replace(/:mode=700,uid=1000,gid=1000$/, ''))
+  return tmpfs.map((mount) => mount.replace(/:mode=700,uid=1000,gid=1000,size=\d+g$/, ''))
 }
 
 /** The services that a service names: as what it is in front of, or as its store. */
@@ -89,6 +90,16 @@ t.test('the files that compose.yaml names exist', (t) => {
   t.same(Object.keys(compose.secrets), ['admin_password', 'store_password'])
   const ignored = readFileSync(join(ROOT, '.gitignore'), 'utf8').split('\n')
   t.ok(ignored.includes('/secrets/'), 'and git does not take the secret')
+  t.end()
+})
+
+t.test('no two services build one image, and no secret is open to the machine', (t) => {
+  const images = services.flatMap(([name, { build, image }]) => (build === undefined ? [] : (image ?? name)))
+  t.same([...new Set(images)], images)
+  for (const page of ['compose.yaml', 'docs/install.md', 'docs/scaling.md']) {
+    const [, mode] = /mkdir -m (\d+) secrets/.exec(readFileSync(join(ROOT, page), 'utf8')) ?? []
+    if (mode !== undefined) t.equal(mode, '700', page)
+  }
   t.end()
 })
 
