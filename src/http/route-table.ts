@@ -44,7 +44,7 @@ interface Method {
   readonly credentials?: 'ignored' | 'optional'
   /** With `ignored`: whether this request's credentials are checked all the same. */
   checksCredentials?(request: FastifyRequest): boolean
-  /** The reason of a 401 for wrong credentials. Default: CouchDB's. */
+  /** The reason of a 401 for wrong credentials, except in hosted mode, where any account may call. Default: CouchDB's. */
   readonly wrongCredentials?: string
 }
 

@@ -82,15 +82,18 @@ export function checkAccess(request: FastifyRequest): Promise<void> | undefined 
   }
 }
 
-/** @throws not_server_admin, always in single mode, which has no tenants */
+/** @throws not_server_admin in single mode, which has no tenants; unauthorized in hosted mode, where any account may call */
 function requireTenant(request: FastifyRequest): void {
-  if (tenantOf(request) === null) requireServerAdmin(request.user)
+  if (tenantOf(request) !== null || isServerAdmin(request.user)) return
+  if (request.server.services.config.isHosted)
+    throw new CouchError('unauthorized', 'Authentication required.')
+  requireServerAdmin(request.user)
 }
 
-/** @throws not_server_admin, no_database, forbidden */
+/** @throws not_server_admin, unauthorized, no_database, forbidden */
 async function requireOwner(request: FastifyRequest): Promise<void> {
   if (tenantOf(request) === null) {
-    requireServerAdmin(request.user)
+    requireTenant(request)
     return
   }
   if (await isOwner(request)) {

@@ -299,7 +299,11 @@ async function checkToken(name: string, password: string, request: FastifyReques
 }
 
 function wrongCredentials(request: FastifyRequest): CouchError {
-  return new CouchError('wrong_credentials', request.routeOptions.config.wrongCredentials)
+  const { isHosted } = request.server.services.config
+  return new CouchError(
+    'wrong_credentials',
+    isHosted ? undefined : request.routeOptions.config.wrongCredentials,
+  )
 }
 
 async function readToken(request: FastifyRequest, token: string): Promise<boolean> {
