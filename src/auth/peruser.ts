@@ -24,6 +24,8 @@ const CHECKPOINT = { kind: SECTION, key: 'checkpoint' }
 const PAGE_ROWS = 500
 /** Databases at once. */
 const AT_ONCE = 4
+/** Characters of a name in the log. */
+const MAX_LOGGED = 256
 /** Wait after a failed pass, in ms. */
 const RETRY_MS = 5000
 
@@ -33,7 +35,7 @@ export interface PerUserOptions {
     'usersDatabase' | 'has' | 'get' | 'watchUpdates' | 'readRecords' | 'writeRecords'
   >
   /** Makes and deletes them with their owners. */
-  readonly registry: Pick<DatabaseRegistry, 'create' | 'delete'>
+  readonly registry: Pick<DatabaseRegistry, 'create' | 'delete' | 'mayBelongTo'>
   readonly config: Config
   /** Without it no databases are made or deleted: another node does it, or they come from the first of a standby. */
   readonly duty: Duty
@@ -207,12 +209,14 @@ export class PerUserDatabases {
     if (seq <= this.#doneBefore && (isThere || deleted)) return
     if (!isThere && deleted) return
     try {
+      // A tenant may have made it while couch_peruser was off, or had another prefix.
+      if (isThere && !(await this.#options.registry.mayBelongTo(database, name))) throw foreign(database)
       if (!deleted) await this.#provide(database, name)
       else if (await isGone(users, name)) await this.#withdraw(database, name)
     } catch (fault) {
       if (!(fault instanceof CouchError) || fault.status >= 500) throw fault
       // A name too long for a database would hold up all others for ever.
-      this.#options.onFault(fault, name)
+      this.#options.onFault(fault, name.slice(0, MAX_LOGGED))
     }
   }
 
@@ -241,6 +245,10 @@ export class PerUserDatabases {
     if (before === null || !(isIn(before.admins, name) || isIn(before.members, name))) return
     await handle.setSecurity(SYSTEM_USER, withoutName(before, name))
   }
+}
+
+function foreign(database: string): CouchError {
+  return new CouchError('forbidden', `The database ${database} belongs to another account.`)
 }
 
 function ignoring(code: CouchError['code']): (error: unknown) => void {

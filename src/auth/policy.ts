@@ -80,6 +80,8 @@ export interface DatabaseRegistry
    * @throws as {@link Databases.create}
    */
   create(name: string, owner: string | null): Promise<void>
+  /** Whether a database may become that of an account: it is, or nobody owns it. */
+  mayBelongTo(name: string, account: string): Awaitable<boolean>
 }
 
 /** Limits of requests per second, and of feeds that are open at once. */
@@ -171,6 +173,7 @@ export function withoutOwners(databases: Databases): DatabaseRegistry {
     has: (name) => databases.has(name),
     allNames: (range) => databases.allNames(range),
     create: (name) => databases.create(name),
+    mayBelongTo: () => true,
     delete: (name) => databases.delete(name),
     prepareRestore: (name, copy) => databases.prepareRestore(name, copy),
     treatAsRestored: (name) => databases.treatAsRestored(name),

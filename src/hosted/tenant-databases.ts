@@ -201,6 +201,11 @@ export class TenantDatabases implements DatabaseRegistry {
     if (before === null || before.state === 'deleted') await owners.end(name)
   }
 
+  async mayBelongTo(name: string, account: string): Promise<boolean> {
+    const owner = await this.#options.owners.ownerOf(name)
+    return owner === undefined || owner === account
+  }
+
   has(name: string): Promise<boolean> {
     return this.#options.databases.has(name)
   }

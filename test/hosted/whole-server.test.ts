@@ -68,6 +68,33 @@ t.test("what couch_peruser makes is the account's, and goes with it", async (t) 
   t.equal((await call('GET', `/${name}`, ROOT)).status, 404)
 })
 
+t.test('a database of another account is left alone by couch_peruser', async (t) => {
+  const { call } = await startWithAnna(t)
+  const set = (key: string, json: string) =>
+    call('PUT', `/_node/_local/_config/couch_peruser/${key}`, { ...ROOT, json })
+  const [victims, own] = ['bert', 'cleo'].map((name) => `userdb-${Buffer.from(name).toString('hex')}`)
+  t.equal((await call('PUT', `/${victims}`, ANNA)).status, 201, 'couch_peruser is off')
+  const before = (await call('GET', `/${victims}/_security`, ANNA)).json
+  await set('delete_dbs', 'true')
+  await set('enable', 'true')
+  const makeBoth = async () => {
+    for (const name of ['bert', 'cleo']) {
+      const json = { name, password: 'secret' }
+      t.equal((await call('POST', '/_settee/accounts', { ...ROOT, json })).status, 201)
+    }
+    // Accounts are taken in their order.
+    await until('the second account has its database', async () => {
+      return (await call('GET', `/${own}`, { auth: 'cleo:secret' })).status === 200
+    })
+  }
+  await makeBoth()
+  t.same((await call('GET', `/${victims}/_security`, ANNA)).json, before)
+  t.equal((await call('GET', `/${victims}`, { auth: 'bert:secret' })).status, 404, 'as any other’s')
+  for (const name of ['bert', 'cleo']) await call('DELETE', `/_settee/accounts/${name}`, ROOT)
+  await makeBoth()
+  t.equal((await call('GET', `/${victims}`, ANNA)).status, 200, 'the account’s end does not end it')
+})
+
 // A restore in hosted mode: who owns what stays, and what it takes is counted anew.
 
 t.test('the owner, his quota and his usage', async (t) => {
