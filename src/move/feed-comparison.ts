@@ -6,7 +6,7 @@ import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { BEGINNING } from '../replication/checkpoint.ts'
-import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import type { FeedPoints } from './feed-points.ts'
 import {

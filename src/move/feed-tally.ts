@@ -29,6 +29,8 @@ const MAX_EXAMPLES = 10
 const SAMPLE = 100
 /** Documents of which more than an example is kept. */
 const MAX_KEPT = 1000
+/** Leaves of all of them. */
+const MAX_KEPT_LEAVES = 100_000
 
 export class FeedTally {
   readonly points = new FeedPoints()
@@ -53,6 +55,8 @@ export class FeedTally {
   /** The smallest local number of a document with leaves that the old database does not have. */
   #firstChangedHere = Number.POSITIVE_INFINITY
   #sampleStep = 1
+  /** Of the missing documents that are kept. */
+  #keptLeaves = 0
 
   /**
    * @param localEnd the last number of the local feed before the first row is read
@@ -107,7 +111,7 @@ export class FeedTally {
     if (isHere) this.newDigest.add(id, leaves)
     if (here === undefined || here.seq > this.localEnd) return
     this.points.include(row, here.seq)
-    if (here.leaves.some((leaf) => !leaves.includes(leaf))) this.#noteOwnChange(here.seq)
+    if (hasOthers(here, leaves)) this.#noteOwnChange(here.seq)
   }
 
   /**
@@ -124,11 +128,15 @@ export class FeedTally {
 
   /** It gets a greater local number than all others when it is copied; {@link MissingDocument}s are looked at again then. */
   #addMissing({ id, leaves, seq }: OldRow, here: LocalRow | undefined): void {
-    const isKept = this.missing.length < MAX_KEPT
+    const isKept = this.missing.length < MAX_KEPT && this.#keptLeaves + leaves.length <= MAX_KEPT_LEAVES
     this.points.add(seq, isKept || here === undefined ? Number.POSITIVE_INFINITY : here.seq)
-    if (isKept) this.missing.push({ id, leaves, row: this.rows })
-    else this.isOverfull = true
-    if (!isKept && here?.leaves.some((leaf) => !leaves.includes(leaf))) this.#noteOwnChange(here.seq)
+    if (isKept) {
+      this.missing.push({ id, leaves, row: this.rows })
+      this.#keptLeaves += leaves.length
+      return
+    }
+    this.isOverfull = true
+    if (here !== undefined && hasOthers(here, leaves)) this.#noteOwnChange(here.seq)
   }
 
   /** A row may come twice if its document changes meanwhile. */
@@ -149,6 +157,12 @@ export class FeedTally {
     for (let at = this.sample.length - 1; at >= 0; at -= 2) this.sample.splice(at, 1)
     this.#sampleStep *= 2
   }
+}
+
+/** Whether a document has leaves here that the old database does not have. */
+function hasOthers(here: LocalRow, leaves: readonly string[]): boolean {
+  const known = new Set(leaves)
+  return here.leaves.some((leaf) => !known.has(leaf))
 }
 
 export class Examples {

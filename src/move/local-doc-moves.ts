@@ -3,7 +3,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
-import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
+import { parsed } from '../replication/json-parts.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import type { CheckpointTokens } from './checkpoint-tokens.ts'
 import type { LocalDoc, LocalDocSpool } from './local-doc-spool.ts'
@@ -26,7 +27,7 @@ export async function readLocalDocs(
     const listed = await old.localDocs(signal)
     for await (const doc of listed ?? docsOf(old, localIdsToTry(logged, old.name), signal)) {
       await spool.add(doc)
-      if (doc.length <= MAX_CHECKPOINT) tokens.note(JSON.parse(doc.toString()))
+      if (doc.length <= MAX_CHECKPOINT) tokens.note(parsed(doc))
     }
     return listed !== null
   })

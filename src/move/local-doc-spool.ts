@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs'
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { parsed, partsOf } from '../replication/json-parts.ts'
+import { parsed, partsIn } from '../replication/json-parts.ts'
 
 /** A `_local` document without its revision. */
 export interface LocalDoc {
@@ -30,15 +30,14 @@ export class LocalDocSpool {
   }
 
   /** @param doc with its `_id` @throws PeerError if it is not JSON */
-  async add(doc: Uint8Array): Promise<void> {
-    const members = partsOf(doc).filter(({ member }) => member !== '_rev')
-    const id = members.find(({ member }) => member === '_id')
-    if (id === undefined) return
+  async add(doc: Buffer): Promise<void> {
+    const members = (await Array.fromAsync(partsIn(doc))).filter(({ member }) => member !== '_rev')
+    const found = members.find(({ member }) => member === '_id')
+    const id: unknown = found === undefined ? null : parsed(found.bytes)
+    if (typeof id !== 'string') return
     const texts = members.map(({ member, bytes }) => `${JSON.stringify(member)}:${String(bytes)}`)
     // Base64, since a text may have anything that ends a line.
-    const line = [parsed<string>(id.bytes), `{${texts.join()}}`].map((text) =>
-      Buffer.from(text).toString('base64'),
-    )
+    const line = [id, `{${texts.join()}}`].map((text) => Buffer.from(text).toString('base64'))
     await this.#file.appendFile(`${line.join(' ')}\n`)
     this.count += 1
   }

@@ -6,7 +6,8 @@ import { checkDatabaseName } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { SecurityObject } from '../core/types.ts'
 import { databaseRole } from '../documents/security.ts'
-import type { RemoteDatabase, RemoteServer, RemoteWelcome } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
+import type { RemoteServer, RemoteWelcome } from '../replication/remote/remote-server.ts'
 import { diskSize } from '../storage/free-space.ts'
 import type { Databases } from '../threads/databases.ts'
 import { MoveRecords } from './move-records.ts'
@@ -191,7 +192,7 @@ async function planDatabase(
     const oldSecurity = await repeated(signal, () => old.security(signal))
     // A database that is there keeps its rights.
     const here = state === 'new' ? null : await (await databases.get(target)).securityCopy()
-    notes.push(...accessNotes(target, oldSecurity === null ? null : JSON.parse(oldSecurity.toString()), here))
+    notes.push(...accessNotes(target, oldSecurity, here))
   }
   return { name, target, documents, deleted, bytes: activeBytes ?? fileBytes, state, notes }
 }
@@ -218,9 +219,9 @@ async function notesOf(old: RemoteDatabase, signal: AbortSignal): Promise<string
     )
   }
   for await (const doc of old.designDocs(signal)) {
-    const { _id, language = 'javascript' } = doc
+    const { id, language } = doc
     if (language === 'javascript' || language === 'query' || notes.length >= MAX_NOTES) continue
-    notes.push(`${short(_id)}: functions in ${short(language)} do not run here`)
+    notes.push(`${short(id)}: functions in ${short(language)} do not run here`)
   }
   return notes
 }
@@ -229,8 +230,7 @@ const MAX_NOTES = 20
 /** Characters of a name in a note. */
 const MAX_NAME = 100
 
-function short(name: unknown): string {
-  const text = String(name)
+function short(text: string): string {
   return text.length > MAX_NAME ? `${text.slice(0, MAX_NAME)}…` : text
 }
 

@@ -1,9 +1,8 @@
 /** The database here that a move fills: whether it may be touched, and what it has besides documents. */
 import { SYSTEM_USER } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
-import { isJsonObject } from '../core/json.ts'
 import type { SecurityObject } from '../core/types.ts'
-import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { MoveRecords } from './move-records.ts'
 import { repeated } from './old-server.ts'
@@ -77,7 +76,6 @@ export async function copySecurity(
   signal: AbortSignal,
 ): Promise<void> {
   if (here.name === usersDatabase) return
-  const text = await repeated(signal, () => old.security(signal))
-  const security: unknown = text === null ? null : JSON.parse(text.toString())
-  if (isJsonObject(security)) await here.setSecurity(SYSTEM_USER, security as SecurityObject)
+  const security = await repeated(signal, () => old.security(signal))
+  if (security !== null) await here.setSecurity(SYSTEM_USER, security as SecurityObject)
 }

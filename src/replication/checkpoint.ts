@@ -59,6 +59,7 @@ export interface CouchCheckpoint {
 const POUCH_VERSION = 1
 const POUCH_REPLICATOR = 'pouchdb'
 const POUCH_SESSIONS = 5
+/** Nobody writes more. Histories are compared entry by entry, so that of a longer one only the newest count. */
 const COUCH_SESSIONS = 50
 
 /**
@@ -77,7 +78,7 @@ export function parsePouchCheckpoint(doc: unknown): PouchCheckpoint | null {
     last_seq,
     version: POUCH_VERSION,
     replicator: isText(replicator) ? replicator : POUCH_REPLICATOR,
-    history: history.filter(isPouchSession),
+    history: history.slice(0, COUCH_SESSIONS).filter(isPouchSession),
   }
 }
 
@@ -94,7 +95,7 @@ export function parseCouchCheckpoint(doc: unknown): CouchCheckpoint | null {
     source_last_seq,
     replication_id_version:
       typeof replication_id_version === 'number' ? replication_id_version : COUCH_ID_VERSION,
-    history: history.filter(isCouchSession),
+    history: history.slice(0, COUCH_SESSIONS).filter(isCouchSession),
   }
 }
 
@@ -215,6 +216,21 @@ function isPouchSession(value: unknown): value is PouchSession {
 
 function isCouchSession(value: unknown): value is CouchSession {
   return isJsonObject(value) && isText(value.session_id) && isPosition(value.recorded_seq)
+}
+
+/** The most characters of a sequence. CouchDB's grow with its shards: 256 of them take about 10,000. */
+const MAX_POSITION = 16 * 1024
+
+/**
+ * Reads a sequence from an answer.
+ * @param value any JSON; BigCouch's sequences are arrays
+ * @returns null if there is none, or one that is too long
+ */
+export function positionOf(value: unknown): Position | null {
+  if (value === null || value === undefined) return null
+  if (typeof value === 'number') return value
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return text.length <= MAX_POSITION ? text : null
 }
 
 /** The part of a sequence that grows, in every server's form; 0 if it has none. */

@@ -4,6 +4,7 @@
  */
 import { Buffer } from 'node:buffer'
 import { Yielder } from '../core/event-loop.ts'
+import { MAX_JSON_DEPTH } from '../core/json.ts'
 import { PeerError } from './peer-error.ts'
 
 /** An element of an array, or the value of a member. */
@@ -30,14 +31,19 @@ interface JsonPartsOptions {
   readonly lists?: ReadonlySet<string>
   /** The most bytes of one part. */
   readonly maxPart?: number
+  /** The most levels of one part. */
+  readonly maxDepth?: number
 }
 
 const MAX_PART = 128 * 1024 * 1024
+/** The most bytes of one part that is parsed: JSON.parse takes up to 40 ms for them. */
+const MAX_PARSED = 1024 * 1024
 
 /** Finds the parts of one JSON text that comes in slices. The parts themselves are not checked. */
 export class JsonParts {
   readonly #lists: ReadonlySet<string>
   readonly #maxPart: number
+  readonly #maxDepth: number
   /** The top-level container: its closing byte; 0 before it begins, -1 after its end. */
   #closes = 0
   /** The member whose array is being cut. */
@@ -55,9 +61,14 @@ export class JsonParts {
   #isInString = false
   #isEscaped = false
 
-  constructor({ lists = NONE, maxPart = MAX_PART }: JsonPartsOptions = {}) {
+  constructor({
+    lists = NONE,
+    maxPart = MAX_PART,
+    maxDepth = Number.POSITIVE_INFINITY,
+  }: JsonPartsOptions = {}) {
     this.#lists = lists
     this.#maxPart = maxPart
+    this.#maxDepth = maxDepth
   }
 
   /**
@@ -95,9 +106,7 @@ export class JsonParts {
   #keep(bytes: Buffer): void {
     this.#pieces.push(bytes)
     this.#pieceBytes += bytes.length
-    if (this.#pieceBytes > this.#maxPart) {
-      throw new PeerError('invalid_answer', `a part of the answer has more than ${this.#maxPart} bytes`)
-    }
+    if (this.#pieceBytes > this.#maxPart) throw tooLong(this.#maxPart)
   }
 
   /** Handles a byte between parts. @returns whether a part begins with it */
@@ -157,6 +166,7 @@ export class JsonParts {
         this.#isInString = true
       } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
         this.#depth += 1
+        if (this.#depth > this.#maxDepth) throw tooDeep()
       } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) {
         if (this.#isScalar) return at
         this.#depth -= 1
@@ -196,7 +206,7 @@ export class JsonParts {
 
   #finish(last: Buffer, found: JsonPart[]): void {
     this.#isInPart = false
-    const bytes = this.#pieces.length === 0 ? last : Buffer.concat([...this.#pieces, last])
+    const bytes = joined([...this.#pieces, last])
     this.#pieces = []
     this.#pieceBytes = 0
     if (this.#list !== null || this.#closes === CLOSE_LIST) {
@@ -206,9 +216,22 @@ export class JsonParts {
       this.#name = null
       this.#isAfterName = false
     } else {
-      this.#name = parsed<string>(bytes)
+      const name = parsed<unknown>(bytes)
+      if (typeof name !== 'string') throw invalidJson('the answer is not JSON')
+      this.#name = name
     }
   }
+}
+
+/** One buffer of several, without a copy if they lie side by side, as the slices of a text in memory do. */
+function joined(pieces: readonly Buffer[]): Buffer {
+  const [first] = pieces as [Buffer]
+  let end = first.byteOffset
+  for (const { buffer, byteOffset, length } of pieces) {
+    if (buffer !== first.buffer || byteOffset !== end) return Buffer.concat(pieces)
+    end += length
+  }
+  return Buffer.from(first.buffer, first.byteOffset, end - first.byteOffset)
 }
 
 /**
@@ -226,11 +249,33 @@ export async function* jsonParts(
       yield part
       if (yielder.isDue) await yielder.yieldNow()
     }
+    if (yielder.isDue) await yielder.yieldNow()
   }
   scanner.end()
 }
 
-/** The parts of a JSON text in memory. @throws PeerError */
+/** Bytes that are scanned at once: at most 5 ms. */
+const SLICE = 256 * 1024
+
+/** The parts of a JSON text in memory, which may be long: found in slices. @throws PeerError */
+export async function* partsIn(bytes: Buffer, options?: JsonPartsOptions): AsyncGenerator<JsonPart> {
+  if (bytes.length <= SLICE) yield* partsOf(bytes, options)
+  else yield* jsonParts(slicesOf(bytes), options)
+}
+
+/** The first member of that name in a JSON text, which may be long; null if there is none. @throws PeerError */
+export async function memberIn(bytes: Buffer, name: string): Promise<Buffer | null> {
+  for await (const part of partsIn(bytes)) if (part.member === name) return part.bytes
+  return null
+}
+
+export const NULL = Buffer.from('null')
+
+async function* slicesOf(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += SLICE) yield bytes.subarray(at, at + SLICE)
+}
+
+/** The parts of a short JSON text in memory. @throws PeerError */
 export function partsOf(bytes: Uint8Array, options?: JsonPartsOptions): readonly JsonPart[] {
   const scanner = new JsonParts(options)
   const parts = scanner.push(bytes)
@@ -238,13 +283,35 @@ export function partsOf(bytes: Uint8Array, options?: JsonPartsOptions): readonly
   return parts
 }
 
-/** Parses one part. @throws PeerError if it is not JSON */
+/**
+ * Parses one part.
+ * @throws PeerError if it is not JSON, has more than 1 MB, or is nested deeper than {@link MAX_JSON_DEPTH}
+ */
 export function parsed<T>(bytes: Uint8Array): T {
+  if (bytes.length > MAX_PARSED) throw tooLong(MAX_PARSED)
+  // JSON.parse takes ten times as long for nested lists as for others, and whatever recurses over them fails.
+  if (bytes.length > MAX_JSON_DEPTH) requireShallow(bytes)
   try {
     return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T
   } catch {
     throw invalidJson('the answer is not JSON')
   }
+}
+
+const LIST = Buffer.from([OPEN_LIST])
+
+function requireShallow(bytes: Uint8Array): void {
+  const scanner = new JsonParts({ maxDepth: MAX_JSON_DEPTH })
+  scanner.push(LIST)
+  scanner.push(bytes)
+}
+
+function tooLong(bytes: number): PeerError {
+  return new PeerError('invalid_answer', `a part of the answer has more than ${bytes} bytes`)
+}
+
+function tooDeep(): PeerError {
+  return new PeerError('invalid_answer', `the answer is nested deeper than ${MAX_JSON_DEPTH} levels`)
 }
 
 function invalidJson(reason: string): PeerError {

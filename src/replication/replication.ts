@@ -147,6 +147,8 @@ export class Replication {
     let since = start
     // A feed waits only at its end, so that feeds with news take no turn from others.
     let waits = false
+    // Once is a restore. Each time all is compared again, so that a server could keep this one busy for ever.
+    let wentBack = false
     for (;;) {
       const asked = performance.now()
       const request: ChangesRequest = { since, limit: batchSize, style, filter, waits, signal }
@@ -157,6 +159,8 @@ export class Replication {
       ])
       this.#pending = page.pending
       if (numberOf(page.lastSeq) < numberOf(since)) {
+        if (wentBack) throw new PeerError('invalid_answer', `${source.address}: _changes goes back again`)
+        wentBack = true
         since = await this.#beginAgain()
         continue
       }

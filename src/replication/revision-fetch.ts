@@ -4,7 +4,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Body } from '../documents/database.ts'
 import { headerParameter, MultipartScanner, type Part } from '../documents/multipart.ts'
-import { type JsonPart, jsonParts, parsed, partsOf } from './json-parts.ts'
+import { jsonParts, memberIn, parsed, partsIn, partsOf } from './json-parts.ts'
 import type { MultipartRevision, OpenedRevisions, Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 
@@ -40,23 +40,24 @@ export async function withRevision<T>(
   const opened = await source.openRevs(id, [rev], { attsSince: ancestors, isInline: false }, signal)
   const boundary = boundaryOf(opened.type, 'multipart/mixed')
   if (boundary === null) return use(await inlineRevision(source, id, rev, opened, signal))
-  const scanner = new MultipartScanner(boundary)
+  const scanner = scanning(() => new MultipartScanner(boundary))
   const spool = new Spool(tmpDir)
   try {
     for await (const chunk of opened.chunks) {
-      scanner.push(chunk)
+      scanning(() => scanner.push(chunk))
       await spool.add(chunk)
     }
-    const [part] = endOf(scanner)
+    const [part] = scanning(() => scanner.end())
     return await use(part === undefined ? { type: 'missing' } : await fetchedPart(part, spool))
   } finally {
     await spool.close()
   }
 }
 
-function endOf(scanner: MultipartScanner): readonly Part[] {
+/** @throws PeerError in place of what the scanner refuses */
+function scanning<T>(step: () => T): T {
   try {
-    return scanner.end()
+    return step()
   } catch (error) {
     throw new PeerError('invalid_answer', (error as Error).message, { cause: error })
   }
@@ -80,43 +81,44 @@ async function inlineRevision(
 ): Promise<FetchedRevision> {
   const found = await revisionOf(opened)
   if (found === null) return { type: 'missing' }
-  if (attachedBytes(found) === null) return { type: 'json', json: found }
+  if ((await attachedBytes(found)) === null) return { type: 'json', json: found }
   const complete = await revisionOf(
     await source.openRevs(id, [rev], { attsSince: [], isInline: true }, signal),
   )
   return complete === null ? { type: 'missing' } : { type: 'json', json: complete }
 }
 
-async function revisionOf({ chunks }: OpenedRevisions): Promise<Uint8Array | null> {
-  let found: Uint8Array | null = null
+async function revisionOf({ chunks }: OpenedRevisions): Promise<Buffer | null> {
+  let found: Buffer | null = null
   for await (const { bytes } of jsonParts(chunks)) {
-    found ??= partsOf(bytes).find(({ member }) => member === 'ok')?.bytes ?? null
+    found ??= await memberIn(bytes, 'ok')
   }
   return found
 }
 
 const ATTACHMENTS = Buffer.from('"_attachments"')
+/** More bytes are not searched at once. */
+const SEARCHED = 1024 * 1024
 
 /**
  * The attachments in the JSON of a document.
  * @returns the sum of their lengths in bytes, as far as the document has them; null without attachments
  * @throws PeerError
  */
-export function attachedBytes(json: Buffer | Uint8Array): number | null {
-  if (!Buffer.from(json.buffer, json.byteOffset, json.byteLength).includes(ATTACHMENTS)) return null
-  const part = partsOf(json).find(({ member }) => member === '_attachments')
-  const attachments = part === undefined ? [] : membersOf(part.bytes)
-  if (attachments.length === 0) return null
-  return attachments.reduce((sum, { bytes }) => sum + lengthIn(bytes), 0)
+export async function attachedBytes(json: Buffer): Promise<number | null> {
+  if (json.length <= SEARCHED && !json.includes(ATTACHMENTS)) return null
+  const attachments = await memberIn(json, '_attachments')
+  let sum: number | null = null
+  // Another value than an object is refused by the target.
+  if (attachments?.[0] !== OPEN_OBJECT) return sum
+  for await (const { bytes } of partsIn(attachments)) sum = (sum ?? 0) + lengthIn(bytes)
+  return sum
 }
 
-/** @returns none for a value that is no object, which the target refuses */
-function membersOf(json: Uint8Array): readonly JsonPart[] {
-  return json[0] === 0x7b ? partsOf(json) : []
-}
+const OPEN_OBJECT = 0x7b
 
-function lengthIn(stub: Uint8Array): number {
-  const length = membersOf(stub).find(({ member }) => member === 'length')
+function lengthIn(stub: Buffer): number {
+  const length = stub[0] === OPEN_OBJECT ? partsOf(stub).find(({ member }) => member === 'length') : undefined
   return length === undefined ? 0 : Number(parsed(length.bytes)) || 0
 }
 

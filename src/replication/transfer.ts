@@ -1,10 +1,10 @@
 /** Copies the revisions of one batch of changes: compare, fetch, write; protocol.md 16.1. */
-import { Limiter } from '../core/concurrency.ts'
+import type { Limiter } from '../core/concurrency.ts'
 import { persistenceOf } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
-import { quoted } from '../core/json.ts'
+import { isJsonObject, quoted } from '../core/json.ts'
 import type { CouchStatistics } from './checkpoint.ts'
-import { jsonParts, parsed, partsOf } from './json-parts.ts'
+import { jsonParts, memberIn, NULL, parsed, partsIn } from './json-parts.ts'
 import type { Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { attachedBytes, withRevision } from './revision-fetch.ts'
@@ -57,6 +57,8 @@ interface MissingRevision {
   readonly isLarge?: boolean
 }
 
+/** The most leaves that a source may have instead of one revision, which is their ancestor. */
+const MAX_LEAVES = 10_000
 /** Revisions in one `_bulk_get`. */
 const FETCH_REVISIONS = 200
 /** A write is sent at this size, in bytes or documents. */
@@ -95,11 +97,12 @@ export async function transfer(
     const wanted = missing.slice(at, at + FETCH_REVISIONS)
     single.push(...(ends.usesBulkGet ? await fetchMany(wanted, attempt, writer) : wanted))
   }
-  const limiter = new Limiter(SINGLE_FETCHES, Number.POSITIVE_INFINITY)
-  const fetches = single.map((each) =>
-    (each.isLarge ? ends.largeFetches : limiter).run(() => fetchOne(each, attempt, writer)),
-  )
-  const results = await Promise.allSettled(fetches)
+  const fetch = (each: MissingRevision) => fetchOne(each, attempt, writer)
+  const small = single.filter(({ isLarge }) => !isLarge).values()
+  const large = single.filter(({ isLarge }) => isLarge).values()
+  const workers = Array.from({ length: SINGLE_FETCHES }, () => eachOf(small, ends.signal, fetch))
+  workers.push(eachOf(large, ends.signal, (each) => ends.largeFetches.run(() => fetch(each))))
+  const results = await Promise.allSettled(workers)
   for (const result of results) if (result.status === 'rejected') throw result.reason
   await writer.flush()
   return attempt.stats
@@ -110,7 +113,7 @@ async function inParts<Item>(
   items: readonly Item[],
   attempt: Attempt,
   send: (items: readonly Item[]) => Promise<unknown>,
-  refused: (item: Item, error: PeerError) => void,
+  refused: (item: Item, error: PeerError) => void | Promise<void>,
 ): Promise<void> {
   const [first] = items
   if (first === undefined) return
@@ -131,23 +134,43 @@ function refuse({ ends, stats }: Attempt, id: string, reason: string): void {
   ends.onRefused(id, reason)
 }
 
+/** One of the workers that share a list. @throws what the work throws; what `signal` is aborted with */
+async function eachOf<T>(
+  shared: IterableIterator<T>,
+  signal: AbortSignal,
+  work: (each: T) => Promise<void>,
+): Promise<void> {
+  for (let next = shared.next(); !next.done; next = shared.next()) {
+    signal.throwIfAborted()
+    await work(next.value)
+  }
+}
+
 async function missingRevisions(
   changes: readonly ChangedDocument[],
   { ends: { target, signal }, stats }: Attempt,
 ): Promise<MissingRevision[]> {
   const members = changes.map(({ id, revs }) => `${quoted(id)}:[${revs.map(quoted).join()}]`)
+  const asked = changes.reduce((sum, { revs }) => sum + revs.length, 0)
   const missing: MissingRevision[] = []
   for await (const part of jsonParts(target.revsDiff(Buffer.from(`{${members.join()}}`), signal))) {
     const { member: id, bytes } = part
     if (id === null)
       throw new PeerError('invalid_answer', `${target.address}: _revs_diff answers with a list`)
-    const found = parsed<{ missing?: string[]; possible_ancestors?: string[] }>(bytes)
-    const ancestors = found.possible_ancestors ?? []
-    for (const rev of found.missing ?? []) missing.push({ id, rev, ancestors })
+    const found = parsed<unknown>(bytes)
+    const { missing: revs, possible_ancestors } = isJsonObject(found) ? found : {}
+    const ancestors = textsIn(possible_ancestors)
+    for (const rev of textsIn(revs)) missing.push({ id, rev, ancestors })
+    if (missing.length > asked)
+      throw new PeerError('invalid_answer', `${target.address}: _revs_diff lacks more than was asked for`)
   }
-  stats.missing_checked += changes.reduce((sum, { revs }) => sum + revs.length, 0)
+  stats.missing_checked += asked
   stats.missing_found += missing.length
   return missing
+}
+
+function textsIn(list: unknown): readonly string[] {
+  return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
 }
 
 /** @returns the revisions that must be fetched one by one: those with attachments, and those that were not sent */
@@ -168,14 +191,13 @@ async function fetchMany(
       // Results come in the order of the request.
       const asked = wanted[at++]
       if (asked === undefined) break
-      const docs = partsOf(bytes, { lists: DOCS }).filter((part) => part.member === 'docs')
-      const found = docs.flatMap((doc) => partsOf(doc.bytes).filter((part) => part.member === 'ok'))
+      const found = await revisionsIn(bytes)
       const key = keyOf(asked.id, asked.rev)
-      const attached = found.map((doc) => attachedBytes(doc.bytes)).filter((bytes) => bytes !== null)
+      const attached = found.map((doc) => doc.attached).filter((bytes) => bytes !== null)
       if (attached.some((bytes) => bytes > LARGE)) open.set(key, { ...asked, isLarge: true })
       if (found.length === 0 || attached.length > 0) continue
       open.delete(key)
-      for (const doc of found) await writer.add(doc.bytes)
+      for (const doc of found) await writer.add(doc.json)
       read += 1
     }
   } catch (error) {
@@ -188,6 +210,28 @@ async function fetchMany(
   stats.docs_read += read
   single.push(...open.values())
   return single
+}
+
+interface FoundRevision {
+  readonly json: Uint8Array
+  /** See {@link attachedBytes}. */
+  readonly attached: number | null
+}
+
+/** The revisions in a result of `_bulk_get`. @throws PeerError */
+async function revisionsIn(result: Buffer): Promise<readonly FoundRevision[]> {
+  const found: FoundRevision[] = []
+  let docs = 0
+  for await (const { member, bytes } of partsIn(result, { lists: DOCS })) {
+    if (member !== 'docs') continue
+    docs += 1
+    if (docs > MAX_LEAVES)
+      throw new PeerError('invalid_answer', 'a result of _bulk_get has too many documents')
+    for await (const { member, bytes: json } of partsIn(bytes)) {
+      if (member === 'ok') found.push({ json, attached: await attachedBytes(json) })
+    }
+  }
+  return found
 }
 
 function keyOf(id: string, rev: string): string {
@@ -252,7 +296,7 @@ class Writer {
       docs,
       this.#attempt,
       (part) => this.#write(part),
-      (doc, error) => refuse(this.#attempt, idOf(doc), error.message),
+      async (doc, error) => refuse(this.#attempt, await idOf(doc), error.message),
     )
     // The next call rejects with it.
     this.#writing.catch(() => undefined)
@@ -264,8 +308,8 @@ class Writer {
     const refused: { readonly id: string; readonly reason: string }[] = []
     const yielder = new Yielder()
     for await (const { bytes } of jsonParts(target.bulkDocs(bulkBody(docs), signal))) {
-      const { id = '', error, reason = '' } = parsed<{ id?: string; error?: string; reason?: string }>(bytes)
-      if (error === undefined) continue
+      const { id, error, reason } = refusalIn(parsed(bytes))
+      if (error === null) continue
       const persistence = persistenceOf(error)
       if (persistence === 'momentary' || (persistence === 'uncertain' && !isLastTry)) {
         throw new PeerError('server_error', `${target.address}: ${error}: ${reason}`)
@@ -278,9 +322,21 @@ class Writer {
   }
 }
 
-function idOf(doc: Uint8Array): string {
-  const id = partsOf(doc).find(({ member }) => member === '_id')
-  return id === undefined ? '' : parsed<string>(id.bytes)
+/** A row of `_bulk_docs`. @returns `error` null: the document is stored */
+function refusalIn(row: unknown): {
+  readonly id: string
+  readonly error: string | null
+  readonly reason: string
+} {
+  const { id, error, reason } = isJsonObject(row) ? row : {}
+  const text = (value: unknown) => (typeof value === 'string' ? value : '')
+  return { id: text(id), error: error === undefined ? null : text(error), reason: text(reason) }
+}
+
+async function idOf(doc: Uint8Array): Promise<string> {
+  const text = Buffer.from(doc.buffer, doc.byteOffset, doc.byteLength)
+  const id: unknown = parsed((await memberIn(text, '_id')) ?? NULL)
+  return typeof id === 'string' ? id : ''
 }
 
 function bulkBody(docs: readonly Uint8Array[]): Uint8Array {

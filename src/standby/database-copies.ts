@@ -5,7 +5,7 @@ import { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
 import { leadingNumber } from '../replication/checkpoint.ts'
 import { PeerError } from '../replication/peer-error.ts'
-import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-database.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { epochOf } from './checkpoint-rule.ts'
@@ -239,11 +239,10 @@ async function applyRules(
   remote: RemoteDatabase,
   signal: AbortSignal,
 ): Promise<void> {
-  const [text, limit] = [await remote.security(signal), await remote.revsLimit(signal)]
+  const [security, limit] = [await remote.security(signal), await remote.revsLimit(signal)]
   if (limit !== null && limit !== (await database.revsLimit(COPYING_USER))) {
     await database.setRevsLimit(COPYING_USER, limit)
   }
-  const security: unknown = text === null ? null : JSON.parse(text.toString())
   if (security === null || isDeepStrictEqual(security, await database.security())) return
   try {
     await database.setSecurity(COPYING_USER, security as SecurityObject)

@@ -2,7 +2,7 @@
 import type { Logger } from 'pino'
 import { COPYING_USER } from '../auth/accounts.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
-import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import { Replication } from '../replication/replication.ts'
 import type { Position, ReplicationOptions } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'

@@ -1,12 +1,14 @@
 /** The server that a standby follows, over HTTP. It is only read. */
 import type { TokenPage } from '../auth/token-copies.ts'
 import { tokenOfRecord, type UsedToken, useOf } from '../auth/token-record.ts'
+import { isLegalDatabaseName } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import { jsonParts, parsed } from '../replication/json-parts.ts'
+import { PeerError } from '../replication/peer-error.ts'
 import { type Query, RemoteClient } from '../replication/remote/remote-client.ts'
 import type { RemoteOptions } from '../replication/remote/remote-pools.ts'
 import type { RemoteConnections } from '../replication/remote/remote-requests.ts'
-import { RemoteServer } from '../replication/remote/remote-server.ts'
+import { configOf, RemoteServer } from '../replication/remote/remote-server.ts'
 import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
 import type { CopiedSettings } from './settings-copy.ts'
 
@@ -29,6 +31,7 @@ export interface Purge {
 
 /** Purges that are read at once. */
 const MAX_PURGES = 10_000
+const MAX_PURGE_BYTES = 16 * 1024 * 1024
 const PURGED_INFOS = new Set(['purged_infos'])
 const VENDOR = 'settee'
 
@@ -54,11 +57,27 @@ export class First {
     return uuid
   }
 
+  /** The names of all its databases. @throws PeerError, also for a name that no settee gives a database */
+  async databaseNames(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const names = new Set<string>()
+    for await (const name of this.server.databaseNames(signal)) {
+      this.requireName(name)
+      names.add(name)
+    }
+    return names
+  }
+
+  /** @throws PeerError for a name that no settee gives a database */
+  requireName(name: string): void {
+    if (isLegalDatabaseName(name)) return
+    throw new PeerError('invalid_answer', `${this.address} lists a database whose name is not valid`)
+  }
+
   /** The settings that a standby takes, with secrets. @throws PeerError; `not_found` from a settee without them */
   async settings(signal: AbortSignal): Promise<FirstSettings> {
     const { settings, sealing_key } = await this.#read('/_settee/standby/settings', {}, signal)
     return {
-      settings: settingsOf(settings),
+      settings: configOf(settings),
       sealingKey: typeof sealing_key === 'string' ? sealing_key : null,
     }
   }
@@ -72,7 +91,10 @@ export class First {
       const last = tokens.at(-1)?.id
       if (last !== undefined) yield { tokens, last }
       const next: unknown = answer.next
-      if (typeof next !== 'string' || next === start) return
+      if (typeof next !== 'string') return
+      if (start !== null && next <= start) {
+        throw new PeerError('invalid_answer', `${this.address}: the pages of tokens do not go on`)
+      }
       start = next
     }
   }
@@ -99,13 +121,17 @@ export class First {
     const path = `/${encodeURIComponent(database)}/_purged_infos`
     const answer = await this.#client.send({ method: 'GET', path, signal })
     await this.#client.expect(answer)
-    const found: Purge[] = []
+    const found: { readonly purge: Purge; readonly size: number }[] = []
+    let size = 0
     for await (const { member, bytes } of jsonParts(answer.chunks, { lists: PURGED_INFOS })) {
       if (member !== 'purged_infos') continue
-      found.push(parsed<Purge>(bytes))
-      if (found.length > Math.min(most, MAX_PURGES)) found.shift()
+      found.push({ purge: purgeOf(parsed(bytes)), size: bytes.length })
+      size += bytes.length
+      if (found.length > Math.min(most, MAX_PURGES)) size -= found.shift()?.size ?? 0
+      if (size > MAX_PURGE_BYTES)
+        throw new PeerError('invalid_answer', `${database}: _purged_infos is too long`)
     }
-    return found
+    return found.map(({ purge }) => purge)
   }
 
   async #read(path: string, query: Query, signal: AbortSignal): Promise<Record<string, unknown>> {
@@ -113,13 +139,12 @@ export class First {
   }
 }
 
-function settingsOf(value: unknown): CopiedSettings {
-  if (!isJsonObject(value)) return {}
-  const sections = Object.entries(value).map(([section, keys]) => {
-    const texts = Object.entries(keys ?? {}).filter(([, text]) => typeof text === 'string')
-    return [section, Object.fromEntries(texts) as Record<string, string>] as const
-  })
-  return Object.fromEntries(sections)
+function purgeOf(value: unknown): Purge {
+  const { id, revs } = isJsonObject(value) ? value : {}
+  const isText = (each: unknown) => typeof each === 'string'
+  if (typeof id === 'string' && Array.isArray(revs) && revs.every(isText))
+    return { id, revs: revs as string[] }
+  throw new PeerError('invalid_answer', 'a row of _purged_infos is not valid')
 }
 
 function tokenOf(value: unknown): UsedToken[] {

@@ -58,6 +58,8 @@ const LONGEST_WAIT_MS = 10_000
 /** Databases that are copied at once, and batches of all of them. */
 const COPIES = 4
 const BATCHES = 8
+/** Databases that wait to be copied, beyond which no more updates are read. */
+const MAX_WAITING = 2_000_000
 /** How often the position is recorded, in ms. */
 const RECORD_MS = 30_000
 /** A worker looks for databases that failed this often, in ms. */
@@ -160,16 +162,19 @@ export class Follower {
   }
 
   async #readUpdates(): Promise<void> {
+    const { first } = this.#options
     const asked = performance.now()
     const before = epochOf(this.#updatesSeq)
     const wasDown = this.#fault !== null
-    for (;;) {
-      const page = await this.#options.first.server.updates(this.#updatesSeq, {
+    // What is not read now is read by a later poll.
+    while (this.#backlog.size < MAX_WAITING) {
+      const page = await first.server.updates(this.#updatesSeq, {
         waits: false,
         signal: this.#signal,
       })
       if (page === null) throw new PeerError('invalid_answer', 'the first has no _db_updates')
       for (const { database, type, seq } of page.updates) {
+        first.requireName(database)
         // A feed that begins again, since the first was restored, has deletions from before.
         if (type === 'deleted' && epochOf(seq) === before) this.#deleted.add(database)
         this.#mark(database, this.#listedAt)
@@ -207,8 +212,7 @@ export class Follower {
     await this.#requireIdentity()
     // Limits come before the documents that they allow.
     await this.#copyServer()
-    const names = new Set<string>()
-    for await (const name of first.server.databaseNames(this.#signal)) names.add(name)
+    const names = await first.databaseNames(this.#signal)
     for (const name of names) {
       this.#full.add(name)
       this.#mark(name, relations.databases().has(name) ? since : this.#listedAt)
@@ -351,8 +355,7 @@ export class Follower {
   /** A database was not found: looks which ones are missing. */
   async #look(): Promise<void> {
     await this.#requireIdentity()
-    const names = new Set<string>()
-    for await (const name of this.#options.first.server.databaseNames(this.#signal)) names.add(name)
+    const names = await this.#options.first.databaseNames(this.#signal)
     await this.#removeMissing(names)
   }
 

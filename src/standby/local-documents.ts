@@ -8,7 +8,7 @@ import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { COPYING_USER } from '../auth/accounts.ts'
 import { jsonParts, parsed, partsOf } from '../replication/json-parts.ts'
-import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { claimedTokens, epochOf } from './checkpoint-rule.ts'
 

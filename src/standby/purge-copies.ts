@@ -5,7 +5,7 @@
 
 import { COPYING_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
-import type { RemoteDatabase } from '../replication/remote/remote-server.ts'
+import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { DocumentCopy, type DocumentCopyOptions } from './document-copy.ts'
 import type { First, Purge } from './first.ts'

@@ -128,9 +128,13 @@ export class Relations {
     return this.#databases
   }
 
-  /** @param followed null: the database is no longer followed */
+  /**
+   * Does nothing once there is no relation: a copy may end after a promotion.
+   * @param followed null: the database is no longer followed
+   */
   async noteDatabase(name: string, followed: FollowedDatabase | null): Promise<void> {
     await this.#inTurn(async () => {
+      if (this.#relation === null) return
       const value = followed === null ? null : JSON.stringify(followed)
       await this.#store.writeRecords([{ kind: DATABASE_KIND, key: name, value }])
       if (followed === null) this.#databases.delete(name)

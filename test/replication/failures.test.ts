@@ -1,4 +1,6 @@
 /** Replications with remotes that fail; each failure is scripted, and nothing may be lost. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { until } from '../helpers/until.ts'
@@ -144,6 +146,42 @@ t.test('what no further try helps ends a replication at once, in words', async (
     status: 500,
     json: { error: 'replication_failed', reason: /could not be reached/ },
   })
+})
+
+t.test('a source that goes back again and again is not compared for ever', async (t) => {
+  const { server, remote } = await scene(t)
+  const page = (seq: string): Incident => ({
+    type: 'answer',
+    status: 200,
+    body: JSON.stringify({ results: [{ id: 'n0', seq, changes: [] }], last_seq: seq, pending: 1 }),
+  })
+  let asked = 0
+  remote.judge((line) => (line.includes('_changes') ? page(`${50 + (asked++ % 2)}-x`) : null))
+  t.match(
+    await replicate(server, { source: `${remote.url}/full`, target: 'empty', retries_per_request: 0 }),
+    {
+      status: 500,
+      json: { reason: /goes back again/ },
+    },
+  )
+  t.ok(asked < 10)
+})
+
+t.test('a redirect takes no header of the user to another server', async (t) => {
+  const { server, remote } = await scene(t)
+  const headers: object[] = []
+  const other = createServer((request, answer) => {
+    headers.push(request.headers)
+    answer.end('{}')
+  })
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => other.close())
+  const location = `http://127.0.0.1:${(other.address() as AddressInfo).port}/full`
+  remote.script(/^GET \/full\/$/, status(307, { location }))
+  const secret = { 'X-Api-Key': 'hidden-word', Cookie: 'hidden-word', Authorization: 'Basic aDp4' }
+  await replicate(server, { source: { url: `${remote.url}/full`, headers: secret }, target: 'empty' })
+  t.ok(headers.length > 0)
+  t.notMatch(JSON.stringify(headers), /hidden-word|aDp4/)
 })
 
 t.test('redirects are followed, but take no credentials to another server', async (t) => {

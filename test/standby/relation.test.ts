@@ -58,6 +58,17 @@ t.test('the relation survives a restart, and its reports do not show the passwor
   t.notMatch(JSON.stringify(report), /secret/)
 })
 
+t.test('what ends after a promotion leaves nothing behind', async (t) => {
+  const store = new MemoryRecords()
+  const relations = await Relations.open(store)
+  await relations.enter('follow', FIRST)
+  await relations.enter('promote')
+  await relations.finish()
+  await relations.noteDatabase('notes', { instance: '1', seq: '4-abc', purges: 0, refused: 0 })
+  t.equal(relations.databases().size, 0)
+  t.equal((await Relations.open(store)).databases().size, 0)
+})
+
 t.test('a promotion that ends at any of its writes is finished by the next start', async (t) => {
   for (let failing = 1; failing <= 3; failing++) {
     let writes = 0

@@ -3,6 +3,7 @@
  * that nobody reaches through this server what only this server can reach.
  */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
+import { lookup as resolve } from 'node:dns/promises'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
 
 /** IANA's special-purpose address registries (RFC 6890), multicast and the unassigned rest of IPv4 included. */
@@ -56,6 +57,14 @@ export class PrivateAddressError extends Error {
 export function checkLiteralAddress(hostname: string): void {
   const bare = hostname.replace(/^\[(.*)\]$/, '$1')
   if (isIP(bare) !== 0 && isPrivateAddress(bare)) throw new PrivateAddressError(bare)
+}
+
+/** Whether a name, or a literal address, leads to a private network. @param hostname as in a URL */
+export async function isPrivateHost(hostname: string): Promise<boolean> {
+  const bare = hostname.replace(/^\[(.*)\]$/, '$1')
+  if (isIP(bare) !== 0) return isPrivateAddress(bare)
+  const found = await resolve(bare, { all: true }).catch(() => [])
+  return found.some(({ address }) => isPrivateAddress(address))
 }
 
 /** Resolves a name like `dns.lookup`, and fails if any of its addresses is private. The connection uses the result. */

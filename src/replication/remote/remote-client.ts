@@ -32,8 +32,11 @@ const STATUS_FAULTS: Readonly<Record<number, PeerFault>> = {
   429: 'too_many_requests',
 }
 
-/** The most bytes of one member of an answer that is read as an object. */
+/** The most bytes of one member of an answer that is read as an object, and of all of them. */
 const MAX_MEMBER = 1024 * 1024
+const MAX_OBJECT = 4 * 1024 * 1024
+/** What a member counts besides its text, in bytes. */
+const MEMBER_COST = 32
 
 export class RemoteClient {
   /** For people, without credentials. */
@@ -100,15 +103,26 @@ export class RemoteClient {
     throw new PeerError(fault, `${this.address}: ${text}`, { retryAfterMs })
   }
 
-  /** Reads a successful answer whose members have at most 1 MB each. @throws PeerError */
+  /** Reads a successful answer whose members have at most 1 MB each, and 4 MB together. @throws PeerError */
   async object(answer: RemoteAnswer): Promise<Record<string, unknown>> {
     await this.expect(answer)
     const members: [string, unknown][] = []
+    let size = 0
     for await (const { member, bytes } of jsonParts(answer.chunks, { maxPart: MAX_MEMBER })) {
-      if (member !== null) members.push([member, parsed(bytes)])
+      if (member === null) throw new PeerError('invalid_json', `${this.address} answers with a list`)
+      members.push([member, parsed(bytes)])
+      size += bytes.length + member.length + MEMBER_COST
+      if (size > MAX_OBJECT) {
+        throw new PeerError('invalid_answer', `${this.address} answers with more than ${MAX_OBJECT} bytes`)
+      }
     }
     return Object.fromEntries(members)
   }
+}
+
+/** Reads `instance_start_time` of a database, which is a text, or a number of old servers. */
+export function instanceOf(value: unknown): string {
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : '0'
 }
 
 /** Reads an answer that nobody needs, so that its connection can be used again. */
@@ -131,7 +145,7 @@ function errorOf(text: string): { readonly error: string | null; readonly reason
   try {
     const answer: unknown = JSON.parse(text)
     if (isJsonObject(answer) && typeof answer.reason === 'string') {
-      return { error: String(answer.error), reason: answer.reason }
+      return { error: typeof answer.error === 'string' ? answer.error : 'error', reason: answer.reason }
     }
   } catch {
     // A proxy answers with HTML.

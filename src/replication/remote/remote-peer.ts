@@ -2,10 +2,11 @@
 import { read } from 'node:fs'
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
+import { positionOf } from '../checkpoint.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from '../peer.ts'
 import { PeerError } from '../peer-error.ts'
 import type { Position, RemoteEndpoint } from '../requests/replication-request.ts'
-import { discard, type Query, RemoteClient } from './remote-client.ts'
+import { discard, instanceOf, type Query, RemoteClient } from './remote-client.ts'
 import type { RemoteOptions } from './remote-pools.ts'
 import type { RemoteAnswer, RemoteConnections } from './remote-requests.ts'
 import { waitingFeed } from './waiting-feed.ts'
@@ -35,8 +36,8 @@ export class RemotePeer implements Peer {
     const info = await this.#client.object(answer)
     const { update_seq, instance_start_time } = info
     return {
-      updateSeq: typeof update_seq === 'number' ? update_seq : String(update_seq),
-      instanceStartTime: String(instance_start_time ?? '0'),
+      updateSeq: positionOf(update_seq) ?? '0',
+      instanceStartTime: instanceOf(instance_start_time),
     }
   }
 
@@ -168,7 +169,9 @@ export class RemotePeer implements Peer {
 
   async writeLocal(id: string, doc: object, signal: AbortSignal): Promise<string> {
     const answer = await this.#client.send({ method: 'PUT', path: documentPath(id), json: doc, signal })
-    return String((await this.#client.object(answer)).rev)
+    const { rev } = await this.#client.object(answer)
+    if (typeof rev === 'string') return rev
+    throw new PeerError('invalid_answer', `${this.address}: ${id} was stored without a revision`)
   }
 
   async commit(signal: AbortSignal): Promise<string> {
@@ -178,7 +181,7 @@ export class RemotePeer implements Peer {
       await discard(answer)
       return (await this.info(signal)).instanceStartTime
     }
-    return String((await this.#client.object(answer)).instance_start_time ?? '0')
+    return instanceOf((await this.#client.object(answer)).instance_start_time)
   }
 
   async #post(path: string, json: Uint8Array, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {

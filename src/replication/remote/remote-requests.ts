@@ -5,7 +5,7 @@ import type { Dispatcher } from 'undici'
 import { isLoopback } from '../../core/network.ts'
 import { PeerError, type PeerFault } from '../peer-error.ts'
 import type { FeedTurn } from './feed-turns.ts'
-import { checkLiteralAddress, PrivateAddressError } from './remote-addresses.ts'
+import { checkLiteralAddress, isPrivateHost, PrivateAddressError } from './remote-addresses.ts'
 import { retryAfter } from './remote-pace.ts'
 import { type RemoteOptions, RemotePools } from './remote-pools.ts'
 import { request } from './undici-parts.ts'
@@ -43,9 +43,10 @@ export class RemoteConnections {
   }
 
   /** Sends a request, and follows redirects. @throws PeerError if there is no answer */
-  async send(asked: RemoteRequest, options: RemoteOptions): Promise<RemoteAnswer> {
+  async send(asked: RemoteRequest, asker: RemoteOptions): Promise<RemoteAnswer> {
     let { method, url, body } = asked
     let headers = asked.headers
+    let options = asker
     for (let redirects = 0; ; redirects++) {
       const answer = await this.#sendOnce({ ...asked, method, url, headers, ...(body && { body }) }, options)
       const location = redirectOf(answer, method)
@@ -54,7 +55,8 @@ export class RemoteConnections {
       if (redirects >= MAX_REDIRECTS)
         throw new PeerError('invalid_answer', `${shown(url)} redirects too often`)
       const next = locationOf(location, url)
-      if (next.origin !== url.origin) headers = withoutCredentials(headers)
+      if (next.origin !== url.origin) headers = ownHeaders(headers)
+      options = { ...options, mayBePrivate: options.mayBePrivate && (await mayLeadTo(next, url)) }
       if (answer.statusCode === 303) {
         method = 'GET'
         body = undefined
@@ -125,10 +127,15 @@ function locationOf(location: string, url: URL): URL {
   throw new PeerError('invalid_answer', `${shown(url)} redirects to an address that is not valid`)
 }
 
-/** Credentials are for the server that the user named. */
-function withoutCredentials(headers: Readonly<Record<string, string>>): Record<string, string> {
-  const secret = new Set(['authorization', 'cookie', 'proxy-authorization'])
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !secret.has(name.toLowerCase())))
+/** Headers that the user has named are for the server that the user has named: they may be credentials of any kind. */
+function ownHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const own = new Set(['accept', 'content-type', 'content-length'])
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => own.has(name.toLowerCase())))
+}
+
+/** Whether a redirect may lead to a private address: a server of the internet must not reach others through this one. */
+async function mayLeadTo(next: URL, from: URL): Promise<boolean> {
+  return next.hostname === from.hostname || isPrivateHost(from.hostname)
 }
 
 function toAnswer({ statusCode, headers, body }: Dispatcher.ResponseData): RemoteAnswer {
@@ -176,7 +183,7 @@ function faultOf(error: unknown, url: URL | null): PeerError {
   const where = url === null ? 'the answer' : shown(url)
   const reasons = causes(error)
   if (reasons.some((cause) => cause instanceof PrivateAddressError)) {
-    const reason = `${where}: only server admins may replicate with private addresses`
+    const reason = `${where}: only server admins may replicate with private addresses, and no redirect leads to one`
     return new PeerError('forbidden_address', reason)
   }
   const code = reasons
