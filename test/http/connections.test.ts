@@ -214,17 +214,17 @@ t.test('turns', async (t) => {
   })
 
   t.test('a bucket', async (t) => {
-    const network = new ClientNetworks().of('192.0.2.1')
+    const bucket = new ClientNetworks().of('192.0.2.1').anonymous
     const taken = (now: number) => {
       let count = 0
-      while (network.take(10, now)) count += 1
+      while (bucket.take(10, now)) count += 1
       return count
     }
     t.equal(taken(1000), 20, 'holds the tokens of two seconds')
     t.equal(taken(1500), 5, 'fills again')
-    network.charge()
-    t.equal(network.tokens(10, 1500), -1)
-    network.refund()
+    bucket.charge()
+    t.equal(bucket.tokens(10, 1500), -1)
+    bucket.refund()
     t.equal(taken(60_000), 20)
   })
 
@@ -236,7 +236,7 @@ t.test('turns', async (t) => {
       most += 1
     })
     const clients = Array.from({ length: CONNECTIONS }, () => open(t, port, '127.0.0.2'))
-    for (const { socket } of clients) socket.write(UP.repeat(MANY))
+    for (const { socket } of clients) socket.write(UP.repeat(10 * MANY))
     const since = performance.now()
     await until(() => {
       served = clients.reduce((sum, { answers }) => sum + answers(), 0)
@@ -249,7 +249,7 @@ t.test('turns', async (t) => {
     served = clients.reduce((sum, { answers }) => sum + answers(), 0)
     const seconds = (performance.now() - since) / 1000
     t.ok(served <= 200 + 100 * (seconds + 1), `${served} answers in ${seconds} s`)
-    t.ok(most < MANY * 4, `what is not served is not read either: ${most} requests`)
+    t.ok(most <= MANY * CONNECTIONS, `what is not served is not read either: ${most} requests`)
   })
 
   t.test('pipelined requests with an account are all answered, in their order', async (t) => {

@@ -11,6 +11,7 @@ import type { Config } from '../../config/config.ts'
 import { parseProxies } from '../../config/value-rules.ts'
 import { networkOf } from '../../core/network.ts'
 import type { UserCtx } from '../../core/types.ts'
+import { TokenBucket } from './token-bucket.ts'
 
 const CONNECTION = Symbol('connection')
 
@@ -130,8 +131,15 @@ export class RequestQueue {
   /** null: the queue of a proxy's client, whose connection carries the requests of others, too. */
   readonly connection: Connection | null
   readonly waiting: WaitingRequest[] = []
-  /** Whether the last request that was authenticated had an account. */
-  hasAccount = false
+  /** Whether none of the connection's requests was served yet. */
+  isNew = true
+  /** Whether the connection is read although its network is paused: its turn to show that it has an account. */
+  mayShow = false
+  /** Whether it was last read in such a turn. */
+  wasReadInTurn = false
+  /** Whether it has pipelined requests then: it gets no further turn. */
+  hasPipelined = false
+  #hasAccount = false
   /** How many requests were served in turn number `turn`. */
   served = 0
   turn = 0
@@ -144,71 +152,82 @@ export class RequestQueue {
   get canPause(): boolean {
     return this.connection?.canPause ?? false
   }
+
+  /** Whether the last request that was authenticated had an account. */
+  get hasAccount(): boolean {
+    return this.#hasAccount
+  }
+
+  set hasAccount(hasAccount: boolean) {
+    if (hasAccount === this.#hasAccount) return
+    const { length } = this.waiting
+    this.network.count(this, -length)
+    this.#hasAccount = hasAccount
+    this.network.count(this, length)
+  }
+
+  push(waiting: WaitingRequest): void {
+    this.waiting.push(waiting)
+    this.network.count(this, 1)
+  }
+
+  /** Takes the first request off. */
+  shift(): WaitingRequest | undefined {
+    const first = this.waiting.shift()
+    if (first !== undefined) this.network.count(this, -1)
+    return first
+  }
 }
 
 /** How many networks without a connection are remembered: clients of a proxy, and those that have just left. */
 const MAX_NETWORKS = 10_000
-/** A bucket holds the tokens of so many seconds, and owes at most as many. */
-const BURST_S = 2
-
 /**
  * An IPv4 address, or the /64 of an IPv6 address, which one household or one rented machine has to itself. A network has
- * its connections, its waiting requests, and a token bucket for requests without an account.
+ * its connections, its waiting requests, and tokens for requests whose account is not known.
  */
 export class ClientNetwork {
   readonly name: string
   /** One for each of its connections. */
   readonly queues = new Set<RequestQueue>()
-  /** For its requests that come through a trusted proxy. */
-  readonly proxied = new RequestQueue(this, null)
-  /** How many of its requests wait. */
-  waiting = 0
+  /** For its requests that come through a trusted proxy: those without credentials, and those with some. */
+  readonly proxied = { anonymous: new RequestQueue(this, null), claims: new RequestQueue(this, null) }
+  /** How many of its requests wait in queues with an account, and in others. */
+  readonly waiting = { known: 0, unknown: 0 }
+  /** For requests without credentials, connections that are opened, and what is not a request. */
+  readonly anonymous = new TokenBucket()
+  /**
+   * For requests with credentials that are not checked yet, and for the first request of a connection, which may be the
+   * preflight of one with credentials. Those with an account give their tokens back.
+   */
+  readonly claims = new TokenBucket()
   /** How many requests were served in turn number `turn`. */
   served = 0
   turn = 0
   /** Which of its connections are paused; `anonymous` are those without an account. */
   paused: 'none' | 'anonymous' | 'all' = 'none'
-  #tokens = Infinity
-  #filledAt = 0
+  /** The paused connections of which no request waits, in the order in which they are read. */
+  readonly unread = new Set<RequestQueue>()
+  /** When the next of them may be read, in milliseconds of `performance.now`. */
+  readAt = 0
 
   constructor(name: string) {
     this.name = name
   }
 
-  /**
-   * Takes a token for a request without an account.
-   * @param rate tokens that come back in a second; 0: no limit
-   * @param now in milliseconds
-   * @returns false when no token is left
-   */
-  take(rate: number, now: number): boolean {
-    if (this.tokens(rate, now) < 1) return false
-    this.#tokens -= 1
-    return true
+  /** How many requests wait that have, or have not, an account as the queue has. */
+  waitingLike({ hasAccount }: RequestQueue): number {
+    return hasAccount ? this.waiting.known : this.waiting.unknown
   }
 
-  /** Takes a token even if none is left, for work that cannot wait. */
-  charge(): void {
-    this.#tokens -= 1
-  }
-
-  /** Gives a token back, for a request that turned out to have an account. */
-  refund(): void {
-    this.#tokens += 1
-  }
-
-  /** @returns how many tokens there are; below 0 after more charges than there were tokens */
-  tokens(rate: number, now: number): number {
-    if (rate === 0) return Infinity
-    const back = ((now - this.#filledAt) * rate) / 1000
-    // The debt is limited, since everybody who shares the address pays for it.
-    this.#tokens = Math.min(rate * BURST_S, Math.max(-rate * BURST_S, this.#tokens) + back)
-    this.#filledAt = now
-    return this.#tokens
+  /** Adds to the number of waiting requests. */
+  count({ hasAccount }: RequestQueue, requests: number): void {
+    if (hasAccount) this.waiting.known += requests
+    else this.waiting.unknown += requests
   }
 
   get isIdle(): boolean {
-    return this.queues.size === 0 && this.waiting === 0
+    const { known, unknown } = this.waiting
+    return this.queues.size === 0 && known + unknown === 0
   }
 }
 

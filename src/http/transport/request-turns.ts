@@ -1,14 +1,17 @@
 /**
  * Shares the HTTP thread among clients, before anything else looks at a request. In each turn of the event loop, a
  * connection and a network may have a number of requests served; further ones wait for the next turn. Each request
- * without an account takes a token from its network's bucket, and waits for one if necessary. A connection with many
- * waiting requests is not read, so that TCP slows its client down.
+ * of a connection without an account takes a token of its network, and waits for one if necessary. A connection with many
+ * waiting requests is not read, so that TCP slows its client down. Nor are the others of a network with too many; but
+ * those of which nothing waits are read one after the other, since any of them may have an account, and requests with
+ * credentials have tokens of their own. So strangers cannot keep the accounts of their network out.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { CouchError } from '../../core/errors.ts'
 import { type ClientNetwork, type ClientNetworks, Connection, type RequestQueue } from './connection.ts'
 import { needsNoSandbox } from './page-policy.ts'
 import { errorBody } from './raw-answer.ts'
+import type { TokenBucket } from './token-bucket.ts'
 
 /** Requests of a network that are served in one turn: while no other network sends any, and while one does. */
 const ALONE = 64
@@ -24,14 +27,27 @@ const PIPELINED = 16
 /** A connection is paused with more waiting requests, and resumed with fewer. */
 const PAUSE_ABOVE = 8
 const RESUME_BELOW = 4
-/** Waiting requests above which a network's connections without an account are paused, and then all of them. */
+/** Waiting requests without an account above which a network's connections without one are paused. */
 const PAUSE_ANONYMOUS_ABOVE = 32
+/** Waiting requests with an account above which all are paused, until so many are left. */
 const PAUSE_ALL_ABOVE = 512
-/** Waiting requests of a network above which those of connections that cannot be paused are refused. */
+const RESUME_ALL_BELOW = 32
+/**
+ * Waiting requests of a network, with or without an account, above which further ones of connections that cannot be paused
+ * are refused, and above which a connection that pipelines many in its turn is closed: one read has up to 2,000.
+ */
 const MAX_WAITING = 1000
+const MAX_PIPELINED = 16_000
+/**
+ * How much longer the next paused connection of a network waits for its turn to be read, for each request, for what is
+ * not a request, and for each connection that was closed in such turns, in milliseconds: reading takes a fifth of that.
+ */
+const REST_AFTER_REQUEST_MS = 0.05
+const REST_AFTER_INVALID_MS = 5
+const REST_AFTER_CLOSING_MS = 100
 /** How long a turn may serve requests that have waited, in milliseconds. */
 const DRAIN_MS = 4
-/** How often buckets are checked while requests wait for tokens, in milliseconds. */
+/** How often buckets are checked while requests wait for tokens, and paused connections are read, in milliseconds. */
 const REFILL_MS = 10
 
 declare module 'fastify' {
@@ -46,7 +62,8 @@ const CHARGED = Symbol('charged')
 /** A request whose caller is not known yet. */
 interface PendingRequest extends IncomingMessage {
   [QUEUE]?: RequestQueue
-  [CHARGED]?: boolean
+  /** Where the token comes from that the request has taken. */
+  [CHARGED]?: TokenBucket | null
 }
 
 type Serve = (request: IncomingMessage, response: ServerResponse) => void
@@ -93,9 +110,19 @@ export class RequestTurns {
       if (this.#last !== null) this.#othersUntil = this.#now + OTHERS_MS
       this.#last = network
     }
-    if (queue.waiting.length === 0 && this.#mayServe(queue)) this.#serveNow(queue, request, response)
-    else if (!queue.canPause && network.waiting >= MAX_WAITING) refuse(response)
-    else this.#wait(queue, request, response)
+    if (queue.wasReadInTurn) this.#rest(network, REST_AFTER_REQUEST_MS)
+    if (queue.mayShow) {
+      queue.mayShow = false
+      if (isPaused(queue)) queue.connection?.pause()
+    }
+    if (queue.waiting.length === 0 && this.#mayServe(queue, request)) this.#serveNow(queue, request, response)
+    else if (queue.waiting.length < PAUSE_ABOVE) this.#wait(queue, request, response)
+    else if (!queue.canPause && network.waitingLike(queue) >= MAX_WAITING) refuse(response)
+    else if (queue.wasReadInTurn && network.waitingLike(queue) >= MAX_PIPELINED) this.#close(request, network)
+    else {
+      queue.hasPipelined = queue.wasReadInTurn
+      this.#wait(queue, request, response)
+    }
   }
 
   /**
@@ -106,10 +133,13 @@ export class RequestTurns {
     const pending = request as PendingRequest
     const queue = pending[QUEUE] ?? Connection.of(request.socket)?.queue
     if (queue === undefined || queue === null) return
-    if (hasAccount && pending[CHARGED] === true) queue.network.refund()
-    pending[CHARGED] = false
+    if (hasAccount) pending[CHARGED]?.refund()
+    pending[CHARGED] = null
     queue.hasAccount = hasAccount
-    if (hasAccount && queue.waiting.length === 0 && !isPaused(queue)) queue.connection?.resume()
+    if (hasAccount) queue.wasReadInTurn = false
+    if (queue.waiting.length > 0) return
+    if (isPaused(queue)) this.#pause(queue)
+    else queue.connection?.resume()
   }
 
   /** An answer of the connection has ended. */
@@ -117,20 +147,19 @@ export class RequestTurns {
     if (queue.waiting.length > 0) this.#armTurn()
   }
 
-  /** A connection was opened. It takes a token until its first request has an account. */
+  /** A connection was opened. */
   onOpen(queue: RequestQueue): void {
     this.#armTurn()
-    queue.network.charge()
+    queue.network.anonymous.charge()
     this.#updatePause(queue.network)
-    if (queue.network.paused !== 'none') queue.connection?.pause()
+    if (isPaused(queue)) this.#pause(queue)
   }
 
   /** The connection was closed. Its waiting requests cost their tokens as if they had been served. */
   onClose(queue: RequestQueue): void {
+    queue.network.unread.delete(queue)
     if (queue.waiting.length === 0) return
-    for (const _ of queue.waiting) queue.network.charge()
-    queue.network.waiting -= queue.waiting.length
-    queue.waiting.length = 0
+    while (queue.shift() !== undefined) queue.network.anonymous.charge()
     this.#queues.delete(queue)
     this.#armTurn()
     this.#updatePause(queue.network)
@@ -139,20 +168,32 @@ export class RequestTurns {
   /** The connection has sent something that is not a request; it costs as much as one. */
   onInvalidRequest(queue: RequestQueue): void {
     this.#armTurn()
-    queue.network.charge()
+    queue.network.anonymous.charge()
+    if (queue.wasReadInTurn) this.#rest(queue.network, REST_AFTER_INVALID_MS)
     this.#updatePause(queue.network)
+  }
+
+  #close({ socket }: IncomingMessage, network: ClientNetwork): void {
+    if (socket.destroyed) return
+    socket.destroy()
+    this.#rest(network, REST_AFTER_CLOSING_MS)
+  }
+
+  #rest(network: ClientNetwork, ms: number): void {
+    network.readAt = Math.max(network.readAt, this.#now) + ms
   }
 
   #queueOf(request: IncomingMessage): RequestQueue | null {
     const connection = Connection.of(request.socket)
     if (connection === undefined) return null
     if (!connection.isProxy) return connection.queue
-    const queue = this.#options.networks.of(this.#options.clientOf(request)).proxied
+    const { proxied } = this.#options.networks.of(this.#options.clientOf(request))
+    const queue = showsCredentials(request) ? proxied.claims : proxied.anonymous
     ;(request as PendingRequest)[QUEUE] = queue
     return queue
   }
 
-  #mayServe(queue: RequestQueue): boolean {
+  #mayServe(queue: RequestQueue, request: PendingRequest): boolean {
     const { network, connection } = queue
     const turn = this.#turn
     if (queue.turn !== turn) {
@@ -166,21 +207,26 @@ export class RequestTurns {
     if (network.served >= (this.#now < this.#othersUntil ? AMONG_OTHERS : ALONE)) return false
     if (queue.served >= (queue.canPause ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION)) return false
     if (connection?.canPause && connection.requests - queue.waiting.length > PIPELINED) return false
-    return queue.hasAccount || network.take(this.#rate, this.#now)
+    if (queue.hasAccount) return true
+    const mayClaim = showsCredentials(request) || (queue.isNew && connection !== null)
+    const bucket = mayClaim ? network.claims : network.anonymous
+    if (!bucket.take(this.#rate, this.#now)) return false
+    request[CHARGED] = bucket
+    return true
   }
 
   #serveNow(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
+    queue.isNew = false
     queue.served += 1
     queue.network.served += 1
     // The client has cancelled it; over HTTP/2 it may do so a thousand times a second.
     if (request.socket.destroyed) return
-    if (!queue.hasAccount) (request as PendingRequest)[CHARGED] = true
     this.#serve(request, response)
   }
 
   #wait(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
-    queue.waiting.push({ request, response })
-    queue.network.waiting += 1
+    queue.push({ request, response })
+    queue.network.unread.delete(queue)
     this.#queues.add(queue)
     if (queue.waiting.length === PAUSE_ABOVE + 1) queue.connection?.pause()
     this.#updatePause(queue.network)
@@ -220,15 +266,15 @@ export class RequestTurns {
   #drainQueue(queue: RequestQueue): number {
     const { waiting, network } = queue
     const before = waiting.length
-    while (waiting.length > 0 && this.#mayServe(queue)) {
-      const { request, response } = waiting.shift()!
-      network.waiting -= 1
+    while (waiting[0] !== undefined && this.#mayServe(queue, waiting[0].request)) {
+      const { request, response } = queue.shift()!
       this.#serveNow(queue, request, response)
     }
     this.#queues.delete(queue)
     // At the end, after the queues that have not had their turn.
     if (waiting.length > 0) this.#queues.add(queue)
-    if (waiting.length < RESUME_BELOW && !isPaused(queue)) queue.connection?.resume()
+    if (isPaused(queue)) this.#pause(queue)
+    else if (waiting.length < RESUME_BELOW) queue.connection?.resume()
     this.#updatePause(network)
     return before - waiting.length
   }
@@ -237,6 +283,7 @@ export class RequestTurns {
     this.#refill ??= setTimeout(() => {
       this.#refill = null
       this.#armTurn()
+      for (const network of this.#paused) if (network.readAt <= this.#now) readNext(network)
     }, REFILL_MS).unref()
   }
 
@@ -248,18 +295,33 @@ export class RequestTurns {
     if (paused === 'none') this.#paused.delete(network)
     else this.#paused.add(network)
     this.#armTurn()
+    if (paused === 'none') network.unread.clear()
     for (const queue of network.queues) {
-      if (isPaused(queue)) queue.connection?.pause()
-      else if (queue.waiting.length <= PAUSE_ABOVE) queue.connection?.resume()
+      if (isPaused(queue)) this.#pause(queue)
+      else if (queue.waiting.length <= PAUSE_ABOVE) {
+        queue.mayShow = false
+        queue.wasReadInTurn = false
+        queue.hasPipelined = false
+        network.unread.delete(queue)
+        queue.connection?.resume()
+      }
     }
   }
 
+  /** Stops reading a connection; if nothing of it waits, it is read again in its turn. */
+  #pause(queue: RequestQueue): void {
+    const { connection, network, waiting } = queue
+    if (!connection?.canPause || connection.isClosed || queue.mayShow) return
+    connection.pause()
+    if (waiting.length === 0 && !queue.hasPipelined) network.unread.add(queue)
+  }
+
   #pausedOf(network: ClientNetwork): ClientNetwork['paused'] {
-    const { waiting, paused } = network
-    if (waiting > PAUSE_ALL_ABOVE) return 'all'
-    if (waiting > PAUSE_ANONYMOUS_ABOVE) return paused === 'all' ? 'all' : 'anonymous'
-    if (network.tokens(this.#rate, this.#now) < 0) return 'anonymous'
-    return waiting < PAUSE_ABOVE || paused === 'none' ? 'none' : 'anonymous'
+    const { paused, anonymous } = network
+    const { known, unknown } = network.waiting
+    if (known > (paused === 'all' ? RESUME_ALL_BELOW : PAUSE_ALL_ABOVE)) return 'all'
+    if (unknown > PAUSE_ANONYMOUS_ABOVE || anonymous.tokens(this.#rate, this.#now) < 0) return 'anonymous'
+    return unknown < PAUSE_ABOVE || paused === 'none' ? 'none' : 'anonymous'
   }
 }
 
@@ -270,6 +332,21 @@ function isOutOfTurn(queue: RequestQueue, turn: number): boolean {
   return (
     (queue.turn === turn && queue.served >= most) || (network.turn === turn && network.served >= AMONG_OTHERS)
   )
+}
+
+/** Reads the paused connection whose turn it is, until its next request has arrived. */
+function readNext({ unread }: ClientNetwork): void {
+  const [next] = unread
+  if (next === undefined) return
+  unread.delete(next)
+  next.mayShow = true
+  next.wasReadInTurn = true
+  next.connection?.resume()
+}
+
+/** Whether a request has anything that authentication may accept; it is not checked here. */
+function showsCredentials({ headers }: IncomingMessage): boolean {
+  return headers.authorization !== undefined || headers.cookie?.includes('AuthSession') === true
 }
 
 function isPaused({ hasAccount, network: { paused } }: RequestQueue): boolean {

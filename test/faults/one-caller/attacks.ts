@@ -11,6 +11,8 @@ export interface NamedAttack {
   readonly name: string
   readonly mode: Mode
   readonly run: Attack
+  /** An account connects from the attacker's network meanwhile. */
+  readonly hasNeighbour?: true
 }
 
 type Answers = Record<number, number>
@@ -251,7 +253,20 @@ export const ATTACKS: readonly NamedAttack[] = [
   {
     name: 'pipelined _up on 8 connections',
     mode: 'hosted',
+    hasNeighbour: true,
     run: flood(8, head('GET /_up HTTP/1.1').repeat(200)),
+  },
+  {
+    name: 'pipelined _up on 64 connections',
+    mode: 'hosted',
+    hasNeighbour: true,
+    run: flood(64, head('GET /_up HTTP/1.1').repeat(200)),
+  },
+  {
+    name: 'pipelined wrong cookies on 8 connections',
+    mode: 'hosted',
+    hasNeighbour: true,
+    run: flood(8, head('GET /_session HTTP/1.1', 'Cookie: AuthSession=YTpiOmM').repeat(200)),
   },
   {
     name: 'pipelined GET with an account',
@@ -276,6 +291,7 @@ export const ATTACKS: readonly NamedAttack[] = [
   {
     name: 'refused heads on 8 connections',
     mode: 'hosted',
+    hasNeighbour: true,
     run: flood(8, `GET /${'x'.repeat(40_000)} HTTP/1.1\r\n\r\n`),
   },
   { name: '900 POSTs that never end', mode: 'single', run: slowPosts },

@@ -15,6 +15,8 @@ export interface Measured {
   /** Of the quiet tenant's saves, in ms. */
   readonly p50: number
   readonly p99: number
+  /** The longest request of an account in the attacker's network, in ms; null: it sent none. */
+  readonly neighbour: number | null
   /** The longest turn of an event loop, in ms, and its thread. */
   readonly turn: number
   readonly thread: string
@@ -41,6 +43,7 @@ export async function measure(
   name: string,
   attack: Attack,
   milliseconds: number,
+  hasNeighbour = false,
 ): Promise<Measured> {
   await longestTurn(world)
   const { bytes: startBytes } = await world.quiet.look()
@@ -48,9 +51,11 @@ export async function measure(
   world.move()
   const isOver = once(ends.signal, 'abort')
   const timer = setTimeout(() => ends.abort(), milliseconds)
+  const asked = hasNeighbour ? world.neighbour(ends.signal) : null
   const answers = await attack(world, ends.signal)
   await Promise.race([isOver, sleep(AFTER_MS)])
   clearTimeout(timer)
+  const neighbour = (await asked)?.at(-1) ?? null
   const { times, failed, peakBytes } = await world.quiet.look()
   const longest = await longestTurn(world)
   return {
@@ -60,6 +65,7 @@ export async function measure(
     failed,
     p50: percentile(times, 0.5),
     p99: percentile(times, 0.99),
+    neighbour,
     ...longest,
     peakBytes,
     startBytes,
@@ -103,13 +109,14 @@ function percentile(times: readonly number[], part: number): number {
 
 /** A row of the table. @param idleBytes the memory that the server took before the first attack */
 export function rowOf(measured: Measured, idleBytes: number): string {
-  const { name, answers, saves, failed, p50, p99, turn, thread, peakBytes, startBytes } = measured
+  const { name, answers, saves, failed, p50, p99, neighbour, turn, thread, peakBytes, startBytes } = measured
   const cells = [
     name,
     counts(answers),
     `${saves}${Object.keys(failed).length > 0 ? ` (${counts(failed)})` : ''}`,
     p50.toFixed(1),
     p99.toFixed(1),
+    neighbour === null ? '-' : neighbour.toFixed(0),
     `${turn.toFixed(0)} ${thread}`,
     megabytes(peakBytes - startBytes),
     megabytes(peakBytes - idleBytes),
@@ -118,8 +125,8 @@ export function rowOf(measured: Measured, idleBytes: number): string {
 }
 
 export const HEADING = [
-  '| attack | answers | saves (failed) | p50, ms | p99, ms | longest turn, ms | memory it took, MB | beyond idle, MB |',
-  '|---|---|---|---|---|---|---|---|',
+  '| attack | answers | saves (failed) | p50, ms | p99, ms | neighbour, ms | longest turn, ms | memory it took, MB | beyond idle, MB |',
+  '|---|---|---|---|---|---|---|---|---|',
 ].join('\n')
 
 function megabytes(bytes: number): string {

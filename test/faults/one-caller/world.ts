@@ -1,6 +1,7 @@
 /** A server with a quiet tenant and a caller who means harm, each with an address, an account and a database. */
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { type ServerProcess, startServerProcess } from '../server-process.ts'
 import { type QuietTenant, startQuietTenant } from './quiet-tenant.ts'
@@ -31,6 +32,11 @@ export interface World {
   move(): void
   /** Sends one request from the attacker's address and reads its answer away. @returns the status; 0 if it was cut off */
   send(sent: Sent, signal: AbortSignal): Promise<number>
+  /**
+   * How long each request took of an account that connects anew from the attacker's address every 50 ms, in ms, until the
+   * signal is aborted.
+   */
+  neighbour(signal: AbortSignal): Promise<number[]>
   /** A connection from the attacker's address, closed when the attack ends. */
   open(signal: AbortSignal): Socket
   headersOf(caller: Caller): Readonly<Record<string, string>>
@@ -63,6 +69,16 @@ export async function startWorld(t: Test, mode: Mode): Promise<World> {
     quiet,
     database: '/of-caller',
     send: (sent, signal) => send(server.port, address(), sent, signal),
+    neighbour: async (signal) => {
+      const times: number[] = []
+      while (!signal.aborted) {
+        const since = performance.now()
+        await send(server.port, address(), { method: 'GET', path: '/of-caller', caller: 'tenant' }, signal)
+        times.push(performance.now() - since)
+        await sleep(50)
+      }
+      return times.sort((a, b) => a - b)
+    },
     open: (signal) => open(server.port, address(), signal),
     headersOf,
   }

@@ -25,6 +25,8 @@ const TURN_MS = IS_LONG ? 50 : 250
 const MEMORY = (IS_LONG ? 150 : 250) * MB
 /** How much slower a save's 99th percentile may be than without an attack, here or in the bench. */
 const SLOWER = 3
+/** How long a new connection of an account may wait in the network of an attacker, in ms. */
+const NEIGHBOUR_MS = IS_LONG ? 500 : 1000
 /** In ms: the 99th percentile of a quiet tenant's saves before a flood (bench/RESULTS.md, `tenants --hosted`). */
 const BENCH_P99 = 29.6
 /** A shared machine sometimes stalls by itself, so only a problem in every attempt counts. */
@@ -50,8 +52,8 @@ async function underAttack(t: Test, mode: Mode, attacks: readonly NamedAttack[])
   const quiet = await measure(world, 'nobody', nobody, QUIET_MS)
   const idleBytes = quiet.peakBytes
   t.comment(`${mode}\n${HEADING}\n${rowOf(quiet, idleBytes)}`)
-  for (const { name, run } of attacks) {
-    const measured = await best(world, name, run, (seen) => faultOf(seen, quiet))
+  for (const { name, run, hasNeighbour } of attacks) {
+    const measured = await best(world, name, run, (seen) => faultOf(seen, quiet), { hasNeighbour })
     t.comment(rowOf(measured, idleBytes))
     t.equal(faultOf(measured, quiet), '', name)
   }
@@ -65,7 +67,7 @@ async function everyRoute(t: Test, mode: Mode, attacks: readonly RouteAttack[]):
   t.comment(`every route, ${mode}\n${HEADING}\n${rowOf(quiet, quiet.peakBytes)}`)
   const slow: Measured[] = []
   for (const { name, run } of attacks) {
-    const measured = await best(world, name, run, (seen) => faultOf(seen, quiet), ROUTE_MS)
+    const measured = await best(world, name, run, (seen) => faultOf(seen, quiet), { milliseconds: ROUTE_MS })
     t.comment(rowOf(measured, quiet.peakBytes))
     if (faultOf(measured, quiet) !== '') slow.push(measured)
   }
@@ -81,19 +83,21 @@ async function best(
   name: string,
   run: NamedAttack['run'],
   fault: (measured: Measured) => string,
-  milliseconds = ATTACK_MS,
+  { milliseconds = ATTACK_MS, hasNeighbour }: { milliseconds?: number; hasNeighbour?: true | undefined },
 ): Promise<Measured> {
   for (let attempt = 1; ; attempt += 1) {
-    const measured = await measure(world, name, run, milliseconds)
+    const measured = await measure(world, name, run, milliseconds, hasNeighbour)
     if (attempt === TRIES || fault(measured) === '') return measured
   }
 }
 
 /** @returns the problem as a text; empty if there is none */
 function faultOf(measured: Measured, quiet: Measured): string {
-  const { failed, p99, turn, thread, peakBytes } = measured
+  const { failed, p99, neighbour, turn, thread, peakBytes } = measured
   const faults = [
     Object.keys(failed).length > 0 && `saves failed: ${JSON.stringify(failed)}`,
+    (neighbour ?? 0) > NEIGHBOUR_MS &&
+      `an account of the same network waited ${Math.round(neighbour ?? 0)} ms`,
     turn > TURN_MS && `a turn of ${thread} took ${Math.round(turn)} ms`,
     peakBytes - quiet.peakBytes > MEMORY &&
       `memory grew by ${Math.round((peakBytes - quiet.peakBytes) / MB)} MB`,
