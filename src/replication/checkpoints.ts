@@ -85,9 +85,10 @@ export class Checkpoints {
     const isNew = this.#wasReset || this.#recorded !== this.#start
     const [session] = checkpoint?.history ?? []
     return {
-      ...(isNew ? {} : { no_changes: true }),
+      ...(isNew
+        ? (checkpoint ?? { source_last_seq: this.#recorded, history: [] })
+        : { no_changes: true, ...checkpoint }),
       ...(this.#options.options.filter.docIds !== undefined && session && namedDocsResult(session)),
-      ...(checkpoint ?? { source_last_seq: this.#recorded, history: [] }),
     }
   }
 

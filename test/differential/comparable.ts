@@ -150,7 +150,7 @@ function zeroOrMore(length: string): string {
 function header(name: string, value: string, plain: (text: string) => string): string {
   if (name === 'set-cookie')
     return value.replace(/AuthSession=[^;]+/, 'AuthSession=?').replace(/Expires=[^;]+/i, 'Expires=?')
-  if (name === 'etag' && !/^"\d+-/.test(value)) return /^"[A-Za-z0-9+/=_-]{20,}"$/.test(value) ? '"?"' : value
+  if (name === 'etag' && !/^"\d+-[0-9a-f]{32}"$/.test(value) && /^"[\w+/=-]{20,}"$/.test(value)) return '"?"'
   if (name === 'content-type')
     return value.replace(/boundary="?[^";]+"?/, 'boundary=?').replaceAll(/;\s*/g, '; ')
   return plain(value)

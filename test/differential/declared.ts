@@ -12,7 +12,7 @@ export interface Declared {
 const REQUESTS: readonly Declared[] = [
   {
     row: 'a request that makes CouchDB fail',
-    is: (_, { couchdb, settee }) => [0, 500].includes(couchdb.status) && settee.status < 500,
+    is: (_, { couchdb, settee }) => couchdb.status === 0 || (couchdb.status === 500 && settee.status < 500),
   },
   {
     row: 'a request with several mistakes',
@@ -87,8 +87,9 @@ const HISTORIES: readonly Declared[] = [
 
 const ATTACHMENTS: readonly Declared[] = [
   {
-    row: 'multipart answers',
-    is: (what, { couchdb }) => what === 'header cache-control' && isMultipart(couchdb),
+    row: 'multipart answers and those of functions',
+    is: (what, { step, couchdb }) =>
+      what === 'header cache-control' && (isMultipart(couchdb) || isOfFunction(step.path)),
   },
   {
     row: 'open_revs and attachments=true with Accept: */*',
@@ -101,9 +102,9 @@ const ATTACHMENTS: readonly Declared[] = [
       what === 'header etag' && step.method === 'PUT' && /^\/\{db\}\/[^/]+\/./.test(step.path),
   },
   {
-    row: 'the answer 416',
+    row: 'the answers 405 and 416',
     is: (what, { couchdb, settee }) =>
-      what.startsWith('header ') && couchdb.status === 416 && settee.status === 416,
+      what.startsWith('header ') && [405, 416].includes(couchdb.status) && couchdb.status === settee.status,
   },
   {
     row: 'names of new attachments',
@@ -153,7 +154,114 @@ const QUERIES: readonly Declared[] = [
   },
 ]
 
-export const DECLARED: readonly Declared[] = [...REQUESTS, ...HISTORIES, ...ATTACHMENTS, ...QUERIES]
+const FUNCTIONS: readonly Declared[] = [
+  {
+    row: 'Content-Security-Policy',
+    is: (what, { couchdb, settee }) =>
+      what === 'header content-security-policy' &&
+      couchdb.headers['content-security-policy'] === undefined &&
+      settee.headers['content-security-policy'] === 'sandbox',
+  },
+  {
+    row: '/{db}/_design/{doc}/_show',
+    is: (_, { step, settee }) =>
+      errorOf(settee).error === 'external_response_error' ||
+      (step.method === 'PATCH' && settee.status === 405),
+  },
+  {
+    row: 'an empty answer of a function',
+    is: (what, { step, couchdb }) =>
+      what.startsWith('header ') && couchdb.body === '' && isOfFunction(step.path),
+  },
+  {
+    row: 'req.requested_path',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /_show\/request/.test(step.path) &&
+      isEqualBut(couchdb.body, settee.body, /(\?[^"/]*)?"/g),
+  },
+  {
+    row: 'background building of views',
+    is: (what, { step }) =>
+      what === 'body' && /"?(stale|update)"?[=:]/.test(shown(step)) && /_view\/|_list\//.test(step.path),
+  },
+]
+
+const ADDRESSES: readonly Declared[] = [
+  {
+    row: 'a method that no call has',
+    is: (_, { step, settee }) => settee.status === 405 && !USUAL.has(step.method),
+  },
+  {
+    row: 'a path below a call that ends there',
+    is: (_, { step }) =>
+      /\/_(?!design|local)\w+(\/v)?\/x($|\?)|_design\/d\/_(none|view\/?($|\?))|\/_design\/\w+\/_view\/($|\?|\/)/.test(
+        step.path,
+      ),
+  },
+  {
+    row: 'errors of _replicate',
+    is: (what, { step, couchdb, settee }) =>
+      step.path.startsWith('/_replicate') &&
+      (what === 'body' ? [couchdb, settee].every(({ status }) => status >= 400) : isRefusal(settee)),
+  },
+]
+
+const SERVER: readonly Declared[] = [
+  {
+    row: 'PUT, GET, HEAD, DELETE, POST /{db} |',
+    is: (_, { step }) => step.method === 'PUT' && /[?&](placement|engine)=/.test(step.path),
+  },
+  { row: 'GET / |', is: (what, { step }) => what === 'body' && step.path === '/' },
+  {
+    row: 'GET /_dbs_info |',
+    is: (what, { step }) => what === 'header etag' && step.path.startsWith('/_dbs_info'),
+  },
+  { row: 'a _node/{node}/x', is: (what, { step }) => what === 'body' && step.path === '/_node/_local/none' },
+  {
+    row: 'SameSite of the session cookie',
+    is: (what, { couchdb, settee }) =>
+      what === 'header set-cookie' &&
+      cookie(couchdb) === cookie(settee).replace('; SameSite=Lax', '').replace('Max-Age=0', 'Max-Age=600'),
+  },
+  {
+    row: 'a security object without members',
+    is: (_, { couchdb, settee }) =>
+      couchdb.status < 400 &&
+      /You are not (allowed|authorized) to access this db/.test(errorOf(settee).reason ?? ''),
+  },
+  { row: '_db_updates |', is: (_, { step }) => step.path.startsWith('/_db_updates') },
+  {
+    row: 'GET, POST /_cluster_setup',
+    is: (what, { step }) => what === 'body' && step.path === '/_cluster_setup',
+  },
+  {
+    row: 'an empty value of the configuration',
+    is: (_, { step, settee }) => /_config\//.test(step.path) && settee.body === '',
+  },
+  {
+    row: 'the reason of a 401 for _users',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' && step.path.startsWith('/_users') && couchdb.status === 401 && settee.status === 401,
+  },
+]
+
+function cookie({ headers }: Comparable): string {
+  return headers['set-cookie'] ?? ''
+}
+
+/** Methods that some call has. */
+const USUAL = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'COPY'])
+
+export const DECLARED: readonly Declared[] = [
+  ...REQUESTS,
+  ...HISTORIES,
+  ...ATTACHMENTS,
+  ...QUERIES,
+  ...FUNCTIONS,
+  ...ADDRESSES,
+  ...SERVER,
+]
 
 /** @returns the row that declares a part of a difference */
 export function declaredRow(what: string, difference: Difference): string | undefined {
@@ -162,6 +270,10 @@ export function declaredRow(what: string, difference: Difference): string | unde
 
 function isFeed(path: string): boolean {
   return path.includes('/_changes')
+}
+
+function isOfFunction(path: string): boolean {
+  return /\/_(show|list|update|rewrite)(\/|$)/.test(path)
 }
 
 function isMultipart({ headers }: Comparable): boolean {

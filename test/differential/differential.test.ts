@@ -74,7 +74,9 @@ async function startSettee(t: Test): Promise<string> {
   const { username, password } = new URL(SETTEE_COUCHDB as string)
   const auth = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   const [COUCHDB_USER = '', COUCHDB_PASSWORD = ''] = auth.split(':')
-  const server = await startTestServer(t, { env: { COUCHDB_USER, COUCHDB_PASSWORD } })
+  const server = await startTestServer(t, {
+    env: { COUCHDB_USER, COUCHDB_PASSWORD, NODENAME: 'couchdb@127.0.0.1' },
+  })
   const compression = '/_node/_local/_config/attachments/compression_level'
   await server.request('PUT', compression, { auth, body: JSON.stringify('8') })
   return server.url.replace('://', `://${username}:${password}@`)

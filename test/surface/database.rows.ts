@@ -168,6 +168,7 @@ const LISTS: readonly Row[] = [
     given: [...ABC],
     steps: [
       ['GET /_all_dbs?descending=true&startkey="{db}-z"&endkey="{db}-b"', { json: ['{db}-c', '{db}-b'] }],
+      ['GET /_all_dbs?key="{db}-a"', { json: ['{db}-a'] }],
       [`GET /_all_dbs?${OWN}&limit=2`, { json: ['{db}', '{db}-a'] }],
       [`GET /_all_dbs?${OWN}&skip=1&limit=2`, { json: ['{db}-a', '{db}-b'] }],
       [`GET /_all_dbs?${OWN}&limit=0`, { json: [] }],

@@ -157,7 +157,8 @@ export function requiresUser(config: Config): boolean {
 }
 
 const BASIC = /^basic +(.*)$/i
-const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
+/** With its padding, as CouchDB demands. */
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const BEARER = /^bearer +(.*)$/i
 
 /** @returns whether the request has valid credentials of the handler's kind; no promise if it has none */

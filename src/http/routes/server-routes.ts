@@ -183,8 +183,9 @@ async function infoRow(request: FastifyRequest, name: string): Promise<unknown> 
 async function* namesInQuery(request: FastifyRequest): AsyncGenerator<string, undefined> {
   const query = queryOf(request)
   const descending = viewBoolean(query, 'descending') ?? false
-  const from = nameParam(query, 'startkey', 'start_key')
-  const end = nameParam(query, 'endkey', 'end_key')
+  const key = nameParam(query, 'key')
+  const from = key ?? nameParam(query, 'startkey', 'start_key')
+  const end = key ?? nameParam(query, 'endkey', 'end_key')
   const inclusive = viewBoolean(query, 'inclusive_end') ?? true
   let skip = count(query, 'skip') ?? 0
   let limit = count(query, 'limit') ?? Number.POSITIVE_INFINITY

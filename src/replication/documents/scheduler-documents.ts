@@ -37,8 +37,9 @@ type Live = Pick<DocumentReplications, 'find' | 'shownEndpoint'>
 export function readStates(text: string): ReadonlySet<string> | null {
   if (text === '') return null
   const states = text.split(',').map((state) => state.trim().toLowerCase())
-  if (states.every((state) => (STATES as readonly string[]).includes(state))) return new Set(states)
-  throw new CouchError('query_parse_error', `States must be one or more of [${STATES}]`)
+  const unknown = states.filter((state) => !(STATES as readonly string[]).includes(state))
+  if (unknown.length === 0) return new Set(states)
+  throw new CouchError('query_parse_error', `Unknown states [${unknown}]. Choose from: [${STATES}]`)
 }
 
 /**

@@ -1,29 +1,11 @@
 /** Revision trees: replicated branches, deletions, lowered limits, purges and compactions, and everything that shows them. */
-import { createHash } from 'node:crypto'
 import type { CarefulChoices as Choices } from '../careful.ts'
 import type { Step } from '../step.ts'
+import { branch, hash, pathOf } from './branches.ts'
 import { type Family, flag, get, HASHES, json, query } from './family.ts'
 
 /** Only with revisions that requests name, since the hashes of one server sort otherwise than those of the other. */
 const DOCS = ['h0', 'h1'] as const
-const DEEPEST = 6
-
-/** A branch: a letter for each generation. Few letters, so that branches meet and part. */
-function branch(c: Choices): string {
-  return Array.from({ length: 1 + c.below(DEEPEST) }, () => (c.chance(0.8) ? 'a' : 'b')).join('')
-}
-
-/** As in reality, a revision says by its hash which ancestors it has. */
-function hash(branch: string): string {
-  return createHash('md5').update(branch).digest('hex')
-}
-
-/** The path to the leaf of a branch, now and then without its beginning. */
-function pathOf(c: Choices, branch: string): { start: number; ids: string[] } {
-  const ids = Array.from(branch, (_, at) => hash(branch.slice(0, branch.length - at)))
-  return { start: branch.length, ids: c.chance(0.25) ? ids.slice(0, 1 + c.below(ids.length)) : ids }
-}
-
 function known(c: Choices): string {
   const at = branch(c)
   return `${at.length}-${hash(at)}`

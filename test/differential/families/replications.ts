@@ -1,6 +1,7 @@
 /** Replications between the two databases of a case, and documents of its replicator database. */
 import type { CarefulChoices as Choices } from '../careful.ts'
 import type { Step } from '../step.ts'
+import { branch, hash, pathOf } from './branches.ts'
 import { type Family, get, IDS, json } from './family.ts'
 import { selector } from './mango.ts'
 
@@ -47,17 +48,12 @@ function step(c: Choices): Step {
       return json('POST', '/_replicate', { ...ends(c), ...options(c) })
     case 'write': {
       const of = c.pick(IDS)
-      const start = 1 + c.below(3)
-      // Equal revisions on both servers, so that equal ones win.
-      const ids = Array.from({ length: start }, (_, back) =>
-        `${c.pick(['a', 'b'])}${start - back}`.repeat(16),
-      )
       return json('POST', `/${db}/_bulk_docs`, {
         new_edits: false,
         docs: [
           {
             _id: of,
-            _revisions: { start, ids },
+            _revisions: pathOf(c, branch(c)),
             n: c.pick([1, 2]),
             ...(c.chance(0.15) && { _deleted: true }),
             ...(c.chance(0.15) && { _attachments: { a: { data: 'aGk=' } } }),
@@ -86,7 +82,7 @@ function step(c: Choices): Step {
         }),
       })
     case 'remove':
-      return { method: 'DELETE', path: `/${db}/d1?rev=${1 + c.below(3)}-${'a1'.repeat(16)}` }
+      return { method: 'DELETE', path: `/${db}/d1?rev=1-${hash('a')}` }
   }
 }
 

@@ -126,7 +126,7 @@ function configuration(c: Choices): Step {
       return c.pick<Step>([json('POST', `${CONFIG}/_reload`, ''), get(`${CONFIG}/_reload`)])
     case 'odd':
       return c.pick<Step>([
-        get('/_node/none/_config'),
+        get('/_node/no-such-node/_config'),
         get('/_node/_local/_config/diff-none/'),
         get('/_node/_local'),
         get('/_node'),
