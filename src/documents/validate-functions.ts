@@ -127,7 +127,7 @@ async function askBatch(
   try {
     return (await sandbox.validate(fn, calls)).map(refusalOf)
   } catch (error) {
-    const failure = functionFailure(error)
+    const failure = asCouchError(error)
     if (calls.length === 1 || !isRunaway(failure)) return calls.map(() => failure)
   }
   return askOneByOne(sandbox, fn, calls)
@@ -159,15 +159,6 @@ const ERROR_NAMES: Readonly<Record<NonNullable<Verdict>['error'], ErrorName>> = 
 
 function refusalOf(verdict: Verdict): CouchError | null {
   return verdict === null ? null : new CouchError(ERROR_NAMES[verdict.error], verdict.reason)
-}
-
-/**
- * The refusal of a document whose function failed. A missing function is an error in its design document, not in the
- * address that the client writes to, so it is not reported as `not_found`.
- */
-function functionFailure(error: unknown): CouchError {
-  const failure = asCouchError(error)
-  return failure.code === 'not_found' ? new CouchError('function_error', failure.reason) : failure
 }
 
 function isRunaway({ code }: CouchError): boolean {

@@ -3,7 +3,7 @@ import { RENDER_ENVIRONMENT } from './render-environment.ts'
 
 /**
  * The built-in objects of a realm that {@link ENVIRONMENT} needs. `deferring` has the prototypes of functions whose result is
- * a promise or an iterator. A promise is no JSON value: it would become an empty object in the result of a function.
+ * a promise or a generator. A promise is no JSON value: it would become an empty object in the result of a function.
  */
 export const REALM = `
 Object.defineProperty(Promise.prototype, 'toJSON', { value() { throw new TypeError('a promise is no JSON value') } });
@@ -20,7 +20,7 @@ Object.defineProperty(Promise.prototype, 'toJSON', { value() { throw new TypeErr
  * function that changes its own globals harms only its own results.
  *
  * It evaluates to an object of functions from texts to a text:
- * - `load(source, path)`: reads the design document and compiles the function; `null`, or `[code, reason]` as JSON;
+ * - `load(source, path, name)`: reads the design document and compiles the function; `null`, or `[code, reason]` as JSON;
  * - `share(text)`: sets the argument that all calls of a piece share;
  * - `give(text)`: adds an argument of the next call;
  * - `filter()`: `true`, `false`, or the thrown value;
@@ -46,6 +46,7 @@ export const ENVIRONMENT = String.raw`(function () {
   let ddoc, fn, shared
   let maps = []
   let isOfView = false
+  let isReduce = false
   let args = []
   let emitted = []
   let count = 0
@@ -91,6 +92,8 @@ export const ENVIRONMENT = String.raw`(function () {
   function textOfThrown(thrown, max) {
     try {
       if (typeof thrown === 'string') return bounded(thrown, max)
+      // An error that names itself, such as those of "require".
+      if (isList(thrown) && thrown.length === 3 && thrown[0] === 'error') return bounded(thrown[1] + ': ' + thrown[2], max)
       if (isError(thrown)) return bounded(thrown.name + ': ' + thrown.message, max)
       const json = stringify(thrown)
       return bounded(json === undefined ? String(thrown) : json, max)
@@ -110,16 +113,17 @@ export const ENVIRONMENT = String.raw`(function () {
     return { value: at }
   }
 
-  function load(source, pathText) {
+  function load(source, pathText, name) {
     ddoc = parse(source)
     const path = parse(pathText)
     isOfView = path[0] === 'views'
+    isReduce = isOfView && path[2] === 'reduce'
     if (isOfView && path.length === 1) return loadMaps()
     const { code, reason, value } = locate(path)
     if (code !== undefined) return stringify([code, reason])
     if (typeof value !== 'string') return stringify(['compilation_error', 'It is not a string.'])
     if (value === '' && !isOfView) {
-      return stringify(['not_found', 'missing ' + path[0] + ' function ' + path[path.length - 1] + ' on design doc ' + ddoc._id])
+      return stringify(['not_found', 'missing ' + path[0] + ' function ' + path[path.length - 1] + ' on design doc ' + name])
     }
     const compiled = compileText(value)
     fn = compiled.fn
@@ -172,6 +176,8 @@ export const ENVIRONMENT = String.raw`(function () {
     return list
   }
 
+  function badPath(name, fault) { return ['error', 'invalid_require_path', bounded(name, 200) + ' ' + fault] }
+
   function resolve(folder, name) {
     const list = steps(name)
     const path = []
@@ -180,7 +186,7 @@ export const ENVIRONMENT = String.raw`(function () {
     for (let i = 0; i < list.length; i += 1) {
       if (list[i] === '.') continue
       if (list[i] !== '..') { path[path.length] = list[i]; continue }
-      if (path.length === 0) throw new Error('invalid_require_path: ' + bounded(name, 200) + ' has no parent')
+      if (path.length === 0) throw badPath(name, 'has no parent')
       path.length -= 1
     }
     return path
@@ -195,14 +201,14 @@ export const ENVIRONMENT = String.raw`(function () {
       if (modules[id] !== undefined) return modules[id].exports
       // The index of a view stays valid while the member views of the design document is the same.
       if (isOfView && (path[0] !== 'views' || path[1] !== 'lib')) {
-        throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not in views/lib')
+        throw badPath(name, 'is not in views/lib')
       }
       const { reason, value } = locate(path)
       if (reason !== undefined) {
-        throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not in the design document')
+        throw badPath(name, 'is not in the design document')
       }
       if (typeof value !== 'string') {
-        throw new Error('invalid_require_path: ' + bounded(name, 200) + ' is not a string')
+        throw badPath(name, 'is not a string')
       }
       return runModule(realm, modules, path, name, value)
     }
@@ -225,7 +231,8 @@ export const ENVIRONMENT = String.raw`(function () {
     } catch (error) {
       delete modules[id]
       if (isMemory(error)) throw error
-      throw new Error("Module require('" + bounded(name, 200) + "') raised error " + textOfThrown(error, MAX_MESSAGE))
+      const reason = "Module require('" + bounded(name, 200) + "') raised error " + textOfThrown(error, MAX_MESSAGE)
+      throw ['error', 'compilation_error', reason]
     }
     return module.exports
   }

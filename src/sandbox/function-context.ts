@@ -63,7 +63,7 @@ export class FunctionContext {
     const clock = new Clock()
     const instance = await newInstance(limits.memory, stack, () => clock.isOver())
     const made = new FunctionContext(limits, instance, clock)
-    const failure = JSON.parse(made.#enter('load', fn.source, JSON.stringify(fn.path))) as
+    const failure = JSON.parse(made.#enter('load', fn.source, JSON.stringify(fn.path), fn.ddoc)) as
       | null
       | [code: 'not_found' | 'compilation_error', reason: string]
     if (failure === null) return made

@@ -14,6 +14,7 @@
  */
 export const PROGRAM_ENVIRONMENT = String.raw`
   const { getPrototypeOf } = Object
+  const { toString: tagOf } = Object.prototype
   const { indexOf, lastIndexOf, slice, codePointAt } = String.prototype
   // More such statements are not repaired, since the program is read again for each of them.
   const MAX_REPAIRS = 1000
@@ -44,11 +45,12 @@ export const PROGRAM_ENVIRONMENT = String.raw`
   function openRealm() {
     const realm = newRealm()
     for (let i = 0; i < GLOBALS.length; i += 1) realm.globals[GLOBALS[i][0]] = GLOBALS[i][1]
-    realm.globals.require = requireFrom(realm, create(null), [])
+    // As in CouchDB, libraries that were copied into the text of a reduce function look whether they can require others.
+    if (!isReduce) realm.globals.require = requireFrom(realm, create(null), [])
     return realm
   }
 
-  // Whether a function's result is a promise or an iterator: then nothing has run when the call returns.
+  // Whether a function's result is a promise or a generator: then nothing has run when the call returns.
   function isDeferring({ deferring }, fn) {
     const prototype = getPrototypeOf(fn)
     for (let i = 0; i < deferring.length; i += 1) if (deferring[i] === prototype) return true
@@ -58,11 +60,12 @@ export const PROGRAM_ENVIRONMENT = String.raw`
   // Every call of a user's function.
   function call(fn, self, given) { return settled(apply(fn, self, given)) }
 
-  // A promise or an iterator is no result.
+  // A promise or a generator is no result. Other objects with "next" are: numbers of a library for large integers.
   function settled(value) {
-    const isObject = (typeof value === 'object' && value !== null) || typeof value === 'function'
-    if (isObject && (typeof value.then === 'function' || typeof value.next === 'function')) {
-      throw new TypeError('a function of a design document must return its result, not a promise or an iterator')
+    if ((typeof value !== 'object' || value === null) && typeof value !== 'function') return value
+    const tag = apply(tagOf, value, [])
+    if (typeof value.then === 'function' || tag === '[object Generator]' || tag === '[object AsyncGenerator]') {
+      throw new TypeError('a function of a design document must return its result, not a promise or a generator')
     }
     return value
   }

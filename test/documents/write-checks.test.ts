@@ -521,10 +521,13 @@ t.test('an overloaded sandbox fails the request', async (t) => {
   }
   await t.rejects(put('x', {}), { code: 'unavailable', status: 503 })
   await t.rejects(bulk({ docs: [{ _id: 'x' }, { _id: 'y' }] }), { code: 'unavailable' })
-  sandbox.beforeAnswer = () => {
-    throw new CouchError('not_found', 'missing json key: validate_doc_update')
-  }
-  await t.rejects(put('x', {}), { code: 'function_error', reason: 'missing json key: validate_doc_update' })
+})
+
+t.test('an empty validate function is missing', async (t) => {
+  const { validate, put } = await openValidating()
+  await validate('')
+  const reason = 'missing validate_doc_update function validate_doc_update on design doc _design/check'
+  await t.rejects(put('x', {}), { code: 'not_found', reason })
 })
 
 t.test('a running function delays only the request that needs it', { timeout: 20_000 }, async (t) => {

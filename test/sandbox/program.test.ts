@@ -96,7 +96,7 @@ const silent = fc.oneof(
   fc.constantFrom(
     'function k(doc) { return { a: [doc] } }',
     'function k() { return function (a) { return function (b) {} } }',
-    'class K { static k(doc) { return "}" } get function() { return /[/}"]/ } }',
+    '{ class K { static k(doc) { return "}" } get function() { return /[/}"]/ } } }',
     '// function (doc) { emit("comment") }\n',
     '/* function (doc) { emit("comment") }\n */',
     '<!-- function (\n',
@@ -255,8 +255,8 @@ t.test('a function that does not return its result is no function', async (t) =>
   }
 })
 
-t.test('a promise or an iterator is never a result', async (t) => {
-  const reason = /must return its result, not a promise or an iterator/
+t.test('a promise or a generator is never a result', async (t) => {
+  const reason = /must return its result, not a promise or a generator/
   const late = [
     'Promise.resolve()',
     '(async () => { throw { forbidden: 1 } })()',
@@ -299,6 +299,16 @@ t.test('a bound function, which does not show its kind, is found out when it is 
   t.match(await shared.validate(bound, [call]), [
     { error: 'unknown_error', reason: /must return its result/ },
   ])
+})
+
+t.test('an object with a method that is called next is a result', async (t) => {
+  const calls = [{ keys: 'null', values: '[]', rereduce: true }]
+  t.same(await shared.reduce(reduceOf('function () { return { next() {}, a: 1 } }'), calls), ['{"a":1}'])
+})
+
+t.test('a reduce function has no require', async (t) => {
+  const calls = [{ keys: 'null', values: '[]', rereduce: true }]
+  t.same(await shared.reduce(reduceOf('function () { return typeof require }'), calls), ['"undefined"'])
 })
 
 t.test('a promise within a result is no JSON value', async (t) => {
