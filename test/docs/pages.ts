@@ -1,6 +1,7 @@
 /** What each page takes for granted where its commands begin, and what stands in for names that are its reader's. */
 import { cp, mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { ROOT } from '../cli/child.ts'
 import type { Shell } from './shell.ts'
 
 export interface Block {
@@ -8,6 +9,8 @@ export interface Block {
   readonly isStopped?: boolean
   /** The command is a server, which is asked for `/_up` and stopped. */
   readonly isServer?: boolean
+  /** That server is not stopped: the following blocks use it. */
+  readonly staysUp?: boolean
   before?(shell: Shell): Promise<void>
 }
 
@@ -178,8 +181,13 @@ export const SCENES: Readonly<Record<string, Page>> = {
   },
   'docs/hosted.md': {
     server: null,
-    before: 'mkdir -m 700 data && settee passwd anna --create',
-    blocks: { 'settee serve': { isServer: true } },
+    names: async () => ({ 'examples/': join(ROOT, 'examples/') }),
+    blocks: { 'settee serve': { isServer: true, staysUp: true } },
+    after: `
+      curl http://ben:secret@127.0.0.1:5984/bens-notes/_all_docs?include_docs=true | grep 'edited on the phone'
+      curl http://cora:secret@127.0.0.1:5984/_all_dbs | grep '^\\[\\]$'
+      curl http://anna:secret@127.0.0.1:5984/_settee/accounts/ben | grep '"bytes":100000000'
+      (curl http://cora:secret@127.0.0.1:5984/bens-notes || true) | grep 'Database does not exist'`,
   },
   'docs/pouchdb.md': { server: [] },
   'docs/proxy.md': { server: [], before: 'settee passwd anna --create' },

@@ -43,7 +43,7 @@ async function inOrder(
     text = text.replaceAll(name, here)
   if (block.isServer) {
     await shell.startServer(...text.trim().split(/\s+/).slice(2))
-    await shell.stopServer()
+    if (!block.staysUp) await shell.stopServer()
     return { code: 0, output: '' }
   }
   if (block.isStopped) await shell.stopServer()
