@@ -5,6 +5,8 @@ import { ROOT } from '../cli/child.ts'
 import type { Shell } from './shell.ts'
 
 export interface Block {
+  /** curl does not fail at a refusal, as on the reader's machine. */
+  readonly hasPlainCurl?: boolean
   /** The server does not run meanwhile. */
   readonly isStopped?: boolean
   /** The command is a server, which is asked for `/_up` and stopped. */
@@ -89,6 +91,8 @@ const UPGRADE: Page = {
   },
 }
 
+const SYNC_PARAMETERS = 'obsidian_livesync_sync_parameters'
+
 /** A settee plays the CouchDB that is moved from. */
 function moving(): Page {
   let old = ''
@@ -101,7 +105,7 @@ function moving(): Page {
         curl -X PUT ${old}/notes
         curl -X PUT ${old}/notes/a -d '{"text":"a note","_attachments":{"b":{"content_type":"text/plain","data":"eA=="}}}'
         curl -X PUT ${old}/notes/_security -d '{"members":{"names":["ben"]}}'
-        curl -X PUT ${old}/notes/_local/obsidian_livesync_sync_parameters -d '{"salt":"abc"}'
+        curl -X PUT ${old}/notes/_local/${SYNC_PARAMETERS} -d '{"salt":"abc"}'
         curl -X PUT ${old}/_users/org.couchdb.user:ben -d '{"name":"ben","type":"user","roles":[],"password":"p"}'`
       const { code, output } = await shell.run(given)
       if (code !== 0) throw new Error(output)
@@ -109,10 +113,23 @@ function moving(): Page {
     async names() {
       return { 'http://admin:oldsecret@old:5984': old }
     },
+    blocks: {
+      // One of the documents exists on both servers, and has changed here; the other exists on neither.
+      'for id in': {
+        hasPlainCurl: true,
+        async before(shell) {
+          const put = `curl -X PUT ${ADMIN}/notes/_local/${SYNC_PARAMETERS} -d '{"_rev":"0-1","salt":"new"}'`
+          const { code, output } = await shell.run(put)
+          if (code !== 0) throw new Error(output)
+        },
+      },
+    },
     after: `
       curl ${ADMIN}/notes/_security | grep '"ben"'
       curl http://ben:p@127.0.0.1:5984/notes/a/b | grep '^x$'
-      curl http://ben:p@127.0.0.1:5984/notes/_local/obsidian_livesync_sync_parameters | grep '"salt":"abc"'`,
+      curl http://ben:p@127.0.0.1:5984/notes/_local/${SYNC_PARAMETERS} | grep '"salt":"new"'
+      curl http://admin:oldsecret@old:5984/notes/_local/${SYNC_PARAMETERS} | grep '"salt":"new"'
+      (curl http://admin:oldsecret@old:5984/notes/_local/obsydian_livesync_milestone || true) | grep '^{"error":"not_found"'`,
   }
 }
 

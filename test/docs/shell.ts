@@ -29,6 +29,7 @@ esac
 const CURL = `#!/bin/sh
 case "$*" in
   *feed=continuous*) /usr/bin/curl --silent --show-error --fail-with-body --max-time 3 "$@"; [ $? = 28 ] ;;
+  *--fail*) exec /usr/bin/curl --silent --show-error "$@" ;;
   *) exec /usr/bin/curl --silent --show-error --fail-with-body "$@" ;;
 esac
 `
