@@ -41,7 +41,7 @@ export interface FollowerOptions {
 }
 
 export interface FollowerState {
-  /** Whatever the first had acknowledged longer ago than this is here, in ms; null: the first copy is not complete. */
+  /** How far it is behind the first, in ms; null: the first copy is not complete. */
   readonly lagMs: number | null
   /** Databases that are being copied or wait for it. */
   readonly waiting: number

@@ -58,7 +58,7 @@ export const STANDBY_METRICS: readonly Metric<StandbyReport>[] = [
   ),
   gauge(
     'settee_standby_lag_seconds',
-    'Everything that the first had acknowledged longer ago than this is here; absent until the first copy is complete.',
+    'Replication lag behind the first, in seconds. Absent until the initial copy is complete.',
     ({ lagSeconds }) => lagSeconds,
   ),
   gauge('settee_standby_databases', 'Databases that this standby follows.', ({ databases }) => databases),

@@ -44,7 +44,7 @@ export interface StandbyReport {
   readonly state: StandbyState
   /** The address of the first for people; null: this server is no standby. */
   readonly first: string | null
-  /** Whatever the first had acknowledged longer ago than this is here, in seconds; null: unknown. */
+  /** How far it is behind the first, in seconds; null: unknown. */
   readonly lagSeconds: number | null
   readonly databases: number
   /** Databases that are being copied or wait for it. */

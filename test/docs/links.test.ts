@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import t from 'tap'
 import { ROOT } from '../cli/child.ts'
-import { PAGES, pageText } from './fences.ts'
+import { commandsOf, fencesOf, PAGES, pageText } from './fences.ts'
 
 const DECISIONS = readdirSync(join(ROOT, 'docs/decisions')).map((name) => `docs/decisions/${name}`)
 
@@ -51,6 +51,15 @@ t.test('links lead somewhere', async (t) => {
     else if (anchor !== undefined) t.ok(anchorsOf(path).has(anchor), `${page}: ${text}`)
   }
   t.pass('all looked at')
+})
+
+t.test('pages whose commands begin with settee say how to run them in a checkout', async (t) => {
+  const isSettee = (line: string) => /(?:^|\| )\s*settee /.test(line)
+  const pages = PAGES.filter((page) =>
+    fencesOf(page).some((fence) => fence.language === 'sh' && commandsOf(fence).some(isSettee)),
+  )
+  t.ok(pages.length > 5)
+  for (const page of pages) t.match(pageText(page), /`npx settee`/, page)
 })
 
 t.test('every page is to be reached from the README', async (t) => {
