@@ -84,14 +84,20 @@ const OLD_ITERATIONS = 10_000
  * Reads an account.
  * @param name of the account
  * @param doc the document's JSON value, read with its conflicts
+ * @param maxIterations with more, no password opens the account
  * @returns null if the document has another name
  * @throws account_conflicts: the user may know the password of a losing revision. CouchDB refuses such a document as well
  */
-export function userAccount(name: string, doc: unknown): Account | null {
+export function userAccount(name: string, doc: unknown, maxIterations = Infinity): Account | null {
   if (!isJsonObject(doc) || doc.name !== name) return null
   if (doc._conflicts !== undefined) throw new CouchError('account_conflicts')
   const roles = Array.isArray(doc.roles) ? doc.roles.filter(isGivenRole) : []
-  return { name, roles, stored: storedPassword(doc), salt: typeof doc.salt === 'string' ? doc.salt : '' }
+  return {
+    name,
+    roles,
+    stored: storedPassword(doc, maxIterations),
+    salt: typeof doc.salt === 'string' ? doc.salt : '',
+  }
 }
 
 /** Whether a role is one that a document can give: none of the server's but the one that reads metrics. */
@@ -103,8 +109,8 @@ function isGivenRole(role: unknown): role is string {
  * The password of a document in a form that `verifyPassword` knows; null: no password opens the account. A second
  * factor (`totp`) is something settee does not ask for, and an account that has one must not open without it.
  */
-function storedPassword(doc: Readonly<Record<string, unknown>>): string | null {
-  if (doc.totp !== undefined) return null
+function storedPassword(doc: Readonly<Record<string, unknown>>, maxIterations: number): string | null {
+  if (doc.totp !== undefined || Number(doc.iterations ?? OLD_ITERATIONS) > maxIterations) return null
   const { password_scheme: scheme = 'simple', salt = '' } = doc
   const stored =
     scheme === 'simple'

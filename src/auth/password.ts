@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
-import { deriveKey, type HashOptions, newSalt, PRFS } from '../documents/password-hashing.ts'
+import { deriveKey, type HashOptions, MAX_SALT, newSalt, PRFS } from '../documents/password-hashing.ts'
 
 /*
  * Stored passwords in CouchDB's three forms (protocol.md 11.7, couch_passwords.erl), and a fourth of our own:
@@ -88,6 +88,7 @@ function pbkdf2Hash(
   iterations: number,
 ): PasswordHash | null {
   const form = Object.hasOwn(PRFS, prf) ? PRFS[prf] : undefined
-  if (!form || key.length !== form.length * 2 || iterations < 1 || iterations > MAX_ITERATIONS) return null
+  if (!form || key.length !== form.length * 2 || salt.length > MAX_SALT) return null
+  if (iterations < 1 || iterations > MAX_ITERATIONS) return null
   return { scheme, derived: Buffer.from(key, 'hex'), salt, iterations, prf }
 }

@@ -6,6 +6,7 @@ import { decodeSendable } from '../core/bytes.ts'
 import { atMost } from '../core/cache.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId, userNameOf } from '../core/ids.ts'
+import { maxUserIterations } from '../documents/password-hashing.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
 import { type Account, type AccountListener, type Accounts, SYSTEM_USER, userAccount } from './accounts.ts'
 
@@ -81,7 +82,7 @@ class UsersAccounts implements Accounts {
   }
 
   async #read(database: DatabaseHandle, name: string, version: number): Promise<Account | null> {
-    const account = await readAccount(database, name)
+    const account = await readAccount(database, name, maxUserIterations(this.#hashing().iterations))
     if (version === this.#feed.version) {
       const known = { account, until: Date.now() + FRESH_MS }
       ;(account === null ? this.#missing : this.#found).set(name, known)
@@ -124,10 +125,14 @@ function usable(account: Account | CouchError | null): Account | null {
   return account
 }
 
-async function readAccount(database: DatabaseHandle, name: string): Promise<Account | CouchError | null> {
+async function readAccount(
+  database: DatabaseHandle,
+  name: string,
+  maxIterations: number,
+): Promise<Account | CouchError | null> {
   try {
     const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
-    return userAccount(name, JSON.parse(decodeSendable(json)))
+    return userAccount(name, JSON.parse(decodeSendable(json)), maxIterations)
   } catch (error) {
     if (error instanceof CouchError && error.status === 404) return null
     if (error instanceof CouchError && error.code === 'account_conflicts') return error

@@ -40,13 +40,17 @@ export class PasswordHashing {
   }
 
   /**
+   * @param isReplica whether another server has accepted the document: then a hash that costs too much is stored, and
+   *   opens no account
    * @throws bad_request for a password that is not a string or that the configuration refuses; forbidden if the
-   * configuration accepts none
+   * configuration accepts none, and for a hash that costs too much
    */
-  check(doc: IncomingDoc): void {
+  check(doc: IncomingDoc, isReplica: boolean): void {
+    const { hashing, users } = this.#rules()
     const password = plainPassword(doc.body)
+    if (password === undefined && !isReplica) checkHash(doc.body, hashing.iterations)
     if (password === undefined) return
-    const { passwordRules } = this.#rules().users
+    const { passwordRules } = users
     if (passwordRules === null) throw noPasswords()
     for (const rule of passwordRules) this.#checkRule(password, rule)
   }
@@ -133,6 +137,37 @@ export interface HashOptions {
 }
 
 const SALT_BYTES = 16
+
+/** The longest salt in characters; CouchDB and settee make 32. */
+export const MAX_SALT = 1024
+/** Iterations that a document of `_users` may name, whatever new hashes have: about a second. */
+const USER_ITERATIONS = 2_000_000
+
+/**
+ * Users write their own documents, so these may not say how long a login keeps a thread busy.
+ * @param configured `chttpd_auth/iterations`
+ * @returns the most iterations that a document of `_users` may name
+ */
+export function maxUserIterations(configured: number): number {
+  return Math.max(USER_ITERATIONS, configured)
+}
+
+/**
+ * Checks the hash that a document brings, since it may cost no more than one of this server.
+ * @throws forbidden
+ */
+function checkHash(body: string, configured: number): void {
+  const { special } = splitMembers(body, (name) => name === 'iterations' || name === 'salt')
+  const most = maxUserIterations(configured)
+  // Values of other types are refused by `_design/_auth`.
+  if (special.has('iterations') && Number(memberValue(special, 'iterations')) > most) {
+    throw new CouchError('forbidden', `iterations may be at most ${most}.`)
+  }
+  const salt = special.has('salt') ? memberValue(special, 'salt') : ''
+  if (String(salt).length > MAX_SALT) {
+    throw new CouchError('forbidden', `salt must have at most ${MAX_SALT} characters.`)
+  }
+}
 
 /** @returns a new salt of 32 hex digits; their text is hashed, not the bytes that they encode */
 export function newSalt(): string {

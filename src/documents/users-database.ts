@@ -50,9 +50,9 @@ function usersRules(
   return {
     reader: (user) => usersReader(store, user, rules),
     checkWriter: checkUsersWriter,
-    checkDocument: (doc) => {
+    checkDocument: (doc, { kind }) => {
       checkUserDocumentSize(doc.body)
-      hashing.check(doc)
+      hashing.check(doc, kind === 'replica')
     },
     prepare: async (doc) => {
       await authDesign.ensure()

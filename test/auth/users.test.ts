@@ -8,6 +8,7 @@ import { verifyPassword } from '../../src/auth/password.ts'
 import { combinedAccounts, usersAccounts } from '../../src/auth/users.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
+import { maxUserIterations } from '../../src/documents/password-hashing.ts'
 import { body } from '../documents/helpers.ts'
 import { memoryDatabases } from './memory-databases.ts'
 
@@ -221,6 +222,7 @@ t.test('accounts that no password opens', async (t) => {
     'a digest of another length': { ...good, pbkdf2_prf: 'sha256' },
     'no rounds': { ...good, iterations: 0 },
     'rounds without end': { ...good, iterations: 1e9 },
+    'a salt without end': { ...good, salt: 'x'.repeat(1025) },
     'rounds that are none': { ...good, iterations: 'x' },
     'a key that is none': { ...good, derived_key: null },
     'a second factor': { ...good, totp: { key: 'JBSWY3DPEHPK3PXP' } },
@@ -229,6 +231,15 @@ t.test('accounts that no password opens', async (t) => {
   for (const [name, hash] of Object.entries(table)) {
     t.match(userAccount('anna', { name: 'anna', roles: [], ...hash }), { name: 'anna', stored: null }, name)
   }
+})
+
+t.test('an account of a document with more rounds than this server computes', async (t) => {
+  const good = { salt: SALT, password_scheme: 'pbkdf2', iterations: 10, derived_key: key(10, 20, 'sha1') }
+  const stored = (iterations: number, most: number) =>
+    userAccount('anna', { name: 'anna', roles: [], ...good, iterations }, most)?.stored
+  t.equal(stored(2_000_001, maxUserIterations(600_000)), null)
+  t.type(stored(2_000_000, maxUserIterations(600_000)), 'string')
+  t.type(stored(5_000_000, maxUserIterations(5_000_000)), 'string', 'the configuration asks for as many')
 })
 
 t.test('roles, and what is no account at all', async (t) => {

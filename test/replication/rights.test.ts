@@ -1,6 +1,6 @@
 /** Who may replicate what; docs/replication.md, "Rights". */
 import t, { type Test } from 'tap'
-import { isPrivateAddress } from '../../src/replication/remote/remote-addresses.ts'
+import { checkLiteralAddress, isPrivateAddress } from '../../src/replication/remote/remote-addresses.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 
 const ADMIN = 'adm:pass'
@@ -134,6 +134,57 @@ t.test('private addresses are those that only this server reaches', async (t) =>
   for (const address of ['1.1.1.1', '172.32.0.1', '93.184.216.34', '2606:4700::1111', '::ffff:8.8.8.8']) {
     t.notOk(isPrivateAddress(address), address)
   }
+})
+
+/** The forms in which an IPv6 address leads to an IPv4 address, or has it inside. */
+const EMBEDDED: Readonly<Record<string, (high: string, low: string) => string>> = {
+  'IPv4-compatible': (high, low) => `::${high}:${low}`,
+  'IPv4-mapped': (high, low) => `::ffff:${high}:${low}`,
+  SIIT: (high, low) => `::ffff:0:${high}:${low}`,
+  'RFC 6052': (high, low) => `64:ff9b::${high}:${low}`,
+  'RFC 8215': (high, low) => `64:ff9b:1::${high}:${low}`,
+  '6to4': (high, low) => `2002:${high}:${low}::1`,
+  Teredo: (high, low) => `2001:0:${high}:${low}::1`,
+}
+/** The first and the last address of each private network of IPv4. */
+const ENDS = [
+  ...['0.0.0.0', '0.255.255.255', '10.0.0.0', '10.255.255.255', '100.64.0.0', '100.127.255.255'],
+  ...['127.0.0.1', '127.255.255.255', '169.254.0.0', '169.254.169.254', '172.16.0.0', '172.31.255.255'],
+  ...['192.0.0.0', '192.0.0.255', '192.168.0.0', '192.168.255.255', '198.18.0.0', '198.19.255.255'],
+  ...['224.0.0.1', '240.0.0.0', '255.255.255.255'],
+]
+
+t.test('a private address is one in every form', async (t) => {
+  for (const address of ENDS) {
+    const [a = 0, b = 0, c = 0, d = 0] = address.split('.').map(Number)
+    const group = (x: number, y: number) => (x * 256 + y).toString(16)
+    const number = ((a * 256 + b) * 256 + c) * 256 + d
+    const octal = [a, b, c, d].map((part) => `0${part.toString(8)}`).join('.')
+    const texts = [address, `${number}`, `0x${number.toString(16)}`, octal, `${a}.${(b * 256 + c) * 256 + d}`]
+    for (const text of texts) {
+      const { hostname } = new URL(`http://${text}/`)
+      t.throws(() => checkLiteralAddress(hostname), { code: 'EPRIVATE' }, text)
+    }
+    for (const [name, form] of Object.entries(EMBEDDED)) {
+      const { hostname } = new URL(`http://[${form(group(a, b), group(c, d))}]/`)
+      t.throws(() => checkLiteralAddress(hostname), { code: 'EPRIVATE' }, `${name}: ${hostname}`)
+    }
+  }
+  const others = [
+    '::',
+    '::1',
+    '100::1',
+    '200::1',
+    '3fff::1',
+    '4000::1',
+    '5f00::1',
+    '8000::1',
+    'fe80::1',
+    'fec0::1',
+  ]
+  for (const address of others) t.ok(isPrivateAddress(address), address)
+  for (const address of ['2a00:1450:4001::1', '2606:4700::1111', '3ffe::1', '::ffff:101:101'])
+    t.notOk(isPrivateAddress(address), address)
 })
 
 t.test('in hosted mode tenants replicate if the operator allows it, within their quotas', async (t) => {

@@ -78,11 +78,14 @@ function copied({ id, account, name, isAdmin, hash, created, lastUse }: UsedToke
   return { id, account, name, isAdmin, hash: hash.toString('base64url'), created, lastUse }
 }
 
-/** @throws not_found in hosted mode, which has no standby; forbidden for device tokens */
+/**
+ * What these calls show outlives a cookie and a token, which a page or a lost device may have.
+ * @throws not_found in hosted mode, which has no standby; forbidden for anything but an admin's name and password
+ */
 function requirePassword(request: FastifyRequest): void {
   requireSingleMode(request)
-  if (request.identity.token !== null) {
-    throw new CouchError('forbidden', 'A device token gives no access to what a standby copies.')
+  if (request.identity.handler !== 'default') {
+    throw new CouchError('forbidden', "What a standby copies is shown for an admin's name and password only.")
   }
 }
 

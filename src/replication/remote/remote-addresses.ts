@@ -6,7 +6,7 @@ import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { lookup as resolve } from 'node:dns/promises'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
 
-/** IANA's special-purpose address registries (RFC 6890), multicast and the unassigned rest of IPv4 included. */
+/** IANA's special-purpose address registries (RFC 6890), multicast and the unassigned rest of IPv4 included. Of IPv6 see {@link PUBLIC}. */
 const PRIVATE: readonly (readonly [network: string, prefix: number])[] = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -21,19 +21,22 @@ const PRIVATE: readonly (readonly [network: string, prefix: number])[] = [
   ['198.51.100.0', 24],
   ['203.0.113.0', 24],
   ['224.0.0.0', 3],
-  ['::', 127],
-  // Addresses that translators turn into IPv4 addresses: RFC 6052, 8215, 3056.
-  ['64:ff9b::', 96],
-  ['64:ff9b:1::', 48],
-  ['2002::', 16],
-  ['100::', 64],
+  // Of what is assigned in 2000::/3: protocols such as Teredo, documentation, and 6to4, which leads to IPv4 addresses.
   ['2001::', 23],
   ['2001:db8::', 32],
-  ['fc00::', 7],
-  ['fe80::', 10],
-  ['fec0::', 10],
-  ['ff00::', 8],
+  ['2002::', 16],
+  ['3fff::', 20],
 ]
+
+/** IPv4 addresses as IPv6 ones (RFC 4291 2.5.5.2), to which the rules for IPv4 apply. */
+const MAPPED = ['::ffff:0:0', 96] as const
+/** The only part of IPv6 that is assigned to the public internet (RFC 4291 2.4). */
+const PUBLIC = ['2000::', 3] as const
+
+const isMapped = new BlockList()
+isMapped.addSubnet(...MAPPED, 'ipv6')
+const isAssigned = new BlockList()
+isAssigned.addSubnet(...PUBLIC, 'ipv6')
 
 const blocked = new BlockList()
 for (const [network, prefix] of PRIVATE) {
@@ -45,7 +48,8 @@ export function isPrivateAddress(address: string): boolean {
   const [bare = ''] = address.split('%', 1)
   const family = isIP(bare)
   if (family === 0) return true
-  return blocked.check(bare, family === 6 ? 'ipv6' : 'ipv4')
+  if (family === 4) return blocked.check(bare, 'ipv4')
+  return blocked.check(bare, 'ipv6') || !(isMapped.check(bare, 'ipv6') || isAssigned.check(bare, 'ipv6'))
 }
 
 /** A name, or a literal address, leads to a private network. */
