@@ -1,9 +1,10 @@
 /** The folder of backups: lists them, and adds and removes them durably. */
-import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { appendFile, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join, relative, sep } from 'node:path'
 import { syncPath, writeAtomically } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
 import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from './backup-format.ts'
+import { readRegular } from './foreign-files.ts'
 
 /** The damage that was found in a backup since it was made, one line for each. */
 const DAMAGED_FILE = 'DAMAGED'
@@ -85,9 +86,8 @@ export class BackupFolder {
     if (!isBackupId(id)) return null
     const manifest = await this.#manifest(id)
     if (manifest?.server_uuid !== this.#folderUuid) return null
-    const text = await readFile(join(this.path, id, DAMAGED_FILE), 'utf8').catch(() => '')
-    const verified = await readFile(join(this.path, id, VERIFIED_FILE), 'utf8').catch(() => '')
-    const verifiedAt = Date.parse(verified.trim())
+    const text = await noteIn(join(this.path, id, DAMAGED_FILE))
+    const verifiedAt = Date.parse((await noteIn(join(this.path, id, VERIFIED_FILE))).trim())
     return {
       manifest,
       damage: text.split('\n').filter((line) => line !== ''),
@@ -100,7 +100,9 @@ export class BackupFolder {
       const manifest = this.#manifests.get(id) ?? (await readManifest(join(this.path, id)))
       // The backup may have been removed by hand.
       await stat(join(this.path, id))
-      this.#manifests.set(id, manifest)
+      if (manifest.id !== id) return null
+      // Others' are not kept in memory.
+      if (manifest.server_uuid === this.#folderUuid) this.#manifests.set(id, manifest)
       return manifest
     } catch {
       this.#manifests.delete(id)
@@ -163,6 +165,14 @@ export class BackupFolder {
     else await writeAtomically(damaged, damage.map((line) => `${line}\n`).join(''))
     await writeAtomically(join(this.path, id, VERIFIED_FILE), `${new Date(time).toISOString()}\n`)
   }
+}
+
+/** The most bytes of a note in a backup. */
+const MAX_NOTE = 1024 * 1024
+
+/** @returns empty if there is none, or it cannot be read */
+async function noteIn(path: string): Promise<string> {
+  return readRegular(path, MAX_NOTE).then(String, () => '')
 }
 
 /** Folders of the data folder that settee uses and cleans up. */

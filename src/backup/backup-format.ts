@@ -9,9 +9,11 @@
  *       local.ini            the configuration, if the file exists; it has hashes and secrets, so its mode is 0600
  *       databases/NAME.sqlite    the same file names as in the data folder
  */
-import { type FileHandle, open, readFile, rm } from 'node:fs/promises'
+import { type FileHandle, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newUuid } from '../core/ids.ts'
+import { isJsonObject } from '../core/json.ts'
+import { readRegular } from './foreign-files.ts'
 
 export const MANIFEST_FILE = 'manifest.json'
 export const SUMS_FILE = 'SHA256SUMS'
@@ -96,18 +98,52 @@ export function backupId(time: number, nth: number): string {
   return nth === 1 ? text : `${text}-${nth}`
 }
 
+/** The most bytes of a manifest: of about 200,000 databases. */
+const MAX_MANIFEST = 128 * 1024 * 1024
+
 /**
  * Reads the manifest of a folder.
  * @param folder the backup's own
  * @throws Error with a one-line message if this version of settee cannot read it; the file system's error
  */
 export async function readManifest(folder: string): Promise<BackupManifest> {
-  const manifest: unknown = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'))
-  const { format, format_version: version, verified } = (manifest ?? {}) as Partial<BackupManifest>
+  const manifest = jsonIn(String(await readRegular(join(folder, MANIFEST_FILE), MAX_MANIFEST)))
+  const { format, format_version: version, verified } = isJsonObject(manifest) ? manifest : {}
   if (format !== 'settee-backup') throw new Error(`${folder} is not a settee backup`)
   if (version !== 1) throw new Error(`${folder} was written by a newer settee (format ${version})`)
   if (verified !== true) throw new Error(`${folder} is not verified`)
-  return manifest as BackupManifest
+  if (!isManifest(manifest)) throw new Error(`the manifest of ${folder} is damaged`)
+  return manifest
+}
+
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** Checks what is used of a manifest, which may come from elsewhere. */
+function isManifest(value: unknown): value is BackupManifest {
+  if (!isJsonObject(value)) return false
+  const { id, settee, server_uuid, begun_at, ended_at, databases, left_out, server, config } = value
+  return (
+    [id, settee, server_uuid, begun_at, ended_at].every((text) => typeof text === 'string') &&
+    isBackupId(String(id)) &&
+    isFile(server) &&
+    (config === null || isFile(config)) &&
+    Array.isArray(databases) &&
+    databases.every((each) => isFile(each) && typeof (each as { name?: unknown }).name === 'string') &&
+    Array.isArray(left_out) &&
+    left_out.every(isJsonObject)
+  )
+}
+
+function isFile(value: unknown): value is BackupFile {
+  if (!isJsonObject(value)) return false
+  const { file, bytes, sha256 } = value
+  return typeof file === 'string' && Number.isSafeInteger(bytes) && typeof sha256 === 'string'
 }
 
 /** Longer lines go to a file. */

@@ -3,14 +3,15 @@
  * (docs/decisions/0024). All files are checked before any is replaced, and replaced files are kept.
  */
 import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName, databaseOfFileName } from '../core/ids.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
 import { type BackupFile, type BackupManifest, isBackupId, readManifest } from './backup-format.ts'
+import { openRegular, pathIn } from './foreign-files.ts'
 
 interface RestoreRequest {
   /** A backup's id, or the absolute path of its folder or of a single file of a database. */
@@ -179,8 +180,12 @@ async function restoreAll(
 }
 
 async function check({ path, bytes, sha256, as }: CopyToRestore, meter: RestoreMeter): Promise<void> {
-  if (sha256 === null) meter.add('check', as, bytes)
-  else await checkFile(path, { bytes, sha256 }, (count) => meter.add('check', as, count))
+  if (sha256 === null) return meter.add('check', as, bytes)
+  // SQLite would read it as a part of the file, though no checksum knows it.
+  if (existsSync(`${path}-wal`)) {
+    throw new CouchError('bad_request', `${path} has a log beside it, which is not of the backup.`)
+  }
+  await checkFile(path, { bytes, sha256 }, (count) => meter.add('check', as, count))
 }
 
 async function replaceAll(
@@ -236,7 +241,9 @@ export async function findSource(given: string, folder: string): Promise<Restore
     throw new CouchError('bad_request', 'Give a backup by its id or by an absolute path.')
   const found = await stat(path).catch(() => null)
   if (found === null) throw new CouchError('not_found', `There is no backup ${given}.`)
-  return found.isDirectory() ? sourceOfFolder(path) : sourceOfFile(path, found.size)
+  if (found.isDirectory()) return sourceOfFolder(path)
+  if (!found.isFile()) throw new CouchError('bad_request', `${given} is neither a folder nor a file.`)
+  return sourceOfFile(path, await realpath(path), found.size)
 }
 
 async function sourceOfFolder(folder: string): Promise<RestoreSource> {
@@ -244,26 +251,18 @@ async function sourceOfFolder(folder: string): Promise<RestoreSource> {
     const reason = cause.code === undefined ? cause.message : `${folder} is not a backup: it has no manifest`
     throw new CouchError('bad_request', `${reason}.`, { cause })
   })
-  const copies = manifest.databases.map(({ name, file, bytes, sha256 }) => {
-    return { name, path: pathIn(folder, file), bytes, sha256 }
-  })
+  const copies: Copy[] = []
+  for (const { name, file, bytes, sha256 } of manifest.databases) {
+    copies.push({ name, path: await pathIn(folder, file), bytes, sha256 })
+  }
   return { id: manifest.id, copies, whole: { folder, manifest } }
 }
 
-/** @throws bad_request for a path that leads out of the folder */
-export function pathIn(folder: string, file: string): string {
-  const parts = file.split('/')
-  if (parts.some((part) => part === '' || part === '.' || part === '..' || part.includes('\0'))) {
-    throw new CouchError('bad_request', `The manifest of ${folder} names a file outside of it.`)
-  }
-  return join(folder, ...parts)
-}
-
 /** A kept file or a manual copy is named after its database: `notes.sqlite`, `notes.2026-11-22T….sqlite`. */
-function sourceOfFile(path: string, bytes: number): RestoreSource {
-  const name = databaseOfFileName(basename(path).replace(/\..*$/, ''))
-  if (name === null) throw new CouchError('bad_request', `${path} is not named after a database.`)
-  return { id: path, copies: [{ name, path, bytes, sha256: null }], whole: null }
+function sourceOfFile(given: string, path: string, bytes: number): RestoreSource {
+  const name = databaseOfFileName(basename(given).replace(/\..*$/, ''))
+  if (name === null) throw new CouchError('bad_request', `${given} is not named after a database.`)
+  return { id: given, copies: [{ name, path, bytes, sha256: null }], whole: null }
 }
 
 /**
@@ -278,12 +277,15 @@ export async function checkFile(
 ): Promise<void> {
   const hash = createHash('sha256')
   let length = 0
-  const reading: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 1024 * 1024 })
   try {
+    const file = await openRegular(path)
+    const reading: AsyncIterable<Buffer> = file.createReadStream({ highWaterMark: 1024 * 1024 })
     for await (const piece of reading) {
       hash.update(piece)
       length += piece.length
       onBytes(piece.length)
+      // A sparse file may have terabytes.
+      if (length > bytes) break
     }
   } catch (cause) {
     throw new CouchError(

@@ -1,12 +1,12 @@
 /** Verifies a backup on request: reads every file, and compares it with the checksum of when it was made. */
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { CouchError } from '../core/errors.ts'
 import type { BackupFolder, StoredBackup } from './backup-folder.ts'
 import { type BackupFile, MANIFEST_FILE, SUMS_FILE } from './backup-format.ts'
-import { checkFile, pathIn } from './restore.ts'
+import { pathIn, readRegular } from './foreign-files.ts'
+import { checkFile } from './restore.ts'
 
 /** The progress of the verification under way; times in ms since 1970. */
 export interface VerificationTask {
@@ -90,7 +90,7 @@ export class Verifications {
     for (const [at, file] of files.entries()) {
       await this.#refuseIfOver(folder, stored.manifest.id)
       try {
-        await checkFile(pathIn(path, file.file), file, (count) => {
+        await checkFile(await pathIn(path, file.file), file, (count) => {
           if (this.#isClosed) throw new Cancelled()
           done += count
           this.#report(at + 1, Math.min(99, Math.floor((100 * done) / total)))
@@ -126,11 +126,14 @@ function filesOf({ manifest: { server, config, databases } }: StoredBackup): rea
   return [server, ...(config === null ? [] : [config]), ...databases]
 }
 
+/** The most bytes of a manifest, and of the checksums, which are fewer. */
+const MAX_SUMS = 128 * 1024 * 1024
+
 /** The manifest has the checksums of the other files, and SHA256SUMS has that of the manifest. */
 async function damageOfManifest(path: string): Promise<string[]> {
   try {
-    const manifest = await readFile(join(path, MANIFEST_FILE))
-    const sums = await readFile(join(path, SUMS_FILE), 'utf8')
+    const manifest = await readRegular(join(path, MANIFEST_FILE), MAX_SUMS)
+    const sums = String(await readRegular(join(path, SUMS_FILE), MAX_SUMS))
     const digest = createHash('sha256').update(manifest).digest('hex')
     if (sums.startsWith(`${digest}  ${MANIFEST_FILE}\n`)) return []
     return [`${MANIFEST_FILE}: does not match ${SUMS_FILE}`]

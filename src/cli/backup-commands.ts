@@ -1,14 +1,14 @@
 /** `settee backup`, `settee restore` and `settee adopt`. */
-import { copyFile, mkdir, readFile, stat } from 'node:fs/promises'
+import { copyFile, mkdir, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { BackupResult } from '../backup/backup-control.ts'
 import { isBackupId } from '../backup/backup-format.ts'
+import { pathIn, readRegular } from '../backup/foreign-files.ts'
 import type { BackupProgress } from '../backup/make-backup.ts'
 import {
   backupsFolder,
   checkFile,
   findSource,
-  pathIn,
   type RestoreOutcome,
   type RestoreProgress,
   type RestoreSource,
@@ -75,6 +75,9 @@ async function restore(command: Restore, dataDir: string, env: NodeJS.ProcessEnv
   print(json, { ...outcome, server: withServer }, linesOf(outcome, withServer))
 }
 
+/** The most bytes of a configuration; a server refuses longer ones. */
+const MAX_CONFIG = 1024 * 1024
+
 /**
  * Restores local.ini, and finds the backup's server.sqlite. The backup may be a single database file, without these.
  * @throws not_found; bad_request if they do not match the manifest
@@ -84,13 +87,13 @@ async function serverFiles(backup: string, dataDir: string, env: NodeJS.ProcessE
   const source: RestoreSource = await findSource(backup, backupsFolder(config))
   if (source.whole === null) return {}
   const { folder, manifest } = source.whole
-  const server = pathIn(folder, manifest.server.file)
+  const server = await pathIn(folder, manifest.server.file)
   await checkFile(server, manifest.server, () => undefined)
   if (manifest.config !== null) {
-    const copy = pathIn(folder, manifest.config.file)
+    const copy = await pathIn(folder, manifest.config.file)
     await checkFile(copy, manifest.config, () => undefined)
     await keepConfig(dataDir)
-    await writeAtomically(join(dataDir, 'local.ini'), await readFile(copy, 'utf8'))
+    await writeAtomically(join(dataDir, 'local.ini'), String(await readRegular(copy, MAX_CONFIG)))
   }
   return { serverFile: server }
 }

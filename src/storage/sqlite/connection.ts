@@ -26,6 +26,17 @@ const MAX_LOG_PAGES = 2000
 /** The same for a file whose log is checkpointed only within commits: one writes at most 4 MB and syncs twice. */
 const MAX_DERIVED_LOG_PAGES = 512
 
+/** An empty database in memory, to be closed. */
+export function memoryDatabase(): Pick<Connection, 'exec' | 'pragma' | 'prepare' | 'close'> {
+  const db = new Sqlite(':memory:')
+  return {
+    exec: (sql) => void db.exec(sql),
+    pragma: (text) => db.pragma(text, { simple: true }),
+    prepare: <R extends object>(sql: string) => db.prepare(sql) as unknown as Statement<R>,
+    close: () => void db.close(),
+  }
+}
+
 export interface ConnectionOptions {
   /** Called with each operation before it reaches SQLite; if it throws, the operation does not run. For fault tests. */
   readonly onOperation?: ((operation: string) => void) | undefined
@@ -90,6 +101,8 @@ export class Connection {
       db.pragma('journal_size_limit = 16777216')
       db.pragma(`wal_autocheckpoint = ${options.isDerived ? MAX_DERIVED_LOG_PAGES : MAX_LOG_PAGES}`)
       db.pragma('temp_store = MEMORY')
+      // A file may come from elsewhere: what its schema names must not call functions that have effects.
+      db.pragma('trusted_schema = OFF')
       // Deleted content is overwritten in pages that stay; compaction returns free pages to the file system.
       db.pragma('secure_delete = FAST')
       if (isLogLeft && !options.isDerived) this.#rewriteLeftLog(db)

@@ -1,17 +1,17 @@
 /** Prepares a copy of a file to replace a database (StorageEngine.prepare), and marks files as restored. */
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { chmod, constants, copyFile, realpath } from 'node:fs/promises'
+import { chmod, constants, copyFile, lstat, realpath } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isCheckpoint } from '../checkpoints.ts'
+import { diskSize } from '../free-space.ts'
 import { beginEpoch, type Epochs, epochId, isRolledBack, type LastKnownSequence } from '../sequence.ts'
 import type { Prepared } from '../storage-engine.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions } from './connection.ts'
 import { storageError } from './database-access.ts'
 import type { Files } from './files.ts'
-import { MIGRATIONS, migrate } from './schema.ts'
+import { MIGRATIONS, migrate, RefusedFile, schemaOf } from './schema.ts'
 import { RESTORED_KEY, SETTINGS_VERSION_KEY } from './state.ts'
 
 /** @throws as StorageEngine.prepare; the file system's error */
@@ -50,12 +50,24 @@ async function refuseLive(files: Files, copy: string): Promise<void> {
 
 /** A file that was copied by hand may have a log beside it; a backup has none. */
 async function copyWithLog(from: string, to: string): Promise<void> {
-  if (!existsSync(from)) throw new CouchError('bad_request', `The file ${from} does not exist.`)
-  for (const log of ['', '-wal']) {
-    if (log !== '' && !existsSync(from + log)) continue
-    await copyFile(from + log, to + log, constants.COPYFILE_FICLONE)
-    await chmod(to + log, 0o600)
+  const found = await regularSize(from)
+  if (found === null) throw new CouchError('bad_request', `The file ${from} does not exist.`)
+  const log = await regularSize(`${from}-wal`)
+  const { free } = await diskSize(dirname(to))
+  // A sparse file may name more bytes than any disk has.
+  if (found + (log ?? 0) > free) throw new CouchError('insufficient_storage')
+  for (const suffix of log === null ? [''] : ['', '-wal']) {
+    await copyFile(from + suffix, to + suffix, constants.COPYFILE_FICLONE)
+    await chmod(to + suffix, 0o600)
   }
+}
+
+/** @returns its bytes; null if it does not exist @throws bad_request for a link, a pipe or a device */
+async function regularSize(path: string): Promise<number | null> {
+  const found = await lstat(path).catch(() => null)
+  if (found === null) return null
+  if (found.isFile()) return found.size
+  throw new CouchError('bad_request', `${path} is not a regular file.`)
 }
 
 function prepareDraft(
@@ -66,7 +78,6 @@ function prepareDraft(
 ): Omit<Prepared, 'draft'> {
   const connection = openIntact(copy, path, onOperation)
   try {
-    checkKind(connection, copy)
     migrate(connection, copy)
     markRestored(connection, now, [])
     const count = (key: string) => Number(metaOf(connection, key) ?? 0)
@@ -76,22 +87,27 @@ function prepareDraft(
   }
 }
 
-/** @throws bad_request when SQLite cannot read the file, or finds it damaged */
+/** @throws bad_request when SQLite cannot read the file, finds it damaged, or it is none of a settee database */
 function openIntact(copy: string, path: string, onOperation: ConnectionOptions['onOperation']): Connection {
+  let connection: Connection | undefined
   try {
-    const connection = new Connection(path, { onOperation, mustExist: true, isDraft: true })
+    connection = new Connection(path, { onOperation, mustExist: true, isDraft: true })
+    // Before anything is read through it: the schema of a file from elsewhere may hold what must not run.
+    checkKind(connection, copy)
     const found = connection.pragma('integrity_check')
     if (found === 'ok') return connection
-    connection.close()
     throw new Error(String(found))
   } catch (cause) {
+    connection?.close()
     const error = storageError(cause)
     if (error instanceof CouchError && error.code === 'insufficient_storage') throw error
+    if (cause instanceof RefusedFile) throw new CouchError('bad_request', cause.message, { cause })
+    if (cause instanceof CouchError) throw cause
     throw new CouchError('bad_request', `${copy} is damaged, or is not a settee database.`, { cause })
   }
 }
 
-/** @throws bad_request */
+/** @throws bad_request, RefusedFile */
 function checkKind(connection: Connection, copy: string): void {
   const version = connection.pragma('user_version') as number
   const tables = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'revision'").get()
@@ -102,6 +118,7 @@ function checkKind(connection: Connection, copy: string): void {
     const reason = `${copy} was written by a newer settee (schema ${version}); this one knows ${MIGRATIONS.length}.`
     throw new CouchError('bad_request', reason)
   }
+  schemaOf(connection, copy)
 }
 
 const PAGE = 500

@@ -1,6 +1,6 @@
 /** The tables of a database's file. A released migration never changes; new ones are appended. */
 import { longCall, Yielder } from '../../core/event-loop.ts'
-import { APPLICATION_ID, type Connection } from './connection.ts'
+import { APPLICATION_ID, type Connection, memoryDatabase } from './connection.ts'
 
 const VERSION_1 = `
 -- counters, epochs, limits: what the file knows of itself
@@ -191,6 +191,34 @@ export const MIGRATIONS: readonly Migration[] = [
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */
 export const STRETCH = 1000
 
+/** The schema of a file as one text: tables, indexes, views and triggers, without the statistics of SQLite itself. */
+const READ_SCHEMA =
+  "SELECT group_concat(type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, ''), char(10)) AS text FROM " +
+  "(SELECT * FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name)"
+
+const expectedSchemas = new WeakMap<readonly Migration[], Map<number, string>>()
+
+/** The schema that the first migrations make. */
+function schemaAfter(migrations: readonly Migration[], version: number): string {
+  const known = expectedSchemas.get(migrations) ?? new Map<number, string>()
+  expectedSchemas.set(migrations, known)
+  const found = known.get(version)
+  if (found !== undefined) return found
+  const empty = memoryDatabase()
+  try {
+    migrate(empty, 'an empty file', migrations.slice(0, version))
+    const text = schemaIn(empty)
+    known.set(version, text)
+    return text
+  } finally {
+    empty.close()
+  }
+}
+
+function schemaIn(connection: Pick<Connection, 'prepare'>): string {
+  return connection.prepare<{ text: string | null }>(READ_SCHEMA).get()?.text ?? ''
+}
+
 /** A file that this settee does not open. The message is for the operator and names the file. */
 export class RefusedFile extends Error {}
 
@@ -199,17 +227,23 @@ export class RefusedFile extends Error {}
  * @param file its name in error messages
  * @param migrations those of the file's kind; by default a database's
  * @returns 0 for a file without tables
- * @throws RefusedFile for a file that is not settee's or is newer than this settee
+ * @throws RefusedFile for a file that is not settee's, has another schema than its migrations make, or is newer than this
+ *   settee
  */
 export function schemaOf(
-  connection: Pick<Connection, 'pragma'>,
+  connection: Pick<Connection, 'pragma' | 'prepare'>,
   file: string,
   migrations: readonly Migration[] = MIGRATIONS,
 ): number {
   const version = connection.pragma('user_version') as number
   const application = connection.pragma('application_id') as number
   if (version > 0 && application !== APPLICATION_ID) throw new RefusedFile(`${file} is not a file of settee.`)
-  if (version <= migrations.length) return version
+  if (version === 0) return version
+  if (version <= migrations.length) {
+    // A trigger, a view in place of a table or a computed column would run with each call.
+    if (schemaIn(connection) === schemaAfter(migrations, version)) return version
+    throw new RefusedFile(`${file} has tables, views or triggers that settee does not make.`)
+  }
   throw new RefusedFile(
     `${file} was written by a newer settee: its schema is ${version}, and this one knows ${migrations.length}. ` +
       'Start the newer version again, or follow docs/upgrade.md to go back.',

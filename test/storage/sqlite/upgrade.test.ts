@@ -135,10 +135,10 @@ t.test('a fault at any moment leaves one schema or the other, and nothing is los
 
 t.test('an upgrade that fails again and again copies once', async (t) => {
   const { dataDir, path } = await oldFolder(t, 4)
-  const file = new Sqlite(path)
-  file.exec('CREATE TABLE superseded (in_the_way INTEGER)')
-  file.close()
-  const fails = () => openNotes(t, dataDir)
+  const onOperation = (operation: string) => {
+    if (operation.includes('CREATE TABLE superseded')) throw new Error('in the way')
+  }
+  const fails = () => openNotes(t, dataDir, { onOperation })
   await t.rejects(fails, { code: 'internal_server_error' })
   const { ino } = await stat(copyIn(dataDir, 4))
   await t.rejects(fails, { code: 'internal_server_error' })
@@ -147,6 +147,19 @@ t.test('an upgrade that fails again and again copies once', async (t) => {
   await utimes(path, later, later)
   await t.rejects(fails, { code: 'internal_server_error' })
   t.not((await stat(copyIn(dataDir, 4))).ino, ino, 'a file that has changed since is copied anew')
+})
+
+t.test('a file whose schema holds more than settee makes is not opened', async (t) => {
+  for (const schema of [4, NEWEST]) {
+    const { dataDir, path } = await oldFolder(t, schema)
+    const file = new Sqlite(path)
+    file.exec('CREATE TRIGGER evil AFTER INSERT ON local BEGIN DELETE FROM doc; END')
+    file.close()
+    await t.rejects(openNotes(t, dataDir), {
+      code: 'internal_server_error',
+      message: /tables, views or triggers/,
+    })
+  }
 })
 
 t.test('an upgrade ends with its thread', async (t) => {
