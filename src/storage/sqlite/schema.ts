@@ -191,10 +191,22 @@ export const MIGRATIONS: readonly Migration[] = [
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */
 export const STRETCH = 1000
 
-/** The schema of a file as one text: tables, indexes, views and triggers, without the statistics of SQLite itself. */
+/** More than any file of settee has. */
+const MAX_SCHEMA = 1000
 const READ_SCHEMA =
-  "SELECT group_concat(type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, ''), char(10)) AS text FROM " +
-  "(SELECT * FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name)"
+  'SELECT type, name, tbl_name AS tableName, sql FROM sqlite_schema ' +
+  `ORDER BY type, name LIMIT ${MAX_SCHEMA}`
+/** Litestream's own tables (docs/backup.md): columns without constraints, which run nothing. */
+const LITESTREAM = /^CREATE TABLE "?_litestream_\w+"? *\([\w ,]+\)$/
+/** SQLite's statistics. */
+const STATISTICS: ReadonlySet<string> = new Set(['sqlite_stat1', 'sqlite_stat4'])
+
+interface SchemaRow {
+  readonly type: string
+  readonly name: string
+  readonly tableName: string
+  readonly sql: string | null
+}
 
 const expectedSchemas = new WeakMap<readonly Migration[], Map<number, string>>()
 
@@ -215,8 +227,14 @@ function schemaAfter(migrations: readonly Migration[], version: number): string 
   }
 }
 
+/** Tables, indexes, views and triggers as one text, without tables of others that are known. */
 function schemaIn(connection: Pick<Connection, 'prepare'>): string {
-  return connection.prepare<{ text: string | null }>(READ_SCHEMA).get()?.text ?? ''
+  const rows = connection.prepare<SchemaRow>(READ_SCHEMA).all()
+  return JSON.stringify(rows.filter((row) => !isKnownOthers(row)))
+}
+
+function isKnownOthers({ type, name, sql }: SchemaRow): boolean {
+  return type === 'table' && (STATISTICS.has(name) || LITESTREAM.test(sql ?? ''))
 }
 
 /** A file that this settee does not open. The message is for the operator and names the file. */

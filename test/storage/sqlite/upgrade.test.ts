@@ -153,13 +153,29 @@ t.test('a file whose schema holds more than settee makes is not opened', async (
   for (const schema of [4, NEWEST]) {
     const { dataDir, path } = await oldFolder(t, schema)
     const file = new Sqlite(path)
+    file.unsafeMode()
     file.exec('CREATE TRIGGER evil AFTER INSERT ON local BEGIN DELETE FROM doc; END')
+    file.pragma('writable_schema = ON')
+    // A name that no statement can give.
+    file.exec(
+      "UPDATE sqlite_schema SET name = 'sqlite_stat1', sql = replace(sql, 'evil', 'sqlite_stat1') WHERE name = 'evil'",
+    )
     file.close()
     await t.rejects(openNotes(t, dataDir), {
       code: 'internal_server_error',
       message: /tables, views or triggers/,
     })
   }
+})
+
+t.test('the tables of Litestream and of SQLite itself are none of settee’s business', async (t) => {
+  const { dataDir, path, feed } = await oldFolder(t, 4)
+  const file = new Sqlite(path)
+  file.exec('CREATE TABLE IF NOT EXISTS _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)')
+  file.exec('CREATE TABLE IF NOT EXISTS _litestream_lock (id INTEGER); ANALYZE')
+  file.close()
+  const { store } = await openNotes(t, dataDir)
+  t.same(await readFeed(store), feed)
 })
 
 t.test('an upgrade ends with its thread', async (t) => {
