@@ -94,7 +94,7 @@ function copyRevision(doc: DocState, rev: string): IncomingDoc {
     revpos: undefined,
     content: { ...facts, content: { blob } },
   }))
-  return { id: undefined, path: null, deleted: false, body, attachments }
+  return { id: undefined, path: null, deleted: doc.isDeleted(rev) === true, body, attachments }
 }
 
 async function copyLocal(store: DocumentReader, user: UserCtx, id: string): Promise<IncomingDoc> {

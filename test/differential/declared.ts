@@ -19,7 +19,7 @@ const REQUESTS: readonly Declared[] = [
     is: (what, { couchdb, settee }) =>
       ['body', 'status'].includes(what) &&
       [couchdb, settee].every(isRefusal) &&
-      [couchdb, settee].some(isAboutRevision),
+      [couchdb, settee].some(isEarly),
   },
   { row: 'a parameter given twice', is: (_, { step }) => isTwice(step.path) },
   { row: 'feeds', is: (what, { step }) => what === 'header cache-control' && isFeed(step.path) },
@@ -70,8 +70,32 @@ const HISTORIES: readonly Declared[] = [
     row: 'the order of the leaves in open_revs=all and _bulk_get, and of missing and possible_ancestors',
     is: (what, { step, couchdb, settee }) =>
       what === 'body' &&
-      /open_revs=|_bulk_get/.test(step.path) &&
+      /open_revs=|_bulk_get|_missing_revs/.test(step.path) &&
       isEqualBut(sorted(couchdb.body), sorted(settee.body), /^$/g),
+  },
+  {
+    row: 'a revision named twice',
+    is: (what, { step }) =>
+      what === 'body' && /"(\d+-[0-9a-f]{32})".*"\1"/.test(decodeURIComponent(shown(step))),
+  },
+  {
+    row: 'rev with latest=true',
+    is: (_, { step }) => /rev=.*latest=true|latest=true.*rev=/.test(step.path),
+  },
+  {
+    row: 'POST /{db}?batch=ok of a conflict',
+    is: (_, { step, couchdb, settee }) =>
+      step.path.includes('batch=ok') && couchdb.status === 202 && settee.status === 409,
+  },
+  {
+    row: 'rows of 417',
+    is: (what, { couchdb, settee }) => what === 'body' && couchdb.status === 417 && settee.status === 417,
+  },
+  {
+    row: 'a Destination that is not percent-encoded',
+    is: (_, { step, settee }) =>
+      step.method === 'COPY' &&
+      (errorOf(settee).reason === 'invalid_url_encoding' || /[^ -~]/.test(step.headers?.Destination ?? '')),
   },
   { row: 'open_revs="all" with quotes', is: (_, { step }) => step.path.includes('open_revs=%22all%22') },
   {
@@ -89,7 +113,8 @@ const ATTACHMENTS: readonly Declared[] = [
   {
     row: 'multipart answers and those of functions',
     is: (what, { step, couchdb }) =>
-      what === 'header cache-control' && (isMultipart(couchdb) || isOfFunction(step.path)),
+      what === 'header cache-control' &&
+      (isMultipart(couchdb) || isOfFunction(step.path) || /multipart/.test(step.headers?.Accept ?? '')),
   },
   {
     row: 'open_revs and attachments=true with Accept: */*',
@@ -127,6 +152,10 @@ const ATTACHMENTS: readonly Declared[] = [
       isEqualBut(couchdb.body, settee.body, /"content_type":"(application\/octet-stream)?"/g),
   },
   {
+    row: 'a part of multipart/related that is longer',
+    is: (_, { settee }) => errorOf(settee).reason === 'attachment longer than expected',
+  },
+  {
     row: 'a multipart body without its boundary',
     is: (what, { settee }) => what === 'body' && /boundary/.test(errorOf(settee).reason ?? ''),
   },
@@ -148,6 +177,17 @@ const QUERIES: readonly Declared[] = [
       SAME_ERROR.test(errorOf(settee).error ?? ''),
   },
   {
+    row: 'total_keys_examined of _find',
+    is: (what, { couchdb, settee }) =>
+      what === 'body' && isEqualBut(couchdb.body, settee.body, /"total_keys_examined":\d+/g),
+  },
+  {
+    row: 'the mrargs of _explain',
+    is: (what, { couchdb, settee }) =>
+      what === 'body' &&
+      isEqualBut(couchdb.body, settee.body, /"(start|end)_key":(null|\[\]|\{\}|\d+|true|"[^"]*")/g),
+  },
+  {
     row: 'an empty answer of _find to a selector that nothing can match',
     is: (what, { step, couchdb }) =>
       what === 'body' && step.path.endsWith('/_find') && JSON.stringify(couchdb.body) === '{"docs":[]}',
@@ -166,6 +206,7 @@ const FUNCTIONS: readonly Declared[] = [
     row: '/{db}/_design/{doc}/_show',
     is: (_, { step, settee }) =>
       errorOf(settee).error === 'external_response_error' ||
+      (/_show\/start/.test(step.path) && settee.status === 500) ||
       (step.method === 'PATCH' && settee.status === 405),
   },
   {
@@ -198,6 +239,21 @@ const ADDRESSES: readonly Declared[] = [
       /\/_(?!design|local)\w+(\/v)?\/x($|\?)|_design\/d\/_(none|view\/?($|\?))|\/_design\/\w+\/_view\/($|\?|\/)/.test(
         step.path,
       ),
+  },
+  {
+    row: 'an id that cannot exist',
+    is: (_, { couchdb, settee }) => couchdb.status === 404 && errorOf(settee).error === 'illegal_docid',
+  },
+  {
+    row: '_auto_purge, _time_seq, _shards, _sync_shards',
+    is: (_, { step }) => /\/_(shards|search|auto_purge)/.test(step.path),
+  },
+  { row: 'POST /{db}/_temp_view', is: (_, { step }) => step.path.includes('/_temp_view') },
+  { row: '_node/x/_versions', is: (_, { step }) => /favicon|_scheduler\/none/.test(step.path) },
+  {
+    row: 'bulk_get_docs',
+    is: (what, { couchdb, settee }) =>
+      what === 'body' && isEqualBut(couchdb.body, settee.body, /"bulk_get_\w+":\d+/g),
   },
   {
     row: 'errors of _replicate',
@@ -284,9 +340,13 @@ function isRefusal({ status }: Comparable): boolean {
   return status >= 400 && status < 500
 }
 
-function isAboutRevision(answer: Comparable): boolean {
-  const { error, reason } = errorOf(answer)
-  return error === 'conflict' || reason === 'Invalid rev format'
+/** What one of them may look at before the other mistake. */
+function isEarly(answer: Comparable): boolean {
+  const { error = '', reason } = errorOf(answer)
+  return (
+    ['conflict', 'illegal_docid', 'unauthorized'].includes(error) ||
+    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON/.test(reason ?? '')
+  )
 }
 
 function isTwice(path: string): boolean {

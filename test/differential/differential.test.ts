@@ -79,6 +79,7 @@ async function startSettee(t: Test): Promise<string> {
   })
   const compression = '/_node/_local/_config/attachments/compression_level'
   await server.request('PUT', compression, { auth, body: JSON.stringify('8') })
+  await server.request('PUT', '/_replicator', { auth })
   return server.url.replace('://', `://${username}:${password}@`)
 }
 

@@ -242,11 +242,13 @@ const COPY: readonly Row[] = [
   },
   {
     of: '3.6 404',
-    says: 'the document is missing or deleted, or the revision is',
+    says: 'the document is missing or deleted, or the revision is; the copy of a tombstone is one',
     given: [GONE],
     steps: [
       [copy('y'), failed(404, 'not_found', 'deleted')],
       [copy('y', {}, '?rev=9-z'), MISSING],
+      [copy('t', {}, '?rev=2-b'), { status: 201, like: { id: 't', rev: /^1-/ } }],
+      ['GET /{db}/t', failed(404, 'not_found', 'deleted')],
       [['COPY /{db}/z', { headers: { destination: 'y' } }], MISSING],
     ],
   },

@@ -60,9 +60,6 @@ const body = (c: Choices): unknown => ({
   ...(c.chance(0.05) && { since: 'now', limit: 1 }),
 })
 
-/** A change that a waiting feed ends with. */
-const change = (c: Choices): Step => json('POST', '/{db}', { _id: `w${c.below(1e9)}`, n: 1, type: 'note' })
-
 function step(c: Choices): Step {
   switch (
     c.weighted({
@@ -90,16 +87,16 @@ function step(c: Choices): Step {
         return { method: 'POST', path: `/{db}/_changes?${filter}`, headers: typed(c), body: oddBody(c) }
       return json('POST', `/{db}/_changes?${filter}${more}`, body(c), typed(c))
     }
-    case 'longpoll':
-      return {
-        ...get(
-          `/{db}/_changes?feed=longpoll&timeout=4000&since=${c.pick(['{seq}', 'now-is-later', '0'])}${query(c, { limit: () => '1', include_docs: flag, style: () => 'all_docs' }, 2).replace('?', '&')}`.replace(
-            'now-is-later',
-            '{seq}',
-          ),
-        ),
-        meanwhile: change(c),
-      }
+    case 'longpoll': {
+      const of = `w${c.below(1e9)}`
+      const more = query(c, { include_docs: flag, style: () => 'all_docs', since: () => '{seq}' }, 2).replace(
+        '?',
+        '&',
+      )
+      // It waits for this document alone, so it does not matter which request comes first.
+      const path = `/{db}/_changes?feed=longpoll&timeout=4000&filter=_doc_ids&doc_ids=%5B%22${of}%22%5D${more}`
+      return { ...get(path), meanwhile: json('POST', '/{db}', { _id: of, n: 1, type: 'note' }) }
+    }
     case 'continuous':
       return get(
         `/{db}/_changes?feed=continuous&timeout=${c.pick(['1', '50'])}${query(c, { since: () => '{seq}', limit: count, include_docs: flag, filter: () => 'd/live', descending: flag }, 3).replace('?', '&')}`,
