@@ -34,7 +34,7 @@ const MAX_HEADERS = 100
 /**
  * Headers with which an answer acts beyond itself: on the whole origin, where the console and other databases are (cookies,
  * stored data, service workers, TLS, reports, other origins' access), or on a proxy in front of the server (nginx, Apache,
- * LiteSpeed, Perlbal), which would send other content in its place.
+ * LiteSpeed, Perlbal, those with edge-side includes), which would send other content in its place.
  */
 const RESERVED = new RegExp(
   `^(?:${[
@@ -58,6 +58,10 @@ const RESERVED = new RegExp(
     'access-control-.*',
     'timing-allow-origin',
     'x-permitted-cross-domain-policies',
+    'x-xss-protection',
+    'proxy-.*',
+    'surrogate-.*',
+    'edge-control',
     'x-accel-.*',
     'x-sendfile.*',
     'x-lighttpd-.*',

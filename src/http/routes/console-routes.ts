@@ -25,7 +25,7 @@ const HASHED = /^assets\//
 const YEAR_MS = 365 * 86_400_000
 
 /** A script within the page. */
-const INLINE = /<script>([\s\S]*?)<\/script>/g
+const INLINE = /<script(?: [^>]*)?>([\s\S]*?)<\/script>/g
 
 /**
  * The page starts by scripts of these digests, which may load others; the first of them limits those to the page's folder
