@@ -10,6 +10,8 @@ const RETRY_MS = 10_000
 const PAGE = 100
 /** A pass over all accounts takes at most this share of the time. */
 const SHARE = 0.1
+/** Changed accounts that are looked for at once; of more, all are checked one after the other. */
+const MAX_LOOKED_FOR = 100
 /** Changed accounts that wait for their check; above that, all accounts are checked. */
 const MAX_WAITING = 10_000
 
@@ -22,7 +24,8 @@ export interface OwnerOptions {
 
 /**
  * Revokes the tokens of deleted accounts. Without their account they give no access, but a later account of the same
- * name may belong to somebody else. An account that changes is checked at once, by each node that hears of it. All
+ * name may belong to somebody else. An account that changes is looked for at once, before it can be made again, by each
+ * node that hears of it, and its tokens are not accepted until they are revoked or the account was found. All
  * accounts with tokens are checked after the start, since an account may have been deleted while no server ran, and when
  * nobody knows what has changed.
  */
@@ -33,6 +36,10 @@ export class TokenOwnerCheck {
   readonly #stops: readonly (() => void)[]
   /** Accounts that have changed. */
   readonly #changed = new Set<string>()
+  /** Accounts that are being looked for since they have changed; resolved when that is over, never rejected. */
+  readonly #looking = new Map<string, Promise<void>>()
+  /** Accounts that were deleted, whose tokens are to be revoked although there may be an account of that name again. */
+  readonly #deleted = new Set<string>()
   /** The last account that the pass has checked; null: it begins; undefined: there is none to do. */
   #passed: string | null | undefined = null
   /** When the pass may go on, in ms of the monotonic clock, however many accounts change meanwhile. */
@@ -53,10 +60,40 @@ export class TokenOwnerCheck {
     this.#options = options
     this.#onRevoked = onRevoked
     this.#stops = [
-      options.accounts.onChange((names) => this.recheck(names)),
+      options.accounts.onChange((names) => this.#onChange(names)),
       options.duty.onChange(() => this.recheck('all')),
     ]
     this.#running = this.#run()
+  }
+
+  /**
+   * What a check of the account's tokens has to wait for.
+   * @returns null: nothing; otherwise resolved with whether they count
+   */
+  pending(name: string): Promise<boolean> | null {
+    const looking = this.#looking.get(name)
+    if (looking !== undefined) return looking.then(() => this.pending(name) ?? true)
+    return this.#deleted.has(name) ? Promise.resolve(false) : null
+  }
+
+  #onChange(names: ReadonlySet<string> | 'all'): void {
+    if (names === 'all' || names.size > MAX_LOOKED_FOR) this.recheck(names)
+    else for (const name of names) this.#look(name)
+  }
+
+  #look(name: string): void {
+    const looking = this.#find(name).finally(() => {
+      if (this.#looking.get(name) === looking) this.#looking.delete(name)
+    })
+    this.#looking.set(name, looking)
+  }
+
+  async #find(name: string): Promise<void> {
+    try {
+      await this.#checkOwner(name)
+    } catch {
+      this.recheck(new Set([name]))
+    }
   }
 
   /** Checks whether accounts still exist. */
@@ -125,13 +162,16 @@ export class TokenOwnerCheck {
 
   async #checkOwner(name: string): Promise<void> {
     try {
-      if ((await this.#options.accounts.find(name)) !== null) return
+      if ((await this.#options.accounts.find(name)) === null) this.#deleted.add(name)
+      else if (!this.#deleted.has(name)) return
     } catch (fault) {
       // The account exists, and its devices have access again once the conflict is resolved.
       if (fault instanceof CouchError && fault.code === 'account_conflicts') return
       throw fault
     }
-    if ((await this.#stored.revokeAll(name)) > 0) this.#onRevoked(name)
+    const revoked = await this.#stored.revokeAll(name)
+    this.#deleted.delete(name)
+    if (revoked > 0) this.#onRevoked(name)
   }
 
   /** Ends early if an account has changed. */
@@ -150,5 +190,6 @@ export class TokenOwnerCheck {
     this.#ending.abort()
     this.#wake()
     await this.#running
+    await Promise.all(this.#looking.values())
   }
 }

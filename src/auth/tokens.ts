@@ -75,7 +75,9 @@ export class Tokens {
 
   /** @see TokenLookup.check */
   check(name: string, secret: string, caller: string): TokenGrant | null | Promise<TokenGrant | null> {
-    return this.#lookup.check(name, secret, caller)
+    const pending = this.#owners.pending(name)
+    if (pending === null) return this.#lookup.check(name, secret, caller)
+    return pending.then((counts) => (counts ? this.#lookup.check(name, secret, caller) : null))
   }
 
   /**
@@ -121,6 +123,8 @@ export class Tokens {
 
   /** @see StoredTokens.make */
   async make(wanted: NewToken): Promise<{ readonly token: Token; readonly secret: string }> {
+    // The tokens of an earlier account of the name are revoked first, so that this one stays.
+    await this.#owners.pending(wanted.account)
     const made = await this.#stored.make(wanted)
     // The account may have been deleted meanwhile, and its other tokens revoked before this one was there.
     this.#owners.recheck(new Set([wanted.account]))

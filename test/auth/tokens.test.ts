@@ -5,6 +5,7 @@ import type { Account, AccountListener } from '../../src/auth/accounts.ts'
 import { type TokenMaker, tokensWithoutServer } from '../../src/auth/token-maker.ts'
 import { looksLikeSecret, OWNER_KIND, userOfToken } from '../../src/auth/token-record.ts'
 import type { Tokens, TokensOptions } from '../../src/auth/tokens.ts'
+import { CouchError } from '../../src/core/errors.ts'
 import { accountKey, type RecordWrite } from '../../src/storage/records.ts'
 import { tokensOver } from '../helpers/tokens.ts'
 import { until } from '../helpers/until.ts'
@@ -348,6 +349,32 @@ t.test('deleting an account deletes its tokens', async (t) => {
     await until(() => kept() === 0)
     t.strictSame(await namesOf(again, 'anna'), [])
   })
+})
+
+t.test('an account that is made again at once has none of the tokens of the one before', async (t) => {
+  const { tokens, names, tell, state, changed } = setUp(t)
+  const bob = names.get('bob')!
+  for (const name of ['anna', 'bob']) names.set(name, { ...bob, name })
+  const { secret } = await tokens.make({ ...phone, account: 'bob' })
+  const makeAgain = () => {
+    names.delete('bob')
+    tell(new Set(['bob', 'anna']))
+    names.set('bob', bob)
+    tell(new Set(['bob']))
+  }
+  makeAgain()
+  const early = tokens.check('bob', secret, '')
+  const made = await tokens.make({ ...phone, account: 'bob' })
+  t.equal(await early, null)
+  t.equal(await check(tokens, 'bob', secret), null)
+  t.match(await check(tokens, 'bob', made.secret), { account: 'bob' }, 'it has its own')
+  t.same(new Set(changed.flat()), new Set(['bob']))
+
+  state.fault = new CouchError('store_unavailable')
+  makeAgain()
+  t.equal(await check(tokens, 'bob', made.secret), null, 'nor if they cannot be revoked yet')
+  t.equal(await check(tokens, 'bob', made.secret), null)
+  state.fault = null
 })
 
 t.test('an account that cannot be asked for keeps its tokens', async (t) => {
