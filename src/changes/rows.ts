@@ -4,7 +4,7 @@ import { CouchError, type ErrorName } from '../core/errors.ts'
 import { quoted } from '../core/json.ts'
 import { type RenderedDocument, renderDocument, renderInTexts } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
-import { leafRev, sortLeaves } from '../revisions/branch.ts'
+import { leafRevs } from '../revisions/branch.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import type { Touches } from '../storage/touches.ts'
@@ -115,7 +115,7 @@ export interface RowParts {
 
 /** The revisions of a row before filtering: the winner, or all leaves with the winner first. */
 export function listedRevs(doc: DocState, { style }: Pick<ChangesOptions, 'style'>): readonly string[] {
-  return style === 'main_only' || doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
+  return style === 'main_only' || doc.hasOneLeaf ? [doc.rev] : leafRevs(doc.branches, doc.rev)
 }
 
 /** Makes the row of a document. Pure, so engines can call it. @param revs the revisions of the row */

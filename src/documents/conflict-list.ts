@@ -67,7 +67,7 @@ interface ConflictRow {
 /** @returns null for a document with no more than one live leaf */
 function rowOf(doc: DocState): ConflictRow | null {
   if (doc.deleted) return null
-  const conflicts = losingLeaves(doc.branches)
+  const conflicts = losingLeaves(doc.branches, doc.rev)
   if (conflicts.length === 0) return null
   return { id: doc.id, rev: doc.rev, leaves: conflicts.length + 1, conflicts: conflicts.slice(0, SHOWN) }
 }

@@ -121,8 +121,11 @@ function member(name: string, value: unknown): string {
   return `"${name}":${JSON.stringify(value)}`
 }
 
-function losersOf(doc: DocState, find: (branches: readonly Branch[]) => string[]): readonly string[] {
-  return doc.hasOneLeaf ? [] : find(doc.branches)
+function losersOf(
+  doc: DocState,
+  find: (branches: readonly Branch[], winner: string) => string[],
+): readonly string[] {
+  return doc.hasOneLeaf ? [] : find(doc.branches, doc.rev)
 }
 
 /** A revision with its ancestors, newest first. */

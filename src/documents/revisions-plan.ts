@@ -1,6 +1,6 @@
 /** Decides which revisions of a document are returned for `open_revs` and `_bulk_get`; protocol.md 3.2. */
 import { CouchError } from '../core/errors.ts'
-import { type Branch, leafRev, sortLeaves } from '../revisions/branch.ts'
+import { type Branch, leafRev, leafRevs, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow, lookUpWork, MOST_WORK } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
@@ -117,5 +117,5 @@ export class RevisionsPlan {
 
 function leavesOf(doc: DocState | null): string[] {
   if (doc === null) throw new CouchError('not_found')
-  return doc.hasOneLeaf ? [doc.rev] : sortLeaves(doc.branches).map(leafRev)
+  return doc.hasOneLeaf ? [doc.rev] : leafRevs(doc.branches, doc.rev)
 }

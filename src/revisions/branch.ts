@@ -5,10 +5,9 @@
  * An engine may load `ids` from disk when they are first read. Code that has a stored branch therefore decides by `pos`
  * and `leaf` where they suffice, and reads `ids` last.
  */
-import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import { formatRev, normalizeRevId, type Rev } from './rev.ts'
+import { compareRevIds, formatRev, normalizeRevId, type Rev } from './rev.ts'
 
 export interface Branch {
   /** The leaf's generation. */
@@ -115,9 +114,9 @@ export interface Leaf {
   readonly deleted: boolean
 }
 
-/** Orders leaves, the winner first: live before deleted, then generation, then id by bytes (protocol.md 6.1). */
+/** Orders leaves, the winner first: live before deleted, then generation, then id (protocol.md 6.1). */
 export function compareLeaves(a: Leaf, b: Leaf): number {
-  return Number(a.deleted) - Number(b.deleted) || b.pos - a.pos || compareUtf8(b.leaf, a.leaf)
+  return Number(a.deleted) - Number(b.deleted) || b.pos - a.pos || compareRevIds(b.leaf, a.leaf)
 }
 
 /** The same leaves in a new array, winner first: the order of `changes` with style=all_docs (protocol.md 19.1). */
@@ -132,19 +131,27 @@ export function winner<T extends Leaf>(leaves: readonly T[]): T | undefined {
   return best
 }
 
-/** `_conflicts`: the live leaves besides the winner as `pos-id`, best first. */
-export function conflicts(leaves: readonly Leaf[]): string[] {
-  return losers(leaves, false)
+/**
+ * The leaves of a stored document as `pos-id`, the winner first, then the best.
+ * @param winner that is stored with the document; an older settee ordered ids of different forms otherwise, and its choice
+ *   holds until the next write
+ */
+export function leafRevs(leaves: readonly Leaf[], winner: string): string[] {
+  return [winner, ...losers(leaves, winner).map(leafRev)]
 }
 
-/** `_deleted_conflicts`: the deleted leaves besides the winner as `pos-id`, best first. */
-export function deletedConflicts(leaves: readonly Leaf[]): string[] {
-  return losers(leaves, true)
+/** `_conflicts`: the live leaves besides the winner as `pos-id`, best first. @param winner as in {@link leafRevs} */
+export function conflicts(leaves: readonly Leaf[], winner: string): string[] {
+  return losers(leaves, winner).flatMap((leaf) => (leaf.deleted ? [] : leafRev(leaf)))
 }
 
-function losers(leaves: readonly Leaf[], deleted: boolean): string[] {
-  const [, ...rest] = sortLeaves(leaves)
-  return rest.filter((leaf) => leaf.deleted === deleted).map(leafRev)
+/** `_deleted_conflicts`: the deleted leaves besides the winner, as in {@link conflicts}. */
+export function deletedConflicts(leaves: readonly Leaf[], winner: string): string[] {
+  return losers(leaves, winner).flatMap((leaf) => (leaf.deleted ? leafRev(leaf) : []))
+}
+
+function losers(leaves: readonly Leaf[], winner: string): Leaf[] {
+  return sortLeaves(leaves).filter((leaf) => leafRev(leaf) !== winner)
 }
 
 /**

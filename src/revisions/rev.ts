@@ -20,6 +20,7 @@ const ERLANG_INTEGER = /^\+?[0-9]+$/
 /** Takes half the time of {@link HEX_ID}, since it is sticky and has no end anchor. */
 const LOWER_HEX = /[0-9a-f]*/y
 const HEX_ID = /^[0-9a-f]{32}$/i
+const HEX_DIGITS = 32
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 // A limit of settee; CouchDB has none. An id is an index key, a header and a part of every ancestry below it.
@@ -62,9 +63,17 @@ export function formatRev(pos: number, id: string): string {
   return `${pos}-${id}`
 }
 
-/** Orders revisions by generation as a number, then by id, smaller first (protocol.md 2.3). */
-export function compareRevs(a: Rev, b: Rev): number {
-  return a.pos - b.pos || compareUtf8(a.id, b.id)
+/**
+ * Orders revision ids of one generation, smaller first, by the bytes that CouchDB stores (protocol.md 2.3): 32 hex digits are
+ * 16 bytes, any other id is its UTF-8 text. So `zz` (7a 7a) is smaller than 32 digits that begin with `96`.
+ */
+export function compareRevIds(a: string, b: string): number {
+  if ((a.length === HEX_DIGITS) === (b.length === HEX_DIGITS)) return compareUtf8(a, b)
+  return Buffer.compare(bytesOf(a), bytesOf(b))
+}
+
+function bytesOf(id: string): Buffer {
+  return Buffer.from(id, id.length === HEX_DIGITS ? 'hex' : 'utf8')
 }
 
 /**

@@ -21,6 +21,25 @@ t.test('one document', async (t) => {
     return { call, put }
   }
 
+  t.test('revisions whose ids have different forms are in the order of CouchDB', async (t) => {
+    const { call } = await start(t)
+    const hex = (start: string) => `1-${start.padEnd(32, '0')}`
+    const revs = [hex('ff'), `1-c3a9${'a'.repeat(28)}`, '1-é', hex('96'), '1-zz', '1-9', '1-']
+    const docs = [3, 4, 5, 6, 2, 0, 1].map((at) => ({ _id: 'a', _rev: revs[at] }))
+    const body = JSON.stringify({ new_edits: false, docs })
+    await call('POST', '/db/_bulk_docs', { body, headers: { 'content-type': 'application/json' } })
+    const [best, ...others] = revs
+    t.strictSame((await call('GET', '/db/a?conflicts=true')).json, {
+      _id: 'a',
+      _rev: best,
+      _conflicts: others,
+    })
+    t.match(await call('GET', '/db/_changes?style=all_docs'), {
+      json: { results: [{ id: 'a', changes: revs.map((rev) => ({ rev })) }] },
+    })
+    t.match(await call('GET', '/db/_all_docs'), { json: { rows: [{ value: { rev: best } }] } })
+  })
+
   t.test('ids in addresses', async (t) => {
     const { call, put } = await start(t)
     const cases: [written: string, id: string, ...read: string[]][] = [

@@ -11,6 +11,7 @@ import {
   knows,
   type Leaf,
   leafRev,
+  leafRevs,
   makeBranch,
   parseRevisions,
   sortLeaves,
@@ -163,9 +164,10 @@ t.test('the winner and the order of leaves are those of protocol.md 19.1', (t) =
     for (const leaves of [row.leaves.map(leaf), row.leaves.map(leaf).reverse()]) {
       const best = winner(leaves)
       t.equal(best && leafRev(best), row.winner)
-      t.strictSame(conflicts(leaves), row.conflicts)
-      t.strictSame(deletedConflicts(leaves), row.deletedConflicts)
+      t.strictSame(conflicts(leaves, row.winner), row.conflicts)
+      t.strictSame(deletedConflicts(leaves, row.winner), row.deletedConflicts)
       t.strictSame(sortLeaves(leaves).map(leafRev), row.allDocs)
+      t.strictSame(leafRevs(leaves, row.winner), row.allDocs)
     }
   }
   t.end()
@@ -173,7 +175,15 @@ t.test('the winner and the order of leaves are those of protocol.md 19.1', (t) =
 
 t.test('a document without leaves has no winner', (t) => {
   t.equal(winner([]), undefined)
-  t.strictSame(conflicts([]), [])
+  t.end()
+})
+
+t.test('a winner that an older settee has stored is no conflict of its own', (t) => {
+  const ids = [`1-96${'0'.repeat(30)}`, '1-zz', '1-9']
+  const leaves = ids.map(leaf)
+  t.equal(leafRev(winner(leaves)!), ids[0])
+  t.strictSame(conflicts(leaves, '1-zz'), [ids[0], '1-9'])
+  t.strictSame(leafRevs(leaves, '1-zz'), ['1-zz', ids[0], '1-9'])
   t.end()
 })
 

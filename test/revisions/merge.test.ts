@@ -255,7 +255,7 @@ for (const row of table) {
 t.test('conflict, winner and known revisions are those of protocol.md 19.2', async (t) => {
   const two = write([], ['3:c,b,a', '3:d,b,a']).branches
   t.equal(leafRev(winner(two)!), '3-d')
-  t.strictSame(conflicts(two), ['3-c'])
+  t.strictSame(conflicts(two, '3-d'), ['3-c'])
   for (const rev of ['1-a', '2-b', '3-c', '3-d']) t.ok(isKnown(two, parseRev(rev)), rev)
   const back = write([], ['2:b,a!', '2:c,a']).branches
   t.equal(leafRev(winner(back)!), '2-c')

@@ -1,7 +1,14 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { compareUtf8 } from '../../src/core/bytes.ts'
-import { compareRevs, formatRev, newRevId, parseRev, type RevContent } from '../../src/revisions/rev.ts'
+import {
+  compareRevIds,
+  formatRev,
+  newRevId,
+  normalizeRevId,
+  parseRev,
+  type RevContent,
+} from '../../src/revisions/rev.ts'
 
 const hex = '967a00dff5e02add41819138abb3284d'
 
@@ -68,9 +75,35 @@ t.test('ids are ordered by their UTF-8 bytes', (t) => {
   t.end()
 })
 
-t.test('revisions are ordered by generation as a number, then by id', (t) => {
-  const sorted = ['2-b', '9-f', '10-a', '10-b'].map(parseRev)
-  t.strictSame([...sorted].reverse().sort(compareRevs), sorted)
+t.test('ids of different forms are ordered as CouchDB 3.5 orders them', (t) => {
+  const hex = (start: string) => start.padEnd(32, '0')
+  // The answer of CouchDB 3.5.0 to seven conflicting first revisions, the winner last.
+  const sorted = ['', '9', 'zz', hex('96'), 'é', `c3a9${'a'.repeat(28)}`, hex('ff')]
+  t.strictSame([...sorted].reverse().sort(compareRevIds), sorted)
+  t.end()
+})
+
+t.test('ids are ordered by the bytes that CouchDB stores', (t) => {
+  const hex = fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 32, maxLength: 32 })
+  // Texts whose bytes often begin like those of the digits.
+  const text = fc.oneof(
+    hex.map((id) => Buffer.from(id.slice(0, 8), 'hex').toString('utf8')),
+    fc.string({ unit: 'binary', maxLength: 40 }),
+    fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), maxLength: 40 }),
+  )
+  const id = fc.oneof(
+    hex,
+    text.filter((each) => normalizeRevId(each) === each),
+  )
+  // Two digits for each byte, so that JavaScript's order of ASCII texts is that of the bytes.
+  const digits = (each: string) => (each.length === 32 ? each : Buffer.from(each).toString('hex'))
+  fc.assert(
+    fc.property(id, id, (a, b) => {
+      const expected = digits(a) < digits(b) ? -1 : Number(digits(a) > digits(b))
+      return Math.sign(compareRevIds(a, b)) === expected
+    }),
+    { numRuns: 5000 },
+  )
   t.end()
 })
 
