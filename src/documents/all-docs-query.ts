@@ -1,37 +1,36 @@
-/**
- * Reads the parameters of `_all_docs` from the query string and from a POST body with the same names (protocol.md 8.1),
- * and computes id ranges.
- */
+/** The parameters of `_all_docs` (protocol.md 8.1), and the ranges of ids that they name. */
 import { compareUtf8 } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { DESIGN_PREFIX, LOCAL_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
-import { checkPartition, partitionIds } from '../core/partitions.ts'
+import { partitionIds } from '../core/partitions.ts'
 import type { IdRange } from '../storage/engine.ts'
+import { parseJson } from './body.ts'
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import type { Schema } from './json-parser.ts'
+import { checkedKeys, type ListParameters, readParameters, refuseReducing } from './list-parameters.ts'
 import { bodyObject } from './request-body.ts'
 
-type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 type Members = Readonly<Record<string, unknown>>
 
-/** Maps each name in a body to the query member that it sets, and to its parser. */
-const MEMBERS: Readonly<Record<string, readonly [keyof AllDocsQuery, (value: unknown) => unknown]>> = {
-  partition: ['partition', checkPartition],
-  key: ['key', rangeKey],
-  startkey: ['startKey', rangeKey],
-  start_key: ['startKey', rangeKey],
-  endkey: ['endKey', rangeKey],
-  end_key: ['endKey', rangeKey],
-  inclusive_end: ['inclusiveEnd', booleanOf],
-  descending: ['descending', booleanOf],
-  limit: ['limit', countOf],
-  skip: ['skip', countOf],
-  include_docs: ['includeDocs', booleanOf],
-  conflicts: ['conflicts', booleanOf],
-  attachments: ['attachments', booleanOf],
-  att_encoding_info: ['attEncodingInfo', booleanOf],
-  update_seq: ['updateSeq', booleanOf],
+/** A query whose keys are ids. */
+export interface IdQuery
+  extends Pick<
+    ListParameters,
+    | 'partition'
+    | 'inclusiveEnd'
+    | 'descending'
+    | 'limit'
+    | 'skip'
+    | 'includeDocs'
+    | 'conflicts'
+    | 'attachments'
+    | 'attEncodingInfo'
+    | 'updateSeq'
+  > {
+  readonly keys?: readonly unknown[]
+  readonly startKey?: string
+  readonly endKey?: string
 }
 
 /** Maximum number of queries in one body; CouchDB has no limit. */
@@ -55,19 +54,30 @@ export const QUERIES_SCHEMA: Schema = {
 }
 
 /**
+ * Reads the parameters of an address.
+ * @param isWhole whether nothing follows in a body, so that a list of one key has a row for its key
+ * @throws query_parse_error, illegal_partition, bad_request, invalid_json, too_deep
+ */
+export function addressQuery(
+  parameters: Iterable<readonly [name: string, text: string]>,
+  isWhole: boolean,
+): AllDocsQuery {
+  const read = readParameters(parameters, 'text')
+  const [, keys] = [...parameters].findLast(([name]) => name === 'keys') ?? []
+  if (!isWhole || keys === undefined) return read
+  return { ...read, listedKeys: listOf(parseJson(keys), '`keys` parameter must be an array.') }
+}
+
+/**
  * Merges the query string and the body; the query string overrides the body.
  * @throws query_parse_error, illegal_partition, bad_request, body_not_object, invalid_json, too_large, too_deep
  */
-export async function allDocsQuery(query: AllDocsQuery, body: Body | null): Promise<AllDocsQuery> {
-  return whole(body === null ? query : { ...(await bodyQuery(body)), ...query })
-}
-
-async function bodyQuery(body: Body): Promise<AllDocsQuery> {
+export async function allDocsQuery(query: AllDocsQuery, body: Body | null): Promise<IdQuery> {
+  if (body === null) return idQuery(query)
   const members = await bodyObject(body, QUERY_SCHEMA)
-  if (members.queries !== undefined) {
-    throw new CouchError('bad_request', 'The `queries` parameter is no longer supported at this endpoint')
-  }
-  return memberQuery(members, '`keys` body member must be an array.')
+  const read = { ...readParameters(Object.entries(members), 'json'), ...query }
+  if (members.keys === undefined) return idQuery(read)
+  return idQuery({ ...read, listedKeys: listOf(members.keys, '`keys` body member must be an array.') })
 }
 
 /**
@@ -75,72 +85,81 @@ async function bodyQuery(body: Body): Promise<AllDocsQuery> {
  * @param defaults the query string; each query overrides it
  * @throws as {@link allDocsQuery}, for the first query with an error
  */
-export async function allDocsQueriesOf(defaults: AllDocsQuery, body: Body): Promise<AllDocsQuery[]> {
-  const { queries } = await bodyObject(body, QUERIES_SCHEMA)
+export async function allDocsQueriesOf(defaults: AllDocsQuery, body: Body): Promise<IdQuery[]> {
+  const queries = readQueries(await bodyObject(body, QUERIES_SCHEMA))
+  return queries.map((members) => idQuery(readQuery(members, defaults)))
+}
+
+/**
+ * @returns the queries in a body of `queries`
+ * @throws bad_request
+ */
+export function readQueries({ queries }: Members): readonly Members[] {
   if (queries === undefined)
     throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
-  if (!Array.isArray(queries)) throw new CouchError('bad_request', '`queries` member must be an array.')
-  return (queries as readonly unknown[]).map((members) => {
-    if (!isJsonObject(members)) {
-      throw new CouchError('bad_request', '`queries` member must be an array of objects.')
-    }
-    return whole({ ...defaults, ...memberQuery(members, '`keys` member must be an array.') })
-  })
+  const list = listOf(queries, '`queries` member must be an array.')
+  if (list.every(isJsonObject)) return list
+  throw new CouchError('bad_request', '`queries` member must be an array of objects.')
 }
 
-function whole(query: AllDocsQuery): AllDocsQuery {
-  const hasKey = query.key !== undefined || query.startKey !== undefined || query.endKey !== undefined
-  if (query.keys !== undefined && hasKey) {
-    throw new CouchError('query_parse_error', '`keys` is incompatible with `key`, `start_key` and `end_key`')
-  }
-  return query
+/**
+ * One of several queries.
+ * @param defaults the parameters of the address; what says how rows are chosen by a list of keys and grouped is not among them
+ * @throws as {@link readParameters}
+ */
+export function readQuery(members: Members, defaults: ListParameters): ListParameters {
+  const { keys, group, groupLevel, ...before } = defaults
+  return readParameters(Object.entries(members), 'json', before)
 }
 
-function memberQuery(members: Members, keysReason: string): AllDocsQuery {
-  const query: Mutable<AllDocsQuery> = {}
-  if (members.keys !== undefined && members.keys !== null) {
-    if (!Array.isArray(members.keys)) throw new CouchError('bad_request', keysReason)
-    query.keys = members.keys
-  }
-  refuseReducing(members)
-  for (const [name, value] of Object.entries(members)) {
-    const member = Object.hasOwn(MEMBERS, name) ? MEMBERS[name] : undefined
-    if (member !== undefined) Object.assign(query, { [member[0]]: member[1](value) })
-  }
-  return query
+function listOf(value: unknown, reason: string): readonly unknown[] {
+  if (Array.isArray(value)) return value
+  throw new CouchError('bad_request', reason)
 }
 
-/** A list of documents has no reduce function and no groups. */
-function refuseReducing({ reduce = false, group = false, group_level: level = 0 }: Members): void {
-  if (booleanOf(reduce)) throw parseError('Reduce is invalid for map-only views.')
-  if (booleanOf(group) || level !== 0) throw parseError('Invalid use of grouping on a map view.')
+function idQuery(query: AllDocsQuery): IdQuery {
+  refuseReducing(query)
+  const { startKey = query.startDocId, endKey = query.endDocId } = query
+  const { partition, inclusiveEnd, descending, limit, skip } = query
+  const { includeDocs, conflicts, attachments, attEncodingInfo, updateSeq } = query
+  const keys = listedKeys(query)
+  const found = {
+    partition,
+    inclusiveEnd,
+    descending,
+    limit,
+    skip,
+    includeDocs,
+    conflicts,
+    attachments,
+    attEncodingInfo,
+    updateSeq,
+    keys,
+    startKey: startKey === undefined ? undefined : rangeKey(startKey),
+    endKey: endKey === undefined ? undefined : rangeKey(endKey),
+  }
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined))
+}
+
+/** The keys that have a row each. @throws query_parse_error for a range beside them */
+function listedKeys(query: AllDocsQuery): readonly unknown[] | undefined {
+  const { keys, listedKeys = keys, startKey, endKey } = query
+  const [only] = Array.isArray(listedKeys) && listedKeys.length === 1 ? listedKeys.map(textOf) : []
+  // The reader takes a single key for a range as well.
+  const isOnlyKey = only !== undefined && [startKey, endKey].every((end) => textOf(end) === only)
+  return checkedKeys(isOnlyKey ? { keys: listedKeys } : { keys: listedKeys, startKey, endKey })
+}
+
+function textOf(value: unknown): string | undefined {
+  return JSON.stringify(value)
 }
 
 /**
  * Converts a key of a range. A key that is not a string sorts before every id, as in Erlang's term order. As a start
  * key it excludes nothing; as an end key it excludes everything.
  */
-export function rangeKey(value: unknown): string {
+function rangeKey(value: unknown): string {
   return typeof value === 'string' ? value : ''
-}
-
-function booleanOf(value: unknown): boolean {
-  if (typeof value === 'boolean') return value
-  throw parseError(`Invalid boolean parameter: ${shown(value)}`)
-}
-
-function countOf(value: unknown): number {
-  if (!Number.isSafeInteger(value)) throw parseError(`Invalid value for integer: ${shown(value)}`)
-  if ((value as number) < 0) throw parseError(`Invalid value for positive integer: ${shown(value)}`)
-  return value as number
-}
-
-function shown(value: unknown): string {
-  return JSON.stringify(value).slice(0, 100)
-}
-
-function parseError(reason: string): CouchError {
-  return new CouchError('query_parse_error', reason)
 }
 
 export const KIND_PREFIX: Readonly<Record<AllDocsKind, string>> = {
@@ -152,15 +171,10 @@ export const KIND_PREFIX: Readonly<Record<AllDocsKind, string>> = {
 type Bound = NonNullable<IdRange['start']>
 
 /** The id range of a query, in its direction; null if it is empty. */
-export function queryRange(kind: AllDocsKind, query: AllDocsQuery): IdRange | null {
-  const descending = query.descending ?? false
-  const startKey = query.key ?? query.startKey
-  const endKey = query.key ?? query.endKey
+export function queryRange(kind: AllDocsKind, query: IdQuery): IdRange | null {
+  const { startKey, endKey, descending = false, inclusiveEnd = true } = query
   const start = startKey === undefined ? undefined : { id: startKey, inclusive: true }
-  const end =
-    endKey === undefined
-      ? undefined
-      : { id: endKey, inclusive: query.key !== undefined || query.inclusiveEnd !== false }
+  const end = endKey === undefined ? undefined : { id: endKey, inclusive: inclusiveEnd }
   const [low, high] = descending ? [end, start] : [start, end]
   const of = query.partition === undefined ? undefined : partitionRange(query.partition)
   return directed(
@@ -171,9 +185,8 @@ export function queryRange(kind: AllDocsKind, query: AllDocsQuery): IdRange | nu
 }
 
 /** The id range before the first document of a query; null if it is empty. */
-export function rangeBefore(kind: AllDocsKind, query: AllDocsQuery): IdRange | null {
-  const key = query.key ?? query.startKey
-  const sought = key === undefined ? undefined : { id: key, inclusive: true }
+export function rangeBefore(kind: AllDocsKind, query: IdQuery): IdRange | null {
+  const sought = query.startKey === undefined ? undefined : { id: query.startKey, inclusive: true }
   const of = query.partition === undefined ? undefined : partitionRange(query.partition)
   const first = query.descending ? lower(sought, of?.end) : higher(sought, of?.start)
   if (first === undefined) return null

@@ -10,6 +10,7 @@ import type { Touches } from '../storage/touches.ts'
 import {
   allDocsQueriesOf,
   allDocsQuery,
+  type IdQuery,
   KIND_PREFIX,
   kindRange,
   queryRange,
@@ -83,7 +84,7 @@ export async function* allDocsQueries(
 async function checkAgainst(
   { partitioned }: DatabaseStore,
   kind: AllDocsKind,
-  { partition, keys = [] }: AllDocsQuery,
+  { partition, keys = [] }: IdQuery,
 ): Promise<void> {
   if (!partitioned) {
     if (partition === undefined) return
@@ -105,7 +106,7 @@ async function* listing(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  query: AllDocsQuery,
+  query: IdQuery,
   chunk: ChunkBuffer,
 ): AsyncGenerator<Uint8Array> {
   const { updateSeq, epochs } = await store.view()
@@ -132,7 +133,7 @@ function listed(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  query: AllDocsQuery,
+  query: IdQuery,
   add: AddRow,
 ): AsyncGenerator<void> {
   if (query.keys !== undefined) return keyRows(store, user, kind, query, add)
@@ -143,7 +144,7 @@ function listed(
 async function envelopeCounts(
   store: DatabaseStore,
   kind: AllDocsKind,
-  query: AllDocsQuery,
+  query: IdQuery,
 ): Promise<{ total: number | null; offset: number | null }> {
   if (kind === 'local') return { total: null, offset: null }
   const total = kind === 'all' ? (await store.view()).docCount : await store.countRange(kindRange(kind))
@@ -157,7 +158,7 @@ async function envelopeCounts(
 async function skipped(
   store: DatabaseStore,
   kind: AllDocsKind,
-  { skip = 0, ...query }: AllDocsQuery,
+  { skip = 0, ...query }: IdQuery,
 ): Promise<number> {
   if (skip === 0 || query.partition === undefined) return skip
   const range = queryRange(kind, query)
@@ -168,7 +169,7 @@ async function* rangeRows(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  query: AllDocsQuery,
+  query: IdQuery,
   add: AddRow,
 ): AsyncGenerator<void> {
   const options = winnerOptions(query)
@@ -190,12 +191,12 @@ async function* rangeRows(
   }
 }
 
-function touchesOf({ includeDocs = false, conflicts = false }: AllDocsQuery): Touches {
+function touchesOf({ includeDocs = false, conflicts = false }: IdQuery): Touches {
   return { body: includeDocs, branches: includeDocs && conflicts }
 }
 
 /** The options for documents in rows; null without documents. */
-function winnerOptions(query: AllDocsQuery): RenderOptions | null {
+function winnerOptions(query: IdQuery): RenderOptions | null {
   const { includeDocs, conflicts, attachments, attEncodingInfo } = query
   return includeDocs ? { conflicts, attachments, attEncodingInfo } : null
 }
@@ -250,7 +251,7 @@ async function* keyRows(
   store: DatabaseStore,
   user: UserCtx,
   kind: AllDocsKind,
-  query: AllDocsQuery,
+  query: IdQuery,
   add: AddRow,
 ): AsyncGenerator<void> {
   const ordered = query.descending ? [...(query.keys ?? [])].reverse() : (query.keys ?? [])
@@ -273,7 +274,7 @@ async function rowsOfKeys(
   user: UserCtx,
   kind: AllDocsKind,
   keys: readonly unknown[],
-  query: AllDocsQuery,
+  query: IdQuery,
 ): Promise<ListedRow[]> {
   const ids = keys.filter(isId)
   const found = (
@@ -297,7 +298,7 @@ function rowsOfIds(
   store: DatabaseStore,
   user: UserCtx,
   ids: readonly string[],
-  query: AllDocsQuery,
+  query: IdQuery,
 ): Promise<(ListedRow | null)[]> {
   const options = winnerOptions(query)
   return store.readDocs(
@@ -318,7 +319,7 @@ function rowsOfIds(
 async function localsOfIds(
   store: DatabaseStore,
   ids: readonly string[],
-  query: AllDocsQuery,
+  query: IdQuery,
 ): Promise<(ListedRow | null)[]> {
   const found = await store.readLocals(ids.slice(0, 1))
   return found.map((doc) => doc && { id: doc.id, text: localRow(doc, query) })
@@ -327,7 +328,7 @@ async function localsOfIds(
 async function* localRows(
   store: DatabaseStore,
   user: UserCtx,
-  query: AllDocsQuery,
+  query: IdQuery,
   add: AddRow,
 ): AsyncGenerator<void> {
   let range = queryRange('local', query)
@@ -353,6 +354,6 @@ async function* localRows(
   }
 }
 
-function localRow(doc: LocalDoc, query: AllDocsQuery): string {
+function localRow(doc: LocalDoc, query: IdQuery): string {
   return row(doc.id, `"rev":"0-${doc.rev}"`, query.includeDocs ? renderLocal(doc) : '')
 }

@@ -11,6 +11,7 @@ import type { AttachmentEncoding, DatabaseStore, DocState } from '../storage/eng
 import type { RememberedToken } from '../storage/token-position.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
 import type { IncomingDoc } from './incoming-document.ts'
+import type { ListParameters } from './list-parameters.ts'
 import type { TimeMachine } from './time-machine/time-machine-calls.ts'
 
 /** The bytes of a request's body, in memory or in an open file, which the caller closes. */
@@ -90,21 +91,10 @@ export interface SavedDocument {
  * The query of `_all_docs`, `_design_docs` or `_local_docs` from the address; members of a body count where these are
  * absent.
  */
-export interface AllDocsQuery {
-  readonly partition?: string
-  readonly key?: string
-  readonly keys?: readonly unknown[]
-  readonly startKey?: string
-  readonly endKey?: string
-  readonly inclusiveEnd?: boolean
-  readonly descending?: boolean
-  readonly limit?: number
-  readonly skip?: number
-  readonly includeDocs?: boolean
-  readonly conflicts?: boolean
-  readonly attachments?: boolean
-  readonly attEncodingInfo?: boolean
-  readonly updateSeq?: boolean
+/** As in the address, or as a caller of this server wants it. */
+export interface AllDocsQuery extends ListParameters {
+  /** The keys that have a row each, also if there is only one; they take the place of `keys`. */
+  readonly listedKeys?: readonly unknown[]
 }
 
 export type AllDocsKind = 'all' | 'design' | 'local'

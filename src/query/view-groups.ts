@@ -1,5 +1,6 @@
 /** The reduced rows of a view query, protocol.md 9.3, as JSON texts in batches. */
 import { Yielder } from '../core/event-loop.ts'
+import type { Grouping } from '../documents/list-parameters.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import {
   type IndexRow,
@@ -13,7 +14,6 @@ import { compareJson, compareRaw } from './collation.ts'
 import { type IndexReader, inOneVersion } from './index-reader.ts'
 import { builtinReducer, type Reducer } from './reduce.ts'
 import { arrayPrefix, type KeyOrder } from './sort-keys.ts'
-import type { Grouping } from './view-query.ts'
 import { rowAfter, type Selection, type ViewRows } from './view-rows.ts'
 
 /** The maximum number of rows that are read at once, of groups in a batch, and of values that one call reduces. */

@@ -1,12 +1,13 @@
-/** The parameters of a view query, protocol.md 9.3. They are in the query string or in the members of a body. */
+/** The query of a view, protocol.md 9.3. */
 import { CouchError } from '../core/errors.ts'
-import { checkPartition } from '../core/partitions.ts'
-import { parseJson } from '../documents/body.ts'
-
-/**
- * How rows are grouped for a reduce function: all together, by equal keys, or by this many first elements of the key.
- */
-export type Grouping = 'none' | 'exact' | number
+import {
+  checkedKeys,
+  type Grouping,
+  groupingOf,
+  type ListParameters,
+  parseError,
+  readParameters,
+} from '../documents/list-parameters.ts'
 
 /** One end of a range of keys. */
 export interface KeyEdge {
@@ -35,20 +36,10 @@ export interface ViewQuery {
   readonly attachments: boolean
   readonly attEncodingInfo: boolean
   /** When the index is updated. */
-  readonly update: 'before' | 'after' | 'never'
+  readonly update: NonNullable<ListParameters['update']>
   readonly sorted: boolean
   readonly updateSeq: boolean
 }
-
-/** Synonyms of parameters. */
-const ALIASES: Readonly<Record<string, string>> = {
-  start_key: 'startkey',
-  end_key: 'endkey',
-  start_key_doc_id: 'startkey_docid',
-  end_key_doc_id: 'endkey_docid',
-}
-
-type ParameterMap = ReadonlyMap<string, unknown>
 
 /**
  * Reads a query.
@@ -58,130 +49,44 @@ type ParameterMap = ReadonlyMap<string, unknown>
  *   too_deep
  */
 export function readViewQuery(
-  pairs: readonly (readonly [name: string, text: string])[],
+  pairs: Iterable<readonly [name: string, text: string]>,
   body: Readonly<Record<string, unknown>> | null,
 ): ViewQuery {
-  const parameters = new Map<string, unknown>()
-  for (const [name, value] of Object.entries(body ?? {})) parameters.set(ALIASES[name] ?? name, value)
-  refuseKeys(parameters.get('keys'), 'bad_request', '`keys` member must be an array.')
-  readPartition(parameters)
-  for (const [name, text] of pairs) {
-    const known = ALIASES[name] ?? name
-    parameters.delete(known) // The order counts: see edgesOf.
-    parameters.set(known, JSON_VALUED.has(known) ? parseJson(text) : text)
+  if (body?.keys !== undefined && !Array.isArray(body.keys)) {
+    throw new CouchError('bad_request', '`keys` member must be an array.')
   }
-  refuseKeys(parameters.get('keys'), 'query_parse_error', '`keys` must be an array of strings.')
-  return viewQuery(parameters)
+  return viewQuery(readParameters(pairs, 'text', readParameters(Object.entries(body ?? {}), 'json')))
 }
 
-/** Parameters whose text is JSON. */
-const JSON_VALUED = new Set(['key', 'keys', 'startkey', 'endkey'])
-
-function refuseKeys(keys: unknown, code: 'bad_request' | 'query_parse_error', reason: string): void {
-  if (keys === undefined || Array.isArray(keys)) return
-  throw new CouchError(code, reason)
-}
-
-function viewQuery(parameters: ParameterMap): ViewQuery {
+/** @throws query_parse_error */
+export function viewQuery(parameters: ListParameters): ViewQuery {
+  const { startKey, endKey, startDocId, endDocId, inclusiveEnd = true } = parameters
+  const keys = checkedKeys(parameters)
   return {
-    partition: readPartition(parameters),
-    ...rangeOf(parameters),
-    inclusiveEnd: bool(parameters, 'inclusive_end') ?? true,
-    descending: bool(parameters, 'descending') ?? false,
-    limit: count(parameters, 'limit') ?? Infinity,
-    skip: count(parameters, 'skip') ?? 0,
-    reduce: bool(parameters, 'reduce'),
+    partition: parameters.partition,
+    keys,
+    // An empty list has no rows, whatever the range.
+    start: keys === undefined ? edge(startKey, startDocId) : undefined,
+    end: keys === undefined ? edge(endKey, endDocId) : undefined,
+    docIds: { start: startDocId, end: endDocId },
+    inclusiveEnd,
+    descending: parameters.descending ?? false,
+    limit: parameters.limit ?? Infinity,
+    skip: parameters.skip ?? 0,
+    reduce: parameters.reduce,
     grouping: groupingOf(parameters),
-    includeDocs: bool(parameters, 'include_docs') ?? false,
-    conflicts: bool(parameters, 'conflicts') ?? false,
-    attachments: bool(parameters, 'attachments') ?? false,
-    attEncodingInfo: bool(parameters, 'att_encoding_info') ?? false,
-    update: updateOf(parameters),
-    sorted: bool(parameters, 'sorted') ?? true,
-    updateSeq: bool(parameters, 'update_seq') ?? false,
+    includeDocs: parameters.includeDocs ?? false,
+    conflicts: parameters.conflicts ?? false,
+    attachments: parameters.attachments ?? false,
+    attEncodingInfo: parameters.attEncodingInfo ?? false,
+    update: parameters.update ?? 'before',
+    sorted: parameters.sorted ?? true,
+    updateSeq: parameters.updateSeq ?? false,
   }
-}
-
-function readPartition(parameters: ParameterMap): string | undefined {
-  const partition = parameters.get('partition')
-  return partition === undefined ? undefined : checkPartition(partition)
-}
-
-function rangeOf(parameters: ParameterMap): Pick<ViewQuery, 'keys' | 'start' | 'end' | 'docIds'> {
-  const docIds = { start: docId(parameters, 'startkey_docid'), end: docId(parameters, 'endkey_docid') }
-  const keys = parameters.get('keys') as readonly unknown[] | undefined
-  // A single key counts as `key`.
-  const [start, end] = keys?.length === 1 ? [keys[0], keys[0]] : edgesOf(parameters)
-  if (keys === undefined || keys.length === 1) {
-    return { keys: undefined, start: edge(start, docIds.start), end: edge(end, docIds.end), docIds }
-  }
-  if (start === undefined && end === undefined) return { keys, start, end, docIds }
-  throw parseError('`keys` is incompatible with `key`, `start_key` and `end_key`')
-}
-
-/** The keys at which the range starts and ends. `key` sets both, and a later parameter replaces an earlier one. */
-function edgesOf(parameters: ParameterMap): readonly [start: unknown, end: unknown] {
-  let start: unknown
-  let end: unknown
-  for (const [name, value] of parameters) {
-    if (name === 'key' || name === 'startkey') start = value
-    if (name === 'key' || name === 'endkey') end = value
-  }
-  return [start, end]
 }
 
 function edge(key: unknown, id: string | undefined): KeyEdge | undefined {
   return key === undefined ? undefined : { key, docId: id }
-}
-
-function docId(parameters: ParameterMap, name: 'startkey_docid' | 'endkey_docid'): string | undefined {
-  const value = parameters.get(name)
-  if (value === undefined || typeof value === 'string') return value
-  throw parseError(`\`${name.replace('key', '_key')}\` must be a string.`)
-}
-
-function groupingOf(parameters: ParameterMap): Grouping {
-  const group = bool(parameters, 'group')
-  const level = count(parameters, 'group_level')
-  if (group === false && (level ?? 0) > 0) {
-    throw parseError("Can't specify group=false and group_level>0 at the same time")
-  }
-  if (level !== undefined && level > 0) return level
-  return group && level === undefined ? 'exact' : 'none'
-}
-
-/** `stale` is the older name of this parameter. */
-function updateOf(parameters: ParameterMap): ViewQuery['update'] {
-  const stale = parameters.get('stale')
-  if (stale !== undefined) {
-    if (stale === 'ok') return 'never'
-    if (stale === 'update_after') return 'after'
-    throw parseError('Invalid value for `stale`.')
-  }
-  bool(parameters, 'stable', 'Invalid value for `stable`.')
-  if (parameters.get('update') === 'lazy') return 'after'
-  return bool(parameters, 'update', 'Invalid value for `update`.') === false ? 'never' : 'before'
-}
-
-function bool(parameters: ParameterMap, name: string, reason?: string): boolean | undefined {
-  const value = parameters.get(name)
-  if (value === undefined || typeof value === 'boolean') return value
-  const text = typeof value === 'string' ? value.toLowerCase() : ''
-  if (text === 'true' || text === 'false') return text === 'true'
-  throw parseError(reason ?? `Invalid boolean parameter: ${quoted(value)}`)
-}
-
-function count(parameters: ParameterMap, name: string): number | undefined {
-  const value = parameters.get(name)
-  if (value === undefined) return undefined
-  const number = typeof value === 'string' && /^[-+]?\d+$/.test(value) ? Number(value) : value
-  if (!Number.isSafeInteger(number)) throw parseError(`Invalid value for integer: ${quoted(value)}`)
-  if ((number as number) < 0) throw parseError(`Invalid value for positive integer: ${quoted(value)}`)
-  return number as number
-}
-
-function quoted(value: unknown): string {
-  return (JSON.stringify(value) ?? '').slice(0, 100)
 }
 
 /**
@@ -222,8 +127,4 @@ export function emptyRange(descending: boolean): CouchError {
     'No rows can match your key range, reverse your start_key and end_key or set ' +
       `descending=${descending ? 'false' : 'true'}`,
   )
-}
-
-function parseError(reason: string): CouchError {
-  return new CouchError('query_parse_error', reason)
 }

@@ -1,11 +1,11 @@
 /** The views of design documents, protocol.md 9.3 and 9.5, on the thread that owns the database. */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
-import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
-import { QUERIES_SCHEMA, QUERY_SCHEMA } from '../documents/all-docs-query.ts'
+import { QUERIES_SCHEMA, QUERY_SCHEMA, readQueries, readQuery } from '../documents/all-docs-query.ts'
 import type { Body } from '../documents/database.ts'
 import { requireJavascript } from '../documents/design-docs.ts'
+import { readParameters } from '../documents/list-parameters.ts'
 import { ChunkBuffer } from '../documents/pieces.ts'
 import { bodyLength, bodyObject } from '../documents/request-body.ts'
 import { requireMaintainer, requireMember } from '../documents/security.ts'
@@ -29,7 +29,7 @@ import type { IndexUpdater } from './index-updater.ts'
 import { linkedDocuments } from './view-documents.ts'
 import { builtinGroups, functionGroups, reducedRows } from './view-groups.ts'
 import { type SkippedDocument, type ViewDefinition, viewRows } from './view-map.ts'
-import { checkScope, emptyRange, readViewQuery, reduces, type ViewQuery } from './view-query.ts'
+import { checkScope, emptyRange, readViewQuery, reduces, type ViewQuery, viewQuery } from './view-query.ts'
 import { mapRows, openRows, type Selection, select, type ViewRows } from './view-rows.ts'
 
 /** The query parameters of an address, as text. */
@@ -50,13 +50,13 @@ export interface ViewSource {
     parameters: Parameters,
     body: Body | null,
   ): AsyncIterable<Uint8Array>
-  /** Several queries of one view in one body. @param partition of the queries that name none */
+  /** Several queries of one view in one body. @param parameters what the queries do not say themselves */
   viewQueries(
     user: UserCtx,
     ddoc: string,
     view: string,
     body: Body,
-    partition?: string,
+    parameters: Parameters,
   ): AsyncIterable<Uint8Array>
   /** The answer of `_info` of a design document, as JSON. */
   viewInfo(user: UserCtx, ddoc: string): Promise<Uint8Array>
@@ -100,13 +100,14 @@ export function storeViews(context: ViewContext): ViewSource {
       chunk.add('\n')
       yield chunk.take()
     },
-    viewQueries: async function* (user, ddoc, name, body, partition) {
+    viewQueries: async function* (user, ddoc, name, body, parameters) {
       const view = await openView(context, user, ddoc, name)
       const yielder = new Yielder()
+      const defaults = readParameters(parameters, 'text')
       const queries: ViewQuery[] = []
       for (const members of readQueries(await bodyObject(body, QUERIES_SCHEMA))) {
         await yielder.yieldIfDue()
-        const query = readViewQuery([], partition === undefined ? members : { partition, ...members })
+        const query = viewQuery(readQuery(members, defaults))
         checkQuery(view, query)
         queries.push(query)
       }
@@ -132,14 +133,6 @@ export function storeViews(context: ViewContext): ViewSource {
       await context.cleanUp()
     },
   }
-}
-
-function readQueries({ queries }: Readonly<Record<string, unknown>>): Record<string, unknown>[] {
-  if (queries === undefined)
-    throw new CouchError('bad_request', 'POST body must include `queries` parameter.')
-  const isList = Array.isArray(queries) && queries.every(isJsonObject)
-  if (!isList) throw new CouchError('bad_request', '`queries` member must be an array.')
-  return queries as Record<string, unknown>[]
 }
 
 async function openView(context: ViewContext, user: UserCtx, id: string, name: string): Promise<OpenView> {

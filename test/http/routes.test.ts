@@ -363,11 +363,6 @@ t.test('the catalogue', async (t) => {
     ['POST /db/_all_docs', { json: { keys: 1 } }, '`keys` body member must be an array.'],
     ['POST /db/_all_docs/queries', { json: {} }, 'POST body must include `queries` parameter.'],
     ['POST /db/_all_docs/queries', { json: { queries: {} } }, '`queries` member must be an array.'],
-    [
-      'POST /db/_all_docs',
-      { json: { queries: [] } },
-      'The `queries` parameter is no longer supported at this endpoint',
-    ],
     ['PUT /other?q=0', {}, 'The `q` value should be a positive integer.'],
     ['PUT /other?n=x', {}, 'The `n` value should be a positive integer.'],
     ['GET /db/%zz', {}, 'invalid_url_encoding'],

@@ -163,7 +163,9 @@ t.test('a design document decides whether its views have partitions', async (t) 
   t.same(idsOf(await ask('own', 'a')), ['a:1'])
   t.same(idsOf(await ask('usual', 'b')), ['b:1'], 'design documents have no partition')
   const queries = bodyOf({ queries: [{}, { partition: 'b' }] })
-  const several = JSON.parse(await textOf(views.viewQueries(ADMIN, '_design/own', 'v', queries, 'a')))
+  const several = JSON.parse(
+    await textOf(views.viewQueries(ADMIN, '_design/own', 'v', queries, [['partition', 'a']])),
+  )
   t.same(several.results.map(idsOf), [['a:1'], ['b:1']])
   const mandatory = '`partition` parameter is mandatory for queries to this view.'
   await t.rejects(ask('own'), { code: 'query_parse_error', reason: mandatory })

@@ -102,11 +102,14 @@ t.test('the first row of `keys` decides the offset', async (t) => {
   t.match(await query('plain', { keys: ['o', 'a'] }), { offset: 3, rows: { length: 0 } })
 })
 
-t.test('a later key replaces an earlier one, and a single key of `keys` all others', async (t) => {
+t.test('a later key replaces an earlier one, a single key of `keys` too', async (t) => {
   const { query } = await openFilled(t)
   t.strictSame(ids(await query('plain', { key: 'book', endkey: 'note' })), ['b', 'a', 'c'])
   t.strictSame(ids(await query('plain', { endkey: 'note', key: 'book' })), ['b'])
-  t.strictSame(ids(await query('plain', { keys: ['book'], startkey: 'note' })), ['b'])
+  t.strictSame(ids(await query('plain', { startkey: 'note', keys: ['book'] })), ['b'])
+  t.strictSame(ids(await query('plain', { keys: ['note'], key: 'book' })), ['b'])
+  await t.rejects(query('plain', { keys: ['book'], startkey: 'note' }), { code: 'query_parse_error' })
+  t.strictSame(ids(await query('plain', { keys: [], startkey: 'note' })), [])
   await t.rejects(query('plain', { keys: ['book', 'note'], startkey: 'note' }), { code: 'query_parse_error' })
   await t.rejects(query('plain', {}, { keys: null }), { code: 'bad_request' })
 })
@@ -285,10 +288,10 @@ t.test('design documents are mapped only with include_design', async (t) => {
 t.test('a POST can hold several queries of one view', async (t) => {
   const { views } = await openFilled(t)
   const queries = [{ key: 'book' }, { key: 'note', limit: 1 }]
-  const answer = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries })))
+  const answer = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries }), []))
   const { results } = JSON.parse(answer)
   t.strictSame(results.map(ids), [['b'], ['a']])
-  const none = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries: [] })))
+  const none = await textOf(views.viewQueries(ADMIN, '_design/d', 'plain', bodyOf({ queries: [] }), []))
   t.strictSame(JSON.parse(none), { results: [] })
 })
 

@@ -110,9 +110,16 @@ const VARIANTS: readonly Row[] = [
         { like: { rows: [{ doc: { _id: 'a' } }] } },
       ],
       [post('_all_docs', { descending: true, skip: 3 }), rows('a', 3)],
+      [
+        post('_all_docs', { include_docs: 'true', descending: 'TRUE', limit: 1 }),
+        { like: { rows: [{ doc: { _id: 'd' } }] } },
+      ],
+      [post('_all_docs', { queries: [{ limit: 1 }] }), rows('abcd', 0)],
+      [post('_all_docs', {}, '?keys=["b"]'), rows('b', 1)],
+      [post('_all_docs', { keys: ['c'], endkey: 'b' }), { status: 400 }],
       [post('_all_docs', { startkey: 'b', endkey: 'c', inclusive_end: false }), rows('b', 1)],
       [post('_all_docs', { startkey: 'c', descending: true, limit: 1, skip: 1 }), rows('b', 2)],
-      [post('_all_docs', { keys: null, key: 'a', unknown: 1, stale: 'ok' }), rows('a', 0)],
+      [post('_all_docs', { key: 'a', unknown: 1, stale: 'ok' }), rows('a', 0)],
       [
         post('_all_docs', { key: 'a', update_seq: true }),
         { json: { total_rows: 4, offset: 0, update_seq: /^5-/, rows: [live('a')] } },
@@ -138,19 +145,14 @@ const VARIANTS: readonly Row[] = [
   },
   {
     of: '8.3 POST keys null',
-    says: 'means no keys',
-    given: [ABCD],
-    steps: [
-      [post('_all_docs', { keys: null }), rows('abcd', 0)],
-      [post('_all_docs', { keys: null, limit: 1 }), rows('a', 0)],
-    ],
+    says: 'refused',
+    steps: [[post('_all_docs', { keys: null }), wrongKeys]],
   },
   {
     of: '8.3 POST',
     says: 'refuses the same values as GET',
     steps: (
       [
-        [{ queries: [] }, 'bad_request', 'The `queries` parameter is no longer supported at this endpoint'],
         [{ reduce: true }, 'query_parse_error', 'Reduce is invalid for map-only views.'],
         [{ group_level: 1 }, 'query_parse_error', 'Invalid use of grouping on a map view.'],
         [{ limit: 'x' }, 'query_parse_error', 'Invalid value for integer: "x"'],
@@ -158,11 +160,14 @@ const VARIANTS: readonly Row[] = [
         [{ skip: -1 }, 'query_parse_error', 'Invalid value for positive integer: -1'],
         [{ skip: '1' }, 'query_parse_error', 'Invalid value for integer: "1"'],
         [
-          { keys: [], key: 'a' },
+          { keys: ['a', 'b'], key: 'a' },
           'query_parse_error',
           '`keys` is incompatible with `key`, `start_key` and `end_key`',
         ],
         [{ descending: 1 }, 'query_parse_error', 'Invalid boolean parameter: 1'],
+        [{ include_docs: 'x' }, 'query_parse_error', 'Invalid boolean parameter: "x"'],
+        [{ update: 'x' }, 'query_parse_error', 'Invalid value for `update`.'],
+        [{ stale: true }, 'query_parse_error', 'Invalid value for `stale`.'],
       ] as const
     ).map(([body, error, reason]) => [post('_all_docs', body), failed(400, error, reason)]),
   },
@@ -186,7 +191,7 @@ const VARIANTS: readonly Row[] = [
         ],
         {
           text:
-            '{"results":[\r\n{"total_rows":4,"offset":null,"rows":[\r\n' +
+            '{"results":[\r\n{"total_rows":4,"offset":3,"rows":[\r\n' +
             '{"id":"d","key":"d","value":{"rev":"1-a"}}\r\n]},\r\n' +
             '{"total_rows":4,"offset":0,"rows":[\r\n{"id":"a","key":"a","value":{"rev":"1-a"}}\r\n]},\r\n' +
             '{"total_rows":4,"offset":4,"rows":[\r\n\r\n]}\r\n]}\n',
@@ -221,6 +226,10 @@ const VARIANTS: readonly Row[] = [
         post('_all_docs/queries', { queries: [{}, { limit: 2 }] }, '?limit=1'),
         { like: { results: [rows('a', 0).json, rows('ab', 0).json] } },
       ],
+      [
+        post('_all_docs/queries', { queries: [{}, { keys: ['x'] }] }, '?keys=["b"]'),
+        { like: { results: [rows('b', 1).json, rows('', 4).json] } },
+      ],
       ['GET /{db}/_all_docs/queries', { status: 405, headers: { allow: 'POST' } }],
     ],
   },
@@ -232,10 +241,10 @@ const VARIANTS: readonly Row[] = [
       [
         [{ queries: {} }, '`queries` member must be an array.'],
         [{ queries: [{}, 1] }, '`queries` member must be an array of objects.'],
-        [{ queries: [{}, { keys: 1 }] }, '`keys` member must be an array.'],
+        [{ queries: [{}, { keys: 1 }] }, '`keys` must be an array of strings.'],
         [{ queries: [{ limit: -1 }] }, 'Invalid value for positive integer: -1'],
         [
-          { queries: [{}, { keys: [], key: 'x' }] },
+          { queries: [{}, { keys: ['a', 'b'], key: 'x' }] },
           '`keys` is incompatible with `key`, `start_key` and `end_key`',
         ],
         [[], 'Request body must be a JSON object'],

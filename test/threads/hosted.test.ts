@@ -53,7 +53,7 @@ t.test('writes are not validated, and views and filter functions are refused', a
     await t.rejects(notes.changes(ADMIN, { ...PAGE, options }), refused, filter.name)
   }
   await t.rejects(chunksOf(notes.view(ADMIN, '_design/d', 'v', [], null)), refused)
-  await t.rejects(chunksOf(notes.viewQueries(ADMIN, '_design/d', 'v', body({ queries: [{}] }))), refused)
+  await t.rejects(chunksOf(notes.viewQueries(ADMIN, '_design/d', 'v', body({ queries: [{}] }), [])), refused)
   await t.rejects(notes.viewInfo(ADMIN, '_design/d'), refused)
   await t.rejects(put(notes, '_design/e', { views: { v: { map: 'function () {}' } } }), {
     code: 'hosted_design',

@@ -8,6 +8,7 @@ import type { AppHead, AppResponse } from '../../couchapps/app-response.ts'
 import type { ListedRows } from '../../couchapps/couchapps.ts'
 import type { Rewrite } from '../../couchapps/rewrite-function.ts'
 import type { RewriteRequest } from '../../couchapps/rewrite-rules.ts'
+import { addressQuery } from '../../documents/all-docs-query.ts'
 import type { Body } from '../../documents/database.ts'
 import { functionRequest, pathOf } from '../function-requests.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
@@ -19,7 +20,6 @@ import { bytesOf } from '../transport/body-collector.ts'
 import { withOptionalBody } from '../transport/body-reader.ts'
 import { addVary, sendStream } from '../transport/json-stream.ts'
 import { useConfiguredPolicy } from '../transport/page-policy.ts'
-import { allDocsQuery } from './all-docs-routes.ts'
 
 const DESIGN = '/:db/_design/:ddoc'
 const ANY = 'COPY,DELETE,GET,HEAD,POST,PUT'
@@ -239,7 +239,8 @@ async function sendRows(
 function listedRows(request: FastifyRequest): ListedRows {
   const { other } = pathParams(request)
   const view = pathParam(request, 'view')
-  if (view === '_all_docs') return { type: 'all', query: allDocsQuery(queryOf(request)) }
+  if (view === '_all_docs')
+    return { type: 'all', query: addressQuery(Object.entries(queryOf(request)), true) }
   const ddoc = other === undefined ? designOf(request) : DESIGN_PREFIX + other
   return { type: 'view', ddoc, view, parameters: Object.entries(queryOf(request)) }
 }

@@ -101,9 +101,7 @@ async function putDocument(request: FastifyRequest, reply: FastifyReply): Promis
 async function deleteDocument(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { rev } = parentRev(request)
   const id = idOf(request)
-  const removal = databaseOf(request).remove(request.user, id, rev)
-  if (isBatch(queryOf(request))) return sendBatch(reply, id, removal)
-  const saved = await removal
+  const saved = await databaseOf(request).remove(request.user, id, rev)
   setEtag(reply, `"${saved.rev}"`)
   return sendJson(reply, 200, { ok: true, id: saved.id, rev: saved.rev })
 }

@@ -68,13 +68,13 @@ async function postView(request: FastifyRequest, reply: FastifyReply): Promise<v
 
 async function postQueries(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { ddoc, view } = viewOf(request)
-  const { partition } = queryOf(request)
+  const parameters = Object.entries(queryOf(request))
   return withBody(request, requestSizeLimit(request), (body) =>
     streamJson(
       request,
       reply,
       200,
-      databaseOf(request).viewQueries(request.user, ddoc, view, body, partition),
+      databaseOf(request).viewQueries(request.user, ddoc, view, body, parameters),
     ),
   )
 }
