@@ -1,6 +1,7 @@
 /** `_all_docs`, `_design_docs` and `_local_docs`, protocol.md 8. */
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
+import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
@@ -276,12 +277,16 @@ async function rowsOfKeys(
   keys: readonly unknown[],
   query: IdQuery,
 ): Promise<ListedRow[]> {
-  const ids = keys.filter(isId)
+  const isLocal = (key: unknown) => isId(key) && isLocalId(key)
+  const firstLocal = keys.findIndex(isLocal)
+  // `_local` documents are among those of `_all_docs` when they are named.
+  const part = kind === 'local' || firstLocal < 0 ? keys : keys.slice(0, Math.max(1, firstLocal))
+  const ids = part.filter(isId)
   const found = (
-    await (kind === 'local' ? localsOfIds(store, ids, query) : rowsOfIds(store, user, ids, query))
+    await (part.some(isLocal) ? localsOfIds(store, ids, query) : rowsOfIds(store, user, ids, query))
   ).values()
   const rows: ListedRow[] = []
-  for (const key of keys) {
+  for (const key of part) {
     const read = isId(key) ? found.next().value : null
     if (read === undefined) break
     rows.push(read ?? { id: '', text: `{"key":${JSON.stringify(key)},"error":"not_found"}` })

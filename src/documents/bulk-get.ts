@@ -28,7 +28,7 @@ import {
   type Piece,
   pieceChunks,
 } from './pieces.ts'
-import { type ContentForm, type RenderedDocument, renderLocal } from './render.ts'
+import type { ContentForm, RenderedDocument } from './render.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
@@ -196,7 +196,7 @@ function missingDocs(): CouchError {
 }
 
 /** The request of one input, or its error. */
-type Input = ReadyResult | { readonly local: string } | DocumentInput
+type Input = ReadyResult | DocumentInput
 
 interface DocumentInput {
   readonly rev: unknown
@@ -222,12 +222,14 @@ function readInput(
   } catch (error) {
     return failed(value.id, null, error as CouchError)
   }
-  if (isLocalId(id)) return { local: id }
+  // `_local` documents have no revisions to read (couch_db:open_doc_revs).
+  if (isLocalId(id)) return failed(id, rev ?? 'undefined', new CouchError('not_found'))
   const revs = rev === undefined ? 'all' : [rev]
-  if (since === undefined) return { rev, request: { id, revs, latest, render, form } }
+  const request: RevisionsRequest = { id, revs, latest, render, form }
+  if (since === undefined || (Array.isArray(since) && since.length === 0)) return { rev, request }
   try {
     const attsSince = revList(since).map(parseRev)
-    return { rev, request: { id, revs, latest, render: { ...render, attsSince }, form } }
+    return { rev, request: { ...request, render: { ...render, attsSince } } }
   } catch (error) {
     return refused(id, rev, error)
   }
@@ -243,7 +245,6 @@ async function readGroup(
   const firstPages = (await readFirstPages(store, user, requests)).values()
   return inputs.map((input) => {
     if ('rows' in input) return input
-    if ('local' in input) return () => localResult(store, user, input.local)
     return pendingOf(store, user, input, hasNoContents(input) ? (firstPages.next().value ?? null) : null)
   })
 }
@@ -301,13 +302,6 @@ async function* withErrors(
 
 function errorRows(id: string, rows: readonly RevisionRow[]): BulkGetRow[] {
   return rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
-}
-
-async function localResult(store: DocumentReader, user: UserCtx, id: string): Promise<ReadyResult> {
-  requireMember(user, (await store.view()).security)
-  const [doc] = await store.readLocals([id])
-  if (!doc) return failed(id, 'undefined', new CouchError('not_found'))
-  return { id, rows: [{ rev: `0-${doc.rev}`, texts: [renderLocal(doc)], contents: [] }] }
 }
 
 function errorRow(id: unknown, rev: unknown, error: CouchError): BulkGetError {

@@ -138,7 +138,6 @@ export function readEncoding(coding: string): AttachmentEncoding {
 /** @throws bad_request, protocol.md 1.2 */
 export function checkAttachmentName(name: string): void {
   if (!name.isWellFormed()) throw new CouchError('bad_request', 'Attachment name is not UTF-8 encoded')
-  if (name === '') throw new CouchError('bad_request', 'Attachment name must not be empty')
   if (name.startsWith('_')) {
     throw new CouchError('bad_request', `Attachment name '${name}' starts with prohibited character '_'`)
   }
@@ -151,6 +150,7 @@ export function checkAttachmentName(name: string): void {
  * @throws bad_request
  */
 export function checkNewAttachmentName(name: string): void {
+  if (name === '') throw new CouchError('bad_request', 'Attachment name must not be empty')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
   if (/[\u0000-\u001f\u007f]/.test(name)) {
     throw new CouchError('bad_request', 'Attachment name must not contain control characters')

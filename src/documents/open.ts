@@ -59,7 +59,7 @@ export async function openParts(
   options: OpenOptions,
   form: ContentForm,
 ): Promise<OpenedParts> {
-  if (isLocalId(id)) return openLocal(store, user, id)
+  if (isLocalId(id)) return openLocal(store, user, id, options)
   const render = renderOptions(options, form)
   const [opened] = await store.readDocs(
     [id],
@@ -138,11 +138,17 @@ function chooseRevision(doc: DocState | null, options: OpenOptions): string {
   return rev
 }
 
-async function openLocal(store: DocumentReader, user: UserCtx, id: string): Promise<OpenedParts> {
+/** @param options.rev no revision can be read by its name, not even the stored one */
+async function openLocal(
+  store: DocumentReader,
+  user: UserCtx,
+  id: string,
+  { rev, revs }: OpenOptions,
+): Promise<OpenedParts> {
   requireMember(user, (await store.view()).security)
   const [doc] = await store.readLocals([id])
-  if (doc === null || doc === undefined) throw new CouchError('not_found')
-  const text = renderLocal(doc)
+  if (doc === null || doc === undefined || rev !== undefined) throw new CouchError('not_found')
+  const text = renderLocal(doc, revs)
   const etag = `"${createHash('md5').update(text).digest('base64')}"`
   return { etag, json: Buffer.from(`${text}\n`), holes: [], parts: [] }
 }

@@ -97,9 +97,10 @@ function splicedText(
   })
 }
 
-/** A `_local` document's JSON text. */
-export function renderLocal(doc: LocalDoc): string {
-  return spliceDocument({ id: doc.id, rev: `0-${doc.rev}`, body: doc.body })
+/** A `_local` document's JSON text. @param revs whether it has `_revisions` */
+export function renderLocal({ id, rev, body }: LocalDoc, revs = false): string {
+  const extra = revs ? revisionsMember({ pos: 0, ids: [String(rev)] }) : ''
+  return spliceDocument({ id, rev: `0-${rev}`, body, extra })
 }
 
 function extraMembers(doc: DocState, rev: string, options: RenderOptions): string[] {

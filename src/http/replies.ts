@@ -1,5 +1,4 @@
 import type { OutgoingHttpHeaders } from 'node:http'
-import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type ByteText, bytesOfText, byteText, type Sendable } from '../core/bytes.ts'
 import type { OpenOptions } from '../documents/database.ts'
@@ -77,14 +76,12 @@ export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, et
   setEtag(reply, etag)
   const known = request.headers['if-none-match']
   if (known === undefined) return false
-  return known
-    .split(/[\s,]+/)
-    .some((each) => each === '*' || (each.startsWith('W/') ? each.slice(2) : each) === etag)
+  return known.split(/[\s,]+/).some((each) => (each.startsWith('W/') ? each.slice(2) : each) === etag)
 }
 
-/** Sends no length: it would be the document's (RFC 9110 8.6), and Fastify would send 0 to a HEAD. */
+/** Sends the length 0, as CouchDB does. */
 export function sendNotModified(reply: FastifyReply): FastifyReply {
-  return reply.code(304).send(reply.request.method === 'HEAD' ? Readable.from([]) : undefined)
+  return reply.code(304).header('Content-Length', 0).send()
 }
 
 /** Streams JSON. An error before the first chunk becomes a proper answer. */

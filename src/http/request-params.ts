@@ -194,7 +194,9 @@ function attsSinceParam(query: Query): readonly string[] | undefined {
 export function openRevsParam(query: Query): readonly unknown[] | 'all' | undefined {
   if (query.open_revs === 'all') return 'all'
   const revs = jsonParam(query, 'open_revs')
-  if (revs === undefined || revs === 'all' || Array.isArray(revs)) return revs
+  // CouchDB reads an empty list as its default, which is none.
+  if (Array.isArray(revs)) return revs.length === 0 ? undefined : revs
+  if (revs === undefined || revs === 'all') return revs
   throw new CouchError('invalid_revs_list')
 }
 
@@ -212,7 +214,7 @@ export function parentRev(request: FastifyRequest): Pick<PutOptions, 'rev' | 're
 
 /**
  * The header Destination of COPY: a percent-encoded id with an optional `?rev=`.
- * @throws bad_request, invalid_url
+ * @throws bad_request, invalid_url, invalid_rev
  */
 export function copyTarget({ destination }: IncomingHttpHeaders): { id: string; rev?: string } {
   if (typeof destination !== 'string' || destination === '') {
@@ -221,9 +223,12 @@ export function copyTarget({ destination }: IncomingHttpHeaders): { id: string; 
   if (/^[a-z][a-z0-9+.-]*:\/\//i.test(destination)) {
     throw new CouchError('bad_request', 'Destination URL must be relative.')
   }
-  const [id = '', query = ''] = destination.split('?', 2)
-  const rev = /^rev=(.*)$/.exec(query)?.[1]
-  return { id: decoded(id), ...(rev !== undefined && { rev: decoded(rev) }) }
+  const [id = '', ...query] = destination.split('?')
+  if (query.length === 0) return { id: decoded(id) }
+  // CouchDB takes what follows the first `=` for the revision, whatever its name, and fails with 500 without one.
+  const rev = /^[^=]*=([^=]*)$/.exec(query.join('?'))?.[1]
+  if (rev === undefined) throw new CouchError('invalid_rev')
+  return { id: decoded(id), rev: decoded(rev) }
 }
 
 function decoded(text: string): string {

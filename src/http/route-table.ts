@@ -120,12 +120,19 @@ function registerRefusals(app: FastifyInstance, path: Path): void {
 
 /** Answers methods that no path has, such as PROPFIND. Every path of CouchDB's matches a route here. */
 export async function refuseUnknownMethod(_request: FastifyRequest, reply: FastifyReply): Promise<never> {
-  return refuseMethod(reply, 'COPY,DELETE,GET,HEAD,POST,PUT')
+  return refuseMethod(reply, ALL_METHODS)
 }
+
+/** What some path has. */
+export const ALL_METHODS = 'COPY,DELETE,GET,HEAD,POST,PUT'
 
 function refuseMethod(reply: FastifyReply, allow: string): never {
   reply.header('Allow', allow)
-  throw new CouchError('method_not_allowed', `Only ${allow} allowed`)
+  throw wrongMethod(allow)
+}
+
+export function wrongMethod(allow: string): CouchError {
+  return new CouchError('method_not_allowed', `Only ${allow} allowed`)
 }
 
 /**

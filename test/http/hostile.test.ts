@@ -97,6 +97,12 @@ const LAST: Readonly<Record<string, readonly [words: string, statuses: readonly 
     [200],
   ],
   'a tunnel': ['CONNECT localhost:22 HTTP/1.1\r\nHost: localhost\r\n\r\n', []],
+  'a method that nobody knows': ['BREW /db HTTP/1.1\r\nHost: localhost\r\n\r\n', [405]],
+  'a method that nobody knows behind a request': [
+    `${withLength('Content-Length: 2')}BREW /db HTTP/1.1\r\nHost: localhost\r\n\r\n`,
+    [201, 405],
+  ],
+  'a handshake of TLS': ['\x16\x03\x01\x02\x00\x01 /db HTTP/1.1\r\n\r\n', [400]],
   'what is wrong behind a request': [`${withLength('Content-Length: 2')}rubbish\r\n\r\n`, [201, 400]],
 }
 

@@ -49,12 +49,47 @@ const LOCAL: readonly Row[] = [
   },
   {
     of: '3.8 _bulk_get',
-    says: 'read among others',
+    says: 'never found',
     given: [put('_local/l', { v: 1 })],
-    ask: ['POST /{db}/_bulk_get', { json: { docs: [{ id: '_local/l' }] } }],
+    ask: ['POST /{db}/_bulk_get', { json: { docs: [{ id: '_local/l' }, { id: '_local/l', rev: '0-1' }] } }],
     answer: {
-      json: { results: [{ id: '_local/l', docs: [{ ok: { _id: '_local/l', _rev: '0-1', v: 1 } }] }] },
+      like: {
+        results: ['undefined', '0-1'].map((rev) => ({
+          id: '_local/l',
+          docs: [{ error: { id: '_local/l', rev, error: 'not_found', reason: 'missing' } }],
+        })),
+      },
     },
+  },
+  {
+    of: '3.8 _bulk_get',
+    says: 'found by a list of keys; with revs=true it has the form of a history; a revision is never found',
+    given: [put('_local/l', { v: 1 }), put('_local/l', { v: 2, _rev: '0-1' }), put('x')],
+    steps: [
+      [
+        'GET /{db}/_all_docs?keys=["_local/l","x","_local/none","_local/l"]',
+        {
+          like: {
+            rows: [
+              { id: '_local/l', key: '_local/l', value: { rev: '0-2' } },
+              { id: 'x' },
+              { key: '_local/none', error: 'not_found' },
+              { id: '_local/l' },
+            ],
+          },
+        },
+      ],
+      [
+        'GET /{db}/_all_docs?keys=["_local/l"]&include_docs=true',
+        { like: { rows: [{ doc: { _id: '_local/l', _rev: '0-2', v: 2 } }] } },
+      ],
+      ['GET /{db}/_all_docs?key="_local/l"', { like: { rows: [] } }],
+      [
+        'GET /{db}/_local/l?revs=true',
+        { json: { _id: '_local/l', _rev: '0-2', v: 2, _revisions: { start: 0, ids: ['2'] } } },
+      ],
+      ...['0-2', '0-1', '1-a', 'x'].map((rev) => [`GET /{db}/_local/l?rev=${rev}`, { status: 404 }] as const),
+    ],
   },
   {
     of: '3.8 COPY',

@@ -38,7 +38,8 @@ export const OPEN_REVS: readonly Row[] = [
     says: 'empty, or with something that is no revision',
     given: [CONFLICT],
     steps: [
-      ['GET /{db}/x?open_revs=[]', { json: [] }],
+      ['GET /{db}/x?open_revs=[]', { like: { _id: 'x' } }],
+      ['GET /{db}/none?open_revs=[]', { status: 404 }],
       ['GET /{db}/x?open_revs=["junk"]', failed(400, 'bad_request', 'Invalid rev format')],
     ],
   },

@@ -167,12 +167,16 @@ export const PUT: readonly Row[] = [
   },
   {
     of: '3.3 batch=ok',
-    says: '202 also for a conflict, which stores nothing: CouchDB answers before it looks for one',
+    says: '202 also for a conflict, which stores nothing: CouchDB answers before it looks for one; DELETE ignores it',
     given: [put('x', { v: 1 })],
     steps: [
       [put('x?batch=ok', { v: 2 }), { status: 202, json: { ok: true, id: 'x' } }],
-      ['DELETE /{db}/x?batch=ok', { status: 202, json: { ok: true, id: 'x' } }],
+      ['DELETE /{db}/x?batch=ok', { status: 409 }],
+      ['DELETE /{db}/x?batch=ok&rev=1-a', { status: 409 }],
+      ['DELETE /{db}/none?batch=ok', { status: 404 }],
       ['GET /{db}/x', { json: { _id: 'x', _rev: /^1-/, v: 1 } }],
+      [put('y?new_edits=false', { _rev: '1-a' }), { status: 201 }],
+      ['DELETE /{db}/y?batch=ok&rev=1-a', { status: 200, like: { ok: true, id: 'y', rev: /^2-/ } }],
     ],
   },
   {

@@ -196,6 +196,18 @@ const COPY: readonly Row[] = [
     ],
   },
   {
+    of: '3.6 Destination rev',
+    says: 'what follows the first = is the revision, whatever its name',
+    given: [put('x', { v: 1 })],
+    steps: [
+      ...['y?foo=1', 'y?rev=', 'y?', 'y?rev', 'y?rev=1-a&x=1', 'y?a?b'].map(
+        (destination) => [copy(destination), malformed('Invalid rev format')] as const,
+      ),
+      [copy('y?foo=1-a'), { status: 409 }],
+      ['GET /{db}/y', { status: 404 }],
+    ],
+  },
+  {
     of: '3.6 Destination relative',
     says: 'refuses the address of a server',
     given: [CHAIN],

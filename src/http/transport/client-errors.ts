@@ -5,6 +5,7 @@ import type { ConnectionError, FastifyInstance } from 'fastify'
 import { CouchError, type ErrorName } from '../../core/errors.ts'
 import { FairQueue } from '../../threads/fair-queue.ts'
 import { corsLines } from '../plugins/cross-origin.ts'
+import { ALL_METHODS, wrongMethod } from '../route-table.ts'
 import { closeInStages, isEnding, notHttp, rawAnswer } from './raw-answer.ts'
 
 /** Node's codes for requests that its parser refuses. */
@@ -34,7 +35,7 @@ export function answerClientError(this: FastifyInstance, error: ConnectionError,
   // A connection that was opened ahead, without any request, gets no answer.
   const hasRequest = error.code !== 'ECONNRESET' && socket.bytesRead > 0
   ends.add('', () => {
-    endInTurn(socket, hasRequest ? rawAnswer(errorOf(error), corsLines(this.cors, lastPacket(error))) : '')
+    endInTurn(socket, hasRequest ? answerTo(error, this.cors) : '')
   })
   ends.run()
 }
@@ -60,9 +61,32 @@ function endInTurn(socket: Socket, answer: string): void {
   closeInStages(socket)
 }
 
-function errorOf({ code }: ConnectionError): CouchError {
-  const row = ROWS[code]
-  return row === undefined ? notHttp() : new CouchError(row)
+/** Of what is looked at, in bytes. */
+const MAX_LINE = 8 * 1024
+const MAX_METHOD = 32
+/** The first line of a request whose method Node does not know. */
+const REQUEST_LINE = /^[A-Z]{1,32} \/\S* HTTP\/1\.[01]\r?\n/
+
+function answerTo(error: ConnectionError, cors: FastifyInstance['cors']): string {
+  const packet = lastPacket(error)
+  const lines = corsLines(cors, packet)
+  const row = ROWS[error.code]
+  if (row !== undefined) return rawAnswer(new CouchError(row), lines)
+  if (error.code !== 'HPE_INVALID_METHOD' || !REQUEST_LINE.test(wrongLine(error, packet))) {
+    return rawAnswer(notHttp(), lines)
+  }
+  return rawAnswer(wrongMethod(ALL_METHODS), [`Allow: ${ALL_METHODS}`, ...lines])
+}
+
+/** The line at whose method the parser stopped; earlier requests of the packet are valid. */
+function wrongLine({ bytesParsed = 0 }: { readonly bytesParsed?: number }, packet: Buffer): string {
+  let start = bytesParsed
+  while (start > 0 && bytesParsed - start < MAX_METHOD && isCapital(packet[start - 1])) start--
+  return packet.toString('latin1', start, start + MAX_LINE)
+}
+
+function isCapital(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x41 && byte <= 0x5a
 }
 
 /** The last packet that the parser was given; all of a short head. */
