@@ -1,8 +1,10 @@
 /**
  * How the openers of a store learn of each other's changes: notices, which come after some ms and may be lost, and below them a
- * poll, which comes later and loses nothing. Notices are sent after the commit and apart from it: inside the transaction
+ * poll, which comes later and loses nothing. Any role of the PostgreSQL database may send notices, so they say only where to look:
+ * what has changed is read from the tables. Notices are sent after the commit and apart from it: inside the transaction
  * all commits would wait for each other.
  */
+import { setTimeout as rest } from 'node:timers/promises'
 import type { CatalogChange } from '../records.ts'
 import { FOREIGN_EVENT_MS } from '../store-events.ts'
 import { CatalogChanges } from './catalog-changes.ts'
@@ -10,7 +12,7 @@ import type { Connections } from './connections.ts'
 import type { DatabaseEvents, DatabasePosition } from './database-events.ts'
 import { NoticeChannel } from './notice-channel.ts'
 
-/** The least time between two batches of notices, in ms: those of the time between are sent together. */
+/** The least time between two batches of notices, in ms: those of the time between are sent, and read, together. */
 const BATCH_MS = 5
 /** How often it is asked, in ms: what a poll finds must be told in time. */
 const POLL_MS = FOREIGN_EVENT_MS - 200
@@ -33,8 +35,8 @@ const READ_POSITIONS = {
 
 type PositionRow = readonly [db: number, updateSeq: number, settingsVersion: number]
 
-/** A notice: whether the catalog has changed, where databases stand, and which are gone. */
-type Notice = readonly [isCatalog: 0 | 1, positions: readonly PositionRow[], gone: readonly number[]]
+/** A notice: whether the catalog has changed, and which databases have. */
+type Notice = readonly [isCatalog: boolean, databases: readonly number[]]
 
 interface NoticesOptions {
   readonly connections: Connections
@@ -52,6 +54,9 @@ export class Notices {
   /** What is to be sent: the newest position of each database; null: it is gone. */
   #unsent = new Map<number, DatabasePosition | null>()
   #isCatalogUnsent = false
+  /** Databases that notices have named since they were last read. */
+  readonly #heard = new Set<number>()
+  #hearing: Promise<void> | null = null
   /** Whether a batch is sent, or was sent just now. */
   #isSending = false
   #sendTimer: NodeJS.Timeout | undefined
@@ -115,7 +120,7 @@ export class Notices {
     for (const timer of [this.#pollTimer, this.#catalogTimer]) clearTimeout(timer ?? undefined)
     await this.#send()
     await this.#channel.close()
-    await Promise.allSettled([this.#polling, this.#reading])
+    await Promise.allSettled([this.#polling, this.#reading, this.#hearing])
   }
 
   #start(): void {
@@ -150,10 +155,22 @@ export class Notices {
   #hear(payload: string): void {
     const notice = noticeIn(payload, this.#opener)
     if (notice === null) return
-    const [isCatalog, positions, gone] = notice
-    for (const [db, updateSeq, settingsVersion] of positions) this.#tell(db, { updateSeq, settingsVersion })
-    for (const db of gone) this.#tell(db, null)
-    if (isCatalog === 1) this.#readCatalogSoon()
+    const [isCatalog, databases] = notice
+    for (const db of databases) if (this.#followed.has(db)) this.#heard.add(db)
+    if (this.#heard.size > 0) this.#hearing ??= this.#readHeard()
+    if (isCatalog) this.#readCatalogSoon()
+  }
+
+  /** Reads where the databases stand that notices have named, at once and then at intervals. Never rejects. */
+  async #readHeard(): Promise<void> {
+    while (this.#heard.size > 0 && !this.#isClosed) {
+      const numbers = [...this.#heard]
+      this.#heard.clear()
+      // What is not read now is found by the next poll.
+      await this.#readAll(numbers).catch(() => undefined)
+      await rest(BATCH_MS)
+    }
+    this.#hearing = null
   }
 
   #tell(db: number, position: DatabasePosition | null): void {
@@ -189,12 +206,15 @@ export class Notices {
     this.#timeline = timeline
     if (isMoved) for (const db of this.#followed.keys()) this.#tell(db, null)
     await this.#readCatalog()
-    const numbers = [...this.#followed.keys()]
-    for (let at = 0; at < numbers.length && !this.#isClosed; at += POLLED)
-      await this.#readPositions(numbers.slice(at, at + POLLED))
+    await this.#readAll([...this.#followed.keys()])
     if (this.#hearCatalog === null || performance.now() - this.#sweptAt < SWEEP_MS) return
     this.#sweptAt = performance.now()
     await this.#changes.sweep()
+  }
+
+  async #readAll(numbers: readonly number[]): Promise<void> {
+    for (let at = 0; at < numbers.length && !this.#isClosed; at += POLLED)
+      await this.#readPositions(numbers.slice(at, at + POLLED))
   }
 
   async #readPositions(numbers: readonly number[]): Promise<void> {
@@ -266,11 +286,7 @@ function payloadsOf(
 function noticeIn(payload: string, opener: string): Notice | null {
   const [sender, isCatalog, ...entries] = payload.split(' ')
   if (sender === opener) return null
-  const numbers = entries.map((entry) => entry.split(',').map(Number))
-  const isWhole = (row: readonly number[]) => row.every(Number.isSafeInteger)
-  const positions = numbers.filter((row) => row.length === 3 && isWhole(row)) as unknown as PositionRow[]
-  const gone = numbers
-    .filter((row) => row.length === 1 && row[0] !== 0 && isWhole(row))
-    .map(([db]) => db as number)
-  return [isCatalog === '1' ? 1 : 0, positions, gone]
+  // Older nodes read where a database stands from the rest of an entry.
+  const databases = entries.map((entry) => Number(entry.split(',', 1)[0])).filter(Number.isSafeInteger)
+  return [isCatalog === '1', databases]
 }

@@ -166,3 +166,32 @@ t.test('what is no notice is left out', async (t) => {
   await untilTold(reader.events, commitOf(1))
   t.equal(reader.events.length, 1)
 })
+
+t.test('another role of the database can send notices, and changes nothing by it', async (t) => {
+  const { writer, reader, sql } = await openNodes(t)
+  const [entry] = await sql('SELECT db, current_database()::text AS name FROM settee.entry')
+  await sql('CREATE ROLE stranger LOGIN')
+  const stranger = new Client(
+    server.address.replace('//settee@', '//stranger@').replace(/[^/]*$/, entry?.name as string),
+  )
+  await stranger.connect()
+  t.teardown(() => stranger.end())
+  await t.rejects(stranger.query('SELECT * FROM settee.store'), /permission denied/)
+  const send = (text: string) => stranger.query('SELECT pg_notify($1, $2)', ['settee', text])
+  const db = entry?.db
+  await send(`x 0 ${db}`)
+  await send(`x 0 ${db},9007199254740991,0`)
+  await send(`x 1 ${db},0,9007199254740991 ${db},-1,-1 ${db},0,0`)
+  for (let round = 1; round <= 5; round++) {
+    // As many as a notice holds, and as fast as they are taken.
+    const full = `x 1 ${`${db} `.repeat(2000)}`.slice(0, 7900)
+    await Promise.all(Array.from({ length: 200 }, () => send(full)))
+    await writer.store.updateDocs([put('a')])
+    await untilTold(reader.events, commitOf(round))
+  }
+  await writer.store.updateSettings(() => ({ result: null, write: { security: { x: 1 } } }))
+  await untilTold(reader.events, (event) => event.type === 'settings' && event.security?.x === 1)
+  t.ok(reader.events.every((event) => event.type !== 'deleted'))
+  t.ok(reader.events.every((event) => event.type !== 'committed' || event.updateSeq <= 5))
+  t.equal((await reader.store.updateDocs([put('b')])).length, 1, 'the database is open')
+})
