@@ -70,7 +70,7 @@ const OTHER_FILES = 2500
 const MIN_NETWORK_SHARE = 64
 /** Shorter than the time that a process has to end, so that the databases can close (cli/serve-command.ts). */
 const CLOSE_GRACE_MS = 5000
-/** Longer than a request of a proxy is on its way, in milliseconds. */
+/** Longer than a request from a proxy can be in flight, in milliseconds. */
 const LINGER_MS = 500
 
 export interface AppOptions {

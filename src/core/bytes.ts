@@ -169,7 +169,7 @@ export class BytesInTransit {
   }
 }
 
-/** Whether so many bytes are unsent that nothing should be made in advance. */
+/** Whether the budget of unsent bytes is used up, so that nothing should be made in advance. */
 export function isCrowded(): boolean {
   return outgoingBytes() >= BUDGET
 }

@@ -21,7 +21,7 @@ const WARNING_INTERVAL_MS = 60_000
 interface SpaceWatchOptions {
   /** The data folder. */
   readonly dataDir: string
-  /** What is lost to a full disk: with databases elsewhere, only request bodies in files. */
+  /** What is on this disk, which decides what is refused when it is full: with databases elsewhere, only request bodies. */
   readonly holds: 'databases' | 'temporary files'
   /** `settee/free_space_floor` in bytes; null: not set. Read at each check. */
   floor(): number | null

@@ -1,4 +1,4 @@
-/** One run of a replication: from where it was interrupted to the end of the feed, or on and on; protocol.md 16.1. */
+/** One run of a replication: from where it was interrupted to the end of the feed, or continuously; protocol.md 16.1. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Limiter } from '../core/concurrency.ts'
 import { newUuid } from '../core/ids.ts'

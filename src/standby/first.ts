@@ -12,7 +12,7 @@ import { configOf, RemoteServer } from '../replication/remote/remote-server.ts'
 import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
 import type { CopiedSettings } from './settings-copy.ts'
 
-/** The first is not the server, or has not the database, that was followed. Copying it could destroy what is here. */
+/** The first is another server, or its database another one, than before. Copying it could destroy what is here. */
 export class OtherFirstError extends Error {
   override readonly name = 'OtherFirstError'
 }

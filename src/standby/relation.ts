@@ -14,11 +14,11 @@ export interface Relation {
   readonly uuid: string
   /** Why copying has stopped; null unless `halted`. */
   readonly reason: string | null
-  /** An operator has accepted that databases of the first are not those that they were. */
+  /** An operator has accepted a first whose databases were made anew. */
   readonly acceptsOthers: boolean
   /** Where the first's `_db_updates` go on; null: from its end, after all databases are compared. */
   readonly updatesSeq: Position | null
-  /** Whatever the first had acknowledged by then is here; in ms since 1970. null: the first copy is not complete. */
+  /** Time up to which everything of the first is here, in ms since 1970; null: the initial copy is not complete. */
   readonly syncedAt: number | null
   /** The keys of settings that came from the first (settings-copy.ts). */
   readonly settings: readonly string[]

@@ -117,7 +117,7 @@ t.test('other users cannot open the socket', async (t) => {
 
 t.test('an invalid call is refused', async (t) => {
   const { dataDir, reach } = await setUp(t)
-  t.equal(await raw(dataDir, ''), '', 'who looks whether somebody is there')
+  t.equal(await raw(dataDir, ''), '', 'a connection without a call gets no answer')
   for (const text of ['{', 'null', '[]', '{}', '{"act":"setPassword"}', '{"act":"toString","argument":{}}']) {
     t.match(JSON.parse(await raw(dataDir, `${text}\n`)), { error: { code: 'bad_request' } }, text)
   }

@@ -53,7 +53,7 @@ t.test('a certificate that is replaced', async (t) => {
     await writeFile(tls.certFile, next.cert)
     await writeFile(tls.keyFile, next.key)
     await until(async () => (await serial(t, secureUrl)) !== first)
-    t.equal(errors(), 0, 'no word of the moment in which the two did not fit')
+    t.equal(errors(), 0, 'no error is logged while the certificate and the key do not match')
   })
 
   t.test('is not used if the two files do not match, which is logged once', async (t) => {

@@ -35,7 +35,7 @@ t.test('a rewind is a task until its last line, and no other begins in the meant
   await t.rejects(rewinds.run(ADMIN, 'notes', ORDER).next(), { code: 'conflict' })
   await rewinds.run(ADMIN, 'notes', { at: 1, dryRun: true }).next()
   await lines.next()
-  t.strictSame(rewinds.tasks(), [], 'who has read the last line may begin the next')
+  t.strictSame(rewinds.tasks(), [], 'the rewind has ended once its last line is read')
   const next = rewinds.run(ADMIN, 'notes', ORDER)
   await next.next()
   await lines.next()

@@ -142,7 +142,7 @@ export class RequestTurns {
     else queue.connection?.resume()
   }
 
-  /** An answer of the connection has ended. */
+  /** Called when an answer on this connection has ended. */
   onRequestEnd(queue: RequestQueue): void {
     if (queue.waiting.length > 0) this.#armTurn()
   }

@@ -15,7 +15,7 @@ export interface Statement {
 /** A statement with its values. A list of texts, numbers or booleans is an array of PostgreSQL. */
 export interface Query extends Statement {
   readonly values: readonly unknown[]
-  /** It is part of no call, so it is not told to {@link ConnectionsOptions.onOperation}. */
+  /** Part of no call, so it is not reported to {@link ConnectionsOptions.onOperation}. */
   readonly isBackground?: true
 }
 
@@ -34,7 +34,7 @@ export interface ConnectionsOptions {
 const WAIT_MS = 10_000
 /** The maximum number of writes that wait for a connection. */
 const MAX_WAITING = 10_000
-/** How long it is not tried to connect again after it has failed, in ms. */
+/** The delay before it connects again after a failure, in ms. */
 const RETRY_MS = 250
 /** Statements that a connection for reads may have before another is opened. */
 const ENOUGH_READS = 4

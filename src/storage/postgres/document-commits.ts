@@ -36,7 +36,7 @@ interface GroupDecision {
 /** The approximate size of a purge, in bytes. */
 const PURGE_BYTES = 1024
 
-/** One after the other, contents of a group may go while it is decided again. */
+/** The blobs of a group may be removed one by one while it is decided again. */
 const MAX_ROUNDS = 20
 
 const READ_STORED = {
@@ -243,7 +243,7 @@ class GroupEffects {
 
   viewAt(place: number, view: StoreView): StoreView {
     const sum = this.#before[place] ?? NONE
-    // It stays so if the call throws.
+    // If the callback throws, the sum is unchanged.
     this.#before[place + 1] = sum
     if (sum === NONE) return view
     return {

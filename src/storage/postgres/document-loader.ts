@@ -1,4 +1,4 @@
-/** Loads documents and lends them to callbacks, which read what was loaded and are called again with what they missed. */
+/** Loads documents and runs callbacks on them. A callback that reads something not loaded runs again after it is loaded. */
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import type { StoredAttachment, StoreView } from '../engine.ts'

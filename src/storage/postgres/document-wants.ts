@@ -1,4 +1,4 @@
-/** What is to be loaded of some documents, from the touches that their readers declare. */
+/** Decides what to load of some documents, from the touches that their readers declare. */
 import { formatRev, parseRev } from '../../revisions/rev.ts'
 import type { HistoryTouches, VersionRange } from '../history-store.ts'
 import type { RevisionPath } from '../touches.ts'

@@ -9,7 +9,7 @@ import {
 import type { StoredAttachment, StoredRevision } from '../engine.ts'
 import type { DocHistory, HistoryTouches, StoredVersion, VersionRange } from '../history-store.ts'
 
-/** Thrown out of a callback that reads what was not declared. Nothing but the loader may catch it. */
+/** Thrown when a callback reads a part that was not loaded. Only the loader catches it. */
 export class NotLoaded extends Error {
   constructor() {
     super('A part of a document was read that was not loaded.')

@@ -16,7 +16,7 @@ export const garbageKeys = {
   /** Revisions that are retained only for the time machine. */
   retainedRows: 'kept_rows',
   retainedBytes: 'kept_bytes',
-  /** Bytes of contents that a revision named and its successor does not. Other revisions may still name them. */
+  /** Bytes of attachments that a revision names and its successor does not. Other revisions may still name them. */
   looseBytes: 'loose_bytes',
   /** A time no later than when the oldest retained revision was superseded, in ms since 1970; 0 if none is retained. */
   oldestRetained: 'oldest_kept',

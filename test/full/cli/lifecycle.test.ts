@@ -111,7 +111,7 @@ t.test('SIGHUP reloads the configuration, from the end of the start until the st
   await starting
   hangUp()
   await new Promise(setImmediate)
-  t.equal(read, 2, 'what came too early is made up for')
+  t.equal(read, 2, 'a SIGHUP that came before the server was ready reloads afterwards')
   signal()
   hangUp()
   t.equal(await exited, 0)
