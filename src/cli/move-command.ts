@@ -38,7 +38,10 @@ async function moveServer(command: MoveCommand, env: NodeJS.ProcessEnv): Promise
     controls.move(request, (progress) => showProgress(bar, progress)),
   ).finally(() => bar.end())
   print(json ? [JSON.stringify(outcome)] : linesOfMove(outcome))
-  return outcome.failed.length === 0 && outcome.databases.every(({ isComplete }) => isComplete) ? 0 : 1
+  return outcome.failed.length === 0 &&
+    outcome.databases.every(({ isComplete, takesWrites }) => isComplete && takesWrites)
+    ? 0
+    : 1
 }
 
 /** @returns the address with the password @throws Error if it is not valid, or there is nobody to ask */

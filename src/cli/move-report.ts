@@ -96,6 +96,10 @@ function settingLine({ section, key, outcome, reason }: SettingOutcome): string 
 
 function summaryLine({ databases, failed }: MoveOutcome): string {
   const incomplete = failed.length + databases.filter(({ isComplete }) => !isComplete).length
+  const closed = databases.filter(({ takesWrites }) => !takesWrites).length
+  if (incomplete === 0 && closed > 0) {
+    return `All documents are here, but ${closed} of ${databases.length} databases take no writes: mend or delete the design documents that are named above.`
+  }
   if (incomplete === 0) return `Everything is here: ${databases.length} databases.`
   return `${incomplete} databases are not complete; run the same command again.`
 }

@@ -149,6 +149,15 @@ export interface DatabaseSize extends StoreSizes {
   readonly views: { readonly bytes: number }
 }
 
+/** A function that fails whenever it is needed. */
+export interface BrokenFunction {
+  /** `_design/name`. */
+  readonly ddoc: string
+  /** The path of members to its text. */
+  readonly path: readonly string[]
+  readonly reason: string
+}
+
 /** A page of the list of conflicts. */
 export interface ConflictsPage {
   /** The maximum number of rows. */
@@ -179,6 +188,8 @@ export interface Database extends TimeMachine {
 
   /** The documents with several live leaves, as JSON; a bounded search. @throws bad_request for an invalid bookmark */
   conflicts(user: UserCtx, page: ConflictsPage): Promise<Uint8Array>
+  /** Validate and view functions of stored design documents that do not compile, at most 10. For server admins. */
+  brokenFunctions(user: UserCtx): Promise<readonly BrokenFunction[]>
 
   /** For the server itself: no rights are checked. Null if no security object was ever set. */
   security(): Promise<SecurityObject | null>

@@ -10,6 +10,7 @@ import type { VersionedStore } from '../storage/history-store.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withUploads } from './attachment-uploads.ts'
+import { brokenFunctions } from './broken-functions.ts'
 import { bulkDocs } from './bulk-docs.ts'
 import { bulkGet, bulkGetMixed } from './bulk-get.ts'
 import { conflictList } from './conflict-list.ts'
@@ -135,6 +136,9 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     copyLocals: (user, docs, removed) => copyLocals(store, user, docs, removed, settings()),
     ...maintenance(store, options),
     conflicts: (user, page) => conflictList(store, user, page),
+    // Where design documents are excluded, their functions do not run.
+    brokenFunctions: async () =>
+      checks.policy.designDocs ? brokenFunctions(store, options.incarnation, options.sandbox) : [],
     ...timeMachine(store, checks, options.now ?? Date.now),
 
     open: (user, id, options) => openDocument(readable(user), user, id, options),

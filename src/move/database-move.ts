@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { COPYING_USER, SYSTEM_USER } from '../auth/accounts.ts'
 import { LOCAL_PREFIX, userNameOf } from '../core/ids.ts'
 import { AUTH_DESIGN_ID } from '../documents/auth-design.ts'
+import type { BrokenFunction } from '../documents/database.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-database.ts'
 import { Replication } from '../replication/replication.ts'
@@ -36,6 +37,8 @@ export interface MovedDatabase {
   readonly leaves: number
   /** Whether all leaves and winners of the old server are here. */
   readonly isComplete: boolean
+  /** Whether documents can be written: a validate function that does not compile refuses all of them. */
+  readonly takesWrites: boolean
   /** Documents that differ, or were changed here. */
   readonly notes: readonly string[]
   /** Digests of all leaves at the old server, and of the same documents here. */
@@ -107,8 +110,10 @@ export async function moveDatabase(
       numbersOf,
     })
     const locked = target === databases.usersDatabase ? await lockedAccounts(here, signal) : NO_ACCOUNTS
+    const broken = await here.brokenFunctions(SYSTEM_USER)
     return reportOf(target, comparison, {
       refusals,
+      broken,
       locked,
       kept,
       sample,
@@ -271,6 +276,7 @@ interface ConflictsAnswer {
 
 interface Outcome {
   readonly refusals: Refusals
+  readonly broken: readonly BrokenFunction[]
   readonly locked: LockedAccounts
   readonly kept: number
   readonly sample: SampleOutcome
@@ -282,7 +288,7 @@ interface Outcome {
 function reportOf(
   name: string,
   comparison: FeedComparison,
-  { refusals, locked, kept, sample, tokens, localDocs, hasList }: Outcome,
+  { refusals, broken, locked, kept, sample, tokens, localDocs, hasList }: Outcome,
 ): MovedDatabase {
   const { live, deleted, leaves, missing, changedHere, onlyHere, differentWinners } = comparison
   const examples = (ids: readonly string[]) => ids.slice(0, 3).join(', ')
@@ -296,6 +302,7 @@ function reportOf(
     ...(sample.different.length > 0 ? [`different content: ${examples(sample.different)}`] : []),
     ...(hasOtherWinners ? [`different winners: ${examples(differentWinners.ids)}`] : []),
     ...lockedNotes(locked),
+    ...broken.map(brokenNote),
     ...(changedHere.count > 0 ? [`${changedHere.count} documents have further revisions here`] : []),
     ...(onlyHere > 0 ? [`${onlyHere} documents exist only here`] : []),
     ...(kept > 0 ? [`kept ${kept} _local documents that were changed here`] : []),
@@ -307,6 +314,7 @@ function reportOf(
     deleted,
     leaves,
     isComplete: missing.count === 0 && sample.different.length === 0 && !hasOtherWinners,
+    takesWrites: !broken.some(isValidate),
     notes,
     oldDigest: comparison.oldDigest,
     newDigest: comparison.newDigest,
@@ -323,3 +331,15 @@ function lockedNotes({ count, names }: LockedAccounts): string[] {
     `${who} cannot log in: two revisions of the document are in conflict. settee passwd NAME sets a password and ends that`,
   ]
 }
+
+function isValidate({ path }: BrokenFunction): boolean {
+  return path[0] === 'validate_doc_update'
+}
+
+function brokenNote(broken: BrokenFunction): string {
+  const { ddoc, path, reason } = broken
+  const effect = isValidate(broken) ? 'all writes are refused' : 'the view cannot be read'
+  return `${effect}: ${path.join('.')} of ${ddoc} does not compile: ${reason.slice(0, MAX_FAULT)}`
+}
+
+const MAX_FAULT = 300

@@ -78,6 +78,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('conflicts', args)
   }
 
+  brokenFunctions(...args: Args<'brokenFunctions'>) {
+    return this.#call('brokenFunctions', args)
+  }
+
   security() {
     return this.#call('security', [])
   }

@@ -161,6 +161,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   checkPartition: { kind: 'call', users: 'own rules' },
   size: { kind: 'call', users: 'own rules' },
   conflicts: { kind: 'call', users: 'admins', cost: 'long' },
+  brokenFunctions: { kind: 'call', users: 'server admins', cost: 'scan' },
   security: { kind: 'call', users: 'own rules' },
   countDisallowed: { kind: 'call', users: 'own rules' },
   rememberTokens: { kind: 'call', users: 'own rules' },

@@ -1,5 +1,6 @@
 /** `settee move` between listening servers, with PouchDB's devices. */
 import t from 'tap'
+import { linesOfMove } from '../../src/cli/move-report.ts'
 import { reachServer } from '../../src/control/control-socket.ts'
 import { startTestServer } from '../helpers/server.ts'
 import { device, remote } from '../protocol/devices.ts'
@@ -111,3 +112,45 @@ t.test('databases and accounts that people would be locked out of are named', as
   await controls?.setPassword({ name: 'bob', password: 'new', create: false })
   t.same([await login('bob:new'), await login('bob:here'), await login('bob:there')], [200, 401, 401])
 })
+
+t.test(
+  'a database whose validate function does not compile is reported, since it takes no writes',
+  async (t) => {
+    const [old, here] = [await startTestServer(t, { env }), await startTestServer(t)]
+    for (const name of ['closed', 'open']) {
+      await call(old, 'PUT', `/${name}`)
+      await call(old, 'PUT', `/${name}/a`, {})
+    }
+    await call(old, 'PUT', '/closed/_design/rules', {
+      validate_doc_update: 'function need(doc) {}\nfunction validate(doc) { need(doc) }',
+    })
+    await call(old, 'PUT', '/open/_design/rules', {
+      validate_doc_update: 'function need(doc) {}\nfunction (doc) { need(doc) }',
+    })
+    const outcome = await move(addressOf(old), here)
+    t.match(
+      outcome.databases.find(({ name }) => name === 'closed'),
+      {
+        isComplete: true,
+        takesWrites: false,
+        notes: [
+          /^all writes are refused: validate_doc_update of _design\/rules does not compile: Expression/,
+        ],
+      },
+    )
+    t.match(
+      outcome.databases.find(({ name }) => name === 'open'),
+      { isComplete: true, takesWrites: true, notes: [] },
+    )
+    t.match(linesOfMove(outcome).at(-1), /^All documents are here, but 1 of \d databases take no writes/)
+    const auth = 'anna:secret'
+    t.match(await here.request('PUT', '/closed/b', { auth, body: {} }), {
+      status: 500,
+      json: {
+        error: 'compilation_error',
+        reason: /^Expression does not eval to a function\. \(function need/,
+      },
+    })
+    t.equal((await here.request('PUT', '/open/b', { auth, body: {} })).status, 201)
+  },
+)
