@@ -32,7 +32,8 @@ export interface ViewQuery {
   readonly reduce: boolean | undefined
   readonly grouping: Grouping
   readonly includeDocs: boolean
-  readonly conflicts: boolean
+  /** Undefined without the parameter, which a reduced answer refuses whatever its value. */
+  readonly conflicts: boolean | undefined
   readonly attachments: boolean
   readonly attEncodingInfo: boolean
   /** When the index is updated. */
@@ -76,7 +77,7 @@ export function viewQuery(parameters: ListParameters): ViewQuery {
     reduce: parameters.reduce,
     grouping: groupingOf(parameters),
     includeDocs: parameters.includeDocs ?? false,
-    conflicts: parameters.conflicts ?? false,
+    conflicts: parameters.conflicts,
     attachments: parameters.attachments ?? false,
     attEncodingInfo: parameters.attEncodingInfo ?? false,
     update: parameters.update ?? 'before',
@@ -100,7 +101,7 @@ export function reduces(query: ViewQuery, hasReduce: boolean): boolean {
   if (!hasReduce && reduce) throw parseError('Reduce is invalid for map-only views.')
   if (!reduce && grouping !== 'none') throw parseError('Invalid use of grouping on a map view.')
   if (reduce && query.includeDocs) throw parseError('`include_docs` is invalid for reduce')
-  if (reduce && query.conflicts) throw parseError('`conflicts` is invalid for reduce views.')
+  if (reduce && query.conflicts !== undefined) throw parseError('`conflicts` is invalid for reduce views.')
   if (reduce && query.keys !== undefined && grouping !== 'exact') {
     throw parseError('Multi-key fetches for reduce views must use `group=true`')
   }

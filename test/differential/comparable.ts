@@ -78,6 +78,7 @@ const OWN = new Set([
   'disk_size',
   'waiting_clients',
   'waiting_commit',
+  'collator_versions',
 ])
 
 /** Sets. */

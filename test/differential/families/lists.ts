@@ -63,7 +63,7 @@ export function bodyOf(
   return Object.fromEntries(
     c.list(most, () => {
       const name = c.pick(names)
-      return [name, c.chance(0.15) ? c.pick(WRONG) : (values[name] as () => unknown)()]
+      return [name, c.oddly(0.12) ? c.pick(WRONG) : (values[name] as () => unknown)()]
     }),
   )
 }
