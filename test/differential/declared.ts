@@ -201,11 +201,14 @@ const QUERIES: readonly Declared[] = [
   {
     row: 'offset of a view whose keys have no rows',
     is: (what, { step, couchdb, settee }) =>
-      what === 'body' && shown(step).includes('keys') && isEqualBut(couchdb.body, settee.body, /"offset":\d+/g),
+      what === 'body' &&
+      shown(step).includes('keys') &&
+      isEqualBut(couchdb.body, settee.body, /"offset":\d+/g),
   },
   {
     row: 'update_seq of _local_docs',
-    is: (what, { step }) => what === 'body' && /_local_docs/.test(step.path) && /update_seq/.test(shown(step)),
+    is: (what, { step }) =>
+      what === 'body' && /_local_docs/.test(step.path) && /update_seq/.test(shown(step)),
   },
   {
     row: 'the mrargs of _explain',
