@@ -71,9 +71,9 @@ export class FunctionContext {
     throw new CouchError(...failure)
   }
 
-  /** The size of its memory, in bytes. */
-  get bytes(): number {
-    return this.#instance.memory.buffer.byteLength
+  /** By how much its memory has grown beyond what every function has, in bytes. */
+  get grownBytes(): number {
+    return this.#instance.memory.buffer.byteLength - INITIAL_PAGES * PAGE
   }
 
   /** Whether the function has been called. */

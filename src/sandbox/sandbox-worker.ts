@@ -26,8 +26,11 @@ const MAX_RESULTS = 1_048_576
  * have 512 GB.
  */
 const MAX_CONTEXTS = 24
-/** The maximum memory of all functions that are kept ready, in bytes. A single function may take more. */
-const MAX_BYTES = 512 * 1_048_576
+/**
+ * By how much the memories of all functions that are kept ready may have grown, in bytes: of eight threads each may keep so
+ * much. A single function may take more.
+ */
+const MAX_GROWN_BYTES = 32 * 1_048_576
 
 /** How long a list waits at a time, in ms, and how often: longer than an answer may stall (http/transport/json-stream.ts). */
 const WAIT_MS = 1000
@@ -40,8 +43,8 @@ interface RunnerOptions {
   readonly stack: number
   /** Called before each call. */
   onCall?(): void
-  /** The maximum memory of all functions that are kept ready, in bytes; by default 512 MiB. */
-  readonly maxBytes?: number
+  /** By how much the memories of all functions that are kept ready may have grown, in bytes; by default 32 MiB. */
+  readonly maxGrownBytes?: number
 }
 
 export class Runner {
@@ -102,14 +105,16 @@ export class Runner {
     }
   }
 
+  /** Of functions whose memory has grown, the least recently used go first. */
   #dropSpare(): void {
-    let bytes = 0
-    for (const context of this.#contexts.values()) bytes += context.bytes
+    const most = this.#options.maxGrownBytes ?? MAX_GROWN_BYTES
+    let grown = 0
+    for (const context of this.#contexts.values()) grown += context.grownBytes
     for (const [key, context] of this.#contexts) {
       if (this.#contexts.size === 1) return
-      if (this.#contexts.size <= MAX_CONTEXTS && bytes <= (this.#options.maxBytes ?? MAX_BYTES)) return
+      if (this.#contexts.size <= MAX_CONTEXTS && (grown <= most || context.grownBytes === 0)) continue
       this.#contexts.delete(key)
-      bytes -= context.bytes
+      grown -= context.grownBytes
     }
   }
 
