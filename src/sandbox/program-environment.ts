@@ -16,12 +16,14 @@ export const PROGRAM_ENVIRONMENT = String.raw`
   const { getPrototypeOf } = Object
   const { toString: tagOf } = Object.prototype
   const { indexOf, lastIndexOf, slice, codePointAt } = String.prototype
+  const { test } = RegExp.prototype
+  const SURROGATE = /[\ud800-\udfff]/
   // More such statements are not repaired, since the program is read again for each of them.
-  const MAX_REPAIRS = 1000
+  const MAX_REPAIRS = 200
   // The head has a line of its own, so that the columns of the program stay the same.
   const HEAD = 'throw 0;\n'
   // A class stands only in a list of statements, and both declarations of a name only outside blocks.
-  const PROBE = 'class $probe {} function $probed() {} var $probed;'
+  const PROBE = 'class $settee_list {} function $settee_scope() {} var $settee_scope;'
   const KEYWORD = 'function'
   const SPACES = ' \t\v\f\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\ufeff'
   let newRealm
@@ -104,6 +106,7 @@ export const PROGRAM_ENVIRONMENT = String.raw`
     let column = numberOf(numbers[numbers.length - 1]) - 1
     let at = 0
     for (; line > 0; line -= 1) at = apply(indexOf, text, ['\n', at]) + 1
+    if (!apply(test, SURROGATE, [text])) return at + column
     for (; column > 0; column -= 1) at += apply(codePointAt, text, [at]) > 0xffff ? 2 : 1
     return at
   }
@@ -111,14 +114,16 @@ export const PROGRAM_ENVIRONMENT = String.raw`
   // Where a statement begins with the keyword before a parenthesis; -1: it is no such statement.
   function statementAt(realm, text, parenthesis) {
     let start = parenthesis
-    do {
-      if (text[parenthesis] !== '(' || start <= 0) return -1
+    while (text[parenthesis] === '(' && start > 0) {
       start = apply(lastIndexOf, text, [KEYWORD, start - 1])
-      if (start === -1) return -1
-    } while (!isGap(text, start + KEYWORD.length, parenthesis))
-    const before = apply(slice, text, [0, start])
-    const fault = faultOf(realm, before + PROBE)
-    return fault === undefined || fault.at >= start + PROBE.length ? start : -1
+      if (start === -1) break
+      if (!isGap(text, start + KEYWORD.length, parenthesis)) continue
+      const fault = faultOf(realm, apply(slice, text, [0, start]) + PROBE)
+      if (fault === undefined) return start
+      // The word of a comment before the parenthesis is not the keyword.
+      if (fault.message !== 'unexpected end of comment') return fault.at < start + PROBE.length ? -1 : start
+    }
+    return -1
   }
 
   // Whether there are only spaces and comments, without a line break.

@@ -1,6 +1,7 @@
 /** Which function a program has: the value of its last statement; docs/compatibility.md, "Functions". */
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { localSandbox } from '../helpers/local-sandbox.ts'
 import { functionAt, map, mapOf, reduceOf, shared, validatorOf } from './functions.ts'
 
 const RUNS = Number(process.env.PROGRAM_RUNS ?? 150)
@@ -62,6 +63,8 @@ t.test(
       ['function // a comment\n(doc) { emit(1) }', null],
       ['function /* two\nlines */ (doc) { emit(1) }', null],
       ['function /* function */ /* ( */ (doc) { emit(1) }', 1],
+      ['function /* function /* function */ (doc) { emit(1) }', 1],
+      ['/* function /* */ function /*/ function */ (doc) { emit(1) }', 1],
       ['function\u00a0(doc) { emit(1) }', 1],
       [`var async; async\n${one}`, 1],
       [`function map(doc) { function () {} emit(2) } map`, 2],
@@ -319,4 +322,40 @@ t.test('a promise within a result is no JSON value', async (t) => {
     /^!.*a promise is no JSON value/,
   )
   t.same(await shared.map(mapOf('function () { emit(1, { a: Promise.resolve() }) }'), ['{}']), ['[]'])
+})
+
+t.test('a text of every kind is read within the limits of a call', async (t) => {
+  const one = anonymous(1)
+  const texts = {
+    'a long line': `var s = "${'x'.repeat(2_000_000)}"; ${one}`,
+    'a long comment': `/*${'*'.repeat(2_000_000)}*/ ${one}`,
+    'many statements without a name': `${'function () {}\n'.repeat(20_000)}${one}`,
+    'many of them on a line': `${'function () {} '.repeat(20_000)}${one}`,
+    'many nested parentheses': `${'('.repeat(100_000)}${')'.repeat(100_000)}${one}`,
+    'many nested brackets': `${'['.repeat(100_000)}${one}`,
+    'many nested blocks': `${'{'.repeat(100_000)}${one}`,
+    'many nested templates': ['`', '{'].join('$').repeat(100_000) + one,
+    'many nested functions': `${'function f() {'.repeat(100_000)}${one}`,
+    'many comments': `function ${'/* function */'.repeat(10_000)}(doc) { emit(1) }`,
+    'many operators': `${'!'.repeat(500_000)}1; ${one}`,
+    'many names': `${'a = '.repeat(300_000)}1; ${one}`,
+    'a program without an end': `for (;;); ${one}`,
+    'a program that fills the memory': `var a = []; for (;;) a.push(new Array(100000)); ${one}`,
+    'a program that calls itself': `function r() { r() } r(); ${one}`,
+    'a text that cannot be shown': 'throw { get message() { throw this } }',
+    'a false syntax error':
+      'throw Object.assign(new SyntaxError("function name expected"), { stack: "at a:1:1" })',
+  }
+  // On the thread of a test, whose stack is small, a function_error tells of its end.
+  const expected = /^(?:compiled|compilation_error|function_timeout|function_memory|function_error)$/
+  const sandbox = localSandbox({ timeoutMs: 1000 })
+  for (const [name, text] of Object.entries(texts)) {
+    const began = performance.now()
+    const code = await sandbox.compile(mapOf(text)).then(
+      () => 'compiled',
+      (error) => error.code,
+    )
+    t.match(code, expected, name)
+    t.comment(`${name}: ${code}, ${Math.round(performance.now() - began)} ms`)
+  }
 })
