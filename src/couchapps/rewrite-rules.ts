@@ -47,10 +47,12 @@ export async function rewriteByRules(rules: readonly unknown[], request: Rewrite
     await yielder.yieldIfDue()
     if (isJsonObject(rule)) checked.push(readRule(rule, request.isSecure))
   }
+  // As in CouchDB, a HEAD is a GET whose body is not sent.
+  const method = request.method === 'HEAD' ? 'GET' : request.method
   const query = request.query.map(([name, text]): Binding => [name, queryValue(name, text)])
   for (const rule of checked) {
     await yielder.yieldIfDue()
-    if (rule.method !== undefined && rule.method !== ANY && rule.method !== request.method) continue
+    if (rule.method !== undefined && rule.method !== ANY && rule.method !== method) continue
     const match = bindPath(rule.from, request.path)
     if (match === null) continue
     const bindings = queryBindings(rule, [...match.bindings, ...query])

@@ -23,7 +23,7 @@ const FIELDS: readonly (readonly [path: string, kinds: string])[] = [
   ['options.include_design', 'boolean'],
   ['options.local_seq', 'boolean'],
   ['options.partitioned', 'boolean'],
-  ['rewrites', 'string or array'],
+  ['rewrites', 'array or string'],
   ['shows', 'object'],
   ['shows.*', 'object or string'],
   ['updates', 'object'],

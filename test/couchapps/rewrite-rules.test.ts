@@ -16,6 +16,7 @@ t.test('the first rule that matches gives the address', async (t) => {
     { from: '/b/:id', to: '_show/doc/:id' },
     { from: '/post', to: '_update/x', method: 'POST' },
     { from: '/any', to: '_show/any', method: '*' },
+    { from: '/get', to: '_show/get', method: 'GET' },
     { from: '/key/:k', to: '_view/all', query: { key: ':k' } },
     { from: '/range/:a/:b', to: '_view/all', query: { startkey: [':a', 1], endkey: [':b', {}] } },
     {
@@ -38,6 +39,7 @@ t.test('the first rule that matches gives the address', async (t) => {
     ['/b/ä b*', '/_show/doc/%C3%A4+b%2A?id=%C3%A4+b%2A'],
     ['/post', '/_update/x', { method: 'POST' }],
     ['/any', '/_show/any', { method: 'DELETE' }],
+    ['/get', '/_show/get', { method: 'HEAD' }],
     ['/key/1', '/_view/all?key=%221%22&k=1'],
     ['/range/x/y', '/_view/all?startkey=%5B%22x%22%2C1%5D&endkey=%5B%22y%22%2C%7B%7D%5D&a=x&b=y'],
     ['/int/3/x', '/_view/all?limit=3&skip=x&n=3&m=x'],

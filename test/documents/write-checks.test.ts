@@ -630,7 +630,7 @@ t.test('members of the wrong type', async (t) => {
     [{ options: { include_design: 1 } }, 'options.include_design', 'boolean'],
     [{ options: { local_seq: 'true' } }, 'options.local_seq', 'boolean'],
     [{ options: { partitioned: null } }, 'options.partitioned', 'boolean'],
-    [{ rewrites: {} }, 'rewrites', 'string or array'],
+    [{ rewrites: {} }, 'rewrites', 'array or string'],
     [{ shows: { a: [] } }, 'shows.a', 'object or string'],
     [{ updates: { a: true } }, 'updates.a', 'object or string'],
     [{ validate_doc_update: {} }, 'validate_doc_update', 'string'],

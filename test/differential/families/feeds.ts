@@ -46,7 +46,7 @@ const FEED: Readonly<Record<string, Value>> = {
   doc_ids: (c) => c.mostly([JSON.stringify(c.some(IDS, 0.3))], ['{}', '[1]', 'x', '', '1'], 0.2),
   seq_interval: count,
   timeout: (c) => c.mostly(['1', '100'], ['x', '-1', ''], 0.1),
-  heartbeat: (c) => c.mostly(['1000', 'true', 'false'], ['0', '-1', 'x', ''], 0.2),
+  heartbeat: (c) => c.mostly(['1000', 'true'], ['false', '0', '-1', 'x', ''], 0.2),
   feed: (c) => c.mostly(['normal'], ['x', ''], 0.3),
   'last-event-id': () => '{seq}',
   selector: () => '{}',
