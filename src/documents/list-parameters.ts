@@ -182,6 +182,7 @@ function oneOf<T>(values: Readonly<Record<string, T>>, value: unknown, name: str
   throw parseError(`Invalid value for \`${name}\`.`)
 }
 
+/** As CouchDB quotes a parameter: an empty one as the list of characters that it is. */
 function shown(value: unknown): string {
-  return (JSON.stringify(value) ?? '').slice(0, 100)
+  return value === '' ? '[]' : (JSON.stringify(value) ?? '').slice(0, 100)
 }
