@@ -241,7 +241,7 @@ async function databaseInfo(store: DatabaseStore, user: UserCtx): Promise<Databa
     doc_count: info.docCount,
     disk_format_version: DISK_FORMAT_VERSION,
     compact_running: info.compacting,
-    cluster: { q: 1, n: 1, w: 1, r: 1 },
+    cluster: { q: store.shards, n: 1, w: 1, r: 1 },
   }
 }
 

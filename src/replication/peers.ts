@@ -6,6 +6,7 @@ import { CouchError } from '../core/errors.ts'
 import { LOCAL_PREFIX } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { UserCtx } from '../core/types.ts'
+import { databaseProperties } from '../threads/database-properties.ts'
 import type { Databases } from '../threads/databases.ts'
 import { LocalPeer } from './local-peer.ts'
 import { LocalTurns } from './local-turns.ts'
@@ -84,7 +85,7 @@ export class Peers {
       create: async (params) => {
         // A tenant makes databases of its own.
         if (policy.tenantOf(user) === null) requireServerAdmin(user)
-        await policy.createDatabase(name, user, undefined, { partitioned: params.partitioned === 'true' })
+        await policy.createDatabase(name, user, undefined, databaseProperties(params))
       },
     })
   }

@@ -35,6 +35,8 @@ export interface Replaced extends DatabaseEntry {
 export interface DatabaseProperties {
   /** Whether the ids of its documents name partitions (core/partitions.ts); false by default. */
   readonly partitioned?: boolean
+  /** Into how many shards CouchDB would divide it (`q`): only reported; 1 by default. */
+  readonly shards?: number
 }
 
 export interface DeletionOptions {

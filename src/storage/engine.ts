@@ -302,6 +302,8 @@ export interface DatabaseStore {
   readonly wasRolledBack: boolean
   /** Whether ids name partitions; fixed since the database was created. Copies and restores keep it. */
   readonly partitioned: boolean
+  /** As in {@link DatabaseProperties}; fixed like `partitioned`. */
+  readonly shards: number
   info(): Promise<StoreInfo>
   view(): Promise<StoreView>
   progress(): Promise<StoreProgress>

@@ -147,12 +147,15 @@ class MemoryEngine implements StorageEngine, TestControls {
     }
   }
 
-  async #create(name: string, { partitioned = false }: DatabaseProperties = {}): Promise<DatabaseEntry> {
+  async #create(
+    name: string,
+    { partitioned = false, shards = 1 }: DatabaseProperties = {},
+  ): Promise<DatabaseEntry> {
     await turn()
     this.#operate('create database')
     if (this.#shared.databases.has(name)) throw new CouchError('file_exists')
     const createdAt = Math.floor(Date.now() / 1000)
-    const state = { ...emptyState(), partitioned }
+    const state = { ...emptyState(), partitioned, shards }
     const { incarnation } = this.#shared.enter({ name, createdAt, state, now: this.#now })
     this.#shared.updates.note([name], 'created')
     this.#records.tellAll({ type: 'databases', names: [name] })

@@ -28,11 +28,21 @@ const LIFE: readonly Row[] = [
   },
   {
     of: '4.4 PUT q',
-    says: 'a positive whole number, without effect',
+    says: 'a positive whole number, which is reported',
     steps: [
       ['PUT /{db}-a?q=8', MADE],
+      ['GET /{db}-a', { like: { cluster: { q: 8, n: 1, w: 1, r: 1 } } }],
+      [['POST /_dbs_info', { json: { keys: ['{db}-a'] } }], { status: 200 }],
+      ['DELETE /{db}-a', OK],
+      ['PUT /{db}-a?q=%2B007', MADE],
+      ['GET /{db}-a', { like: { cluster: { q: 7 } } }],
+      ['DELETE /{db}-a', OK],
+      ['PUT /{db}-a', MADE],
       ['GET /{db}-a', { like: { cluster: { q: 1 } } }],
       ['DELETE /{db}-a', OK],
+      ...['', '-1', '1.5', '4294967296', '0x10', '1e3'].map(
+        (q) => [`PUT /{db}-b?q=${q}`, malformed('The `q` value should be a positive integer.')] as const,
+      ),
       ['PUT /{db}-b?q=0', malformed('The `q` value should be a positive integer.')],
       ['PUT /{db}-b?q=x', malformed('The `q` value should be a positive integer.')],
     ],

@@ -5,24 +5,12 @@ import { isServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import { ADMIN_ONLY } from '../../documents/security.ts'
+import { databaseProperties } from '../../threads/database-properties.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { absoluteUrl, sendJson } from '../replies.ts'
 import { pathParam, queryOf } from '../request-params.ts'
 import { type Path, type Schema, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson, requestSizeLimit, withBody } from '../transport/body-reader.ts'
-
-const CREATE_QUERY: Schema = {
-  type: 'object',
-  properties: {
-    q: positive('q'),
-    n: positive('n'),
-    partitioned: {
-      type: 'string',
-      pattern: '^(?:true|false)$',
-      refusal: ['bad_request', 'Invalid `partitioned` parameter'],
-    },
-  },
-}
 
 const DELETE_QUERY: Schema = {
   type: 'object',
@@ -46,7 +34,6 @@ export const databaseRoutes: readonly Path[] = [
       PUT: {
         handler: createDatabase,
         access: 'tenant',
-        query: CREATE_QUERY,
         wrongCredentials: 'Name or password is incorrect. You are not a server admin.',
       },
       GET: { handler: info },
@@ -74,19 +61,14 @@ export const databaseRoutes: readonly Path[] = [
   },
 ]
 
-function positive(name: string): Schema {
-  const reason = `The \`${name}\` value should be a positive integer.`
-  return { type: 'string', pattern: '^0*[1-9][0-9]*$', refusal: ['bad_request', reason] }
-}
-
 function nameOf(request: FastifyRequest): string {
   return pathParam(request, 'db')
 }
 
 async function createDatabase(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const name = nameOf(request)
-  const { owner, partitioned } = queryOf(request)
-  const properties = { partitioned: partitioned === 'true' }
+  const { owner, ...params } = queryOf(request)
+  const properties = databaseProperties(params)
   await request.server.services.policy.createDatabase(name, request.user, owner, properties)
   reply.header('Location', absoluteUrl(request, name))
   return sendJson(reply, 201, { ok: true })

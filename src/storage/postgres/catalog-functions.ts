@@ -68,6 +68,19 @@ BEGIN
   status := 'done';
 END $$;
 
+-- create_database for older nodes has no shards
+CREATE OR REPLACE FUNCTION create_sharded_database(
+  p_shards integer, p_name text, p_partitioned boolean, p_created_at bigint, p_epochs text, p_token text, p_node text,
+  p_changes text, OUT status text, OUT incarnation bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT c.status, c.incarnation INTO create_sharded_database.status, create_sharded_database.incarnation
+    FROM create_database(p_name, p_partitioned, p_created_at, p_epochs, p_token, p_node, p_changes) c;
+  IF status = 'done' THEN
+    UPDATE database d SET shards = p_shards WHERE d.db = create_sharded_database.incarnation;
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION delete_database(
   p_name text, p_incarnation bigint, p_token text, p_node text, p_changes text, OUT status text, OUT db bigint
 ) LANGUAGE plpgsql AS $$

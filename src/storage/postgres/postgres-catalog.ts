@@ -39,7 +39,7 @@ const NAMES = { name: 'list_names', text: namesText('ASC') }
 const NAMES_DOWN = { name: 'list_names_down', text: namesText('DESC') }
 const CREATE = {
   name: 'create_database',
-  text: 'SELECT status, incarnation FROM create_database($1, $2, $3, $4, $5, $6, $7)',
+  text: 'SELECT status, incarnation FROM create_sharded_database($1, $2, $3, $4, $5, $6, $7, $8)',
 }
 const DELETE = {
   name: 'delete_database',
@@ -154,10 +154,13 @@ export class PostgresCatalog implements Catalog {
   /** The list is always complete. */
   async settled(): Promise<void> {}
 
-  async create(name: string, { partitioned = false }: DatabaseProperties = {}): Promise<DatabaseEntry> {
+  async create(
+    name: string,
+    { partitioned = false, shards = 1 }: DatabaseProperties = {},
+  ): Promise<DatabaseEntry> {
     const epochs: Epochs = [{ id: epochId(randomBytes(9)), firstSeq: 0 }]
     const createdAt = Math.floor(this.#options.now() / 1000)
-    const values = [name, partitioned, createdAt, JSON.stringify(epochs)]
+    const values = [shards, name, partitioned, createdAt, JSON.stringify(epochs)]
     const made = await this.#change<[status: string, incarnation: number]>(CREATE, values, [name])
     const [status, incarnation] = made ?? ['done', (await this.#row(name))?.[1]]
     if (status === 'exists') throw new CouchError('file_exists')

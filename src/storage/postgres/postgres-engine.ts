@@ -45,7 +45,7 @@ export interface PostgresEngineOptions {
 const FIND = { name: 'find_opened', text: 'SELECT db FROM entry WHERE name = $1' }
 const OPEN = {
   name: 'open_database',
-  text: `SELECT incarnation, partitioned, created_at, update_seq, timeline <> timeline(), ${SETTINGS_COLUMNS}
+  text: `SELECT incarnation, partitioned, shards, created_at, update_seq, timeline <> timeline(), ${SETTINGS_COLUMNS}
     FROM database WHERE db = $1`,
 }
 const RETAINED = {
@@ -57,6 +57,7 @@ const RETAINED = {
 type OpenRow = readonly [
   incarnation: number,
   partitioned: boolean,
+  shards: number,
   createdAt: number,
   updateSeq: number,
   isMoved: boolean,
@@ -114,7 +115,7 @@ class PostgresEngine implements StorageEngine {
     let wasRolledBack = false
     for (let opening = 0; opening < MAX_OPENINGS; opening++) {
       const { db, row } = await this.#read(name)
-      const [present, partitioned, createdAt, updateSeq, isMoved, ...settingsRow] = row
+      const [present, partitioned, shards, createdAt, updateSeq, isMoved, ...settingsRow] = row
       if (incarnation !== undefined && present !== incarnation) throw new CouchError('no_database')
       const settings = settingsOf(settingsRow)
       const isBehind: boolean =
@@ -131,7 +132,7 @@ class PostgresEngine implements StorageEngine {
         this.#catalog?.hear([{ type: 'databases', names: [name] }])
         continue
       }
-      const opened = { name, db, partitioned, createdAt, wasRolledBack, updateSeq }
+      const opened = { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq }
       return this.#store(opened, present, settings)
     }
     throw new CouchError('store_unavailable')
@@ -153,7 +154,7 @@ class PostgresEngine implements StorageEngine {
   }
 
   #store(opened: OpenedDatabase, incarnation: number, settings: DatabaseSettings): PostgresStore {
-    const { name, db, partitioned, createdAt, wasRolledBack, updateSeq } = opened
+    const { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq } = opened
     const views = new DatabaseViews(this.#connections, [db, incarnation], settings)
     const { settingsVersion } = settings
     const position = { updateSeq, settingsVersion }
@@ -169,7 +170,15 @@ class PostgresEngine implements StorageEngine {
       if (this.#numbers.get(name) === db) this.#numbers.delete(name)
     }
     const database = { name, db, connections: this.#connections, views, opener: this.#opener, now: this.#now }
-    const parts = { events, partitioned, createdAt, wasRolledBack, tally: this.#options.tally, onClosed }
+    const parts = {
+      events,
+      partitioned,
+      shards,
+      createdAt,
+      wasRolledBack,
+      tally: this.#options.tally,
+      onClosed,
+    }
     const store: PostgresStore = new PostgresStore(database, parts)
     this.#stores.add(store)
     this.#numbers.set(name, db)
@@ -202,6 +211,7 @@ interface OpenedDatabase {
   readonly name: string
   readonly db: number
   readonly partitioned: boolean
+  readonly shards: number
   readonly createdAt: number
   readonly wasRolledBack: boolean
   readonly updateSeq: number

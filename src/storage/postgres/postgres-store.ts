@@ -46,6 +46,7 @@ import { WriteCommits } from './write-commits.ts'
 export interface StoreParts {
   readonly events: DatabaseEvents
   readonly partitioned: boolean
+  readonly shards: number
   /** Whether it was found, when it was opened, to be behind its last known sequence. */
   readonly wasRolledBack: boolean
   /** In seconds since 1970. */
@@ -57,6 +58,7 @@ export interface StoreParts {
 export class PostgresStore {
   readonly history: HistoryStore
   readonly partitioned: boolean
+  readonly shards: number
   readonly wasRolledBack: boolean
   readonly #database: OpenDatabase
   readonly #parts: StoreParts
@@ -76,6 +78,7 @@ export class PostgresStore {
     this.#database = database
     this.#parts = parts
     this.partitioned = parts.partitioned
+    this.shards = parts.shards
     this.wasRolledBack = parts.wasRolledBack
     this.history = new DocumentHistories(database, () => this.#open())
     const loader = new DocumentLoader(database)

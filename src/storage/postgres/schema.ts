@@ -257,10 +257,13 @@ const STATISTICS = BY_DATABASE.map(
 /** When a call was noted: a call that must not be stored is remembered for longer than others need to see it. */
 const CALL_TIMES = 'ALTER TABLE catalog_change ADD COLUMN at timestamptz NOT NULL DEFAULT now();'
 
+const SHARDS = 'ALTER TABLE database ADD COLUMN shards integer NOT NULL DEFAULT 1;'
+
 /** The steps from nothing to the newest tables. A step that only replaces functions is empty. */
 export const MIGRATIONS: readonly string[] = [
   [CATALOG, DOCUMENTS, CONTENTS, INDEX_TABLES, STATISTICS].join(''),
   CALL_TIMES,
+  SHARDS,
 ]
 
 const STORED_BYTES = `

@@ -78,6 +78,7 @@ export class SqliteStore implements VersionedStore {
   readonly history: History
   readonly wasRolledBack: boolean
   readonly partitioned: boolean
+  readonly shards: number
   readonly #name: string
   readonly #connection: Connection
   readonly #tables: Tables
@@ -109,6 +110,7 @@ export class SqliteStore implements VersionedStore {
     }
     const { state, garbage, feed } = this.#tables
     this.partitioned = state.partitioned
+    this.shards = state.shards
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
     this.#forked = new ForkedDocuments(this.#connection, this.#tables.revisions)
     const errors = new FileErrors(name, options.watch)

@@ -67,19 +67,19 @@ export const replaceCases: StorageCases = {
     t.hasStrict(await store.readLocals(['_local/settings']), [{ body: '{"x":1}' }])
   },
 
-  'a partitioned database stays one after a restart and in copies': async (t, makeEngine) => {
+  'partitions and shards stay after a restart and in copies': async (t, makeEngine) => {
     const open = await openWithCopies(t, makeEngine)
     if (open === null) return
-    t.equal(open.store.partitioned, false)
+    t.hasStrict(open.store, { partitioned: false, shards: 1 })
     await open.store.close()
     await open.catalog.delete('notes')
-    await open.catalog.create('notes', { partitioned: true })
+    await open.catalog.create('notes', { partitioned: true, shards: 4 })
     const store = await open.engine.openDatabase('notes')
-    t.equal(store.partitioned, true)
+    t.hasStrict(store, { partitioned: true, shards: 4 })
     await store.updateDocs([put('a:1')])
     const restored = await putBack({ ...open, store }, await open.snapshot())
-    t.equal(restored.store.partitioned, true)
-    t.equal((await open.reopen()).store.partitioned, true)
+    t.hasStrict(restored.store, { partitioned: true, shards: 4 })
+    t.hasStrict((await open.reopen()).store, { partitioned: true, shards: 4 })
   },
 
   'a copy is prepared, and its place taken, without a change of the copy': async (t, makeEngine) => {

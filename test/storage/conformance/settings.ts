@@ -17,6 +17,18 @@ export const settingsCases: StorageCases = {
     }
   },
 
+  'a database has the shards that it was created with, also after a restart': async (t, makeEngine) => {
+    const { engine, reopen } = await makeEngine(t)
+    const catalog = await engine.openCatalog()
+    await catalog.create('usual')
+    await catalog.create('sharded', { shards: 8 })
+    t.equal((await engine.openDatabase('usual')).shards, 1)
+    t.equal((await engine.openDatabase('sharded')).shards, 8)
+    const again = await reopen()
+    await again.openCatalog()
+    t.hasStrict(await again.openDatabase('sharded'), { shards: 8, partitioned: false })
+  },
+
   'a setting that is not named stays': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateSettings(() => ({ result: 0, write: { security: { x: 1 } } }))

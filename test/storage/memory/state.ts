@@ -45,6 +45,7 @@ export interface StoredDoc {
 /** A database at one moment. A committed state is never changed again; writes go to a draft of it. */
 export interface State {
   partitioned: boolean
+  shards: number
   updateSeq: number
   epochs: Epochs
   docCount: number
@@ -83,6 +84,7 @@ export interface State {
 export function emptyState(): State {
   return {
     partitioned: false,
+    shards: 1,
     updateSeq: 0,
     epochs: [{ id: epochId(randomBytes(9)), firstSeq: 0 }],
     docCount: 0,

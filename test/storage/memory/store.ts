@@ -145,6 +145,10 @@ export class MemoryStore implements VersionedStore {
     return this.#record.state.partitioned
   }
 
+  get shards(): number {
+    return this.#record.state.shards
+  }
+
   /** Who writes, for epochs and times. */
   get #by() {
     return { now: () => this.#record.now() }
