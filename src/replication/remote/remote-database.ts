@@ -24,8 +24,8 @@ export interface RemoteDatabaseInfo {
 const PAGE_LOCALS = 100
 /** The most `_local` documents of a database. */
 const MAX_LOCALS = 1_000_000
-/** The most bytes of one document. */
-const MAX_DOCUMENT = 64 * 1024 * 1024
+/** The most bytes of one document. CouchDB takes 8 MB, unless it is told otherwise. */
+const MAX_DOCUMENT = 32 * 1024 * 1024
 /** The most bytes of a `_local` document that is read by its id. */
 const MAX_VALUE = 8 * 1024 * 1024
 /** What a server answers that does not have a call. */
