@@ -78,8 +78,8 @@ export class PerUserDatabases {
   start(): void {
     const { config, databases, duty } = this.#options
     this.#ends.push(
-      config.onChange((section) => {
-        if (section === SECTION) this.#restart()
+      config.onChange((section, key) => {
+        if (section === SECTION || key === 'authentication_db') this.#restart()
       }),
       // `_users` may be deleted and created again.
       databases.watchUpdates(() => {

@@ -38,7 +38,7 @@ interface UsersOptions {
 export function usersAccounts(
   databases: Pick<Databases, 'get' | 'usersDatabase'>,
   options: UsersOptions,
-): Accounts & { close(): void } {
+): UsersAccounts {
   return new UsersAccounts(databases, options)
 }
 
@@ -112,6 +112,12 @@ class UsersAccounts implements Accounts {
     this.#listeners.add(listener)
     this.#feed.database().catch(() => undefined)
     return () => this.#listeners.delete(listener)
+  }
+
+  /** Follows the database that has the accounts now; those of another one are forgotten at once. */
+  follow(): void {
+    this.#feed.forgetOther()
+    this.#feed.database().catch(() => undefined)
   }
 
   close(): void {
@@ -242,6 +248,11 @@ class UsersFeed {
     if (handle !== null && this.#since === null) this.#reading ??= this.#begin(handle)
     while (this.#reading !== null) await this.#reading
     return handle
+  }
+
+  /** Forgets a database that has the accounts no longer. */
+  forgetOther(): void {
+    if (this.#handle !== null && this.#handle.name !== this.#databases.usersDatabase) this.#follow(null)
   }
 
   /** Whether known accounts are up to date, since no changes are being read. */

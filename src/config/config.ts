@@ -1,7 +1,7 @@
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
 import { KNOWN_KEYS, knownKey } from './defaults.ts'
-import { agreeOnMode, requireUsersDatabase } from './hosted-mode.ts'
+import { agreeOnMode, problemOfUsersDatabase, requireUsersDatabase } from './hosted-mode.ts'
 import { deleteInText, differences, type Sections, setInText } from './ini-file.ts'
 import { LocalIniFile } from './local-ini.ts'
 import { type ConfigOptions, fixedIn, localIniIn, readSources } from './read-sources.ts'
@@ -65,8 +65,6 @@ export async function openConfig(options: ConfigOptions): Promise<Config> {
  */
 export class Config {
   #isHosted: boolean
-  /** The database of accounts, `chttpd_auth/authentication_db`, as at the start. */
-  readonly usersDatabase: string
   readonly #sources: ConfigOptions
   /** Values that are shown as they are, whatever local.ini says. */
   readonly #fixed: Sections
@@ -94,12 +92,16 @@ export class Config {
     this.#origins = origins
     this.#fixed = sections.get('settee')?.get('store') ? new Map() : fixedIn(sources.dataDir)
     this.#isHosted = this.get('settee', 'mode') === 'hosted'
-    this.usersDatabase = this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
   }
 
   /** Hosted mode (docs/hosted.md), as at the start; beside other nodes, once {@link share} has resolved. */
   get isHosted(): boolean {
     return this.#isHosted
+  }
+
+  /** The database of accounts: `chttpd_auth/authentication_db`. */
+  get usersDatabase(): string {
+    return this.get('chttpd_auth', 'authentication_db') || USERS_DATABASE
   }
 
   /** The path of local.ini. */
@@ -280,6 +282,9 @@ export class Config {
   #refuseUnsafe(section: string, key: string, value: string | undefined): void {
     const own = ownIn(this.#current)
     const after: Own = (each, name) => (each === section && name === key ? value : own(each, name))
+    const database = valueInEffect(after, 'chttpd_auth', 'authentication_db') || USERS_DATABASE
+    const problemOfUsers = problemOfUsersDatabase(this.#isHosted, database)
+    if (problemOfUsers !== null) throw new CouchError('bad_request', problemOfUsers)
     const problem = problemOfProxyAuth((...asked) => valueInEffect(after, ...asked))
     if (problem === null) return
     // The start refuses an unsafe configuration; commands without a server still work with it.

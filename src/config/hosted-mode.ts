@@ -8,10 +8,14 @@ import { StartError } from './start-error.ts'
  * @throws StartError if accounts are in another one
  */
 export function requireUsersDatabase(isHosted: boolean, usersDatabase: string): void {
-  if (!isHosted || usersDatabase === USERS_DATABASE) return
-  throw new StartError(
-    `In hosted mode accounts are in ${USERS_DATABASE}: remove chttpd_auth/authentication_db.`,
-  )
+  const problem = problemOfUsersDatabase(isHosted, usersDatabase)
+  if (problem !== null) throw new StartError(problem)
+}
+
+/** @returns why this database cannot have the accounts; null if it can */
+export function problemOfUsersDatabase(isHosted: boolean, usersDatabase: string): string | null {
+  if (!isHosted || usersDatabase === USERS_DATABASE) return null
+  return `In hosted mode accounts are in ${USERS_DATABASE}: remove chttpd_auth/authentication_db.`
 }
 
 /**

@@ -13,8 +13,6 @@ const OWN_SECTIONS: ReadonlySet<string> = new Set(['httpd', 'log', 'ssl', 'vendo
 /** Keys of the other sections that do. */
 const OWN_KEYS: Readonly<Record<string, RegExp>> = {
   chttpd: /^(?:port|bind_address|socket_options|server_options|x_forwarded_\w+)$/,
-  // Read at the start alone.
-  chttpd_auth: /^authentication_db$/,
   couchdb: /^(?:database_dir|view_index_dir|max_dbs_open|single_node|uuid|uri_file)$/,
   replicator: /(?:_file|^password)$/,
   settee:

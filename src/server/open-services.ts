@@ -46,6 +46,7 @@ import { openLockout } from './shared-services.ts'
 const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
   'attachments',
   'chttpd_auth',
+  'couch_httpd_auth',
   'couchdb',
   'mango',
   'purge',
@@ -344,10 +345,14 @@ async function openUsers({
       logger.warn({ err: fault, user }, 'couch_peruser failed for a user, or for now'),
   })
   perUser.start()
+  const unfollow = config.onChange((_section, key) => {
+    if (key === 'authentication_db') users.follow()
+  })
   return {
     accounts: combinedAccounts(adminAccounts(config), users),
     upgrades,
     close: async () => {
+      unfollow()
       users.close()
       await perUser.close()
     },

@@ -183,6 +183,13 @@ class Host {
     this.#queue.run()
   }
 
+  #setSettings(settings: Settings): void {
+    const names = [this.#settings, settings].map(({ rules }) => rules.users.database)
+    this.#settings = settings
+    // What is open follows the rules that it was opened with: those for accounts, or those for other documents.
+    if (names[0] !== names[1]) for (const name of names) this.#stores.discard(name)
+  }
+
   #take(request: Request): void {
     switch (request.type) {
       case 'call':
@@ -193,7 +200,7 @@ class Host {
         this.#rpc.control(request)
         return
       case 'settings':
-        this.#settings = request.settings
+        this.#setSettings(request.settings)
         return
       case 'space':
         this.#setSpace(request.space)

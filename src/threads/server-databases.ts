@@ -74,7 +74,7 @@ export class ServerDatabases implements OwnedDatabases {
   })
   readonly #copies: Copies
   copies: Copies | null = null
-  readonly usersDatabase: string
+  usersDatabase: string
   sharedWriters = false
   #limitGrowth: GrowthLimit = (_database, _bytes, step) => step(null)
   #space = AMPLE_SPACE
@@ -361,6 +361,7 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   setSettings(settings: Settings): void {
+    this.usersDatabase = settings.rules.users.database
     this.#pool.setSettings(settings)
     this.#sandboxes.setLimits(functionLimits(settings.limits))
   }

@@ -459,6 +459,56 @@ t.test('settings of CouchDB', async (t) => {
     t.equal((await call('GET', '/copy/x/n.md')).text, text)
   })
 
+  t.test('chttpd_auth/authentication_db acts at once, in both directions', async (t) => {
+    const env = { COUCHDB_USER: 'root', COUCHDB_PASSWORD: 'root' }
+    const call = connect(t, await startTestServer(t, { env }))
+    const auth = 'root:root'
+    const user = (name: string) => ({ name, type: 'user', roles: [], password: name })
+    const add = async (database: string, name: string) => {
+      const answer = await call('PUT', `/${database}/org.couchdb.user:${name}`, { json: user(name), auth })
+      t.equal(answer.status, 201, name)
+      return (await call('GET', `/${database}/org.couchdb.user:${name}`, { auth })).json as object
+    }
+    const session = async (name: string) =>
+      (await call('GET', '/_session', { auth: `${name}:${name}` })).status
+    const config = '/_node/_local/_config/chttpd_auth/authentication_db'
+    t.notOk('password' in (await add('_users', 'bert')))
+    t.equal(await session('bert'), 200)
+    const { headers } = await call('POST', '/_session', { json: { name: 'bert', password: 'bert' } })
+    const cookie = String(headers['set-cookie']).split(';')[0]
+    // An ordinary database, which is open, and whose members would read everything.
+    await call('PUT', '/people', { auth })
+    await call('PUT', '/people/_security', {
+      json: { members: { names: ['anna', 'bert'], roles: [] } },
+      auth,
+    })
+    t.ok('password' in (await add('people', 'early')), 'an ordinary document')
+    t.equal((await call('GET', '/people/_all_docs', { auth: 'bert:bert' })).status, 200)
+
+    t.equal((await call('PUT', config, { json: 'people', auth })).status, 200)
+    t.equal(await session('bert'), 401, 'an account that was remembered')
+    t.notMatch((await call('GET', '/_session', { headers: { cookie: String(cookie) } })).json, {
+      userCtx: { name: 'bert' },
+    })
+    t.notOk('password' in (await add('people', 'anna')), 'hashed at once')
+    t.equal(await session('anna'), 200)
+    t.match((await call('GET', '/_session', { auth })).json, { info: { authentication_db: 'people' } })
+    t.equal((await call('GET', '/people/_all_docs', { auth: 'anna:anna' })).status, 401)
+    t.equal((await call('GET', '/people/org.couchdb.user:early', { auth: 'anna:anna' })).status, 404)
+    t.notOk('password' in (await add('_users', 'carl')), '_users stays protected')
+
+    t.equal((await call('DELETE', config, { auth })).status, 200)
+    t.equal(await session('anna'), 401)
+    t.equal(await session('bert'), 200)
+    t.equal(await session('carl'), 200)
+    // One that does not exist yet.
+    t.equal((await call('PUT', config, { json: 'later', auth })).status, 200)
+    t.equal(await session('bert'), 401)
+    t.equal((await call('PUT', '/later', { auth })).status, 201)
+    t.notOk('password' in (await add('later', 'dora')))
+    t.equal(await session('dora'), 200)
+  })
+
   t.test('chttpd_auth/authentication_db names the database of accounts', async (t) => {
     const dataDir = await temporaryFolder(t)
     const ini =
