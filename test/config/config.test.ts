@@ -67,6 +67,18 @@ t.test('a secret may be in a file', async (t) => {
   await refused({ COUCHDB_SECRET_FILE: '/x', COUCHDB_SECRET: 'y' }, /both set/)
 })
 
+t.test('hosted mode keeps its accounts in _users while it runs, too', async (t) => {
+  const config = await open(folder(t, '[settee]\nmode = hosted\n'), {})
+  for (const section of ['chttpd_auth', 'couch_httpd_auth']) {
+    await t.rejects(config.set(section, 'authentication_db', 'people'), {
+      code: 'bad_request',
+      reason: /_users/,
+    })
+  }
+  t.equal(config.usersDatabase, '_users')
+  await config.set('chttpd_auth', 'authentication_db', '_users')
+})
+
 t.test('nonsense at the start is one line that says where it stands', async (t) => {
   const table: [ini: string, options: Partial<ConfigOptions>, message: RegExp][] = [
     [

@@ -44,6 +44,13 @@ const REQUESTS: readonly Declared[] = [
 
 const HISTORIES: readonly Declared[] = [
   {
+    row: '_purge of revisions that are not stored',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      (/_purged_infos$/.test(step.path) ||
+        isEqualBut(couchdb.body, settee.body, /"purge_seq":"\d+-<token>"/g)),
+  },
+  {
     row: 'a _rev for a document that never existed',
     is: (_, { couchdb, settee, step }) => {
       const isRefused = settee.status === 409 || /"error":"conflict"/.test(JSON.stringify(settee.body))
@@ -112,6 +119,11 @@ const HISTORIES: readonly Declared[] = [
 ]
 
 const ATTACHMENTS: readonly Declared[] = [
+  {
+    row: 'Range of an attachment that is stored gzipped',
+    is: (_, { step, couchdb, settee }) =>
+      step.headers?.Range !== undefined && couchdb.status === 416 && settee.status === 200,
+  },
   {
     row: 'multipart answers, 304, and those of functions',
     is: (what, { step, couchdb }) =>
