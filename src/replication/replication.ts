@@ -63,6 +63,7 @@ export class Replication {
   readonly #startedAt = new Date()
   /** Batches in the order of the feed; those before the first unfinished one are done. */
   readonly #batches: { seq: Position; isDone: boolean }[] = []
+  #from: Position = BEGINNING
   #through: Position = BEGINNING
   #sourceSeq: Position = BEGINNING
   #pending: number | null = null
@@ -100,7 +101,7 @@ export class Replication {
       await this.#persistently(() => this.#record())
     } catch (error) {
       // What was copied stays copied: the next run begins there.
-      await this.#record().catch(() => undefined)
+      await this.#recordProgress().catch(() => undefined)
       throw signal.aborted ? signal.reason : error
     } finally {
       this.#stop.abort()
@@ -131,6 +132,7 @@ export class Replication {
     const found = usesCheckpoints ? await this.#persistently(() => checkpoints.read()) : BEGINNING
     const start = sinceSeq ?? found
     checkpoints.begin(start)
+    this.#from = start
     this.#through = start
     // A sequence that the user has named says nothing about the source.
     const wentBack = sinceSeq === undefined && numberOf(sourceInfo.updateSeq) < numberOf(found)
@@ -234,8 +236,13 @@ export class Replication {
     const { checkpointInterval } = this.#context.options
     for (;;) {
       await sleep(checkpointInterval, undefined, { signal: this.#signal })
-      await this.#persistently(() => this.#record())
+      await this.#persistently(() => this.#recordProgress())
     }
+  }
+
+  /** A sequence that the user has named, and that the source may refuse, becomes no checkpoint of later runs. */
+  async #recordProgress(): Promise<void> {
+    if (this.#through !== this.#from) await this.#record()
   }
 
   async #record(): Promise<void> {

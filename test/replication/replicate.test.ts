@@ -191,3 +191,13 @@ t.test('nothing is compressed between servers of one machine', async (t) => {
   })
   t.strictSame(accepted, ['identity'])
 })
+
+t.test('a since_seq that the source refuses is no checkpoint of later replications', async (t) => {
+  const server = await startTestServer(t, { env })
+  for (const name of ['notes', 'copy']) await call(server, 'PUT', `/${name}`)
+  await write(server, 'notes', [{ _id: 'a' }])
+  const [source, target] = [url(server, 'notes'), url(server, 'copy')]
+  const replicate = (more: object) => call(server, 'POST', '/_replicate', { source, target, ...more })
+  t.match(await replicate({ since_seq: 'x' }), { status: 500, json: { error: 'replication_failed' } })
+  t.match(await replicate({}), { status: 200, json: { ok: true, history: [{ docs_written: 1 }] } })
+})

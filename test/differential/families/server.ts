@@ -219,8 +219,6 @@ function database(c: Choices): Step {
         get('/_membership'),
         get('/_active_tasks'),
         get('/_session'),
-        get('/_scheduler/jobs?limit=0'),
-        get('/_scheduler/docs?limit=0'),
         get('/_scheduler/jobs/none'),
         get('/_scheduler/docs/_replicator/none'),
         get('/_scheduler/docs?states=x'),

@@ -104,7 +104,7 @@ function step(c: Choices): Step {
     case 'conditional':
       return get(path, { 'If-None-Match': c.pick(['"{etag}"', '*']) })
     case 'post':
-      return c.chance(0.05)
+      return c.oddly(0.05)
         ? { method: 'POST', path, headers: typed(c), body: oddBody(c) }
         : json('POST', path + query(c, VIEWING, 1), bodyOf(c, viewed(c)), typed(c))
     case 'queries':
