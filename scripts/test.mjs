@@ -22,6 +22,7 @@ const WAITING = [
   'test/full/replication/many-jobs.test.ts',
   'test/full/console/',
   'test/full/doctor/',
+  'test/full/faults/hostile-remotes.test.ts',
 ]
 /** They measure how long others' requests take, so nothing runs beside them. */
 const ALONE = ['test/full/faults/one-caller.test.ts']

@@ -26,7 +26,7 @@ t.test(
         })
         sent.on('error', reject).setHeader('Content-Type', 'application/json').end(body)
       })
-    t.match(await call('PUT', '/_config/settee/drain_seconds', '"10"'), { status: 200 })
+    t.match(await call('PUT', '/_config/settee/drain_seconds', '"4"'), { status: 200 })
     await call('PUT', '/notes')
     t.match(await call('GET', '/_up'), { status: 200, connection: 'keep-alive' })
     const feed = call('GET', '/notes/_changes?feed=longpoll')

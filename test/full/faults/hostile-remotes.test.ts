@@ -24,13 +24,16 @@ const PASSWORD = 'hidden-word'
 
 t.setTimeout(1_800_000)
 
-const only = process.env.SETTEE_HOSTILE
+/** `all`, or what the names match; by default every fourth answer. */
+const only = process.env.SETTEE_HOSTILE ?? ''
 const WORK = { replicate, move, follow }
 
 for (const how of ['replicate', 'move', 'follow'] as const) {
-  const wanted = HOSTILITIES.filter(
-    (each) => each.how === how && (only === undefined || new RegExp(only).test(each.name)),
-  )
+  const all = HOSTILITIES.filter((each) => each.how === how)
+  const wanted = all.filter((each, at) => {
+    if (only === '') return at % 4 === 0
+    return only === 'all' || new RegExp(only).test(each.name)
+  })
   t.test(`${how}: ${wanted.length} answers`, async (t) => {
     const ini = '[admins]\nroot = secret-of-root\n'
     const server = await startServerProcess(t, { isBuilt: true, ini })
