@@ -137,8 +137,6 @@ export class RequestQueue {
   mayShow = false
   /** Whether it was last read in such a turn. */
   wasReadInTurn = false
-  /** Whether it has pipelined requests then: it gets no further turn. */
-  hasPipelined = false
   #hasAccount = false
   /** How many requests were served in turn number `turn`. */
   served = 0

@@ -34,10 +34,9 @@ const PAUSE_ALL_ABOVE = 512
 const RESUME_ALL_BELOW = 32
 /**
  * Waiting requests of a network, with or without an account, above which further ones of connections that cannot be paused
- * are refused, and above which a connection that pipelines many in its turn is closed: one read has up to 2,000.
+ * are refused.
  */
 const MAX_WAITING = 1000
-const MAX_PIPELINED = 16_000
 /**
  * How much longer the next paused connection of a network waits for its turn to be read, for each request, for what is
  * not a request, and for each connection that was closed in such turns, in milliseconds: reading takes a fifth of that.
@@ -118,11 +117,9 @@ export class RequestTurns {
     if (queue.waiting.length === 0 && this.#mayServe(queue, request)) this.#serveNow(queue, request, response)
     else if (queue.waiting.length < PAUSE_ABOVE) this.#wait(queue, request, response)
     else if (!queue.canPause && network.waitingLike(queue) >= MAX_WAITING) refuse(response)
-    else if (queue.wasReadInTurn && network.waitingLike(queue) >= MAX_PIPELINED) this.#close(request, network)
-    else {
-      queue.hasPipelined = queue.wasReadInTurn
-      this.#wait(queue, request, response)
-    }
+    // It was read to show an account, and one read brings up to 2,000 requests.
+    else if (queue.wasReadInTurn) this.#close(request, network)
+    else this.#wait(queue, request, response)
   }
 
   /**
@@ -301,7 +298,6 @@ export class RequestTurns {
       else if (queue.waiting.length <= PAUSE_ABOVE) {
         queue.mayShow = false
         queue.wasReadInTurn = false
-        queue.hasPipelined = false
         network.unread.delete(queue)
         queue.connection?.resume()
       }
@@ -313,7 +309,7 @@ export class RequestTurns {
     const { connection, network, waiting } = queue
     if (!connection?.canPause || connection.isClosed || queue.mayShow) return
     connection.pause()
-    if (waiting.length === 0 && !queue.hasPipelined) network.unread.add(queue)
+    if (waiting.length === 0) network.unread.add(queue)
   }
 
   #pausedOf(network: ClientNetwork): ClientNetwork['paused'] {
