@@ -247,6 +247,7 @@ export const OTHER_METHODS = [
     'checkPartition',
     'size',
     'conflicts',
+    'brokenFunctions',
     'security',
     'setSecurity',
     'countDisallowed',
