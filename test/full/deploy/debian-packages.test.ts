@@ -12,6 +12,7 @@ import { temporaryFolder } from '../../helpers/server.ts'
 const SCRIPT = join(ROOT, 'scripts', 'debian-packages.mjs')
 /** Programs that every Debian has, or that come with Node or with initdb. */
 const THERE = new Set([
+  'mkfifo',
   'sh',
   'bash',
   'env',
