@@ -7,6 +7,9 @@ import { Yielder } from '../core/event-loop.ts'
 import { MAX_JSON_DEPTH } from '../core/json.ts'
 import { PeerError } from './peer-error.ts'
 
+/** The deepest document, and the row of a list around it. */
+const MAX_DEPTH = MAX_JSON_DEPTH + 8
+
 /** An element of an array, or the value of a member. */
 export interface JsonPart {
   /** The name of the member, or of the array's member; null for elements of an array that is the whole answer. */
@@ -285,12 +288,12 @@ export function partsOf(bytes: Uint8Array, options?: JsonPartsOptions): readonly
 
 /**
  * Parses one part.
- * @throws PeerError if it is not JSON, has more than 1 MB, or is nested deeper than {@link MAX_JSON_DEPTH}
+ * @throws PeerError if it is not JSON, has more than 1 MB, or is nested deeper than {@link MAX_DEPTH}
  */
 export function parsed<T>(bytes: Uint8Array): T {
   if (bytes.length > MAX_PARSED) throw tooLong(MAX_PARSED)
   // JSON.parse takes ten times as long for nested lists as for others, and whatever recurses over them fails.
-  if (bytes.length > MAX_JSON_DEPTH) requireShallow(bytes)
+  if (bytes.length > MAX_DEPTH) requireShallow(bytes)
   try {
     return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T
   } catch {
@@ -301,7 +304,7 @@ export function parsed<T>(bytes: Uint8Array): T {
 const LIST = Buffer.from([OPEN_LIST])
 
 function requireShallow(bytes: Uint8Array): void {
-  const scanner = new JsonParts({ maxDepth: MAX_JSON_DEPTH })
+  const scanner = new JsonParts({ maxDepth: MAX_DEPTH })
   scanner.push(LIST)
   scanner.push(bytes)
 }
@@ -311,7 +314,7 @@ function tooLong(bytes: number): PeerError {
 }
 
 function tooDeep(): PeerError {
-  return new PeerError('invalid_answer', `the answer is nested deeper than ${MAX_JSON_DEPTH} levels`)
+  return new PeerError('invalid_answer', `the answer is nested deeper than ${MAX_DEPTH} levels`)
 }
 
 function invalidJson(reason: string): PeerError {
