@@ -81,7 +81,9 @@ export function isKnownToClient(request: FastifyRequest, reply: FastifyReply, et
 
 /** Sends the length 0, as CouchDB does. */
 export function sendNotModified(reply: FastifyReply): FastifyReply {
-  return reply.code(304).header('Content-Length', 0).send()
+  // Over HTTP/2, which CouchDB lacks, no length is sent: it would be that of the answer with 200 (RFC 9110 8.6).
+  if (reply.request.raw.httpVersionMajor === 1) reply.header('Content-Length', 0)
+  return reply.code(304).send()
 }
 
 /** Streams JSON. An error before the first chunk becomes a proper answer. */
