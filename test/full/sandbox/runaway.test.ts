@@ -96,7 +96,9 @@ t.test('a document too large for the memory is an error of that call', async (t)
 })
 
 t.test('unsettled promises are dropped', async (t) => {
-  const fn = filterOf(`async function (doc) { await 1; globalThis.after = true; return globalThis.after }`)
+  const fn = filterOf(
+    `function (doc) { (async () => { await 1; globalThis.after = true })(); return globalThis.after }`,
+  )
   t.same(
     await sandbox
       .filter(
