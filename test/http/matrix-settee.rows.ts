@@ -40,13 +40,6 @@ const users = (status: number): Statuses => ({
   hosted: [401, 403, 403, 403, status],
 })
 
-/** A server in hosted mode has no standby, and the secrets of one without admins need a password that nobody has. */
-const standbySecrets: Statuses = {
-  ...serverAdmins(200),
-  open: everybody(403),
-  hosted: serverAdmins(404).hosted,
-}
-
 /** A server in hosted mode has no standby. */
 const singleOnly: Statuses = { ...serverAdmins(200), hosted: serverAdmins(404).hosted }
 
@@ -86,8 +79,8 @@ export const setteeRows: Rows = {
     ],
   ],
   '/_settee/log': [['GET /_settee/log?limit=1', serverAdmins(200)]],
-  '/_settee/standby/settings': [['GET /_settee/standby/settings', standbySecrets]],
-  '/_settee/standby/tokens': [['GET /_settee/standby/tokens', standbySecrets]],
+  '/_settee/standby/settings': [['GET /_settee/standby/settings', singleOnly]],
+  '/_settee/standby/tokens': [['GET /_settee/standby/tokens', singleOnly]],
   '/_settee/alarms': [['GET /_settee/alarms', serverAdmins(200)]],
   '/_settee/alarms/:alarm': [['DELETE /_settee/alarms/x', serverAdmins(404)]],
   '/_settee/databases': [['GET /_settee/databases?limit=2', accounts(200)]],

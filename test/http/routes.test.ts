@@ -75,8 +75,8 @@ t.test('the table', async (t) => {
     '/_settee/moves/:id/databases': row('/_settee/moves/x/databases', 'GET,HEAD', { GET: 404 }),
     '/_settee/databases/:db/indexes': row('/_settee/databases/_users/indexes', 'GET,HEAD', { GET: 200 }),
     '/_settee/log': row('/_settee/log', 'GET,HEAD', { GET: 200 }),
-    '/_settee/standby/settings': row('/_settee/standby/settings', 'GET,HEAD', { GET: 403 }),
-    '/_settee/standby/tokens': row('/_settee/standby/tokens', 'GET,HEAD', { GET: 403 }),
+    '/_settee/standby/settings': row('/_settee/standby/settings', 'GET,HEAD', { GET: 200 }),
+    '/_settee/standby/tokens': row('/_settee/standby/tokens', 'GET,HEAD', { GET: 200 }),
     '/_settee/backups': row('/_settee/backups', 'GET,HEAD,POST', { GET: 200, POST: 415 }),
     '/_settee/backups/:id': row('/_settee/backups/2026-01-01T00-00-00Z', 'GET,HEAD,DELETE', {
       GET: 404,
