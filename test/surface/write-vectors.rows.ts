@@ -196,6 +196,7 @@ const OTHERS: readonly Row[] = [
   {
     of: '19.8 #7',
     says: 'X-Forwarded-Host of a trusted proxy',
+    isDirect: true,
     given: [['PUT /_node/_local/_config/settee/trusted_proxies', { json: 'loopback' }]],
     ask: put('doc', {}, { headers: { 'x-forwarded-host': 'mysite.com' } }),
     answer: { status: 201, headers: { location: 'http://mysite.com/{db}/doc' } },
