@@ -59,7 +59,8 @@ const FOLDING = /\(\?[imsU-]*i/
 const GROUP = /\((?:\?P?<[^>]*>|\?[imsU-]*[:)]?)?/y
 const REPEAT = /\{(\d+)(,?)(\d*)\}/y
 const QUOTED = /\\Q(.*?)(?:\\E|$)/sy
-const HEXADECIMAL = /\\x\{([0-9A-Fa-f]{0,8})\}?/y
+/** A code point may have any number of leading zeros. */
+const HEXADECIMAL = /\\x\{([0-9A-Fa-f]*)\}?/y
 const UNICODE = /\\[pP](?:\{[^}]*\}?|.)?/suy
 const PERL = /\\[dDsSwW]/y
 const POSIX = /\[:\^?[a-z]+:\]/y

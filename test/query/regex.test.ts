@@ -71,6 +71,7 @@ t.test('patterns that take RE2JS seconds are refused before it reads them', asyn
   const patterns = {
     'folded ranges': `(?i)[${'B-\u{1E942}'.repeat(490)}]`,
     'one folded range, again and again': '(?i)[B-\\x{1E942}]'.repeat(4),
+    'folded ranges with leading zeros': `(?i)[${`B-\\x{${'0'.repeat(12)}1e942}`.repeat(85)}]`,
     'folded ranges within flags of a group': `(?s-U:(?mi:[${'\\n-\\x{1E942}'.repeat(100)}]))`,
     'counted repeats side by side': `(${'a{1000}'.repeat(250)})`,
     'counted repeats in each other': '((a{100}){100}){100}',
@@ -87,6 +88,14 @@ t.test('patterns that take RE2JS seconds are refused before it reads them', asyn
       /it is too large|longer than/,
       name,
     )
+  }
+})
+
+t.test('a folded range costs the same however its end is spelled', async (t) => {
+  const spelled = ['\u{1E942}', ...[0, 1, 3, 4, 12, 1900].map((zeros) => `\\x{${'0'.repeat(zeros)}1E942}`)]
+  for (const end of spelled) {
+    const { steps } = patternCost(`(?i)[B-${end}]`)
+    t.ok(steps > 0x1e942, `${end.slice(0, 20)}: ${steps} steps`)
   }
 })
 
