@@ -137,7 +137,7 @@ async function create(
   if (changed === null) return false
   const all = await indexes.read()
   const others = all.filter((other) => other.ddoc !== ddoc || other.name !== name)
-  requireRoom(others, index.view.map)
+  requireRoom(others, index.view.map, changed)
   if (others.length === all.length) checkCount(user.allowance, all.length)
   await put(user, ddoc, jsonBody(changed), { isIndex: true })
   return true

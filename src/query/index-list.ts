@@ -9,7 +9,8 @@ import { indexesOf, type MangoIndex, QUERY_LANGUAGE } from './mango-index.ts'
 
 /**
  * The maximum number of indexes of one database, and the maximum size of their definitions together, in characters of
- * JSON. Indexes beyond are not used, since each query looks at all of them in one turn, which takes up to 50 ms.
+ * JSON, and of each of their design documents. Indexes beyond are not used, since each query looks at all of them in one
+ * turn, which takes up to 50 ms.
  */
 const MAX_INDEXES = 300
 const MAX_CHARS = 300_000
@@ -21,9 +22,13 @@ const PAGE_CHARS = 1024 * 1024
  * Checks that a database has room for an index.
  * @param indexes the others
  * @param definition the JSON of the new one
+ * @param document its design document, with everything that it then holds
  * @throws forbidden
  */
-export function requireRoom(indexes: readonly MangoIndex[], definition: object): void {
+export function requireRoom(indexes: readonly MangoIndex[], definition: object, document: object): void {
+  if (sizeOf(document) > MAX_CHARS) {
+    throw new CouchError('forbidden', `A design document with indexes may have ${MAX_CHARS} characters.`)
+  }
   if (indexes.length >= MAX_INDEXES) {
     throw new CouchError('forbidden', `A database may have ${MAX_INDEXES} indexes.`)
   }

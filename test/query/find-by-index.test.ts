@@ -362,3 +362,35 @@ t.test('a database has a bounded number of indexes, and those beyond are not use
   t.equal((await list()).length, 300)
   t.notOk((await list()).some(({ ddoc }: Json) => ddoc === '_design/z'))
 })
+
+t.test(
+  'an index that was created is listed and can be deleted, however large its definition and names are',
+  async (t) => {
+    const { create, list, source } = await openSource()
+    const refused = {
+      code: 'forbidden',
+      reason: 'A design document with indexes may have 300000 characters.',
+    }
+    const filter = (n: number) => ({ partial_filter_selector: { a: 'x'.repeat(40_000) + n } })
+    const long = [
+      ...[0, 1, 2, 3, 4, 5].map((n) => ({
+        index: { fields: ['a'], ...filter(n) },
+        ddoc: 'one',
+        name: `${n}`,
+      })),
+      { index: { fields: ['a'] }, name: 'n'.repeat(400_000) },
+    ]
+    let created = 0
+    for (const request of long) {
+      const result = await create(request).then(
+        () => 'created',
+        (error: unknown) => t.match(error, refused),
+      )
+      if (result === 'created') created += 1
+      t.equal((await list()).length, created)
+    }
+    t.equal(created, 3)
+    await source.deleteIndex(ADMIN, 'one', 'json', '0')
+    t.equal((await list()).length, 2)
+  },
+)
