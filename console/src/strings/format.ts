@@ -1,6 +1,7 @@
 /** Numbers, sizes and times in the user's language. */
 
-const LOCALE = navigator.languages.length > 0 ? [...navigator.languages] : undefined
+/** Browsers may name languages that are no language tags, such as `en-US@posix`, and Intl throws for these. */
+const LOCALE = navigator.languages.filter(isLanguage)
 const WHOLE = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 })
 const ONE = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 1 })
 const DATE_TIME = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'short' })
@@ -9,6 +10,14 @@ const CLOCK = new Intl.DateTimeFormat(LOCALE, { timeStyle: 'medium' })
 const DATE = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium' })
 const RELATIVE = new Intl.RelativeTimeFormat(LOCALE, { numeric: 'auto' })
 const PLURALS = new Intl.PluralRules('en')
+
+function isLanguage(name: string): boolean {
+  try {
+    return Intl.getCanonicalLocales(name).length > 0
+  } catch {
+    return false
+  }
+}
 
 /** A whole number with separators, such as `1,234,567`. */
 export function number(value: number): string {

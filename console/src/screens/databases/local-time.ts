@@ -1,16 +1,5 @@
 /** Times for `<input type="datetime-local">`, which knows no time zone. */
 
-const CLOCK = new Intl.DateTimeFormat([...navigator.languages], {
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-})
-
-/** The time of day to the second. */
-export function clock(time: string): string {
-  return CLOCK.format(new Date(time))
-}
-
 /** @param time ISO 8601 @returns the local time to the second; empty for undefined, or for what is no time */
 export function toLocal(time: string | undefined): string {
   const then = new Date(time ?? Number.NaN)

@@ -9,10 +9,10 @@ import { Empty, ErrorNotice, Skeleton } from '../../parts/notice.tsx'
 import { Card } from '../../parts/page.tsx'
 import { hashOf, type Route } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import { date, exactTime } from '../../strings/format.ts'
+import { clock, date, exactTime } from '../../strings/format.ts'
 import type { OverwrittenRow } from './database-answers.ts'
 import { readOverwritten } from './database-calls.ts'
-import { clock, fromLocal, toLocal } from './local-time.ts'
+import { fromLocal, toLocal } from './local-time.ts'
 import { useMore } from './use-more.ts'
 
 const texts = en.databases.timeMachine

@@ -3,7 +3,7 @@ import { Button } from '../../parts/button.tsx'
 import { Badge, ErrorNotice } from '../../parts/notice.tsx'
 import { hashOf } from '../../shell/hash.ts'
 import { en } from '../../strings/en.ts'
-import { exactTime, number } from '../../strings/format.ts'
+import { clock, exactTime, number } from '../../strings/format.ts'
 import { type LiveChange, LiveChanges } from './live-changes.ts'
 
 const { documents: texts } = en
@@ -63,7 +63,7 @@ function Change({
       <a href={hashOf(['databases', database, 'documents', id])}>{id}</a>
       <span class="live-facts fine">
         <time dateTime={new Date(at).toISOString()} title={exactTime(at)}>
-          {new Date(at).toLocaleTimeString()}
+          {clock(at)}
         </time>
         <span class="is-code">{shortRev(revs[0] ?? '')}</span>
         {isDeleted && <Badge tone="bad">{texts.isDeleted}</Badge>}
