@@ -42,7 +42,7 @@ export class PasswordHashing {
   /**
    * @param isReplica whether another server has accepted the document: then a hash that costs too much is stored, and
    *   opens no account
-   * @throws bad_request for a password that is not a string or that the configuration refuses; forbidden if the
+   * @throws bad_request for a password that the configuration refuses; forbidden for one that is not a string, if the
    * configuration accepts none, and for a hash that costs too much
    */
   check(doc: IncomingDoc, isReplica: boolean): void {
@@ -113,7 +113,7 @@ function plainPassword(body: string): string | undefined {
   const { special } = splitMembers(body, (name) => name === 'password')
   if (!special.has('password') || special.get('password') === 'null') return undefined
   const password = memberValue(special, 'password')
-  if (typeof password !== 'string') throw new CouchError('bad_request', 'The password must be a string.')
+  if (typeof password !== 'string') throw new CouchError('forbidden', 'The password must be a string.')
   return password
 }
 

@@ -125,7 +125,7 @@ t.test('deleted and odd documents', async (t) => {
   for (const stored of [...bodies, ...locals]) t.match(stored, /^\{"password_scheme":"pbkdf2",/)
   for (const password of [7, true, {}, []]) {
     const put = database.put(ADMIN, 'org.couchdb.user:bert', body({ ...GOOD, name: 'bert', password }), {})
-    await t.rejects(put, new CouchError('bad_request', 'The password must be a string.'))
+    await t.rejects(put, new CouchError('forbidden', 'The password must be a string.'))
   }
 })
 
