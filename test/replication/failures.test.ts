@@ -1,6 +1,8 @@
 /** Replications with remotes that fail; each failure is scripted, and nothing may be lost. */
+import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import t from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { until } from '../helpers/until.ts'
@@ -267,3 +269,25 @@ t.test('a database that was deleted and made again is replicated again from the 
 async function job(server: TestServer, id: string) {
   return (await server.request('GET', `/_scheduler/jobs/${id}`)).json
 }
+
+t.test('what fails at the other server is no error of this one', async (t) => {
+  const logFile = join(t.testdir(), 'log')
+  const server = await startTestServer(t, { logFile, logLevel: 'warning' })
+  const target = 'copy'
+  await server.request('PUT', `/${target}`)
+  for (const source of ['http://127.0.0.1:1/notes', 'none']) {
+    t.match(await replicate(server, { source, target, retries_per_request: 0 }), { status: 500 }, source)
+  }
+  const failed = async () => {
+    const lines = (await readFile(logFile, 'utf8')).split('\n').filter((line) => line !== '')
+    return lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'a request failed')
+  }
+  await until('both are logged', async () => (await failed()).length === 2)
+  t.strictSame(
+    (await failed()).map(({ level, err }) => [level, err.code]),
+    [
+      ['warn', 'replication_failed'],
+      ['warn', 'replication_no_database'],
+    ],
+  )
+})

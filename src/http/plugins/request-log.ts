@@ -56,6 +56,8 @@ export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error'
   if (code === 'insufficient_storage' && cause === undefined) return 'debug'
   // Every request fails with it until the store is back.
   if (code === 'store_unavailable') return 'warn'
+  // The fault of the other server, or of its address.
+  if (code === 'replication_failed' || code === 'replication_no_database') return 'warn'
   // An overload is no fault.
   return code === 'unavailable' && cause === undefined ? 'warn' : 'error'
 }

@@ -53,10 +53,9 @@ for (const how of ['replicate', 'move', 'follow'] as const) {
   })
 }
 
-/** A replication that fails is one, and a standby is right to stop when its first is not what it was. */
-function isInternal({ level, msg, err }: LogLine): boolean {
-  const code = (err as { readonly code?: unknown } | undefined)?.code
-  return level === 'error' && code !== 'replication_failed' && !msg.includes('stopped following')
+/** A standby is right to stop when its first is not what it was. */
+function isInternal({ level, msg }: LogLine): boolean {
+  return level === 'error' && !msg.includes('stopped following')
 }
 
 interface Seen {
