@@ -64,7 +64,8 @@ function idsIn(text: string): string[] {
   return [...text.matchAll(/"id":"([^"]*)"/g)].map(([, id]) => id ?? '')
 }
 
-async function until(isSo: () => boolean): Promise<void> {
+/** The clock of these tests stands still. */
+async function untilTurn(isSo: () => boolean): Promise<void> {
   for (let turns = 0; turns < 20_000 && !isSo(); turns++) await turn()
 }
 
@@ -78,15 +79,15 @@ for (const filter of [SYNC, NOTES, MAPPED]) {
     const longpoll = await start(requestOf('longpoll', filter))
     const continuous = await start(requestOf('continuous', filter, { heartbeat: 1000 }))
     const events = await start(requestOf('eventsource', filter, { heartbeat: 1000 }))
-    await until(() => longpoll.out.text !== '')
+    await untilTurn(() => longpoll.out.text !== '')
     await store.updateDocs([put('file:x'), remove('file:1')])
     await settled()
     t.notOk(longpoll.out.ended, 'a longpoll keeps waiting')
     await store.updateDocs([put('note:1')])
-    await until(() => longpoll.out.ended && events.out.text.includes('note:1'))
+    await untilTurn(() => longpoll.out.ended && events.out.text.includes('note:1'))
     t.same(answerOf(longpoll.out), { ids: ['note:1'], last: 604, pending: 0 })
     await store.updateDocs([remove('note:1')])
-    await until(() => idsIn(continuous.out.text).length === 2 && idsIn(events.out.text).length === 2)
+    await untilTurn(() => idsIn(continuous.out.text).length === 2 && idsIn(events.out.text).length === 2)
     t.same(idsIn(continuous.out.text), ['note:1', 'note:1'])
     t.same(idsIn(events.out.text), ['note:1', 'note:1'])
     const limited = await start(requestOf('normal', filter, { limit: 1 }))
@@ -105,7 +106,7 @@ t.test('a longpoll that still scans ends after 90 seconds at its position', asyn
     return page
   }
   const { out, done } = await start(requestOf('longpoll', NOTES, { heartbeat: 10_000 }))
-  await until(() => out.ended)
+  await untilTurn(() => out.ended)
   await done
   const { ids, last, pending } = answerOf(out)
   t.same(ids, [])
@@ -132,7 +133,7 @@ for (const kind of ['normal', 'longpoll', 'continuous', 'eventsource'] as const)
       const feeds = bench(t, await openFiles(49))
       slowDown(t, feeds)
       const { out, done } = await feeds.start(requestOf(kind, SYNC, { heartbeat: 10_000 }))
-      await until(() => out.ended || feeds.database.requests.length > 4)
+      await untilTurn(() => out.ended || feeds.database.requests.length > 4)
       const beats = out.text.split(kind === 'eventsource' ? 'event: heartbeat\ndata: \n\n' : '\n').length
       t.ok(beats >= 7, `${beats} beats in 70 seconds`)
       const positions = feeds.database.requests.map(({ since }) => since)
@@ -161,10 +162,10 @@ t.test('scanning does not use up the timeout', async (t) => {
     return page
   }
   const { out } = await start(requestOf('continuous', NOTES, { timeout: 1000 }))
-  await until(() => atTip)
+  await untilTurn(() => atTip)
   await settled()
   await store.updateDocs([put('note:1')])
-  await until(() => out.text !== '')
+  await untilTurn(() => out.text !== '')
   t.same(idsIn(out.text), ['note:1'])
 })
 
@@ -172,7 +173,7 @@ t.test('a disconnected reader ends the scan between two pages', async (t) => {
   const store = withShortPages(await openFiles(3000))
   const { start, database } = bench(t, store)
   const { out, done } = await start(requestOf('longpoll', NOTES))
-  await until(() => database.requests.length > 1)
+  await untilTurn(() => database.requests.length > 1)
   out.disconnect()
   await done
   const requests = database.requests.length
@@ -203,7 +204,7 @@ t.test('a feed with a long scan does not delay another', async (t) => {
     await store.updateDocs([put('file:again')])
   }
   t.ok(quick >= 5)
-  await until(() => batches >= 13)
+  await untilTurn(() => batches >= 13)
   t.notOk(slow.out.ended)
 })
 
@@ -214,7 +215,7 @@ t.test('a feed breaks if its design document is deleted or its function fails', 
   const longpoll = await start(requestOf('longpoll', MAPPED))
   const filters = { sync: "() => { throw 'no' }" }
   await store.updateDocs([put('_design/mobile', JSON.stringify({ filters }))])
-  await until(() => continuous.out.failure !== undefined && longpoll.out.failure !== undefined)
+  await untilTurn(() => continuous.out.failure !== undefined && longpoll.out.failure !== undefined)
   t.match(continuous.out.failure, { code: 'function_error' })
   t.match(longpoll.out.failure, { code: 'not_found', reason: 'missing json key: views' })
   t.notOk(continuous.out.ended || longpoll.out.ended)
@@ -240,7 +241,7 @@ t.test('feeds share pages if their filters are equal', async (t) => {
       }
       const before = database.requests.length
       await store.updateDocs([put('note:1')])
-      await until(() => database.requests.length >= before + pages)
+      await untilTurn(() => database.requests.length >= before + pages)
       await settled()
       t.equal(database.requests.length - before, pages)
     })

@@ -5,7 +5,8 @@ import type { Test } from 'tap'
 import type { RestoreOutcome } from '../../src/backup/restore.ts'
 import { reachServer } from '../../src/control/control-socket.ts'
 import { temporaryFolder } from '../helpers/server.ts'
-import { type Device, device, type Remote, remote, until } from '../protocol/devices.ts'
+import { until } from '../helpers/until.ts'
+import { type Device, device, type Remote, remote } from '../protocol/devices.ts'
 
 /** Copies the database `notes` of a server as it stands, as a backup does. @returns the copy's path */
 export async function copyNotes(t: Test, { dataDir }: { readonly dataDir: string }): Promise<string> {

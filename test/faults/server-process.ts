@@ -5,7 +5,6 @@ import { readFileSync } from 'node:fs'
 import { appendFile, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
 import { memorySettings } from '../../src/cli/serve-command.ts'
@@ -202,14 +201,5 @@ function parsed(text: string): unknown {
     return JSON.parse(text)
   } catch {
     return text
-  }
-}
-
-/** Waits until something holds. @throws when it does not within two minutes, saying what */
-export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 120_000
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within two minutes: ${what}`)
-    await sleep(20)
   }
 }

@@ -1,7 +1,8 @@
 /** Hosted mode on two HTTP nodes over one state in memory, with PouchDB. */
 import t from 'tap'
+import { until } from '../helpers/until.ts'
 import { startTwoNodes } from '../http/two-nodes.ts'
-import { device, liveSync, remote, until } from '../protocol/devices.ts'
+import { device, liveSync, remote } from '../protocol/devices.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const BERT = { auth: 'bert:bert' }

@@ -14,8 +14,9 @@ import {
 } from '../../src/hosted/quota.ts'
 import { maxSizeOf, WriteTurns } from '../../src/hosted/write-turns.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { connect } from '../http/client.ts'
-import { device, remote, until } from '../protocol/devices.ts'
+import { device, remote } from '../protocol/devices.ts'
 import { startHostedServer } from './hosted-server.ts'
 
 const ANNA = { auth: 'anna:anna' }

@@ -2,8 +2,8 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { until } from '../helpers/until.ts'
 import { connect } from '../http/client.ts'
-import { until } from '../protocol/devices.ts'
 import { startHostedServer } from './hosted-server.ts'
 
 const ANNA = { auth: 'anna:anna' }

@@ -1,8 +1,9 @@
 /** Two tenants on one server: each has its own databases, and knows of no others. */
 import t, { type Test } from 'tap'
+import { until } from '../helpers/until.ts'
 import { type Answer, connect } from '../http/client.ts'
 import { startMemoryServer } from '../http/memory-server.ts'
-import { device, liveSync, remote, until } from '../protocol/devices.ts'
+import { device, liveSync, remote } from '../protocol/devices.ts'
 import { startHostedServer } from './hosted-server.ts'
 
 const ANNA = { auth: 'anna:anna' }

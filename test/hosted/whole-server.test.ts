@@ -5,8 +5,8 @@ import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { connect } from '../http/client.ts'
-import { until } from '../protocol/devices.ts'
 import { startHostedServer } from './hosted-server.ts'
 
 const ANNA = { auth: 'anna:secret' }

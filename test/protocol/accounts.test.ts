@@ -13,7 +13,7 @@ import {
   type TestServer,
   temporaryFolder,
 } from '../helpers/server.ts'
-import { until } from './devices.ts'
+import { until } from '../helpers/until.ts'
 
 const OWN_FILES = onlyOneServer('It looks into the files of a server, or its log.')
 const ADMIN = 'root:sesame'

@@ -1,7 +1,6 @@
 /** PouchDB on a device: databases of both adapters, remotes whose requests are recorded, live syncs, and waiting. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import type { Test } from 'tap'
@@ -127,19 +126,6 @@ export function liveSync(t: Test, local: Device, other: Device): LiveSync {
 /** Shorter than PouchDB's own back-off, which begins with up to two seconds. */
 function backOff(before: number): number {
   return Math.min(500, before === 0 ? 20 : before * 2)
-}
-
-/** Waits for something to become true. @throws after the deadline */
-export async function until(
-  what: string,
-  isSo: () => boolean | Promise<boolean>,
-  deadlineMs = 120_000,
-): Promise<void> {
-  const end = performance.now() + deadlineMs
-  while (!(await isSo())) {
-    if (performance.now() > end) throw new Error(`after ${deadlineMs} ms still not: ${what}`)
-    await delay(15)
-  }
 }
 
 /** Asserts that a call of PouchDB fails with an error that has these members. */

@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
 import { Agent, request } from 'undici'
-import { body, type Device, until } from './devices.ts'
+import { until } from '../helpers/until.ts'
+import { body, type Device } from './devices.ts'
 
 /** How many documents are read at the same time. */
 const AT_A_TIME = 8

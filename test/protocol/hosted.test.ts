@@ -4,9 +4,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startTestServer, temporaryFolder } from '../helpers/server.ts'
 import { storedRows } from '../helpers/stored-rows.ts'
+import { until } from '../helpers/until.ts'
 import { type Call, connect } from '../http/client.ts'
 import { checkRead, checkTable, checkTaken, fill, type HostedServer } from '../http/hosted-checks.ts'
-import { device, liveSync, remote, until } from './devices.ts'
+import { device, liveSync, remote } from './devices.ts'
 
 const AUTH = 'root:secret'
 

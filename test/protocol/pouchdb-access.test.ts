@@ -13,9 +13,10 @@ import {
   type TestServer,
   temporaryFolder,
 } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { editInTurns, overHttp1, overHttp2, secureRemote } from '../proxy/secure-devices.ts'
 import { call } from './call.ts'
-import { type Device, device, liveSync, type Remote, rejectsWith, remote, until } from './devices.ts'
+import { type Device, device, liveSync, type Remote, rejectsWith, remote } from './devices.ts'
 
 const AUTH = 'user:pa:ss'
 

@@ -6,9 +6,10 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { partsOf } from '../helpers/multipart-parts.ts'
 import { startTestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { connect } from '../http/client.ts'
 import { call } from './call.ts'
-import { ADAPTERS, type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
+import { ADAPTERS, type Device, device, liveSync, rejectsWith, remote } from './devices.ts'
 import { sameEverywhere } from './histories.ts'
 
 const TEXT = Buffer.from('Grüße an alle. '.repeat(40))

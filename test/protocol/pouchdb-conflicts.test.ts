@@ -2,6 +2,7 @@ import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { onlyOneServer, startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { call } from './call.ts'
 import {
   ADAPTERS,
@@ -13,7 +14,6 @@ import {
   type Remote,
   remote,
   sinces,
-  until,
 } from './devices.ts'
 import { sameEverywhere, untilSame } from './histories.ts'
 

@@ -2,8 +2,9 @@
 
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { call } from './call.ts'
-import { type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
+import { type Device, device, liveSync, rejectsWith, remote } from './devices.ts'
 
 /** The filter that Inkdrop's users write for mobile devices, clients.md 1.3. */
 const MOBILE = {

@@ -3,8 +3,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { settled, startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { call } from './call.ts'
-import { body, type Device, device, liveSync, rejectsWith, remote, until } from './devices.ts'
+import { body, type Device, device, liveSync, rejectsWith, remote } from './devices.ts'
 import { sameEverywhere, untilSame } from './histories.ts'
 
 t.test('db.compact() waits until it is done; then old revisions are gone', async (t) => {

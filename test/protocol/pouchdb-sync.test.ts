@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 import { call } from './call.ts'
 import {
   ADAPTERS,
@@ -12,7 +13,6 @@ import {
   rejectsWith,
   remote,
   sinces,
-  until,
 } from './devices.ts'
 import { type Histories, sameEverywhere, untilSame } from './histories.ts'
 

@@ -4,7 +4,7 @@ import { type RxCouchDBReplicationState, replicateCouchDB } from 'rxdb/plugins/r
 import { getRxStorageMemory } from 'rxdb/plugins/storage-memory'
 import t, { type Test } from 'tap'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
-import { until } from './devices.ts'
+import { until } from '../helpers/until.ts'
 
 interface Note {
   id: string

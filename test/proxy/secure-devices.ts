@@ -3,7 +3,8 @@ import { type AgentOptions, Agent as HttpsAgent } from 'node:https'
 import PouchDB from 'pouchdb'
 import type { Test } from 'tap'
 import { Agent, fetch as undiciFetch } from 'undici'
-import { type Device, until } from '../protocol/devices.ts'
+import { until } from '../helpers/until.ts'
+import type { Device } from '../protocol/devices.ts'
 
 interface Init {
   readonly headers?: Iterable<[string, string]>

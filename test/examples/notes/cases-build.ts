@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { Test } from 'tap'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 /** Bytes of all that a first visit loads before it can be used, compressed. */

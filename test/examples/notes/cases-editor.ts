@@ -1,6 +1,7 @@
 /** The editor: the caret, undo, lists, tasks, code, and the keyboard alone. */
 import type { Test } from 'tap'
-import { type Device, until } from './device.ts'
+import { until } from '../../helpers/until.ts'
+import type { Device } from './device.ts'
 import type { Stage } from './stage.ts'
 
 /** Edits a note as another device does. */

@@ -1,6 +1,6 @@
 /** The hosted server, with which the app begins. */
 import type { Test } from 'tap'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 const DATABASE = `userdb-${Buffer.from('anna').toString('hex')}`

@@ -5,7 +5,8 @@ import { crc32, deflateSync } from 'node:zlib'
 import type { Test } from 'tap'
 import { freePort, ROOT } from '../../cli/child.ts'
 import { overflowOf, violationsIn } from '../../helpers/browser.ts'
-import { type DeviceOptions, until } from './device.ts'
+import { until } from '../../helpers/until.ts'
+import type { DeviceOptions } from './device.ts'
 import type { Stage } from './stage.ts'
 
 const FOLDER = join(ROOT, 'examples/notes/screenshots')

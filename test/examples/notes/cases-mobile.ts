@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import type { Test } from 'tap'
 import { startNginx } from '../../helpers/nginx.ts'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import { ADMIN } from './servers.ts'
 import type { Stage } from './stage.ts'
 

@@ -1,6 +1,6 @@
 /** The three modes, and going from one to another. */
 import type { Test } from 'tap'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 export async function modes(t: Test, stage: Stage): Promise<void> {

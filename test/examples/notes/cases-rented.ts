@@ -1,7 +1,7 @@
 /** A database that somebody rents, of another make: pouchdb-server 4.2. */
 import type { Test } from 'tap'
 import { startPouchdbServer } from '../../../bench/pouchdb-server.ts'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 export async function rented(t: Test, stage: Stage): Promise<void> {

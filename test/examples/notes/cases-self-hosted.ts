@@ -1,6 +1,6 @@
 /** Two devices and a server of one's own. */
 import type { Test } from 'tap'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 export async function twoDevices(t: Test, stage: Stage): Promise<void> {

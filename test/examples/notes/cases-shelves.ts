@@ -1,6 +1,6 @@
 /** The trash, and books and tags that are renamed and deleted, on two devices. */
 import type { Test } from 'tap'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 export async function trash(t: Test, stage: Stage): Promise<void> {

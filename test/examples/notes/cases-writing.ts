@@ -1,6 +1,6 @@
 /** What happens to a note while it is written and read, and what notes of others may do to a page. */
 import type { Test } from 'tap'
-import { until } from './device.ts'
+import { until } from '../../helpers/until.ts'
 import type { Stage } from './stage.ts'
 
 /** Writes a note as another device would. @returns its revision */

@@ -2,6 +2,7 @@
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { PATIENCE } from '../../helpers/browser.ts'
+import { until } from '../../helpers/until.ts'
 
 export interface DeviceOptions {
   readonly size?: 'desktop' | 'tablet' | 'phone'
@@ -207,12 +208,3 @@ const ALL_IDS = `new Promise((resolve, reject) => {
     }
   }
 })`
-
-/** Asks again until it holds; for what no event tells. */
-export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + PATIENCE
-  while (!(await holds())) {
-    if (Date.now() > end) throw new Error(`It did not come to be: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
-}

@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import PouchDB from 'pouchdb'
 import type { Test } from 'tap'
-import { type Device, device, forgiveInfo, type LiveSync, liveSync, until } from '../../protocol/devices.ts'
+import { until } from '../../helpers/until.ts'
+import { type Device, device, forgiveInfo, type LiveSync, liveSync } from '../../protocol/devices.ts'
 import { numberOf } from './audit.ts'
 import type { Client } from './client.ts'
 import { SHARED } from './writers.ts'
@@ -112,7 +113,7 @@ export async function untilAllSame(client: Client, phones: readonly Phone[]): Pr
       if (!isDeepStrictEqual((await db.allDocs()).rows.map(brief), rows)) return false
     return true
   }
-  await until('all devices have the same', agree, 60_000)
+  await until('all devices have the same', agree)
   return (await there()).length
 }
 

@@ -1,7 +1,7 @@
 /** What an attack does to the server and to its quiet tenant. */
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { until } from '../server-process.ts'
+import { until } from '../../helpers/until.ts'
 import type { World } from './world.ts'
 
 /** An attack runs until the signal is aborted, or ends by itself. @returns how many answers it got, by status; 0 for a cut connection */

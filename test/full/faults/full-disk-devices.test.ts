@@ -1,8 +1,9 @@
 /** PouchDB devices and a full disk: no device loses a note, or believes that a refused note was stored. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type ServerProcess, startServerProcess, until } from '../../faults/server-process.ts'
+import { type ServerProcess, startServerProcess } from '../../faults/server-process.ts'
 import { smallDisk, withSmallDisks } from '../../faults/small-disk.ts'
+import { until } from '../../helpers/until.ts'
 import { device, liveSync, type Remote, remote } from '../../protocol/devices.ts'
 
 const FLOOR = 16 * 1024 * 1024

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { RESERVED_BYTES } from '../../../src/storage/free-space.ts'
-import { type Answer, startServerProcess, until } from '../../faults/server-process.ts'
+import { type Answer, startServerProcess } from '../../faults/server-process.ts'
 import { smallDisk, withSmallDisks } from '../../faults/small-disk.ts'
+import { until } from '../../helpers/until.ts'
 
 const FLOOR = 16 * 1024 * 1024
 const DISK_MB = 96

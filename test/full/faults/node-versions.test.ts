@@ -5,8 +5,9 @@
  */
 import { spawnSync } from 'node:child_process'
 import t, { type Test } from 'tap'
-import { type ServerProcess, startServerProcess, until } from '../../faults/server-process.ts'
+import { type ServerProcess, startServerProcess } from '../../faults/server-process.ts'
 import { memoryOf } from '../../helpers/memory.ts'
+import { until } from '../../helpers/until.ts'
 
 /** Paths of Node programs; if unset, this process's own, in the short form. */
 const NODES = process.env.SETTEE_NODES?.split(',')

@@ -6,8 +6,9 @@ import t, { type Test } from 'tap'
 import { reachServer } from '../../../src/control/control-socket.ts'
 import { copyNotes, restoreNotes } from '../../faults/restoring.ts'
 import { startTestServer, type TestServer, temporaryFolder } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { call } from '../../protocol/call.ts'
-import { type Device, device, liveSync, remote, sinces, until } from '../../protocol/devices.ts'
+import { type Device, device, liveSync, remote, sinces } from '../../protocol/devices.ts'
 
 function write(db: Device, name: string, count = 5) {
   return db.bulkDocs(Array.from({ length: count }, (_, n) => ({ _id: `${name}-${n}` })))

@@ -13,8 +13,9 @@ import { download, listings } from '../../faults/deaths/readers.ts'
 import { bulks, singles, Tally, uploads, type Writer } from '../../faults/deaths/writers.ts'
 import { type Kind, Reader } from '../../faults/feeds/readers.ts'
 import { Client } from '../../faults/kill/client.ts'
-import { type LogLine, type ServerProcess, startServerProcess, until } from '../../faults/server-process.ts'
+import { type LogLine, type ServerProcess, startServerProcess } from '../../faults/server-process.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 
 const ROUNDS = Number(process.env.SETTEE_DEATHS ?? 1)
 /** Acknowledged writes between two deaths. */

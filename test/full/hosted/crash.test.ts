@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import t from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { startHostedServer } from '../../hosted/hosted-server.ts'
 import { connect } from '../../http/client.ts'
 import { call } from '../../protocol/call.ts'
-import { until } from '../../protocol/devices.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const ROOT = { auth: 'root:root' }

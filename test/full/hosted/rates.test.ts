@@ -3,9 +3,10 @@ import { once } from 'node:events'
 import { connect as netConnect } from 'node:net'
 import t, { type Test } from 'tap'
 import { Agent, request } from 'undici'
+import { until } from '../../helpers/until.ts'
 import { startHostedServer } from '../../hosted/hosted-server.ts'
 import { connect } from '../../http/client.ts'
-import { device, liveSync, remote, until } from '../../protocol/devices.ts'
+import { device, liveSync, remote } from '../../protocol/devices.ts'
 
 const ANNA = { auth: 'anna:anna' }
 const BERT = { auth: 'bert:bert' }

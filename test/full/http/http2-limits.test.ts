@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { openStream, type ResponseStream } from '../../../src/http/transport/json-stream.ts'
+import { until } from '../../helpers/until.ts'
 import { openSession, startSecureMemoryServer } from '../../http/http2-client.ts'
 import {
   frame,
@@ -24,10 +25,6 @@ const PUBLIC = { config: { access: 'public' } } as const
 /** Node's default before Node 22. */
 const SMALL_MARK = 16 * 1024
 const HEAD = { ':method': 'GET', ':scheme': 'https', ':authority': 'localhost' } as const
-
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await sleep(10)
-}
 
 /** A server with a database, and an attachment larger than any window. */
 async function startWithFile(t: Test, ...more: [] | [Record<string, string>]) {

@@ -1,6 +1,7 @@
 /** Documents of `_replicator` on a server that is killed: they start again, and go on from their checkpoints. */
 import t from 'tap'
 import { startChildServer } from '../../helpers/child-server.ts'
+import { until } from '../../helpers/until.ts'
 
 const DOCS = 4000
 const KILLS = 3
@@ -12,9 +13,6 @@ t.test('replications of documents survive kills', async (t) => {
     const answer = await fetch(server.url + path, { ...init, ...(body && { body: JSON.stringify(body) }) })
     // biome-ignore lint/suspicious/noExplicitAny: what a test reads of an answer is what it checks
     return (await answer.json()) as any
-  }
-  const until = async (isTrue: () => Promise<boolean>) => {
-    while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 10))
   }
   for (const name of ['_replicator', 'notes', 'copy', 'other']) await call('PUT', `/${name}`)
   const docs = Array.from({ length: DOCS }, (_, n) => ({ _id: `${n}`, text: 'x'.repeat(500) }))

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { TestServer } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { count, DOCS, DOWN, HTML, replicate, sceneMaker, status } from '../../replication/failing-peers.ts'
 import type { Incident } from '../../replication/scripted-remote.ts'
 
@@ -151,7 +152,3 @@ t.test('a clock that jumps neither stops a replication nor repeats it', async (t
   const { json } = await server.request('GET', `/_scheduler/jobs/${id}`)
   t.match(json.info, { docs_written: DOCS.length + 2, doc_write_failures: 0 })
 })
-
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20))
-}

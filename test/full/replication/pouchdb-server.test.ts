@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { startPouchdbServer } from '../../../bench/pouchdb-server.ts'
 import { startTestServer, type TestServer } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { remote } from '../../protocol/devices.ts'
 
 // The first run installs pouchdb-server.
@@ -95,7 +96,3 @@ t.test('continuous replications in both directions', async (t) => {
   }
   t.strictSame(await leaves(address), await leaves(`${server.url}/notes`))
 })
-
-async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 50))
-}

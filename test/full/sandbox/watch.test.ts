@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import type { SandboxNotice } from '../../../src/sandbox/messages.ts'
 import { SandboxPool, type SandboxPoolOptions } from '../../../src/sandbox/sandbox-pool.ts'
 import { type Slot, SlotTable } from '../../../src/sandbox/slot-table.ts'
+import { until } from '../../helpers/until.ts'
 
 const ENTRY = new URL('../../helpers/sandbox-thread.mjs', import.meta.url)
 /** A call with a limit of 1 ms is too long after this additional time. */
@@ -44,10 +45,6 @@ async function thread({ notices, need }: Pick<ReturnType<typeof serve>, 'notices
 /** The messages about ended threads; a spare one may have started meanwhile. */
 function lost({ notices }: Pick<ReturnType<typeof serve>, 'notices'>): SandboxNotice[] {
   return notices.filter(({ type }) => type === 'lost')
-}
-
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await sleep(5)
 }
 
 t.test('a thread whose call takes too long is ended and replaced', async (t) => {
