@@ -17,6 +17,10 @@ export interface Account {
   readonly salt: string
   /** Why the account has no access, for whoever knows its password. Absent: it has access. */
   readonly refusal?: string
+  /** The generation of its document's revision. Absent for server admins. */
+  readonly generation?: number
+  /** The generation of the last deletion of its document, as far as it is stored: an earlier account of the name ended with it. */
+  readonly deletion?: number
 }
 
 /** Called with the names of changed accounts: deleted, a new password, other roles; `all` if they are unknown. */
@@ -83,7 +87,7 @@ const OLD_ITERATIONS = 10_000
 /**
  * Reads an account.
  * @param name of the account
- * @param doc the document's JSON value, read with its conflicts
+ * @param doc the document's JSON value, read with its conflicts, and with `_revs_info` if it may have been deleted before
  * @param maxIterations with more, no password opens the account
  * @returns null if the document has another name
  * @throws account_conflicts: the user may know the password of a losing revision. CouchDB refuses such a document as well
@@ -97,7 +101,25 @@ export function userAccount(name: string, doc: unknown, maxIterations = Infinity
     roles,
     stored: storedPassword(doc, maxIterations),
     salt: typeof doc.salt === 'string' ? doc.salt : '',
+    ...generationsOf(doc),
   }
+}
+
+/** A document that was deleted and made again has at least this generation. */
+export const MADE_AGAIN = 3
+
+/** @returns the generation of a revision; 0 for anything else */
+export function generationOf(rev: unknown): number {
+  return typeof rev === 'string' ? Number.parseInt(rev, 10) || 0 : 0
+}
+
+function generationsOf({ _rev, _revs_info }: Readonly<Record<string, unknown>>): Partial<Account> {
+  const generation = generationOf(_rev)
+  const ancestors: readonly unknown[] = Array.isArray(_revs_info) ? _revs_info : []
+  // The newest comes first.
+  const deleted = ancestors.find((each) => isJsonObject(each) && each.status === 'deleted')
+  const deletion = isJsonObject(deleted) ? generationOf(deleted.rev) : 0
+  return { ...(generation > 0 && { generation }), ...(deletion > 0 && { deletion }) }
 }
 
 /** Whether a role is one that a document can give: none of the server's but the one that reads metrics. */

@@ -44,7 +44,7 @@ const ATTEMPTS = 20
 /** The longest wait before a change is decided again, in ms. */
 const MAX_WAIT_MS = 50
 
-export type NewToken = Pick<Token, 'account' | 'name' | 'isAdmin'>
+export type NewToken = Pick<Token, 'account' | 'name' | 'isAdmin' | 'generation'>
 
 /** A change as it was decided on what is stored now. */
 export interface TokenChange<R> {
@@ -206,6 +206,22 @@ export class StoredTokens {
       revoked += some
       if (some < REVOKED_AT_ONCE) return revoked
     }
+  }
+
+  /**
+   * Revokes the tokens of an account that are of an earlier one; as {@link revokeAll}.
+   * @param isRevoked which ones
+   */
+  async revokeSome(account: string, isRevoked: (token: Token) => boolean): Promise<number> {
+    let revoked = 0
+    for (let after: string | null = ''; after !== null; ) {
+      const page: PageOf<Token> = await this.list(account, after, REVOKED_AT_ONCE)
+      for (const token of page.tokens.filter(isRevoked)) {
+        if ((await this.revoke(token.id, account)) !== null) revoked += 1
+      }
+      after = page.last
+    }
+    return revoked
   }
 
   /** With the last tokens the account's own record is removed, unless a token is made meanwhile. */

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CouchError } from '../core/errors.ts'
 import type { Duty } from '../threads/claims.ts'
-import type { Accounts } from './accounts.ts'
+import type { Account, Accounts } from './accounts.ts'
 import type { StoredTokens } from './stored-tokens.ts'
+import { isOfEarlier } from './token-record.ts'
 
 /** Wait after an account could not be read, in ms. */
 const RETRY_MS = 10_000
@@ -25,12 +26,13 @@ export interface OwnerOptions {
 /**
  * Revokes the tokens of deleted accounts. Without their account they give no access, but a later account of the same
  * name may belong to somebody else. An account that changes is looked for at once, before it can be made again, by each
- * node that hears of it, and its tokens are not accepted until they are revoked or the account was found. All
+ * node that hears of it, and its tokens are not accepted until they are revoked or the account was found. One that was made
+ * again before that is known by the generation of its deletion ({@link isOfEarlier}). All
  * accounts with tokens are checked after the start, since an account may have been deleted while no server ran, and when
  * nobody knows what has changed.
  */
 export class TokenOwnerCheck {
-  readonly #stored: Pick<StoredTokens, 'owners' | 'revokeAll'>
+  readonly #stored: Pick<StoredTokens, 'owners' | 'revokeAll' | 'revokeSome'>
   readonly #options: OwnerOptions
   readonly #onRevoked: (account: string) => void
   readonly #stops: readonly (() => void)[]
@@ -52,7 +54,7 @@ export class TokenOwnerCheck {
 
   /** @param onRevoked called with each account whose tokens were revoked */
   constructor(
-    stored: Pick<StoredTokens, 'owners' | 'revokeAll'>,
+    stored: Pick<StoredTokens, 'owners' | 'revokeAll' | 'revokeSome'>,
     options: OwnerOptions,
     onRevoked: (account: string) => void,
   ) {
@@ -161,17 +163,24 @@ export class TokenOwnerCheck {
   }
 
   async #checkOwner(name: string): Promise<void> {
+    let account: Account | null
     try {
-      if ((await this.#options.accounts.find(name)) === null) this.#deleted.add(name)
-      else if (!this.#deleted.has(name)) return
+      account = await this.#options.accounts.find(name)
     } catch (fault) {
       // The account exists, and its devices have access again once the conflict is resolved.
       if (fault instanceof CouchError && fault.code === 'account_conflicts') return
       throw fault
     }
-    const revoked = await this.#stored.revokeAll(name)
+    if (account === null) this.#deleted.add(name)
+    const revoked = await this.#revoke(name, account)
     this.#deleted.delete(name)
     if (revoked > 0) this.#onRevoked(name)
+  }
+
+  async #revoke(name: string, account: Account | null): Promise<number> {
+    if (account === null || this.#deleted.has(name)) return this.#stored.revokeAll(name)
+    if (account.deletion === undefined) return 0
+    return this.#stored.revokeSome(name, (token) => isOfEarlier(account, token))
   }
 
   /** Ends early if an account has changed. */

@@ -18,6 +18,8 @@ export interface TokenGrant {
   readonly name: string
   /** Whether the token has the account's role `_admin`; it always has the other roles. */
   readonly isAdmin: boolean
+  /** {@link Account.generation} when the token was made. */
+  readonly generation?: number
 }
 
 /** What a token is from its making on; it never changes. */
@@ -76,6 +78,14 @@ export function userOfToken(account: Account, grant: Pick<TokenGrant, 'isAdmin'>
   return { name, roles: grant.isAdmin ? roles : roles.filter((role) => role !== ADMIN_ROLE) }
 }
 
+/** Whether a token was made for an earlier account of the same name, which was deleted since. */
+export function isOfEarlier(
+  { deletion = 0 }: Account,
+  { generation }: Pick<TokenGrant, 'generation'>,
+): boolean {
+  return generation !== undefined && generation < deletion
+}
+
 // The records. Each token has one of its own, one of its uses, and two by which it is found. The migration of older
 // files makes the same (storage/sqlite/record-keys.ts).
 
@@ -109,9 +119,9 @@ export function partsOfAccountKey(key: string): { readonly account: string; read
 
 /** The records of a new token, without those that count it. */
 export function recordsOfToken(token: Token, uses: TokenUses): RecordWrite[] {
-  const { id, account, name, isAdmin, hash, created } = token
+  const { id, account, name, isAdmin, hash, created, generation } = token
   const digest = hash.toString('base64url')
-  const value = JSON.stringify({ account, name, isAdmin, hash: digest, created })
+  const value = JSON.stringify({ account, name, isAdmin, hash: digest, created, generation })
   return [
     { kind: TOKEN_KIND, key: id, value },
     { kind: SECRET_KIND, key: digest, value: id },
@@ -137,11 +147,19 @@ export function removalsOfToken(id: string, account: string, value: string | nul
 /** @returns null for a record that this version cannot read */
 export function tokenOfRecord(id: string, value: string): Token | null {
   try {
-    const { account, name, isAdmin, hash, created } = JSON.parse(value) as Record<string, unknown>
+    const { account, name, isAdmin, hash, created, generation } = JSON.parse(value) as Record<string, unknown>
     const digest = typeof hash === 'string' ? Buffer.from(hash, 'base64url') : Buffer.alloc(0)
     if (typeof account !== 'string' || typeof name !== 'string' || digest.length !== 32) return null
     if (typeof isAdmin !== 'boolean' || typeof created !== 'number') return null
-    return { id, account, name, isAdmin, hash: digest, created }
+    return {
+      id,
+      account,
+      name,
+      isAdmin,
+      hash: digest,
+      created,
+      ...(typeof generation === 'number' && { generation }),
+    }
   } catch {
     return null
   }

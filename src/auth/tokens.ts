@@ -30,6 +30,7 @@ export interface TokensOptions extends UseOptions, OwnerOptions {
  */
 export class Tokens {
   readonly #records: WatchedRecords
+  readonly #accounts: TokensOptions['accounts']
   readonly #stored: StoredTokens
   readonly #lookup: TokenLookup
   readonly #uses: UseNotes
@@ -40,6 +41,7 @@ export class Tokens {
   constructor(options: TokensOptions) {
     const { records } = options
     this.#records = records
+    this.#accounts = options.accounts
     this.#stored = new StoredTokens(records, {
       limits: () => options.limits(),
       ...(options.now && { now: options.now }),
@@ -125,7 +127,9 @@ export class Tokens {
   async make(wanted: NewToken): Promise<{ readonly token: Token; readonly secret: string }> {
     // The tokens of an earlier account of the name are revoked first, so that this one stays.
     await this.#owners.pending(wanted.account)
-    const made = await this.#stored.make(wanted)
+    const owner = await this.#accounts.find(wanted.account).catch(() => null)
+    const generation = owner?.generation
+    const made = await this.#stored.make({ ...wanted, ...(generation !== undefined && { generation }) })
     // The account may have been deleted meanwhile, and its other tokens revoked before this one was there.
     this.#owners.recheck(new Set([wanted.account]))
     return made

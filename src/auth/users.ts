@@ -8,7 +8,15 @@ import { CouchError } from '../core/errors.ts'
 import { userDocId, userNameOf } from '../core/ids.ts'
 import { maxUserIterations } from '../documents/password-hashing.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
-import { type Account, type AccountListener, type Accounts, SYSTEM_USER, userAccount } from './accounts.ts'
+import {
+  type Account,
+  type AccountListener,
+  type Accounts,
+  generationOf,
+  MADE_AGAIN,
+  SYSTEM_USER,
+  userAccount,
+} from './accounts.ts'
 
 /** Remembered accounts, and as many unknown names, which do not push out accounts. */
 const REMEMBERED = 10_000
@@ -137,8 +145,12 @@ async function readAccount(
   maxIterations: number,
 ): Promise<Account | CouchError | null> {
   try {
-    const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true })
-    return userAccount(name, JSON.parse(decodeSendable(json)), maxIterations)
+    const read = async (revsInfo: boolean): Promise<Record<string, unknown>> => {
+      const { json } = await database.open(SYSTEM_USER, userDocId(name), { conflicts: true, revsInfo })
+      return JSON.parse(decodeSendable(json))
+    }
+    const doc = await read(false)
+    return userAccount(name, generationOf(doc._rev) < MADE_AGAIN ? doc : await read(true), maxIterations)
   } catch (error) {
     if (error instanceof CouchError && error.status === 404) return null
     if (error instanceof CouchError && error.code === 'account_conflicts') return error

@@ -8,7 +8,7 @@ import { isOpen } from '../../auth/admins.ts'
 import { readProxyAuth } from '../../auth/credentials.ts'
 import { JwtVerifier } from '../../auth/jwt.ts'
 import { Sessions } from '../../auth/sessions.ts'
-import { looksLikeSecret, userOfToken } from '../../auth/token-record.ts'
+import { isOfEarlier, looksLikeSecret, userOfToken } from '../../auth/token-record.ts'
 import type { Config } from '../../config/config.ts'
 import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/value-rules.ts'
 import { CouchError } from '../../core/errors.ts'
@@ -291,7 +291,7 @@ async function checkToken(name: string, password: string, request: FastifyReques
   const found = tokens.check(name, password, networkOf(request.address))
   const token = found instanceof Promise ? await found : found
   const account = token === null ? null : await accounts.find(name)
-  if (token === null || account === null) {
+  if (token === null || account === null || isOfEarlier(account, token)) {
     if (!request.isReauthentication) credentials.refusedToken(name, request)
     throw wrongCredentials(request)
   }

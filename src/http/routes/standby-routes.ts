@@ -76,8 +76,8 @@ async function tokens(request: FastifyRequest, reply: FastifyReply): Promise<Fas
   return sendJson(reply, 200, { tokens: page.tokens.map(copied), next: page.last })
 }
 
-function copied({ id, account, name, isAdmin, hash, created, lastUse }: UsedToken): object {
-  return { id, account, name, isAdmin, hash: hash.toString('base64url'), created, lastUse }
+function copied({ hash, positions: _, ...token }: UsedToken): object {
+  return { ...token, hash: hash.toString('base64url') }
 }
 
 /** @throws not_found in hosted mode, which has no standby; forbidden as {@link requirePassword} */
