@@ -10,6 +10,7 @@ import { catalogUpdateCases } from './conformance/catalog-updates.ts'
 import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
 import { copyCases } from './conformance/copies.ts'
+import { countingCases } from './conformance/counting.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
@@ -49,6 +50,7 @@ const PARTS: Record<string, StorageCases> = {
   purge: purgeCases,
   compaction: compactionCases,
   'what compaction keeps': keepingCases,
+  'what sizes count': countingCases,
   copies: copyCases,
   history: historyCases,
   concurrency: concurrencyCases,

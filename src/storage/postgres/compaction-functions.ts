@@ -19,17 +19,20 @@ DECLARE
   _blob bigint;
   _rows bigint := 0;
   _bytes bigint := 0;
+  _bodies bigint := 0;
   _last bigint;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN NULL; END IF;
   IF _retained THEN
-    OPEN _found FOR SELECT id, rev, superseded_at, attachments, stored_bytes(body) AS bytes FROM revision
-      WHERE db = _db AND retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit;
+    OPEN _found FOR SELECT id, rev, superseded_at, attachments, octet_length(body) AS body,
+        revision_bytes(id, rev, ancestry, body) AS bytes
+      FROM revision WHERE db = _db AND retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit;
   ELSE
-    OPEN _found FOR SELECT id, rev, superseded_at, attachments, stored_bytes(body) AS bytes FROM revision
-      WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit;
+    OPEN _found FOR SELECT id, rev, superseded_at, attachments, octet_length(body) AS body,
+        revision_bytes(id, rev, ancestry, body) AS bytes
+      FROM revision WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at <= _until ORDER BY superseded_at LIMIT _limit;
   END IF;
   LOOP
     FETCH _found INTO _row;
@@ -42,13 +45,15 @@ BEGIN
     END IF;
     _rows := _rows + 1;
     _bytes := _bytes + _row.bytes;
+    _bodies := _bodies + _row.body;
     _last := _row.superseded_at;
   END LOOP;
   CLOSE _found;
   IF _rows > 0 THEN
     UPDATE database SET history_since = greatest(history_since, _last),
       superseded_bytes = superseded_bytes - CASE WHEN _retained THEN 0 ELSE _bytes END,
-      retained_bytes = retained_bytes - CASE WHEN _retained THEN _bytes ELSE 0 END
+      leaf_bytes = leaf_bytes - CASE WHEN _retained THEN _bytes - _bodies ELSE 0 END,
+      retained_bytes = retained_bytes - CASE WHEN _retained THEN _bodies ELSE 0 END
       WHERE db = _db;
   END IF;
   RETURN ARRAY[_rows, _bytes];
@@ -61,21 +66,23 @@ DECLARE
   _row record;
   _rows bigint := 0;
   _bytes bigint := 0;
+  _bodies bigint := 0;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN NULL; END IF;
-  FOR _row IN SELECT id, rev, stored_bytes(body) AS bytes FROM revision
+  FOR _row IN SELECT id, rev, octet_length(body) AS body, revision_bytes(id, rev, ancestry, body) AS bytes FROM revision
     WHERE db = _db AND NOT leaf AND NOT retained AND superseded_at > _after AND superseded_at <= _until
     ORDER BY superseded_at LIMIT _limit
   LOOP
     UPDATE revision SET retained = true WHERE db = _db AND id = _row.id AND rev = _row.rev;
     _rows := _rows + 1;
     _bytes := _bytes + _row.bytes;
+    _bodies := _bodies + _row.body;
   END LOOP;
   IF _rows > 0 THEN
-    UPDATE database SET superseded_bytes = superseded_bytes - _bytes, retained_bytes = retained_bytes + _bytes
-      WHERE db = _db;
+    UPDATE database SET superseded_bytes = superseded_bytes - _bytes, leaf_bytes = leaf_bytes + _bytes - _bodies,
+      retained_bytes = retained_bytes + _bodies WHERE db = _db;
   END IF;
   RETURN ARRAY[_rows, _bytes];
 END $$;
@@ -90,20 +97,28 @@ DECLARE
   _version bigint;
   _cut bigint := 0;
   _leaf record;
+  _before bigint;
+  _saved bigint := 0;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   UPDATE database SET writes = writes + 1 WHERE db = _db RETURNING writes INTO _version;
   FOR _leaf IN SELECT * FROM unnest(_ids, _revs, _versions, _ancestries) AS u (id, rev, version, ancestry) LOOP
-    UPDATE doc SET version = _version,
-      ancestry = CASE WHEN _winners THEN _leaf.ancestry ELSE ancestry END
+    SELECT octet_length(ancestry) INTO _before FROM doc
       WHERE db = _db AND id = _leaf.id AND version IN (_leaf.version, _version);
     CONTINUE WHEN NOT FOUND;
+    UPDATE doc SET version = _version,
+      ancestry = CASE WHEN _winners THEN _leaf.ancestry ELSE ancestry END
+      WHERE db = _db AND id = _leaf.id;
     IF NOT _winners THEN
+      SELECT octet_length(ancestry) INTO _before FROM revision
+        WHERE db = _db AND id = _leaf.id AND rev = _leaf.rev AND leaf;
       UPDATE revision SET ancestry = _leaf.ancestry
         WHERE db = _db AND id = _leaf.id AND rev = _leaf.rev AND leaf;
     END IF;
+    _saved := _saved + coalesce(_before - octet_length(_leaf.ancestry), 0);
     _cut := _cut + 1;
   END LOOP;
+  UPDATE database SET leaf_bytes = leaf_bytes - _saved WHERE db = _db;
   RETURN _cut;
 END $$;
 `

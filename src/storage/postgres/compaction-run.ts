@@ -13,6 +13,7 @@ import type { Query } from './connections.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
 import { storeFault } from './store-fault.ts'
+import { countSumsAnew } from './sums-anew.ts'
 
 /** How long a step should take, in ms, and the rows that it works on. */
 const STEP_MS = 10
@@ -172,6 +173,10 @@ export class Compaction {
     const { db, now } = this.#database
     const [begun] = await this.#read<BegunRow>({ ...BEGUN, values: [db] })
     if (begun === undefined) throw new CouchError('no_database')
+    await countSumsAnew(this.#database, {
+      pause: (worked) => this.#pause(worked),
+      step: (query) => this.#step(query),
+    })
     const [supersededBytes, looseBytes, longestAncestry, revsLimit, purgeSeq, lastBlob, newest, last] = begun
     await this.#clearSuperseded(Math.min(keepSince, Number.MAX_SAFE_INTEGER), last ?? 0, supersededBytes)
     await this.#limitRetained(keepBytes)

@@ -14,7 +14,7 @@ import { renewStore } from './stored-updates.ts'
 
 /** Versions of settings that a lost part of the history may have had. */
 const LOST_VERSIONS = 1_000_000
-/** Checkpoints that are read at once. */
+/** Checkpoints that are read at once. Removing them is not counted: the next compaction counts all rows anew. */
 const CHECKPOINTS = 100
 
 const LOCK_DATABASE = {
@@ -43,7 +43,8 @@ const FORGET_MET = { name: 'forget_met', text: 'DELETE FROM met WHERE db = $1' }
 const MARK = {
   name: 'mark_restored',
   text: `UPDATE database SET incarnation = $2, epochs = $3, created_at = $4, restored_at = $5, timeline = timeline(),
-    settings_version = settings_version + ${LOST_VERSIONS}, writes = writes + ${LOST_VERSIONS} WHERE db = $1
+    settings_version = settings_version + ${LOST_VERSIONS}, writes = writes + ${LOST_VERSIONS},
+    uncounted = writes + 1 WHERE db = $1
     RETURNING settings_version`,
 }
 

@@ -282,8 +282,9 @@ function attachmentsOf(stored: string): readonly StoredAttachment[] {
 }
 
 function writeFactsOf(row: Row, at: number): WriteFacts {
-  const [size, bodyBytes, hasAttachments] = row.slice(at, at + 3) as [number, number, boolean]
-  return { size, bodyBytes, hasAttachments }
+  type Facts = [size: number, bodyBytes: number, ancestryBytes: number, hasAttachments: boolean]
+  const [size, bodyBytes, ancestryBytes, hasAttachments] = row.slice(at, at + 4) as Facts
+  return { size, bodyBytes, ancestryBytes, hasAttachments }
 }
 
 function versionOf(row: Row, at: number) {

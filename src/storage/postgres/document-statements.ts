@@ -275,6 +275,7 @@ function ancestryColumn({ generations }: Source, { ancestry }: Shape): Column {
 const WRITE_FACTS: readonly Column[] = [
   { type: 'bigint', doc: 'x.size' },
   { type: 'integer', doc: 'octet_length(x.body)' },
+  { type: 'integer', doc: 'octet_length(x.ancestry)' },
   { type: 'boolean', doc: 'x.attachments IS NOT NULL' },
 ]
 

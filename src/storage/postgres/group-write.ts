@@ -4,8 +4,11 @@ import type { AttachmentWrite, DocWrite, PurgeWrite, RevisionWrite } from '../en
 import type { Query } from './connections.ts'
 import type { WriteFacts } from './loaded-document.ts'
 import { booleanArray, bytesArray, numberArray, textArray } from './parameter-arrays.ts'
+import { rowBytes } from './row-bytes.ts'
 import { storedText } from './stored-text.ts'
 import type { PlannedWrite } from './write-commits.ts'
+import { firstValues } from './write-functions.ts'
+import { GROUP_VALUES } from './write-group.ts'
 import type { WriteContext } from './write-note.ts'
 
 /** A document before its write, as it was decided on. */
@@ -32,8 +35,6 @@ interface PlainWrite {
 
 /** The bytes of a chunk: those of storage/sqlite/blobs.ts. */
 const CHUNK_BYTES = 256 * 1024
-/** What stored_bytes of the schema adds to the bytes of a body. */
-const ROW_BYTES = 200
 
 export class GroupWrite implements PlannedWrite {
   readonly #isCautious: boolean
@@ -130,16 +131,21 @@ export class GroupWrite implements PlannedWrite {
     const { body, attachments } = revision.content
     const size = sizeOf(revision.content)
     const stored = storedText(body)
-    const facts = old?.writeFacts
-    this.#external += size - (facts?.size ?? 0)
-    const leaf = Buffer.byteLength(stored) + ROW_BYTES
-    const before = facts === undefined ? 0 : facts.bodyBytes + ROW_BYTES
-    this.#leaf += leaf - before
-    this.#superseded += before
+    const ancestry = encodeAncestry(revision.ancestry ?? [])
+    this.#external += size - (old?.writeFacts?.size ?? 0)
+    this.#leaf += rowBytes({
+      ...{ key: keyBytes(id, revision.rev), ancestry: ancestry.length, body: Buffer.byteLength(stored) },
+    })
+    if (old?.writeFacts !== undefined) {
+      const { ancestryBytes, bodyBytes } = old.writeFacts
+      const superseded = rowBytes({ key: keyBytes(id, old.rev), ancestry: 0, body: bodyBytes })
+      this.#leaf -= superseded + ancestryBytes
+      this.#superseded += superseded
+    }
     this.#plain.push({
       ...{ id, old, place, revision, body: stored, size },
       attachments: this.#contents.name(id, revision.rev, attachments),
-      ancestry: encodeAncestry(revision.ancestry ?? []),
+      ancestry,
     })
   }
 
@@ -152,8 +158,8 @@ export class GroupWrite implements PlannedWrite {
 
   #one(context: WriteContext, { id, old, revision, body, size, ancestry }: PlainWrite): Query {
     return {
-      name: 'write_doc',
-      text: 'SELECT write_doc($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)',
+      name: 'save_doc',
+      text: `SELECT save_doc(${firstValues(19)})`,
       values: [
         ...headOf(context),
         ...[this.#docs, this.#deleted, this.#external, this.#leaf, this.#superseded, this.#designs],
@@ -177,7 +183,7 @@ export class GroupWrite implements PlannedWrite {
     const { docCount = null, deletedCount = null } = this.#counts ?? {}
     const { json, bodies } = this.#branched.parameters()
     return {
-      ...WRITE_GROUP,
+      ...SAVE_GROUP,
       values: [
         ...headOf(context),
         ...[docCount, deletedCount, this.#seqs, this.#docs, this.#deleted],
@@ -198,10 +204,11 @@ export class GroupWrite implements PlannedWrite {
   }
 }
 
-const PARAMETERS = 38
-const WRITE_GROUP = {
-  name: 'write_group',
-  text: `SELECT write_group(${Array.from({ length: PARAMETERS }, (_, at) => `$${at + 1}`).join(', ')})`,
+const SAVE_GROUP = { name: 'save_group', text: `SELECT save_group(${firstValues(GROUP_VALUES)})` }
+
+/** @param id as it is stored */
+function keyBytes(id: string, rev: string): number {
+  return Buffer.byteLength(id) + Buffer.byteLength(storedText(rev))
 }
 
 function headOf({ db, settingsVersion, opener, token, now }: WriteContext): unknown[] {

@@ -48,6 +48,8 @@ export interface WriteFacts {
   readonly size: number
   /** Bytes of the body as it is stored. */
   readonly bodyBytes: number
+  /** Bytes of the ancestry as it is stored. */
+  readonly ancestryBytes: number
   readonly hasAttachments: boolean
 }
 

@@ -5,8 +5,10 @@ import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { numberArray, textArray } from './parameter-arrays.ts'
+import { metBytes, rowBytes } from './row-bytes.ts'
 import { refuseLongKey, storedText, textOf } from './stored-text.ts'
 import type { Attempt, Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
+import { firstValues } from './write-functions.ts'
 import type { WriteContext } from './write-note.ts'
 
 type LocalDecision = ReturnType<LocalUpdate<unknown>['decide']>
@@ -30,6 +32,8 @@ interface Change {
   readonly version: number
   readonly write: { readonly rev: number; readonly body: string } | null | undefined
   readonly isMet: boolean
+  /** What the change adds to the database's bytes. */
+  readonly grown: number
 }
 
 type LocalColumns = readonly [id: string, version: number | null, rev: number, body: string, met: boolean]
@@ -231,7 +235,13 @@ export class LocalDocuments {
     }
     const { result, write, met = false } = decision
     const isMet = met && view.wasRestored && !wasMet
-    if (write !== undefined || isMet) changes.push({ id: storedText(id), version, write, isMet })
+    if (write !== undefined || isMet) {
+      const stored = storedText(id)
+      const grown =
+        (write === undefined ? 0 : localBytes(stored, write) - localBytes(stored, doc)) +
+        (isMet ? metBytes(stored) : 0)
+      changes.push({ id: stored, version, write, isMet, grown })
+    }
     return { result }
   }
 }
@@ -251,8 +261,8 @@ class LocalWrite implements PlannedWrite {
   query({ db, settingsVersion, opener, token, now }: WriteContext): Query {
     const changes = this.#changes
     return {
-      name: 'write_locals',
-      text: 'SELECT write_locals($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)',
+      name: 'save_locals',
+      text: `SELECT save_locals(${firstValues(11)})`,
       values: [
         ...[db, settingsVersion, opener, token, now],
         textArray(changes.map(({ id }) => id)),
@@ -260,9 +270,17 @@ class LocalWrite implements PlannedWrite {
         numberArray(changes.map(({ write }) => (write === undefined ? KEEP : (write?.rev ?? REMOVE)))),
         textArray(changes.map(({ write }) => (write == null ? null : storedText(write.body)))),
         textArray(changes.flatMap(({ id, isMet }) => (isMet ? id : []))),
+        changes.reduce((sum, { grown }) => sum + grown, 0),
       ],
     }
   }
+}
+
+/** @param id as it is stored @returns the bytes of a document; 0 if there is none */
+function localBytes(id: string, doc: { readonly body: string } | null): number {
+  if (doc === null) return 0
+  const body = Buffer.byteLength(storedText(doc.body))
+  return rowBytes({ key: Buffer.byteLength(id), ancestry: 0, body })
 }
 
 /** In the place of a revision: the document stays as it is, or is removed. */

@@ -19,6 +19,7 @@ import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
 import { COMPACTION_FUNCTIONS } from './compaction-functions.ts'
 import { INDEX_FUNCTIONS, INDEX_TABLES } from './index-tables.ts'
+import { ROW_FUNCTIONS } from './row-bytes.ts'
 import { WRITE_FUNCTIONS } from './write-functions.ts'
 import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
 
@@ -259,22 +260,30 @@ const CALL_TIMES = 'ALTER TABLE catalog_change ADD COLUMN at timestamptz NOT NUL
 
 const SHARDS = 'ALTER TABLE database ADD COLUMN shards integer NOT NULL DEFAULT 1;'
 
+/**
+ * From here on leaf_bytes is the sum of all that is neither the body of a retained revision nor superseded: of leaves with
+ * their keys and ancestries, of what retained revisions take beside their bodies, of `_local` documents, purges and the security
+ * object (row-bytes.ts); and retained_bytes is that of bodies alone. Rows from before, and those of older nodes, were counted otherwise.
+ *
+ * uncounted: 0 if the sums are right; else a compaction counts anew. It changes with each write of an older node, and is null
+ * in databases from before.
+ */
+const WHOLE_SUMS = `
+ALTER TABLE database ADD COLUMN uncounted bigint;
+ALTER TABLE database ALTER COLUMN uncounted SET DEFAULT 0;
+`
+
 /** The steps from nothing to the newest tables. A step that only replaces functions is empty. */
 export const MIGRATIONS: readonly string[] = [
   [CATALOG, DOCUMENTS, CONTENTS, INDEX_TABLES, STATISTICS].join(''),
   CALL_TIMES,
   SHARDS,
+  WHOLE_SUMS,
 ]
-
-const STORED_BYTES = `
--- bytes that a revision takes, with the approximate size of the rest of its row and of its rows in indexes
-CREATE OR REPLACE FUNCTION stored_bytes(body text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN octet_length(body)::bigint + 200;
-`
 
 /** All functions, which are made, or replaced, after the steps that a store lacks. */
 export const FUNCTIONS: string = [
-  STORED_BYTES,
+  ROW_FUNCTIONS,
   CATALOG_FUNCTIONS,
   BLOB_FUNCTIONS,
   COMPACTION_FUNCTIONS,

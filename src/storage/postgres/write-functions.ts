@@ -4,6 +4,8 @@
  * database, then compares what the caller decided on with what is there, and writes nothing if that has changed.
  *
  * Each returns the newest sequence number, or one of {@link refusals}.
+ *
+ * The caller counts what the write adds to the sums of bytes (row-bytes.ts), since it has read what is replaced.
  */
 
 /** Why a write was not carried out. */
@@ -73,18 +75,41 @@ END $$;
 `
 
 /**
+ * The function under the name by which nodes of the version before call it. They count bodies alone, so the sums of bytes lack
+ * something from then on: see WHOLE_SUMS in schema.ts.
+ * @param parameters of the function of then, whose names PostgreSQL keeps
+ * @param values of the function of now
+ */
+export function forOlderNodes(name: string, parameters: string, newer: string, values: string): string {
+  return `
+CREATE OR REPLACE FUNCTION ${name}(${parameters}) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE database SET uncounted = writes + 1 WHERE db = p_db;
+  RETURN ${newer}(${values});
+END $$;
+`
+}
+
+const DOC_PARAMETERS = `
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_doc_count integer, p_deleted_count integer, p_external bigint, p_leaf bigint, p_superseded bigint, p_designs integer,
+  p_id text, p_version bigint, p_old_seq bigint,
+  p_rev text, p_deleted boolean, p_size bigint, p_ancestry bytea, p_body text
+`
+
+/** The values of the first parameters of a function. */
+export function firstValues(count: number): string {
+  return Array.from({ length: count }, (_, at) => `$${at + 1}`).join(', ')
+}
+
+/**
  * Saves one document that has no other leaf: the winner of before becomes a superseded revision.
  *
  * p_version, p_old_seq: of the document as it was decided on, 0 for a new one. p_counts: what the write adds to docCount,
  * deletedCount, external_bytes, leaf_bytes, superseded_bytes and designVersion.
  */
-const WRITE_DOC = `
-CREATE OR REPLACE FUNCTION write_doc(
-  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
-  p_doc_count integer, p_deleted_count integer, p_external bigint, p_leaf bigint, p_superseded bigint, p_designs integer,
-  p_id text, p_version bigint, p_old_seq bigint,
-  p_rev text, p_deleted boolean, p_size bigint, p_ancestry bytea, p_body text
-) RETURNS bigint LANGUAGE plpgsql AS $$
+const SAVE_DOC = `
+CREATE OR REPLACE FUNCTION save_doc(${DOC_PARAMETERS}) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_seq bigint;
   v_writes bigint;
@@ -184,17 +209,23 @@ BEGIN
 END $$;
 `
 
-/** `_local` documents: p_versions as they were decided on, 0 for none; p_revs: -1 leaves one as it is, and -2 removes it. */
-const WRITE_LOCALS = `
-CREATE OR REPLACE FUNCTION write_locals(
+const LOCAL_PARAMETERS = `
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
-  p_ids text[], p_versions bigint[], p_revs bigint[], p_bodies text[], p_met text[]
+  p_ids text[], p_versions bigint[], p_revs bigint[], p_bodies text[], p_met text[]`
+
+/**
+ * `_local` documents: p_versions as they were decided on, 0 for none; p_revs: -1 leaves one as it is, and -2 removes it. p_grown:
+ * what the write adds to leaf_bytes.
+ */
+const SAVE_LOCALS = `
+CREATE OR REPLACE FUNCTION save_locals(${LOCAL_PARAMETERS}, p_grown bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_seq bigint;
   v_writes bigint;
+  v_is_stale boolean;
 BEGIN
-  UPDATE database SET writes = writes + 1
+  UPDATE database SET writes = writes + 1, leaf_bytes = leaf_bytes + p_grown
     WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
     RETURNING update_seq, writes INTO v_seq, v_writes;
   IF NOT FOUND THEN
@@ -202,8 +233,14 @@ BEGIN
   END IF;
   PERFORM 1 FROM unnest(p_ids, p_versions) AS w (id, version)
     WHERE w.version <> coalesce((SELECT l.version FROM local_doc AS l WHERE l.db = p_db AND l.id = w.id), 0);
-  IF FOUND THEN
-    UPDATE database SET writes = writes - 1 WHERE db = p_db;
+  v_is_stale := FOUND;
+  IF NOT v_is_stale AND cardinality(p_met) > 0 THEN
+    -- Another node has met it, and counted it.
+    PERFORM 1 FROM unnest(p_met) AS w (id) ${lookUp('met', 'k.id = w.id')} AS m;
+    v_is_stale := FOUND;
+  END IF;
+  IF v_is_stale THEN
+    UPDATE database SET writes = writes - 1, leaf_bytes = leaf_bytes - p_grown WHERE db = p_db;
     RETURN ${refusals.stale};
   END IF;
   ${deleteFound(
@@ -229,6 +266,7 @@ DECLARE
   v_seq bigint;
 BEGIN
   UPDATE database SET writes = writes + 1, settings_version = settings_version + 1,
+    leaf_bytes = leaf_bytes + coalesce(octet_length(p_security) - coalesce(octet_length(security), 0), 0),
     security = coalesce(p_security, security), revs_limit = coalesce(p_revs_limit, revs_limit),
     longest_ancestry = greatest(longest_ancestry, p_revs_limit),
     purged_infos_limit = coalesce(p_purged_infos_limit, purged_infos_limit),
@@ -274,6 +312,12 @@ ${NOTE_WRITE}
 END $$;
 `
 
-/** All but write_group, in the order of their making. */
-export const WRITE_FUNCTIONS =
-  REFUSAL + WRITE_DOC + NAMED_BLOBS + STORE_CONTENTS + WRITE_LOCALS + WRITE_SETTINGS + WRITE_POINTS
+const FOR_OLDER_NODES =
+  forOlderNodes('write_doc', DOC_PARAMETERS, 'save_doc', firstValues(19)) +
+  forOlderNodes('write_locals', LOCAL_PARAMETERS, 'save_locals', `${firstValues(10)}, 0`)
+
+/** All but those of groups, in the order of their making. */
+export const WRITE_FUNCTIONS = [
+  ...[REFUSAL, SAVE_DOC, NAMED_BLOBS, STORE_CONTENTS, SAVE_LOCALS, WRITE_SETTINGS, WRITE_POINTS],
+  FOR_OLDER_NODES,
+].join('')

@@ -3,7 +3,7 @@
  * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
  * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
  */
-import { deleteFound, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
+import { deleteFound, firstValues, forOlderNodes, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
 
 /** Removes the new documents of this group again. */
 const UNDO_NEW = deleteFound(
@@ -11,15 +11,7 @@ const UNDO_NEW = deleteFound(
   `SELECT d.tid FROM unnest(p_ids) AS w (id) ${lookUp('doc', 'k.id = w.id AND k.version = v_writes')} AS d`,
 )
 
-/**
- * p_versions: of plain documents, 0 for a new one; p_new, p_saved: how many are new, and how many are not.
- * p_places: how far a document's sequence number lies above the database's.
- * p_left: sequence numbers at which documents stood in the feed.
- * p_branched: null, or JSON for write_branches; p_branch_bodies: the bodies of its revisions, which name them by place.
- * p_uses: which revisions name which blobs; negative for the new contents, -1 for the first.
- */
-export const WRITE_GROUP = `
-CREATE OR REPLACE FUNCTION write_group(
+const GROUP_PARAMETERS = `
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
   p_old_doc_count bigint, p_old_deleted_count bigint,
   p_seqs integer, p_doc_count integer, p_deleted_count integer,
@@ -30,7 +22,19 @@ CREATE OR REPLACE FUNCTION write_group(
   p_left bigint[], p_branched json, p_branch_bodies text[],
   p_named bigint[], p_use_ids text[], p_use_revs text[], p_use_blobs bigint[],
   p_hashes bytea[], p_digests text[], p_lengths bigint[], p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
-) RETURNS bigint LANGUAGE plpgsql AS $$
+`
+/** How many parameters save_group has. */
+export const GROUP_VALUES = 38
+
+/**
+ * p_versions: of plain documents, 0 for a new one; p_new, p_saved: how many are new, and how many are not.
+ * p_places: how far a document's sequence number lies above the database's.
+ * p_left: sequence numbers at which documents stood in the feed.
+ * p_branched: null, or JSON for write_branches; p_branch_bodies: the bodies of its revisions, which name them by place.
+ * p_uses: which revisions name which blobs; negative for the new contents, -1 for the first.
+ */
+const SAVE_GROUP = `
+CREATE OR REPLACE FUNCTION save_group(${GROUP_PARAMETERS}) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_last bigint;
   v_base bigint;
@@ -185,11 +189,13 @@ BEGIN
 END $$;
 `
 
+const BYTES = 'revision_bytes(r.id, r.rev, r.ancestry, r.body)'
 /** What rows of revisions count, as a list of sums. */
 const SUMS = `coalesce(sum(r.size) FILTER (WHERE r.leaf), 0),
-    coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.leaf), 0),
-    coalesce(sum(stored_bytes(r.body)) FILTER (WHERE NOT r.leaf AND NOT r.retained), 0),
-    coalesce(sum(stored_bytes(r.body)) FILTER (WHERE r.retained), 0)`
+    coalesce(sum(${BYTES} - CASE WHEN r.retained THEN octet_length(r.body) ELSE 0 END)
+      FILTER (WHERE r.leaf OR r.retained), 0),
+    coalesce(sum(${BYTES}) FILTER (WHERE NOT r.leaf AND NOT r.retained), 0),
+    coalesce(sum(octet_length(r.body)) FILTER (WHERE r.retained), 0)`
 
 /** Removes what names the blobs of revisions r. */
 const forgetUses = (revisions: string) =>
@@ -218,6 +224,7 @@ DECLARE
   v_purges integer := json_array_length(p_branched->'purges');
   v_purge_seq bigint;
   v_limit integer;
+  v_purge_bytes bigint;
 BEGIN
   INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, size, attachments, ancestry, body)
     SELECT p_db, d.id, d.rev, d.deleted, true, d.place, d.stored_at, d.grown_at, d.size, d.attachments, d.ancestry, d.body
@@ -311,10 +318,18 @@ BEGIN
     purge_seq = purge_seq + v_purges
     WHERE db = p_db RETURNING purge_seq, purged_infos_limit INTO v_purge_seq, v_limit;
   IF v_purges > 0 THEN
+    SELECT coalesce(sum(purge_bytes(w.id, w.revs)), 0) INTO v_purge_bytes FROM ${PURGES};
     INSERT INTO purge (db, seq, id, revs) SELECT p_db, v_purge_seq - v_purges + w.n, w.id, w.revs FROM ${PURGES};
+    SELECT v_purge_bytes - coalesce(sum(purge_bytes(id, revs)), 0) INTO v_purge_bytes
+      FROM purge WHERE db = p_db AND seq <= v_purge_seq - v_limit;
     DELETE FROM purge WHERE db = p_db AND seq <= v_purge_seq - v_limit;
+    UPDATE database SET leaf_bytes = leaf_bytes + v_purge_bytes WHERE db = p_db;
   END IF;
 END $$;
 `
 
-export const WRITE_GROUP_FUNCTIONS = ARE_BRANCHES_CURRENT + WRITE_BRANCHES + WRITE_GROUP
+export const WRITE_GROUP_FUNCTIONS =
+  ARE_BRANCHES_CURRENT +
+  WRITE_BRANCHES +
+  SAVE_GROUP +
+  forOlderNodes('write_group', GROUP_PARAMETERS, 'save_group', firstValues(GROUP_VALUES))

@@ -15,8 +15,8 @@ function ids(count: number): string[] {
 }
 
 for (const [form, operation, count] of [
-  ['of one document', 'write_doc', 1],
-  ['of a group', 'write_group', 3],
+  ['of one document', 'save_doc', 1],
+  ['of a group', 'save_group', 3],
 ] as const) {
   t.test(`a write ${form} whose answer is lost is found to be stored`, async (t) => {
     const { store, stored, lose } = await openCuttable(t, server)
@@ -36,7 +36,7 @@ for (const [form, operation, count] of [
 t.test('a write that was lost before it was stored is made again, on what is there then', async (t) => {
   const { store, network, before } = await openCuttable(t, server)
   const first = await only(store.updateDocs([put('a')]))
-  before.set('write_doc', () => {
+  before.set('save_doc', () => {
     network.cut()
     setImmediate(() => network.mend())
   })
@@ -53,7 +53,7 @@ t.test('local documents, settings and purges whose answers are lost are found to
   const local = store.updateLocals([
     { id: '_local/a', decide: (doc) => ({ result: doc, write: { rev: 1, body } }) },
   ])
-  await lose('write_locals', async () => (await stored()) === 2)
+  await lose('save_locals', async () => (await stored()) === 2)
   t.same(await local, [{ result: null }], 'decided once')
   const settings = store.updateSettings(({ revsLimit }) => ({ result: revsLimit, write: { revsLimit: 7 } }))
   await lose('commit', async () => (await stored()) === 3)
@@ -67,7 +67,7 @@ t.test('local documents, settings and purges whose answers are lost are found to
       }),
     },
   ])
-  await lose('write_group', async () => (await stored()) === 4)
+  await lose('save_group', async () => (await stored()) === 4)
   t.match(await purge, [{ result: /^1-/ }])
   t.equal((await store.readPurges()).length, 1)
 })
@@ -87,9 +87,9 @@ async function done(updates: Promise<readonly Outcome<unknown>[]>): Promise<void
 
 /** A write that was lost before it was stored, in each form that is sent as one statement. */
 for (const [form, statement, write] of [
-  ['of one document', 'write_doc', (store) => done(store.updateDocs([put('late')]))],
-  ['of a group', 'write_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
-  ['of a local document', 'write_locals', (store) => done(store.updateLocals([LOCAL]))],
+  ['of one document', 'save_doc', (store) => done(store.updateDocs([put('late')]))],
+  ['of a group', 'save_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
+  ['of a local document', 'save_locals', (store) => done(store.updateLocals([LOCAL]))],
   ['of a point of another server', 'write_points', (store) => store.rememberPoints([POINT])],
 ] satisfies [string, string, (store: VersionedStore) => Promise<unknown>][]) {
   for (const isFirst of [true, false]) {

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
+import { encodeAncestry } from '../../../src/revisions/branch.ts'
 import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
 import { MIGRATIONS } from '../../../src/storage/postgres/schema.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
@@ -9,7 +10,7 @@ import { makeOldStore, schemaOfStore } from '../../helpers/old-stores.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { startTestServer } from '../../helpers/server.ts'
 import { everythingIn, fill } from '../../helpers/whole-database.ts'
-import { put, readOne } from '../../storage/conformance/edits.ts'
+import { put, readOne, remove } from '../../storage/conformance/edits.ts'
 import { only } from '../../storage/conformance/setup.ts'
 
 const NEWEST = MIGRATIONS.length
@@ -81,6 +82,76 @@ for (const schema of OLDER) {
     t.match(await server.request('PUT', '/notes/new', { body: {} }), { status: 201 })
   })
 }
+
+/** The sums of bytes as settees before schema 4 had them: of revisions alone, each with 200 bytes beside its body. */
+const SUMS_OF_BODIES = `
+UPDATE settee.database d SET
+  leaf_bytes = (SELECT sum(octet_length(body) + 200) FROM settee.doc WHERE db = d.db),
+  superseded_bytes = (SELECT coalesce(sum(octet_length(body) + 200), 0) FROM settee.revision WHERE db = d.db AND NOT retained),
+  retained_bytes = (SELECT coalesce(sum(octet_length(body) + 200), 0) FROM settee.revision WHERE db = d.db AND retained)`
+
+t.test('sums of bytes that lack something are counted anew while others write', async (t) => {
+  const address = await postgres.createDatabase()
+  const name = new URL(address).pathname.slice(1)
+  const first = await engineOn(t, address)
+  await (await first.openCatalog()).create('notes')
+  const before = await first.openDatabase('notes')
+  const local = (id: string, body: string) => ({
+    id: `_local/${id}`,
+    decide: () => ({ result: 0, write: { rev: 1, body } }),
+  })
+  const long = (n: number) => `${n}`.padStart(1000, 'x')
+  const ids = Array.from({ length: 3000 }, (_, n) => long(n))
+  await before.updateDocs(ids.map((id) => put(id)))
+  await before.updateDocs(ids.slice(0, 500).map((id) => put(id, '{"n":2}')))
+  await before.compact({ keepSince: 0 })
+  await before.updateDocs(ids.slice(0, 100).map((id) => put(id, '{"n":3}')))
+  await before.updateLocals(ids.map((id) => local(id, '{"a":1}')))
+  await before.updateSettings(() => ({
+    result: 0,
+    write: { security: { members: { names: ['anna'], roles: [] } } },
+  }))
+  const right = (await before.info()).sizes
+  await first.close()
+  await makeOldStore(postgres, address, 3)
+  await postgres.query(SUMS_OF_BODIES, [], name)
+
+  const second = await engineOn(t, address)
+  await second.openCatalog()
+  const store = await second.openDatabase('notes')
+  const whole = async () => (await store.info()).sizes.file
+  const parts = async () => (await store.sizes()).file
+  t.ok(right.active - (await store.info()).sizes.active > 10_000_000, 'most is not counted yet')
+  t.ok((await store.garbage()).isOwed)
+  let isOver = false
+  const writing = (async () => {
+    for (let n = 0; !isOver; n++) {
+      await only(store.updateDocs([put(`new ${n}`, '{"text":"new"}')]))
+      await only(store.updateDocs([n % 2 === 0 ? remove(long(n)) : put(long(n), '{"n":4}')]))
+      await only(store.updateLocals([local(long(n), '{"a":1,"b":2}')]))
+    }
+  })()
+  await store.compact({ keepSince: 0 })
+  isOver = true
+  await writing
+  t.equal(await parts(), await whole())
+  t.notOk((await store.garbage()).isOwed)
+
+  const older = await postgres.query(
+    `SELECT set_config('search_path', 'settee', false), settee.write_doc(db, settings_version, 'older', 1, 1, 1, 0, 2, 202, 0, 0,
+      'of an older node', 0, 0, '1-' || repeat('a', 32), false, 2, $1::bytea, '{}') AS seq
+    FROM settee.database`,
+    [encodeAncestry(['a'.repeat(32)])],
+    name,
+  )
+  t.ok(Number(older[0]?.seq) > 0, 'an older node writes a document')
+  t.ok((await store.garbage()).isOwed)
+  t.equal((await readOne(store, 'of an older node'))?.deleted, false)
+  t.not(await parts(), await whole())
+  await store.compact({ keepSince: 0 })
+  t.equal(await parts(), await whole())
+  t.notOk((await store.garbage()).isOwed)
+})
 
 t.test('a transaction that uses a table holds up the upgrade, and nobody else', async (t) => {
   const address = await postgres.createDatabase()

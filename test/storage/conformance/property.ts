@@ -133,6 +133,8 @@ export const propertyCases: StorageCases = {
           if (each.reopen) opened = await opened.reopen()
           await compare(opened.store, model, each)
         }
+        const { file } = await opened.store.sizes()
+        equal(file, (await opened.store.info()).sizes.file, 'the sum of the parts')
         await opened.engine.close()
       }),
       { numRuns: 60 },

@@ -165,8 +165,8 @@ export class MemoryStore implements VersionedStore {
   info(): Promise<StoreInfo> {
     const { name, createdAt } = this.#record
     return this.#read((state, view) => {
-      const external = externalSize(state)
-      const sizes = { file: external, active: external, external }
+      const { file, kept } = sizesOf(state)
+      const sizes = { file, active: file - kept.bytes, external: externalSize(state) }
       const { purgeSeq } = state
       return { ...view, name, createdAt, purgeSeq, compacting: this.#compacting !== null, sizes }
     })
