@@ -33,13 +33,15 @@ const MAX_HEADERS = 100
 
 /**
  * Headers with which an answer acts beyond itself: on the whole origin, where the console and other databases are (cookies,
- * stored data, service workers, TLS, reports, other origins' access), or on a proxy in front of the server (nginx, Apache,
- * LiteSpeed, Perlbal, those with edge-side includes), which would send other content in its place.
+ * sessions that the browser refreshes with requests of its own, stored data, service workers, TLS, reports, other origins'
+ * access), or on a proxy in front of the server: nginx, Apache, LiteSpeed, Perlbal and those with edge-side includes would
+ * send other content in its place, and Envoy would take the server for failed.
  */
 const RESERVED = new RegExp(
   `^(?:${[
     'set-cookie2?',
     'set-login',
+    '(?:sec|secure)-session-.*',
     'clear-site-data',
     'service-worker-allowed',
     'origin-agent-cluster',
@@ -67,6 +69,7 @@ const RESERVED = new RegExp(
     'x-lighttpd-.*',
     'x-litespeed-.*',
     'x-reproxy-.*',
+    'x-envoy-.*',
   ].join('|')})$`,
   'i',
 )
