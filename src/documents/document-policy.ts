@@ -12,7 +12,7 @@ import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from './auth-design.ts'
 import { spliceDocument } from './body.ts'
 import type { DisallowedContent } from './database.ts'
 import type { Edit } from './edit.ts'
-import type { IncomingDoc, NewRevision, RevisionCheck } from './incoming-document.ts'
+import type { EditBounds, IncomingDoc, NewRevision, RevisionCheck } from './incoming-document.ts'
 
 /** The part of an edit that the policy depends on. */
 interface PolicyEdit {
@@ -140,7 +140,7 @@ function isBuiltInFunction({ ddoc, rev, source }: UserFunction, database: string
 /** About how many bytes the rows of a revision take besides its body; and one revision of its ancestry. */
 const REVISION_BYTES = 256
 const ANCESTOR_BYTES = 16
-/** Bytes that the body of a deletion may have: PouchDB and LiveSync write some members into theirs. */
+/** Bytes that a deletion may add, with its ancestors: PouchDB and LiveSync write some members into theirs. */
 const TOMBSTONE_BYTES = 1024
 /** Bytes of a `_local` document that is still accepted: checkpoints and LiveSync's milestone have some kilobytes. */
 const LOCAL_BYTES = 64 * 1024
@@ -166,11 +166,35 @@ export function withinAllowance(
   const isLive = doc !== null && !doc.deleted
   spending?.restart(id)
   return (candidate) => {
-    const bytes = storedBytes(candidate, view)
+    const bytes = storedBytes(candidate)
     const refusal = overAllowance(allowance, { view, isLive, bytes, spent: spending?.bytes ?? 0 }, candidate)
     if (refusal !== null) throw refusal
     inspect?.(candidate)
     spending?.add(id, bytes)
+  }
+}
+
+/**
+ * The check of edits that add nothing but ids to the ancestries of a document, for the quota and for a full disk.
+ * @param spending as of {@link withinAllowance} @param shortage null while there is enough space
+ * @returns undefined if nothing can be refused
+ */
+export function ancestryCheck(
+  id: string,
+  allowance: Allowance | undefined,
+  spending: Spending | null,
+  shortage: CouchError | null,
+): EditBounds['checkAncestry'] {
+  if (shortage === null && (allowance === undefined || spending === null)) return undefined
+  return (ids) => {
+    if (ids === 0) return
+    if (shortage !== null) throw shortage
+    if (allowance === undefined || spending === null) return
+    const { bytes } = allowance
+    const used = bytes.others + bytes.here + spending.bytes
+    const added = ANCESTOR_BYTES * ids
+    if (used + added > bytes.limit) throw tooManyBytes(used, bytes.limit)
+    spending.add(id, added)
   }
 }
 
@@ -223,7 +247,8 @@ export function dependsOnCounts(
 }
 
 function editBytes({ doc }: Pick<Edit, 'doc'>): number {
-  return attachmentBytes(doc) + doc.body.length + REVISION_BYTES
+  const ids = doc.path?.ids.length ?? 0
+  return attachmentBytes(doc) + doc.body.length + REVISION_BYTES + ANCESTOR_BYTES * ids
 }
 
 function attachmentBytes({ attachments }: Pick<IncomingDoc, 'attachments'>): number {
@@ -231,9 +256,8 @@ function attachmentBytes({ attachments }: Pick<IncomingDoc, 'attachments'>): num
 }
 
 /** About how many bytes a new revision takes on disk. */
-function storedBytes({ doc }: NewRevision, { revsLimit }: StoreView): number {
-  const ancestors = Math.min(doc.path?.ids.length ?? 0, revsLimit)
-  return attachmentBytes(doc) + Buffer.byteLength(doc.body) + REVISION_BYTES + ANCESTOR_BYTES * ancestors
+function storedBytes({ doc, ids }: NewRevision): number {
+  return attachmentBytes(doc) + Buffer.byteLength(doc.body) + REVISION_BYTES + ANCESTOR_BYTES * ids()
 }
 
 interface Growth {
@@ -263,16 +287,17 @@ function overAllowance(
 }
 
 /**
- * Whether a revision deletes a live leaf and is no larger than it. Other tombstones, such as that of a document that never
- * existed, would be a way to store more.
+ * Whether a revision deletes a live leaf and is, with the ancestors that come with it, no larger than it. Other tombstones,
+ * such as that of a document that never existed, would be a way to store more.
  */
-function isDeletion({ doc, old, branches }: NewRevision): boolean {
+function isDeletion({ doc, old, branches, ids }: NewRevision): boolean {
   const { path } = doc
   const isLive = (id: string, steps: number) =>
     branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
   const isEnd = path === null ? old()?.deleted === false : path.ids.some(isLive)
   if (!isEnd) return false
-  return doc.body.length <= TOMBSTONE_BYTES || doc.body.length <= (old()?.body.length ?? 0)
+  const added = doc.body.length + ANCESTOR_BYTES * ids()
+  return added <= TOMBSTONE_BYTES || added <= (old()?.body.length ?? 0)
 }
 
 /**

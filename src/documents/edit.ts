@@ -5,7 +5,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import { type Branch, leafRev, makeBranch } from '../revisions/branch.ts'
-import type { BranchChange, BranchSet } from '../revisions/branch-set.ts'
+import { type BranchChange, type BranchSet, idsGained } from '../revisions/branch-set.ts'
 import { formatRev, newRevId } from '../revisions/rev.ts'
 import type {
   AttachmentWrite,
@@ -97,15 +97,16 @@ function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, 
     attachments,
   })
   const rev = formatRev(pos, id)
-  if (document.check !== undefined) {
-    const follows = parent !== null && doc.path !== null
-    const old = () => (follows ? document.nearest(parent.pos, parent.ids) : null)
-    document.check({ at, doc, rev, attachments, old, branches: document.branches })
-  }
   const change: BranchChange =
     parent === null
       ? { removed: [], added: [makeBranch(pos, [id], doc.deleted)] }
       : document.branches.extendOf(parent, id, doc.deleted)
+  if (document.check !== undefined) {
+    const follows = parent !== null && doc.path !== null
+    const old = () => (follows ? document.nearest(parent.pos, parent.ids) : null)
+    const ids = () => idsGained(change)
+    document.check({ at, doc, rev, attachments, old, branches: document.branches, ids })
+  }
   document.branches.apply(change)
   document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   return { rev, deleted: doc.deleted }
@@ -179,10 +180,11 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
     )
     if (document.check !== undefined) {
       const old = () => document.nearest(leaf.pos - 1, leaf.ids.slice(1))
-      document.check({ at, doc, rev, attachments, old, branches: document.branches })
+      const ids = () => idsGained(change)
+      document.check({ at, doc, rev, attachments, old, branches: document.branches, ids })
     }
     document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
-  }
+  } else if (change.added.length > 0) document.checkAncestry?.(idsGained(change))
   document.branches.apply(change)
   return { rev, deleted: doc.deleted }
 }

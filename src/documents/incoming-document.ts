@@ -171,6 +171,8 @@ export interface NewRevision {
   old(): OldRevision | null
   /** The document's leaves before the edit. */
   readonly branches: Pick<BranchSet, 'leaf'>
+  /** How many ids the edit adds to the document's ancestries, that of the revision included. Read only on request. */
+  ids(): number
 }
 
 interface StoredContent {
@@ -192,6 +194,12 @@ export type RevisionCheck = (candidate: NewRevision) => void
 export interface EditBounds {
   /** Called for each new revision; an edit that it refuses changes nothing. */
   readonly check?: RevisionCheck | undefined
+  /**
+   * Called for an edit that adds no revision, but ids to the ancestries of others.
+   * @param ids how many
+   * @throws CouchError to refuse it
+   */
+  readonly checkAncestry?: ((ids: number) => void) | undefined
   /** Maximum number of leaves, including deleted ones; unbounded by default. */
   readonly maxLeaves?: number
   /** Maximum number of attachments of a revision that adds one; unbounded by default. */
@@ -228,6 +236,7 @@ export class EditedDocument {
   readonly id: string
   readonly state: DocState | null
   readonly check: RevisionCheck | undefined
+  readonly checkAncestry: EditBounds['checkAncestry']
   readonly maxLeaves: number
   readonly maxAttachments: number
   readonly branches: BranchSet
@@ -243,6 +252,7 @@ export class EditedDocument {
     this.id = id
     this.state = state
     this.check = bounds.check
+    this.checkAncestry = bounds.checkAncestry
     this.maxLeaves = bounds.maxLeaves ?? Number.POSITIVE_INFINITY
     this.maxAttachments = bounds.maxAttachments ?? Number.POSITIVE_INFINITY
     // Read once, since an engine may return other objects at each read.

@@ -15,6 +15,7 @@ import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
 import {
+  ancestryCheck,
   dependsOnCounts,
   exactNearLimit,
   isNearLimit,
@@ -321,6 +322,7 @@ function documentUpdate(
         const { maxLeaves, maxAttachments } = checks.documentBounds
         return decideEdits(id, doc, view.revsLimit, edits, {
           check: withinSpace(shortage, edits, allowed),
+          checkAncestry: ancestryCheck(id, allowance, spending, shortage),
           maxLeaves,
           maxAttachments,
         })

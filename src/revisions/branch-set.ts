@@ -20,6 +20,13 @@ export interface BranchChange {
   readonly added: readonly Branch[]
 }
 
+/** How many ids the ancestries have more after a change; 0 if they have fewer. */
+export function idsGained({ removed, added }: BranchChange): number {
+  const count = (branches: readonly Branch[]) =>
+    branches.reduce((sum, { ancestry, ids }) => sum + (ancestry?.length ?? ids.length), 0)
+  return Math.max(0, count(added) - count(removed))
+}
+
 /** The changes of the stored branches. */
 interface BranchChanges {
   /** Stored leaves that are no longer leaves. */

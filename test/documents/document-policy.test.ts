@@ -335,6 +335,38 @@ t.test('tombstones cannot be used to store more data', async (t) => {
   t.match(await bulkAs(opened, later, second), [{ error: 'forbidden' }], 'no second one')
 })
 
+const hashes = (count: number, prefix: string) =>
+  Array.from({ length: count }, (_, n) => `${prefix}${n}`.padEnd(32, '0'))
+
+t.test('ancestors count, with whatever they come', async (t) => {
+  const opened = await seeded(t)
+  const push = (user: UserCtx, _id: string, ids: readonly string[], more: object = {}) => {
+    const doc = { _id, _revisions: { start: 1000, ids }, ...more }
+    return bulkAs(opened, user, { new_edits: false, docs: [doc] })
+  }
+  const stored = hashes(2, 'e')
+  t.same(await push(ADMIN, 'small', stored), [])
+  t.same(await push(ADMIN, 'large', stored, { text: 'x'.repeat(5000) }), [])
+  const user = await userWith(opened, { bytes: 0 })
+  const refused = [{ error: 'forbidden' }]
+  const older = [...stored, ...hashes(100, 'a')]
+  t.match(await push(user, 'small', older), refused, 'older ones of a stored revision')
+  t.match(await push(user, 'small', older.slice(1)), refused, 'older ones of an ancestor')
+  t.same(await push(user, 'small', stored.slice(0, 1)), [], 'fewer')
+  const end = (count: number) => ({
+    _revisions: { start: 1000 + count, ids: [...hashes(count, 'b'), ...stored] },
+  })
+  const gone = (count: number) => ({ ...end(count), _deleted: true })
+  t.match(await push(user, 'small', [], gone(100)), refused, 'of a deletion')
+  t.match(
+    await push(user, 'small', [], { _deleted: true, _revisions: { start: 1001, ids: ['c', ...older] } }),
+    refused,
+    'older ones that come with a deletion',
+  )
+  t.same(await push(user, 'small', [], gone(30)), [], 'a deletion after a few edits')
+  t.same(await push(user, 'large', [], gone(100)), [], 'no more than what it deletes')
+})
+
 t.test('a known revision changes nothing and is not refused', async (t) => {
   const opened = await seeded(t)
   const user = await userWith(opened, { bytes: 0 })
@@ -448,6 +480,8 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
     const { rev } = await put('a', { text: 'a' })
     const b = await put('b')
     const c = await put('c')
+    const stored = hashes(1, 'e')
+    await bulk({ new_edits: false, docs: [replicated('e', { start: 1000, ids: stored })] })
     const file = { type: 'text/plain', encoding: null }
     const withFile = await database.putAttachment(ADMIN, 'd', 'file', body('content'), file)
     disk.floor = 1000
@@ -466,6 +500,14 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
         put('a', { _rev: rev, _deleted: true, text: 'x'.repeat(5000) }),
         REFUSED,
         'a large tombstone',
+      )
+      await t.rejects(
+        bulk({
+          new_edits: false,
+          docs: [replicated('e', { start: 1000, ids: [...stored, ...hashes(100, 'a')] })],
+        }),
+        REFUSED,
+        'older ancestors of a stored revision',
       )
       await t.rejects(put('a', { _rev: '1-abc' }), { code: 'conflict' }, 'what is wrong anyway is told that')
     })
@@ -495,7 +537,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
       await t.resolves(database.put(ADMIN, '_local/checkpoint', body({ last: 1 }), {}))
       await t.resolves(database.setRevsLimit(ADMIN, 10))
       await t.resolves(database.remove(ADMIN, 'a', rev))
-      t.match(await jsonOf(database.allDocs(ADMIN, 'all', {}, null)), { total_rows: 1 })
+      t.match(await jsonOf(database.allDocs(ADMIN, 'all', {}, null)), { total_rows: 2 })
       await t.resolves(database.compact(ADMIN))
     })
 
