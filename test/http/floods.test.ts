@@ -19,7 +19,7 @@ const FLOODS = {
   'of refused heads': get(`/${'x'.repeat(40_000)}`),
 }
 
-t.setTimeout(120_000)
+t.setTimeout(900_000)
 
 for (const [name, request] of Object.entries(FLOODS)) {
   t.test(`a flood ${name}: an account of the same network is served meanwhile`, async (t) => {

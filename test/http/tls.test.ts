@@ -247,8 +247,9 @@ t.test('an answer in small pieces is sent piece by piece over HTTP/1.1', async (
     t.equal(await body.text(), 'onetwothree')
     times.push(performance.now() - begun)
   }
-  const median = times.sort((a, b) => a - b)[15] as number
-  t.ok(median < 25, `${median.toFixed(1)} ms: held back, a piece takes 40`)
+  // Each answer with a piece that is held back takes 40 ms; on a busy machine any may take long.
+  const fastest = Math.min(...times)
+  t.ok(fastest < 25, `${fastest.toFixed(1)} ms: held back, a piece takes 40`)
 })
 
 t.test('an unused connection is closed without an answer', async (t) => {
