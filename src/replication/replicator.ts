@@ -94,6 +94,7 @@ export class Replicator {
 
   #cancel(id: string, { user }: Caller): ReplicateOutcome {
     const job = this.job(id)
+    if (job.isCancelled) throw new CouchError('not_found')
     if (job.user.name !== user.name) requireServerAdmin(user)
     if (job.document !== null) {
       const { database, id } = job.document
@@ -113,6 +114,10 @@ export class Replicator {
     const most = await this.#jobs.mostOf(user)
     const existing = this.#jobs.find(id)
     if (existing === undefined) return this.#jobs.add({ id, request, owner, document: null }, user, most)
+    if (existing.isCancelled && !existing.isOver) {
+      await existing.stop('cancel')
+      return this.#add(id, request, caller)
+    }
     if (existing.user.name !== user.name) requireServerAdmin(user)
     return existing
   }

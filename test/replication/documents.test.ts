@@ -238,6 +238,7 @@ t.test('documents belong to their owners, and have their rights', async (t) => {
   const all = await call(server, 'GET', '/_scheduler/docs/team%2F_replicator')
   t.equal(crashing.json.total_rows, all.json.docs.length, 'total_rows counts documents in every state')
   t.equal((await call(server, 'GET', '/_scheduler/docs?states=odd')).status, 400)
+  t.equal((await call(server, 'GET', '/_scheduler/docs?states=,crashing,')).status, 200, 'empty states')
   await as('bob', 'PUT', 'as-anna', { ...body, user_ctx: { name: 'anna' }, doc_ids: ['a'] })
   t.match(await inState(server, `${path}/as-anna`, 'failed'), {
     _replication_state_reason: /Only server admins/,

@@ -232,6 +232,20 @@ t.test(
   },
 )
 
+t.test('a replication is over once it is cancelled, although its last checkpoint takes long', async (t) => {
+  const { server, remote } = await scene(t)
+  const body = { source: `${remote.url}/full`, target: 'empty', continuous: true }
+  await replicate(server, body)
+  await until(async () => (await count(server, 'empty')) === DOCS.length)
+  remote.script(/^PUT \/full\/_local/, { type: 'slow', pieces: 2, pauseMs: 500 })
+  t.match(await replicate(server, { ...body, cancel: true }), { status: 200 })
+  t.match(await replicate(server, { ...body, cancel: true }), { status: 404 })
+  t.match(await replicate(server, body), { status: 202 })
+  await server.request('PUT', '/full/later', { body: {} })
+  await until(async () => (await server.request('GET', '/empty/later')).status === 200)
+  t.match(await replicate(server, { ...body, cancel: true }), { status: 200 }, 'the new one goes on')
+})
+
 t.test('a local database is shown with the port of the server', async (t) => {
   const { server } = await scene(t)
   await server.request('PUT', '/_node/_local/_config/chttpd/port', { body: '"15984"' })

@@ -33,10 +33,13 @@ interface ShownDocument {
 
 type Live = Pick<DocumentReplications, 'find' | 'shownEndpoint'>
 
-/** @param text such as `failed,crashing`; empty: all states @throws query_parse_error */
+/** @param text such as `failed,crashing`; empty or commas alone: all states @throws query_parse_error */
 export function readStates(text: string): ReadonlySet<string> | null {
-  if (text === '') return null
-  const states = text.split(',').map((state) => state.trim().toLowerCase())
+  const states = text
+    .split(',')
+    .filter((state) => state !== '')
+    .map((state) => state.trim().toLowerCase())
+  if (states.length === 0) return null
   const unknown = states.filter((state) => !(STATES as readonly string[]).includes(state))
   if (unknown.length === 0) return new Set(states)
   throw new CouchError('query_parse_error', `Unknown states [${unknown}]. Choose from: [${STATES}]`)

@@ -59,6 +59,8 @@ export class ReplicationJob {
   /** When the job last began or stopped to run, in ms of a clock that does not jump. */
   since = performance.now()
   crashes = 0
+  /** Whether it was cancelled; it may still write its last checkpoint. */
+  isCancelled = false
   readonly #options: JobOptions
   readonly #finish: PromiseWithResolvers<ReplicationResult>
   #running: Run | null = null
@@ -110,6 +112,7 @@ export class ReplicationJob {
 
   /** Stops the job, which writes a last checkpoint. `stop`: it runs again later. */
   async stop(event: 'stop' | 'cancel'): Promise<void> {
+    if (event === 'cancel') this.isCancelled = true
     const running = this.#running
     if (running !== null) {
       running.abort.abort(new Stopped(event))
@@ -132,7 +135,8 @@ export class ReplicationJob {
       this.#finish.resolve(result)
     } catch (error) {
       this.#left(run)
-      if (signal.aborted && signal.reason instanceof Stopped) return this.#end(signal.reason.event)
+      if (signal.aborted && signal.reason instanceof Stopped)
+        return this.#end(this.isCancelled ? 'cancel' : signal.reason.event)
       if (performance.now() - began > HEALTHY_MS) this.crashes = 0
       this.#crashed(error, run.user === null && isLostForGood(error))
     }
