@@ -77,7 +77,8 @@ export async function allDocsQuery(query: AllDocsQuery, body: Body | null): Prom
   const members = await bodyObject(body, QUERY_SCHEMA)
   const read = { ...readParameters(Object.entries(members), 'json'), ...query }
   if (members.keys === undefined) return idQuery(read)
-  return idQuery({ ...read, listedKeys: listOf(members.keys, '`keys` body member must be an array.') })
+  const listedKeys = listOf(members.keys, '`keys` body member must be an array.')
+  return idQuery({ ...read, listedKeys: Array.isArray(query.keys) ? query.keys : listedKeys })
 }
 
 /**

@@ -36,7 +36,7 @@ export interface ListParameters {
 export type ParameterForm = 'text' | 'json'
 
 /** Of a limit, in CouchDB. */
-const MAX_LIMIT = 2 ** 59 - 1
+const MAX_LIMIT = 576_460_752_303_423_487n
 
 type Read = (value: unknown, form: ParameterForm) => ListParameters
 
@@ -152,9 +152,10 @@ function booleanOf(value: unknown): boolean {
 }
 
 function limitOf(value: unknown, form: ParameterForm): number {
-  if (integerOf(value, form) > MAX_LIMIT) {
-    throw parseError('Limit is too large, must not exceed 576460752303423487')
-  }
+  const number = integerOf(value, form)
+  // As numbers, the maximum and its neighbours are the same.
+  const exact = form === 'text' && number === Number(MAX_LIMIT) ? BigInt(value as string) : number
+  if (exact > MAX_LIMIT) throw parseError(`Limit is too large, must not exceed ${MAX_LIMIT}`)
   return countOf(value, form)
 }
 

@@ -1,5 +1,6 @@
 /** The requests that functions of design documents see; protocol.md 9.2. */
 import type { FastifyRequest } from 'fastify'
+import { CouchError } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import { parseJson } from '../documents/body.ts'
 import { packRequest } from '../documents/function-request.ts'
@@ -17,15 +18,17 @@ interface RequestContent {
   /** JSON text of the body. */
   readonly body?: string | undefined
   readonly form?: Readonly<Record<string, string>>
+  /** How a parameter is read that is a JSON value. */
+  readonly json?: (text: string) => unknown
 }
 
 /**
  * The object `req` as JSON text. The database's thread adds the caller and the security object.
- * @throws invalid_json for a parameter that is read as JSON
+ * @throws invalid_json, too_deep for a parameter that is read as JSON
  */
 export async function functionRequest(
   request: FastifyRequest,
-  { id = null, body, form = {} }: RequestContent,
+  { id = null, body, form = {}, json = parseJson }: RequestContent,
 ): Promise<string> {
   return packRequest({
     info: await databaseOf(request).info(request.user),
@@ -35,7 +38,7 @@ export async function functionRequest(
     method: request.method === 'HEAD' ? 'GET' : request.method,
     path: pathOf(request.url),
     rawPath: request.originalUrl,
-    query: queryValues(queryOf(request)),
+    query: queryValues(queryOf(request), json),
     headers: shownHeaders(request),
     body,
     peer: request.address,
@@ -50,12 +53,22 @@ export function pathOf(url: string): string[] {
   return parts.map((part) => decodeURIComponent(part))
 }
 
-function queryValues(query: Query): Record<string, unknown> {
+function queryValues(query: Query, json: (text: string) => unknown): Record<string, unknown> {
   const values = Object.entries(query).map(([name, text]): [string, unknown] => [
     name,
-    JSON_PARAMETERS.has(name) ? parseJson(text) : text,
+    JSON_PARAMETERS.has(name) ? json(text) : text,
   ])
   return Object.fromEntries(values)
+}
+
+/** A parameter of a filter, which few send as JSON: what is no JSON stays a text. @throws too_deep */
+export function jsonOrText(text: string): unknown {
+  try {
+    return parseJson(text)
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'invalid_json') return text
+    throw error
+  }
 }
 
 /** Names are capitalized as in CouchDB, for example `User-Agent`. */

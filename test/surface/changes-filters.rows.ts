@@ -14,6 +14,7 @@ const MOBILE = put('_design/mobile', {
     live: '(doc) => !doc._deleted',
     hasConflicts: '(doc) => doc._conflicts !== undefined',
     path: '(doc) => doc._revisions.start === 25 && doc._revisions.ids.length === 20 && doc._rev === "25-r25"',
+    keyed: '(doc, req) => doc.key !== undefined && [req.query.key, req.query.descending].includes(doc.key)',
     asked: `(doc, req) => req.method === 'POST' && req.body.pass === doc._id && req.path[1] === '_changes' &&
       req.userCtx.roles.includes('_admin') && req.info.doc_count === 3 && req.secObj.admins !== undefined`,
   },
@@ -164,6 +165,16 @@ export const rows: readonly Row[] = [
     given: [MOBILE, put('x'), put('y')],
     ask: ['POST /{db}/_changes?filter=mobile/asked', { json: { pass: 'y' } }],
     answer: { ids: ['y'] },
+  },
+  {
+    of: '5.5 req',
+    says: 'parameters that are JSON values as such, and other texts as they are',
+    given: [MOBILE, put('x', { key: 'TRUE' }), put('y', { key: true }), put('z', { key: 'a' })],
+    steps: [
+      ['GET /{db}/_changes?filter=mobile/keyed&key="a"&descending=true', { ids: ['z', 'y'] }],
+      ['GET /{db}/_changes?filter=mobile/keyed&key=a&descending=TRUE', { ids: ['x', 'z'] }],
+      [['POST /{db}/_changes?filter=mobile/keyed&key=a', { json: {} }], { ids: ['z'] }],
+    ],
   },
   {
     of: '5.5 main_only',

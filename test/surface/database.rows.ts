@@ -238,6 +238,12 @@ const LISTS: readonly Row[] = [
     },
   },
   {
+    of: '4.4 _dbs_info keys',
+    says: 'knows no database by a key that is no string',
+    ask: ['POST /_dbs_info', { json: { keys: [1, null, {}, 'Bad'] } }],
+    answer: { json: [1, null, {}, 'Bad'].map((key) => ({ key, error: 'not_found' })) },
+  },
+  {
     of: '4.4 _dbs_info refusals',
     says: 'keys that are none, or more than 100',
     steps: [

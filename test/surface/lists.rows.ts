@@ -65,6 +65,25 @@ const RANGES: readonly Row[] = [
     ],
   },
   {
+    of: '8.1 keys with others',
+    says: 'keys of the address are the ones that count beside those of a body, unless it is only one',
+    given: [ABCD],
+    steps: [
+      [
+        [`${ALL.replace('GET', 'POST')}?keys=["d","a"]`, { json: { keys: ['b', 'c', 'x'] } }],
+        rows('da', null),
+      ],
+      [
+        [`${ALL.replace('GET', 'POST')}?keys=["d","a"]`, { json: { keys: ['b', 'c'], limit: 1 } }],
+        rows('d', null),
+      ],
+      [
+        [`${ALL.replace('GET', 'POST')}?keys=["d"]`, { json: { keys: ['b', 'c'] } }],
+        parse('`keys` is incompatible with `key`, `start_key` and `end_key`'),
+      ],
+    ],
+  },
+  {
     of: ['8.1 startkey', '8.1 start_key', '8.1 endkey', '8.1 end_key'],
     says: 'from the one to the other, both with them',
     given: [ABCD],
@@ -113,6 +132,8 @@ const RANGES: readonly Row[] = [
       [`${ALL}?skip=9`, { like: { total_rows: 4, rows: [] } }],
       [`${ALL}?limit=x`, parse('Invalid value for integer: "x"')],
       [`${ALL}?limit=-1`, parse('Invalid value for positive integer: "-1"')],
+      [`${ALL}?limit=576460752303423487`, rows('abcd', 0)],
+      [`${ALL}?limit=576460752303423488`, parse('Limit is too large, must not exceed 576460752303423487')],
       [`${ALL}?skip=-1`, parse('Invalid value for positive integer: "-1"')],
     ],
   },

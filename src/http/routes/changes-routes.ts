@@ -8,7 +8,7 @@ import type { FeedHub } from '../../changes/hub.ts'
 import { runsFunction } from '../../changes/rows.ts'
 import type { FeedDatabase } from '../../changes/source.ts'
 import { answerFeed, feedHub, feedTag, lastEventId } from '../feeds.ts'
-import { functionRequest } from '../function-requests.ts'
+import { functionRequest, jsonOrText } from '../function-requests.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { queryOf } from '../request-params.ts'
 import { registerPaths } from '../route-table.ts'
@@ -62,7 +62,7 @@ function positionNotes(
 
 async function filterFrom(request: FastifyRequest, query: FeedQuery): Promise<FilterOptions> {
   const body = request.method === 'POST' ? await filterBody(request, isFunctionFilter(query)) : undefined
-  return readFilter(query, body, () => functionRequest(request, { body: body?.text }))
+  return readFilter(query, body, () => functionRequest(request, { body: body?.text, json: jsonOrText }))
 }
 
 function filterBody(request: FastifyRequest, withText: boolean): Promise<FilterBody | undefined> {

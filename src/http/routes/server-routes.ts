@@ -117,17 +117,13 @@ async function dbsInfo(request: FastifyRequest, reply: FastifyReply): Promise<vo
   return sendInfos(request, reply, namesInQuery(request), () => null)
 }
 
-const keysBody = shape<{ keys: readonly string[] }>({
+const keysBody = shape<{ keys: readonly unknown[] }>({
   allOf: [
     { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
     { required: ['keys'], refusal: ['bad_request', '`keys` member must exist.'] },
   ],
   properties: {
-    keys: {
-      type: 'array',
-      items: { type: 'string', refusal: ['bad_request', '`keys` member must be an array of strings.'] },
-      refusal: ['bad_request', '`keys` member must be an array.'],
-    },
+    keys: { type: 'array', refusal: ['bad_request', '`keys` member must be an array.'] },
   },
 })
 
@@ -140,20 +136,20 @@ async function dbsInfoOfKeys(request: FastifyRequest, reply: FastifyReply): Prom
   return sendInfos(request, reply, keys, (key) => ({ key, error: 'not_found' }))
 }
 
-/** Streams an array of rows, one database after the other. @param missing makes the row of a missing database; null: none */
+/** Streams an array of rows, one database after the other. @param missing makes the row of a missing database, or of what is no name; null: none */
 function sendInfos(
   request: FastifyRequest,
   reply: FastifyReply,
-  names: Iterable<string> | AsyncIterable<string>,
-  missing: (name: string) => unknown,
+  names: Iterable<unknown> | AsyncIterable<unknown>,
+  missing: (name: unknown) => unknown,
 ): Promise<void> {
   return streamJson(request, reply, 200, infoRows(request, names, missing))
 }
 
 async function* infoRows(
   request: FastifyRequest,
-  names: Iterable<string> | AsyncIterable<string>,
-  missing: (name: string) => unknown,
+  names: Iterable<unknown> | AsyncIterable<unknown>,
+  missing: (name: unknown) => unknown,
 ): AsyncGenerator<Uint8Array> {
   let before = '['
   for await (const name of names) {
@@ -171,9 +167,9 @@ async function* infoRows(
   yield Buffer.from(before === '[' ? '[]\n' : ']\n')
 }
 
-/** @throws no_database, also for a database that the caller may not see */
-async function infoRow(request: FastifyRequest, name: string): Promise<unknown> {
-  if (!(await isVisible(request, name))) throw new CouchError('no_database')
+/** @throws no_database, also for a database that the caller may not see, and for what is no name */
+async function infoRow(request: FastifyRequest, name: unknown): Promise<unknown> {
+  if (typeof name !== 'string' || !(await isVisible(request, name))) throw new CouchError('no_database')
   const database: DatabaseHandle = await request.server.services.databases.get(name)
   // The caller may see it, even an owner who is no longer a member.
   return { key: name, info: await database.info(SYSTEM_USER) }
