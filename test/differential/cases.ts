@@ -9,7 +9,9 @@ import { histories } from './families/histories.ts'
 import { lists } from './families/lists.ts'
 import { mango } from './families/mango.ts'
 import { odd } from './families/odd.ts'
+import { partitions } from './families/partitions.ts'
 import { replications } from './families/replications.ts'
+import { scheduler } from './families/scheduler.ts'
 import { server } from './families/server.ts'
 import { views } from './families/views.ts'
 import type { Case } from './step.ts'
@@ -23,7 +25,9 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   mango,
   feeds,
   functions,
+  partitions,
   replications,
+  scheduler,
   server,
   odd,
 }
@@ -38,6 +42,6 @@ export function makeCase(seed: number, only?: string): Case {
   const steps = Array.from({ length: family.steps ?? STEPS }, () => {
     choices.begin()
     return family.step(choices)
-  })
+  }).flat()
   return { seed, steps: [{ method: 'PUT', path: '/{db}?q=1' }, ...family.begin(choices), ...steps] }
 }

@@ -163,7 +163,11 @@ function bodyOf(body: Buffer, type: string, plain: (text: string) => string): un
   if (boundary !== undefined) return partsOf(text, plain)
   const whole = parsed(text)
   if (whole !== undefined) return valueIn(whole, '', plain)
-  const lines = text.split('\n').filter((line) => line.trim() !== '')
+  // When a heartbeat is due is a matter of time.
+  const lines = text
+    .replaceAll('event: heartbeat\ndata: \n\n', '')
+    .split('\n')
+    .filter((line) => line.trim() !== '')
   const values = lines.map((line) => parsed(line.replace(/^(data|id): ?/, '')))
   if (lines.length > 0 && values.some((value) => typeof value === 'object')) {
     return values.map((value, at) =>

@@ -7,7 +7,15 @@ import t, { type Test } from 'tap'
 import { startTestServer } from '../helpers/server.ts'
 import { makeCase } from './cases.ts'
 import { DECLARED } from './declared.ts'
-import { type Difference, firstDifference, kindOf, runCase, smallest } from './pair.ts'
+import {
+  type Calls,
+  type Difference,
+  firstDifference,
+  kindOf,
+  type Outcome,
+  runCase,
+  smallest,
+} from './pair.ts'
 import { Server } from './side.ts'
 import { type Case, type Step, shown } from './step.ts'
 
@@ -50,8 +58,9 @@ t.test(
     const lane = async () => {
       while (tally.requests < REQUESTS && tally.kinds.size < MAX_SHOWN) {
         const asked = makeCase(seeds(), SETTEE_DIFFERENTIAL_FAMILY)
-        const { requests, declared, difference } = await runCase(couchdb, settee, asked)
-        tally.add(requests, declared)
+        const outcome = await runCase(couchdb, settee, asked)
+        const { difference } = outcome
+        tally.add(outcome)
         if (difference === null || !tally.isNew(difference)) continue
         const steps = await smallest(couchdb, settee, asked, kindOf(difference))
         const { difference: last } = await runCase(couchdb, settee, { seed: asked.seed, steps })
@@ -85,7 +94,8 @@ async function startSettee(t: Test): Promise<string> {
 
 class Tally {
   readonly #t: Test
-  readonly #declared = new Map<string, number>()
+  readonly #calls = new Map<string, Calls>()
+  readonly #rows = new Map<string, Map<string, number>>()
   readonly kinds = new Set<string>()
   requests = 0
 
@@ -93,9 +103,19 @@ class Tally {
     this.#t = t
   }
 
-  add(requests: number, declared: ReadonlyMap<string, number>): void {
+  add({ requests, calls, declared }: Outcome): void {
     this.requests += requests
-    for (const [row, times] of declared) this.#declared.set(row, (this.#declared.get(row) ?? 0) + times)
+    for (const [call, { made, accepted }] of calls) {
+      const before = this.#calls.get(call)
+      this.#calls.set(call, {
+        made: made + (before?.made ?? 0),
+        accepted: accepted + (before?.accepted ?? 0),
+      })
+    }
+    for (const { row, kind } of declared) {
+      const kinds = this.#rows.get(row) ?? new Map<string, number>()
+      this.#rows.set(row, kinds.set(kind, (kinds.get(kind) ?? 0) + 1))
+    }
   }
 
   isNew(difference: Difference): boolean {
@@ -118,8 +138,29 @@ class Tally {
     for (const line of lines) this.#t.comment(line.slice(0, 1500))
   }
 
+  /** Requests by call, and declared differences by row, with the kinds that each row has explained. */
   summary(): string {
-    const rows = [...this.#declared].sort(([, a], [, b]) => b - a).map(([row, times]) => `${times} × ${row}`)
-    return [`${this.requests} requests; declared:`, ...rows].join('\n')
+    const calls = [...this.#calls]
+      .sort(([, a], [, b]) => b.made - a.made)
+      .map(([call, { made, accepted }]) => `${made} (${accepted} accepted) ${call}`)
+    const rows = [...this.#rows]
+      .map(([row, kinds]) => ({ row, kinds: byNumber(kinds), times: sum(kinds.values()) }))
+      .sort((a, b) => b.times - a.times)
+    return [
+      `${this.requests} requests; by call:`,
+      ...calls,
+      `${sum(rows.map(({ times }) => times))} declared differences; by row:`,
+      ...rows.map(({ row, times }) => `${times} × ${row}`),
+      'by row and kind:',
+      ...rows.flatMap(({ row, kinds }) => kinds.map(([kind, times]) => `${row} << ${times} × ${kind}`)),
+    ].join('\n')
   }
+}
+
+function byNumber(counts: ReadonlyMap<string, number>): [string, number][] {
+  return [...counts].sort(([, a], [, b]) => b - a)
+}
+
+function sum(numbers: Iterable<number>): number {
+  return [...numbers].reduce((total, each) => total + each, 0)
 }

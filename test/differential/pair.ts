@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { type Comparable, comparable, Symbols } from './comparable.ts'
 import { declaredRow } from './declared.ts'
 import { type Answer, type Server, Side } from './side.ts'
-import { type Case, type Step, shown } from './step.ts'
+import { type Case, callOf, type Step, shown } from './step.ts'
 
 /** Two answers to a step that are not alike. */
 export interface Difference {
@@ -15,10 +15,17 @@ export interface Difference {
   readonly settee: Comparable
 }
 
+/** How often a call was made, and how often CouchDB accepted it. */
+export interface Calls {
+  readonly made: number
+  readonly accepted: number
+}
+
 export interface Outcome {
   readonly requests: number
-  /** How often each declared difference was seen, by its row. */
-  readonly declared: ReadonlyMap<string, number>
+  readonly calls: ReadonlyMap<string, Calls>
+  /** The declared differences, by their rows. */
+  readonly declared: readonly { readonly row: string; readonly kind: string }[]
   /** Nobody has declared it. */
   readonly difference: Difference | null
 }
@@ -36,33 +43,44 @@ export async function runCase(couchdb: Server, settee: Server, { steps, seed }: 
   }
 }
 
-const CLEANING: readonly Step[] = ['/{db}', '/{other}', '/{repl}'].map((path) => ({ method: 'DELETE', path }))
+const CLEANING: readonly Step[] = ['/{db}', '/{other}', '/{repl}', '/{db}%2Fx%2F'].map((path) => ({
+  method: 'DELETE',
+  path,
+}))
 
 async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]): Promise<Outcome> {
   const given = steps.map(shown).join('\n').toLowerCase()
   const symbols = sides.map(() => new Symbols((hash) => given.includes(hash))) as [Symbols, Symbols]
-  const declared = new Map<string, number>()
+  const declared: { row: string; kind: string }[] = []
+  const calls = new Map<string, Calls>()
   for (const [at, step] of steps.entries()) {
     const answers = await Promise.all(sides.map((side) => side.ask(step)))
     const [couchdb, settee] = sides.map((side, of) => {
       symbols[of]?.begin(at)
       return comparable(step, answers[of] as Answer, side.origin, symbols[of] as Symbols)
     }) as [Comparable, Comparable]
+    const call = callOf(step)
+    const { made, accepted } = calls.get(call) ?? { made: 0, accepted: 0 }
+    const isAccepted = couchdb.status > 0 && couchdb.status < 400
+    calls.set(call, { made: made + 1, accepted: accepted + Number(isAccepted) })
     const what = differing(couchdb, settee)
     if (what.length === 0) continue
     const difference = { what, at, step, couchdb, settee }
     const rows = what.map((each) => declaredRow(each, difference))
     if (rows.includes(undefined)) {
       const undeclared = what.filter((_, index) => rows[index] === undefined)
-      return { requests: at + 1, declared, difference: { ...difference, what: undeclared } }
+      return { requests: at + 1, calls, declared, difference: { ...difference, what: undeclared } }
     }
-    for (const row of new Set(rows as string[])) declared.set(row, (declared.get(row) ?? 0) + 1)
+    for (const row of new Set(rows as string[])) {
+      const parts = what.filter((_, index) => rows[index] === row)
+      declared.push({ row, kind: kindOf({ ...difference, what: parts }) })
+    }
     // What a write did differently, later answers would show again.
     if (step.method !== 'GET' && step.method !== 'HEAD' && what.some((each) => !each.startsWith('header '))) {
-      return { requests: at + 1, declared, difference: null }
+      return { requests: at + 1, calls, declared, difference: null }
     }
   }
-  return { requests: steps.length, declared, difference: null }
+  return { requests: steps.length, calls, declared, difference: null }
 }
 
 function differing(couchdb: Comparable, settee: Comparable): string[] {

@@ -14,8 +14,10 @@ export interface Answer {
 }
 
 /** CouchDB leaves some requests without an answer. */
-const MAX_MS = 8_000
-/** Between two questions for a state. */
+const MAX_MS = 20_000
+/** How long a state may take that a server reaches by itself. */
+const MAX_UNTIL_MS = 15_000
+/** Between two questions for it. */
 const PAUSE_MS = 100
 
 export class Server {
@@ -94,7 +96,7 @@ export class Side {
       const answering = this.#server.send(step, this.kept)
       if (step.meanwhile) this.#keep(step.meanwhile, await this.#server.send(step.meanwhile, this.kept))
       const answer = await answering
-      if (step.until?.test(answer.body.toString()) === false && performance.now() - begun < MAX_MS) {
+      if (step.until?.test(answer.body.toString()) === false && performance.now() - begun < MAX_UNTIL_MS) {
         await rest(PAUSE_MS)
         continue
       }
@@ -111,7 +113,7 @@ export class Side {
     const { last_seq, bookmark } = json as Record<string, unknown>
     if (typeof last_seq === 'string' && path.startsWith('/{db}/')) this.kept.set('seq', last_seq)
     if (typeof bookmark === 'string') this.kept.set('bookmark', bookmark)
-    if (method === 'GET' || !path.startsWith('/{db}')) return
+    if (method === 'GET' || !/^\/\{(?:db|repl)\}/.test(path)) return
     for (const row of Array.isArray(json) ? (json as unknown[]) : [json]) {
       const { id, rev } = (row ?? {}) as Record<string, unknown>
       if (typeof id === 'string' && typeof rev === 'string') this.kept.setRevision(id, rev)

@@ -73,6 +73,21 @@ export interface Case {
   readonly steps: readonly Step[]
 }
 
+/** The call that a step makes: its method, and its path with names in place of ids. */
+export function callOf({ method, path }: Step): string {
+  const [address = ''] = path.split('?')
+  const place = address
+    .replace(/^(\/\{(?:db|other|repl)\}|\/_users)/, '/{db}')
+    .replace(/^(\/\{db\}\/_partition)\/[^/]+/, '$1/{partition}')
+    .replace(/\/_design(?:\/|%2F)[^/]+/, '/_design/{ddoc}')
+    .replace(/\/_local(?:\/|%2F).*/, '/_local/{doc}')
+    .replace(/\/_(view|list|show|update|rewrite)\/.*?(\/queries)?$/, '/_$1/x$2')
+    .replace(/^(\/\{db\}\/(?!_)[^/]+|\/\{db\}\/_design\/\{ddoc\})\/(?!_).*/, '$1/{attachment}')
+    .replace(/^\/\{db\}\/(?!_)[^/]+/, '/{db}/{doc}')
+    .replace(/^(\/_scheduler\/\w+|\/\{db\}\/_compact|\/\{db\}\/_index|\/_node\/_local\/_config)\/.*/, '$1/x')
+  return `${method} ${place}`
+}
+
 /** The line of a step, for people. */
 export function shown(step: Step): string {
   const { method, path, headers, body, auth, meanwhile } = step

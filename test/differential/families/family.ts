@@ -6,7 +6,8 @@ import type { Step } from '../step.ts'
 export interface Family {
   /** Requests that come first, after the database is made. */
   begin(choices: Choices): readonly Step[]
-  step(choices: Choices): Step
+  /** A random request, or some that only make sense together. */
+  step(choices: Choices): Step | readonly Step[]
   /** How many random requests a case has. */
   readonly steps?: number
 }

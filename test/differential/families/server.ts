@@ -144,7 +144,7 @@ function database(c: Choices): Step {
     case 'put':
       return {
         method: 'PUT',
-        path: `/${c.mostly(['{other}', '{db}'], ['Upper', '_x', '1a', 'a%20b', '%C3%A9', 'a.b', '_users', 'diff%2Fx%2F', '%7B%7D'], 0.15)}${query(c, { q: count, n: count, partitioned: flag, placement: (c) => c.pick(['x', '']), engine: (c) => c.pick(['couch', 'x', '']) }, 2)}`,
+        path: `/${c.mostly(['{other}', '{db}'], ['Upper', '_x', '1a', 'a%20b', '%C3%A9', 'a.b', '_users', '{db}%2Fx%2F', '%7B%7D'], 0.15)}${query(c, { q: count, n: count, partitioned: flag, placement: (c) => c.pick(['x', '']), engine: (c) => c.pick(['couch', 'x', '']) }, 2)}`,
         ...(c.chance(0.1) && { body: '{}', headers: typed(c) }),
       }
     case 'delete':
