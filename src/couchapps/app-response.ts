@@ -82,30 +82,32 @@ const RESERVED = new RegExp(
 export function readResponse(response: unknown, status = 200): AppResponse {
   if (!isJsonObject(response)) throw invalid('response', response)
   let body: Uint8Array = new Uint8Array()
-  let type = JSON_TYPE
-  let json: unknown
   for (const [name, value] of Object.entries(response)) {
-    if (name === 'json') {
-      json = value
-      type = JSON_TYPE
-    } else if (name === 'body') {
-      body = Buffer.from(textOf(name, value))
-      type = HTML
-    } else if (name === 'base64') {
-      body = Buffer.from(textOf(name, value), 'base64')
-      type = BINARY
-    }
+    if (name === 'body') body = Buffer.from(textOf(name, value))
+    else if (name === 'base64') body = Buffer.from(textOf(name, value), 'base64')
   }
-  const head = readHead(response, { status, type })
+  const head = readHead(response, { status, type: typeOf(response) })
+  const { json } = response
   if (isTooDeep(json)) throw new CouchError('external_response_error', TOO_DEEP)
-  if (json === undefined || json === null) return { ...head, body }
+  if (json === undefined) return { ...head, body }
   return { ...head, body: Buffer.from(`${JSON.stringify(json)}\n`) }
+}
+
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ['json', JSON_TYPE],
+  ['body', HTML],
+  ['base64', BINARY],
+])
+
+/** The type of a response whose headers have none: that of its last content. */
+function typeOf(response: object): string {
+  const types = Object.keys(response).flatMap((name) => TYPES.get(name) ?? [])
+  return types.at(-1) ?? JSON_TYPE
 }
 
 /** Reads the head that a list function has given to `start`. @throws external_response_error */
 export function readListHead(response: unknown): AppHead {
-  const type = isJsonObject(response) && response.body !== undefined ? HTML : JSON_TYPE
-  return readHead(response ?? {}, { status: 200, type })
+  return readHead(response ?? {}, { status: 200, type: typeOf(isJsonObject(response) ? response : {}) })
 }
 
 const MEMBERS = new Set(['code', 'stop', 'json', 'body', 'base64', 'headers'])

@@ -11,6 +11,7 @@ import { kindRange } from './all-docs-query.ts'
 import { spliceDocument } from './body.ts'
 import { languageOf } from './design-docs.ts'
 import { type NewRevision, namedRev, type OldRevision } from './incoming-document.ts'
+import { ADMIN_ONLY } from './security.ts'
 
 /** Maximum documents that a function checks in one call. If the call fails, each document is tried alone. */
 const BATCH_CALLS = 100
@@ -34,7 +35,7 @@ export interface CallContext {
 export function callContext(database: string, user: UserCtx, security: SecurityObject | null): CallContext {
   return {
     userCtx: JSON.stringify({ db: database, name: user.name, roles: user.roles }),
-    security: JSON.stringify(security ?? {}),
+    security: JSON.stringify(security ?? ADMIN_ONLY),
   }
 }
 
@@ -64,8 +65,9 @@ function oldDocument(id: string, { pos, ids, body, deleted, attachments }: OldRe
   return spliceDocument({ id, rev, body, deleted, extra: extraMembers(revisions, attachments) })
 }
 
-function extraMembers(revisions: object, attachments: readonly Stub[]): string {
-  const members = [`"_revisions":${JSON.stringify(revisions)}`]
+function extraMembers(revisions: { readonly ids: readonly string[] }, attachments: readonly Stub[]): string {
+  // A document without a revision has no history.
+  const members = revisions.ids.length > 0 ? [`"_revisions":${JSON.stringify(revisions)}`] : []
   if (attachments.length > 0) {
     const stubs = attachments.map(({ name, type, revpos, digest, length }) => {
       const stub = { content_type: type, revpos, digest, length, stub: true }
@@ -151,14 +153,26 @@ async function askOneByOne(
   return refusals
 }
 
-const ERROR_NAMES: Readonly<Record<NonNullable<Verdict>['error'], ErrorName>> = {
-  forbidden: 'forbidden',
-  unauthorized: 'unauthorized',
-  unknown_error: 'function_error',
-}
+/** The errors that a function may name. Names of the server's own state would mislead the callers of a write. */
+const NAMED: ReadonlySet<string> = new Set<ErrorName>([
+  'forbidden',
+  'unauthorized',
+  'not_found',
+  'conflict',
+  'bad_request',
+  'illegal_docid',
+  'doc_validation',
+])
 
 function refusalOf(verdict: Verdict): CouchError | null {
-  return verdict === null ? null : new CouchError(ERROR_NAMES[verdict.error], verdict.reason)
+  if (verdict === null) return null
+  const { error, reason } = verdict
+  // As in CouchDB, a conflict has one reason.
+  if (error === 'conflict') return new CouchError('conflict')
+  if (NAMED.has(error)) return new CouchError(error as ErrorName, reason)
+  if (error === 'unknown_error') return new CouchError('function_error', reason)
+  const text = typeof reason === 'string' ? reason : JSON.stringify(reason)
+  return new CouchError('function_error', `${error}: ${text}`)
 }
 
 function isRunaway({ code }: CouchError): boolean {

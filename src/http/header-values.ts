@@ -4,15 +4,16 @@ import type { Piece } from '../documents/pieces.ts'
 
 export type MultipartType = 'multipart/related' | 'multipart/mixed'
 
-const MULTIPART_TYPES: readonly MultipartType[] = ['multipart/related', 'multipart/mixed']
+/** The ranges that name a multipart type. */
+const MULTIPART_RANGES = ['multipart/related', 'multipart/mixed', 'multipart/*'] as const
 
 /**
- * Whether an answer is multipart: only if the client names a multipart type, accepts this one, and does not prefer JSON.
+ * Whether an answer is multipart: only if the client names a multipart type or all of them, accepts this one, and does not prefer JSON.
  * CouchDB sends multipart for any type and without one, which surprises users of curl or a browser.
  */
 export function wantsMultipart(accept: string | undefined, type: MultipartType): boolean {
   const weights = readWeights(accept)
-  if (!MULTIPART_TYPES.some((each) => (weights.get(each) ?? 0) > 0)) return false
+  if (!MULTIPART_RANGES.some((each) => (weights.get(each) ?? 0) > 0)) return false
   const weight = weightOf(weights, type)
   return weight > 0 && weight >= (weights.get('application/json') ?? 0)
 }

@@ -235,8 +235,19 @@ function totalsOf(value: unknown): Statistics | Statistics[] {
 }
 
 function statisticsOf(value: unknown): Statistics {
+  if (isStatistics(value)) {
+    const { sum, count, min, max, sumsqr } = value
+    return { sum, count, min, max, sumsqr }
+  }
   if (typeof value !== 'number') return notNumbers(value)
   return { sum: value, count: 1, min: value, max: value, sumsqr: value * value }
+}
+
+const STATISTICS: readonly (keyof Statistics)[] = ['sum', 'count', 'min', 'max', 'sumsqr']
+
+/** Whether a document has stored the statistics of many values, which CouchDB adds to the others. */
+function isStatistics(value: unknown): value is Statistics {
+  return isJsonObject(value) && STATISTICS.every((name) => typeof value[name] === 'number')
 }
 
 /** Values that cannot be merged are not numbers, or lists of different lengths. */

@@ -263,7 +263,7 @@ function pouchIdOf([sourceId, targetId]: readonly [string, string], options: Rep
     ...(docIds && { docIds }),
     ...(selector && { selector }),
     ...(filter !== undefined && { filter, queryParams: queryParams ?? {} }),
-    ...(queryParams?.view !== undefined && { view: queryParams.view }),
+    ...(typeof queryParams?.view === 'string' && { view: queryParams.view }),
   })
 }
 

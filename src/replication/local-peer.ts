@@ -12,7 +12,7 @@ import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { LocalTurns } from './local-turns.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
 import { PeerError, type PeerFault } from './peer-error.ts'
-import type { Position, ReplicationFilter } from './requests/replication-request.ts'
+import { type Position, type ReplicationFilter, textParams } from './requests/replication-request.ts'
 
 interface LocalPeerOptions {
   readonly databases: Pick<Databases, 'get' | 'serverUuid'>
@@ -242,12 +242,13 @@ async function feedOptions(
   user: UserCtx,
   { style, filter }: ChangesRequest,
 ): Promise<ChangesOptions> {
-  const { docIds, selector, filter: name, queryParams } = filter
+  const { docIds, selector, filter: name } = filter
+  const params = textParams(filter.queryParams)
   const body = {
     ...(docIds && { docIds }),
     ...(selector && { selector: JSON.stringify(selector) }),
   }
-  const query = { filter: filterName(filter), docIds: undefined, view: queryParams?.view }
+  const query = { filter: filterName(filter), docIds: undefined, view: params.view }
   const options = await readFilter(query, body, async () =>
     packRequest({
       info: await database.info(user),
@@ -256,7 +257,7 @@ async function feedOptions(
       method: 'GET',
       path: [database.name, '_changes'],
       rawPath: `/${encodeURIComponent(database.name)}/_changes`,
-      query: { ...queryParams, filter: name },
+      query: { ...params, filter: name },
       headers: {},
       body: undefined,
       peer: '127.0.0.1',

@@ -317,8 +317,12 @@ export const ENVIRONMENT = String.raw`(function () {
     return '{"error":' + stringify(error) + ',"reason":' + reasonText(reason) + '}'
   }
 
-  // For an object, the first member that CouchDB knows; for an object with one member, the value of that member.
+  // For an object, the first member that CouchDB knows; for an object with one member, the value of that member. A list
+  // names its error, as in functions that answer requests.
   function verdictOf(thrown) {
+    if (isList(thrown) && thrown.length === 3 && (thrown[0] === 'error' || thrown[0] === 'fatal')) {
+      return verdict(bounded(String(thrown[1]), 200), thrown[2])
+    }
     if (typeof thrown === 'object' && thrown !== null) {
       const names = keysOf(thrown)
       for (let i = 0; i < names.length; i += 1) {

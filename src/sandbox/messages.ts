@@ -179,11 +179,11 @@ export interface ValidateCall {
   readonly security: string
 }
 
-/** null if the document may be written. `reason` is the thrown value, any JSON value. */
-export type Verdict = null | {
-  readonly error: 'forbidden' | 'unauthorized' | 'unknown_error'
-  readonly reason: unknown
-}
+/**
+ * null if the document may be written. `reason` is the thrown value, any JSON value. `error` is `forbidden`,
+ * `unauthorized`, a name that the function chose (`["error", name, reason]`), or `unknown_error`.
+ */
+export type Verdict = null | { readonly error: string; readonly reason: unknown }
 
 /**
  * Runs functions that users have written into design documents, isolated from the server. Documents are JSON texts,

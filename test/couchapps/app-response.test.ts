@@ -12,7 +12,9 @@ t.test('responses of functions', async (t) => {
     [{ body: 5 }, 200, [HTML], '5'],
     [{ base64: 'aGk=' }, 200, [['Content-Type', 'application/binary']], 'hi'],
     [{ json: { a: 1 } }, 200, [['Content-Type', 'application/json']], '{"a":1}\n'],
-    [{ json: null, body: 'x' }, 200, [HTML], 'x'],
+    [{ json: null }, 200, [['Content-Type', 'application/json']], 'null\n'],
+    [{ json: null, body: 'x' }, 200, [HTML], 'null\n'],
+    [{ body: 'x', json: null }, 200, [['Content-Type', 'application/json']], 'null\n'],
     [{ code: '404' }, 404, [['Content-Type', 'application/json']], ''],
     [{ code: 404, stop: true, body: 'x' }, 404, [HTML], 'x'],
     [
@@ -42,6 +44,7 @@ t.test('responses of functions', async (t) => {
       ['X-A', 'b'],
     ],
   })
+  t.same(readListHead({ body: '', base64: '' }).headers, [['Content-Type', 'application/binary']])
   const many = Object.fromEntries(Array.from({ length: 101 }, (_, n) => [`X-${n}`, 'a']))
   for (const bad of [
     5,

@@ -241,7 +241,10 @@ t.test('the header Accept', async (t) => {
       [undefined, false],
       ['', false],
       ['*/*', false],
-      ['multipart/*', false],
+      ['multipart/*', true],
+      ['multipart/*;q=0', false],
+      ['multipart/*, multipart/related;q=0', false],
+      ['application/json, multipart/*;q=0.9', false],
       ['application/json', false],
       ['multipart/mixed', false],
       ['multipart/related', true],
@@ -258,6 +261,7 @@ t.test('the header Accept', async (t) => {
       t.equal(wantsMultipart(accept, 'multipart/related'), expected, String(accept))
     }
     t.equal(wantsMultipart('multipart/mixed', 'multipart/mixed'), true)
+    t.equal(wantsMultipart('multipart/*', 'multipart/mixed'), true)
     t.equal(wantsMultipart('multipart/related,*/*', 'multipart/mixed'), true, 'as CouchDB replicates')
     t.equal(wantsMultipart('multipart/related', 'multipart/mixed'), false)
     t.equal(wantsMultipart('multipart/related,*/*;q=0', 'multipart/mixed'), false)

@@ -168,6 +168,32 @@ t.test('_top and _bottom keep different values, in the order of JSON', async (t)
   t.strictSame((await query('bottom')).rows, [{ key: null, value: [null, false, true] }])
 })
 
+// The values and results are those of CouchDB 3.5.0.
+t.test('_stats adds statistics that documents have stored', async (t) => {
+  const { put, query } = await openViews(t)
+  await put('_design/d', { views: { v: { map: 'doc => emit(doc.key, doc.value)', reduce: '_stats' } } })
+  const many = { sum: 10, count: 3, min: 1, max: 6, sumsqr: 50 }
+  await put('a', { key: 1, value: { ...many, more: 'is left out' } })
+  await put('b', { key: 1, value: 2 })
+  await put('c', { key: 2, value: [1, many] })
+  await put('d', { key: 2, value: [many, 2] })
+  await put('e', { key: 3, value: { ...many, sumsqr: '50' } })
+  await put('f', { key: 4, value: { sum: 1, count: 1, min: 1, max: 1 } })
+  const { rows } = await query('v', { group: true })
+  const lists = [
+    { sum: 11, count: 4, min: 1, max: 6, sumsqr: 51 },
+    { sum: 12, count: 4, min: 1, max: 6, sumsqr: 54 },
+  ]
+  t.strictSame(rows.slice(0, 2), [
+    { key: 1, value: { sum: 12, count: 4, min: 1, max: 6, sumsqr: 54 } },
+    { key: 2, value: lists },
+  ])
+  t.match(
+    rows.slice(2),
+    Array.from({ length: 2 }, () => ({ value: { error: 'builtin_reduce_error' } })),
+  )
+})
+
 t.test('a value that cannot be summed gives an error in place of the sum', async (t) => {
   const { put, query } = await openFilled(t)
   await put('d', { kind: 'odd', size: 'much' })

@@ -219,6 +219,23 @@ t.test('the checkpoint of a filtered replication reaches the end of the feed', a
   }
 })
 
+t.test('the parameters of a filter may be numbers and other plain values', async (t) => {
+  const { server, remote } = await scene(t)
+  const filter = `function (doc, req) {
+    return doc._id === 'n' + req.query.n && req.query.yes === 'true' && req.query.none === 'null'
+  }`
+  t.equal((await server.request('PUT', '/full/_design/d', { body: { filters: { f: filter } } })).status, 201)
+  for (const source of ['full', `${remote.url}/full`]) {
+    await server.request('DELETE', '/empty')
+    const body = { source, target: 'empty', create_target: true, filter: 'd/f' }
+    const { json } = await replicate(server, { ...body, query_params: { n: 1, yes: true, none: null } })
+    t.match(json, { ok: true, history: [{ docs_written: 1 }] }, source)
+    const { rows } = (await server.request('GET', '/empty/_all_docs')).json
+    t.match(rows, [{ id: 'n1' }])
+    t.equal(rows.length, 1)
+  }
+})
+
 t.test(
   'a replication of named documents has the numbers of its session at the top, as in CouchDB',
   async (t) => {

@@ -106,6 +106,10 @@ t.test('the value that a validator throws is its verdict', async (t) => {
     error: 'unknown_error',
     reason: '{"odd":"x","even":2}',
   })
+  t.same(await verdictOf(`throw ['error', 'odd', { a: 1 }]`), { error: 'odd', reason: { a: 1 } })
+  t.same(await verdictOf(`throw ['fatal', 'odd', 'x']`), { error: 'odd', reason: 'x' })
+  t.same(await verdictOf(`throw ['error', 'odd']`), { error: 'unknown_error', reason: '["error","odd"]' })
+  t.equal((await verdictOf(`throw ['error', 'y'.repeat(5000000), '']`))?.error.length, 203)
   t.same(await verdictOf('throw undefined'), { error: 'unknown_error', reason: 'undefined' })
   t.same(await verdictOf('throw null'), { error: 'unknown_error', reason: 'null' })
   t.match(await verdictOf('doc.x'), { error: 'unknown_error', reason: /^ReferenceError/ })

@@ -1,5 +1,6 @@
 /** `_bulk_docs`: protocol.md 4.1. */
 
+import { ADMIN_ONLY } from '../../src/documents/security.ts'
 import type { Answer } from './answers.ts'
 import { CHAIN, DELETED, GONE, INLINE, of, STUB, x } from './histories.ts'
 import { type Ask, failed, put, type Row, stored } from './table.ts'
@@ -159,6 +160,55 @@ export const BULK_DOCS: readonly Row[] = [
       { id: 'x', error: 'forbidden', reason: 'no' },
       { id: 'y', error: 'unauthorized', reason: 'who?' },
       ok('z', 1),
+    ),
+  },
+  {
+    of: '4.1 failed row',
+    says: 'an error that a validate function names: with its status, and others as an unknown error',
+    given: [
+      put('_design/d', {
+        validate_doc_update: `function (doc) { if (doc.e) throw [doc._id < 'm' ? 'error' : 'fatal', doc.e, doc.why] }`,
+      }),
+    ],
+    steps: [
+      [
+        bulk([
+          { _id: 'a', e: 'forbidden', why: { no: 1 } },
+          { _id: 'b', e: 'not_found', why: 'gone' },
+          { _id: 'c', e: 'conflict', why: 'ignored' },
+          { _id: 'd', e: 'odd', why: 'none' },
+          { _id: 'e', e: 'service_unavailable', why: 'a lie' },
+          { _id: 'z', e: 'unauthorized', why: 'who?' },
+        ]),
+        rows(
+          { id: 'a', error: 'forbidden', reason: { no: 1 } },
+          { id: 'b', error: 'not_found', reason: 'gone' },
+          conflict('c'),
+          { id: 'd', error: 'unknown_error', reason: 'odd: none' },
+          { id: 'e', error: 'unknown_error', reason: 'service_unavailable: a lie' },
+          { id: 'z', error: 'unauthorized', reason: 'who?' },
+        ),
+      ],
+      [put('x', { e: 'bad_request', why: 'bad' }), failed(400, 'bad_request', 'bad')],
+    ],
+  },
+  {
+    of: '4.1 failed row',
+    says: 'what a validate function gets: no history of a new document, and the rights of a database without any',
+    given: [
+      CHAIN,
+      put('_design/d', {
+        validate_doc_update: 'function (doc, old, user, security) { throw { forbidden: [doc, security] } }',
+      }),
+    ],
+    ask: bulk([{ _id: 'new' }, { _id: 'x', _rev: '3-c' }]),
+    answer: rows(
+      { id: 'new', error: 'forbidden', reason: [{ _id: 'new' }, ADMIN_ONLY] },
+      {
+        id: 'x',
+        error: 'forbidden',
+        reason: [{ _id: 'x', _rev: '3-c', _revisions: { start: 3, ids: ['c'] } }, ADMIN_ONLY],
+      },
     ),
   },
   {

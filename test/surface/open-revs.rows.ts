@@ -96,10 +96,16 @@ export const OPEN_REVS: readonly Row[] = [
     given: [CONFLICT],
     steps: [
       ['GET /{db}/x?open_revs=["2-c"]', { json: [WINNER] }],
-      ...['*/*', 'application/json', 'multipart/*', 'application/json, multipart/mixed;q=0.5'].map(
+      ...['*/*', 'application/json', 'application/json, multipart/mixed;q=0.5'].map(
         (accept) => [['GET /{db}/x?open_revs=["2-c"]', { headers: { accept } }], { json: [WINNER] }] as const,
       ),
-      [['GET /{db}/x?open_revs=["2-c"]', MIXED], { headers: { 'content-type': /^multipart\/mixed/ } }],
+      ...[MIXED, { headers: { accept: 'multipart/*' } }].map(
+        (more) =>
+          [
+            ['GET /{db}/x?open_revs=["2-c"]', more],
+            { headers: { 'content-type': /^multipart\/mixed/ } },
+          ] as const,
+      ),
     ],
   },
   {

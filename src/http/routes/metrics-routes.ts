@@ -61,8 +61,7 @@ async function stats(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   const { '*': path = '' } = pathParams(request)
   const names = path.split('/').filter((name) => name !== '')
   const found = statAt(couchStats(await request.server.measure()), names)
-  if (found === undefined) throw new CouchError('not_found')
-  return sendJson(reply, 200, found)
+  return sendJson(reply, 200, found ?? null)
 }
 
 async function system(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

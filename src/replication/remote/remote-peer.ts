@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { positionOf } from '../checkpoint.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from '../peer.ts'
 import { PeerError } from '../peer-error.ts'
-import type { Position, RemoteEndpoint } from '../requests/replication-request.ts'
+import { type Position, type RemoteEndpoint, textParams } from '../requests/replication-request.ts'
 import { discard, instanceOf, type Query, RemoteClient } from './remote-client.ts'
 import type { RemoteOptions } from './remote-pools.ts'
 import type { RemoteAnswer, RemoteConnections } from './remote-requests.ts'
@@ -77,7 +77,7 @@ export class RemotePeer implements Peer {
     const query: Record<string, string> = { style, since: textOf(since), limit: String(limit), ...waiting }
     if (docIds !== undefined) query.filter = '_doc_ids'
     if (selector !== undefined) query.filter = '_selector'
-    if (name !== undefined) Object.assign(query, queryParams, { filter: name })
+    if (name !== undefined) Object.assign(query, textParams(queryParams), { filter: name })
     const json =
       docIds !== undefined ? { doc_ids: docIds } : selector !== undefined ? { selector } : undefined
     const method = json === undefined ? 'GET' : 'POST'

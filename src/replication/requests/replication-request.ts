@@ -11,7 +11,15 @@ export interface ReplicationFilter {
   readonly selector?: Readonly<Record<string, unknown>>
   /** `design/filter` or `_view`, and its parameters. */
   readonly filter?: string
-  readonly queryParams?: Readonly<Record<string, string>>
+  readonly queryParams?: Readonly<Record<string, QueryValue>>
+}
+
+/** A parameter's value as it was given, from which ids are computed. A request has its text. */
+type QueryValue = string | number | boolean | null
+
+/** The texts of a filter's parameters, as in a URL. */
+export function textParams(params: Readonly<Record<string, QueryValue>> = {}): Record<string, string> {
+  return Object.fromEntries(Object.entries(params).map(([name, value]) => [name, String(value)]))
 }
 
 /** A database of another server. */
@@ -173,9 +181,11 @@ function readFilter(body: Body): ReplicationFilter {
   if (queryParams !== undefined && !isJsonObject(queryParams)) {
     throw badRequest('parameter `query_params` must be an object')
   }
-  const params = Object.entries(queryParams ?? {}).map(([name, value]): [string, string] => {
-    if (typeof value !== 'string') throw badRequest(`${name} value must be a string.`)
-    return [name, value]
+  const params = Object.entries(queryParams ?? {}).map(([name, value]): [string, QueryValue] => {
+    if (typeof value === 'object' && value !== null) {
+      throw badRequest(`${name} value must be a string, a number, a boolean or null.`)
+    }
+    return [name, value as QueryValue]
   })
   if (filter === undefined) return {}
   if (typeof filter !== 'string') throw badRequest('parameter `filter` must be a string')
