@@ -218,9 +218,9 @@ export class IndexUpdater {
     return false
   }
 
-  /** As {@link IndexStore.update}. A step that only removes rows needs no room. */
+  /** As {@link IndexStore.update}. A step that only removes rows needs no room; a new index does, even without rows. */
   #put(docs: readonly IndexedDoc[], step: IndexStep): Promise<number | null> {
-    const bytes = bytesOf(docs)
+    const bytes = bytesOf(docs) + (this.#isUnfinished ? EMPTY_BYTES : 0)
     const put = () => this.#index.update(docs, step)
     return bytes === 0 ? put() : this.#grow(bytes, put)
   }
@@ -308,6 +308,8 @@ export class IndexUpdater {
   }
 }
 
+/** What an open index without rows takes on disk, in bytes: SQLite's file, its log, and what it shares in memory. */
+const EMPTY_BYTES = 112 * 1024
 /** What a row takes beside its place and its texts, about, in bytes; and the same of a document. */
 const ROW_BYTES = 64
 

@@ -82,6 +82,26 @@ t.test('indexes count while they are built, and end at the quota', async (t) => 
   }
 })
 
+t.test('indexes without rows count as well', async (t) => {
+  const { call, used } = await start(t, { bytes: 'infinity' })
+  const names = Array.from({ length: 30 }, (_, at) => `f${at}`)
+  for (const name of names) {
+    const json = { index: { fields: [name] }, ddoc: 'd', name }
+    t.equal((await call('POST', '/notes/_index', { ...ANNA, json })).status, 200)
+  }
+  const limit = (await used()) + 600_000
+  await call('PUT', '/_settee/accounts/anna', { ...ROOT, json: { quota: { bytes: limit } } })
+  const answers = []
+  for (const name of names) {
+    const query = { selector: { [name]: { $gt: null } }, use_index: ['d', name] }
+    answers.push(await call('POST', '/notes/_find', { ...ANNA, json: query }))
+  }
+  const built = answers.filter(({ status }) => status === 200).length
+  t.ok(built >= 1 && built < 15, `${built} were built`)
+  const after = await used()
+  t.ok(after <= limit, `${after} of ${limit} bytes`)
+})
+
 t.test('a build of many rows that passes the quota leaves nothing', async (t) => {
   const limit = 4 * MB
   const { call, used, dataDir } = await start(t, { bytes: 'infinity' })
