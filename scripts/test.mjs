@@ -51,6 +51,12 @@ const LONG_FORMS = {
   'test/fuzz/fuzz.test.ts': { SETTEE_FUZZ: '100000' },
 }
 
+/** How many of the files that take the most CPU time are named at the end. */
+const NAMED = 5
+
+/** A module that is loaded before a file. */
+const TEST_PROCESS = join(root, 'scripts', 'test-process.mjs')
+
 const isWaiting = (file) =>
   WAITING.some((path) => (path.endsWith('/') ? file.startsWith(path) : file === path))
 const isFull = (file) => file.startsWith('test/full/')
@@ -85,6 +91,9 @@ function countsIn(output) {
   return { passed: count('pass'), failed: count('fail'), skipped: count('skip') + count('todo') }
 }
 
+/** @returns 0 if the process was killed */
+const cpuSecondsIn = (output) => Number(/^# CPU time: ([\d.]+) s$/m.exec(output)?.[1] ?? 0)
+
 /** The failed assertions in a file's TAP output, with their diagnostics. */
 function failuresIn(output) {
   const lines = []
@@ -99,11 +108,11 @@ function failuresIn(output) {
 
 /**
  * Runs one file by itself, without tap's command: that loads its hooks into every process, which took a fifth of the CPU time.
- * @returns its counts
+ * @returns its counts and its CPU time in seconds
  */
 async function runFile(file, env) {
   const started = performance.now()
-  const child = spawn(process.execPath, [file], {
+  const child = spawn(process.execPath, ['--import', TEST_PROCESS, file], {
     cwd: root,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -119,14 +128,15 @@ async function runFile(file, env) {
   })
   const [code, signal] = await once(child, 'close')
   const counts = countsIn(output) ?? { passed: 0, failed: 0, skipped: 0 }
-  const seconds = ((performance.now() - started) / 1000).toFixed(1)
+  const cpu = cpuSecondsIn(output)
+  const times = `${((performance.now() - started) / 1000).toFixed(1)} s, ${cpu.toFixed(1)} s of CPU`
   if (code === 0 && counts.failed === 0 && countsIn(output) !== undefined) {
-    console.log(`ok ${file} (${seconds} s)`)
-    return counts
+    console.log(`ok ${file} (${times})`)
+    return { counts, cpu }
   }
-  console.log(`FAILED ${file} (${seconds} s, ${signal ?? `exit code ${code}`})`)
+  console.log(`FAILED ${file} (${times}, ${signal ?? `exit code ${code}`})`)
   console.log([...failuresIn(output), errors].join('\n'))
-  return { ...counts, failed: Math.max(1, counts.failed) }
+  return { counts: { ...counts, failed: Math.max(1, counts.failed) }, cpu }
 }
 
 /** @returns the exit code */
@@ -136,9 +146,11 @@ async function run(tier) {
   const env = envOf(tier)
   const files = filesOf(tier)
   const sum = { passed: 0, failed: 0, skipped: 0 }
+  const costs = []
   const worker = async (queue) => {
     for (const file of queue) {
-      const counts = await runFile(file, env)
+      const { counts, cpu } = await runFile(file, env)
+      costs.push({ file, cpu })
       for (const name of Object.keys(sum)) sum[name] += counts[name]
     }
   }
@@ -152,6 +164,8 @@ async function run(tier) {
   await worker(files.filter((file) => ALONE.includes(file)))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))
+  const most = costs.sort((a, b) => b.cpu - a.cpu).slice(0, NAMED)
+  console.log(`most CPU time: ${most.map(({ file, cpu }) => `${file} ${cpu.toFixed(1)} s`).join(', ')}`)
   console.log(`${tier} tier: ${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`)
   return sum.failed === 0 ? 0 : 1
 }
