@@ -45,6 +45,19 @@ const SLOWEST = [
   'test/hosted/tenants.test.ts',
 ]
 
+/**
+ * Folders whose files share processes, {@link TOGETHER} files each: loading the same modules took half of their CPU time.
+ */
+const SHARING = [
+  'test/auth/',
+  'test/config/',
+  'test/console/',
+  'test/core/',
+  'test/examples/notes/',
+  'test/standby/',
+]
+const TOGETHER = 12
+
 /** Tests of the quick tier that the full tier runs again, with more rounds. */
 const LONG_FORMS = {
   'test/faults/kill.test.ts': { SETTEE_KILLS: '12' },
@@ -56,6 +69,8 @@ const NAMED = 5
 
 /** A module that is loaded before a file. */
 const TEST_PROCESS = join(root, 'scripts', 'test-process.mjs')
+/** What runs several files. */
+const TEST_FILES = join(root, 'scripts', 'test-files.mjs')
 
 const isWaiting = (file) =>
   WAITING.some((path) => (path.endsWith('/') ? file.startsWith(path) : file === path))
@@ -67,6 +82,19 @@ function filesOf(tier) {
   return tier === 'quick'
     ? files.filter((file) => !isFull(file))
     : [...Object.keys(LONG_FORMS), ...files.filter(isFull)]
+}
+
+/** @returns the files that run in one process each time; those of folders that share one are the first */
+function processesOf(files) {
+  const folderOf = (file) => SHARING.find((folder) => `${dirname(file)}/` === folder)
+  const alone = files.filter((file) => folderOf(file) === undefined).map((file) => [file])
+  const shared = SHARING.flatMap((folder) => {
+    const own = files.filter((file) => folderOf(file) === folder)
+    return Array.from({ length: Math.ceil(own.length / TOGETHER) }, (_, at) =>
+      own.slice(at * TOGETHER, (at + 1) * TOGETHER),
+    )
+  })
+  return [...shared, ...alone]
 }
 
 function envOf(tier) {
@@ -106,13 +134,18 @@ function failuresIn(output) {
   return lines.length > 0 ? lines : output.split('\n').slice(-50)
 }
 
+/** How files that share a process are named. */
+const nameOf = ([file, ...others]) => (others.length === 0 ? file : `${file} and ${others.length} beside it`)
+
 /**
- * Runs one file by itself, without tap's command: that loads its hooks into every process, which took a fifth of the CPU time.
- * @returns its counts and its CPU time in seconds
+ * Runs files without tap's command: that loads its hooks into every process, which took a fifth of the CPU time.
+ * @returns their counts, and their CPU time in seconds
  */
-async function runFile(file, env) {
+async function runFiles(files, env) {
   const started = performance.now()
-  const child = spawn(process.execPath, ['--import', TEST_PROCESS, file], {
+  const name = nameOf(files)
+  const program = files.length === 1 ? files : [TEST_FILES, ...files]
+  const child = spawn(process.execPath, ['--import', TEST_PROCESS, ...program], {
     cwd: root,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -131,10 +164,10 @@ async function runFile(file, env) {
   const cpu = cpuSecondsIn(output)
   const times = `${((performance.now() - started) / 1000).toFixed(1)} s, ${cpu.toFixed(1)} s of CPU`
   if (code === 0 && counts.failed === 0 && countsIn(output) !== undefined) {
-    console.log(`ok ${file} (${times})`)
+    console.log(`ok ${name} (${times})`)
     return { counts, cpu }
   }
-  console.log(`FAILED ${file} (${times}, ${signal ?? `exit code ${code}`})`)
+  console.log(`FAILED ${name} (${times}, ${signal ?? `exit code ${code}`})`)
   console.log([...failuresIn(output), errors].join('\n'))
   return { counts: { ...counts, failed: Math.max(1, counts.failed) }, cpu }
 }
@@ -148,24 +181,25 @@ async function run(tier) {
   const sum = { passed: 0, failed: 0, skipped: 0 }
   const costs = []
   const worker = async (queue) => {
-    for (const file of queue) {
-      const { counts, cpu } = await runFile(file, env)
-      costs.push({ file, cpu })
+    for (const files of queue) {
+      const { counts, cpu } = await runFiles(files, env)
+      costs.push({ name: nameOf(files), cpu })
       for (const name of Object.keys(sum)) sum[name] += counts[name]
     }
   }
-  const queue = files.filter((file) => !ALONE.includes(file) && !isWaiting(file)).values()
-  const waiting = files.filter(isWaiting).values()
+  const busy = files.filter((file) => !ALONE.includes(file) && !isWaiting(file))
+  const queue = processesOf(busy).values()
+  const waiting = processesOf(files.filter(isWaiting)).values()
   const beside = async () => {
     await worker(waiting)
     await worker(queue)
   }
   await Promise.all([beside(), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
-  await worker(files.filter((file) => ALONE.includes(file)))
+  await worker(processesOf(files.filter((file) => ALONE.includes(file))))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))
   const most = costs.sort((a, b) => b.cpu - a.cpu).slice(0, NAMED)
-  console.log(`most CPU time: ${most.map(({ file, cpu }) => `${file} ${cpu.toFixed(1)} s`).join(', ')}`)
+  console.log(`most CPU time: ${most.map(({ name, cpu }) => `${name} ${cpu.toFixed(1)} s`).join(', ')}`)
   console.log(`${tier} tier: ${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`)
   return sum.failed === 0 ? 0 : 1
 }

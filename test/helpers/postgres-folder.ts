@@ -34,7 +34,7 @@ cat > /dev/null
 cd /
 of_postgres() {
   for link in /proc/[0-9]*/cwd; do
-    [ "$(readlink "$link" 2> /dev/null)" = "$1/data" ] && basename "\${link%/cwd}"
+    [ "$link" -ef "$1/data" ] && basename "\${link%/cwd}"
   done
 }
 signal() { for pid in $2; do kill "-$1" "$pid" 2> /dev/null; done; }
