@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type FastifyInstance, fastify, LogController } from 'fastify'
 import type { Config } from './config/config.ts'
-import { uuidRulesOf } from './config/settings.ts'
+import { bodyFilesOf, uuidRulesOf } from './config/settings.ts'
 import { AMPLE_SPACE } from './core/types.ts'
 import { uuidMaker } from './core/uuids.ts'
 import { access } from './http/plugins/access-rules.ts'
@@ -46,8 +46,8 @@ import { tokenRoutes } from './http/routes/token-routes.ts'
 import { vaultRoutes } from './http/routes/vault-routes.ts'
 import { viewRoutes } from './http/routes/view-routes.ts'
 import type { Services } from './http/services.ts'
-import { deferContinue } from './http/transport/body-collector.ts'
-import { BodyFiles, BodyMemory, LargeBodies, maxOpenFiles } from './http/transport/body-limits.ts'
+import { BodyMemory, LargeBodies, maxOpenFiles } from './http/transport/body-limits.ts'
+import { deferContinue } from './http/transport/body-progress.ts'
 import { bodyWindowMs } from './http/transport/body-reader.ts'
 import { answerClientError, MAX_HEADER_BYTES } from './http/transport/client-errors.ts'
 import { compression } from './http/transport/compression.ts'
@@ -131,9 +131,9 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   )
   decorateAddress(app, trusts)
   app.decorate('bodyMemory', new BodyMemory(() => services.config.integer('settee', 'body_memory')))
-  const { space = () => AMPLE_SPACE } = services
+  const { space = () => AMPLE_SPACE, tmpDir } = services
   app.decorate('largeBodies', new LargeBodies())
-  app.decorate('bodyFiles', new BodyFiles(space, () => config.integer('settee', 'body_disk_share') / 100))
+  app.decorate('bodyFiles', services.bodyFiles ?? bodyFilesOf(config, space, tmpDir))
   app.setValidatorCompiler(validatorCompiler)
   for (const plugin of [draining, methods, metrics, couchHeaders, requestLog, cors, errors, jsonp, origin]) {
     await app.register(plugin)

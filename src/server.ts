@@ -5,7 +5,7 @@ import { openConfig } from './config/config.ts'
 import { prepareDataFolder, restrictPermissions } from './config/data-folder.ts'
 import { LogTail } from './config/log-tail.ts'
 import { makeLogger } from './config/logger.ts'
-import { drainMs } from './config/settings.ts'
+import { bodyFilesOf, drainMs } from './config/settings.ts'
 import type { ConfigFlags } from './config/sources.ts'
 import { setteeVersion } from './config/version.ts'
 import { reportDisallowed } from './hosted/disallowed-report.ts'
@@ -148,8 +148,9 @@ async function compose(
   const writing = writingDuty(upkeep, standby)
   const authServices = await openAuthServices(context, databases, { standby, duty: writing, upkeep, claims })
   const backupServices = await openBackupServices(context, databases, { disk, claims, upkeep, authServices })
-  const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, space: () => disk.space }
-  const replicator = openReplicator(context, { databases, ...authServices, sealingKey, tmpDir })
+  const files = bodyFilesOf(config, () => disk.space, tmpDir)
+  const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, bodyFiles: files }
+  const replicator = openReplicator(context, { databases, ...authServices, sealingKey, files })
   const monitoring = standbyMonitoring(context, standby, backupServices)
   const sampleFile = await openSamples(context)
   const services = {
@@ -157,7 +158,7 @@ async function compose(
     ...authServices,
     ...backupServices,
     ...monitoring,
-    ...openMoves(context, { databases, tmpDir, claims }),
+    ...openMoves(context, { databases, files, claims }),
     collectors: [...(monitoring.collectors ?? []), replicationCollector(replicator)],
     replicator,
     sealingKey,
@@ -175,7 +176,7 @@ async function compose(
     await Promise.all([app.close(), app.secure?.close()])
   })
   if (config.isHosted) shutdown.add(reportDisallowed(databases, logger, claims))
-  await startStandby(context, standby, { ...services, sealingKey })
+  await startStandby(context, standby, { ...services, sealingKey, files })
   await serveCommands(context, services)
   startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()

@@ -7,17 +7,18 @@ import { tokenLimitsOf } from '../auth/token-record.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { type Config, openConfig } from '../config/config.ts'
-import { settingsOf } from '../config/settings.ts'
+import { bodyFilesOf, freeSpaceFloor, settingsOf } from '../config/settings.ts'
 import { SharedSettings } from '../config/shared-settings.ts'
 import { storeLocation } from '../config/store-location.ts'
 import { setteeVersion } from '../config/version.ts'
 import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
-import type { Settings } from '../core/types.ts'
+import { defaultFloor, type Settings } from '../core/types.ts'
 import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
+import { diskSizeNow } from '../storage/free-space.ts'
 import { lockFolder } from '../storage/open-engine.ts'
 import { Claims, claimsOfOne } from '../threads/claims.ts'
 import { openServerDatabases } from '../threads/open-databases.ts'
@@ -123,7 +124,12 @@ async function openFolder(
   const rewinds = new Rewinds(databases, claims)
   const relations = await Relations.open(databases)
   const standby = new Standby({ relations, databases, config, logger: SILENT })
-  const moves = new Moves({ config, databases, dataDir, tmpDir, claims })
+  const space = () => {
+    const { free, total } = diskSizeNow(dataDir)
+    return { free, floor: freeSpaceFloor(config) ?? defaultFloor(total) }
+  }
+  const files = bodyFilesOf(config, space, tmpDir)
+  const moves = new Moves({ config, databases, dataDir, files, claims })
   const services = { standby, restorer, backups, rewinds, moves, tmpDir, ending: ending.signal }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const vaultServices = {

@@ -6,9 +6,11 @@ import {
   type Limits,
   type Rules,
   type Settings,
+  type Space,
   type UsersRules,
 } from '../core/types.ts'
 import type { UuidRules } from '../core/uuids.ts'
+import { BodyFiles } from '../documents/body-files.ts'
 import type { HashOptions } from '../documents/password-hashing.ts'
 import type { Config } from './config.ts'
 import { passwordRules } from './password-rules.ts'
@@ -103,6 +105,15 @@ export function uuidRulesOf(config: Config): UuidRules {
 /** @returns bytes of a disk that are kept free; null: the default, {@link defaultFloor} (core/types.ts) */
 export function freeSpaceFloor(config: Config): number | null {
   return config.get('settee', 'free_space_floor') ? config.integer('settee', 'free_space_floor') : null
+}
+
+/**
+ * @param space the free space of the disk
+ * @param folder an existing one for the files
+ * @returns the room for bodies in files, as configured
+ */
+export function bodyFilesOf(config: Config, space: () => Space, folder: string): BodyFiles {
+  return new BodyFiles(space, () => config.integer('settee', 'body_disk_share') / 100, folder)
 }
 
 /** Seconds that a node with a store tells load balancers before it stops. */

@@ -49,7 +49,7 @@ export async function* bulkDocs(
 ): AsyncGenerator<Uint8Array> {
   const { security } = await store.view()
   requireMember(user, security)
-  const read = await readBulkBody(body, settings.limits.maxBulkDocs)
+  const read = await readBulkBody(body, settings.limits)
   const { documentRules: rules } = checks
   const ruled = (id: string): RuledWrite => {
     return { id, user, security, kind: read.newEdits ? 'edit' : 'replica', isAttachment: false }

@@ -18,7 +18,7 @@ import {
 } from './incoming-attachments.ts'
 import { type IncomingDoc, readDocument, readLeadingDocument } from './incoming-document.ts'
 import { headerParameter, MultipartScanner, type Part } from './multipart.ts'
-import { bodyLength, bodySteps, bodyText } from './request-body.ts'
+import { bodyLength, bodySteps, documentText } from './request-body.ts'
 
 /** Bytes scanned in one step. */
 const SLICE = 256 * 1024
@@ -50,7 +50,7 @@ export async function readMultipart(
   if (json === undefined || type.trim().toLowerCase() !== 'application/json') {
     throw new CouchError('bad_content_type')
   }
-  const text = bodyText(body, json.start, json.end)
+  const text = await documentText(body, settings.limits, address, json.start, json.end)
   const { doc, follows, names } = await readLeadingDocument(text, settings, address)
   const places = new Map(names.map((name, place) => [name, place]))
   // The policy refuses the document for its attachments, so the parts need no check.
@@ -144,15 +144,15 @@ export async function readForm(
   const parts = await findParts(body, boundary)
   const field = (name: string) => {
     const part = parts.findLast((each) => disposition(each, 'name') === name)
-    return part === undefined ? undefined : bodyText(body, part.start, part.end)
+    return part === undefined ? undefined : documentText(body, settings.limits, id, part.start, part.end)
   }
   const files = parts.filter((part) => disposition(part, 'name') === '_attachments').flatMap(readFile)
   if (new Set(files.map(({ name }) => name)).size < files.length) {
     throw new CouchError('bad_request', 'Duplicate attachments')
   }
-  const text = field('_doc')
+  const text = await field('_doc')
   if (text !== undefined) return { doc: await readDocument(text, settings, id), files }
-  const rev = field('_rev')
+  const rev = await field('_rev')
   if (rev === undefined) throw new CouchError('bad_request', 'The form has neither `_doc` nor `_rev`.')
   return { doc: await storedDocument(store, id, rev), files }
 }

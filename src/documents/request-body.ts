@@ -5,6 +5,7 @@
 import { readSync } from 'node:fs'
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
+import type { Limits } from '../core/types.ts'
 import {
   decodeUtf8,
   parseJson,
@@ -14,6 +15,7 @@ import {
   splitElement,
 } from './body.ts'
 import type { Body } from './database.ts'
+import { isSuspect, requireLength } from './document-length.ts'
 import { checkObject, checkSchema, JsonParser, type Schema } from './json-parser.ts'
 import { SpanScanner, type Spans } from './spans.ts'
 
@@ -75,6 +77,25 @@ function readFully(file: number, bytes: Buffer, start: number): Buffer {
 export function bodyText(body: Body, start = 0, end = bodyLength(body)): string {
   if (end - start > MAX_TEXT_BYTES) throw new CouchError('document_too_large')
   return decodeUtf8(bodyBytes(body, start, end))
+}
+
+/**
+ * A document's text. One that is too large is refused before it is decoded.
+ * @param name of the document, for the refusal
+ * @returns no promise for a short text
+ * @throws as {@link bodyText}; document_too_large
+ */
+export function documentText(
+  body: Body,
+  limits: Pick<Limits, 'maxDocumentSize'>,
+  name = '',
+  start = 0,
+  end = bodyLength(body),
+): string | Promise<string> {
+  if (!isSuspect(end - start, limits)) return bodyText(body, start, end)
+  return requireLength(bodySteps(body, start, end, SLICE), limits, name).then(() =>
+    bodyText(body, start, end),
+  )
 }
 
 /**
@@ -159,14 +180,20 @@ export interface BulkBody {
   split(at: number): SplitDocument | Promise<SplitDocument>
 }
 
+type BulkLimits = Pick<Limits, 'maxBulkDocs' | 'maxDocumentSize'>
+
+const UNLIMITED: BulkLimits = {
+  maxBulkDocs: Number.POSITIVE_INFINITY,
+  maxDocumentSize: Number.POSITIVE_INFINITY,
+}
+
 /**
  * Finds the documents in the body of `_bulk_docs`, protocol.md 4.1.
- * @param maxDocs maximum of documents
  * @throws bulk_docs_count; bad_request, invalid_json, body_not_object, document_too_large, too_large, too_deep for
  * members other than the documents
  */
-export async function readBulkBody(body: Body, maxDocs: number): Promise<BulkBody> {
-  return (await readPlainBulk(body, maxDocs)) ?? readAnyBulk(body, maxDocs)
+export async function readBulkBody(body: Body, limits: BulkLimits): Promise<BulkBody> {
+  return (await readPlainBulk(body, limits.maxBulkDocs)) ?? readAnyBulk(body, limits)
 }
 
 /** The longest body that is read in one pass. Its whole text is decoded and kept in addition to its bytes. */
@@ -234,8 +261,8 @@ async function splitElements(text: string, start: number, maxDocs: number): Prom
 }
 
 /** Reads any body: finds the documents' spans first, and splits each document when it is requested. */
-export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_INFINITY): Promise<BulkBody> {
-  const spans = await findSpans(body, maxDocs)
+export async function readAnyBulk(body: Body, limits: BulkLimits = UNLIMITED): Promise<BulkBody> {
+  const spans = await findSpans(body, limits.maxBulkDocs)
   const others = new Map([...spans.others].map(([name, text]) => [name, parseJson(text)]))
   if (!spans.arrayFound) {
     if (spans.memberOther === undefined) {
@@ -256,7 +283,10 @@ export async function readAnyBulk(body: Body, maxDocs: number = Number.POSITIVE_
     count,
     isInMemory: 'bytes' in body,
     size: (at) => (ends[at] as number) - (starts[at] as number),
-    split: (at) => splitAnyDocument(bodyText(body, starts[at], ends[at])),
+    split: (at) => {
+      const text = documentText(body, limits, '', starts[at], ends[at])
+      return text instanceof Promise ? text.then(splitAnyDocument) : splitAnyDocument(text)
+    },
   }
 }
 
@@ -272,11 +302,16 @@ async function findSpans(body: Body, maxSpans: number): Promise<Spans> {
   return scanner.end()
 }
 
+/** Maximum bytes of such a document, since each is parsed in one turn. */
+const MAX_REPLACED = 512 * 1024
+
 /** A `docs` that a later member of the same name replaced must still be JSON. */
 async function checkReplaced(body: Body, { replaced }: Spans): Promise<void> {
   const yielder = new Yielder()
   for (let at = 0; at < replaced.count; at++) {
-    parseJson(bodyText(body, replaced.starts[at], replaced.ends[at]))
+    const [start = 0, end = 0] = [replaced.starts[at], replaced.ends[at]]
+    if (end - start > MAX_REPLACED) throw new CouchError('document_too_large')
+    parseJson(bodyText(body, start, end))
     await yielder.yieldIfDue()
   }
 }

@@ -329,7 +329,7 @@ class ValueWalker {
  * The index after the quote that ends a string. If the string does not end in the chunk: the chunk's length + 1, or +
  * 2 if the chunk's last byte escapes the next chunk's first.
  */
-function stringEnd(bytes: Buffer, start: number): number {
+export function stringEnd(bytes: Buffer, start: number): number {
   let at = start
   for (;;) {
     for (const near = Math.min(at + NEAR, bytes.length); at < near; at += 1) {

@@ -37,7 +37,7 @@ import { openRevs, openRevsMixed } from './open-revisions.ts'
 import { documentReader, partitionCalls } from './partition-calls.ts'
 import { maintenance } from './purge.ts'
 import { rememberTokens } from './remember-tokens.ts'
-import { bodyLength, bodyText } from './request-body.ts'
+import { bodyLength, documentText } from './request-body.ts'
 import { missingRevsAnswer, revsDiff } from './revs-diff.ts'
 import { requireDatabaseAdmin, requireMember } from './security.ts'
 import { readContent } from './stored-content.ts'
@@ -254,7 +254,7 @@ function checkRevsLimit(limit: unknown): number {
 
 async function readBody(body: Body, settings: Settings, id?: string): Promise<IncomingDoc> {
   if (bodyLength(body) === 0) throw new CouchError('invalid_json')
-  return readDocument(bodyText(body), settings, id)
+  return readDocument(await documentText(body, settings.limits, id), settings, id)
 }
 
 /** The address has the document's id; an `_id` in the body must still be a valid id (protocol.md 2.2). */

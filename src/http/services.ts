@@ -8,6 +8,7 @@ import type { Backups } from '../backup/backups.ts'
 import type { Config } from '../config/config.ts'
 import type { LogTail } from '../config/log-tail.ts'
 import type { HealthFact, Space, UserCtx } from '../core/types.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
 import type { Growth } from '../metrics/growth.ts'
@@ -21,7 +22,7 @@ import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
 import type { VaultControl } from '../vaults/vault-control.ts'
 import { pathParam } from './request-params.ts'
-import type { BodyFiles, BodyMemory, LargeBodies } from './transport/body-limits.ts'
+import type { BodyMemory, LargeBodies } from './transport/body-limits.ts'
 
 /** The services that the HTTP layer uses. The composition root (server.ts) creates and closes them. */
 export interface Services {
@@ -62,6 +63,8 @@ export interface Services {
   ownVaults?(user: UserCtx): VaultControl
   /** The free space of the disk. Default: enough. */
   space?(): Space
+  /** The room for bodies in files. By default these routes have it for themselves. */
+  readonly bodyFiles?: BodyFiles
   /** An existing folder for bodies that are too large for memory. */
   readonly tmpDir: string
 }

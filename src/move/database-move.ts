@@ -1,9 +1,12 @@
 /** The move of one database. It can be repeated after every interruption, and goes on where it was. */
 import { createHash } from 'node:crypto'
 import { COPYING_USER, SYSTEM_USER } from '../auth/accounts.ts'
+import type { Config } from '../config/config.ts'
 import { LOCAL_PREFIX, userNameOf } from '../core/ids.ts'
 import { AUTH_DESIGN_ID } from '../documents/auth-design.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
 import type { BrokenFunction } from '../documents/database.ts'
+import { Intake } from '../replication/intake.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-database.ts'
 import { Replication } from '../replication/replication.ts'
@@ -22,7 +25,9 @@ import { compareSample, type SampleOutcome } from './sample-comparison.ts'
 export type MovePhase = 'copying' | 'comparing' | 'checkpoints'
 
 export interface DatabaseMoveOptions extends TargetOptions {
-  readonly tmpDir: string
+  readonly config: Config
+  /** The room for answers in files. */
+  readonly files: BodyFiles
   /** The ids of `_local` documents, for a server that does not list them. */
   readonly logged: LoggedIds
   /** @param total null: unknown */
@@ -85,11 +90,11 @@ export async function moveDatabase(
   target: string,
   options: DatabaseMoveOptions,
 ): Promise<MovedDatabase> {
-  const { databases, records, signal, tmpDir } = options
+  const { databases, records, signal, files } = options
   const info = await repeated(signal, () => old.info(signal))
   const wasUsed = await prepareTarget(old, target, info, options)
   const here = await databases.get(target)
-  const spool = await LocalDocSpool.open(tmpDir)
+  const spool = await LocalDocSpool.open(files)
   try {
     // A checkpoint must not say more than the documents that are copied after it was read.
     const tokens = new CheckpointTokens(info.updateSeq)
@@ -165,7 +170,7 @@ async function copyDocuments(
   fromBeginning: boolean,
   total: number,
   refusals: Refusals,
-  { databases, tmpDir, signal, onProgress }: DatabaseMoveOptions,
+  { databases, config, files, signal, onProgress }: DatabaseMoveOptions,
 ): Promise<void> {
   refusals.clear()
   const replication = new Replication({
@@ -180,7 +185,7 @@ async function copyDocuments(
     isSourceReadOnly: true,
     options: { ...OPTIONS, ...(fromBeginning && { sinceSeq: 0 }) },
     checkpointId: checkpointIdOf(old),
-    tmpDir,
+    intake: new Intake({ config, files, user: COPYING_USER }),
     signal,
     inTurn: (batch) => batch(),
     onRetry: () => undefined,

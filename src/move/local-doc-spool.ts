@@ -1,9 +1,9 @@
 /** `_local` documents on their way: read before the documents are copied, stored after them, and in a file in between. */
-import { randomUUID } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { type FileHandle, open, unlink } from 'node:fs/promises'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { Readable } from 'node:stream'
+import { COPYING_USER } from '../auth/accounts.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
+import { TemporaryFile } from '../documents/temporary-file.ts'
 import { parsed, partsIn } from '../replication/json-parts.ts'
 
 /** A `_local` document without its revision. */
@@ -14,22 +14,19 @@ export interface LocalDoc {
 }
 
 export class LocalDocSpool {
-  readonly #path: string
-  readonly #file: FileHandle
+  readonly #file: TemporaryFile
   count = 0
 
-  private constructor(path: string, file: FileHandle) {
-    this.#path = path
+  private constructor(file: TemporaryFile) {
     this.#file = file
   }
 
-  /** @param tmpDir an existing folder, which is emptied at each start of the server */
-  static async open(tmpDir: string): Promise<LocalDocSpool> {
-    const path = join(tmpDir, `move-${randomUUID()}`)
-    return new LocalDocSpool(path, await open(path, 'ax', 0o600))
+  /** @throws insufficient_storage */
+  static async open(files: BodyFiles): Promise<LocalDocSpool> {
+    return new LocalDocSpool(await TemporaryFile.open(files.folder, files.allocation('move', COPYING_USER)))
   }
 
-  /** @param doc with its `_id` @throws PeerError if it is not JSON */
+  /** @param doc with its `_id` @throws PeerError if it is not JSON; insufficient_storage */
   async add(doc: Buffer): Promise<void> {
     const members = (await Array.fromAsync(partsIn(doc))).filter(({ member }) => member !== '_rev')
     const found = members.find(({ member }) => member === '_id')
@@ -38,18 +35,20 @@ export class LocalDocSpool {
     const texts = members.map(({ member, bytes }) => `${JSON.stringify(member)}:${String(bytes)}`)
     // Base64, since a text may have anything that ends a line.
     const line = [id, `{${texts.join()}}`].map((text) => Buffer.from(text).toString('base64'))
-    await this.#file.appendFile(`${line.join(' ')}\n`)
+    await this.#file.append(Buffer.from(`${line.join(' ')}\n`))
     this.count += 1
   }
 
   /** Forgets what was added, because it is read again. */
   async empty(): Promise<void> {
-    await this.#file.truncate(0)
+    await this.#file.empty()
     this.count = 0
   }
 
   async *read(): AsyncGenerator<LocalDoc> {
-    for await (const line of createInterface({ input: createReadStream(this.#path) })) {
+    for await (const line of createInterface({
+      input: Readable.from(this.#file.read(), { objectMode: false }),
+    })) {
       const [id = '', text = ''] = line.split(' ').map((part) => Buffer.from(part, 'base64').toString())
       yield { id, text }
     }
@@ -58,6 +57,5 @@ export class LocalDocSpool {
   /** Idempotent. */
   async remove(): Promise<void> {
     await this.#file.close()
-    await unlink(this.#path).catch(() => undefined)
   }
 }

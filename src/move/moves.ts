@@ -1,6 +1,7 @@
 /** `settee move`: everything of another server, which is only read. */
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import { RemoteServer } from '../replication/remote/remote-server.ts'
 import { readServer } from '../replication/requests/replication-request.ts'
@@ -60,8 +61,8 @@ export interface MoveServices {
   readonly config: Config
   readonly databases: Databases
   readonly dataDir: string
-  /** For attachments on their way. */
-  readonly tmpDir: string
+  /** The room for answers in files. */
+  readonly files: BodyFiles
   /** Lets one node move at a time. */
   readonly claims: Pick<Claims, 'take'>
 }
@@ -232,11 +233,12 @@ class Move {
     done: number,
     { plan, records, oldServer }: PreparedMove,
   ): Promise<MovedDatabase> {
-    const { databases, tmpDir } = this.#services
+    const { config, databases, files } = this.#services
     return moveDatabase(this.#old.database(name), target, {
       databases,
       records,
-      tmpDir,
+      config,
+      files,
       oldServer,
       logged: this.#logged,
       isMerged: this.#request.isMerged,

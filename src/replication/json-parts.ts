@@ -14,9 +14,12 @@ const MAX_DEPTH = MAX_JSON_DEPTH + 8
 export interface JsonPart {
   /** The name of the member, or of the array's member; null for elements of an array that is the whole answer. */
   readonly member: string | null
-  /** JSON text. */
+  /** JSON text; or {@link TOO_LONG}. */
   readonly bytes: Buffer
 }
+
+/** In place of a part that is longer than {@link JsonPartsOptions.skipsAbove}. */
+export const TOO_LONG: Buffer = Buffer.alloc(0)
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
@@ -34,6 +37,8 @@ interface JsonPartsOptions {
   readonly lists?: ReadonlySet<string>
   /** The most bytes of one part. */
   readonly maxPart?: number
+  /** Of a part with more bytes none is kept. */
+  readonly skipsAbove?: number
   /** The most levels of one part. */
   readonly maxDepth?: number
 }
@@ -46,6 +51,7 @@ const MAX_PARSED = 1024 * 1024
 export class JsonParts {
   readonly #lists: ReadonlySet<string>
   readonly #maxPart: number
+  readonly #skipsAbove: number
   readonly #maxDepth: number
   /** The top-level container: its closing byte; 0 before it begins, -1 after its end. */
   #closes = 0
@@ -67,10 +73,12 @@ export class JsonParts {
   constructor({
     lists = NONE,
     maxPart = MAX_PART,
+    skipsAbove = Number.POSITIVE_INFINITY,
     maxDepth = Number.POSITIVE_INFINITY,
   }: JsonPartsOptions = {}) {
     this.#lists = lists
     this.#maxPart = maxPart
+    this.#skipsAbove = skipsAbove
     this.#maxDepth = maxDepth
   }
 
@@ -107,9 +115,10 @@ export class JsonParts {
   }
 
   #keep(bytes: Buffer): void {
-    this.#pieces.push(bytes)
     this.#pieceBytes += bytes.length
     if (this.#pieceBytes > this.#maxPart) throw tooLong(this.#maxPart)
+    if (this.#pieceBytes > this.#skipsAbove) this.#pieces = []
+    else this.#pieces.push(bytes)
   }
 
   /** Handles a byte between parts. @returns whether a part begins with it */
@@ -209,7 +218,8 @@ export class JsonParts {
 
   #finish(last: Buffer, found: JsonPart[]): void {
     this.#isInPart = false
-    const bytes = joined([...this.#pieces, last])
+    const isSkipped = this.#pieceBytes + last.length > this.#skipsAbove
+    const bytes = isSkipped ? TOO_LONG : joined([...this.#pieces, last])
     this.#pieces = []
     this.#pieceBytes = 0
     if (this.#list !== null || this.#closes === CLOSE_LIST) {

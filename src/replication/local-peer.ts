@@ -4,14 +4,14 @@ import type { WriteKind } from '../auth/policy.ts'
 import { readFilter } from '../changes/filters.ts'
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
 import { decodeSendable } from '../core/bytes.ts'
-import { CouchError, ERRORS, type ErrorName, isFunctionFault, persistenceOf } from '../core/errors.ts'
+import { CouchError } from '../core/errors.ts'
 import { newUuid } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { packRequest } from '../documents/function-request.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { LocalTurns } from './local-turns.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from './peer.ts'
-import { PeerError, type PeerFault } from './peer-error.ts'
+import { faultOf, PeerError } from './peer-error.ts'
 import { type Position, type ReplicationFilter, textParams } from './requests/replication-request.ts'
 
 interface LocalPeerOptions {
@@ -216,25 +216,6 @@ export class LocalPeer implements Peer {
     if (error.code === 'no_database') return new PeerError('db_not_found', `could not open ${address}`)
     return new PeerError(faultOf(error.code), `${address}: ${error.message}`, { cause: error })
   }
-}
-
-function faultOf(code: ErrorName): PeerFault {
-  const [status, word] = ERRORS[code]
-  switch (status) {
-    case 401:
-      return 'unauthorized'
-    case 403:
-      return 'forbidden'
-    case 404:
-      return 'not_found'
-    case 409:
-    case 412:
-      return 'conflict'
-    case 413:
-      return 'too_large'
-  }
-  if (persistenceOf(word) === 'lasting') return 'rejected'
-  return isFunctionFault(code) ? 'unknown_error' : 'server_error'
 }
 
 async function feedOptions(

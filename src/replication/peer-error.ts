@@ -1,5 +1,5 @@
 /** The failures of one end of a replication. */
-import { CouchError } from '../core/errors.ts'
+import { CouchError, ERRORS, type ErrorName, isFunctionFault, persistenceOf } from '../core/errors.ts'
 
 /** What went wrong, in CouchDB's words where it has them. */
 export type PeerFault =
@@ -68,6 +68,26 @@ export class PeerError extends Error {
   isAboutContent(isLastTry: boolean): boolean {
     return CONTENT.has(this.fault) || (isLastTry && PERHAPS_CONTENT.has(this.fault))
   }
+}
+
+/** @returns what an error of this server means to a replication */
+export function faultOf(code: ErrorName): PeerFault {
+  const [status, word] = ERRORS[code]
+  switch (status) {
+    case 401:
+      return 'unauthorized'
+    case 403:
+      return 'forbidden'
+    case 404:
+      return 'not_found'
+    case 409:
+    case 412:
+      return 'conflict'
+    case 413:
+      return 'too_large'
+  }
+  if (persistenceOf(word) === 'lasting') return 'rejected'
+  return isFunctionFault(code) ? 'unknown_error' : 'server_error'
 }
 
 /** Runs work of a call. @throws CouchError in place of PeerError */

@@ -5,6 +5,7 @@ import { newUuid } from '../core/ids.ts'
 import { type ChangesBatch, readChanges } from './changes-reader.ts'
 import { BEGINNING, type CouchStatistics } from './checkpoint.ts'
 import { Checkpoints } from './checkpoints.ts'
+import type { Intake } from './intake.ts'
 import type { ChangesRequest, Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import type { Position, ReplicationOptions } from './requests/replication-request.ts'
@@ -16,8 +17,7 @@ export interface ReplicationContext {
   readonly options: ReplicationOptions
   /** The id of CouchDB's checkpoints, with `_local/`. */
   readonly checkpointId: string
-  /** An existing folder for attachments on their way. */
-  readonly tmpDir: string
+  readonly intake: Intake
   readonly signal: AbortSignal
   /**
    * Nothing is written to the source, not even a checkpoint; false by default. A later run goes on from the target's
@@ -71,12 +71,12 @@ export class Replication {
 
   constructor(context: ReplicationContext) {
     this.#context = context
-    const { source, target, tmpDir, onRefused, options } = context
+    const { source, target, intake, onRefused, options } = context
     this.#signal = AbortSignal.any([context.signal, this.#stop.signal])
     const signal = this.#signal
     const largeFetches = new Limiter(source.largeFetches, Number.POSITIVE_INFINITY)
     const { usesBulkGet } = options
-    this.#ends = { source, target, tmpDir, signal, onRefused, usesBulkGet, largeFetches }
+    this.#ends = { source, target, intake, signal, onRefused, usesBulkGet, largeFetches }
   }
 
   get progress(): ReplicationProgress {

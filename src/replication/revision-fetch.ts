@@ -1,12 +1,12 @@
 /** Fetches revisions with attachments, one by one, without ever holding a large one in memory. */
-import { randomUUID } from 'node:crypto'
-import { type FileHandle, open, unlink } from 'node:fs/promises'
-import { join } from 'node:path'
-import type { Body } from '../documents/database.ts'
+import { share } from '../core/bytes.ts'
+import { CouchError } from '../core/errors.ts'
+import { type BodyCollector, bytesOf } from '../documents/body-collector.ts'
 import { headerParameter, MultipartScanner, type Part } from '../documents/multipart.ts'
-import { jsonParts, memberIn, parsed, partsIn, partsOf } from './json-parts.ts'
+import type { Intake } from './intake.ts'
+import { jsonParts, memberIn, parsed, partsIn, partsOf, TOO_LONG } from './json-parts.ts'
 import type { MultipartRevision, OpenedRevisions, Peer } from './peer.ts'
-import { PeerError } from './peer-error.ts'
+import { faultOf, PeerError } from './peer-error.ts'
 
 /** A revision as its source sent it. */
 export type FetchedRevision =
@@ -22,75 +22,98 @@ interface Wanted {
   readonly ancestors: readonly string[]
 }
 
-/** A larger answer goes to a file. */
-const MAX_IN_MEMORY = 256 * 1024
-
 /**
  * Fetches a revision and uses it before its file is closed.
- * @param tmpDir for the file, which is unlinked at once and so is gone when the server dies
- * @throws PeerError; what `use` throws
+ * @throws PeerError, among them too_large for a revision beyond the bounds of `intake`; what `use` throws
  */
 export async function withRevision<T>(
   source: Peer,
-  { id, rev, ancestors }: Wanted,
-  tmpDir: string,
+  wanted: Wanted,
+  intake: Intake,
   signal: AbortSignal,
   use: (found: FetchedRevision) => Promise<T>,
 ): Promise<T> {
+  const { id, rev, ancestors } = wanted
   const opened = await source.openRevs(id, [rev], { attsSince: ancestors, isInline: false }, signal)
   const boundary = boundaryOf(opened.type, 'multipart/mixed')
-  if (boundary === null) return use(await inlineRevision(source, id, rev, opened, signal))
-  const scanner = scanning(() => new MultipartScanner(boundary))
-  const spool = new Spool(tmpDir)
+  if (boundary === null) return use(await inlineRevision(source, wanted, opened, intake, signal))
+  const scanner = taking(() => new MultipartScanner(boundary))
+  const collector = await intake.collector()
   try {
     for await (const chunk of opened.chunks) {
-      scanning(() => scanner.push(chunk))
-      await spool.add(chunk)
+      if (collector.length + chunk.length > intake.maxRevision) throw tooLarge(intake.maxRevision)
+      taking(() => scanner.push(chunk))
+      // A peer may still read it.
+      share(chunk, 2)
+      await taking(() => collector.add(chunk))
     }
-    const [part] = scanning(() => scanner.end())
-    return await use(part === undefined ? { type: 'missing' } : await fetchedPart(part, spool))
+    const [part] = taking(() => scanner.end())
+    return await use(part === undefined ? { type: 'missing' } : await fetchedPart(part, collector, intake))
   } finally {
-    await spool.close()
+    await collector.close()
   }
 }
 
-/** @throws PeerError in place of what the scanner refuses */
-function scanning<T>(step: () => T): T {
+/** @throws PeerError in place of what the scanner and the collector refuse */
+function taking<T>(step: () => T): T {
   try {
-    return step()
+    const result = step()
+    return result instanceof Promise ? (result.catch(refused) as T) : result
   } catch (error) {
-    throw new PeerError('invalid_answer', (error as Error).message, { cause: error })
+    return refused(error)
   }
 }
 
-async function fetchedPart({ headers, start, end }: Part, spool: Spool): Promise<FetchedRevision> {
+function refused(error: unknown): never {
+  if (!(error instanceof CouchError)) throw error
+  const fault = error.code === 'bad_request' ? 'invalid_answer' : faultOf(error.code)
+  throw new PeerError(fault, error.message, { cause: error })
+}
+
+function tooLarge(bytes: number): PeerError {
+  return new PeerError('too_large', `the revision has more than ${bytes} bytes`)
+}
+
+async function fetchedPart(
+  { headers, start, end }: Part,
+  collector: BodyCollector,
+  intake: Intake,
+): Promise<FetchedRevision> {
   const type = headers.get('content-type') ?? ''
   const boundary = boundaryOf(type, 'multipart/related')
-  if (boundary !== null) return { type: 'multipart', revision: { body: spool.body, start, end, boundary } }
+  const body = collector.finish()
+  if (boundary !== null) return { type: 'multipart', revision: { body, start, end, boundary } }
   if (headerParameter(type, 'error') === 'true') return { type: 'missing' }
-  return { type: 'json', json: await spool.read(start, end) }
+  if (end - start > intake.maxDocument) throw tooLarge(intake.maxDocument)
+  return { type: 'json', json: await bytesOf(body, start, end) }
 }
+
+/** The most bytes of a revision with its attachments as base64. */
+const MAX_INLINE = 128 * 1024 * 1024
 
 /** A source that answers with JSON: PouchDB's server does. */
 async function inlineRevision(
   source: Peer,
-  id: string,
-  rev: string,
+  { id, rev }: Wanted,
   opened: OpenedRevisions,
+  { maxDocument }: Intake,
   signal: AbortSignal,
 ): Promise<FetchedRevision> {
-  const found = await revisionOf(opened)
+  const found = await revisionOf(opened, maxDocument)
   if (found === null) return { type: 'missing' }
   if ((await attachedBytes(found)) === null) return { type: 'json', json: found }
   const complete = await revisionOf(
     await source.openRevs(id, [rev], { attsSince: [], isInline: true }, signal),
+    MAX_INLINE,
   )
   return complete === null ? { type: 'missing' } : { type: 'json', json: complete }
 }
 
-async function revisionOf({ chunks }: OpenedRevisions): Promise<Buffer | null> {
+/** @throws PeerError, too_large beyond `most` bytes */
+async function revisionOf({ chunks }: OpenedRevisions, most: number): Promise<Buffer | null> {
   let found: Buffer | null = null
-  for await (const { bytes } of jsonParts(chunks)) {
+  for await (const { bytes } of jsonParts(chunks, { skipsAbove: most, maxPart: MAX_INLINE })) {
+    if (bytes === TOO_LONG) throw tooLarge(most)
     found ??= await memberIn(bytes, 'ok')
   }
   return found
@@ -124,50 +147,4 @@ function lengthIn(stub: Buffer): number {
 
 function boundaryOf(type: string, media: string): string | null {
   return type.toLowerCase().startsWith(media) ? (headerParameter(type, 'boundary') ?? null) : null
-}
-
-/** The bytes of one answer, in memory or in an unlinked file. */
-class Spool {
-  readonly #tmpDir: string
-  #chunks: Uint8Array[] = []
-  #length = 0
-  #file: FileHandle | null = null
-
-  constructor(tmpDir: string) {
-    this.#tmpDir = tmpDir
-  }
-
-  async add(chunk: Uint8Array): Promise<void> {
-    this.#chunks.push(chunk)
-    this.#length += chunk.length
-    if (this.#file === null && this.#length <= MAX_IN_MEMORY) return
-    this.#file ??= await this.#openFile()
-    for (const each of this.#chunks) await this.#file.appendFile(each)
-    this.#chunks = []
-  }
-
-  async #openFile(): Promise<FileHandle> {
-    const path = join(this.#tmpDir, `replication-${randomUUID()}`)
-    const file = await open(path, 'wx+', 0o600)
-    await unlink(path)
-    return file
-  }
-
-  get body(): Body {
-    if (this.#file !== null) return { file: this.#file.fd, length: this.#length }
-    this.#chunks = [Buffer.concat(this.#chunks)]
-    return { bytes: this.#chunks[0] as Uint8Array }
-  }
-
-  async read(start: number, end: number): Promise<Uint8Array> {
-    const { body } = this
-    if ('bytes' in body) return body.bytes.subarray(start, end)
-    const bytes = Buffer.alloc(end - start)
-    await this.#file?.read(bytes, 0, bytes.length, start)
-    return bytes
-  }
-
-  async close(): Promise<void> {
-    await this.#file?.close()
-  }
 }

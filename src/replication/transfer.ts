@@ -4,7 +4,8 @@ import { persistenceOf } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { isJsonObject, quoted } from '../core/json.ts'
 import type { CouchStatistics } from './checkpoint.ts'
-import { jsonParts, memberIn, NULL, parsed, partsIn } from './json-parts.ts'
+import type { Intake } from './intake.ts'
+import { jsonParts, memberIn, NULL, parsed, partsIn, TOO_LONG } from './json-parts.ts'
 import type { Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { attachedBytes, withRevision } from './revision-fetch.ts'
@@ -36,7 +37,7 @@ export interface TransferEnds {
   usesBulkGet: boolean
   /** The turns of large revisions of all batches; see {@link Peer.largeFetches}. */
   readonly largeFetches: Limiter
-  readonly tmpDir: string
+  readonly intake: Intake
   readonly signal: AbortSignal
   /** Reports a revision that was not copied, for the log. */
   onRefused(id: string, reason: string): void
@@ -186,11 +187,15 @@ async function fetchMany(
   let at = 0
   let read = 0
   try {
-    for await (const { member, bytes } of jsonParts(answer, { lists: RESULTS })) {
+    const { maxDocument, maxRevision } = ends.intake
+    const options = { lists: RESULTS, skipsAbove: maxDocument, maxPart: maxRevision }
+    for await (const { member, bytes } of jsonParts(answer, options)) {
       if (member !== 'results') continue
       // Results come in the order of the request.
       const asked = wanted[at++]
       if (asked === undefined) break
+      // Alone, each of its revisions may be short enough.
+      if (bytes === TOO_LONG) continue
       const found = await revisionsIn(bytes)
       const key = keyOf(asked.id, asked.rev)
       const attached = found.map((doc) => doc.attached).filter((bytes) => bytes !== null)
@@ -240,10 +245,10 @@ function keyOf(id: string, rev: string): string {
 
 async function fetchOne(wanted: MissingRevision, attempt: Attempt, writer: Writer): Promise<void> {
   const { ends, stats, isLastTry } = attempt
-  const { source, target, tmpDir, signal } = ends
+  const { source, target, intake, signal } = ends
   const refused = (reason: string) => refuse(attempt, wanted.id, reason)
   try {
-    await withRevision(source, wanted, tmpDir, signal, async (found) => {
+    await withRevision(source, wanted, intake, signal, async (found) => {
       if (found.type === 'missing') return refused('the source lists the revision, but does not have it')
       stats.docs_read += 1
       if (found.type === 'json') return writer.add(found.json)

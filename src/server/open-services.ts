@@ -251,9 +251,9 @@ export async function openBackupServices(
 /** Moves of other servers to this one. {@link serveCommands} ends them. */
 export function openMoves(
   { dataDir, config, logger }: ServerContext,
-  { databases, tmpDir, claims }: Pick<MoveServices, 'databases' | 'tmpDir' | 'claims'>,
+  { databases, files, claims }: Pick<MoveServices, 'databases' | 'files' | 'claims'>,
 ): { readonly moves: Moves; readonly moveRuns: MoveRuns } {
-  const moves = new Moves({ config, databases, dataDir, tmpDir, claims })
+  const moves = new Moves({ config, databases, dataDir, files, claims })
   return { moves, moveRuns: new MoveRuns(moves, logger) }
 }
 

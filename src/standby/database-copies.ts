@@ -157,13 +157,13 @@ export class DatabaseCopies {
     remote: RemoteDatabase,
     signal: AbortSignal,
   ): Promise<LocalDocuments | null> {
-    const { first, tmpDir } = this.#options
+    const { first, files } = this.#options
     let epochs = this.#epochs.get(name)
     if (epochs === undefined) {
       epochs = new OwnEpochs((token) => first.knowsToken(name, token, signal))
       this.#epochs.set(name, epochs)
     }
-    return LocalDocuments.read(remote, epochs, tmpDir, signal)
+    return LocalDocuments.read(remote, epochs, files, signal)
   }
 
   #since(name: string, known: FollowedDatabase | null, isFull: boolean): Position {

@@ -1,6 +1,9 @@
 /** Copies documents of one database of the first, by a replication that only reads the first. */
 import type { Logger } from 'pino'
 import { COPYING_USER } from '../auth/accounts.ts'
+import type { Config } from '../config/config.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
+import { Intake } from '../replication/intake.ts'
 import { LocalPeer } from '../replication/local-peer.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import { Replication } from '../replication/replication.ts'
@@ -9,8 +12,9 @@ import type { Databases } from '../threads/databases.ts'
 
 export interface DocumentCopyOptions {
   readonly databases: Databases
-  /** An existing folder. */
-  readonly tmpDir: string
+  readonly config: Config
+  /** The room for answers in files. */
+  readonly files: BodyFiles
   readonly logger: Logger
   /** Runs a batch when its turn among all databases has come. */
   inTurn<T>(database: string, batch: () => Promise<T>): Promise<T>
@@ -40,7 +44,7 @@ export class DocumentCopy {
 
   /** @param docIds only these; undefined: all */
   constructor(
-    { databases, tmpDir, logger, inTurn }: DocumentCopyOptions,
+    { databases, config, files, logger, inTurn }: DocumentCopyOptions,
     remote: RemoteDatabase,
     since: Position,
     docIds: readonly string[] | undefined,
@@ -59,7 +63,7 @@ export class DocumentCopy {
       options: { ...OPTIONS, sinceSeq: since, filter: docIds === undefined ? {} : { docIds } },
       checkpointId: '_local/standby',
       isSourceReadOnly: true,
-      tmpDir,
+      intake: new Intake({ config, files, user: COPYING_USER }),
       signal,
       inTurn: (batch) => inTurn(name, batch),
       onRetry: (error) =>

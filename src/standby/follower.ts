@@ -11,6 +11,7 @@ import type { Tokens } from '../auth/tokens.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex, Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
 import type { SealingKey } from '../replication/documents/sealing-key.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { Position } from '../replication/requests/replication-request.ts'
@@ -31,8 +32,8 @@ export interface FollowerOptions {
   readonly tokens: Tokens
   readonly accounts: Accounts
   readonly sealingKey: Pick<SealingKey, 'adopt'>
-  /** An existing folder. */
-  readonly tmpDir: string
+  /** The room for answers in files. */
+  readonly files: BodyFiles
   readonly logger: Logger
   /** Between two reads of the first's `_db_updates`, in ms. Default 1000. */
   readonly pollMs?: number
@@ -90,11 +91,11 @@ export class Follower {
   #running: Promise<void> | null = null
 
   constructor(options: FollowerOptions, relation: Relation) {
-    const { databases, first, relations, config, tmpDir, logger } = options
+    const { databases, first, relations, config, files, logger } = options
     this.#options = options
     const batches = new Limiter(BATCHES, Number.POSITIVE_INFINITY)
     this.#copies = new DatabaseCopies({
-      ...{ databases, first, relations, config, tmpDir, logger },
+      ...{ databases, first, relations, config, files, logger },
       inTurn: (database, batch) => batches.run(batch, database),
     })
     this.#updatesSeq = relation.updatesSeq

@@ -2,11 +2,9 @@
  * The `_local` documents of a database on their way from the first. They are read before the documents are copied and
  * stored after it, so that no checkpoint says more than is here. In between they are in a file.
  */
-import { randomUUID } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { open, rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import { COPYING_USER } from '../auth/accounts.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
+import { TemporaryFile } from '../documents/temporary-file.ts'
 import { jsonParts, parsed, partsOf } from '../replication/json-parts.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
@@ -46,31 +44,29 @@ export class OwnEpochs {
 }
 
 export class LocalDocuments {
-  readonly #path: string
+  readonly #file: TemporaryFile
   /** null: there are too many. */
   readonly #ids: ReadonlySet<string> | null
 
-  private constructor(path: string, ids: ReadonlySet<string> | null) {
-    this.#path = path
+  private constructor(file: TemporaryFile, ids: ReadonlySet<string> | null) {
+    this.#file = file
     this.#ids = ids
   }
 
   /**
    * Reads all of them.
-   * @param folder an existing one for the file
    * @returns null if the first cannot list them
-   * @throws PeerError
+   * @throws PeerError; insufficient_storage
    */
   static async read(
     remote: RemoteDatabase,
     epochs: OwnEpochs,
-    folder: string,
+    files: BodyFiles,
     signal: AbortSignal,
   ): Promise<LocalDocuments | null> {
     const docs = await remote.localDocs(signal)
     if (docs === null) return null
-    const path = join(folder, `standby-${randomUUID()}`)
-    const file = await open(path, 'wx', 0o600)
+    const file = await TemporaryFile.open(files.folder, files.allocation('standby', COPYING_USER))
     const ids = new Set<string>()
     let count = 0
     try {
@@ -80,15 +76,13 @@ export class LocalDocuments {
         count += 1
         if (count <= MAX_IDS) ids.add(idOf(bytes))
         // A line break in JSON is white space.
-        await file.write(`${text.replaceAll(/[\r\n]/g, ' ')}\n`)
+        await file.append(Buffer.from(`${text.replaceAll(/[\r\n]/g, ' ')}\n`))
       }
     } catch (error) {
-      await rm(path, { force: true })
-      throw error
-    } finally {
       await file.close()
+      throw error
     }
-    return new LocalDocuments(path, count <= MAX_IDS ? ids : null)
+    return new LocalDocuments(file, count <= MAX_IDS ? ids : null)
   }
 
   /** Stores them, and removes those that the first no longer has. @throws CouchError; the signal's reason */
@@ -101,7 +95,7 @@ export class LocalDocuments {
       page = []
       bytes = 0
     }
-    for await (const line of linesOf(createReadStream(this.#path))) {
+    for await (const line of linesOf(this.#file.read())) {
       page.push(line)
       bytes += line.length
       if (page.length >= PAGE_DOCS || bytes >= PAGE_BYTES) await flush()
@@ -114,7 +108,7 @@ export class LocalDocuments {
 
   /** Removes the file. */
   async discard(): Promise<void> {
-    await rm(this.#path, { force: true })
+    await this.#file.close()
   }
 }
 

@@ -29,7 +29,7 @@ export interface StandbyOptions {
 /** What only a running server has. */
 export type RunningParts = Pick<
   FollowerOptions,
-  'tokens' | 'accounts' | 'sealingKey' | 'tmpDir' | 'logger' | 'pollMs' | 'sweepMs'
+  'tokens' | 'accounts' | 'sealingKey' | 'files' | 'logger' | 'pollMs' | 'sweepMs'
 >
 
 export interface FollowRequest {

@@ -1,7 +1,13 @@
 /** A replicator over the services of a test's server. */
+import { bodyFilesOf } from '../../src/config/settings.ts'
+import { AMPLE_SPACE } from '../../src/core/types.ts'
 import { Replicator, type ReplicatorOptions } from '../../src/replication/replicator.ts'
 
-export function withReplicator<Services extends Omit<ReplicatorOptions, 'sealingKey'>>(services: Services) {
+type Needed = Omit<ReplicatorOptions, 'sealingKey' | 'files'> & { readonly tmpDir: string }
+
+/** Adds a replicator to the services of a test's server. */
+export function withReplicator<Services extends Needed>(services: Services) {
   const sealingKey = { value: null }
-  return { ...services, sealingKey, replicator: new Replicator({ ...services, sealingKey }) }
+  const files = bodyFilesOf(services.config, () => AMPLE_SPACE, services.tmpDir)
+  return { ...services, sealingKey, replicator: new Replicator({ ...services, sealingKey, files }) }
 }

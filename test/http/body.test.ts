@@ -10,9 +10,10 @@ import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import type { Space, UserCtx } from '../../src/core/types.ts'
+import { BodyCollector, MAX_IN_MEMORY } from '../../src/documents/body-collector.ts'
+import { BodyFiles } from '../../src/documents/body-files.ts'
 import type { Body } from '../../src/documents/database.ts'
-import { BodyCollector } from '../../src/http/transport/body-collector.ts'
-import { BodyFiles, BodyMemory, LargeBodies, MAX_IN_MEMORY } from '../../src/http/transport/body-limits.ts'
+import { BodyMemory, LargeBodies } from '../../src/http/transport/body-limits.ts'
 import { type SizeLimit, withBody, withOptionalBody } from '../../src/http/transport/body-reader.ts'
 import { connect } from './client.ts'
 import { startMemoryServer } from './memory-server.ts'
@@ -437,7 +438,7 @@ t.test('reading', async (t) => {
 
   t.test('a body announced as large goes to a file at once', async (t) => {
     const memory = new BodyMemory(() => 64 * MAX_IN_MEMORY)
-    const collector = new BodyCollector(memory.of('anna'), t.testdir(), () => null, MAX_IN_MEMORY + 1)
+    const collector = new BodyCollector(memory.of('anna'), t.testdir(), undefined, MAX_IN_MEMORY + 1)
     await collector.add(Buffer.from('large'))
     t.equal(memory.used, 0)
     t.match(collector.finish(), { file: Number, length: 5 })
@@ -553,7 +554,7 @@ t.test('disk space for files', async (t) => {
   const USER: UserCtx = { name: 'anna', roles: [] }
 
   function files(space: () => Space, share = 1): BodyFiles {
-    return new BodyFiles(space, () => share)
+    return new BodyFiles(space, () => share, '')
   }
 
   t.test('all files together take a share of the free space', async (t) => {

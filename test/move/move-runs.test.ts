@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openConfig } from '../../src/config/config.ts'
+import { bodyFilesOf } from '../../src/config/settings.ts'
+import { AMPLE_SPACE } from '../../src/core/types.ts'
 import { Moves } from '../../src/move/moves.ts'
 import { Claims } from '../../src/threads/claims.ts'
 import type { Databases } from '../../src/threads/databases.ts'
@@ -131,8 +133,9 @@ t.test('two nodes do not move at once', async (t) => {
     (each) => new Claims({ records: each, onFault: (fault) => t.fail(String(fault)) }),
   )
   const databases = {} as Databases
+  const files = bodyFilesOf(config, () => AMPLE_SPACE, '')
   const [one, two] = claims.map(
-    (each) => new Moves({ config, claims: each, databases, dataDir: '', tmpDir: '' }),
+    (each) => new Moves({ config, claims: each, databases, dataDir: '', files }),
   ) as [Moves, Moves]
   const stop = new AbortController()
   const moving = one.run(request, {}, stop.signal).catch(() => undefined)

@@ -1,5 +1,10 @@
 /** A replication that only reads its source: for `settee move` and for a server that follows another. */
 import t from 'tap'
+import { COPYING_USER } from '../../src/auth/accounts.ts'
+import { openConfig } from '../../src/config/config.ts'
+import { bodyFilesOf } from '../../src/config/settings.ts'
+import { AMPLE_SPACE } from '../../src/core/types.ts'
+import { Intake } from '../../src/replication/intake.ts'
 import { RemotePeer } from '../../src/replication/remote/remote-peer.ts'
 import { RemoteConnections } from '../../src/replication/remote/remote-requests.ts'
 import { Replication } from '../../src/replication/replication.ts'
@@ -28,7 +33,9 @@ t.test('nothing is written to the source, and the next run goes on from the targ
   const { server, remote } = await scene(t)
   const connections = new RemoteConnections()
   t.teardown(() => connections.close())
-  const tmpDir = await temporaryFolder(t)
+  const folder = await temporaryFolder(t)
+  const config = await openConfig({ dataDir: folder, env: {}, flags: {} })
+  const files = bodyFilesOf(config, () => AMPLE_SPACE, folder)
   await server.request('PUT', '/full/picture/a.png', { body: Buffer.alloc(1000) })
   const replicate = async () => {
     const body = { source: `${remote.url}/full`, target: `${server.url}/empty` }
@@ -45,7 +52,7 @@ t.test('nothing is written to the source, and the next run goes on from the targ
       target: peer(request.target),
       options: request.options,
       checkpointId: '_local/from-the-old-server',
-      tmpDir,
+      intake: new Intake({ config, files, user: COPYING_USER }),
       signal: AbortSignal.timeout(60_000),
       isSourceReadOnly: true,
       inTurn: (batch) => batch(),

@@ -5,11 +5,11 @@ import { looksLikeSecret } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isTooDeep } from '../../core/json.ts'
 import { networkOf } from '../../core/network.ts'
+import { bytesOf } from '../../documents/body-collector.ts'
 import { addressOfPath, sendJson } from '../replies.ts'
 import { localPath, mediaType, queryOf, textParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
-import { bytesOf } from '../transport/body-collector.ts'
 import { SMALL_BODY, withOptionalBody } from '../transport/body-reader.ts'
 
 export const sessionRoutes: readonly Path[] = [

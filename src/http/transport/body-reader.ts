@@ -15,12 +15,12 @@ import { Yielder } from '../../core/event-loop.ts'
 import { holdsAccounts, holdsReplications } from '../../core/ids.ts'
 import { isTooDeep } from '../../core/json.ts'
 import { addressKey } from '../../core/network.ts'
+import { BodyCollector, bytesOf, MAX_IN_MEMORY } from '../../documents/body-collector.ts'
 import type { Body } from '../../documents/database.ts'
 import { reauthorize } from '../plugins/revocation.ts'
 import { setAllowance } from '../plugins/tenancy.ts'
 import { pathParams } from '../request-params.ts'
-import { BodyCollector, bytesOf, sendContinue, watchProgress } from './body-collector.ts'
-import { MAX_IN_MEMORY } from './body-limits.ts'
+import { sendContinue, watchProgress } from './body-progress.ts'
 import { StreamRequest } from './http2-messages.ts'
 
 /** How large a body may be, inflated, and the key of that setting. */
@@ -115,12 +115,7 @@ async function useBody<T>(
   const refusal = announced > MAX_IN_MEMORY ? allocation.refusalOf(announced) : null
   if (refusal !== null) throw refusal
   const folder = spoolFolder(request, isRaw)
-  const collector = new BodyCollector(
-    bodyMemory.of(caller),
-    folder,
-    (bytes) => allocation.resize(bytes),
-    announced,
-  )
+  const collector = new BodyCollector(bodyMemory.of(caller), folder, allocation, announced)
   try {
     await read(request, encoding, collector, limit)
     if (request.revocationsSeen !== request.server.revocations.count) await reauthorize(request)
@@ -130,7 +125,6 @@ async function useBody<T>(
     return await (isRaw ? work() : largeBodies.take(caller, length, work))
   } finally {
     await collector.close()
-    allocation.release()
   }
 }
 

@@ -9,7 +9,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2'
 import { type Server as NetServer, Socket } from 'node:net'
-import { watchProgress } from './body-collector.ts'
+import { watchProgress } from './body-progress.ts'
 import { type ClientNetworks, Connection, RequestQueue } from './connection.ts'
 import { cancelStream, limitUselessFrames } from './http2-messages.ts'
 import { closeInStages } from './raw-answer.ts'

@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
 import { SAFE_METHODS } from '../plugins/cross-origin.ts'
 import { passCount } from '../plugins/request-metrics.ts'
-import { sendContinue } from './body-collector.ts'
+import { sendContinue } from './body-progress.ts'
 import { StreamRequest } from './http2-messages.ts'
 
 /** What replaces the parts of a request; absent parts stay. */

@@ -3,6 +3,8 @@ import type { Logger } from 'pino'
 import { isServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import type { UserCtx } from '../../core/types.ts'
+import type { BodyFiles } from '../../documents/body-files.ts'
+import { Intake } from '../intake.ts'
 import { checkpointIdOf, Peers, type PeersOptions } from '../peers.ts'
 import { Replication } from '../replication.ts'
 import type { ReplicationRequest } from '../requests/replication-request.ts'
@@ -13,7 +15,8 @@ import { Scheduler } from './scheduler.ts'
 
 export interface JobsOptions extends PeersOptions {
   readonly logger: Logger
-  readonly tmpDir: string
+  /** The room for answers in files. */
+  readonly files: BodyFiles
 }
 
 interface NewJob {
@@ -105,14 +108,19 @@ export class Jobs {
   }
 
   #run(id: string, request: ReplicationRequest, user: UserCtx, signal: AbortSignal): Replication {
-    const { tmpDir } = this.#options
+    const { config, files, policy } = this.#options
+    const { source, target } = request
     const remote = remoteOf(request)
     const log = this.#options.logger.child({ replication: id })
     return new Replication({
       ...this.peers.of(request, user),
       options: request.options,
       checkpointId: checkpointIdOf(id),
-      tmpDir,
+      intake: new Intake({
+        ...{ config, files, user },
+        isLocal: source.type === 'local',
+        ...(target.type === 'local' && { allowance: async () => policy.allowance(target.name) }),
+      }),
       signal,
       inTurn: (batch) => this.#batches.run(remote, id, batch),
       onRetry: (error) =>
