@@ -74,7 +74,7 @@ export class JwtVerifier {
     const key = this.#keyOf(header)
     const claims = await this.#limiter.run(() => claimsOf(token, key, header.alg), address)
     const config = this.#config
-    checkRequired(header, claims, parseClaims(config.get('jwt_auth', 'required_claims') || 'exp') ?? [])
+    checkRequired(header, claims, parseClaims(config.get('jwt_auth', 'required_claims') ?? '') ?? [])
     const verified = {
       name: subjectOf(claims),
       roles: rolesOf(

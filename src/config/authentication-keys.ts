@@ -10,7 +10,7 @@ function problemOfUsersDatabase(name: string): string | null {
   return 'must be the name of a database and begin with a letter'
 }
 
-const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None'] }
+const SAME_SITE: ValueKind = { type: 'choice', of: ['lax', 'strict', 'none', 'Lax', 'Strict', 'None', ''] }
 
 /** Keys of logins, sessions, the lockout, tokens and proxies. */
 export const AUTHENTICATION_KEYS: readonly KnownKey[] = [
@@ -54,7 +54,7 @@ export const AUTHENTICATION_KEYS: readonly KnownKey[] = [
     'false: cookies end with the browser window',
   ),
   row('chttpd_auth', 'cookie_domain', null, TEXT, 'the Domain of session cookies'),
-  row('chttpd_auth', 'same_site', null, SAME_SITE, 'the SameSite of session cookies; Lax if unset'),
+  row('chttpd_auth', 'same_site', null, SAME_SITE, 'the SameSite of session cookies; Lax if unset or empty'),
   row('chttpd_auth', 'proxy_use_secret', 'false', BOOLEAN, 'true: a proxy must sign the user name'),
   row(
     'chttpd_auth',

@@ -71,7 +71,9 @@ function problemOfKind(kind: ValueKind, value: string): string | null {
         ? null
         : `must be a whole number, at least ${kind.min}, or infinity`
     case 'choice':
-      return kind.of.includes(value) ? null : `must be one of ${kind.of.join(', ')}`
+      return kind.of.includes(value)
+        ? null
+        : `must be one of ${kind.of.map((each) => each || 'nothing').join(', ')}`
     case 'checked':
     case 'local':
       return kind.problem(value)

@@ -153,6 +153,10 @@ t.test('a token that was right is looked at again for its time, and when the key
     '401 exp not in future',
     'a time that is there counts',
   )
+  await config.set('jwt_auth', 'required_claims', '')
+  t.equal(await reason(await sign({ sub: 'anna' })), null, 'an empty list requires nothing')
+  await config.delete('jwt_auth', 'required_claims')
+  t.equal(await reason(await sign({ sub: 'anna' })), '400 Missing exp claim')
   await t.rejects(config.set('jwt_auth', 'required_claims', 'exp {'), { code: 'bad_request' })
   await config.delete('jwt_keys', 'hmac:_default')
   t.equal(await reason(token), '400 Unknown kid')

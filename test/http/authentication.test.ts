@@ -126,8 +126,10 @@ t.test('sessions', async (t) => {
     t.match(secure.headers['set-cookie'], /; Path=\/; HttpOnly; Secure; Domain=example.org; SameSite=None$/)
     await config.set('chttpd_auth', 'cookie_domain', 'a; b')
     await config.set('chttpd_auth', 'allow_persistent_cookies', 'false')
-    await config.set('chttpd_auth', 'same_site', 'lax')
-    t.equal(await cookie(), 'AuthSession=V; Version=1; Path=/; HttpOnly; SameSite=Lax')
+    for (const value of ['lax', '']) {
+      await config.set('chttpd_auth', 'same_site', value)
+      t.equal(await cookie(), 'AuthSession=V; Version=1; Path=/; HttpOnly; SameSite=Lax', value)
+    }
   })
 
   t.test('redirects stay on this server', async (t) => {
