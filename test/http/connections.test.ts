@@ -124,7 +124,7 @@ t.test('limits and ends', async (t) => {
       (request, response) => {
         if (request.method === 'GET') response.end(bytes)
       },
-      50,
+      500,
     )
     const [upload, stalled, silent] = [await open(t, server), await open(t, server), await open(t, server)]
     upload.socket.write(PART)
@@ -249,7 +249,7 @@ t.test('turns', async (t) => {
     served = clients.reduce((sum, { answers }) => sum + answers(), 0)
     const seconds = (performance.now() - since) / 1000
     t.ok(served <= 200 + 100 * (seconds + 1), `${served} answers in ${seconds} s`)
-    t.ok(most <= MANY * CONNECTIONS, `what is not served is not read either: ${most} requests`)
+    t.ok(most <= served + MANY, `beyond one read, what is not served is not parsed either: ${most} requests`)
   })
 
   t.test('pipelined requests with an account are all answered, in their order', async (t) => {

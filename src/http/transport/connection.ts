@@ -11,6 +11,7 @@ import type { Config } from '../../config/config.ts'
 import { parseProxies } from '../../config/value-rules.ts'
 import { networkOf } from '../../core/network.ts'
 import type { UserCtx } from '../../core/types.ts'
+import type { RequestGate } from './request-gate.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 const CONNECTION = Symbol('connection')
@@ -59,8 +60,10 @@ export class Connection {
   isProxy = false
   /** At the last check, the client had not taken all of an answer. */
   isStalled = false
-  #isPaused = false
-  #pauses = 0
+  /** Node's server for HTTP/1 reads the connection. */
+  isHttp1 = false
+  /** null: the connection is read as Node reads it. */
+  gate: RequestGate | null = null
 
   constructor(socket: Socket) {
     this.socket = socket
@@ -77,47 +80,11 @@ export class Connection {
     ;(object as Carrier)[CONNECTION] = this
   }
 
-  /** An HTTP/2 session reads its socket by itself. */
-  get canPause(): boolean {
-    return this.http2 === null
-  }
-
-  /** Stops reading. Node itself would read on whenever a request of the connection wants its body. Idempotent. */
-  pause(): void {
-    const { socket } = this
-    if (this.#isPaused || !this.canPause || isHttp2(socket)) return
-    this.#isPaused = true
-    this.#pauses += 1
-    const pause = this.#pauses
-    socket.resume = () => socket
-    // A socket that was resumed in this turn starts to flow in the next tick, and does not check for a pause since.
-    process.nextTick(() => {
-      if (this.#isPaused && pause === this.#pauses) socket.pause()
-    })
-  }
-
-  /** Reads on. Idempotent. */
-  resume(): void {
-    const { socket } = this
-    if (!this.#isPaused) return
-    this.#isPaused = false
-    Reflect.deleteProperty(socket, 'resume')
-    socket.resume()
-  }
-
-  /** Continues over TLS. A paused connection is read for the handshake. */
+  /** Continues over TLS. */
   secure(socket: Socket): void {
-    const wasPaused = this.#isPaused
-    this.resume()
     this.socket = socket
     this.attachTo(socket)
-    if (wasPaused) this.pause()
   }
-}
-
-/** Whether the client has chosen HTTP/2, also before there is a session. */
-function isHttp2(socket: Socket): boolean {
-  return 'alpnProtocol' in socket && socket.alpnProtocol === 'h2'
 }
 
 interface WaitingRequest {
@@ -133,10 +100,8 @@ export class RequestQueue {
   readonly waiting: WaitingRequest[] = []
   /** Whether none of the connection's requests was served yet. */
   isNew = true
-  /** Whether the connection is read although its network is paused: its turn to show that it has an account. */
-  mayShow = false
-  /** Whether it was last read in such a turn. */
-  wasReadInTurn = false
+  /** Whether what a new connection has sent waits unread. */
+  isUnread = false
   #hasAccount = false
   /** How many requests were served in turn number `turn`. */
   served = 0
@@ -147,8 +112,9 @@ export class RequestQueue {
     this.connection = connection
   }
 
-  get canPause(): boolean {
-    return this.connection?.canPause ?? false
+  /** Whether it has many requests at once by design: those of an HTTP/2 connection, or of a proxy's client. */
+  get isShared(): boolean {
+    return this.connection === null || this.connection.http2 !== null
   }
 
   /** Whether the last request that was authenticated had an account. */
@@ -191,22 +157,18 @@ export class ClientNetwork {
   readonly proxied = { anonymous: new RequestQueue(this, null), claims: new RequestQueue(this, null) }
   /** How many of its requests wait in queues with an account, and in others. */
   readonly waiting = { known: 0, unknown: 0 }
-  /** For requests without credentials, connections that are opened, and what is not a request. */
+  /** For requests without credentials, and what is not a request. */
   readonly anonymous = new TokenBucket()
   /**
-   * For requests with credentials that are not checked yet, and for the first request of a connection, which may be the
-   * preflight of one with credentials. Those with an account give their tokens back.
+   * For requests with credentials that are not checked yet, and for what comes first on a connection, which may be the
+   * preflight of a request with credentials. Those with an account give their tokens back.
    */
   readonly claims = new TokenBucket()
   /** How many requests were served in turn number `turn`. */
   served = 0
   turn = 0
-  /** Which of its connections are paused; `anonymous` are those without an account. */
-  paused: 'none' | 'anonymous' | 'all' = 'none'
-  /** The paused connections of which no request waits, in the order in which they are read. */
-  readonly unread = new Set<RequestQueue>()
-  /** When the next of them may be read, in milliseconds of `performance.now`. */
-  readAt = 0
+  /** Whether its connections are read one request at a time. */
+  isCrowded = false
 
   constructor(name: string) {
     this.name = name

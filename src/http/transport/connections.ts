@@ -68,7 +68,10 @@ declare module 'fastify' {
 export function guardConnections(server: Server, options: ConnectionOptions): Connections {
   const connections = new Connections(options)
   connections.addServer(server)
-  server.on('connection', (socket) => connections.onOpen(socket))
+  server.on('connection', (socket) => {
+    connections.onOpen(socket)
+    connections.onHttp1(socket)
+  })
   server.prependListener('request', (request, response) => connections.onRequest(request, response))
   // Only close() calls it.
   server.closeIdleConnections = () => connections.close()
@@ -143,7 +146,14 @@ class Connections {
       this.#busy.add(connection)
     }
     socket.once('close', () => this.#remove(connection))
-    if (queue !== null) this.#options.turns?.onOpen(queue)
+  }
+
+  /** Node's server for HTTP/1 reads a connection that was opened before. */
+  onHttp1(socket: Socket): void {
+    const connection = Connection.of(socket)
+    if (connection === undefined) return
+    connection.isHttp1 = true
+    if (connection.queue !== null) this.#options.turns?.onOpen(connection.queue)
   }
 
   #findClient(connection: Connection, { remoteAddress }: Socket): void {

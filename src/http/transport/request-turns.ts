@@ -1,16 +1,17 @@
 /**
  * Shares the HTTP thread among clients, before anything else looks at a request. In each turn of the event loop, a
- * connection and a network may have a number of requests served; further ones wait for the next turn. Each request
- * of a connection without an account takes a token of its network, and waits for one if necessary. A connection with many
- * waiting requests is not read, so that TCP slows its client down. Nor are the others of a network with too many; but
- * those of which nothing waits are read one after the other, since any of them may have an account, and requests with
- * credentials have tokens of their own. So strangers cannot keep the accounts of their network out.
+ * connection and a network may have a number of requests served; further ones wait for the next turn. Each request of a
+ * connection without an account takes a token of its network, or waits for one. Requests with credentials have tokens of
+ * their own, and so has what comes first on a connection, so that an account can always show itself. A connection that
+ * pipelines, or whose network is crowded, is read one request at a time, and not while one waits. So the account waits
+ * behind one request of each other connection, and what strangers send is not parsed before its turn.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { CouchError } from '../../core/errors.ts'
 import { type ClientNetwork, type ClientNetworks, Connection, type RequestQueue } from './connection.ts'
 import { needsNoSandbox } from './page-policy.ts'
 import { errorBody } from './raw-answer.ts'
+import { RequestGate } from './request-gate.ts'
 import type { TokenBucket } from './token-bucket.ts'
 
 /** Requests of a network that are served in one turn: while no other network sends any, and while one does. */
@@ -18,35 +19,21 @@ const ALONE = 64
 const AMONG_OTHERS = 8
 /** How long another network counts as active after a request, in milliseconds. */
 const OTHERS_MS = 1000
-/** Requests of one connection served in one turn. A client that does not pipeline has one. */
+/** Requests of one connection served in one turn; in a crowded network, one without an account has one. */
 const OF_A_CONNECTION = 4
 /** The same for connections that carry many requests at once by design: HTTP/2, and a proxy's. */
 const OF_A_SHARED_CONNECTION = 16
 /** Pipelined requests of one connection that may be under way. */
 const PIPELINED = 16
-/** A connection is paused with more waiting requests, and resumed with fewer. */
-const PAUSE_ABOVE = 8
-const RESUME_BELOW = 4
-/** Waiting requests without an account above which a network's connections without one are paused. */
-const PAUSE_ANONYMOUS_ABOVE = 32
-/** Waiting requests with an account above which all are paused, until so many are left. */
-const PAUSE_ALL_ABOVE = 512
-const RESUME_ALL_BELOW = 32
-/**
- * Waiting requests of a network, with or without an account, above which further ones of connections that cannot be paused
- * are refused.
- */
+/** A network is crowded once more of its requests wait, until none does, and while it owes tokens. */
+const CROWDED_ABOVE = 32
+/** Requests of a shared connection, or of a proxy's client, that may wait in any case. */
+const MAY_WAIT = 8
+/** Waiting requests of a network, with or without an account, above which further ones of those are refused. */
 const MAX_WAITING = 1000
-/**
- * How much longer the next paused connection of a network waits for its turn to be read, for each request, for what is
- * not a request, and for each connection that was closed in such turns, in milliseconds: reading takes a fifth of that.
- */
-const REST_AFTER_REQUEST_MS = 0.05
-const REST_AFTER_INVALID_MS = 5
-const REST_AFTER_CLOSING_MS = 100
 /** How long a turn may serve requests that have waited, in milliseconds. */
 const DRAIN_MS = 4
-/** How often buckets are checked while requests wait for tokens, and paused connections are read, in milliseconds. */
+/** How often buckets are checked while requests wait for tokens, in milliseconds. */
 const REFILL_MS = 10
 
 declare module 'fastify' {
@@ -80,8 +67,6 @@ export class RequestTurns {
   readonly #serve: Serve
   /** The queues with waiting requests, in the order of their turns. */
   readonly #queues = new Set<RequestQueue>()
-  /** The networks of which some connections are paused. */
-  readonly #paused = new Set<ClientNetwork>()
   #turn = 1
   #isTurnArmed = false
   #refill: NodeJS.Timeout | null = null
@@ -109,17 +94,12 @@ export class RequestTurns {
       if (this.#last !== null) this.#othersUntil = this.#now + OTHERS_MS
       this.#last = network
     }
-    if (queue.wasReadInTurn) this.#rest(network, REST_AFTER_REQUEST_MS)
-    if (queue.mayShow) {
-      queue.mayShow = false
-      if (isPaused(queue)) queue.connection?.pause()
-    }
-    if (queue.waiting.length === 0 && this.#mayServe(queue, request)) this.#serveNow(queue, request, response)
-    else if (queue.waiting.length < PAUSE_ABOVE) this.#wait(queue, request, response)
-    else if (!queue.canPause && network.waitingLike(queue) >= MAX_WAITING) refuse(response)
-    // It was read to show an account, and one read brings up to 2,000 requests.
-    else if (queue.wasReadInTurn) this.#close(request, network)
+    const { length } = queue.waiting
+    if (length === 0 && this.#mayServe(queue, request)) this.#serveNow(queue, request, response)
+    else if (queue.isShared && length >= MAY_WAIT && network.waitingLike(queue) >= MAX_WAITING)
+      refuse(response)
     else this.#wait(queue, request, response)
+    this.#updateCrowd(network)
   }
 
   /**
@@ -133,10 +113,6 @@ export class RequestTurns {
     if (hasAccount) pending[CHARGED]?.refund()
     pending[CHARGED] = null
     queue.hasAccount = hasAccount
-    if (hasAccount) queue.wasReadInTurn = false
-    if (queue.waiting.length > 0) return
-    if (isPaused(queue)) this.#pause(queue)
-    else queue.connection?.resume()
   }
 
   /** Called when an answer on this connection has ended. */
@@ -144,40 +120,28 @@ export class RequestTurns {
     if (queue.waiting.length > 0) this.#armTurn()
   }
 
-  /** A connection was opened. */
+  /** A connection is read from now on. */
   onOpen(queue: RequestQueue): void {
     this.#armTurn()
-    queue.network.anonymous.charge()
-    this.#updatePause(queue.network)
-    if (isPaused(queue)) this.#pause(queue)
+    this.#updateCrowd(queue.network)
+    if (queue.network.isCrowded) this.#gate(queue)
   }
 
   /** The connection was closed. Its waiting requests cost their tokens as if they had been served. */
   onClose(queue: RequestQueue): void {
-    queue.network.unread.delete(queue)
-    if (queue.waiting.length === 0) return
-    while (queue.shift() !== undefined) queue.network.anonymous.charge()
     this.#queues.delete(queue)
+    if (queue.waiting.length === 0) return
     this.#armTurn()
-    this.#updatePause(queue.network)
+    while (queue.shift() !== undefined) queue.network.anonymous.charge()
+    this.#updateCrowd(queue.network)
   }
 
   /** The connection has sent something that is not a request; it costs as much as one. */
-  onInvalidRequest(queue: RequestQueue): void {
+  onInvalidRequest({ network, isNew }: RequestQueue): void {
     this.#armTurn()
-    queue.network.anonymous.charge()
-    if (queue.wasReadInTurn) this.#rest(queue.network, REST_AFTER_INVALID_MS)
-    this.#updatePause(queue.network)
-  }
-
-  #close({ socket }: IncomingMessage, network: ClientNetwork): void {
-    if (socket.destroyed) return
-    socket.destroy()
-    this.#rest(network, REST_AFTER_CLOSING_MS)
-  }
-
-  #rest(network: ClientNetwork, ms: number): void {
-    network.readAt = Math.max(network.readAt, this.#now) + ms
+    const bucket = isNew ? network.claims : network.anonymous
+    bucket.charge()
+    this.#updateCrowd(network)
   }
 
   #queueOf(request: IncomingMessage): RequestQueue | null {
@@ -192,6 +156,19 @@ export class RequestTurns {
 
   #mayServe(queue: RequestQueue, request: PendingRequest): boolean {
     const { network, connection } = queue
+    if (!this.#hasTurn(queue)) return false
+    if (!queue.isShared && connection!.requests - queue.waiting.length > PIPELINED) return false
+    if (queue.hasAccount) return true
+    const mayClaim = showsCredentials(request) || (queue.isNew && connection !== null)
+    const bucket = mayClaim ? network.claims : network.anonymous
+    if (!bucket.take(this.#rate, this.#now)) return false
+    request[CHARGED] = bucket
+    return true
+  }
+
+  /** Whether the queue and its network have anything left in this turn. */
+  #hasTurn(queue: RequestQueue): boolean {
+    const { network } = queue
     const turn = this.#turn
     if (queue.turn !== turn) {
       queue.turn = turn
@@ -202,14 +179,8 @@ export class RequestTurns {
       network.served = 0
     }
     if (network.served >= (this.#now < this.#othersUntil ? AMONG_OTHERS : ALONE)) return false
-    if (queue.served >= (queue.canPause ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION)) return false
-    if (connection?.canPause && connection.requests - queue.waiting.length > PIPELINED) return false
-    if (queue.hasAccount) return true
-    const mayClaim = showsCredentials(request) || (queue.isNew && connection !== null)
-    const bucket = mayClaim ? network.claims : network.anonymous
-    if (!bucket.take(this.#rate, this.#now)) return false
-    request[CHARGED] = bucket
-    return true
+    if (network.isCrowded && queue.connection !== null && !queue.hasAccount) return queue.served < 1
+    return queue.served < (queue.isShared ? OF_A_SHARED_CONNECTION : OF_A_CONNECTION)
   }
 
   #serveNow(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
@@ -223,10 +194,35 @@ export class RequestTurns {
 
   #wait(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
     queue.push({ request, response })
-    queue.network.unread.delete(queue)
     this.#queues.add(queue)
-    if (queue.waiting.length === PAUSE_ABOVE + 1) queue.connection?.pause()
-    this.#updatePause(queue.network)
+    queue.connection?.gate?.close()
+    if (queue.waiting.length > 1) this.#gate(queue)
+  }
+
+  /** When a network becomes crowded, its connections are read one request at a time from then on. */
+  #updateCrowd(network: ClientNetwork): void {
+    const { waiting, anonymous, claims, queues, isCrowded } = network
+    const [rate, now] = [this.#rate, this.#now]
+    network.isCrowded =
+      waiting.known + waiting.unknown > (isCrowded ? 0 : CROWDED_ABOVE) ||
+      anonymous.tokens(rate, now) < 0 ||
+      claims.tokens(rate, now) < 0
+    if (network.isCrowded && !isCrowded) for (const queue of queues) this.#gate(queue)
+  }
+
+  /** Has the connection read one request at a time; a new one not before its turn. */
+  #gate(queue: RequestQueue): void {
+    const { connection, waiting } = queue
+    if (!connection?.isHttp1 || connection.gate !== null) return
+    connection.gate = new RequestGate(connection.socket, {
+      isOpen: waiting.length === 0 && !queue.isNew,
+      onArrival: () => {
+        if (waiting.length > 0) return
+        queue.isUnread = true
+        this.#queues.add(queue)
+        this.#armTurn()
+      },
+    })
   }
 
   /** Begins a turn unless one has begun. It ends after the events that the event loop has ready. */
@@ -242,10 +238,14 @@ export class RequestTurns {
     this.#isTurnArmed = false
     const hasServed = this.#queues.size > 0 && this.#drain()
     this.#turn += 1
-    for (const network of this.#paused) this.#updatePause(network)
-    if (this.#queues.size === 0 && this.#paused.size === 0) return
+    if (this.#queues.size === 0) return
     if (hasServed) this.#armTurn()
-    else this.#armRefill()
+    else this.#refill ??= setTimeout(() => this.#endRefill(), REFILL_MS).unref()
+  }
+
+  #endRefill(): void {
+    this.#refill = null
+    this.#armTurn()
   }
 
   /** @returns whether more requests can be served in the next turn */
@@ -253,100 +253,46 @@ export class RequestTurns {
     const until = performance.now() + DRAIN_MS
     let mayGoOn = false
     for (const queue of [...this.#queues]) {
-      if (this.#drainQueue(queue) > 0 || isOutOfTurn(queue, this.#turn)) mayGoOn = true
-      if (performance.now() > until) return true
+      const served = this.#drainQueue(queue)
+      if (served > 0 || !this.#hasTurn(queue)) mayGoOn = true
+      if (served > 0 && performance.now() > until) return true
     }
     return mayGoOn
   }
 
   /** @returns how many requests were served */
   #drainQueue(queue: RequestQueue): number {
-    const { waiting, network } = queue
+    if (queue.isUnread) return this.#read(queue)
+    const { waiting } = queue
     const before = waiting.length
     while (waiting[0] !== undefined && this.#mayServe(queue, waiting[0].request)) {
       const { request, response } = queue.shift()!
       this.#serveNow(queue, request, response)
     }
+    const served = before - waiting.length
+    if (served === 0) return 0
     this.#queues.delete(queue)
     // At the end, after the queues that have not had their turn.
     if (waiting.length > 0) this.#queues.add(queue)
-    if (isPaused(queue)) this.#pause(queue)
-    else if (waiting.length < RESUME_BELOW) queue.connection?.resume()
-    this.#updatePause(network)
-    return before - waiting.length
+    else queue.connection?.gate?.open()
+    return served
   }
 
-  #armRefill(): void {
-    this.#refill ??= setTimeout(() => {
-      this.#refill = null
-      this.#armTurn()
-      for (const network of this.#paused) if (network.readAt <= this.#now) readNext(network)
-    }, REFILL_MS).unref()
+  /** Reads what has arrived first on a connection, if there is a token for it. @returns 1, or 0 while it waits */
+  #read(queue: RequestQueue): number {
+    const { network } = queue
+    if (!this.#hasTurn(queue) || network.claims.tokens(this.#rate, this.#now) < 1) return 0
+    network.served += 1
+    queue.isUnread = false
+    this.#queues.delete(queue)
+    queue.connection?.gate?.open()
+    return 1
   }
-
-  /** Pauses or resumes the network's connections, depending on what waits. */
-  #updatePause(network: ClientNetwork): void {
-    const paused = this.#pausedOf(network)
-    if (paused === network.paused) return
-    network.paused = paused
-    if (paused === 'none') this.#paused.delete(network)
-    else this.#paused.add(network)
-    this.#armTurn()
-    if (paused === 'none') network.unread.clear()
-    for (const queue of network.queues) {
-      if (isPaused(queue)) this.#pause(queue)
-      else if (queue.waiting.length <= PAUSE_ABOVE) {
-        queue.mayShow = false
-        queue.wasReadInTurn = false
-        network.unread.delete(queue)
-        queue.connection?.resume()
-      }
-    }
-  }
-
-  /** Stops reading a connection; if nothing of it waits, it is read again in its turn. */
-  #pause(queue: RequestQueue): void {
-    const { connection, network, waiting } = queue
-    if (!connection?.canPause || connection.isClosed || queue.mayShow) return
-    connection.pause()
-    if (waiting.length === 0) network.unread.add(queue)
-  }
-
-  #pausedOf(network: ClientNetwork): ClientNetwork['paused'] {
-    const { paused, anonymous } = network
-    const { known, unknown } = network.waiting
-    if (known > (paused === 'all' ? RESUME_ALL_BELOW : PAUSE_ALL_ABOVE)) return 'all'
-    if (unknown > PAUSE_ANONYMOUS_ABOVE || anonymous.tokens(this.#rate, this.#now) < 0) return 'anonymous'
-    return unknown < PAUSE_ABOVE || paused === 'none' ? 'none' : 'anonymous'
-  }
-}
-
-/** Whether the queue waits for the next turn only, not for tokens. */
-function isOutOfTurn(queue: RequestQueue, turn: number): boolean {
-  const { network, canPause } = queue
-  const most = canPause ? OF_A_CONNECTION : OF_A_SHARED_CONNECTION
-  return (
-    (queue.turn === turn && queue.served >= most) || (network.turn === turn && network.served >= AMONG_OTHERS)
-  )
-}
-
-/** Reads the paused connection whose turn it is, until its next request has arrived. */
-function readNext({ unread }: ClientNetwork): void {
-  const [next] = unread
-  if (next === undefined) return
-  unread.delete(next)
-  next.mayShow = true
-  next.wasReadInTurn = true
-  next.connection?.resume()
 }
 
 /** Whether a request has anything that authentication may accept; it is not checked here. */
 function showsCredentials({ headers }: IncomingMessage): boolean {
   return headers.authorization !== undefined || headers.cookie?.includes('AuthSession') === true
-}
-
-function isPaused({ hasAccount, network: { paused } }: RequestQueue): boolean {
-  return paused === 'all' || (paused === 'anonymous' && !hasAccount)
 }
 
 const REFUSAL = new CouchError('too_many_requests')
