@@ -81,7 +81,7 @@ t.test('admins and _up have no rate limit', async (t) => {
 })
 
 t.test('an address without logins has a rate limit of its own', async (t) => {
-  const { flood, call } = await startWithNotes(t, { 'quota/requests': '100' })
+  const { flood, call } = await startWithNotes(t, { 'quota/requests': '20' })
   const statuses = (await flood(1000, '/notes/doc', undefined, null)).map(({ status }) => status)
   t.ok(statuses.includes(429), 'refused before anybody asks who it is')
   t.ok(statuses.includes(401))
