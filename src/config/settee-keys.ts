@@ -178,6 +178,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     integer(16_777_216, 2 ** 32),
     'bytes that one function of a design document may take',
   ),
+  row(
+    'settee',
+    'sandbox_memory',
+    null,
+    integer(67_108_864, 2 ** 40),
+    'bytes that all functions of design documents may take together; unset: a quarter of the memory, 384 MiB to 1 GiB',
+  ),
   row('settee', 'console', 'true', BOOLEAN, 'false: no console at `/_utils`; read at start'),
   row('settee', 'couchapps', 'true', BOOLEAN, 'false: no shows, lists, updates and rewrites'),
   row('settee', 'keep_days', 30, integer(0, 36_500), 'days that overwritten and deleted bodies are kept'),

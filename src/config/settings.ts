@@ -150,6 +150,7 @@ function limitsOf(config: Config): Limits {
     maxBulkGet: config.integer('couchdb', 'max_bulk_get_count'),
     functionTimeout: config.integer('couchdb', 'os_process_timeout'),
     functionMemory: config.integer('settee', 'function_memory'),
+    sandboxMemory: config.get('settee', 'sandbox_memory') ? config.integer('settee', 'sandbox_memory') : null,
     threadHeap: config.get('settee', 'thread_heap') ? config.integer('settee', 'thread_heap') : null,
   }
 }

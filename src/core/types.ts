@@ -54,6 +54,8 @@ export interface Limits {
   readonly functionTimeout: number
   /** Bytes that one such function may use, including those of its JavaScript engine. */
   readonly functionMemory: number
+  /** Bytes that the threads of such functions may take together; null: depends on the machine's memory. */
+  readonly sandboxMemory: number | null
   /** Maximum heap of threads that start from now on, in bytes; null: depends on the machine's memory. */
   readonly threadHeap: number | null
 }
@@ -190,6 +192,7 @@ export const DEFAULT_LIMITS: Limits = {
   maxBulkGet: 10_000,
   functionTimeout: 5_000,
   functionMemory: 67_108_864,
+  sandboxMemory: null,
   threadHeap: null,
 }
 

@@ -30,6 +30,8 @@ export interface SandboxPoolOptions {
   /** Node's flags for the threads. */
   readonly execArgv: readonly string[]
   readonly limits: FunctionLimits
+  /** The maximum number of threads, including those in a long call; by default {@link MAX_SLOTS}. */
+  readonly maxThreads?: number
   /** How long a thread may be idle before it ends, in ms; by default five minutes. */
   readonly idleMs?: number
   /** Called when a thread has died unexpectedly. */
@@ -74,6 +76,7 @@ export class SandboxPool {
   readonly #clients = new Map<number, Client>()
   #clientCount = 0
   #threadCount = 0
+  #maxThreads: number
   readonly #idleMs: number
   #lastReady = Number.NEGATIVE_INFINITY
   #lastFailed = Number.NEGATIVE_INFINITY
@@ -84,6 +87,7 @@ export class SandboxPool {
     this.#options = options
     this.#slotTable.limits = options.limits
     this.#idleMs = options.idleMs ?? IDLE_MS
+    this.#maxThreads = options.maxThreads ?? MAX_SLOTS
   }
 
   /** The number of threads. */
@@ -91,9 +95,10 @@ export class SandboxPool {
     return this.#threads.size
   }
 
-  /** Sets the limits of later calls. */
-  setLimits(limits: FunctionLimits): void {
+  /** Sets the limits of later calls, and the maximum number of threads; those beyond it end when they are free. */
+  setLimits(limits: FunctionLimits, maxThreads: number = MAX_SLOTS): void {
     this.#slotTable.limits = limits
+    this.#maxThreads = maxThreads
   }
 
   /** Adds a database thread as a client. */
@@ -131,7 +136,7 @@ export class SandboxPool {
   #mayStart(): boolean {
     const threads = [...this.#threads.values()]
     // Threads start one at a time; the clients try again when a new thread is ready.
-    if (threads.length >= MAX_SLOTS || threads.some(({ isReady }) => !isReady)) return false
+    if (threads.length >= this.#maxThreads || threads.some(({ isReady }) => !isReady)) return false
     if (threads.some(({ slot }) => this.#slotTable.isFree(slot))) return false
     if (threads.length > 0 && performance.now() - this.#lastReady < SETTLE_MS) return false
     if (performance.now() - this.#lastFailed < RETRY_MS) return false
@@ -235,7 +240,7 @@ export class SandboxPool {
         this.#slotTable.close(thread.slot)
         this.#end(thread, this.#hasMovedOn(thread) ? 'ended' : 'timeout')
       } else if (
-        this.#slotTable.idleMs(thread.slot) > this.#idleMs &&
+        (this.#threads.size > this.#maxThreads || this.#slotTable.idleMs(thread.slot) > this.#idleMs) &&
         this.#slotTable.closeIfFree(thread.slot)
       ) {
         this.#end(thread, 'ended')

@@ -15,7 +15,7 @@ import {
   type RunRequest,
   type SandboxThreadOptions,
 } from './messages.ts'
-import { type FunctionLimits, SlotTable } from './slot-table.ts'
+import { type FunctionLimits, MAX_GROWN_BYTES, SlotTable } from './slot-table.ts'
 
 /** How long a piece may run before other pieces have their turn, in ms. */
 const SLICE_MS = 25
@@ -26,11 +26,6 @@ const MAX_RESULTS = 1_048_576
  * have 512 GB.
  */
 const MAX_CONTEXTS = 24
-/**
- * By how much the memories of all functions that are kept ready may have grown, in bytes: of eight threads each may keep so
- * much. A single function may take more.
- */
-const MAX_GROWN_BYTES = 32 * 1_048_576
 
 /** How long a list waits at a time, in ms, and how often: longer than an answer may stall (http/transport/json-stream.ts). */
 const WAIT_MS = 1000

@@ -8,6 +8,25 @@ import type { Limits } from '../core/types.ts'
 /** The maximum number of sandbox threads, including those in a long call. */
 export const MAX_SLOTS = 8
 
+/** The fewest threads: a database uses two at most, and so do lists, which wait for their clients. */
+export const MIN_SLOTS = 3
+
+/** By how much the memories of all functions that a thread keeps ready may have grown, in bytes. A single function may take more. */
+export const MAX_GROWN_BYTES = 32 * 1_048_576
+
+/** About what a thread takes besides the memory of functions that has grown, in bytes. */
+const THREAD_BYTES = 32 * 1_048_576
+
+/**
+ * @param total bytes that all threads may take
+ * @param memory the limit of one function, in bytes
+ * @returns how many threads there may be
+ */
+export function slotsWithin(total: number, memory: number): number {
+  const slots = Math.floor(total / (memory + MAX_GROWN_BYTES + THREAD_BYTES))
+  return Math.min(MAX_SLOTS, Math.max(MIN_SLOTS, slots))
+}
+
 /** The limits of one call of a function. */
 export interface FunctionLimits {
   readonly timeoutMs: number

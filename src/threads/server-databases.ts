@@ -39,6 +39,7 @@ import { threadFlags, withOwner } from './thread.ts'
 import { ThreadEvents } from './thread-events.ts'
 import { Pool } from './thread-pool.ts'
 import type { DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
+import { sandboxThreads } from './thread-stats.ts'
 
 export class ServerDatabases implements OwnedDatabases {
   readonly #options: ServerDatabasesOptions
@@ -97,6 +98,7 @@ export class ServerDatabases implements OwnedDatabases {
       entry: options.sandboxEntry,
       execArgv: threadFlags(process.execArgv),
       limits: functionLimits(settings.limits),
+      maxThreads: sandboxThreads(settings.limits),
       onFault,
     })
     const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
@@ -363,7 +365,7 @@ export class ServerDatabases implements OwnedDatabases {
   setSettings(settings: Settings): void {
     this.usersDatabase = settings.rules.users.database
     this.#pool.setSettings(settings)
-    this.#sandboxes.setLimits(functionLimits(settings.limits))
+    this.#sandboxes.setLimits(functionLimits(settings.limits), sandboxThreads(settings.limits))
   }
 
   setSpace(space: Space): void {

@@ -2,7 +2,9 @@
 import { totalmem } from 'node:os'
 import { type ELDHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 import { getHeapStatistics } from 'node:v8'
+import type { Limits } from '../core/types.ts'
 import type { FunctionCounts } from '../sandbox/sandbox-client.ts'
+import { slotsWithin } from '../sandbox/slot-table.ts'
 import type { CommitCounts } from '../storage/upkeep.ts'
 
 /** The statistics as the thread reports them. */
@@ -111,9 +113,10 @@ export function heapSize(): HeapSize {
   return { total: total_heap_size, used: used_heap_size, external: external_memory }
 }
 
+const MIB = 1024 * 1024
 /** The bounds of the default heap limit of a database thread, in bytes. */
-const MIN_LIMIT = 256 * 1024 * 1024
-const MAX_LIMIT = 512 * 1024 * 1024
+const MIN_LIMIT = 256 * MIB
+const MAX_LIMIT = 512 * MIB
 
 /**
  * The limit of the old generation of a database thread's heap, in bytes; V8 ends a thread that needs more.
@@ -122,6 +125,19 @@ const MAX_LIMIT = 512 * 1024 * 1024
  */
 export function heapLimit(configured: number | null, memory: number = availableMemory()): number {
   return configured ?? Math.min(MAX_LIMIT, Math.max(MIN_LIMIT, memory / 4))
+}
+
+/** The least and the most bytes for the threads of functions, unless they are configured. */
+const MIN_SANDBOXES = 384 * MIB
+const MAX_SANDBOXES = 1024 * MIB
+
+/** @param memory bytes of the machine @returns how many threads may run functions of design documents */
+export function sandboxThreads(
+  { sandboxMemory, functionMemory }: Pick<Limits, 'sandboxMemory' | 'functionMemory'>,
+  memory: number = availableMemory(),
+): number {
+  const total = sandboxMemory ?? Math.min(MAX_SANDBOXES, Math.max(MIN_SANDBOXES, memory / 4))
+  return slotsWithin(total, functionMemory)
 }
 
 function availableMemory(): number {

@@ -6,7 +6,12 @@ import { countOf } from '../../src/core/histogram.ts'
 import { CommitTally } from '../../src/storage/commit-tally.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { ThreadRecord } from '../../src/threads/thread-record.ts'
-import { LoopWatch, type ThreadReport, type ThreadStats } from '../../src/threads/thread-stats.ts'
+import {
+  LoopWatch,
+  sandboxThreads,
+  type ThreadReport,
+  type ThreadStats,
+} from '../../src/threads/thread-stats.ts'
 import { ADMIN, body } from '../documents/helpers.ts'
 import { DEADLY_ENTRY, put, serve, until } from './served.ts'
 
@@ -204,4 +209,20 @@ t.test('counters never decrease, even when a thread dies and is replaced', async
   const report = await record.report(third, 1, 1)
   t.equal(commitsIn(report.stats), 7)
   t.match(report.stats, { openDatabases: 3, functions: { done: 7 } })
+})
+
+t.test('the threads of functions take what is configured, or a part of the memory', async (t) => {
+  const MB = 1024 * 1024
+  const limits = { sandboxMemory: null, functionMemory: 64 * MB }
+  t.equal(sandboxThreads(limits, 512 * MB), 3)
+  t.equal(sandboxThreads(limits, 1024 * MB), 3, 'a Raspberry Pi with 1 GB')
+  t.equal(sandboxThreads(limits, 2048 * MB), 4)
+  t.equal(sandboxThreads(limits, 8192 * MB), 8)
+  t.equal(sandboxThreads({ ...limits, sandboxMemory: 640 * MB }, 512 * MB), 5)
+  t.equal(
+    sandboxThreads({ ...limits, sandboxMemory: 64 * MB }),
+    3,
+    'with fewer, one database would stop the others',
+  )
+  t.equal(sandboxThreads({ ...limits, functionMemory: 2048 * MB }, 64_000 * MB), 3)
 })

@@ -27,7 +27,7 @@ const NOT_READING = 'COPY,DELETE,POST,PUT'
 /** The largest body that a function gets, in bytes. It becomes a JSON string in one turn. */
 const MAX_BODY = 1_048_576
 /** Each list occupies a sandbox thread while its client reads. */
-const MAX_LISTS = 3
+const MAX_LISTS = 2
 const MAX_WAITING_LISTS = 256
 /** After this time, in milliseconds, and then at the same interval, a list is cut if others wait for its place. */
 const LIST_MS = 300_000

@@ -9,6 +9,8 @@ import { until } from '../../helpers/until.ts'
 const ENTRY = new URL('../../helpers/sandbox-thread.mjs', import.meta.url)
 /** A call with a limit of 1 ms is too long after this additional time. */
 const TOO_LONG_MS = 2000
+/** After so long, a call no longer counts as one that a thread is about to end. */
+const LONG_MS = 250
 const LIMITS = { timeoutMs: 1, memory: 67_108_864 }
 
 function serve(t: Test, options: Partial<SandboxPoolOptions> = {}) {
@@ -132,4 +134,33 @@ t.test('after a failed start, the next one is tried only after a while', async (
       return notices.length === 2
     })
   }
+})
+
+t.test('there are no more threads than the memory allows, and those beyond a lower limit end', async (t) => {
+  const limits = { ...LIMITS, timeoutMs: 600_000 }
+  const pool = serve(t, { limits, maxThreads: 3 })
+  const started = () => pool.notices.flatMap((notice) => (notice.type === 'thread' ? [notice.slot] : []))
+  const claimed = new Set<number>()
+  // Of a free thread none is started, so each is claimed for a long call.
+  const fill = async (count: number) => {
+    await until(`${count} threads`, () => {
+      pool.need()
+      for (const slot of started()) if (pool.slotTable.claim(slot, pool.client)) claimed.add(slot.thread)
+      return claimed.size === count
+    })
+    await sleep(LONG_MS)
+    for (let n = 0; n < 10; n++) {
+      pool.need()
+      await sleep(20)
+    }
+  }
+  await fill(3)
+  t.equal(pool.pool.size, 3, 'although all are in a long call')
+  pool.pool.setLimits(limits, 4)
+  await fill(4)
+  t.equal(pool.pool.size, 4)
+  pool.pool.setLimits(limits, 3)
+  pool.slotTable.release(started().at(-1) as Slot, pool.client)
+  await until('one has ended', () => pool.pool.size === 3)
+  t.match(lost(pool), [{ reason: 'ended' }])
 })
