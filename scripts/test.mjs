@@ -11,8 +11,8 @@ import { fileURLToPath } from 'node:url'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
-/** Files at a time, on two cores: many quick tests wait for a disk, and some tests of the full tier measure times. */
-const JOBS = { quick: 3, full: 2 }
+/** Processes at a time, on two cores: many tests wait for a disk, for nodes, or for a fault to be noticed. */
+const JOBS = { quick: 3, full: 3 }
 /**
  * They wait most of their time, for clocks or for a browser, so they run beside the others, one at a time: files, and
  * folders with a slash at the end.
@@ -33,7 +33,14 @@ const KILL_MS = 1_200_000
 
 /** The slowest files. They start first, so that both cores work until the end. */
 const SLOWEST = [
+  'test/full/replication/many-jobs.test.ts',
+  'test/full/proxy/nginx.test.ts',
+  'test/full/nodes/protocol.test.ts',
+  'test/full/nodes/kills.test.ts',
   'test/full/notes/e2e.test.ts',
+  'test/full/nodes/surface.test.ts',
+  'test/full/replication/failures.test.ts',
+  'test/full/query/index-kills.test.ts',
   'test/full/backup/backups.test.ts',
   'test/full/docs/readme.test.ts',
   'test/full/deploy/dockerfile.test.ts',
@@ -46,17 +53,36 @@ const SLOWEST = [
 ]
 
 /**
- * Folders whose files share processes, {@link TOGETHER} files each: loading the same modules took half of their CPU time.
+ * Folders whose files share processes, {@link TOGETHER} files each: loading and compiling the same modules again took up to
+ * half of their CPU time.
  */
 const SHARING = [
+  'test/http/',
+  'test/documents/',
+  'test/threads/',
+  'test/query/',
   'test/auth/',
   'test/config/',
   'test/console/',
   'test/core/',
   'test/examples/notes/',
+  'test/metrics/',
   'test/standby/',
 ]
-const TOGETHER = 12
+const TOGETHER = 8
+/** Of these folders: they are long, or look at what a whole process does. */
+const NOT_SHARING = [
+  'test/http/connections.test.ts',
+  'test/http/floods.test.ts',
+  'test/http/hostile.test.ts',
+  'test/http/http2.test.ts',
+  'test/http/matrix.test.ts',
+  'test/http/metrics.test.ts',
+  'test/http/nodes-feeds.test.ts',
+  'test/http/nodes.test.ts',
+  'test/http/revocation.test.ts',
+  'test/http/tls.test.ts',
+]
 
 /** Tests of the quick tier that the full tier runs again, with more rounds. */
 const LONG_FORMS = {
@@ -86,7 +112,8 @@ function filesOf(tier) {
 
 /** @returns the files that run in one process each time; those of folders that share one are the first */
 function processesOf(files) {
-  const folderOf = (file) => SHARING.find((folder) => `${dirname(file)}/` === folder)
+  const folderOf = (file) =>
+    NOT_SHARING.includes(file) ? undefined : SHARING.find((folder) => `${dirname(file)}/` === folder)
   const alone = files.filter((file) => folderOf(file) === undefined).map((file) => [file])
   const shared = SHARING.flatMap((folder) => {
     const own = files.filter((file) => folderOf(file) === folder)
@@ -190,11 +217,7 @@ async function run(tier) {
   const busy = files.filter((file) => !ALONE.includes(file) && !isWaiting(file))
   const queue = processesOf(busy).values()
   const waiting = processesOf(files.filter(isWaiting)).values()
-  const beside = async () => {
-    await worker(waiting)
-    await worker(queue)
-  }
-  await Promise.all([beside(), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
+  await Promise.all([worker(waiting), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
   await worker(processesOf(files.filter((file) => ALONE.includes(file))))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))
