@@ -413,8 +413,8 @@ t.test(
       t.equal((await call(server, 'PUT', `/${database}/quick-${n}`, { body: { n } })).status, 201)
       times.push(performance.now() - begun)
     }
-    // If saves waited for the slow function, there would be at most three; even a loaded machine makes dozens.
-    t.ok(times.length > 20, `${times.length} are saved before the slow one`)
+    // If saves waited for the slow function, there would be at most three; a quiet machine makes hundreds.
+    t.ok(times.length > 6, `${times.length} are saved before the slow one`)
     times.sort((a, b) => a - b)
     const [median, high] = [0.5, 0.99].map((part) => times[Math.floor(times.length * part)]?.toFixed(1))
     t.comment(`a save takes ${median} ms, the 99th of 100 ${high} ms`)

@@ -2,6 +2,7 @@ import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { patternCost } from '../../src/query/pattern-cost.ts'
 import { Budget, compileRegex } from '../../src/query/regex.ts'
+import { cpuMs } from '../helpers/cpu-time.ts'
 
 function refusalOf(act: () => unknown): unknown {
   try {
@@ -41,10 +42,10 @@ t.test('invalid patterns and patterns that RE2 does not support are refused', as
 })
 
 t.test('a pattern that would take JavaScript hours is fast', async (t) => {
-  const start = performance.now()
+  const start = cpuMs()
   t.notOk(compileRegex('^(a|aa)+$')(`${'a'.repeat(10_000)}b`))
   t.notOk(compileRegex('(x+x+)+y')('x'.repeat(10_000)))
-  t.ok(performance.now() - start < 2000)
+  t.ok(cpuMs() - start < 2000)
 })
 
 t.test('the size of patterns and the work of a search are limited', async (t) => {

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { compileSelector } from '../../src/query/selector.ts'
+import { cpuMs } from '../helpers/cpu-time.ts'
 
 const DOC = {
   _id: 'note:1',
@@ -358,9 +359,9 @@ t.test('all work of a selector counts', async (t) => {
   }
   for (const [name, selector] of cases) {
     const compiled = compileSelector(selector)
-    const start = performance.now()
+    const start = cpuMs()
     t.throws(() => compiled.matches(doc), { code: 'invalid_selector', reason: /too much/ }, name)
-    t.ok(performance.now() - start < 3000, name)
+    t.ok(cpuMs() - start < 3000, name)
   }
 })
 
@@ -381,9 +382,9 @@ t.test('a long document that takes little work is accepted', async (t) => {
 t.test('a value is looked up in a long list, not compared with each element', async (t) => {
   const ids = Array.from({ length: 20_000 }, (_, i) => `note:${i}`)
   const selector = compileSelector({ ids: { $in: ids } })
-  const start = performance.now()
+  const start = cpuMs()
   t.notOk(selector.matches({ ids: Array.from({ length: 20_000 }, (_, i) => `book:${i}`) }))
-  t.ok(performance.now() - start < 3000)
+  t.ok(cpuMs() - start < 3000)
   t.ok(selector.matches({ ids: 'note:777' }))
 })
 

@@ -16,7 +16,7 @@ const inDatabase = (database: number, text: string) => ({ ...filterOf(text), dat
 
 t.test('work that has waited too long fails', async (t) => {
   const { join } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 300 } })
-  const { sandbox } = join(2000)
+  const { sandbox } = join(5000)
   t.same(await sandbox.filter(filterOf(PASS), ['{"v":1}'], '{}'), [true])
   const codes = Promise.all(
     Array.from({ length: 60 }, () =>
@@ -30,7 +30,7 @@ t.test('work that has waited too long fails', async (t) => {
 })
 
 t.test('the work of a deleted database fails at once', async (t) => {
-  const { client, sandbox } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 2000 } })
+  const { client, sandbox } = serveSandbox(t, { limits: { ...LIMITS, timeoutMs: 10_000 } })
   t.same(await sandbox.filter(inDatabase(2, PASS), ['{"v":1}'], '{}'), [true])
   const calls = Array.from({ length: 5 }, () =>
     t.rejects(sandbox.filter(inDatabase(1, HANG), ['{}'], '{}'), { code: 'no_database' }),
@@ -38,7 +38,7 @@ t.test('the work of a deleted database fails at once', async (t) => {
   const startedAt = performance.now()
   client.forget(1)
   await Promise.all(calls)
-  t.ok(performance.now() - startedAt < 1000)
+  t.ok(performance.now() - startedAt < 8000, 'no call waits for the function to end')
   t.same(await sandbox.filter(inDatabase(2, PASS), ['{"v":1}'], '{}'), [true])
   client.forget(1)
   // The thread is free again when the function is stopped.

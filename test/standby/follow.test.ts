@@ -132,7 +132,7 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
 
   const began = performance.now()
   const outcome = await controls.promote({})
-  t.ok(performance.now() - began < 1000)
+  t.ok(performance.now() - began < 10_000, 'it waits for no lag')
   const { uuid } = (await first.request('GET', '/')).json
   t.match(outcome, { uuid })
   t.equal((await standby.request('GET', '/')).json.uuid, uuid)

@@ -6,6 +6,7 @@ import t from 'tap'
 import { movedCaret } from '../../../examples/notes/src/notes/caret.ts'
 import { toggledTask } from '../../../examples/notes/src/notes/tasks.ts'
 import { changesBetween } from '../../../examples/notes/src/notes/text-changes.ts'
+import { cpuMs } from '../../helpers/cpu-time.ts'
 
 t.test('the changes between two texts turn one into the other', async () => {
   const text = fc.array(fc.constantFrom('a', 'b', '\n', '- [ ] ', '🌊', 'é'), { maxLength: 60 })
@@ -37,9 +38,9 @@ t.test('a change from elsewhere moves neither caret nor selection, and is no ste
 t.test('very different texts are compared in bounded time', async (t) => {
   const before = Array.from({ length: 40_000 }, (_, at) => `line ${at * 7919}`).join('\n')
   const after = Array.from({ length: 40_000 }, (_, at) => `other ${at * 104_729}`).join('\n')
-  const begun = performance.now()
+  const begun = cpuMs()
   t.ok(changesBetween(before, after).length > 0)
-  t.ok(performance.now() - begun < 2000)
+  t.ok(cpuMs() - begun < 2000)
 })
 
 t.test('the caret of a plain field stays behind the same characters', async (t) => {
