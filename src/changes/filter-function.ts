@@ -7,6 +7,7 @@ import { scanBytes } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
+import { spliceDocument } from '../documents/body.ts'
 import { languageOf, requireJavascript } from '../documents/design-docs.ts'
 import { completeRequest } from '../documents/function-request.ts'
 import { renderDocument } from '../documents/render.ts'
@@ -188,7 +189,7 @@ export interface FilterFunctionContext {
 
 interface Design {
   readonly rev: string
-  /** The JSON text of the design document without special members. */
+  /** The JSON text of the design document with its `_id` and `_rev`, as other functions have it. */
   readonly source: string
   readonly security: SecurityObject | null
 }
@@ -238,10 +239,11 @@ async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Pr
     [ddoc],
     (doc, _id, { security }) => {
       requireMember(user, security)
-      const source = doc?.body(doc.rev) ?? null
-      if (doc === null || source === null) throw new CouchError('not_found')
+      const body = doc?.body(doc.rev) ?? null
+      if (doc === null || body === null) throw new CouchError('not_found')
       if (doc.deleted) throw new CouchError('deleted')
-      return { rev: doc.rev, source, security }
+      const { rev } = doc
+      return { rev, source: spliceDocument({ id: ddoc, rev, body }), security }
     },
     { body: true },
   )

@@ -12,12 +12,15 @@ const MOBILE = put('_design/mobile', {
     sync: SYNC,
     ofType: '(doc, req) => doc.type === req.query.type',
     live: '(doc) => !doc._deleted',
+    ofDesign:
+      'function (doc) { return this._id === "_design/mobile" && this._rev.startsWith("1-") && doc.type === this.kept }',
     hasConflicts: '(doc) => doc._conflicts !== undefined',
     path: '(doc) => doc._revisions.start === 25 && doc._revisions.ids.length === 20 && doc._rev === "25-r25"',
     keyed: '(doc, req) => doc.key !== undefined && [req.query.key, req.query.descending].includes(doc.key)',
     asked: `(doc, req) => req.method === 'POST' && req.body.pass === doc._id && req.path[1] === '_changes' &&
       req.userCtx.roles.includes('_admin') && req.info.doc_count === 3 && req.secObj.admins !== undefined`,
   },
+  kept: 'note',
   views: { notes: { map: "(doc) => { if (doc.type === 'note') { emit(1); emit(2) } }" } },
 })
 
@@ -175,6 +178,13 @@ export const rows: readonly Row[] = [
       ['GET /{db}/_changes?filter=mobile/keyed&key=a&descending=TRUE', { ids: ['x', 'z'] }],
       [['POST /{db}/_changes?filter=mobile/keyed&key=a', { json: {} }], { ids: ['z'] }],
     ],
+  },
+  {
+    of: '5.5 function',
+    says: 'has its design document as this, with id and revision',
+    given: [MOBILE, ...NOTES],
+    ask: 'GET /{db}/_changes?filter=mobile/ofDesign',
+    answer: { ids: ['note:1', 'note:2'] },
   },
   {
     of: '5.5 main_only',
