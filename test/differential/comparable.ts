@@ -79,6 +79,7 @@ const OWN = new Set([
   'waiting_clients',
   'waiting_commit',
   'collator_versions',
+  'compact_running',
 ])
 
 /** Sets. */

@@ -27,8 +27,8 @@ const {
 } = process.env
 const REQUESTS = Number(SETTEE_DIFFERENTIAL)
 const SEED = Number(SETTEE_DIFFERENTIAL_SEED)
-/** Cases at a time. */
-const LANES = 4
+/** Cases at a time; many of them wait for replications. */
+const LANES = 8
 const MAX_SHOWN = Number(process.env.SETTEE_DIFFERENTIAL_SHOWN ?? 10)
 
 t.setTimeout(300_000 + REQUESTS * 200)

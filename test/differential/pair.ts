@@ -11,6 +11,8 @@ export interface Difference {
   readonly what: readonly string[]
   readonly at: number
   readonly step: Step
+  /** The requests before it, as text. */
+  readonly before: string
   readonly couchdb: Comparable
   readonly settee: Comparable
 }
@@ -65,7 +67,8 @@ async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]
     calls.set(call, { made: made + 1, accepted: accepted + Number(isAccepted) })
     const what = differing(couchdb, settee)
     if (what.length === 0) continue
-    const difference = { what, at, step, couchdb, settee }
+    const before = steps.slice(0, at).map(shown).join('\n')
+    const difference = { what, at, step, before, couchdb, settee }
     const rows = what.map((each) => declaredRow(each, difference))
     if (rows.includes(undefined)) {
       const undeclared = what.filter((_, index) => rows[index] === undefined)
@@ -104,16 +107,21 @@ export function kindOf({ what, step, couchdb, settee }: Difference): string {
   return `${what.join()} ${step.method} ${path}: ${error(couchdb)}, ${error(settee)}`
 }
 
-/** @returns the fewest steps that show a difference of the kind */
+/** How long {@link smallest} tries. */
+const SHRINKING_MS = 60_000
+
+/** @returns few steps that show a difference of the kind */
 export async function smallest(
   couchdb: Server,
   settee: Server,
   { seed, steps }: Case,
   kind: string,
 ): Promise<readonly Step[]> {
+  const began = performance.now()
   let least = steps
   for (let size = Math.ceil(least.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
     for (let at = least.length - 1 - size; at >= 0; at -= size) {
+      if (performance.now() - began > SHRINKING_MS) return least
       const fewer = least.toSpliced(Math.max(at, 0), size)
       const { difference } = await runCase(couchdb, settee, { seed, steps: fewer })
       if (difference !== null && kindOf(difference) === kind) least = fewer.slice(0, difference.at + 1)

@@ -14,6 +14,11 @@ export function hash(branch: string): string {
   return createHash('md5').update(branch).digest('hex')
 }
 
+/** What a revision holds is decided by its hash, too: a number from 0 to 1, another one for each question. */
+export function share(hash: string, question: string): number {
+  return createHash('md5').update(`${question} ${hash}`).digest().readUInt32BE() / 2 ** 32
+}
+
 /** The path to the leaf of a branch, now and then without its beginning. */
 export function pathOf(c: Choices, branch: string): { start: number; ids: string[] } {
   const ids = Array.from(branch, (_, at) => hash(branch.slice(0, branch.length - at)))

@@ -1,7 +1,7 @@
 /** Revision trees: replicated branches, deletions, lowered limits, purges and compactions, and everything that shows them. */
 import type { CarefulChoices as Choices } from '../careful.ts'
 import type { Step } from '../step.ts'
-import { branch, hash, pathOf } from './branches.ts'
+import { branch, hash, pathOf, share } from './branches.ts'
 import { type Family, flag, get, HASHES, json, query } from './family.ts'
 
 /** Only with revisions that requests name, since the hashes of one server sort otherwise than those of the other. */
@@ -13,15 +13,16 @@ function known(c: Choices): string {
 
 function replicated(c: Choices, of: string): Record<string, unknown> {
   const revisions = pathOf(c, branch(c))
+  const rev = `${revisions.start}-${revisions.ids[0]}`
+  const isWhole = c.chance(0.9)
   return {
     _id: of,
-    ...(c.chance(0.9)
-      ? { _revisions: revisions, ...(c.chance(0.5) && { _rev: `${revisions.start}-${revisions.ids[0]}` }) }
-      : { _rev: known(c) }),
-    ...(c.chance(0.25) && { _deleted: true }),
-    v: c.below(3),
-    ...(c.chance(0.1) && {
-      _attachments: { a: { data: c.pick(['aGk=', 'YnllCg==']), content_type: 'text/plain' } },
+    ...(isWhole && { _revisions: revisions }),
+    ...((!isWhole || c.chance(0.5)) && { _rev: rev }),
+    ...(share(rev, 'deleted') < 0.25 && { _deleted: true }),
+    v: Math.floor(share(rev, 'v') * 3),
+    ...(share(rev, 'attachment') < 0.1 && {
+      _attachments: { a: { data: 'aGk=', content_type: 'text/plain' } },
     }),
   }
 }
@@ -48,7 +49,7 @@ function odd(c: Choices): Record<string, unknown> {
   return {
     _id: 'odd',
     ...(c.chance(0.7) ? { _revisions: { start, ids } } : { _rev: `${start}-${ids[0]}` }),
-    ...(c.chance(0.2) && { _deleted: true }),
+    ...(share(`${ids[0]}`, 'deleted') < 0.2 && { _deleted: true }),
   }
 }
 

@@ -1,7 +1,7 @@
 /** Replications between the two databases of a case, and documents of its replicator database. */
 import type { CarefulChoices as Choices } from '../careful.ts'
 import type { Step } from '../step.ts'
-import { branch, hash, pathOf } from './branches.ts'
+import { branch, hash, pathOf, share } from './branches.ts'
 import { type Family, get, IDS, json } from './family.ts'
 import { selector } from './mango.ts'
 
@@ -48,15 +48,17 @@ function step(c: Choices): Step {
       return json('POST', '/_replicate', { ...ends(c), ...options(c) })
     case 'write': {
       const of = c.pick(IDS)
+      const revisions = pathOf(c, branch(c))
+      const rev = revisions.ids[0] as string
       return json('POST', `/${db}/_bulk_docs`, {
         new_edits: false,
         docs: [
           {
             _id: of,
-            _revisions: pathOf(c, branch(c)),
-            n: c.pick([1, 2]),
-            ...(c.chance(0.15) && { _deleted: true }),
-            ...(c.chance(0.15) && { _attachments: { a: { data: 'aGk=' } } }),
+            _revisions: revisions,
+            n: share(rev, 'n') < 0.5 ? 1 : 2,
+            ...(share(rev, 'deleted') < 0.15 && { _deleted: true }),
+            ...(share(rev, 'attachment') < 0.15 && { _attachments: { a: { data: 'aGk=' } } }),
           },
         ],
       })
