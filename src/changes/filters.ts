@@ -49,7 +49,8 @@ export function isFunctionFilter({ filter }: FilterQuery): boolean {
 }
 
 function listedIds({ docIds: text }: FilterQuery, body: FilterBody | undefined): readonly string[] {
-  const ids = body?.docIds ?? (text === undefined ? undefined : asDocIds(parseJson(text)))
+  const ofAddress = () => (text === undefined ? undefined : asDocIds(parseJson(text)))
+  const ids = body === undefined ? ofAddress() : body.docIds
   if (ids === undefined) throw badRequest('`doc_ids` filter parameter is not a list of doc ids.')
   return ids
 }

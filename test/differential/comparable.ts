@@ -129,7 +129,7 @@ export function comparable(
   const { status, headers, body } = answer
   const plain = (text: string) =>
     symbols.replaced(text.replaceAll(origin, 'http://SERVER').replaceAll(new URL(origin).host, 'HOST'))
-  const isLocal = path.includes('/_local/')
+  const isLocal = /\/_local(\/|%2F)/.test(path)
   const type = String(headers['content-type'] ?? '')
   const kept = HEADERS.flatMap((name): [string, string][] => {
     const value = headers[name]

@@ -22,14 +22,14 @@ const EDGES: readonly string[] = [
 ]
 
 export class Choices extends Random {
-  readonly #values: readonly string[]
-  readonly #texts: readonly string[]
+  readonly #asked: { readonly seed: number; readonly numRuns: number }
+  /** Made when they are needed, since it takes long. */
+  #values: readonly string[] | undefined
+  #texts: readonly string[] | undefined
 
   constructor(seed: number) {
     super(seed)
-    const asked = { seed, numRuns: SAMPLES }
-    this.#values = fc.sample(fc.json({ maxDepth: 4, stringUnit: 'binary' }), asked)
-    this.#texts = fc.sample(fc.string({ unit: 'binary', maxLength: 40 }), asked)
+    this.#asked = { seed, numRuns: SAMPLES }
   }
 
   /** One of the first, or, now and then, one of the second. */
@@ -48,7 +48,12 @@ export class Choices extends Random {
 
   /** JSON text of any kind. */
   json(): string {
-    return this.chance(0.2) ? this.pick(EDGES) : this.pick(this.#values)
+    return this.chance(0.2) ? this.pick(EDGES) : this.pick(this.#samples())
+  }
+
+  #samples(): readonly string[] {
+    this.#values ??= fc.sample(fc.json({ maxDepth: 4, stringUnit: 'binary' }), this.#asked)
+    return this.#values
   }
 
   /** A number as text. */
@@ -58,6 +63,7 @@ export class Choices extends Random {
 
   /** Well-formed Unicode of any kind. */
   text(): string {
+    this.#texts ??= fc.sample(fc.string({ unit: 'binary', maxLength: 40 }), this.#asked)
     return this.pick(this.#texts)
   }
 

@@ -86,6 +86,10 @@ export const rows: readonly Row[] = [
       [filter('_doc_ids'), refused('`doc_ids` filter parameter is not a list of doc ids.')],
       [filter('_doc_ids&doc_ids=%22a%22'), refused('`doc_ids` filter parameter is not a list of doc ids.')],
       [filter('_doc_ids&doc_ids=%5B'), refused('invalid UTF-8 JSON')],
+      [
+        ['POST /{db}/_changes?filter=_doc_ids&doc_ids=%5B%22a%22%5D', { json: {} }],
+        refused('`doc_ids` filter parameter is not a list of doc ids.'),
+      ],
       ...['a', [1], { a: 1 }].map(
         (doc_ids) =>
           [
