@@ -62,7 +62,10 @@ export class Kept {
   /** In an address, where names may be percent-encoded and values must be. */
   filledPath(path: string): string {
     return path
-      .replaceAll(/%7B([a-z]+(?:%3A[^%]*)?)%7D/g, (_, name: string) => `{${decodeURIComponent(name)}}`)
+      .replaceAll(
+        /%7B([a-z]+(?:%3A(?:(?!%7[BD]).)*)?)%7D/g,
+        (_, name: string) => `{${decodeURIComponent(name)}}`,
+      )
       .replace(NAMES, (_, name: string) => encodeURIComponent(this.get(name)))
   }
 }

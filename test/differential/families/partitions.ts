@@ -105,7 +105,10 @@ function step(c: Choices): Step {
     case 'get':
       return get(`/{db}/${encodeURIComponent(of)}`)
     case 'delete':
-      return { method: 'DELETE', path: `/{db}/${encodeURIComponent(of)}?rev=${revision(c, of)}` }
+      return {
+        method: 'DELETE',
+        path: `/{db}/${encodeURIComponent(of)}?rev=${encodeURIComponent(revision(c, of))}`,
+      }
     case 'bulk':
       return json('POST', '/{db}/_bulk_docs', {
         docs: [
