@@ -5,6 +5,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isDesignId, USERS_DATABASE } from '../core/ids.ts'
 import { type Allowance, type DocumentPolicy, isShort, type Space, type UserCtx } from '../core/types.ts'
+import { idBytes } from '../revisions/branch.ts'
 import type { Sandbox, UserFunction } from '../sandbox/messages.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import { kindRange } from './all-docs-query.ts'
@@ -137,40 +138,49 @@ function isBuiltInFunction({ ddoc, rev, source }: UserFunction, database: string
   return source === spliceDocument({ id: AUTH_DESIGN_ID, rev, body: AUTH_DESIGN_BODY })
 }
 
-/** About how many bytes the rows of a revision take besides its body; and one revision of its ancestry. */
-const REVISION_BYTES = 256
-const ANCESTOR_BYTES = 16
+/** About how many bytes the rows of a document take beside what it contains. */
+const ROW_BYTES = 256
+/** How often an id is stored with a revision: in its row, and in an index. */
+const ID_TIMES = 2
 /** Bytes that a deletion may add, with its ancestors: PouchDB and LiveSync write some members into theirs. */
 const TOMBSTONE_BYTES = 1024
 /** Bytes of a `_local` document that is still accepted: checkpoints and LiveSync's milestone have some kilobytes. */
 const LOCAL_BYTES = 64 * 1024
-/** How many bytes beyond the limit new `_local` documents may take. Without a bound they would be a way around the quota. */
+/**
+ * How many bytes beyond the limit new `_local` documents may take; and, twice as many, those that become longer. Without a bound
+ * they would be a way around the quota.
+ */
 const LOCAL_RESERVE = 16 * 1024 * 1024
+/**
+ * Bytes of stored ancestries that a revision takes over for the price of what the request has: those of the usual `_revs_limit`. More
+ * counts as often as an account has requests at once, since none of them has reserved it.
+ */
+const FREE_ANCESTRY = 1000 * 16
+const REQUESTS_AT_ONCE = 16
 
 /**
  * Adds the check of the owner's quota (docs/hosted.md) to the check of a document's edits. Each document that makes the
  * database grow is refused individually; the other documents of a bulk are stored. Deletions are allowed, and so are
  * small `_local` documents, which clients need to sync.
  * @param doc the document as stored
- * @param spending of the request; null if it stays away from the limit of bytes
- * @returns `inspect` unchanged if nothing can be refused, as for most writes
+ * @param spending of the request
+ * @returns `inspect` unchanged where there is no quota
  */
 export function withinAllowance(
   allowance: Allowance | undefined,
-  spending: Spending | null,
+  spending: Spending,
   { id, doc, view }: { readonly id: string; readonly doc: DocState | null; readonly view: StoreView },
   inspect: RevisionCheck | undefined,
 ): RevisionCheck | undefined {
   if (allowance === undefined) return inspect
-  if (spending === null && !isFull(allowance, view)) return inspect
   const isLive = doc !== null && !doc.deleted
-  spending?.restart(id)
+  spending.restart(id)
   return (candidate) => {
-    const bytes = storedBytes(candidate)
-    const refusal = overAllowance(allowance, { view, isLive, bytes, spent: spending?.bytes ?? 0 }, candidate)
+    const bytes = storedBytes(id, candidate)
+    const refusal = overAllowance(allowance, { view, isLive, bytes, spent: spending.bytes }, candidate)
     if (refusal !== null) throw refusal
     inspect?.(candidate)
-    spending?.add(id, bytes)
+    spending.add(id, bytes)
   }
 }
 
@@ -182,18 +192,16 @@ export function withinAllowance(
 export function ancestryCheck(
   id: string,
   allowance: Allowance | undefined,
-  spending: Spending | null,
+  spending: Spending,
   shortage: CouchError | null,
 ): EditBounds['checkAncestry'] {
-  if (shortage === null && (allowance === undefined || spending === null)) return undefined
-  return (ids) => {
-    if (ids === 0) return
+  if (shortage === null && allowance === undefined) return undefined
+  return (added) => {
+    if (added === 0) return
     if (shortage !== null) throw shortage
-    if (allowance === undefined || spending === null) return
-    const { bytes } = allowance
-    const used = bytes.others + bytes.here + spending.bytes
-    const added = ANCESTOR_BYTES * ids
-    if (used + added > bytes.limit) throw tooManyBytes(used, bytes.limit)
+    if (allowance === undefined) return
+    const used = usedOf(allowance) + spending.bytes
+    if (used + added > allowance.bytes.limit) throw tooManyBytes(used, allowance.bytes.limit)
     spending.add(id, added)
   }
 }
@@ -220,16 +228,18 @@ export class Spending {
 }
 
 /** Whether the edits come close to the limit of bytes or of one document, so that stored bodies may have to be read. */
-export function isNearLimit(
-  { bytes, maxDocumentSize }: Allowance,
-  edits: readonly Pick<Edit, 'doc'>[],
-): boolean {
+export function isNearLimit(allowance: Allowance, edits: readonly SizedEdit[]): boolean {
   const added = edits.reduce((sum, edit) => sum + 3 * editBytes(edit), 0)
-  return bytes.others + bytes.here + added > bytes.limit || added > maxDocumentSize
+  return usedOf(allowance) + added > allowance.bytes.limit || added > allowance.maxDocumentSize
 }
 
-function isFull({ documents }: Allowance, { docCount }: StoreView): boolean {
-  return documents.others + docCount >= documents.limit
+/** The part of an edit that its size depends on. */
+interface SizedEdit extends Pick<Edit, 'doc'> {
+  readonly id: string
+}
+
+function usedOf({ bytes }: Pick<Allowance, 'bytes'>): number {
+  return bytes.others + bytes.here
 }
 
 /** With fewer documents left than this, others' writes meanwhile could reach the limit. */
@@ -246,9 +256,10 @@ export function dependsOnCounts(
   return (doc === null || doc.deleted) && edits.some(({ doc: { deleted } }) => !deleted)
 }
 
-function editBytes({ doc }: Pick<Edit, 'doc'>): number {
-  const ids = doc.path?.ids.length ?? 0
-  return attachmentBytes(doc) + doc.body.length + REVISION_BYTES + ANCESTOR_BYTES * ids
+function editBytes({ id, doc }: SizedEdit): number {
+  return (
+    attachmentBytes(doc) + doc.body.length + ROW_BYTES + ID_TIMES * id.length + idBytes(doc.path?.ids ?? [])
+  )
 }
 
 function attachmentBytes({ attachments }: Pick<IncomingDoc, 'attachments'>): number {
@@ -256,8 +267,12 @@ function attachmentBytes({ attachments }: Pick<IncomingDoc, 'attachments'>): num
 }
 
 /** About how many bytes a new revision takes on disk. */
-function storedBytes({ doc, ids }: NewRevision): number {
-  return attachmentBytes(doc) + Buffer.byteLength(doc.body) + REVISION_BYTES + ANCESTOR_BYTES * ids()
+function storedBytes(id: string, { doc, grown }: NewRevision): number {
+  const own =
+    attachmentBytes(doc) + Buffer.byteLength(doc.body) + ROW_BYTES + ID_TIMES * Buffer.byteLength(id)
+  const ancestry = grown()
+  const free = idBytes(doc.path?.ids ?? []) + FREE_ANCESTRY
+  return own + Math.min(ancestry, free) + REQUESTS_AT_ONCE * Math.max(0, ancestry - free)
 }
 
 interface Growth {
@@ -276,7 +291,7 @@ function overAllowance(
 ): CouchError | null {
   const { bytes, documents, maxDocumentSize } = allowance
   const { doc } = candidate
-  const used = bytes.others + bytes.here + spent
+  const used = usedOf(allowance) + spent
   const isOver = used + added > bytes.limit
   if (doc.deleted) return isOver && !isDeletion(candidate) ? tooManyBytes(used, bytes.limit) : null
   const size = Buffer.byteLength(doc.body)
@@ -290,32 +305,39 @@ function overAllowance(
  * Whether a revision deletes a live leaf and is, with the ancestors that come with it, no larger than it. Other tombstones,
  * such as that of a document that never existed, would be a way to store more.
  */
-function isDeletion({ doc, old, branches, ids }: NewRevision): boolean {
+function isDeletion({ doc, old, branches, grown }: NewRevision): boolean {
   const { path } = doc
   const isLive = (id: string, steps: number) =>
     branches.leaf({ pos: (path?.pos ?? 0) - steps, id })?.deleted === false
   const isEnd = path === null ? old()?.deleted === false : path.ids.some(isLive)
   if (!isEnd) return false
-  const added = doc.body.length + ANCESTOR_BYTES * ids()
+  const added = doc.body.length + grown()
   return added <= TOMBSTONE_BYTES || added <= (old()?.body.length ?? 0)
 }
 
 /**
  * The refusal of a `_local` document; null if it may be written.
- * @param stored the length of its stored body, in bytes; null if it is not stored
+ * @param stored its stored body; null if it is not stored
+ * @param spending of the request, to which what is allowed is added
  */
 export function localRefusal(
   allowance: Allowance | undefined,
-  stored: number | null,
-  body: string,
+  spending: Spending,
+  { id, stored, body }: { readonly id: string; readonly stored: string | null; readonly body: string },
 ): CouchError | null {
+  spending.restart(id)
   if (allowance === undefined) return null
   const { bytes, maxDocumentSize } = allowance
-  const used = bytes.others + bytes.here
+  const used = usedOf(allowance) + spending.bytes
   const size = Buffer.byteLength(body)
   if (size > maxDocumentSize) return tooLarge(size, maxDocumentSize)
-  if (used + size <= bytes.limit || (stored !== null && size <= Math.max(LOCAL_BYTES, stored))) return null
-  return size <= LOCAL_BYTES && used < bytes.limit + LOCAL_RESERVE ? null : tooManyBytes(used, bytes.limit)
+  const rest = stored === null ? ROW_BYTES + ID_TIMES * Buffer.byteLength(id) : -Buffer.byteLength(stored)
+  const grown = Math.max(0, size + rest)
+  const reserve = stored === null ? LOCAL_RESERVE : 2 * LOCAL_RESERVE
+  const mayPass = grown === 0 || (size <= LOCAL_BYTES && used < bytes.limit + reserve)
+  if (used + grown > bytes.limit && !mayPass) return tooManyBytes(used, bytes.limit)
+  spending.add(id, grown)
+  return null
 }
 
 /** Reads what a database stores now, with its indexes, in bytes. */
@@ -328,7 +350,7 @@ export type Measure = () => Promise<number>
 export async function exactNearLimit(
   measure: Measure,
   user: UserCtx,
-  edits: readonly Pick<Edit, 'doc'>[],
+  edits: readonly SizedEdit[],
 ): Promise<UserCtx> {
   const { allowance } = user
   return allowance !== undefined && isNearLimit(allowance, edits) ? remeasured(measure, user) : user

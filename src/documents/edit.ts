@@ -5,7 +5,7 @@
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import { type Branch, leafRev, makeBranch } from '../revisions/branch.ts'
-import { type BranchChange, type BranchSet, idsGained } from '../revisions/branch-set.ts'
+import { type BranchChange, type BranchSet, bytesGained } from '../revisions/branch-set.ts'
 import { formatRev, newRevId } from '../revisions/rev.ts'
 import type {
   AttachmentWrite,
@@ -104,8 +104,8 @@ function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, 
   if (document.check !== undefined) {
     const follows = parent !== null && doc.path !== null
     const old = () => (follows ? document.nearest(parent.pos, parent.ids) : null)
-    const ids = () => idsGained(change)
-    document.check({ at, doc, rev, attachments, old, branches: document.branches, ids })
+    const grown = () => bytesGained(change)
+    document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
   }
   document.branches.apply(change)
   document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
@@ -180,11 +180,11 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
     )
     if (document.check !== undefined) {
       const old = () => document.nearest(leaf.pos - 1, leaf.ids.slice(1))
-      const ids = () => idsGained(change)
-      document.check({ at, doc, rev, attachments, old, branches: document.branches, ids })
+      const grown = () => bytesGained(change)
+      document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
     }
     document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
-  } else if (change.added.length > 0) document.checkAncestry?.(idsGained(change))
+  } else if (change.added.length > 0) document.checkAncestry?.(bytesGained(change))
   document.branches.apply(change)
   return { rev, deleted: doc.deleted }
 }

@@ -171,8 +171,8 @@ export interface NewRevision {
   old(): OldRevision | null
   /** The document's leaves before the edit. */
   readonly branches: Pick<BranchSet, 'leaf'>
-  /** How many ids the edit adds to the document's ancestries, that of the revision included. Read only on request. */
-  ids(): number
+  /** How many bytes the edit adds to the document's ancestries, the revision's own id included. Counted only on request. */
+  grown(): number
 }
 
 interface StoredContent {
@@ -196,10 +196,10 @@ export interface EditBounds {
   readonly check?: RevisionCheck | undefined
   /**
    * Called for an edit that adds no revision, but ids to the ancestries of others.
-   * @param ids how many
+   * @param bytes how many they take
    * @throws CouchError to refuse it
    */
-  readonly checkAncestry?: ((ids: number) => void) | undefined
+  readonly checkAncestry?: ((bytes: number) => void) | undefined
   /** Maximum number of leaves, including deleted ones; unbounded by default. */
   readonly maxLeaves?: number
   /** Maximum number of attachments of a revision that adds one; unbounded by default. */

@@ -10,7 +10,7 @@ import { claimOf, foreignTokens } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
 import { isAtOrBefore, NUMBERS, positionOf } from '../storage/token-position.ts'
 import type { DocumentRules } from './database.ts'
-import { exactNearLimit, localRefusal } from './document-policy.ts'
+import { exactNearLimit, localRefusal, Spending } from './document-policy.ts'
 import { type IncomingDoc, namedRev } from './incoming-document.ts'
 import { requireMember } from './security.ts'
 import type { WriteChecks } from './write-checks.ts'
@@ -44,8 +44,9 @@ export async function updateLocals(
   for (const { doc } of edits) checkLocal(doc)
   const writer = await exactNearLimit(checks.measure, user, edits)
   const copied = await copiedTokens(store, edits)
+  const spending = new Spending()
   const outcomes = await store.updateLocals(
-    edits.map((edit) => localUpdate(writer, edit, checks.documentRules, copied)),
+    edits.map((edit) => localUpdate(writer, edit, checks.documentRules, copied, spending)),
   )
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
@@ -91,6 +92,7 @@ function localUpdate(
   { id, doc, mustExist }: LocalEdit,
   rules: DocumentRules | undefined,
   copied: ReadonlySet<string>,
+  spending: Spending,
 ): LocalUpdate<LocalResult> {
   return {
     id,
@@ -101,7 +103,8 @@ function localUpdate(
         if (stored === null && mustExist) return { result: new CouchError('not_found') }
         return { result: { rev: '0-0', deleted: true }, write: null }
       }
-      const refusal = localRefusal(user.allowance, stored === null ? null : stored.body.length, doc.body)
+      const { body } = doc
+      const refusal = localRefusal(user.allowance, spending, { id, stored: stored?.body ?? null, body })
       if (refusal !== null) return { result: refusal }
       const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view, copied) : null
       if (claim === 'unproven') return { result: new CouchError('unavailable', RESTORED_REASON), met: true }

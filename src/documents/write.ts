@@ -172,9 +172,12 @@ async function updateDocuments(
   const ordinary = designs.length === 0 ? documents : documents.filter(({ id }) => !isDesignId(id))
   const deletions = { count: 0, since: NO_TOMBSTONES }
   const { allowance } = writer
-  const spending = allowance !== undefined && isNearLimit(allowance, edits) ? new Spending() : null
-  await attemptUpdates(store, writer, ordinary, checks, { results, deletions, spending })
-  await attemptUpdates(store, writer, designs, checks, { results, deletions, spending })
+  const tally = {
+    ...{ results, deletions, spending: new Spending() },
+    isNearLimit: allowance !== undefined && isNearLimit(allowance, edits),
+  }
+  await attemptUpdates(store, writer, ordinary, checks, tally)
+  await attemptUpdates(store, writer, designs, checks, tally)
   if (deletions.since !== NO_TOMBSTONES) {
     const { docCount } = await store.view()
     // The document existed one millisecond earlier, whatever the clock shows when the deletion is stored.
@@ -207,7 +210,9 @@ function editsOf(id: string, edits: NamedEdit[], places: number[]): DocumentEdit
 interface Tally {
   readonly results: Results
   readonly deletions: DeletionCount
-  readonly spending: Spending | null
+  readonly spending: Spending
+  /** Whether a document may be refused for its size, which depends on stored bodies. */
+  readonly isNearLimit: boolean
 }
 
 /** Attempts to update documents until each has its results, and puts the results at the indexes of their edits. */
@@ -216,14 +221,15 @@ async function attemptUpdates(
   user: UserCtx,
   documents: readonly DocumentEdits[],
   checks: WriteChecks,
-  { results, deletions, spending }: Tally,
+  tally: Tally,
 ): Promise<void> {
+  const { results, deletions } = tally
   const requestChecks = new RequestChecks(checks, user)
   let pending = documents
   while (pending.length > 0) {
     const attempt = requestChecks.nextAttempt()
     const outcomes = await store.updateDocs(
-      pending.map((document) => documentUpdate(document, user, attempt, checks, spending)),
+      pending.map((document) => documentUpdate(document, user, attempt, checks, tally)),
     )
     const undecided: Undecided[] = []
     const rest: DocumentEdits[] = []
@@ -297,13 +303,13 @@ function documentUpdate(
   user: UserCtx,
   attempt: Attempt,
   checks: WriteChecks,
-  spending: Spending | null,
+  { spending, isNearLimit }: Pick<Tally, 'spending' | 'isNearLimit'>,
 ): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
   const { allowance } = user
   const { documentRules: rules } = checks
   const isAttachment = edits.some(({ attachment }) => attachment !== undefined)
-  const mayBeRefused = checks.shortage(user) !== null || spending !== null
+  const mayBeRefused = checks.shortage(user) !== null || isNearLimit
   const touches = touchesOfEdits(edits, mayBeRefused || attempt.readsOld(id))
   return {
     id,

@@ -20,11 +20,10 @@ export interface BranchChange {
   readonly added: readonly Branch[]
 }
 
-/** How many ids the ancestries have more after a change; 0 if they have fewer. */
-export function idsGained({ removed, added }: BranchChange): number {
-  const count = (branches: readonly Branch[]) =>
-    branches.reduce((sum, { ancestry, ids }) => sum + (ancestry?.length ?? ids.length), 0)
-  return Math.max(0, count(added) - count(removed))
+/** How many bytes the ancestries take more after a change; 0 if they take fewer. */
+export function bytesGained({ removed, added }: BranchChange): number {
+  const sum = (branches: readonly Branch[]) => branches.reduce((bytes, branch) => bytes + bytesOf(branch), 0)
+  return Math.max(0, sum(added) - sum(removed))
 }
 
 /** The changes of the stored branches. */

@@ -32,9 +32,6 @@ export interface Ancestry {
   id(index: number): string | undefined
 }
 
-/** The stored size of an id of 32 hex digits, in bytes. */
-const HEX_ID_BYTES = 16
-
 /** Makes a branch of ids in memory, newest first. @throws RangeError if there are no ids */
 export function makeBranch(pos: number, ids: readonly string[], deleted: boolean): Branch {
   const leaf = ids[0]
@@ -72,8 +69,13 @@ export function oldestOf(branch: Branch): number {
 /** The approximate stored size of the ancestry, in bytes. */
 export function bytesOf(branch: Branch): number {
   if (branch.ancestry !== undefined) return branch.ancestry.bytes
+  return idBytes(branch.ids)
+}
+
+/** The approximate stored size of the ids of revisions, in bytes. */
+export function idBytes(ids: readonly string[]): number {
   let bytes = 0
-  for (const { length } of branch.ids) bytes += Math.max(length, HEX_ID_BYTES)
+  for (const id of ids) bytes += id.length === HEX_DIGITS ? HEX_BYTES : Buffer.byteLength(id)
   return bytes
 }
 

@@ -11,10 +11,10 @@ import {
 import { AUTH_DESIGN_BODY, AUTH_DESIGN_ID } from '../../src/documents/auth-design.ts'
 import {
   dependsOnCounts,
+  exactNearLimit,
   isBuiltInDesign,
   policyRefusals,
   policySandbox,
-  withinAllowance,
 } from '../../src/documents/document-policy.ts'
 import type { IncomingDoc } from '../../src/documents/incoming-document.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
@@ -447,11 +447,67 @@ t.test('a bulk of many groups ends at the limit', async (t) => {
 
 t.test('far from every limit nothing is measured', async (t) => {
   const opened = await seeded(t)
-  const { allowance } = await userWith(opened, { bytes: 1_000_000, documents: 10, size: 100_000 })
-  const view = await opened.store.view()
-  const state = { id: 'a', doc: null, view }
-  t.equal(withinAllowance(allowance, null, state, undefined), undefined)
-  t.equal(withinAllowance(undefined, null, state, undefined), undefined)
+  const user = await userWith(opened, { bytes: 1_000_000, documents: 10, size: 100_000 })
+  const measure = async () => t.fail('it was measured')
+  const doc = { id: undefined, path: null, deleted: false, body: '{}', attachments: [] }
+  t.equal(await exactNearLimit(measure as never, user, [{ id: 'a', doc }]), user)
+})
+
+// Histories, which take space beside bodies.
+
+/** The `_revisions` of a replicated document, newest first, with ids of this length. */
+function history(start: number, last: string, length = 32) {
+  const older = Array.from({ length: start - 1 }, (_, at) => `${start - 1 - at}`.padStart(length, 'f'))
+  return { start, ids: [last, ...older] }
+}
+
+async function replicateAs(opened: Opened, user: UserCtx, docs: unknown[]): Promise<Json[]> {
+  return bulkAs(opened, user, { new_edits: false, docs })
+}
+
+t.test('long ids of ancestors count with all their bytes', async (t) => {
+  const opened = await seeded(t)
+  const { start, ids } = history(200, 'x'.repeat(500), 500)
+  const known = { _id: 'known', _revisions: { start, ids: ids.slice(0, 1) } }
+  await replicateAs(opened, ADMIN, [known])
+  const longer = [{ ...known, _revisions: { start, ids } }]
+  const refused = await replicateAs(opened, await userWith(opened, { bytes: 50_000 }), longer)
+  t.match(refused, [{ id: 'known', error: 'forbidden' }])
+  t.same(await replicateAs(opened, await userWith(opened, { bytes: 150_000 }), longer), [])
+})
+
+t.test('conflicts that take over a long stored history end at the limit', async (t) => {
+  const opened = await seeded(t)
+  const long = { _id: 'long', _revisions: history(1000, 'x', 500) }
+  await replicateAs(opened, ADMIN, [long])
+  const [, parent] = history(1000, 'x', 500).ids
+  const conflicts = Array.from({ length: 100 }, (_, at) => ({
+    _id: 'long',
+    _revisions: { start: 1000, ids: [`conflict ${at}`, parent] },
+  }))
+  const before = (await opened.store.info()).sizes.active
+  const limit = 20_000_000
+  const rows = await replicateAs(opened, await userWith(opened, { bytes: limit }), conflicts)
+  t.ok(rows.length > 90, `${rows.length} of 100 are refused`)
+  const grown = (await opened.store.info()).sizes.active - before
+  t.ok(grown <= limit / 16, `${grown} bytes are stored, by one of 16 requests at once`)
+})
+
+t.test('the _local documents of one request are added up', async (t) => {
+  const opened = await seeded(t)
+  const docs = Array.from({ length: 40 }, (_, at) => ({ _id: `_local/${at}`, text: 'x'.repeat(20_000) }))
+  const full = await userWith(opened, { bytes: -16 * 1024 * 1024 + 200_000 })
+  const rows = await bulkAs(opened, full, { docs })
+  const stored = rows.filter(({ error }: Json) => error === undefined).length
+  t.ok(stored >= 8 && stored <= 11, `${stored} of 40 are stored`)
+  const small = Array.from({ length: 40 }, (_, at) => ({ _id: `_local/small ${at}` }))
+  await bulkAs(opened, ADMIN, { docs: small })
+  const grown = small.map((doc) => ({ ...doc, text: 'x'.repeat(50_000) }))
+  const beyond = await userWith(opened, { bytes: -33 * 1024 * 1024 })
+  const refused = (await bulkAs(opened, beyond, { docs: grown })).filter(
+    ({ error }: Json) => error === 'forbidden',
+  )
+  t.equal(refused.length, 40, 'those that are stored do not become longer without end')
 })
 
 // The writes that a database accepts while its disk is full.
