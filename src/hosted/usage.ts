@@ -104,9 +104,10 @@ export class Usage {
     )
   }
 
-  /** Adds the most that a finished write may have stored, until the database is measured. */
+  /** Adds the most that a finished write may have stored, until the database is measured: not each write is told by an event. */
   wrote(account: string, name: string, most: Size): void {
     this.#unmeasured.add(account, name, most)
+    this.changed(name)
   }
 
   /** @returns for each database of an account, the most that this node may have written to it since it was measured */

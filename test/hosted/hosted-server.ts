@@ -12,6 +12,7 @@ import { LogTail } from '../../src/config/log-tail.ts'
 import { settingsOf } from '../../src/config/settings.ts'
 import { type Hosted, openHosted } from '../../src/hosted/hosted.ts'
 import { tenantCollector } from '../../src/metrics/database-metrics.ts'
+import { readStoreAddress } from '../../src/storage/store-address.ts'
 import { openServerDatabases } from '../../src/threads/open-databases.ts'
 import { withReplicator } from '../helpers/replicator.ts'
 import { temporaryFolder } from '../helpers/server.ts'
@@ -31,11 +32,13 @@ export interface HostedServer {
 /**
  * @param settings configuration by `section/key`
  * @param dataDir a data folder to start on
+ * @param store the address of a PostgreSQL instead of files
  */
 export async function startHostedServer(
   t: Pick<Test, 'teardown' | 'fail'>,
   settings: Record<string, string> = {},
   dataDir?: string,
+  store?: string,
 ): Promise<HostedServer> {
   const folder = dataDir ?? (await temporaryFolder(t))
   const config = await openConfig({ dataDir: folder, env: {}, flags: { hosted: true } })
@@ -45,7 +48,10 @@ export async function startHostedServer(
     await config.set(section, key, value)
   }
   const databases = await openServerDatabases({
-    location: { kind: 'files', dataDir: folder },
+    location:
+      store === undefined
+        ? { kind: 'files', dataDir: folder }
+        : { kind: 'postgres', address: await readStoreAddress(store, null), poolSize: 4 },
     settings: settingsOf(config),
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
