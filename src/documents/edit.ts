@@ -179,7 +179,8 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
       replicatedAttachment(document, incoming, attachment),
     )
     if (document.check !== undefined) {
-      const old = () => document.nearest(leaf.pos - 1, leaf.ids.slice(1))
+      const newest = newestKnown(leaf, change)
+      const old = () => document.nearest(newest, leaf.ids.slice(leaf.pos - newest))
       const grown = () => bytesGained(change)
       document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
     }
@@ -187,6 +188,15 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
   } else if (change.added.length > 0) document.checkAncestry?.(bytesGained(change))
   document.branches.apply(change)
   return { rev, deleted: doc.deleted }
+}
+
+/**
+ * The generation of the newest ancestor of a new leaf that may be stored. Those above the leaves that it changes are as new as itself: an
+ * engine that looked for each of a thousand would take a second.
+ */
+function newestKnown(leaf: Branch, { removed }: BranchChange): number {
+  const known = removed.reduce((newest, { pos }) => Math.max(newest, pos), 0)
+  return known === 0 ? leaf.pos - 1 : Math.min(known, leaf.pos - 1)
 }
 
 /**
