@@ -330,6 +330,9 @@ t.test('rewrites by rules and by functions', async (t) => {
         if (req.path[4] === "caller")
           return { path: "_show/req", headers: { Authorization: "Basic eDp5", Cookie: "AuthSession=x", "X-Own": "o" } }
         if (req.path[4] === "throw") throw "no"
+        if (req.path[4] === "long") return { path: "_rewrite/long/" + Array(100000).join("x") }
+        if (req.path[4] === "query") return { path: "_rewrite/query", query: { q: Array(100000).join("x") } }
+        if (req.path[4] === "heads") return { path: "_rewrite/heads", headers: { "X-Own": Array(100000).join("x") } }
       }`,
       },
     }),
@@ -352,6 +355,8 @@ t.test('rewrites by rules and by functions', async (t) => {
   t.match(JSON.parse((await fn('GET', 'caller')).text), { name: null, headers: new Set(['X-Own']) })
   t.match(await fn('GET', 'out'), { status: 500, text: /insecure_rewrite_rule/ })
   t.match(await fn('GET', 'throw'), { status: 500, text: /rewrite_error/ })
+  for (const path of ['long', 'query', 'heads'])
+    t.match(await fn('GET', path), { status: 431, text: /header fields are too large/ }, path)
   t.match(await fn('GET', 'nothing'), { status: 404, text: /Invalid path/ })
   t.match(await ask('GET', '/db/_design/none/_rewrite/x'), { status: 404 })
 })

@@ -6,6 +6,7 @@ import { CouchError } from '../../core/errors.ts'
 import { SAFE_METHODS } from '../plugins/cross-origin.ts'
 import { passCount } from '../plugins/request-metrics.ts'
 import { sendContinue } from './body-progress.ts'
+import { MAX_HEADER_BYTES } from './client-errors.ts'
 import { StreamRequest } from './http2-messages.ts'
 
 /** What replaces the parts of a request; absent parts stay. */
@@ -105,12 +106,19 @@ export function checkRewrites({ raw, server }: FastifyRequest): void {
   if (rewritesOf(raw) >= limit) throw new CouchError('bad_request', 'Exceeded rewrite recursion limit')
 }
 
+/** Functions make it, and each of many rewrites passes it on: megabytes would hold up the HTTP thread. */
+function isTooLong({ address, headers = {} }: RewrittenParts): boolean {
+  const parts = [address, ...Object.entries(headers).flat()]
+  return parts.reduce((sum, { length }) => sum + length, 0) > MAX_HEADER_BYTES
+}
+
 /**
  * Has the server answer the rewritten request, with all its checks, in place of the original one.
- * @throws unsafe_rewrite: otherwise a link of a database's admin could write with the rights of whoever follows it
+ * @throws headers_too_large for a head that no client could send; unsafe_rewrite: otherwise a link of a database's admin could write with the rights of whoever follows it
  */
 export function serveRewritten(request: FastifyRequest, reply: FastifyReply, parts: RewrittenParts): void {
   const { method = request.method } = parts
+  if (isTooLong(parts)) throw new CouchError('headers_too_large')
   if (SAFE_METHODS.has(request.method) && !SAFE_METHODS.has(method)) throw new CouchError('unsafe_rewrite')
   const headers = allowedHeaders(request.server.services.config, parts.headers)
   const rewritten = new RewrittenRequest(request.raw, { ...parts, headers }, request.id)
