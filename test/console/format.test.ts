@@ -6,7 +6,12 @@ async function formatFor(
   languages: readonly string[],
 ): Promise<typeof import('../../console/src/strings/format.ts')> {
   Object.defineProperty(navigator, 'languages', { value: languages, configurable: true })
-  return import(`../../console/src/strings/format.ts?languages=${languages.join()}`)
+  try {
+    return await import(`../../console/src/strings/format.ts?languages=${languages.join()}`)
+  } finally {
+    // Other test files of the process have the languages of Node.
+    Reflect.deleteProperty(navigator, 'languages')
+  }
 }
 
 t.test('a language that is no language tag is left out', async (t) => {

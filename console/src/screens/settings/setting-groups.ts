@@ -66,6 +66,7 @@ const KEYS: readonly (readonly [pattern: string, group: GroupName])[] = [
   ['settee/body_*', 'limits'],
   ['settee/thread_heap', 'limits'],
   ['settee/function_memory', 'functions'],
+  ['settee/sandbox_memory', 'functions'],
   ['settee/couchapps', 'functions'],
   ['settee/keep_*', 'storage'],
   ['settee/compaction*', 'storage'],
