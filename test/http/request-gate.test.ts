@@ -1,6 +1,6 @@
 /** Requests pass the gate one at a time, and arrive as Node alone would read them. */
 import { once } from 'node:events'
-import { createServer, type IncomingMessage } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -115,4 +115,27 @@ t.test('a body that is not read holds the rest back', async (t) => {
   await until(() => seen.length === 2)
   t.equal(seen[0]!.body, body)
   bodies[1]!.resume()
+})
+
+t.test('a connection that is paused when it gets its gate is read again when it is resumed', async (t) => {
+  const server = createServer()
+  const requests: [IncomingMessage, ServerResponse][] = []
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    requests.push([request, response])
+    if (request.method === 'GET') response.end(request.url)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  t.teardown(() => {
+    socket.destroy()
+    server.close()
+  })
+  socket.write(post('/upload', 'b'.repeat(2_000_000)) + get('/next'))
+  await until(() => requests[0]?.[0].socket.isPaused() === true)
+  const [[upload, answer]] = requests as [[IncomingMessage, ServerResponse]]
+  new RequestGate(upload.socket, { isOpen: true, onArrival: () => undefined })
+  upload.resume().on('end', () => answer.end())
+  await until(() => requests.length === 2)
+  t.equal(requests[1]?.[0].url, '/next')
 })

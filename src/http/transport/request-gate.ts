@@ -36,7 +36,11 @@ export class RequestGate {
     socket._read = (size) => {
       if (this.#held.length === 0) read(size)
     }
-    socket.on('resume', () => this.#pass())
+    socket.on('resume', () => {
+      this.#pass()
+      // While the parser read the connection itself, the stream took itself to be reading. So it does not begin again.
+      socket._read(0)
+    })
     // Node's parser reads the connection itself until there is another listener.
     socket.on('data', ignore).off('data', ignore)
   }
