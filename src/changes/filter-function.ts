@@ -10,7 +10,7 @@ import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { spliceDocument } from '../documents/body.ts'
 import { languageOf, requireJavascript } from '../documents/design-docs.ts'
 import { completeRequest } from '../documents/function-request.ts'
-import { renderDocument } from '../documents/render.ts'
+import { nameOnly, renderDocument, unlessDamaged } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
@@ -132,14 +132,22 @@ function firstCandidates(candidates: readonly Candidate[], maxDocs: number): rea
 }
 
 function candidateOf(doc: DocState, options: ChangesOptions): Candidate {
-  const revs = listedRevs(doc, options).filter((rev) => doc.body(rev) !== null)
+  const hasBody = (rev: string) =>
+    unlessDamaged(
+      () => doc.body(rev) !== null,
+      () => true,
+    )
+  const revs = listedRevs(doc, options).filter(hasBody)
   const docs = revs.map((rev) => visibleText(doc, rev, options))
   return { parts: readParts(doc, options), revs, docs }
 }
 
 /** A revision as functions see it, protocol.md 5.5: with its ancestors and, with `main_only`, its conflicts. */
 function visibleText(doc: DocState, rev: string, { style }: ChangesOptions): string {
-  const text = renderDocument(doc, rev, { conflicts: style === 'main_only' })
+  const text = unlessDamaged(
+    () => renderDocument(doc, rev, { conflicts: style === 'main_only' }),
+    () => nameOnly(doc, rev),
+  )
   const branch = findLeaf(doc.branches, parseRev(rev))
   if (branch === undefined) return text
   const revisions = { start: branch.pos, ids: branch.ids.slice(0, VISIBLE_ANCESTORS) }

@@ -6,7 +6,7 @@ import { scanBytes } from '../core/bytes.ts'
 import { BoundedCache } from '../core/cache.ts'
 import { isDesignId } from '../core/ids.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
-import { renderDocument } from '../documents/render.ts'
+import { nameOnly, renderDocument, unlessDamaged } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
@@ -186,8 +186,11 @@ function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFi
     }
   }
   const verdictOf = (doc: DocState, rev: string): boolean | LongRevision => {
-    if (doc.body(rev) === null) return false
-    const text = renderDocument(doc, rev, { conflicts })
+    const text = unlessDamaged(
+      () => (doc.body(rev) === null ? null : renderDocument(doc, rev, { conflicts })),
+      () => nameOnly(doc, rev),
+    )
+    if (text === null) return false
     if (text.length <= MAX_PARSED_AT_ONCE) return predicate(JSON.parse(text))
     const key = `${rev} ${doc.id}`
     return verdicts.get(key) ?? { key, text }

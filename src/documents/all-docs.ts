@@ -20,11 +20,13 @@ import {
 import type { AllDocsKind, AllDocsQuery, Body } from './database.ts'
 import { ChunkBuffer } from './pieces.ts'
 import {
+  damagedMember,
   type RenderedDocument,
   type RenderOptions,
   renderDocument,
   renderInTexts,
   renderLocal,
+  unlessDamaged,
 } from './render.ts'
 import { requireMember } from './security.ts'
 import { pinContents } from './stored-content.ts'
@@ -236,9 +238,12 @@ function liveRow(doc: DocState, options: RenderOptions | null): ListedRow {
   const value = `"rev":${quoted(doc.rev)}`
   const { id } = doc
   if (options === null) return { id, text: row(id, value, '') }
-  if (!options.attachments) return { id, text: row(id, value, renderDocument(doc, doc.rev, options)) }
-  const document = renderInTexts(doc, doc.rev, 'data', options)
-  return { id, text: row(id, value, '').slice(0, -1), document }
+  const damaged = (error: CouchError) => ({ id, text: row(id, value, damagedMember(error)) })
+  return unlessDamaged(() => {
+    if (!options.attachments) return { id, text: row(id, value, renderDocument(doc, doc.rev, options)) }
+    const document = renderInTexts(doc, doc.rev, 'data', options)
+    return { id, text: row(id, value, '').slice(0, -1), document }
+  }, damaged)
 }
 
 /** @param doc the document's JSON; '' for a row without a document */

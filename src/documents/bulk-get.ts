@@ -284,7 +284,7 @@ function isReady(progress: RevisionsProgress): boolean {
 function refused(id: string, rev: unknown, error: unknown): ReadyResult {
   if (!(error instanceof CouchError)) throw error
   if (error.code === 'not_found') return failed(id, 'undefined', error)
-  if (error.status === 400) return failed(id, rev ?? null, error)
+  if (error.status === 400 || error.code === 'damaged_document') return failed(id, rev ?? null, error)
   throw error
 }
 
@@ -301,7 +301,10 @@ async function* withErrors(
 }
 
 function errorRows(id: string, rows: readonly RevisionRow[]): BulkGetRow[] {
-  return rows.map((row) => ('missing' in row ? errorRow(id, row.missing, new CouchError('not_found')) : row))
+  return rows.map((row) => {
+    if (!('missing' in row)) return row
+    return errorRow(id, row.missing, row.because ?? new CouchError('not_found'))
+  })
 }
 
 function errorRow(id: unknown, rev: unknown, error: CouchError): BulkGetError {

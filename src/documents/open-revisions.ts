@@ -14,7 +14,13 @@ import {
   type Piece,
   pieceChunks,
 } from './pieces.ts'
-import { type ContentForm, type RenderedDocument, type RenderOptions, renderInTexts } from './render.ts'
+import {
+  type ContentForm,
+  type RenderedDocument,
+  type RenderOptions,
+  renderInTexts,
+  unlessDamaged,
+} from './render.ts'
 import { LOOKUPS, type PlannedRow, type PlanStep, RevisionsPlan } from './revisions-plan.ts'
 import { requireMember } from './security.ts'
 import { pinContents, readContent } from './stored-content.ts'
@@ -40,8 +46,8 @@ export interface RevisionsRequest {
   readonly form: ContentForm
 }
 
-/** A revision, or the id of one that does not exist. */
-export type RevisionRow = RenderedDocument | { readonly missing: string }
+/** A revision, or the id of one that does not exist, or is damaged. */
+export type RevisionRow = RenderedDocument | { readonly missing: string; readonly because?: CouchError }
 
 /** A page of rows, and the progress of the request. */
 export interface RevisionsProgress {
@@ -215,7 +221,10 @@ function renderPage(
 
 /** The body of an ancestor may be unknown, and a compaction between two pages may have removed it. */
 function rowOf(doc: DocState | null, rev: string, form: ContentForm, render: RenderOptions): RevisionRow {
-  return doc === null || doc.body(rev) === null ? { missing: rev } : renderInTexts(doc, rev, form, render)
+  return unlessDamaged(
+    () => (doc === null || doc.body(rev) === null ? { missing: rev } : renderInTexts(doc, rev, form, render)),
+    (because) => ({ missing: rev, because }),
+  )
 }
 
 /** `open_revs` as a JSON array. @throws invalid_rev; not_found for `all` of an unknown document */
@@ -256,7 +265,7 @@ async function* arrayPieces(store: DocumentReader, user: UserCtx, request: Revis
     for (const row of rows) {
       yield separator
       separator = ','
-      if ('missing' in row) yield JSON.stringify(row)
+      if ('missing' in row) yield JSON.stringify({ missing: row.missing })
       else yield* ['{"ok":', ...inlinePieces(row), '}']
     }
   }

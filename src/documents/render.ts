@@ -72,6 +72,29 @@ export function renderInTexts(
   return { rev, texts: all.with(-1, `${all.at(-1)}}`), contents }
 }
 
+/**
+ * Runs a function that renders a document for a list, which goes on without a damaged one.
+ * @returns what the function returns, or what `instead` makes of the error of a damaged document
+ */
+export function unlessDamaged<T, U>(render: () => T, instead: (error: CouchError) => U): T | U {
+  try {
+    return render()
+  } catch (error) {
+    if (error instanceof CouchError && error.code === 'damaged_document') return instead(error)
+    throw error
+  }
+}
+
+/** What filters see of a damaged document: its name. */
+export function nameOnly(doc: DocState, rev: string): string {
+  return JSON.stringify({ _id: doc.id, _rev: rev })
+}
+
+/** What a row has as its document if that is damaged, with the members after it. */
+export function damagedMember(error: CouchError): string {
+  return `null,"error":${JSON.stringify(error.error)},"reason":${JSON.stringify(error.reason)}`
+}
+
 function storedBody(doc: DocState, rev: string): string {
   const body = doc.body(rev)
   if (body === null) throw new CouchError('not_found')

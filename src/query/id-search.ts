@@ -3,7 +3,7 @@ import { BatchSize, isHeldLong } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { directed, higher, lower, partitionRange } from '../documents/all-docs-query.ts'
-import { renderDocument } from '../documents/render.ts'
+import { renderDocument, unlessDamaged } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore, IdRange, Page } from '../storage/engine.ts'
 import { type FindRequest, invalidBookmark, isDescending } from './find-request.ts'
@@ -62,7 +62,9 @@ function readPage(
   const paging = { limit, chars: PAGE_CHARS, touches: { body: true, branches: conflicts } }
   return store.readRange(range, paging, (doc, view) => {
     requireMember(user, view.security)
-    return { id: doc.id, text: isDesignId(doc.id) ? null : renderDocument(doc, doc.rev, { conflicts }) }
+    if (isDesignId(doc.id)) return { id: doc.id, text: null }
+    const render = () => renderDocument(doc, doc.rev, { conflicts })
+    return { id: doc.id, text: unlessDamaged(render, () => null) }
   })
 }
 

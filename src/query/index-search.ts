@@ -1,7 +1,7 @@
 /** Searches by a json index: its rows name the documents, or have all fields of the answer. */
 import { BatchSize, isHeldLong } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
-import { renderDocument } from '../documents/render.ts'
+import { renderDocument, unlessDamaged } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { type FindRequest, invalidBookmark, isDescending } from './find-request.ts'
@@ -79,7 +79,10 @@ async function readDocuments(
     (doc, _id, view) => {
       requireMember(user, view.security)
       // It may have been deleted since the index was updated.
-      return doc === null || doc.deleted ? null : renderDocument(doc, doc.rev, { conflicts })
+      return unlessDamaged(
+        () => (doc === null || doc.deleted ? null : renderDocument(doc, doc.rev, { conflicts })),
+        () => null,
+      )
     },
     { body: true, branches: conflicts },
     STEP_CHARS,

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { CouchError } from '../core/errors.ts'
 import { hasForegroundWrite } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
-import { renderDocument } from '../documents/render.ts'
+import { renderDocument, unlessDamaged } from '../documents/render.ts'
 import type { DatabaseStore, DocState, StoreProgress } from '../storage/engine.ts'
 import {
   type IndexBuild,
@@ -295,7 +295,11 @@ export class IndexUpdater {
     const { includeDesign, localSeq } = this.#source
     if (doc.deleted || (isDesignId(doc.id) && !includeDesign)) return null
     // The options with which couch_mrview opens documents for map functions.
-    return renderDocument(doc, doc.rev, { localSeq, conflicts: true, deletedConflicts: true })
+    const options = { localSeq, conflicts: true, deletedConflicts: true }
+    return unlessDamaged(
+      () => renderDocument(doc, doc.rev, options),
+      () => null,
+    )
   }
 
   async #rowsOf(docs: FeedPage['docs']): Promise<IndexedDoc[]> {

@@ -1,7 +1,7 @@
 /** The documents of view rows, for `include_docs`; protocol.md 9.3. */
 import { BatchSize } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
-import { type RenderedDocument, renderInTexts } from '../documents/render.ts'
+import { damagedMember, type RenderedDocument, renderInTexts, unlessDamaged } from '../documents/render.ts'
 import { requireMember } from '../documents/security.ts'
 import { pinContents } from '../documents/stored-content.ts'
 import { wholeText } from '../documents/whole-text.ts'
@@ -24,10 +24,13 @@ export function linkedDocuments(
   { conflicts, attachments, attEncodingInfo }: ViewQuery,
 ): (rows: readonly IndexRow[]) => AsyncGenerator<string[]> {
   const touches = { body: true, branches: conflicts }
-  const render = (doc: DocState | null, rev: string | undefined): RenderedDocument | null => {
-    if (doc === null || (rev === undefined && doc.deleted)) return null
-    if (rev !== undefined && doc.body(rev) === null) return null
-    return renderInTexts(doc, rev ?? doc.rev, 'data', { conflicts, attachments, attEncodingInfo })
+  const options = { conflicts, attachments, attEncodingInfo }
+  const render = (doc: DocState | null, rev: string | undefined): RenderedDocument | string | null => {
+    return unlessDamaged(() => {
+      if (doc === null || (rev === undefined && doc.deleted)) return null
+      if (rev !== undefined && doc.body(rev) === null) return null
+      return renderInTexts(doc, rev ?? doc.rev, 'data', options)
+    }, damagedMember)
   }
   return async function* (rows) {
     const size = new BatchSize(attachments ? 1 : 8, attachments ? 1 : MAX_BATCH)
@@ -67,19 +70,20 @@ function add(revsOf: Map<string, (string | undefined)[]>, { id, rev }: Link): vo
   else revs.push(rev)
 }
 
-/** The text of each document that was read just now, by its name. */
+/** The text of each document that was read just now, by its name; of a damaged one as {@link damagedMember}. */
 async function wholeTexts(
   store: DatabaseStore,
-  read: readonly (readonly [string, RenderedDocument | null])[],
+  read: readonly (readonly [string, RenderedDocument | string | null])[],
 ): Promise<Map<string, string>> {
   const pins = await pinContents(
     store,
-    read.flatMap(([, document]) => document?.contents ?? []),
+    read.flatMap(([, document]) => (typeof document === 'string' ? [] : (document?.contents ?? []))),
   )
   try {
     const texts = new Map<string, string>()
     for (const [name, document] of read) {
-      texts.set(name, document === null ? 'null' : await wholeText(store, document))
+      const isText = typeof document === 'string' || document === null
+      texts.set(name, isText ? (document ?? 'null') : await wholeText(store, document))
     }
     return texts
   } finally {

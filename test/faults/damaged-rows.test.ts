@@ -1,0 +1,139 @@
+/** A note or a picture that the disk has changed, as clients meet it: its own error, while all others still work. */
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t, { type Test } from 'tap'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+
+const PICTURE = Buffer.from('the bytes of a picture '.repeat(20_000))
+
+async function startNotes(t: Test): Promise<TestServer> {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/notes')
+  for (const id of ['a', 'b', 'c']) {
+    await server.request('PUT', `/notes/${id}`, { body: JSON.stringify({ text: `the text of ${id}` }) })
+  }
+  return server
+}
+
+/** Changes the file while the server is stopped. */
+async function damage(server: TestServer, ...sql: readonly string[]): Promise<void> {
+  await server.stop()
+  const file = new Sqlite(join(server.dataDir, 'databases', 'notes.sqlite'))
+  for (const one of sql) if (file.prepare(one).run().changes === 0) throw new Error(`${one} changed nothing`)
+  file.close()
+  await server.start()
+}
+
+function inJson(body: unknown) {
+  return { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }
+}
+
+async function download({ url }: TestServer, id: string): Promise<{ status: number; bytes: Buffer }> {
+  const answer = await fetch(`${url}/notes/${id}/picture`)
+  return { status: answer.status, bytes: Buffer.from(await answer.arrayBuffer()) }
+}
+
+const BODY = `UPDATE revision SET body = replace(body, 'text of b', 'text 0f b')`
+
+t.test('a damaged note is an error, and lists go on without it', async (t) => {
+  const server = await startNotes(t)
+  await damage(server, BODY)
+  const json = async (method: string, path: string, body?: unknown) => {
+    const answer = await server.request(method, path, body === undefined ? {} : inJson(body))
+    return { status: answer.status, body: JSON.parse(answer.text) }
+  }
+  const one = await json('GET', '/notes/b')
+  t.match(one, {
+    status: 500,
+    body: { error: 'file_corruption', reason: /The document b of the database notes/ },
+  })
+  t.equal((await json('GET', '/notes/a')).status, 200)
+  const error = 'file_corruption'
+  const all = await json('GET', '/notes/_all_docs?include_docs=true')
+  t.match(all, {
+    status: 200,
+    body: { rows: [{ doc: { _id: 'a' } }, { id: 'b', doc: null, error }, { id: 'c' }] },
+  })
+  const keys = await json('POST', '/notes/_all_docs?include_docs=true', { keys: ['b', 'c'] })
+  t.match(keys.body, { rows: [{ id: 'b', doc: null, error }, { doc: { _id: 'c' } }] })
+  const changes = await json('GET', '/notes/_changes?include_docs=true')
+  t.match(changes.body, { results: [{ doc: { _id: 'a' } }, { id: 'b', error }, { doc: { _id: 'c' } }] })
+  const filtered = await json('POST', '/notes/_changes?filter=_selector', { selector: { _id: { $gt: 'a' } } })
+  t.match(filtered.body, { results: [{ id: 'b' }, { id: 'c' }] })
+  const got = await json('POST', '/notes/_bulk_get?revs=true', { docs: [{ id: 'a' }, { id: 'b' }] })
+  t.match(got.body, {
+    results: [{ docs: [{ ok: { _id: 'a' } }] }, { docs: [{ error: { id: 'b', error } }] }],
+  })
+  const found = await json('POST', '/notes/_find', { selector: { text: { $exists: true } } })
+  t.strictSame(
+    found.body.docs.map(({ _id }: { _id: string }) => _id),
+    ['a', 'c'],
+  )
+  const map = 'function (doc) { emit(doc._id) }'
+  await json('PUT', '/notes/_design/d', { views: { v: { map } } })
+  t.match((await json('GET', '/notes/_design/d/_view/v?include_docs=true')).body, {
+    total_rows: 2,
+    rows: [{ id: 'a' }, { id: 'c' }],
+  })
+  const rev = changes.body.results[1].changes[0].rev
+  t.equal((await json('PUT', `/notes/b?rev=${rev}`, { text: 'again' })).status, 201, 'it can be saved again')
+  t.match((await json('GET', '/notes/b')).body, { text: 'again' })
+  t.equal((await json('GET', `/notes/b?rev=${rev}`)).status, 500, 'the damaged revision stays an error')
+})
+
+t.test('a note whose row is damaged is an error, and lists leave it out', async (t) => {
+  const server = await startNotes(t)
+  await damage(server, `UPDATE doc SET rev = replace(rev, '1-', '2-') WHERE id = 'b'`)
+  t.match((await server.request('GET', '/notes/b')).json, { error: 'file_corruption' })
+  t.match((await server.request('GET', '/notes/_all_docs')).json, { rows: [{ id: 'a' }, { id: 'c' }] })
+  t.match((await server.request('GET', '/notes/_changes')).json, { results: [{ id: 'a' }, { id: 'c' }] })
+  const asked = inJson({ docs: [{ id: 'b' }, { id: 'c' }] })
+  t.match((await server.request('POST', '/notes/_bulk_get', asked)).json, {
+    results: [{ docs: [{ error: { error: 'file_corruption' } }] }, { docs: [{ ok: { _id: 'c' } }] }],
+  })
+})
+
+t.test('a damaged picture is an error, and another upload of it mends it everywhere', async (t) => {
+  const server = await startNotes(t)
+  const rev = (id: string) =>
+    server.request('GET', `/notes/${id}`).then(({ json }) => (json as { _rev: string })._rev)
+  const upload = async (id: string) =>
+    server.request('PUT', `/notes/${id}/picture?rev=${await rev(id)}`, {
+      body: PICTURE,
+      headers: { 'content-type': 'image/jpeg' },
+    })
+  t.equal((await upload('a')).status, 201)
+  await damage(server, `UPDATE chunk SET data = zeroblob(length(data)) WHERE position = 1`)
+  await t.rejects(
+    download(server, 'a').then(({ status, bytes }) => {
+      if (status !== 200 || !PICTURE.equals(bytes)) throw new Error('not the picture')
+    }),
+  )
+  t.equal((await upload('b')).status, 201)
+  for (const id of ['a', 'b']) {
+    const { status, bytes } = await download(server, id)
+    t.equal(status, 200)
+    t.ok(PICTURE.equals(bytes), `the picture of ${id} is whole`)
+  }
+})
+
+t.test(
+  'a damaged checkpoint counts as missing, and a damaged security object lets only admins in',
+  async (t) => {
+    const server = await startNotes(t)
+    await server.request('PUT', '/notes/_local/checkpoint', { body: '{"last_seq":"3-x"}' })
+    await server.request('PUT', '/notes/_security', { body: '{"members":{"names":["ben"]}}' })
+    await damage(
+      server,
+      `UPDATE local SET body = replace(body, '3-x', '9-x')`,
+      `UPDATE security SET body = replace(body, 'ben', 'eve')`,
+    )
+    t.equal((await server.request('GET', '/notes/_local/checkpoint')).status, 404)
+    t.equal(
+      (await server.request('PUT', '/notes/_local/checkpoint', { body: '{"last_seq":"1-x"}' })).status,
+      201,
+    )
+    t.match((await server.request('GET', '/notes/_local/checkpoint')).json, { last_seq: '1-x' })
+    t.notMatch((await server.request('GET', '/notes/_security')).text, /eve/)
+  },
+)
