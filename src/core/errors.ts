@@ -172,6 +172,11 @@ export const ERRORS = {
     'The file of this database is damaged, and this part of it cannot be read. ' +
       'Restore the database from a backup. All other databases still work.',
   ], // CouchDB's word, our reason
+  damaged_document: [
+    500,
+    'file_corruption',
+    'A document of this database is damaged: the disk has changed what was stored. All other documents still work.',
+  ], // CouchDB's word, our reason
   disk_fault: [
     500,
     'disk_fault',
@@ -345,7 +350,12 @@ export function unpackError({ code, reason, cause }: PackedError): CouchError {
   return new CouchError(code, reason, cause === undefined ? undefined : { cause })
 }
 
-const FILE_FAULTS: ReadonlySet<ErrorName> = new Set(['damaged_file', 'disk_fault', 'internal_server_error'])
+const FILE_FAULTS: ReadonlySet<ErrorName> = new Set([
+  'damaged_file',
+  'damaged_document',
+  'disk_fault',
+  'internal_server_error',
+])
 
 /** Whether an engine's error means that a database's file cannot be read: a fault of the file, of the disk, or unknown. */
 export function isFileFault(error: unknown): error is CouchError {

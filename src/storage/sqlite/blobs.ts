@@ -1,12 +1,18 @@
 /** The contents of attachments, in chunks; equal contents are stored once. */
 import { CouchError } from '../../core/errors.ts'
+import { chunkChecksum, rowChecksum } from '../checksum.ts'
 import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import type { Connection } from './connection.ts'
+import type { DamageReports } from './database-access.ts'
 import type { Statement } from './statement.ts'
 
 /** A complete blob. */
 interface BlobRow {
+  readonly num: number
+  readonly sha256: Uint8Array
+  /** null if it is not noted yet. */
+  readonly checksum: number | null
   readonly md5: Uint8Array
   /** The stored size, in bytes. */
   readonly length: number
@@ -14,17 +20,23 @@ interface BlobRow {
   readonly state: 'staging' | 'stored'
 }
 
-const WHOLE = 'SELECT md5, length, state FROM blob WHERE num = ? AND sha256 IS NOT NULL'
+const BLOB_COLUMNS = 'num, sha256, md5, length, state, checksum'
+
+export type BlobFacts = Pick<BlobRow, 'num' | 'sha256' | 'md5' | 'length'>
+
+export function blobChecksum({ num, sha256, md5, length }: BlobFacts): number {
+  return rowChecksum(num, sha256, md5, length)
+}
 
 export class Blobs {
   readonly #whole: Statement<BlobRow>
-  readonly #byHash: Statement<{ num: number }>
+  readonly #damage: DamageReports
+  readonly #byHash: Statement<BlobRow>
   readonly #begin: Statement
   readonly #complete: Statement
   readonly #markStored: Statement
-  readonly #insertChunk: Statement
-  readonly #chunk: Statement<{ data: Uint8Array }>
-  readonly #chunkPart: Statement<{ data: Uint8Array }>
+  readonly #putChunk: Statement
+  readonly #chunk: Statement<readonly [data: Uint8Array, checksum: number | null]>
   readonly #uploads: Statement<{ num: number }>
   readonly #isUpload: Statement
   readonly #abandon: Statement
@@ -33,17 +45,19 @@ export class Blobs {
   /** A number is not reused while the file is open, so that a reader that still has it never gets another content. */
   #lastNum: number
 
-  constructor(connection: Connection) {
-    this.#whole = connection.prepare(WHOLE)
-    this.#byHash = connection.prepare('SELECT num FROM blob WHERE sha256 = ?')
+  constructor(connection: Connection, damage: DamageReports) {
+    this.#damage = damage
+    this.#whole = connection.prepare(`SELECT ${BLOB_COLUMNS} FROM blob WHERE num = ? AND sha256 IS NOT NULL`)
+    this.#byHash = connection.prepare(`SELECT ${BLOB_COLUMNS} FROM blob WHERE sha256 = ?`)
     this.#begin = connection.prepare("INSERT INTO blob (num, length, state) VALUES (?, 0, 'staging')")
-    this.#complete = connection.prepare('UPDATE blob SET sha256 = ?, md5 = ?, length = ? WHERE num = ?')
-    this.#markStored = connection.prepare("UPDATE blob SET state = 'stored' WHERE num = ?")
-    this.#insertChunk = connection.prepare('INSERT INTO chunk (blob, position, data) VALUES (?, ?, ?)')
-    this.#chunk = connection.prepare('SELECT data FROM chunk WHERE blob = ? AND position = ?')
-    this.#chunkPart = connection.prepare(
-      'SELECT substr(data, ?, ?) AS data FROM chunk WHERE blob = ? AND position = ?',
+    this.#complete = connection.prepare(
+      'UPDATE blob SET sha256 = ?, md5 = ?, length = ?, checksum = ? WHERE num = ?',
     )
+    this.#markStored = connection.prepare("UPDATE blob SET state = 'stored' WHERE num = ?")
+    this.#putChunk = connection.prepare(
+      'INSERT OR REPLACE INTO chunk (blob, position, data, checksum) VALUES (?, ?, ?, ?)',
+    )
+    this.#chunk = connection.prepareTuples('SELECT data, checksum FROM chunk WHERE blob = ? AND position = ?')
     this.#uploads = connection.prepare("SELECT num FROM blob WHERE state = 'staging'")
     this.#isUpload = connection.prepare("SELECT 1 FROM blob WHERE num = ? AND state = 'staging'")
     this.#abandon = connection.prepare("UPDATE blob SET sha256 = NULL WHERE num = ? AND state = 'staging'")
@@ -55,9 +69,11 @@ export class Blobs {
       connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM blob').get()?.num ?? 0
   }
 
-  /** A complete blob; undefined if it does not exist. */
+  /** A complete blob; undefined if it does not exist. @throws damaged_document */
   find(blob: number): BlobRow | undefined {
-    return this.#whole.get(blob)
+    const row = this.#whole.get(blob)
+    if (row === undefined || row.checksum === null || row.checksum === blobChecksum(row)) return row
+    throw this.#damage.damagedContent()
   }
 
   /** The complete blob of a content, by its SHA-256. */
@@ -72,13 +88,21 @@ export class Blobs {
     return this.#lastNum
   }
 
-  addChunk(blob: number, position: number, data: Uint8Array): void {
-    this.#insertChunk.run(blob, position, data)
+  /** Stores a chunk, also in place of a damaged one. */
+  putChunk(blob: number, position: number, data: Uint8Array): void {
+    this.#putChunk.run(blob, position, data, chunkChecksum(blob, position, data))
+  }
+
+  /** A chunk as it was stored; null if it is missing or damaged. */
+  chunk(blob: number, position: number): Uint8Array | null {
+    const [data, checksum] = this.#chunk.get(blob, position) ?? []
+    if (data === undefined) return null
+    return checksum === null || checksum === chunkChecksum(blob, position, data) ? data : null
   }
 
   /** Marks the blob as complete. */
   complete(blob: number, sha256: Uint8Array, md5: Uint8Array, length: number): void {
-    this.#complete.run(sha256, md5, length, blob)
+    this.#complete.run(sha256, md5, length, blobChecksum({ num: blob, sha256, md5, length }), blob)
   }
 
   /** Marks the blob as used by a revision. @returns false if there is no complete blob with this number */
@@ -88,21 +112,20 @@ export class Blobs {
     return row !== undefined
   }
 
-  /** The blob of a content that a revision names; stores new content. */
+  /** The blob of a content that a revision names; stores new content, and mends a stored one that is damaged. */
   store(sha256: Uint8Array, md5: Uint8Array, bytes: Uint8Array): number {
     const known = this.byHash(sha256)
     const blob = known ?? this.create()
-    if (known === undefined) {
-      for (let position = 0; position * CHUNK_BYTES < bytes.length; position++) {
-        this.addChunk(blob, position, bytes.subarray(position * CHUNK_BYTES, (position + 1) * CHUNK_BYTES))
-      }
-      this.complete(blob, sha256, md5, bytes.length)
+    for (let position = 0; position * CHUNK_BYTES < bytes.length; position++) {
+      if (known !== undefined && this.chunk(known, position) !== null) continue
+      this.putChunk(blob, position, bytes.subarray(position * CHUNK_BYTES, (position + 1) * CHUNK_BYTES))
     }
+    this.complete(blob, sha256, md5, bytes.length)
     this.markStored(blob)
     return blob
   }
 
-  /** Bytes of a blob from an offset, up to its end; null if the blob does not exist. */
+  /** Bytes of a blob from an offset, up to its end; null if the blob does not exist. @throws damaged_document */
   read(blob: number, offset: number, length: number): Uint8Array | null {
     const row = this.find(blob)
     if (row === undefined) return null
@@ -111,18 +134,14 @@ export class Blobs {
     for (let at = offset; at < end; ) {
       const position = Math.floor(at / CHUNK_BYTES)
       const start = at - position * CHUNK_BYTES
-      const part = this.#readChunk(blob, position, start, start + end - at)
-      if (part === undefined || part.length === 0) throw new RangeError(`blob ${blob} is incomplete`)
-      parts.push(part)
+      const chunk = this.chunk(blob, position)
+      const part = chunk?.subarray(start, start + end - at)
+      if (!part?.length) throw this.#damage.damagedContent()
+      // A copy, so that the garbage collector can free the rest.
+      parts.push(part.length === chunk?.length ? part : Uint8Array.from(part))
       at += part.length
     }
     return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
-  }
-
-  /** The requested part of a chunk, so that the garbage collector need not free the rest. */
-  #readChunk(blob: number, position: number, start: number, end: number): Uint8Array | undefined {
-    if (start === 0 && end >= CHUNK_BYTES) return this.#chunk.get(blob, position)?.data
-    return this.#chunkPart.get(start + 1, end - start, blob, position)?.data
   }
 
   /** Whether no revision uses this blob, which may be incomplete. */
@@ -160,29 +179,57 @@ interface AttachmentRow {
   readonly type: string
   readonly revpos: number
   readonly encoding: AttachmentEncoding
-  readonly length: number
+  /** null if the content is not coded. */
+  readonly length: number | null
   readonly blob: number
   readonly md5: Uint8Array
   readonly storedLength: number
+  readonly num: number
+  readonly sha256: Uint8Array
+  readonly place: number
+  /** null if it is not noted yet, like the next. */
+  readonly checksum: number | null
+  readonly blobChecksum: number | null
 }
 
 const OF_REVISION =
-  'SELECT a.name, a.type, a.revpos, a.encoding, ifnull(a.length, b.length) AS length, a.blob, b.md5, ' +
-  'b.length AS storedLength FROM attachment AS a JOIN blob AS b ON b.num = a.blob ' +
+  'SELECT a.name, a.type, a.revpos, a.encoding, a.length, a.blob, a.place, a.checksum, b.num, b.sha256, b.md5, ' +
+  'b.length AS storedLength, b.checksum AS blobChecksum FROM attachment AS a JOIN blob AS b ON b.num = a.blob ' +
   'WHERE a.revision = ? ORDER BY a.place, a.name'
+
+export type AttachmentFacts = Pick<
+  AttachmentRow,
+  'name' | 'blob' | 'type' | 'revpos' | 'encoding' | 'length' | 'place'
+>
+
+export function attachmentChecksum(revision: number, row: AttachmentFacts): number {
+  const { name, blob, type, revpos, encoding, length, place } = row
+  return rowChecksum(revision, name, blob, type, revpos, encoding, length, place)
+}
+
+function isSound(revision: number, row: AttachmentRow): boolean {
+  const { checksum, blobChecksum: blobSum, num, sha256, md5, storedLength } = row
+  return (
+    (checksum === null || checksum === attachmentChecksum(revision, row)) &&
+    (blobSum === null || blobSum === blobChecksum({ num, sha256, md5, length: storedLength }))
+  )
+}
 
 export class Attachments {
   readonly #blobs: Blobs
+  readonly #damage: DamageReports
   readonly #of: Statement<AttachmentRow>
   readonly #insert: Statement
   readonly #drop: Statement
   readonly #count: Statement<{ rows: number }>
 
-  constructor(connection: Connection, blobs: Blobs) {
+  constructor(connection: Connection, blobs: Blobs, damage: DamageReports) {
     this.#blobs = blobs
+    this.#damage = damage
     this.#of = connection.prepare(OF_REVISION)
     this.#insert = connection.prepare(
-      'INSERT INTO attachment (revision, name, blob, type, revpos, encoding, length, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO attachment (revision, name, blob, type, revpos, encoding, length, place, checksum) ' +
+        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
     )
     this.#drop = connection.prepare('DELETE FROM attachment WHERE revision = ?')
     this.#count = connection.prepare('SELECT count(*) AS rows FROM (SELECT 1 FROM attachment LIMIT ?)')
@@ -193,8 +240,14 @@ export class Attachments {
     return this.#count.get(most)?.rows ?? 0
   }
 
+  /** @throws damaged_document */
   of(revision: number): StoredAttachment[] {
-    return this.#of.all(revision).map(({ md5, ...row }) => ({ ...row, digest: digestOf(md5) }))
+    return this.#of.all(revision).map((row) => {
+      if (!isSound(revision, row)) throw this.#damage.damagedDocument()
+      const { name, type, revpos, encoding, length, blob, md5, storedLength } = row
+      const digest = digestOf(md5)
+      return { name, type, revpos, encoding, length: length ?? storedLength, blob, digest, storedLength }
+    })
   }
 
   /** The size of the contents that a revision uses, except those in a set, in bytes. */
@@ -212,7 +265,8 @@ export class Attachments {
     for (const [place, attachment] of attachments.entries()) {
       const { name, type, revpos, encoding, length } = attachment
       const blob = this.#blobOf(attachment)
-      this.#insert.run(revision, name, blob, type, revpos, encoding, encoding === null ? null : length, place)
+      const row = { name, blob, type, revpos, encoding, length: encoding === null ? null : length, place }
+      this.#insert.run(revision, ...Object.values(row), attachmentChecksum(revision, row))
     }
   }
 

@@ -1,6 +1,7 @@
 /**
  * Compaction. It removes superseded bodies or retains them for the time machine, cuts ancestries to the limit, removes
- * blobs that no revision names, and returns the free pages to the file system. It works in steps of a few milliseconds,
+ * blobs that no revision names, notes checksums that an older settee did not, and returns the free pages to the file
+ * system. It works in steps of a few milliseconds,
  * each a write in the group commit. After each step it pauses for as long as the step took, so that other reads and
  * writes wait for at most one step.
  */
@@ -11,6 +12,7 @@ import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters, Superseded, SupersededRow } from './garbage.ts'
+import { type FillPosition, MissingChecksums } from './missing-checksums.ts'
 import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
@@ -130,8 +132,10 @@ export class Compaction {
     }
     if (longestAncestry > revsLimit) await this.#cutAncestries(revsLimit)
     await this.#scan('blob', 'blobs', (above, last) => this.#removeUnnamed(above, last))
+    if (access.read(() => garbage.counts.unsummed) > 0) await this.#noteChecksums()
     await this.#step(() =>
       garbage.compacted({
+        unsummed: 0,
         oldestRetained: kept.oldest,
         looseBytes,
         compactedPurge: purgeSeq,
@@ -199,6 +203,14 @@ export class Compaction {
         (row) => revisions.cutAncestry(row, revsLimit),
       ),
     )
+  }
+
+  async #noteChecksums(): Promise<void> {
+    const missing = new MissingChecksums(this.#connection)
+    for (let next: FillPosition | null = { table: 0, above: 0 }; next !== null; ) {
+      const position: FillPosition = next
+      next = await this.#step(() => missing.step(position, performance.now() + stepMs()))
+    }
   }
 
   /** Processes the current rows of a table, in steps. */

@@ -2,7 +2,7 @@
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
-import type { Plan } from './database-access.ts'
+import type { DamageReports, Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
 import { RememberedPoints } from './remembered-points.ts'
@@ -191,18 +191,24 @@ export type Tables = ReturnType<typeof openTables>
 /**
  * Opens the tables of one file.
  * @param now the time, in ms since 1970
+ * @param damage gets what does not say what was written
  * @param closedAt see {@link State}
  */
-export function openTables(connection: Connection, now: () => number, closedAt?: string) {
-  const state = new State(connection, closedAt)
+export function openTables(
+  connection: Connection,
+  now: () => number,
+  damage: DamageReports,
+  closedAt?: string,
+) {
+  const state = new State(connection, damage, closedAt)
   const garbage = new GarbageCounters(connection)
-  const blobs = new Blobs(connection)
-  const attachments = new Attachments(connection, blobs)
+  const blobs = new Blobs(connection, damage)
+  const attachments = new Attachments(connection, blobs, damage)
   const superseded = new Superseded(connection, garbage)
-  const revisions = new Revisions(connection, { attachments, superseded, garbage })
+  const revisions = new Revisions(connection, { attachments, superseded, garbage, damage })
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
-  const locals = new Locals(connection)
+  const locals = new Locals(connection, damage)
   const points = new RememberedPoints(connection, now)
   return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals, points }
 }

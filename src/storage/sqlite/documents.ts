@@ -1,10 +1,11 @@
 /**
  * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
  */
+import { docChecksum, rowChecksum } from '../checksum.ts'
 import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Touches } from '../touches.ts'
 import type { Connection } from './connection.ts'
-import type { Plan } from './database-access.ts'
+import type { DamageReports, Plan } from './database-access.ts'
 import { idRange } from './id-pages.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
 import type { Statement, Value } from './statement.ts'
@@ -79,10 +80,10 @@ export class Documents {
       select(`${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS}, ${ANCESTRY_COLUMN}, j.key`, BY_IDS_WITH_BODY),
     )
     this.#insertDoc = connection.prepare(
-      'INSERT INTO doc (num, id, seq, rev, deleted, leaves, winner) VALUES (?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO doc (num, id, seq, rev, deleted, leaves, winner, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
     )
     this.#updateDoc = connection.prepare(
-      'UPDATE doc SET seq = ?, rev = ?, deleted = ?, leaves = ?, winner = ? WHERE num = ?',
+      'UPDATE doc SET seq = ?, rev = ?, deleted = ?, leaves = ?, winner = ?, checksum = ? WHERE num = ?',
     )
     this.#countLeaves = connection.prepare('SELECT count(*) AS n FROM revision WHERE doc = ? AND leaf')
     const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM doc').get()
@@ -93,7 +94,7 @@ export class Documents {
   byId(id: string, touches?: Touches): StoredDocument | null {
     const withBody = touches?.ancestry ? this.#byIdWithAncestry : this.#byIdWithBody
     const row = (touches?.body ? withBody : this.#byId).get(id)
-    return row === undefined ? null : this.#state(row)
+    return row === undefined ? null : this.#found(row, id)
   }
 
   /** Documents by id, in the requested order; null for a missing document. */
@@ -106,7 +107,7 @@ export class Documents {
     const rows = (touches?.body ? withBody : this.#byIds).all(JSON.stringify(ids))
     for (const row of rows) {
       const place = row.pop() as number
-      found[place] = this.#state(row as unknown as DocRow)
+      found[place] = this.#found(row as unknown as DocRow, ids[place] as string)
     }
     return found
   }
@@ -135,7 +136,7 @@ export class Documents {
       ? `${DOC_COLUMNS}, ${PAGE_BODY_COLUMNS} FROM ${WITH_BODY}`
       : `${DOC_COLUMNS} FROM doc AS d`
     const rows = this.#connection.prepareTuples<DocRow>(`SELECT ${selected} WHERE ${where}`).all(...values)
-    return rows.map((row) => this.#state(row))
+    return rows.map((row) => reported(new StoredDocument(row, this.#revisions)))
   }
 
   /**
@@ -191,18 +192,25 @@ export class Documents {
       if (revision.rev === write.rev) winner = change.num
     }
     winner ??= this.#revisions.find(doc, write.rev)?.num ?? null
-    const isDeleted = Number(write.deleted)
-    if (old === null) this.#insertDoc.run(doc, id, seq, write.rev, isDeleted, leaves, winner)
-    else {
-      if (old.leaves === 0) leaves = this.#countLeaves.get(doc)?.n ?? 0
-      this.#updateDoc.run(seq, write.rev, isDeleted, leaves, winner, doc)
-    }
+    if (old?.leaves === 0) leaves = this.#countLeaves.get(doc)?.n ?? 0
+    const deleted = Number(write.deleted)
+    const checksum = docChecksum(id, write.rev, { num: doc, seq, deleted, leaves, winner })
+    if (old === null) this.#insertDoc.run(doc, id, seq, write.rev, deleted, leaves, winner, checksum)
+    else this.#updateDoc.run(seq, write.rev, deleted, leaves, winner, checksum, doc)
     return { isNew: old === null, wasDeleted: old?.deleted ?? false, oldSeq: old?.seq ?? null, externalBytes }
   }
 
-  #state(row: DocRow): StoredDocument {
-    return new StoredDocument(row, this.#revisions)
+  /** A document whose members throw if the row is damaged, or if it is not that of the id. */
+  #found(row: DocRow, id: string): StoredDocument {
+    const doc = new StoredDocument(row, this.#revisions)
+    if (doc.isDamaged || doc.id !== id) doc.refuse(id)
+    return doc
   }
+}
+
+function reported(doc: StoredDocument): StoredDocument {
+  if (doc.isDamaged) doc.damage()
+  return doc
 }
 
 const FANOUT = 1024
@@ -283,34 +291,62 @@ function ofNextLevel(changes: ReadonlyMap<number, number>): Map<number, number> 
 /** The approximate size of a write other than a document's, in bytes. */
 export const SMALL_WRITE = 1024
 
+interface LocalRow extends LocalDoc {
+  readonly checksum: number | null
+}
+
+/** Of a damaged document, only its place in the order of ids. */
+export interface FoundLocal extends LocalDoc {
+  readonly isDamaged?: boolean
+}
+
+export function localChecksum({ id, rev, body }: LocalDoc): number {
+  return rowChecksum(id, rev, body)
+}
+
 export class Locals {
   readonly #connection: Connection
-  readonly #byId: Statement<LocalDoc>
+  readonly #byId: Statement<LocalRow>
   readonly #put: Statement
   readonly #drop: Statement
+  readonly #damage: DamageReports
   readonly #refused: Statement<{ id: string }>
   readonly #addRefused: Statement
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, damage: DamageReports) {
     this.#connection = connection
-    this.#byId = connection.prepare('SELECT id, rev, body FROM local WHERE id = ?')
+    this.#damage = damage
+    this.#byId = connection.prepare('SELECT id, rev, body, checksum FROM local WHERE id = ?')
     this.#put = connection.prepare(
-      'INSERT INTO local (id, rev, body) VALUES (?, ?, ?) ' +
-        'ON CONFLICT (id) DO UPDATE SET rev = excluded.rev, body = excluded.body',
+      'INSERT INTO local (id, rev, body, checksum) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE ' +
+        'SET rev = excluded.rev, body = excluded.body, checksum = excluded.checksum',
     )
     this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
     this.#refused = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
     this.#addRefused = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
   }
 
+  /**
+   * A damaged document counts as missing, and is reported. Most are checkpoints: a device that misses one compares what both
+   * sides have, and writes it again.
+   */
   byId(id: string): LocalDoc | null {
-    return this.#byId.get(id) ?? null
+    const row = this.#byId.get(id)
+    return row === undefined ? null : this.#sound(row)
   }
 
-  inRange(range: IdRange, limit: number): LocalDoc[] {
+  #sound({ checksum, ...doc }: LocalRow): LocalDoc | null {
+    if (checksum === null || checksum === localChecksum(doc)) return doc
+    this.#damage.damagedDocument(doc.id)
+    return null
+  }
+
+  inRange(range: IdRange, limit: number): FoundLocal[] {
     const { where, values } = idRange(range, 'id')
-    const sql = `SELECT id, rev, body FROM local WHERE ${where} ORDER BY id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
-    return this.#connection.prepare<LocalDoc>(sql).all(...values, limit)
+    const order = `ORDER BY id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
+    const sql = `SELECT id, rev, body, checksum FROM local WHERE ${where} ${order}`
+    const rows = this.#connection.prepare<LocalRow>(sql).all(...values, limit)
+    return rows.map((row) => this.#sound(row) ?? { id: row.id, rev: row.rev, body: '', isDamaged: true })
   }
 
   count(range: IdRange): number {
@@ -339,7 +375,7 @@ export class Locals {
   /** Stores the new body; null removes the document. */
   #write(id: string, doc: { readonly rev: number; readonly body: string } | null): void {
     if (doc === null) this.#drop.run(id)
-    else this.#put.run(id, doc.rev, doc.body)
+    else this.#put.run(id, doc.rev, doc.body, localChecksum({ id, ...doc }))
   }
 
   /** Whether a decision on this id returned `met` since the last restore. */

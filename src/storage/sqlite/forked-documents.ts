@@ -44,6 +44,10 @@ export class ForkedDocuments {
         return { rows, next: place, searched: this.#upTo.get(after, place)?.[0] ?? 0 }
       }
       const doc = new StoredDocument(row, this.#revisions)
+      if (doc.isDamaged) {
+        doc.damage()
+        continue
+      }
       bound.begin()
       rows.push(read(doc))
       isFull = bound.isReached(doc.charsRead)

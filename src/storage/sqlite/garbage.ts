@@ -25,6 +25,8 @@ export const garbageKeys = {
   compactedPurge: 'compacted_purge',
   /** The maximum number of ids in any ancestry. */
   longestAncestry: 'longest_ancestry',
+  /** 1 while rows from before schema 10 lack their checksums. */
+  unsummed: 'unsummed',
 } as const
 
 type Name = keyof typeof garbageKeys

@@ -1,4 +1,5 @@
 /** Implements storage/history-store.ts for SQLite, from the tables `revision` and `superseded`. */
+import type { CouchError } from '../../core/errors.ts'
 import type { IdRange, Page, StoredAttachment, StoredRevision, StoreView } from '../engine.ts'
 import type {
   DocHistory,
@@ -15,6 +16,7 @@ import { fillPage, idRange } from './id-pages.ts'
 import type { Revisions } from './revisions.ts'
 import type { Statement } from './statement.ts'
 import {
+  CONTENT_COLUMNS,
   type ContentRow,
   DOC_COLUMNS,
   type DocRow,
@@ -94,7 +96,9 @@ export class History implements HistoryStore {
     return this.#deps.access.read(() =>
       ids.map((id) => {
         const row = this.#byId.get(id)
-        return read(row === undefined ? null : this.#document(row), id, this.#deps.state.view)
+        const doc = row === undefined ? null : this.#document(row)
+        if (doc?.isDamaged) doc.refuse(id)
+        return read(doc, id, this.#deps.state.view)
       }),
     )
   }
@@ -172,7 +176,7 @@ class HistoryRows implements DocumentRows {
     this.#deps = deps
     this.#versions = connection.prepareTuples(VERSIONS)
     this.#revision = connection.prepareTuples('SELECT num, deleted FROM revision WHERE doc = ? AND rev = ?')
-    this.#content = connection.prepareTuples('SELECT body, attachments, deleted FROM revision WHERE num = ?')
+    this.#content = connection.prepareTuples(`SELECT ${CONTENT_COLUMNS} FROM revision WHERE num = ?`)
   }
 
   versionsOf(doc: number, range: VersionRange): StoredVersion[] {
@@ -224,6 +228,10 @@ class HistoryRows implements DocumentRows {
 
   ancestryOf(place: RevisionPlace): Uint8Array {
     return this.#deps.revisions.ancestryOf(place)
+  }
+
+  damaged(rev?: string, id?: string): CouchError {
+    return this.#deps.revisions.damaged(rev, id)
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {

@@ -1,4 +1,5 @@
 /** Pages of rows, read from a range of ids in steps. */
+import { CouchError } from '../../core/errors.ts'
 import { isHeldLong } from '../../core/event-loop.ts'
 import type { IdRange, Paging } from '../engine.ts'
 
@@ -6,6 +7,9 @@ import type { IdRange, Paging } from '../engine.ts'
 const FETCH = 100
 /** The same with bodies: the last rows may be more than the page takes. */
 const FETCH_BODIES = 25
+
+/** Damaged rows in succession, after which the file counts as damaged. */
+const MOST_DAMAGED = 1000
 
 /** Whether documents that were read one by one have reached the bound {@link Paging.chars}. */
 export class PageBound {
@@ -33,11 +37,13 @@ export class PageBound {
 
 /**
  * Fills a page by fetching a bounded number of rows at a time.
- * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end
+ * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end. Damaged ones are
+ *   left out
  * @param charsOf the characters of a row's bodies that `read` has read
  * @returns the rows, and whether more remain
+ * @throws damaged_file for very many damaged rows in succession
  */
-export function fillPage<Source, R>(
+export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
   { limit, chars, touches }: Paging,
   fetch: (last: Source | null, limit: number) => Iterable<Source>,
   read: (row: Source) => R,
@@ -48,19 +54,28 @@ export function fillPage<Source, R>(
   let since: number | undefined
   let isFull = false
   const most = touches?.body ? FETCH_BODIES : FETCH
+  let damaged = 0
   for (let last: Source | null = null; ; ) {
-    const wanted = Math.min(most, limit - rows.length + 1)
+    const wanted = Math.min(most, limit - rows.length + 1) + damaged
     let fetched = 0
+    damaged = 0
     for (const row of fetch(last, wanted)) {
       fetched += 1
       if (isFull || rows.length >= limit) return { rows, more: true }
       since ??= performance.now()
+      if (row.isDamaged) {
+        // Its position may be wrong, so the next fetch begins after the last good row.
+        damaged += 1
+        continue
+      }
+      last = row
+      damaged = 0
       rows.push(read(row))
       left -= charsOf(row)
       isFull = left <= 0 || (chars !== undefined && isHeldLong(since))
-      last = row
     }
     if (fetched < wanted) return { rows, more: false }
+    if (damaged > MOST_DAMAGED) throw new CouchError('damaged_file')
   }
 }
 

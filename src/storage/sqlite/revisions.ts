@@ -1,11 +1,20 @@
 /** Reads and writes the rows of revisions and of their attachments. The rules of CouchDB are decided elsewhere. */
+import type { CouchError } from '../../core/errors.ts'
 import { type Branch, decodeAncestry, encodeAncestry } from '../../revisions/branch.ts'
+import { checkedAncestry, contentChecksum, withChecksum } from '../checksum.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
+import type { DamageReports } from './database-access.ts'
 import type { GarbageCounters, Superseded } from './garbage.ts'
-import type { Statement, Value } from './statement.ts'
-import { type ContentRow, type DocumentRows, type RevisionPlace, StoredBranch } from './stored-document.ts'
+import type { Statement } from './statement.ts'
+import {
+  CONTENT_COLUMNS,
+  type ContentRow,
+  type DocumentRows,
+  type RevisionPlace,
+  StoredBranch,
+} from './stored-document.ts'
 
 interface RevisionRow {
   readonly num: number
@@ -34,6 +43,8 @@ interface LeafRow extends Omit<RevisionRow, 'leaf'> {
 interface AncestryRow {
   /** The number of the revision's row. */
   readonly revision: number
+  readonly rev: string
+  readonly deleted: number
   /** In bytes; null if the revision is not a leaf. */
   readonly length: number | null
 }
@@ -42,6 +53,7 @@ interface Dependencies {
   readonly attachments: Attachments
   readonly superseded: Superseded
   readonly garbage: GarbageCounters
+  readonly damage: DamageReports
 }
 
 /** The write that a revision is part of. */
@@ -56,7 +68,7 @@ interface WriteContext {
 }
 
 /** The longest ancestry that is read with its leaf in a document with several leaves: four ids, in bytes. */
-const SHORT_ANCESTRY = 65
+const SHORT_ANCESTRY = 69
 
 /** Whether a superseded revision, r, is retained only for the time machine. */
 const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num AND s.kept)'
@@ -65,10 +77,12 @@ export class Revisions implements DocumentRows {
   readonly #attachments: Attachments
   readonly #superseded: Superseded
   readonly #garbage: GarbageCounters
+  readonly #damage: DamageReports
   readonly #revision: Statement<FoundRow>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
   readonly #updateLeaf: Statement
+  readonly #setChecksum: Statement
   readonly #noteGrowth: Statement
   readonly #dropRevision: Statement
   readonly #leaves: Statement<LeafRow>
@@ -82,24 +96,27 @@ export class Revisions implements DocumentRows {
   readonly #deleted: Statement<readonly [deleted: number]>
   #lastRevision: number
 
-  constructor(connection: Connection, { attachments, superseded, garbage }: Dependencies) {
+  constructor(connection: Connection, { attachments, superseded, garbage, damage }: Dependencies) {
     this.#attachments = attachments
     this.#superseded = superseded
     this.#garbage = garbage
+    this.#damage = damage
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
         `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
     )
     this.#insertRevision = connection.prepare(
-      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, stored_at) ' +
-        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, checksum, stored_at) ' +
+        'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
     )
     this.#updateRevision = connection.prepare(
-      'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ?, attachments = ?, size = ?, body = ? WHERE num = ?',
+      'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ?, attachments = ?, size = ?, body = ?, checksum = ? ' +
+        'WHERE num = ?',
     )
     this.#updateLeaf = connection.prepare(
       'UPDATE revision SET leaf = ?, deleted = ?, ancestry = ? WHERE num = ?',
     )
+    this.#setChecksum = connection.prepare('UPDATE revision SET checksum = ? WHERE num = ?')
     this.#noteGrowth = connection.prepare('UPDATE revision SET grown_at = ? WHERE num = ?')
     this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
     this.#leaves = connection.prepare(
@@ -113,13 +130,14 @@ export class Revisions implements DocumentRows {
     this.#kept = connection.prepare(`SELECT rev FROM revision AS r WHERE doc = ? AND NOT leaf AND ${IS_KEPT}`)
     this.#ancestry = connection.prepareTuples('SELECT ancestry FROM revision WHERE num = ?')
     this.#ancestries = connection.prepare(
-      'SELECT num AS revision, length(ancestry) AS length FROM revision WHERE num > ? ORDER BY num LIMIT ?',
+      'SELECT num AS revision, rev, deleted, length(ancestry) AS length FROM revision WHERE num > ? ORDER BY num LIMIT ?',
     )
     this.#setAncestry = connection.prepare('UPDATE revision SET ancestry = ? WHERE num = ?')
-    this.#content = connection.prepareTuples('SELECT body, attachments, deleted FROM revision WHERE num = ?')
-    const byRev = `FROM revision AS r WHERE doc = ? AND rev = ? AND (leaf OR NOT ${IS_KEPT})`
-    this.#contentByRev = connection.prepareTuples(`SELECT body, attachments, deleted ${byRev}`)
-    this.#deleted = connection.prepareTuples(`SELECT deleted ${byRev}`)
+    const content = `SELECT ${CONTENT_COLUMNS} FROM revision`
+    this.#content = connection.prepareTuples(`${content} WHERE num = ?`)
+    const byRev = `AS r WHERE doc = ? AND rev = ? AND (leaf OR NOT ${IS_KEPT})`
+    this.#contentByRev = connection.prepareTuples(`${content} ${byRev}`)
+    this.#deleted = connection.prepareTuples(`SELECT deleted FROM revision ${byRev}`)
     const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM revision').get()
     this.#lastRevision = last?.num ?? 0
   }
@@ -137,14 +155,16 @@ export class Revisions implements DocumentRows {
     const { doc, docIsNew, at } = context
     const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
-    const ancestry = write.ancestry === null ? null : encodeAncestry(write.ancestry)
+    const deleted = Number(write.deleted)
+    const ancestry = write.ancestry && withChecksum(encodeAncestry(write.ancestry), write.rev, write.deleted)
     const [wasLeaf, before] = stored?.leaf ? [1, stored.size] : [0, 0]
     // A leaf is written again as a leaf only when its ancestry changes.
     if (stored?.leaf && leaf === 1) this.#noteGrowth.run(at, stored.num)
     if (write.content === undefined) {
       if (stored === undefined || stored.kept === 1)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
-      this.#updateLeaf.run(leaf, Number(write.deleted), ancestry, stored.num)
+      this.#updateLeaf.run(leaf, deleted, ancestry, stored.num)
+      if (deleted !== stored.deleted) this.#sumAgain(stored.num)
       if (leaf < wasLeaf) this.#supersede(stored, context)
       else if (leaf > wasLeaf) this.#superseded.revive(stored.num, at)
       return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
@@ -152,13 +172,22 @@ export class Revisions implements DocumentRows {
     const { body, attachments } = write.content
     const bodyBytes = Buffer.byteLength(body)
     const size = attachments.reduce((sum, { length }) => sum + length, bodyBytes)
-    const columns = [leaf, Number(write.deleted), ancestry, attachments.length, size, body]
-    const num = this.#putRevision(context, write.rev, stored?.num, columns)
+    const num = stored?.num ?? ++this.#lastRevision
+    const checksum = contentChecksum(num, deleted, attachments.length, body)
+    const columns = [leaf, deleted, ancestry, attachments.length, size, body, checksum]
+    if (stored === undefined) this.#insertRevision.run(num, doc, write.rev, ...columns, at)
+    else this.#updateRevision.run(...columns, num)
     if (stored !== undefined) this.#dropContent(stored)
     if (attachments.length > 0) this.#attachments.write(num, attachments)
     if (leaf === 0) this.#addAgain(num, stored?.leaf === 0, at, bodyBytes)
     else if (stored?.leaf === 0) this.#superseded.revive(num, at)
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
+  }
+
+  /** Notes the checksum of a stored content again, since facts that are a part of it have changed. */
+  #sumAgain(num: number): void {
+    const [body, attachments, deleted] = this.#content.get(num) as ContentRow
+    this.#setChecksum.run(contentChecksum(num, deleted, attachments, body), num)
   }
 
   /** A superseded revision that is written again as superseded keeps the time at which it was superseded. */
@@ -177,16 +206,6 @@ export class Revisions implements DocumentRows {
   #dropContent({ num, size, bytes }: FoundRow): void {
     this.#attachments.drop(num)
     this.#garbage.addUnreferenced(size - bytes)
-  }
-
-  #putRevision({ doc, at }: WriteContext, rev: string, stored: number | undefined, columns: Value[]): number {
-    if (stored === undefined) {
-      this.#lastRevision += 1
-      this.#insertRevision.run(this.#lastRevision, doc, rev, ...columns, at)
-      return this.#lastRevision
-    }
-    this.#updateRevision.run(...columns, stored)
-    return stored
   }
 
   /** As {@link drop}, for a superseded revision; notes that the history before it was superseded is incomplete. */
@@ -213,12 +232,17 @@ export class Revisions implements DocumentRows {
   }
 
   /** Cuts the ancestry of a leaf. @param maxIds the maximum number of ids */
-  cutAncestry({ revision, length }: AncestryRow, maxIds: number): void {
+  cutAncestry({ revision, rev, deleted, length }: AncestryRow, maxIds: number): void {
     // An id takes at least two bytes.
     if (length === null || length <= 2 * maxIds) return
     const stored = this.#ancestry.get(revision)?.[0]
-    const ids = stored ? decodeAncestry(stored) : []
-    if (ids.length > maxIds) this.#setAncestry.run(encodeAncestry(ids.slice(0, maxIds)), revision)
+    const known = stored ? checkedAncestry(stored, rev, deleted === 1) : undefined
+    // A damaged one stays as it is, since a copy of it may be found.
+    if (!known) return
+    const ids = decodeAncestry(known)
+    if (ids.length <= maxIds) return
+    const cut = withChecksum(encodeAncestry(ids.slice(0, maxIds)), rev, deleted === 1)
+    this.#setAncestry.run(cut, revision)
   }
 
   branchesOf(doc: number): Branch[] {
@@ -258,8 +282,13 @@ export class Revisions implements DocumentRows {
   ancestryOf(place: RevisionPlace): Uint8Array {
     const num = this.#numOf(place)
     const ancestry = num === undefined ? null : this.#ancestry.get(num)?.[0]
-    if (!ancestry) throw new RangeError('an ancestry was read after its callback had returned')
+    // A leaf has one.
+    if (!ancestry) throw this.damaged(place.rev)
     return ancestry
+  }
+
+  damaged(rev?: string, id?: string): CouchError {
+    return this.#damage.damagedDocument(id, rev)
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {

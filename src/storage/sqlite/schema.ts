@@ -175,6 +175,18 @@ const VERSION_9 = `
 ALTER TABLE revision ADD COLUMN grown_at INTEGER;
 `
 
+const VERSION_10 = `
+-- what the row must say (checksum.ts); null: not noted yet, in rows from before this version
+ALTER TABLE doc ADD COLUMN checksum INTEGER;
+ALTER TABLE revision ADD COLUMN checksum INTEGER;
+ALTER TABLE attachment ADD COLUMN checksum INTEGER;
+ALTER TABLE blob ADD COLUMN checksum INTEGER;
+ALTER TABLE chunk ADD COLUMN checksum INTEGER;
+ALTER TABLE local ADD COLUMN checksum INTEGER;
+ALTER TABLE security ADD COLUMN checksum INTEGER;
+INSERT INTO meta SELECT 'unsummed', 1 FROM meta WHERE key = 'created_at';
+`
+
 /** The steps from nothing to the newest schema of a database. */
 export const MIGRATIONS: readonly Migration[] = [
   VERSION_1,
@@ -186,6 +198,7 @@ export const MIGRATIONS: readonly Migration[] = [
   VERSION_7,
   VERSION_8,
   VERSION_9,
+  VERSION_10,
 ]
 
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */

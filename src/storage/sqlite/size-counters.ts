@@ -79,7 +79,10 @@ export class Sizes {
       looseBytes,
       oldestRetained: oldestRetained === 0 ? null : oldestRetained,
       compactedAt,
-      isOwed: state.purgeSeq > compactedPurge || longestAncestry > state.view.revsLimit,
+      isOwed:
+        state.purgeSeq > compactedPurge ||
+        longestAncestry > state.view.revsLimit ||
+        garbage.counts.unsummed > 0,
     }
   }
 

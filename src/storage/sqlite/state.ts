@@ -5,9 +5,11 @@
 import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
 import type { DatabaseProperties } from '../catalog.ts'
+import { rowChecksum } from '../checksum.ts'
 import type { SettingsChange, StoreView } from '../engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
+import type { DamageReports } from './database-access.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT } from './garbage.ts'
 import type { Statement } from './statement.ts'
@@ -68,14 +70,17 @@ export class State {
   readonly #put: Statement
   readonly #putSecurity: Statement
 
-  /** @param closedAt the position at which this process closed the database; undefined if it did not */
-  constructor(connection: Connection, closedAt?: string) {
+  /**
+   * @param damage gets a damaged security object
+   * @param closedAt the position at which this process closed the database; undefined if it did not
+   */
+  constructor(connection: Connection, damage: DamageReports, closedAt?: string) {
     this.#put = connection.prepare(
       'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
     )
     this.#putSecurity = connection.prepare(
-      'INSERT INTO security (one, version, body) VALUES (1, 1, ?) ' +
-        'ON CONFLICT DO UPDATE SET version = version + 1, body = excluded.body',
+      'INSERT INTO security (one, version, body, checksum) VALUES (1, 1, ?, ?) ' +
+        'ON CONFLICT DO UPDATE SET version = version + 1, body = excluded.body, checksum = excluded.checksum',
     )
     const meta = new Map(
       connection
@@ -96,7 +101,7 @@ export class State {
       purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
       designVersion: number('design_version'),
       settingsVersion: number(SETTINGS_VERSION_KEY),
-      security: securityOf(connection),
+      security: securityOf(connection, damage),
       wasRestored: meta.has(RESTORED_KEY),
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
@@ -223,7 +228,10 @@ export class State {
     put(SETTINGS_VERSION_KEY, was.settingsVersion, now.settingsVersion)
     if (was.wasRestored !== now.wasRestored) this.#put.run(RESTORED_KEY, Date.now())
     if (was.epochs !== now.epochs) this.#put.run('epochs', JSON.stringify(now.epochs))
-    if (was.security !== now.security) this.#putSecurity.run(JSON.stringify(now.security))
+    if (was.security !== now.security) {
+      const body = JSON.stringify(now.security)
+      this.#putSecurity.run(body, rowChecksum(body))
+    }
   }
 
   /** Called when the transaction is durable. @returns how many sequence numbers it used */
@@ -239,7 +247,19 @@ function viewOf({ purgeSeq, externalBytes, ...view }: Counters): StoreView {
   return view
 }
 
-function securityOf(connection: Connection): SecurityObject | null {
-  const row = connection.prepare<{ body: string }>('SELECT body FROM security').get()
-  return row === undefined ? null : (JSON.parse(row.body) as SecurityObject)
+/** Of a damaged one nobody knows whom it lets in, so that only server admins are let in. */
+const ONLY_ADMINS: SecurityObject = {
+  admins: { names: [], roles: ['_admin'] },
+  members: { names: [], roles: ['_admin'] },
+}
+
+function securityOf(connection: Connection, damage: DamageReports): SecurityObject | null {
+  const row = connection
+    .prepare<{ body: string; checksum: number | null }>('SELECT body, checksum FROM security')
+    .get()
+  if (row === undefined) return null
+  if (row.checksum === null || row.checksum === rowChecksum(row.body))
+    return JSON.parse(row.body) as SecurityObject
+  damage.damagedSecurity()
+  return ONLY_ADMINS
 }

@@ -37,7 +37,7 @@ import {
   type PageCaches,
 } from './database-access.ts'
 import { DocWrites, openTables, type Tables } from './document-writes.ts'
-import { SMALL_WRITE } from './documents.ts'
+import { type FoundLocal, SMALL_WRITE } from './documents.ts'
 import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
 import { fillPage, PageBound } from './id-pages.ts'
@@ -101,9 +101,10 @@ export class SqliteStore implements VersionedStore {
     this.#options = options
     this.#connection = options.connection
     this.#cache = new PageCache(this.#connection, options.caches)
+    const errors = new FileErrors(name, options.watch)
     try {
       this.wasRolledBack = markRestoredIfRolledBack(this.#connection, options.lastKnown, options.now())
-      this.#tables = openTables(this.#connection, options.now, options.closed.get(name))
+      this.#tables = openTables(this.#connection, options.now, errors, options.closed.get(name))
     } catch (error) {
       this.#connection.close()
       throw error
@@ -113,7 +114,6 @@ export class SqliteStore implements VersionedStore {
     this.shards = state.shards
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
     this.#forked = new ForkedDocuments(this.#connection, this.#tables.revisions)
-    const errors = new FileErrors(name, options.watch)
     const memory = {
       prefetch: (ids: readonly string[]) => this.#docWrites.prefetch(ids),
       flush: () => {
@@ -233,7 +233,7 @@ export class SqliteStore implements VersionedStore {
   }
 
   /** A page, and the view of the same state. */
-  #page<Source, R>(
+  #page<Source extends { readonly isDamaged?: boolean }, R>(
     paging: Paging,
     fetch: (last: Source | null, limit: number) => Iterable<Source>,
     read: (row: Source, view: StoreView) => R,
@@ -318,10 +318,10 @@ export class SqliteStore implements VersionedStore {
   }
 
   async readLocalRange(range: IdRange, paging: Paging): Promise<Page<LocalDoc>> {
-    return this.#page(
+    return this.#page<FoundLocal, LocalDoc>(
       paging,
       (last, limit) => this.#tables.locals.inRange(after(last, range), limit),
-      (doc: LocalDoc) => doc,
+      (doc) => doc,
       ({ body }) => body.length,
     )
   }

@@ -1,4 +1,5 @@
 /** A document, whose members are read from its rows on demand. */
+import type { CouchError } from '../../core/errors.ts'
 import {
   type Ancestry,
   ancestryId,
@@ -6,11 +7,12 @@ import {
   type Branch,
   decodeAncestry,
 } from '../../revisions/branch.ts'
+import { checkedAncestry, contentChecksum, docChecksum } from '../checksum.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
 /** The columns of a {@link DocRow}, in its order: of `doc` as d, and optionally of the winner as r. */
-export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner'
-export const BODY_COLUMNS = 'r.body, r.attachments'
+export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner, d.checksum'
+export const BODY_COLUMNS = 'r.body, r.attachments, r.checksum'
 /** For many documents at once: a long body is read only when it is used. */
 export const SHORT_BODY_COLUMNS = shortBodies(65_536)
 /** For the rows of a page, which may end before the last of them. */
@@ -18,7 +20,9 @@ export const PAGE_BODY_COLUMNS = shortBodies(4096)
 export const ANCESTRY_COLUMN = 'r.ancestry'
 
 function shortBodies(bytes: number): string {
-  return `iif(octet_length(r.body) <= ${bytes}, r.body, NULL), r.attachments`
+  const isShort = `octet_length(r.body) <= ${bytes}`
+  // The checksum lies behind the body, so reading it reads the body's pages.
+  return `iif(${isShort}, r.body, NULL), r.attachments, iif(${isShort}, r.checksum, NULL)`
 }
 
 export type DocRow = readonly [
@@ -31,14 +35,27 @@ export type DocRow = readonly [
   leaves: number,
   /** The number of the winner's row; null if not noted yet. */
   winner: number | null,
+  /** null if not noted yet; see {@link docChecksum}. */
+  checksum: number | null,
   /** null if not read yet. */
   body?: string | null,
   attachments?: number,
+  contentChecksum?: number | null,
   ancestry?: Uint8Array,
 ]
 
+/** The columns of a {@link ContentRow}, of `revision`. */
+export const CONTENT_COLUMNS = 'body, attachments, deleted, checksum, num'
+
 /** The text of a revision, how many attachments it has, and whether it is a tombstone. */
-export type ContentRow = readonly [body: string, attachments: number, deleted: number]
+export type ContentRow = readonly [
+  body: string,
+  attachments: number,
+  deleted: number,
+  /** As {@link contentChecksum}; null if it is not noted yet. */
+  checksum: number | null,
+  num: number,
+]
 
 /** Identifies a revision's row. */
 export interface RevisionPlace {
@@ -57,8 +74,10 @@ export interface DocumentRows {
   isDeleted(place: RevisionPlace): boolean | null
   contentOf(place: RevisionPlace): ContentRow | undefined
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
-  /** In the stored form. */
+  /** In the stored form, not checked. */
   ancestryOf(place: RevisionPlace): Uint8Array
+  /** The error for a revision that does not say what was written; it is reported as a fault of the database. */
+  damaged(rev?: string, id?: string): CouchError
 }
 
 export class StoredDocument implements DocState {
@@ -73,6 +92,8 @@ export class StoredDocument implements DocState {
   readonly winner: number | null
   readonly #rows: DocumentRows
   #content: ContentRow | undefined
+  /** The winner's content as it was read with the document, until it is used. */
+  readonly #unchecked: ContentRow | undefined
   /** Characters of the bodies of other revisions that were read. */
   #otherChars = 0
   /** The last revision that was read other than the winner, since its members are used together. */
@@ -80,8 +101,14 @@ export class StoredDocument implements DocState {
   #branches: readonly Branch[] | undefined
   readonly #ancestry: Uint8Array | undefined
 
+  /** Whether the row does not say what was written; then nothing of it is to be used. */
+  readonly isDamaged: boolean
+
   constructor(row: DocRow, rows: DocumentRows) {
-    const [num, id, seq, rev, deleted, leaves, winner, body, attachments, ancestry] = row
+    const [num, id, seq, rev, deleted, leaves, winner, checksum, body, attachments, bodyChecksum, ancestry] =
+      row
+    this.isDamaged =
+      checksum !== null && checksum !== docChecksum(id, rev, { num, seq, deleted, leaves, winner })
     this.num = num
     this.id = id
     this.seq = seq
@@ -91,12 +118,30 @@ export class StoredDocument implements DocState {
     this.winner = winner
     this.#rows = rows
     this.#ancestry = ancestry
-    if (typeof body === 'string') this.#content = [body, attachments ?? 0, deleted]
+    if (typeof body === 'string' && winner !== null)
+      this.#unchecked = [body, attachments ?? 0, deleted, bodyChecksum ?? null, winner]
+  }
+
+  /**
+   * Makes each member throw damaged_document, since none of them can be trusted.
+   * @param id of the document that was asked for
+   */
+  refuse(id: string): void {
+    const get = () => {
+      throw this.#rows.damaged(undefined, id)
+    }
+    for (const name of ['seq', 'rev', 'deleted', 'leaves', 'winner'])
+      Object.defineProperty(this, name, { get })
+  }
+
+  /** Reports the damage. @returns its error */
+  damage(): CouchError {
+    return this.#rows.damaged(this.rev, this.id)
   }
 
   /** Characters of the bodies that were read so far. */
   get charsRead(): number {
-    return this.#otherChars + (this.#content?.[0].length ?? 0)
+    return this.#otherChars + ((this.#content ?? this.#unchecked)?.[0].length ?? 0)
   }
 
   get hasOneLeaf(): boolean {
@@ -107,11 +152,17 @@ export class StoredDocument implements DocState {
     this.#branches ??= this.hasOneLeaf
       ? [new StoredBranch(this.#place(this.rev), this.deleted, this.#rows, this.#ancestry)]
       : this.#rows.branchesOf(this.num)
+    if (this.leaves > 0 && this.#branches.length !== this.leaves) throw this.damage()
     return this.#branches
   }
 
   revisions(): readonly StoredRevision[] {
-    return this.#rows.revisionsOf(this.num)
+    const revisions = this.#rows.revisionsOf(this.num)
+    const leaves = revisions.filter(({ leaf }) => leaf)
+    const isWhole =
+      leaves.some(({ rev }) => rev === this.rev) && leaves.length === (this.leaves || leaves.length)
+    if (!isWhole) throw this.damage()
+    return revisions
   }
 
   retained(): readonly string[] {
@@ -130,20 +181,33 @@ export class StoredDocument implements DocState {
 
   attachments(rev: string): readonly StoredAttachment[] {
     const count = this.#contentOf(rev)?.[1] ?? 0
-    return count === 0 ? [] : this.#rows.attachmentsOf(this.#place(rev))
+    if (count === 0) return []
+    const attachments = this.#rows.attachmentsOf(this.#place(rev))
+    if (attachments.length !== count) throw this.#rows.damaged(rev, this.id)
+    return attachments
   }
 
   #contentOf(rev: string): ContentRow | undefined {
     if (rev !== this.rev) {
       if (this.#other?.rev !== rev) {
-        const content = this.#rows.contentOf(this.#place(rev))
+        const content = this.#checked(rev, this.#rows.contentOf(this.#place(rev)))
         this.#other = { rev, content }
         this.#otherChars += content?.[0].length ?? 0
       }
       return this.#other.content
     }
-    this.#content ??= this.#rows.contentOf(this.#place(rev))
+    this.#content ??= this.#checked(rev, this.#unchecked ?? this.#rows.contentOf(this.#place(rev)))
+    // A leaf has a content.
+    if (this.#content === undefined) throw this.damage()
     return this.#content
+  }
+
+  /** @throws damaged_document */
+  #checked(rev: string, content: ContentRow | undefined): ContentRow | undefined {
+    if (content === undefined) return undefined
+    const [body, attachments, deleted, checksum, num] = content
+    if (checksum === null || checksum === contentChecksum(num, deleted, attachments, body)) return content
+    throw this.#rows.damaged(rev, this.id)
   }
 
   #place(rev: string): RevisionPlace {
@@ -159,11 +223,12 @@ export class StoredBranch implements Branch, Ancestry {
   readonly #place: RevisionPlace
   readonly #rows: DocumentRows
   readonly #bytes: number | undefined
-  #stored: Uint8Array | undefined
+  readonly #unchecked: Uint8Array | undefined
+  #checked: Uint8Array | undefined
   #ids: readonly string[] | undefined
 
   /**
-   * @param stored the stored form of the ancestry, if already read
+   * @param stored the stored form of the ancestry, if already read; it is checked when it is used
    * @param bytes its length, if known
    */
   constructor(
@@ -181,13 +246,21 @@ export class StoredBranch implements Branch, Ancestry {
     this.deleted = deleted
     this.#place = place
     this.#rows = rows
-    this.#stored = stored ?? undefined
+    this.#unchecked = stored ?? undefined
     this.#bytes = bytes
   }
 
+  /** @throws damaged_document */
   get #ancestry(): Uint8Array {
-    this.#stored ??= this.#rows.ancestryOf(this.#place)
-    return this.#stored
+    this.#checked ??= this.#check(this.#unchecked ?? this.#rows.ancestryOf(this.#place))
+    return this.#checked
+  }
+
+  #check(stored: Uint8Array): Uint8Array {
+    const { rev } = this.#place
+    const ancestry = checkedAncestry(stored, rev, this.deleted)
+    if (ancestry === null) throw this.#rows.damaged(rev)
+    return ancestry
   }
 
   get ids(): readonly string[] {

@@ -4,7 +4,13 @@
  * revision named is removed when its upload is released, or, after a crash, when the file is next opened.
  */
 import type { BlobReference, BlobUpload } from '../blob-leases.ts'
-import { ContentUpload, digestOf, type UploadTarget, type WholeContent } from '../content-upload.ts'
+import {
+  CHUNK_BYTES,
+  ContentUpload,
+  digestOf,
+  type UploadTarget,
+  type WholeContent,
+} from '../content-upload.ts'
 import type { Blobs } from './blobs.ts'
 import type { DatabaseAccess } from './database-access.ts'
 
@@ -121,23 +127,41 @@ class SqliteUpload implements UploadTarget {
   #addChunks(chunks: readonly Uint8Array[], position: number): number {
     const blob = this.#blob ?? this.#reference(this.#blobs.create())
     chunks.forEach((chunk, at) => {
-      this.#blobs.addChunk(blob, position + at, chunk)
+      this.#blobs.putChunk(blob, position + at, chunk)
     })
     return blob
   }
 
   async finish({ sha256, md5, length, chunks, rest }: WholeContent): Promise<number> {
     const own = this.#blob
+    let isKnown = false
     const keep = () => {
       const known = this.#blobs.byHash(sha256)
-      if (known !== undefined) return this.#reference(known)
-      const made = this.#addChunks(rest.length === 0 ? [] : [rest], chunks)
-      this.#blobs.complete(made, sha256, md5, length)
-      return made
+      isKnown = known !== undefined
+      const blob =
+        known === undefined
+          ? this.#addChunks(rest.length === 0 ? [] : [rest], chunks)
+          : this.#reference(known)
+      this.#blobs.complete(blob, sha256, md5, length)
+      return blob
     }
     const blob = await this.#access.writeOne(rest.length + 1024, keep, { grows: true })
+    if (isKnown) await this.#mend(blob, own, chunks, rest)
     if (own !== undefined && own !== blob) this.#removed = this.#releaseBlob(own)
     return blob
+  }
+
+  /** Replaces the damaged chunks of a content that was stored before by those of this upload, one in each turn. */
+  async #mend(blob: number, own: number | undefined, chunks: number, rest: Uint8Array): Promise<void> {
+    for (let position = 0; position <= chunks; position++) {
+      const isLast = position === chunks
+      if ((isLast && rest.length === 0) || this.#access.read(() => this.#blobs.chunk(blob, position)))
+        continue
+      await this.#access.writeOne(CHUNK_BYTES, () => {
+        const good = isLast ? rest : own === undefined ? null : this.#blobs.chunk(own, position)
+        if (good !== null) this.#blobs.putChunk(blob, position, good)
+      })
+    }
   }
 
   #reference(blob: number): number {

@@ -52,6 +52,24 @@ async function openNotes(t: Test, dataDir: string, options: Partial<SqliteEngine
   return { engine, store: await engine.openDatabase('notes') }
 }
 
+t.test('rows of an older settee get their checksums with the first compaction', async (t) => {
+  const { dataDir, path, feed } = await oldFolder(t, 9)
+  const { engine, store } = await openNotes(t, dataDir)
+  t.equal((await store.garbage()).isOwed, true)
+  await store.compact({ keepSince: 0 })
+  t.equal((await store.garbage()).isOwed, false)
+  const leaves = (docs: typeof feed) =>
+    docs.map((doc) => ({ ...doc, revisions: doc.revisions.filter(({ leaf }) => leaf) }))
+  t.same(leaves(await readFeed(store)), leaves(feed))
+  await engine.close()
+  const file = new Sqlite(path, { readonly: true })
+  for (const table of ['doc', 'revision', 'attachment', 'blob', 'chunk', 'local']) {
+    const missing = file.prepare(`SELECT count(*) FROM ${table} WHERE checksum IS NULL`).pluck().get()
+    t.equal(missing, 0, table)
+  }
+  file.close()
+})
+
 async function exists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,

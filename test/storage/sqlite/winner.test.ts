@@ -1,5 +1,5 @@
 /** `doc.winner` names the row of the document's winner, whatever was written, purged or compacted. */
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import fc from 'fast-check'
@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { decidePurge } from '../../../src/documents/purge.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
+import { writeOldFile } from '../../helpers/old-files.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { audit } from '../conformance/audit.ts'
 import { put, readFeed, readOne, remove, snapshot } from '../conformance/edits.ts'
@@ -132,15 +133,8 @@ t.test(
     await fork(store, 'buried', true)
     const before = await readFeed(store)
     await store.close()
-    const version3 = new Sqlite(file)
-    version3.exec(
-      'ALTER TABLE revision DROP COLUMN stored_at; ALTER TABLE revision DROP COLUMN grown_at; ' +
-        'DROP TABLE superseded; DROP TABLE refused_checkpoint; ' +
-        'DROP TABLE remembered_token; DROP INDEX doc_deleted',
-    )
-    version3.exec('ALTER TABLE attachment DROP COLUMN place')
-    version3.exec('ALTER TABLE doc DROP COLUMN winner; PRAGMA user_version = 3')
-    version3.close()
+    renameSync(file, `${file}.newest`)
+    writeOldFile(file, `${file}.newest`, 3)
 
     const again = await open()
     t.same(await readFeed(again), before, 'the feed')
