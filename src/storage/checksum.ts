@@ -35,13 +35,20 @@ export function docChecksum(
   return hashShort(rev, hashShort(id, facts))
 }
 
-/**
- * The checksum of a revision's content.
- * @param num the number of the revision's row
- * @param attachments how many the revision has
- */
-export function contentChecksum(num: number, deleted: number, attachments: number, body: string): number {
-  return sumOf(body, Math.imul(num, FACTORS[0]) ^ (attachments * 2 + deleted))
+/** A revision's row, except its ancestry. */
+export interface ContentFacts {
+  /** The number of the row. */
+  readonly num: number
+  readonly rev: string
+  readonly deleted: number
+  /** How many attachments the revision has. */
+  readonly attachments: number
+  readonly body: string
+}
+
+/** The checksum of a revision's content. */
+export function contentChecksum({ num, rev, deleted, attachments, body }: ContentFacts): number {
+  return sumOf(body, hashShort(rev, Math.imul(num, FACTORS[0]) ^ (attachments * 2 + deleted)))
 }
 
 /**
@@ -81,11 +88,12 @@ const HAS_CHECKSUM = 0x80
 const CHECKSUM_BYTES = 4
 
 /**
- * @param ancestry from `encodeAncestry`
+ * @param ancestry from `encodeAncestry`; one that has a checksum already stays as it is
  * @param rev of the leaf, which the checksum covers, as it does whether it is a tombstone
  * @returns a copy of it that ends with its checksum
  */
 export function withChecksum(ancestry: Uint8Array, rev: string, deleted: boolean): Uint8Array {
+  if ((ancestry[0] as number) >= HAS_CHECKSUM) return ancestry
   const stored = Buffer.allocUnsafe(ancestry.length + CHECKSUM_BYTES)
   stored.set(ancestry)
   stored[0] = (ancestry[0] as number) | HAS_CHECKSUM
@@ -94,13 +102,19 @@ export function withChecksum(ancestry: Uint8Array, rev: string, deleted: boolean
 }
 
 /**
- * @param stored from {@link withChecksum}, or an ancestry that an older settee stored; its first byte changes
+ * @param stored from {@link withChecksum}; its first byte changes
  * @param rev as in {@link withChecksum}
+ * @param mayLack whether it may be one that an older settee stored
  * @returns the ancestry; null if it is not what was stored
  */
-export function checkedAncestry(stored: Uint8Array, rev: string, deleted: boolean): Uint8Array | null {
+export function checkedAncestry(
+  stored: Uint8Array,
+  rev: string,
+  deleted: boolean,
+  mayLack: boolean,
+): Uint8Array | null {
   const form = stored[0] ?? 0
-  if (form < HAS_CHECKSUM) return stored
+  if (form < HAS_CHECKSUM) return mayLack ? stored : null
   const end = stored.length - CHECKSUM_BYTES
   if (end < 1) return null
   const bytes = Buffer.from(stored.buffer, stored.byteOffset, stored.length)

@@ -5,7 +5,15 @@ import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import type { DamageReports } from './database-access.ts'
+import type { GarbageCounters } from './garbage.ts'
 import type { Statement } from './statement.ts'
+
+/** Says whether rows of an older settee may lack their checksums. */
+type Checksums = Pick<GarbageCounters, 'lacksChecksums'>
+
+function agrees(stored: number | null, checksum: number, { lacksChecksums }: Checksums): boolean {
+  return stored === null ? lacksChecksums : stored === checksum
+}
 
 /** A complete blob. */
 interface BlobRow {
@@ -31,6 +39,7 @@ export function blobChecksum({ num, sha256, md5, length }: BlobFacts): number {
 export class Blobs {
   readonly #whole: Statement<BlobRow>
   readonly #damage: DamageReports
+  readonly #checksums: Checksums
   readonly #byHash: Statement<BlobRow>
   readonly #begin: Statement
   readonly #complete: Statement
@@ -45,8 +54,9 @@ export class Blobs {
   /** A number is not reused while the file is open, so that a reader that still has it never gets another content. */
   #lastNum: number
 
-  constructor(connection: Connection, damage: DamageReports) {
+  constructor(connection: Connection, damage: DamageReports, garbage: Checksums) {
     this.#damage = damage
+    this.#checksums = garbage
     this.#whole = connection.prepare(`SELECT ${BLOB_COLUMNS} FROM blob WHERE num = ? AND sha256 IS NOT NULL`)
     this.#byHash = connection.prepare(`SELECT ${BLOB_COLUMNS} FROM blob WHERE sha256 = ?`)
     this.#begin = connection.prepare("INSERT INTO blob (num, length, state) VALUES (?, 0, 'staging')")
@@ -72,7 +82,7 @@ export class Blobs {
   /** A complete blob; undefined if it does not exist. @throws damaged_document */
   find(blob: number): BlobRow | undefined {
     const row = this.#whole.get(blob)
-    if (row === undefined || row.checksum === null || row.checksum === blobChecksum(row)) return row
+    if (row === undefined || agrees(row.checksum, blobChecksum(row), this.#checksums)) return row
     throw this.#damage.damagedContent()
   }
 
@@ -97,7 +107,7 @@ export class Blobs {
   chunk(blob: number, position: number): Uint8Array | null {
     const [data, checksum] = this.#chunk.get(blob, position) ?? []
     if (data === undefined) return null
-    return checksum === null || checksum === chunkChecksum(blob, position, data) ? data : null
+    return agrees(checksum ?? null, chunkChecksum(blob, position, data), this.#checksums) ? data : null
   }
 
   /** Marks the blob as complete. */
@@ -207,25 +217,19 @@ export function attachmentChecksum(revision: number, row: AttachmentFacts): numb
   return rowChecksum(revision, name, blob, type, revpos, encoding, length, place)
 }
 
-function isSound(revision: number, row: AttachmentRow): boolean {
-  const { checksum, blobChecksum: blobSum, num, sha256, md5, storedLength } = row
-  return (
-    (checksum === null || checksum === attachmentChecksum(revision, row)) &&
-    (blobSum === null || blobSum === blobChecksum({ num, sha256, md5, length: storedLength }))
-  )
-}
-
 export class Attachments {
   readonly #blobs: Blobs
   readonly #damage: DamageReports
+  readonly #checksums: Checksums
   readonly #of: Statement<AttachmentRow>
   readonly #insert: Statement
   readonly #drop: Statement
   readonly #count: Statement<{ rows: number }>
 
-  constructor(connection: Connection, blobs: Blobs, damage: DamageReports) {
+  constructor(connection: Connection, blobs: Blobs, damage: DamageReports, garbage: Checksums) {
     this.#blobs = blobs
     this.#damage = damage
+    this.#checksums = garbage
     this.#of = connection.prepare(OF_REVISION)
     this.#insert = connection.prepare(
       'INSERT INTO attachment (revision, name, blob, type, revpos, encoding, length, place, checksum) ' +
@@ -243,7 +247,15 @@ export class Attachments {
   /** @throws damaged_document */
   of(revision: number): StoredAttachment[] {
     return this.#of.all(revision).map((row) => {
-      if (!isSound(revision, row)) throw this.#damage.damagedDocument()
+      const { checksum, blobChecksum: blobSum, num, sha256 } = row
+      const isSound =
+        agrees(checksum, attachmentChecksum(revision, row), this.#checksums) &&
+        agrees(
+          blobSum,
+          blobChecksum({ num, sha256, md5: row.md5, length: row.storedLength }),
+          this.#checksums,
+        )
+      if (!isSound) throw this.#damage.damagedDocument()
       const { name, type, revpos, encoding, length, blob, md5, storedLength } = row
       const digest = digestOf(md5)
       return { name, type, revpos, encoding, length: length ?? storedLength, blob, digest, storedLength }

@@ -202,13 +202,13 @@ export function openTables(
 ) {
   const state = new State(connection, damage, closedAt)
   const garbage = new GarbageCounters(connection)
-  const blobs = new Blobs(connection, damage)
-  const attachments = new Attachments(connection, blobs, damage)
+  const blobs = new Blobs(connection, damage, garbage)
+  const attachments = new Attachments(connection, blobs, damage, garbage)
   const superseded = new Superseded(connection, garbage)
   const revisions = new Revisions(connection, { attachments, superseded, garbage, damage })
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
-  const locals = new Locals(connection, damage)
+  const locals = new Locals(connection, damage, garbage)
   const points = new RememberedPoints(connection, now)
   return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals, points }
 }

@@ -6,6 +6,7 @@ import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } fro
 import type { Touches } from '../touches.ts'
 import type { Connection } from './connection.ts'
 import type { DamageReports, Plan } from './database-access.ts'
+import type { GarbageCounters } from './garbage.ts'
 import { idRange } from './id-pages.ts'
 import { blobsOf, type Revisions } from './revisions.ts'
 import type { Statement, Value } from './statement.ts'
@@ -310,12 +311,18 @@ export class Locals {
   readonly #put: Statement
   readonly #drop: Statement
   readonly #damage: DamageReports
+  readonly #garbage: Pick<GarbageCounters, 'lacksChecksums'>
   readonly #refused: Statement<{ id: string }>
   readonly #addRefused: Statement
 
-  constructor(connection: Connection, damage: DamageReports) {
+  constructor(
+    connection: Connection,
+    damage: DamageReports,
+    garbage: Pick<GarbageCounters, 'lacksChecksums'>,
+  ) {
     this.#connection = connection
     this.#damage = damage
+    this.#garbage = garbage
     this.#byId = connection.prepare('SELECT id, rev, body, checksum FROM local WHERE id = ?')
     this.#put = connection.prepare(
       'INSERT INTO local (id, rev, body, checksum) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE ' +
@@ -336,7 +343,7 @@ export class Locals {
   }
 
   #sound({ checksum, ...doc }: LocalRow): LocalDoc | null {
-    if (checksum === null || checksum === localChecksum(doc)) return doc
+    if (checksum === null ? this.#garbage.lacksChecksums : checksum === localChecksum(doc)) return doc
     this.#damage.damagedDocument(doc.id)
     return null
   }

@@ -61,6 +61,11 @@ export class GarbageCounters {
     return this.#now
   }
 
+  /** Whether rows of an older settee may lack their checksums. */
+  get lacksChecksums(): boolean {
+    return this.#now.unsummed > 0
+  }
+
   get writes(): number {
     return this.#writes
   }

@@ -230,6 +230,10 @@ class HistoryRows implements DocumentRows {
     return this.#deps.revisions.ancestryOf(place)
   }
 
+  get mayLackChecksums(): boolean {
+    return this.#deps.revisions.mayLackChecksums
+  }
+
   damaged(rev?: string, id?: string): CouchError {
     return this.#deps.revisions.damaged(rev, id)
   }

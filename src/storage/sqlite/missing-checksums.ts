@@ -1,10 +1,17 @@
 /** Notes the checksums of rows that an older settee wrote. What they say now counts as what was written. */
-import { chunkChecksum, contentChecksum, type DocFacts, docChecksum } from '../checksum.ts'
+import {
+  chunkChecksum,
+  contentChecksum,
+  type DocFacts,
+  docChecksum,
+  rowChecksum,
+  withChecksum,
+} from '../checksum.ts'
 import type { LocalDoc } from '../engine.ts'
 import { type AttachmentFacts, attachmentChecksum, type BlobFacts, blobChecksum } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import { localChecksum } from './documents.ts'
-import type { Statement } from './statement.ts'
+import type { Statement, Value } from './statement.ts'
 
 interface Place {
   /** The number by which the row is found again. */
@@ -15,12 +22,23 @@ interface Fill {
   readonly table: string
   /** The column of numbers in whose order the rows are read. */
   readonly key: string
+  /** A further column that names a row among those with one number. */
+  readonly name?: string
   readonly columns: string
   /** Numbers of a stretch: one reads so many rows at most, and of attachments those of so many revisions. */
   readonly stretch: number
-  checksumOf(row: never): number
-  /** A further column that names a row among those with one number. */
-  readonly name?: string
+  /** What is set: the checksum, unless it says otherwise. */
+  readonly set?: string
+  valuesOf(row: never): Value | readonly Value[]
+}
+
+interface RevisionFacts {
+  readonly num: number
+  readonly rev: string
+  readonly deleted: number
+  readonly attachments: number
+  readonly body: string
+  readonly ancestry: Uint8Array | null
 }
 
 const FILLS: readonly Fill[] = [
@@ -29,37 +47,40 @@ const FILLS: readonly Fill[] = [
     key: 'num',
     columns: 'num, id, seq, rev, deleted, leaves, winner',
     stretch: 100,
-    checksumOf: (row: DocFacts & { id: string; rev: string }) => docChecksum(row.id, row.rev, row),
+    valuesOf: (row: DocFacts & { id: string; rev: string }) => docChecksum(row.id, row.rev, row),
   },
   {
     table: 'revision',
     key: 'num',
-    columns: 'num, deleted, attachments, body',
+    columns: 'num, rev, deleted, attachments, body, ancestry',
     stretch: 10,
-    checksumOf: (row: { num: number; deleted: number; attachments: number; body: string }) =>
-      contentChecksum(row.num, row.deleted, row.attachments, row.body),
+    set: 'checksum = ?, ancestry = ?',
+    valuesOf: (row: RevisionFacts) => [
+      contentChecksum(row),
+      row.ancestry && withChecksum(row.ancestry, row.rev, row.deleted === 1),
+    ],
   },
   {
     table: 'attachment',
     key: 'revision',
+    name: 'name',
     columns: 'revision, name, blob, type, revpos, encoding, length, place',
     stretch: 100,
-    checksumOf: (row: AttachmentFacts & { revision: number }) => attachmentChecksum(row.revision, row),
-    name: 'name',
+    valuesOf: (row: AttachmentFacts & { revision: number }) => attachmentChecksum(row.revision, row),
   },
   {
     table: 'blob',
     key: 'num',
     columns: 'num, sha256, md5, length',
     stretch: 100,
-    checksumOf: (row: BlobFacts) => blobChecksum(row),
+    valuesOf: (row: BlobFacts) => blobChecksum(row),
   },
   {
     table: 'chunk',
     key: 'rowid',
     columns: 'blob, position, data',
     stretch: 2,
-    checksumOf: (row: { blob: number; position: number; data: Uint8Array }) =>
+    valuesOf: (row: { blob: number; position: number; data: Uint8Array }) =>
       chunkChecksum(row.blob, row.position, row.data),
   },
   {
@@ -67,7 +88,14 @@ const FILLS: readonly Fill[] = [
     key: 'rowid',
     columns: 'id, rev, body',
     stretch: 10,
-    checksumOf: (row: LocalDoc) => localChecksum(row),
+    valuesOf: (row: LocalDoc) => localChecksum(row),
+  },
+  {
+    table: 'security',
+    key: 'one',
+    columns: 'body',
+    stretch: 1,
+    valuesOf: (row: { body: string }) => rowChecksum(row.body),
   },
 ]
 
@@ -91,14 +119,14 @@ export class MissingChecksums {
 
   constructor(connection: Connection) {
     this.#tables = FILLS.map((fill) => {
-      const { table, key, columns, name } = fill
+      const { table, key, columns, name, set = 'checksum = ?' } = fill
       const named = name === undefined ? '' : ` AND ${name} = ?`
       return {
         fill,
         page: connection.prepare(
           `SELECT ${key} AS at, ${columns} FROM ${table} WHERE ${key} > ? AND ${key} <= ? AND checksum IS NULL`,
         ),
-        put: connection.prepare(`UPDATE ${table} SET checksum = ? WHERE ${key} = ?${named}`),
+        put: connection.prepare(`UPDATE ${table} SET ${set} WHERE ${key} = ?${named}`),
         last: connection.prepare(`SELECT coalesce(max(${key}), 0) AS at FROM ${table}`),
       }
     })
@@ -119,7 +147,7 @@ export class MissingChecksums {
         for (const row of page.all(above, above + fill.stretch)) {
           const found = row as unknown as Place & Record<string, string>
           const name = fill.name === undefined ? [] : [found[fill.name] as string]
-          put.run(fill.checksumOf(row as never), found.at, ...name)
+          put.run(...[fill.valuesOf(row as never)].flat(), found.at, ...name)
         }
       }
       above = 0

@@ -164,7 +164,7 @@ export class Revisions implements DocumentRows {
       if (stored === undefined || stored.kept === 1)
         throw new RangeError(`revision ${write.rev} is not stored and brings no content`)
       this.#updateLeaf.run(leaf, deleted, ancestry, stored.num)
-      if (deleted !== stored.deleted) this.#sumAgain(stored.num)
+      if (deleted !== stored.deleted) this.#sumAgain(write.rev, stored.num)
       if (leaf < wasLeaf) this.#supersede(stored, context)
       else if (leaf > wasLeaf) this.#superseded.revive(stored.num, at)
       return { num: stored.num, bytes: leaf * stored.size - before, leaves: leaf - wasLeaf }
@@ -173,7 +173,8 @@ export class Revisions implements DocumentRows {
     const bodyBytes = Buffer.byteLength(body)
     const size = attachments.reduce((sum, { length }) => sum + length, bodyBytes)
     const num = stored?.num ?? ++this.#lastRevision
-    const checksum = contentChecksum(num, deleted, attachments.length, body)
+    const facts = { num, rev: write.rev, deleted, attachments: attachments.length, body }
+    const checksum = contentChecksum(facts)
     const columns = [leaf, deleted, ancestry, attachments.length, size, body, checksum]
     if (stored === undefined) this.#insertRevision.run(num, doc, write.rev, ...columns, at)
     else this.#updateRevision.run(...columns, num)
@@ -185,9 +186,9 @@ export class Revisions implements DocumentRows {
   }
 
   /** Notes the checksum of a stored content again, since facts that are a part of it have changed. */
-  #sumAgain(num: number): void {
+  #sumAgain(rev: string, num: number): void {
     const [body, attachments, deleted] = this.#content.get(num) as ContentRow
-    this.#setChecksum.run(contentChecksum(num, deleted, attachments, body), num)
+    this.#setChecksum.run(contentChecksum({ num, rev, deleted, attachments, body }), num)
   }
 
   /** A superseded revision that is written again as superseded keeps the time at which it was superseded. */
@@ -236,7 +237,7 @@ export class Revisions implements DocumentRows {
     // An id takes at least two bytes.
     if (length === null || length <= 2 * maxIds) return
     const stored = this.#ancestry.get(revision)?.[0]
-    const known = stored ? checkedAncestry(stored, rev, deleted === 1) : undefined
+    const known = stored ? checkedAncestry(stored, rev, deleted === 1, this.mayLackChecksums) : undefined
     // A damaged one stays as it is, since a copy of it may be found.
     if (!known) return
     const ids = decodeAncestry(known)
@@ -285,6 +286,10 @@ export class Revisions implements DocumentRows {
     // A leaf has one.
     if (!ancestry) throw this.damaged(place.rev)
     return ancestry
+  }
+
+  get mayLackChecksums(): boolean {
+    return this.#garbage.lacksChecksums
   }
 
   damaged(rev?: string, id?: string): CouchError {

@@ -11,7 +11,7 @@ import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { DamageReports } from './database-access.ts'
 import type { WriteEffect } from './documents.ts'
-import { DEFAULT_REVS_LIMIT } from './garbage.ts'
+import { DEFAULT_REVS_LIMIT, garbageKeys } from './garbage.ts'
 import type { Statement } from './statement.ts'
 
 /** The view and the counters that only the engine uses. */
@@ -101,7 +101,7 @@ export class State {
       purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
       designVersion: number('design_version'),
       settingsVersion: number(SETTINGS_VERSION_KEY),
-      security: securityOf(connection, damage),
+      security: securityOf(connection, damage, number(garbageKeys.unsummed) > 0),
       wasRestored: meta.has(RESTORED_KEY),
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
@@ -253,12 +253,16 @@ const ONLY_ADMINS: SecurityObject = {
   members: { names: [], roles: ['_admin'] },
 }
 
-function securityOf(connection: Connection, damage: DamageReports): SecurityObject | null {
+function securityOf(
+  connection: Connection,
+  damage: DamageReports,
+  lacksChecksums: boolean,
+): SecurityObject | null {
   const row = connection
     .prepare<{ body: string; checksum: number | null }>('SELECT body, checksum FROM security')
     .get()
   if (row === undefined) return null
-  if (row.checksum === null || row.checksum === rowChecksum(row.body))
+  if (row.checksum === null ? lacksChecksums : row.checksum === rowChecksum(row.body))
     return JSON.parse(row.body) as SecurityObject
   damage.damagedSecurity()
   return ONLY_ADMINS

@@ -76,6 +76,8 @@ export interface DocumentRows {
   attachmentsOf(place: RevisionPlace): StoredAttachment[]
   /** In the stored form, not checked. */
   ancestryOf(place: RevisionPlace): Uint8Array
+  /** Whether rows of an older settee may lack their checksums. */
+  readonly mayLackChecksums: boolean
   /** The error for a revision that does not say what was written; it is reported as a fault of the database. */
   damaged(rev?: string, id?: string): CouchError
 }
@@ -108,7 +110,9 @@ export class StoredDocument implements DocState {
     const [num, id, seq, rev, deleted, leaves, winner, checksum, body, attachments, bodyChecksum, ancestry] =
       row
     this.isDamaged =
-      checksum !== null && checksum !== docChecksum(id, rev, { num, seq, deleted, leaves, winner })
+      checksum === null
+        ? !rows.mayLackChecksums
+        : checksum !== docChecksum(id, rev, { num, seq, deleted, leaves, winner })
     this.num = num
     this.id = id
     this.seq = seq
@@ -206,7 +210,11 @@ export class StoredDocument implements DocState {
   #checked(rev: string, content: ContentRow | undefined): ContentRow | undefined {
     if (content === undefined) return undefined
     const [body, attachments, deleted, checksum, num] = content
-    if (checksum === null || checksum === contentChecksum(num, deleted, attachments, body)) return content
+    const isSound =
+      checksum === null
+        ? this.#rows.mayLackChecksums && typeof body === 'string'
+        : checksum === contentChecksum({ num, rev, deleted, attachments, body })
+    if (isSound) return content
     throw this.#rows.damaged(rev, this.id)
   }
 
@@ -258,7 +266,7 @@ export class StoredBranch implements Branch, Ancestry {
 
   #check(stored: Uint8Array): Uint8Array {
     const { rev } = this.#place
-    const ancestry = checkedAncestry(stored, rev, this.deleted)
+    const ancestry = checkedAncestry(stored, rev, this.deleted, this.#rows.mayLackChecksums)
     if (ancestry === null) throw this.#rows.damaged(rev)
     return ancestry
   }

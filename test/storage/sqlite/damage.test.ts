@@ -111,16 +111,24 @@ async function readAll(store: DatabaseStore): Promise<Map<string, unknown>> {
   return found
 }
 
-/** Whether what was read is what was written; bodies of superseded revisions may be missing. */
+interface WithRevisions {
+  readonly revisions?: readonly {
+    readonly rev: string
+    readonly leaf: boolean
+    readonly body: string | null
+  }[]
+}
+
+/** Whether what was read is what was written. Superseded revisions may be missing, and so may their bodies. */
 function isTrue(read: unknown, written: unknown): boolean {
   if (JSON.stringify(read) === JSON.stringify(written)) return true
-  const [found, expected] = [read, written] as { revisions?: { leaf: boolean }[] }[]
+  const [found, expected] = [read, written] as WithRevisions[]
   if (!found?.revisions || !expected?.revisions) return false
+  const readRevisions = found.revisions.filter(({ leaf, body }) => leaf || body !== null)
   const isRead = (one: { leaf: boolean }) =>
-    one.leaf || found.revisions?.some((each) => JSON.stringify(each) === JSON.stringify(one))
-  return (
-    JSON.stringify(found) === JSON.stringify({ ...expected, revisions: expected.revisions.filter(isRead) })
-  )
+    one.leaf || readRevisions.some((each) => JSON.stringify(each) === JSON.stringify(one))
+  const revisions = expected.revisions.filter(isRead)
+  return JSON.stringify({ ...found, revisions: readRevisions }) === JSON.stringify({ ...expected, revisions })
 }
 
 /** In a callback, an error of SQLite is not translated yet. */
