@@ -1,5 +1,7 @@
 /** Numbers and times in the language of the browser, whatever it names. */
 import t from 'tap'
+// Other test files of the process use it: it is loaded before a test changes the languages.
+import '../../console/src/strings/format.ts'
 
 /** @returns the module as a browser with these languages loads it */
 async function formatFor(

@@ -247,12 +247,10 @@ export class Revisions implements DocumentRows {
   }
 
   branchesOf(doc: number): Branch[] {
-    return this.#leaves
-      .all(doc)
-      .map(
-        ({ num, rev, deleted, bytes, ancestry }) =>
-          new StoredBranch({ doc, rev, num }, deleted === 1, this, ancestry, bytes),
-      )
+    return this.#leaves.all(doc).map(({ num, rev, deleted, bytes, ancestry }) => {
+      if (typeof rev !== 'string') throw this.damaged()
+      return new StoredBranch({ doc, rev, num }, deleted === 1, this, ancestry, bytes)
+    })
   }
 
   revisionsOf(doc: number): StoredRevision[] {
