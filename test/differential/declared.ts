@@ -123,6 +123,33 @@ const HISTORIES: readonly Declared[] = [
       /"(\d+-[0-9a-f]{32})".*"\1"/.test(decodeURIComponent(shown(step))),
   },
   {
+    row: 'a revision that is replicated again after _revs_limit was lowered',
+    is: (what, { step, before, couchdb, settee }) =>
+      what === 'body' &&
+      /_missing_revs|_revs_diff/.test(step.path) &&
+      before.includes('/_revs_limit') &&
+      hasReplicated(before) &&
+      quoted(settee.body).every((each) => quoted(couchdb.body).includes(each)),
+  },
+  {
+    row: 'a replicated revision whose ancestry is longer than _revs_limit',
+    is: (what, { step, before, couchdb, settee }) =>
+      /conflicts=true|meta=true/.test(step.path) &&
+      before.includes('/_revs_limit') &&
+      hasReplicated(before) &&
+      (what === 'header etag'
+        ? couchdb.headers.etag === undefined
+        : what === 'body' &&
+          isEqualBut(couchdb.body, settee.body, /"_(deleted_)?conflicts":\[[^\]]*\],/g, '')),
+  },
+  {
+    row: 'batch=ok together with new_edits=false',
+    is: (what, { before, couchdb, settee }) =>
+      what === 'body' &&
+      /PUT \S*(batch=ok\S*new_edits=false|new_edits=false\S*batch=ok)/.test(before) &&
+      quoted(couchdb.body).length < quoted(settee.body).length,
+  },
+  {
     row: 'rev with latest=true',
     is: (_, { step }) => /rev=.*latest=true|latest=true.*rev=/.test(step.path),
   },
@@ -145,7 +172,8 @@ const HISTORIES: readonly Declared[] = [
   {
     row: 'a _local document with a revision that is not 0-N',
     is: (_, { step, settee }) =>
-      /_local/.test(shown(step)) && errorOf(settee).reason === 'Invalid rev format',
+      /_local/.test(shown(step) + (step.headers?.Destination ?? '')) &&
+      errorOf(settee).reason === 'Invalid rev format',
   },
   {
     row: 'new_edits=false with a _local document',
@@ -211,8 +239,19 @@ const ATTACHMENTS: readonly Declared[] = [
   {
     row: 'an empty Content-Type of an attachment',
     is: (what, { couchdb, settee }) =>
+      (what === 'body' &&
+        isEqualBut(couchdb.body, settee.body, /"content_type":"(application\/octet-stream)?"/g)) ||
+      (what === 'header content-type' &&
+        couchdb.headers['content-type'] === '' &&
+        settee.headers['content-type'] === 'application/octet-stream'),
+  },
+  {
+    row: 'an attachment with revpos 0',
+    is: (what, { step, couchdb, settee }) =>
       what === 'body' &&
-      isEqualBut(couchdb.body, settee.body, /"content_type":"(application\/octet-stream)?"/g),
+      shown(step).includes('atts_since') &&
+      ordered(couchdb.body).includes('"revpos":0,"stub":true') &&
+      isEqualBut(couchdb.body, settee.body, /"data":"[^"]*",|"length":\d+,|,"stub":true/g, ''),
   },
   {
     row: 'a part of multipart/related that is longer',
@@ -250,6 +289,15 @@ const QUERIES: readonly Declared[] = [
     is: (what, { couchdb, settee }) => what === 'body' && isSameBut(errorOf(couchdb), errorOf(settee)),
   },
   {
+    row: 'the operator that the error of a negated condition names',
+    is: (what, { step, couchdb, settee }) => {
+      const failure = errorOf(settee)
+      if (what !== 'body' || !shown(step).includes('"$not"') || failure.reason === undefined) return false
+      const reason = failure.reason.replace('operator $nin', 'operator $in')
+      return isSameBut(errorOf(couchdb), { ...failure, reason })
+    },
+  },
+  {
     row: 'total_keys_examined of _find',
     is: (what, { couchdb, settee }) =>
       what === 'body' && isEqualBut(couchdb.body, settee.body, /"total_(keys|docs)_examined":\d+/g),
@@ -258,6 +306,13 @@ const QUERIES: readonly Declared[] = [
     row: 'key beside another end of a range in a partition',
     is: (what, { step }) =>
       what === 'body' && step.path.includes('/_partition/') && /\bkey=.*(start|end)_?key=/.test(step.path),
+  },
+  {
+    row: 'keys of one key beside an end of a range in a partition',
+    is: (_, { step, couchdb, settee }) =>
+      /\/_partition\/.*keys=/.test(step.path) &&
+      couchdb.status === 200 &&
+      /^`keys` is incompatible/.test(errorOf(settee).reason ?? ''),
   },
   {
     row: 'offset of _design_docs',
@@ -272,6 +327,29 @@ const QUERIES: readonly Declared[] = [
       what === 'body' &&
       /sorted"?[=:]false/.test(shown(step)) &&
       isEqualBut(couchdb.body, settee.body, /,?"(total_rows|offset)":(\d+|null),?/g, ''),
+  },
+  {
+    row: 'sorted=false of a view in a database of one shard',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /sorted"?[=:]false/.test(shown(step)) &&
+      /update_seq"?[=:]true/.test(shown(step)) &&
+      isEqualBut(
+        couchdb.body,
+        settee.body,
+        /,?"(total_rows|offset|update_seq)":(\d+|null|"\d+-<token>"),?/g,
+        '',
+      ),
+  },
+  {
+    row: 'skip beside sorted=false of a view',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /_view\//.test(step.path) &&
+      /sorted"?[=:]false/.test(shown(step)) &&
+      /skip"?[=:][1-9]/.test(shown(step)) &&
+      [couchdb, settee].every(({ status }) => status === 200) &&
+      quoted(settee.body).length < quoted(couchdb.body).length,
   },
   {
     row: 'offset of a view whose keys have no rows',
@@ -360,6 +438,14 @@ const FEEDS: readonly Declared[] = [
       /since=(%22|\d+(-x)?(&|$))/.test(step.path) && couchdb.status === 400 && settee.status === 200,
   },
   {
+    row: 'last_seq and pending of _changes with a filter and a limit',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /filter=/.test(step.path) &&
+      /limit=\d/.test(step.path) &&
+      isEqualBut(couchdb.body, settee.body, /"last_seq":"\d+-<token>"|"pending":\d+/g),
+  },
+  {
     row: 'an unknown style',
     is: (_, { step, settee }) =>
       /style=(x|&|$)/.test(step.path) && /`style` values/.test(errorOf(settee).reason ?? ''),
@@ -420,7 +506,10 @@ const ADDRESSES: readonly Declared[] = [
   },
   {
     row: 'an id that cannot exist',
-    is: (_, { couchdb, settee }) => couchdb.status === 404 && errorOf(settee).error === 'illegal_docid',
+    is: (_, { step, couchdb, settee }) =>
+      couchdb.status === 404 &&
+      (errorOf(settee).error === 'illegal_docid' ||
+        (step.method === 'DELETE' && errorOf(settee).error === 'illegal_partition')),
   },
   {
     row: '_auto_purge, _time_seq, _shards, _sync_shards',
@@ -482,7 +571,7 @@ const SERVER: readonly Declared[] = [
     row: 'GET / |',
     is: (what, { step, couchdb, settee }) =>
       what === 'body' &&
-      step.path === '/' &&
+      /^\/(\?|$)/.test(step.path) &&
       isEqualBut(couchdb.body, settee.body, /"git_sha":"<string>",/g, ''),
   },
   {
@@ -511,6 +600,14 @@ const SERVER: readonly Declared[] = [
   {
     row: 'an empty value of the configuration',
     is: (_, { step, settee }) => /_config\//.test(step.path) && settee.body === '',
+  },
+  {
+    row: '_all_docs and _changes of _users',
+    is: (what, { step, couchdb, settee }) =>
+      ['status', 'body'].includes(what) &&
+      /^\/_users\/_(all_docs|changes)/.test(step.path) &&
+      errorOf(couchdb).reason === 'You are not a server admin.' &&
+      settee.status === 403,
   },
   {
     row: 'the reason of a 401 for _users',
@@ -585,7 +682,7 @@ function isEarly(answer: Comparable): boolean {
   const { error = '', reason } = errorOf(answer)
   return (
     ['conflict', 'illegal_docid', 'method_not_allowed'].includes(error) ||
-    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON|Multi-key|incompatible|missing_named_view|Invalid path|Destination header is mandatory|`feed` types/.test(
+    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON|Multi-key|incompatible|invalid_seq_interval|missing_named_view|Invalid path|Destination header is mandatory|`feed` types/.test(
       reason ?? '',
     )
   )
@@ -628,6 +725,11 @@ function shown({ path, body = '' }: Difference['step']): string {
 function isEqualBut(a: unknown, b: unknown, pattern: RegExp, by = '?'): boolean {
   const [one, other] = [a, b].map((value) => ordered(value).replace(pattern, by))
   return one === other
+}
+
+/** The texts in a value. */
+function quoted(value: unknown): string[] {
+  return JSON.stringify(value)?.match(/"[^"]*"/g) ?? []
 }
 
 /** The text of a value, in which the order of members does not matter. */
