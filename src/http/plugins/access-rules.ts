@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/accounts.ts'
-import { isOpen } from '../../auth/admins.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName, holdsAccounts } from '../../core/ids.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
@@ -212,16 +211,6 @@ async function maySeeDatabase(request: FastifyRequest): Promise<boolean> {
  */
 function refuseToken(user: UserCtx): void {
   if (!isServerAdmin(user)) throw new CouchError('forbidden', 'A device token gives no access to _users.')
-}
-
-/**
- * For calls whose effect or answer outlives a session and a token, which a page or a lost device may have.
- * @param refusal the reason of a refusal
- * @throws forbidden for anything but a name and password, unless the server has no admin
- */
-export function requirePassword({ server, identity }: FastifyRequest, refusal: string): void {
-  if (isOpen(server.services.config) || identity.handler === 'default') return
-  throw new CouchError('forbidden', refusal)
 }
 
 /** An unknown /_name and paths below it belong to the server, not to a database (protocol.md 11.4, 17). */

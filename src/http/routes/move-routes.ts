@@ -11,7 +11,6 @@ import {
   moveRows,
 } from '../../move/move-runs.ts'
 import type { MoveProgress } from '../../move/moves.ts'
-import { requirePassword } from '../plugins/access-rules.ts'
 import { sendJson } from '../replies.ts'
 import { count, pageLimit, pathParam, queryOf } from '../request-params.ts'
 import { COUNT, type Path, shape } from '../route-table.ts'
@@ -90,8 +89,7 @@ const moveBody = shape<MoveBody>({
 
 /** Answers as soon as the move has begun. */
 async function startMove(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  // Whoever names another server lets this one take over its accounts and secrets.
-  requirePassword(request, "A move begins for an admin's name and password only.")
+  requirePassword(request)
   const moves = movesOf(request)
   const body = moveBody(await readSmallJson(request, LARGE_LIST_BODY))
   const { source, databases = null, merge = false, keep_uuid = false, dry_run = false } = body
@@ -221,6 +219,11 @@ function shownResult(result: DatabaseResult): object {
 
 function timeText(time: number): string {
   return new Date(time).toISOString()
+}
+
+/** Whoever names another server lets this one take over its accounts and secrets. @throws forbidden */
+function requirePassword({ identity }: FastifyRequest): void {
+  if (identity.token !== null) throw new CouchError('forbidden', 'A device token may not begin a move.')
 }
 
 /** The move under way, for `_active_tasks`. CouchDB does not have such a task. */

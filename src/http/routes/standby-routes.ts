@@ -1,10 +1,10 @@
 /** The state of a standby, and what it copies of its first beside databases; docs/settee-api.md. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isOpen } from '../../auth/admins.ts'
 import type { UsedToken } from '../../auth/token-record.ts'
 import { CouchError } from '../../core/errors.ts'
 import { copiedSettings } from '../../standby/settings-copy.ts'
-import { requirePassword } from '../plugins/access-rules.ts'
 import { sendJson } from '../replies.ts'
 import { queryOf, textParam } from '../request-params.ts'
 import type { Path } from '../route-table.ts'
@@ -60,7 +60,7 @@ async function state(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 
 /** With the secret of session cookies and the key of credentials in `_replicator`, so only for callers with an admin's password. */
 async function settings(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  requireFollower(request)
+  requirePassword(request)
   reply.header('Cache-Control', 'no-store')
   const { config, sealingKey, standby } = request.server.services
   standby?.followers.note(request.address, Date.now())
@@ -69,7 +69,7 @@ async function settings(request: FastifyRequest, reply: FastifyReply): Promise<F
 
 /** In the order of their ids, in pages. */
 async function tokens(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  requireFollower(request)
+  requirePassword(request)
   const start = textParam(queryOf(request), 'start_key') ?? ''
   const page = await request.server.services.tokens.page(start, PAGE)
   reply.header('Cache-Control', 'no-store')
@@ -80,10 +80,17 @@ function copied({ hash, positions: _, ...token }: UsedToken): object {
   return { ...token, hash: hash.toString('base64url') }
 }
 
-/** @throws not_found in hosted mode, which has no standby; forbidden as {@link requirePassword} */
-function requireFollower(request: FastifyRequest): void {
+/**
+ * What these calls show outlives a cookie and a token, which a page or a lost device may have.
+ * @throws not_found in hosted mode, which has no standby; forbidden for anything but an admin's name and password,
+ *   unless the server has no admin
+ */
+function requirePassword(request: FastifyRequest): void {
   requireSingleMode(request)
-  requirePassword(request, "What a standby copies is shown for an admin's name and password only.")
+  if (isOpen(request.server.services.config)) return
+  if (request.identity.handler !== 'default') {
+    throw new CouchError('forbidden', "What a standby copies is shown for an admin's name and password only.")
+  }
 }
 
 /** @throws not_found */
