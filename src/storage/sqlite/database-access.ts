@@ -247,7 +247,8 @@ export class FileErrors implements DamageReports {
   /** Reports a fault of the file or the disk to the watch. @returns the error of the storage contract */
   report(thrown: unknown): unknown {
     const error = storageError(thrown)
-    if (isFileFault(error) && error !== thrown) this.#watch.onFault?.(this.#database, error)
+    // Damaged documents were reported when they were found.
+    if (isFileFault(error) && error.code !== 'damaged_document') this.#watch.onFault?.(this.#database, error)
     return error
   }
 }
