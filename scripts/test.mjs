@@ -11,11 +11,14 @@ import { fileURLToPath } from 'node:url'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
-/** Processes at a time, on two cores: many tests wait for a disk, for nodes, or for a fault to be noticed. */
-const JOBS = { quick: 3, full: 3 }
 /**
- * They wait most of their time, for clocks or for a browser, so they run beside the others, one at a time: files, and
- * folders with a slash at the end.
+ * Processes at a time, on two cores, beside the one for WAITING, which takes others when those are done: many tests wait for a disk, and some
+ * measure times.
+ */
+const JOBS = 2
+/**
+ * They wait most of their time, for clocks or for a browser, so they run beside the others, one at a time, before further
+ * files do: files, and folders with a slash at the end.
  */
 const WAITING = [
   'test/full/proxy/nginx.test.ts',
@@ -220,7 +223,8 @@ async function run(tier) {
   const busy = files.filter((file) => !ALONE.includes(file) && !isWaiting(file))
   const queue = processesOf(busy).values()
   const waiting = processesOf(files.filter(isWaiting)).values()
-  await Promise.all([worker(waiting), ...Array.from({ length: JOBS[tier] }, () => worker(queue))])
+  const besides = worker(waiting).then(() => worker(queue))
+  await Promise.all([besides, ...Array.from({ length: JOBS }, () => worker(queue))])
   await worker(processesOf(files.filter((file) => ALONE.includes(file))))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))
