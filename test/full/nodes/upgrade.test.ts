@@ -27,7 +27,7 @@ t.test('each node is replaced while clients read and write', async (t) => {
   const postgres = await startPostgres(t)
   const nodes = await startNodes(t, 2, {
     args: ['--store', await postgres.createDatabase()],
-    ini: '[settee]\ndrain_seconds = 1\n',
+    ini: '[settee]\ndrain_seconds = 3\n',
     main: BEFORE,
   })
   const nginx = await nginxOver(
