@@ -67,6 +67,16 @@ export function rowChecksum(...columns: readonly (string | number | Uint8Array |
 }
 
 /**
+ * Whether a row says what was written.
+ * @param stored its checksum; null if it has none
+ * @param checksum what its columns have now
+ * @param mayLack whether an older settee may have stored it, without a checksum
+ */
+export function agrees(stored: number | null, checksum: number, mayLack: boolean): boolean {
+  return stored === null ? mayLack && !Number.isNaN(checksum) : stored === checksum
+}
+
+/**
  * The CRC of a text or of bytes. A damaged row may have a column of another type than its table says.
  * @returns NaN for such a value, which equals no checksum
  */

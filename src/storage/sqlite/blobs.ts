@@ -1,6 +1,6 @@
 /** The contents of attachments, in chunks; equal contents are stored once. */
 import { CouchError } from '../../core/errors.ts'
-import { chunkChecksum, rowChecksum } from '../checksum.ts'
+import { agrees, chunkChecksum, rowChecksum } from '../checksum.ts'
 import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import type { Connection } from './connection.ts'
@@ -10,10 +10,6 @@ import type { Statement } from './statement.ts'
 
 /** Says whether rows of an older settee may lack their checksums. */
 type Checksums = Pick<GarbageCounters, 'lacksChecksums'>
-
-function agrees(stored: number | null, checksum: number, { lacksChecksums }: Checksums): boolean {
-  return stored === null ? lacksChecksums : stored === checksum
-}
 
 /** A complete blob. */
 interface BlobRow {
@@ -82,7 +78,8 @@ export class Blobs {
   /** A complete blob; undefined if it does not exist. @throws damaged_document */
   find(blob: number): BlobRow | undefined {
     const row = this.#whole.get(blob)
-    if (row === undefined || agrees(row.checksum, blobChecksum(row), this.#checksums)) return row
+    if (row === undefined || agrees(row.checksum, blobChecksum(row), this.#checksums.lacksChecksums))
+      return row
     throw this.#damage.damagedContent()
   }
 
@@ -107,7 +104,9 @@ export class Blobs {
   chunk(blob: number, position: number): Uint8Array | null {
     const [data, checksum] = this.#chunk.get(blob, position) ?? []
     if (data === undefined) return null
-    return agrees(checksum ?? null, chunkChecksum(blob, position, data), this.#checksums) ? data : null
+    return agrees(checksum ?? null, chunkChecksum(blob, position, data), this.#checksums.lacksChecksums)
+      ? data
+      : null
   }
 
   /** Marks the blob as complete. */
@@ -249,11 +248,11 @@ export class Attachments {
     return this.#of.all(revision).map((row) => {
       const { checksum, blobChecksum: blobSum, num, sha256 } = row
       const isSound =
-        agrees(checksum, attachmentChecksum(revision, row), this.#checksums) &&
+        agrees(checksum, attachmentChecksum(revision, row), this.#checksums.lacksChecksums) &&
         agrees(
           blobSum,
           blobChecksum({ num, sha256, md5: row.md5, length: row.storedLength }),
-          this.#checksums,
+          this.#checksums.lacksChecksums,
         )
       if (!isSound) throw this.#damage.damagedDocument()
       const { name, type, revpos, encoding, length, blob, md5, storedLength } = row

@@ -200,8 +200,8 @@ export function openTables(
   damage: DamageReports,
   closedAt?: string,
 ) {
-  const state = new State(connection, damage, closedAt)
   const garbage = new GarbageCounters(connection)
+  const state = new State(connection, damage, garbage, closedAt)
   const blobs = new Blobs(connection, damage, garbage)
   const attachments = new Attachments(connection, blobs, damage, garbage)
   const superseded = new Superseded(connection, garbage)

@@ -1,7 +1,7 @@
 /**
  * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
  */
-import { docChecksum, rowChecksum } from '../checksum.ts'
+import { agrees, docChecksum, rowChecksum } from '../checksum.ts'
 import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Touches } from '../touches.ts'
 import type { Connection } from './connection.ts'
@@ -137,7 +137,7 @@ export class Documents {
       ? `${DOC_COLUMNS}, ${PAGE_BODY_COLUMNS} FROM ${WITH_BODY}`
       : `${DOC_COLUMNS} FROM doc AS d`
     const rows = this.#connection.prepareTuples<DocRow>(`SELECT ${selected} WHERE ${where}`).all(...values)
-    return rows.map((row) => reported(new StoredDocument(row, this.#revisions)))
+    return rows.map((row) => new StoredDocument(row, this.#revisions))
   }
 
   /**
@@ -207,11 +207,6 @@ export class Documents {
     if (doc.isDamaged || doc.id !== id) doc.refuse(id)
     return doc
   }
-}
-
-function reported(doc: StoredDocument): StoredDocument {
-  if (doc.isDamaged) doc.damage()
-  return doc
 }
 
 const FANOUT = 1024
@@ -343,7 +338,7 @@ export class Locals {
   }
 
   #sound({ checksum, ...doc }: LocalRow): LocalDoc | null {
-    if (checksum === null ? this.#garbage.lacksChecksums : checksum === localChecksum(doc)) return doc
+    if (agrees(checksum, localChecksum(doc), this.#garbage.lacksChecksums)) return doc
     this.#damage.damagedDocument(doc.id)
     return null
   }

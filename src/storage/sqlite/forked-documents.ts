@@ -44,10 +44,7 @@ export class ForkedDocuments {
         return { rows, next: place, searched: this.#upTo.get(after, place)?.[0] ?? 0 }
       }
       const doc = new StoredDocument(row, this.#revisions)
-      if (doc.isDamaged) {
-        doc.damage()
-        continue
-      }
+      if (doc.isDamaged) continue
       bound.begin()
       rows.push(read(doc))
       isFull = bound.isReached(doc.charsRead)

@@ -230,8 +230,8 @@ class HistoryRows implements DocumentRows {
     return this.#deps.revisions.ancestryOf(place)
   }
 
-  get mayLackChecksums(): boolean {
-    return this.#deps.revisions.mayLackChecksums
+  get lacksChecksums(): boolean {
+    return this.#deps.revisions.lacksChecksums
   }
 
   damaged(rev?: string, id?: string): CouchError {

@@ -1,5 +1,6 @@
 /** Notes the checksums of rows that an older settee wrote. What they say now counts as what was written. */
 import {
+  type ContentFacts,
   chunkChecksum,
   contentChecksum,
   type DocFacts,
@@ -32,15 +33,6 @@ interface Fill {
   valuesOf(row: never): Value | readonly Value[]
 }
 
-interface RevisionFacts {
-  readonly num: number
-  readonly rev: string
-  readonly deleted: number
-  readonly attachments: number
-  readonly body: string
-  readonly ancestry: Uint8Array | null
-}
-
 const FILLS: readonly Fill[] = [
   {
     table: 'doc',
@@ -55,7 +47,7 @@ const FILLS: readonly Fill[] = [
     columns: 'num, rev, deleted, attachments, body, ancestry',
     stretch: 10,
     set: 'checksum = ?, ancestry = ?',
-    valuesOf: (row: RevisionFacts) => [
+    valuesOf: (row: ContentFacts & { ancestry: Uint8Array | null }) => [
       contentChecksum(row),
       row.ancestry && withChecksum(row.ancestry, row.rev, row.deleted === 1),
     ],

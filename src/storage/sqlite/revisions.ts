@@ -237,7 +237,7 @@ export class Revisions implements DocumentRows {
     // An id takes at least two bytes.
     if (length === null || length <= 2 * maxIds) return
     const stored = this.#ancestry.get(revision)?.[0]
-    const known = stored ? checkedAncestry(stored, rev, deleted === 1, this.mayLackChecksums) : undefined
+    const known = stored ? checkedAncestry(stored, rev, deleted === 1, this.lacksChecksums) : undefined
     // A damaged one stays as it is, since a copy of it may be found.
     if (!known) return
     const ids = decodeAncestry(known)
@@ -286,7 +286,7 @@ export class Revisions implements DocumentRows {
     return ancestry
   }
 
-  get mayLackChecksums(): boolean {
+  get lacksChecksums(): boolean {
     return this.#garbage.lacksChecksums
   }
 

@@ -5,13 +5,13 @@
 import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
 import type { DatabaseProperties } from '../catalog.ts'
-import { rowChecksum } from '../checksum.ts'
+import { agrees, rowChecksum } from '../checksum.ts'
 import type { SettingsChange, StoreView } from '../engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { DamageReports } from './database-access.ts'
 import type { WriteEffect } from './documents.ts'
-import { DEFAULT_REVS_LIMIT, garbageKeys } from './garbage.ts'
+import { DEFAULT_REVS_LIMIT, type GarbageCounters } from './garbage.ts'
 import type { Statement } from './statement.ts'
 
 /** The view and the counters that only the engine uses. */
@@ -72,9 +72,15 @@ export class State {
 
   /**
    * @param damage gets a damaged security object
+   * @param garbage knows whether it may lack its checksum
    * @param closedAt the position at which this process closed the database; undefined if it did not
    */
-  constructor(connection: Connection, damage: DamageReports, closedAt?: string) {
+  constructor(
+    connection: Connection,
+    damage: DamageReports,
+    garbage: Pick<GarbageCounters, 'lacksChecksums'>,
+    closedAt?: string,
+  ) {
     this.#put = connection.prepare(
       'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
     )
@@ -101,7 +107,7 @@ export class State {
       purgedInfosLimit: number('purged_infos_limit', DEFAULT_PURGED_INFOS_LIMIT),
       designVersion: number('design_version'),
       settingsVersion: number(SETTINGS_VERSION_KEY),
-      security: securityOf(connection, damage, number(garbageKeys.unsummed) > 0),
+      security: securityOf(connection, damage, garbage.lacksChecksums),
       wasRestored: meta.has(RESTORED_KEY),
       purgeSeq: number('purge_seq'),
       externalBytes: number('external_bytes'),
@@ -262,7 +268,7 @@ function securityOf(
     .prepare<{ body: string; checksum: number | null }>('SELECT body, checksum FROM security')
     .get()
   if (row === undefined) return null
-  if (row.checksum === null ? lacksChecksums : row.checksum === rowChecksum(row.body))
+  if (agrees(row.checksum, rowChecksum(row.body), lacksChecksums))
     return JSON.parse(row.body) as SecurityObject
   damage.damagedSecurity()
   return ONLY_ADMINS

@@ -7,7 +7,7 @@ import {
   type Branch,
   decodeAncestry,
 } from '../../revisions/branch.ts'
-import { checkedAncestry, contentChecksum, docChecksum } from '../checksum.ts'
+import { agrees, checkedAncestry, contentChecksum, docChecksum } from '../checksum.ts'
 import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
 /** The columns of a {@link DocRow}, in its order: of `doc` as d, and optionally of the winner as r. */
@@ -77,7 +77,7 @@ export interface DocumentRows {
   /** In the stored form, not checked. */
   ancestryOf(place: RevisionPlace): Uint8Array
   /** Whether rows of an older settee may lack their checksums. */
-  readonly mayLackChecksums: boolean
+  readonly lacksChecksums: boolean
   /** The error for a revision that does not say what was written; it is reported as a fault of the database. */
   damaged(rev?: string, id?: string): CouchError
 }
@@ -103,16 +103,15 @@ export class StoredDocument implements DocState {
   #branches: readonly Branch[] | undefined
   readonly #ancestry: Uint8Array | undefined
 
-  /** Whether the row does not say what was written; then nothing of it is to be used. */
+  /** Whether the row does not say what was written, which is reported; then nothing of it is to be used. */
   readonly isDamaged: boolean
 
   constructor(row: DocRow, rows: DocumentRows) {
     const [num, id, seq, rev, deleted, leaves, winner, checksum, body, attachments, bodyChecksum, ancestry] =
       row
-    this.isDamaged =
-      checksum === null
-        ? !rows.mayLackChecksums
-        : checksum !== docChecksum(id, rev, { num, seq, deleted, leaves, winner })
+    const sum = docChecksum(id, rev, { num, seq, deleted, leaves, winner })
+    this.isDamaged = !agrees(checksum, sum, rows.lacksChecksums)
+    if (this.isDamaged) rows.damaged(rev, id)
     this.num = num
     this.id = id
     this.seq = seq
@@ -138,8 +137,7 @@ export class StoredDocument implements DocState {
       Object.defineProperty(this, name, { get })
   }
 
-  /** Reports the damage. @returns its error */
-  damage(): CouchError {
+  #damage(): CouchError {
     return this.#rows.damaged(this.rev, this.id)
   }
 
@@ -156,7 +154,7 @@ export class StoredDocument implements DocState {
     this.#branches ??= this.hasOneLeaf
       ? [new StoredBranch(this.#place(this.rev), this.deleted, this.#rows, this.#ancestry)]
       : this.#rows.branchesOf(this.num)
-    if (this.leaves > 0 && this.#branches.length !== this.leaves) throw this.damage()
+    if (this.leaves > 0 && this.#branches.length !== this.leaves) throw this.#damage()
     return this.#branches
   }
 
@@ -165,7 +163,7 @@ export class StoredDocument implements DocState {
     const leaves = revisions.filter(({ leaf }) => leaf)
     const isWhole =
       leaves.some(({ rev }) => rev === this.rev) && leaves.length === (this.leaves || leaves.length)
-    if (!isWhole) throw this.damage()
+    if (!isWhole) throw this.#damage()
     return revisions
   }
 
@@ -202,7 +200,7 @@ export class StoredDocument implements DocState {
     }
     this.#content ??= this.#checked(rev, this.#unchecked ?? this.#rows.contentOf(this.#place(rev)))
     // A leaf has a content.
-    if (this.#content === undefined) throw this.damage()
+    if (this.#content === undefined) throw this.#damage()
     return this.#content
   }
 
@@ -210,11 +208,8 @@ export class StoredDocument implements DocState {
   #checked(rev: string, content: ContentRow | undefined): ContentRow | undefined {
     if (content === undefined) return undefined
     const [body, attachments, deleted, checksum, num] = content
-    const isSound =
-      checksum === null
-        ? this.#rows.mayLackChecksums && typeof body === 'string'
-        : checksum === contentChecksum({ num, rev, deleted, attachments, body })
-    if (isSound) return content
+    const sum = contentChecksum({ num, rev, deleted, attachments, body })
+    if (agrees(checksum, sum, this.#rows.lacksChecksums)) return content
     throw this.#rows.damaged(rev, this.id)
   }
 
@@ -266,7 +261,7 @@ export class StoredBranch implements Branch, Ancestry {
 
   #check(stored: Uint8Array): Uint8Array {
     const { rev } = this.#place
-    const ancestry = checkedAncestry(stored, rev, this.deleted, this.#rows.mayLackChecksums)
+    const ancestry = checkedAncestry(stored, rev, this.deleted, this.#rows.lacksChecksums)
     if (ancestry === null) throw this.#rows.damaged(rev)
     return ancestry
   }
