@@ -86,10 +86,9 @@ export class DatabaseEvents {
     this.#settings = contentOf(this.#options.views.settings)
   }
 
-  /** Takes what a notice or a poll says. @param position null: the database is gone */
-  hear(position: DatabasePosition | null): void {
-    if (position === null) this.end()
-    if (position === null || this.#isGone || this.#isClosed) return
+  /** Takes the position that a notice or a poll has led to. */
+  hear(position: DatabasePosition): void {
+    if (this.#isGone || this.#isClosed) return
     this.#heard = {
       updateSeq: Math.max(this.#heard.updateSeq, position.updateSeq),
       settingsVersion: Math.max(this.#heard.settingsVersion, position.settingsVersion),

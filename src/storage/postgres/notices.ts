@@ -27,13 +27,21 @@ const MAX_PAYLOAD = 7900
 /** The part of PostgreSQL's queue of notices, from 0 to 1, beyond which none are sent: somebody does not take them. */
 const FULL = 0.1
 
-const READ_STATUS = { name: 'read_status', text: 'SELECT timeline(), pg_notification_queue_usage()' }
+const READ_USAGE = { name: 'read_usage', text: 'SELECT pg_notification_queue_usage()' }
 const READ_POSITIONS = {
   name: 'read_positions',
-  text: 'SELECT db, update_seq, settings_version FROM database WHERE db = ANY($1::bigint[])',
+  text: `SELECT db, incarnation, timeline <> timeline(), update_seq, settings_version
+    FROM database WHERE db = ANY($1::bigint[])`,
 }
 
-type PositionRow = readonly [db: number, updateSeq: number, settingsVersion: number]
+type PositionRow = readonly [
+  db: number,
+  incarnation: number,
+  /** Its newest changes may be gone, so that its numbers go back: whoever has it open must begin anew. */
+  isMoved: boolean,
+  updateSeq: number,
+  settingsVersion: number,
+]
 
 /** A notice: whether the catalog has changed, and which databases have. */
 type Notice = readonly [isCatalog: boolean, databases: readonly number[]]
@@ -49,7 +57,8 @@ export class Notices {
   readonly #opener: string
   readonly #channel: NoticeChannel
   readonly #changes: CatalogChanges
-  readonly #followed = new Map<number, Set<DatabaseEvents>>()
+  /** The events of open databases, with the incarnation that each has open. */
+  readonly #followed = new Map<number, Map<DatabaseEvents, number>>()
   #hearCatalog: ((changes: readonly CatalogChange[]) => void) | null = null
   /** What is to be sent: the newest position of each database; null: it is gone. */
   #unsent = new Map<number, DatabasePosition | null>()
@@ -64,7 +73,6 @@ export class Notices {
   #catalogTimer: NodeJS.Timeout | null = null
   #polling: Promise<void> | null = null
   #reading: Promise<void> | null = null
-  #timeline: string | null = null
   #isFull = false
   #sweptAt = performance.now()
   #isClosed = false
@@ -80,10 +88,10 @@ export class Notices {
     })
   }
 
-  /** Tells the events of a database what other openers do, until the returned function is called. */
-  follow(db: number, events: DatabaseEvents): () => void {
-    const all = this.#followed.get(db) ?? new Set()
-    this.#followed.set(db, all.add(events))
+  /** Tells the events of an incarnation of a database what other openers do, until the returned function is called. */
+  follow(db: number, incarnation: number, events: DatabaseEvents): () => void {
+    const all = this.#followed.get(db) ?? new Map<DatabaseEvents, number>()
+    this.#followed.set(db, all.set(events, incarnation))
     this.#start()
     return () => {
       all.delete(events)
@@ -173,8 +181,17 @@ export class Notices {
     this.#hearing = null
   }
 
-  #tell(db: number, position: DatabasePosition | null): void {
-    for (const events of this.#followed.get(db) ?? []) events.hear(position)
+  /** @param row undefined: the database was deleted */
+  #tell(db: number, row: PositionRow | undefined): void {
+    for (const [events, opened] of this.#followed.get(db) ?? []) {
+      if (row === undefined) events.end()
+      else {
+        const [, incarnation, isMoved, updateSeq, settingsVersion] = row
+        if (incarnation > opened || (incarnation === opened && isMoved)) events.end()
+        // An older incarnation was read before this one was opened.
+        if (incarnation === opened) events.hear({ updateSeq, settingsVersion })
+      }
+    }
   }
 
   #pollSoon(ms: number): void {
@@ -194,17 +211,12 @@ export class Notices {
 
   async #poll(): Promise<void> {
     this.#channel.check()
-    const [status] = await this.#connections.read<[timeline: string, usage: number]>({
-      ...READ_STATUS,
+    const [status] = await this.#connections.read<[usage: number]>({
+      ...READ_USAGE,
       values: [],
       isBackground: true,
     })
-    const [timeline, usage] = status as [string, number]
-    this.#isFull = usage > FULL
-    // The newest changes may be gone, so that numbers go back: whoever has a database open must begin anew.
-    const isMoved = this.#timeline !== null && this.#timeline !== timeline
-    this.#timeline = timeline
-    if (isMoved) for (const db of this.#followed.keys()) this.#tell(db, null)
+    this.#isFull = (status as [number])[0] > FULL
     await this.#readCatalog()
     await this.#readAll([...this.#followed.keys()])
     if (this.#hearCatalog === null || performance.now() - this.#sweptAt < SWEEP_MS) return
@@ -223,10 +235,8 @@ export class Notices {
       values: [numbers],
       isBackground: true,
     })
-    const positions = new Map(
-      rows.map(([db, updateSeq, settingsVersion]) => [db, { updateSeq, settingsVersion }]),
-    )
-    for (const db of numbers) this.#tell(db, positions.get(db) ?? null)
+    const found = new Map(rows.map((row) => [row[0], row]))
+    for (const db of numbers) this.#tell(db, found.get(db))
   }
 
   #readCatalogSoon(): void {

@@ -163,7 +163,7 @@ class PostgresEngine implements StorageEngine {
       position,
       notify: (changed) => this.#notices.notify(db, changed),
     })
-    const unfollow = this.#notices.follow(db, events)
+    const unfollow = this.#notices.follow(db, incarnation, events)
     const onClosed = () => {
       unfollow()
       this.#stores.delete(store)

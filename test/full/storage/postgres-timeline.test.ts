@@ -38,14 +38,15 @@ t.test('a standby without the newest commits takes over', async (t) => {
   const watching = await other.openDatabase('notes')
   const events: StoreEvent[] = []
   watching.onEvent((event) => events.push(event))
+  const isOwnGone = new Promise<void>((resolve) => {
+    store.onEvent(({ type }) => type === 'deleted' && resolve())
+  })
   await store.updateDocs([put('kept')])
   await store.updateLocals([
     { id: '_local/c', decide: () => ({ result: 0, write: { rev: 1, body: CHECKPOINT } }) },
   ])
   const keptToken = await newestToken(store)
   const keptUpdates = await catalog.readUpdates({ since: 0 }, 10)
-  // Both nodes know the timeline from their first poll.
-  await rest(1000)
   await standby.caughtUp()
   await standby.disconnect()
   await store.updateDocs([put('lost'), put('lost2')])
@@ -60,6 +61,7 @@ t.test('a standby without the newest commits takes over', async (t) => {
   while (!changes.some(({ type }) => type === 'any') || !events.some(({ type }) => type === 'deleted'))
     await rest(10)
   t.equal(events.at(-1)?.type, 'deleted', 'feeds of the other node end')
+  await isOwnGone
   await t.rejects(store.updateDocs([put('late')]), 'a store from before does not write')
   const again = await other.openDatabase('notes')
   const view = await again.view()
