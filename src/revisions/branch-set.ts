@@ -14,7 +14,7 @@ import { BranchIndex, FEW_BRANCHES } from './branch-index.ts'
 import { extend, merge, stem } from './merge.ts'
 import type { Rev } from './rev.ts'
 
-/** What a revision changes. A branch whose ancestry grows is both removed and added. */
+/** What a revision changes. A branch whose ancestry grows, or takes a leaf that is cut again, is both removed and added. */
 export interface BranchChange {
   readonly removed: readonly Branch[]
   readonly added: readonly Branch[]
@@ -30,7 +30,7 @@ export function bytesGained({ removed, added }: BranchChange): number {
 interface BranchChanges {
   /** Stored leaves that are no longer leaves. */
   readonly superseded: readonly Branch[]
-  /** Leaves that are new, and those whose ancestry has grown. */
+  /** Leaves that are new, and those whose ancestry has grown, even if it was cut again. */
   readonly written: readonly Branch[]
   /** Whether the leaves differ from those before. */
   readonly leavesChanged: boolean
@@ -207,7 +207,10 @@ export class BranchSet {
     const end = isKnown ? reaching.reduce((most, branch) => Math.max(most, oldestOf(branch)), 0) : pos
     const ended = [...index.leavesOn(pos, ids)].filter((branch) => branch.pos < end)
     const isEnded = new Set(ended)
-    const grown = reaching.filter((branch) => this.#mayGrow(branch) && !isEnded.has(branch))
+    const lowestEnd = ended.reduce((least, branch) => Math.min(least, branch.pos), Infinity)
+    const grown = reaching.filter(
+      (branch) => !isEnded.has(branch) && (this.#mayGrow(branch) || lowestEnd < oldestOf(branch)),
+    )
     const path = this.#reachBack(index, incoming, grown)
     const longer = grown.map((branch) => this.#grow(branch, path.slice(pos - oldestOf(branch) + 1)))
     const added = isKnown ? longer : [...longer, this.#stemmed(incoming, path)]

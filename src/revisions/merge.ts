@@ -93,7 +93,7 @@ function unchanged(branches: readonly Branch[]): MergeResult {
 }
 
 function mergeAll(branches: readonly Branch[], incoming: Branch, revsLimit: number): MergeResult {
-  const merged = closure([...branches, incoming], revsLimit)
+  const merged = closure(branches, incoming, revsLimit)
   const stored = new Set(branches)
   const leaf = revOf(incoming)
   const isNew = !branches.some((one) => endsIn(one, leaf)) && merged.some((one) => endsIn(one, leaf))
@@ -158,6 +158,8 @@ interface Growing {
   pos: number
   ids: readonly string[]
   oldest: number
+  /** Whether a stored leaf lies on it. */
+  hasLeaf: boolean
 }
 
 /**
@@ -171,17 +173,18 @@ interface Growing {
  * Leaves are compared after all branches reach as far back as they can, and ids are cut last.
  *
  * @returns branches with all given ids, cut to `revsLimit`, without leaves that lie on another branch. Branches whose ids
- * are unchanged are the given objects. Of two branches with the same leaf the earlier one remains.
+ * are unchanged and that took no leaf are the given objects. Of two branches with the same leaf the earlier one remains.
  */
-function closure(branches: readonly Branch[], revsLimit: number): Branch[] {
-  const all = branches.map(growing)
+function closure(branches: readonly Branch[], incoming: Branch, revsLimit: number): Branch[] {
+  const stored = branches.map(growing)
+  const all = [...stored, growing(incoming)]
   reachBack(all)
-  const kept = leavesOf(all)
+  const kept = leavesOf(all, new Set(stored))
   return all.filter((one) => kept.has(one)).map((one) => settle(one, revsLimit))
 }
 
 function growing(from: Branch): Growing {
-  return { from, pos: from.pos, ids: from.ids, oldest: from.pos - from.ids.length + 1 }
+  return { from, pos: from.pos, ids: from.ids, oldest: from.pos - from.ids.length + 1, hasLeaf: false }
 }
 
 /**
@@ -208,25 +211,23 @@ function findSource(branch: Growing, candidates: readonly Growing[]): Growing | 
 
 // Compares only with branches that remain: with contradictory histories a leaf could otherwise be removed because of a
 // branch that is itself removed.
-function leavesOf(all: readonly Growing[]): Set<Growing> {
+function leavesOf(all: readonly Growing[], stored: ReadonlySet<Growing>): Set<Growing> {
   const kept = new Set<Growing>()
   for (const branch of [...all].sort((a, b) => b.pos - a.pos)) {
-    if (!isOnOne(branch, kept)) kept.add(branch)
+    const holders = [...kept].filter((other) => idAt(other, branch.pos) === branch.from.leaf)
+    if (holders.length === 0) kept.add(branch)
+    else if (stored.has(branch)) for (const other of holders) other.hasLeaf ||= other.pos > branch.pos
   }
   return kept
-}
-
-function isOnOne(branch: Growing, others: Iterable<Growing>): boolean {
-  for (const other of others) if (idAt(other, branch.pos) === branch.from.leaf) return true
-  return false
 }
 
 function idAt(branch: Growing, pos: number): string | undefined {
   return branch.ids[branch.pos - pos]
 }
 
-// Ids are only added and cut at the old end, so the same number of ids means the same ids.
-function settle({ from, pos, ids }: Growing, revsLimit: number): Branch {
+// Ids are only added and cut at the old end, so the same number of ids means the same ids. A branch that took a leaf is
+// another one even if the leaf was cut again: the time machine must know when it took it.
+function settle({ from, pos, ids, hasLeaf }: Growing, revsLimit: number): Branch {
   const kept = Math.min(ids.length, revsLimit)
-  return kept === from.ids.length ? from : makeBranch(pos, ids.slice(0, kept), from.deleted)
+  return kept === from.ids.length && !hasLeaf ? from : makeBranch(pos, ids.slice(0, kept), from.deleted)
 }

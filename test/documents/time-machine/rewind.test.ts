@@ -358,6 +358,26 @@ t.test(
   },
 )
 
+t.test(
+  'nothing is said of the time before a leaf took another one, even if its ancestry was cut again',
+  async (t) => {
+    const clock = { at: START }
+    const { memory } = ENGINES
+    const opened = await openOn(await memory!(t, () => clock.at), {}, undefined, () => clock.at)
+    await opened.database.setRevsLimit(ADMIN, 3)
+    await opened.replicate('a', { start: 5, ids: ['e', 'd', 'c'], deleted: true, doc: {} })
+    await opened.replicate('a', { start: 1, ids: ['a'], doc: { n: 1 } })
+    const told = () => jsonOf(opened.database.version(ADMIN, 'a', { at: START }, true))
+    t.match(await told(), { _rev: '1-a', n: 1 })
+    clock.at += 1000
+    await opened.replicate('a', { start: 3, ids: ['c', 'b', 'a'], doc: { n: 3 } })
+    t.match(await told(), { _rev: '1-a', n: 1 })
+    clock.at += 1000
+    await opened.store.compact()
+    await t.rejects(told(), { code: 'not_found', reason: /no longer stored/ })
+  },
+)
+
 t.test('users who are not admins of the database cannot read or rewind its history', async (t) => {
   const { database, put } = await openOn(await (ENGINES.memory as NonNullable<typeof ENGINES.memory>)(t))
   await database.setSecurity(ADMIN, { members: { names: ['anna'] }, admins: { names: ['eve'] } })
