@@ -152,6 +152,14 @@ export function holdsReplications(database: string): boolean {
   return database === REPLICATOR_DATABASE || database.endsWith(`/${REPLICATOR_DATABASE}`)
 }
 
+/**
+ * Whether only server admins may list the documents and the changes of a database, although its members read documents
+ * (protocol.md 11.4). As in CouchDB this is a matter of the two names: members of `anna/_replicator` list theirs.
+ */
+export function isListedByServerAdmins(database: string): boolean {
+  return database === USERS_DATABASE || database === REPLICATOR_DATABASE
+}
+
 const USER_PREFIX = 'org.couchdb.user:'
 
 /** @returns the id of an account's document in `_users` */

@@ -10,7 +10,8 @@ import { requireJsonType } from './request-params.ts'
 import type { Handler } from './services.ts'
 
 /**
- * Who may call a route (protocol.md 11.4). `user` is any logged-in user. `maintainer` is an admin of the database, and
+ * Who may call a route (protocol.md 11.4). `user` is any logged-in user. `lister` is a member of the database, and a server
+ * admin for the two databases that only they may list. `maintainer` is an admin of the database, and
  * others get 401 (protocol.md 19.7). `metrics` is a server admin or a user with the role `_metrics`. `tenant` is a server
  * admin and, in hosted mode, any account. `owner` is a server admin and, in hosted mode, the account that owns the database.
  * `db admin or owner` is either of the two.
@@ -19,6 +20,7 @@ export type Access =
   | 'public'
   | 'user'
   | 'member'
+  | 'lister'
   | 'db admin'
   | 'maintainer'
   | 'tenant'

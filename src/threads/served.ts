@@ -1,7 +1,7 @@
 /** The methods of a database on its thread, over its open store, and the properties of each method. */
 import { readFilterBody } from '../changes/filters.ts'
 import { changesPage } from '../changes/page.ts'
-import { holdsAccounts, holdsReplications } from '../core/ids.ts'
+import { holdsAccounts, holdsReplications, isListedByServerAdmins } from '../core/ids.ts'
 import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
 import { refusedCouchapps, storeCouchapps } from '../couchapps/couchapps.ts'
 import type { DisallowedContent } from '../documents/database.ts'
@@ -114,7 +114,8 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     changes: (user, request) => changesPage(store, user, request, functionContext),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }
-  return isUsers ? servedUsers(database, () => database.security()) : database
+  if (isUsers) return servedUsers(database, () => database.security())
+  return isListedByServerAdmins(name) ? listedByServerAdmins(database) : database
 }
 
 /** The maximum number of views that are remembered to have skipped a document. */
@@ -250,6 +251,25 @@ export function servedUsers<Some extends Partial<ServedDatabase>>(
     return [[name, isStream ? guardedStream(method as Stream, guard) : guardedCall(method as Call, guard)]]
   })
   return { ...database, ...(Object.fromEntries(guarded) as Partial<Some>) }
+}
+
+/** Restricts the lists of a database to server admins, but not those of its design and `_local` documents. */
+function listedByServerAdmins(database: ServedDatabase): ServedDatabase {
+  return {
+    ...database,
+    allDocs: (user, kind, ...query) => {
+      if (kind === 'all') requireServerAdmin(user)
+      return database.allDocs(user, kind, ...query)
+    },
+    allDocsQueries: (user, kind, ...queries) => {
+      if (kind === 'all') requireServerAdmin(user)
+      return database.allDocsQueries(user, kind, ...queries)
+    },
+    changes: async (user, request) => {
+      requireServerAdmin(user)
+      return database.changes(user, request)
+    },
+  }
 }
 
 function guardedCall(call: Call, guard: (user: UserCtx) => Promise<void>): Call {

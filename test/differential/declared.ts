@@ -601,19 +601,6 @@ const SERVER: readonly Declared[] = [
     row: 'an empty value of the configuration',
     is: (_, { step, settee }) => /_config\//.test(step.path) && settee.body === '',
   },
-  {
-    row: '_all_docs and _changes of _users',
-    is: (what, { step, couchdb, settee }) =>
-      ['status', 'body'].includes(what) &&
-      /^\/_users\/_(all_docs|changes)/.test(step.path) &&
-      errorOf(couchdb).reason === 'You are not a server admin.' &&
-      settee.status === 403,
-  },
-  {
-    row: 'the reason of a 401 for _users',
-    is: (what, { step, couchdb, settee }) =>
-      what === 'body' && step.path.startsWith('/_users') && couchdb.status === 401 && settee.status === 401,
-  },
 ]
 
 function cookie({ headers }: Comparable): string {

@@ -32,16 +32,18 @@ export interface Outcome {
   readonly difference: Difference | null
 }
 
+/** The names of another run have left tombstones of accounts. */
+const RUN = Date.now().toString(36)
 let serial = 0
 
 /** Sends the steps to both, until the answers to one differ. Both are without the databases and accounts of the case afterwards. */
 export async function runCase(couchdb: Server, settee: Server, { steps, seed }: Case): Promise<Outcome> {
-  const name = `${seed}-${serial++}`
+  const name = `${RUN}-${seed}-${serial++}`
   const sides = [couchdb, settee].map((server) => new Side(server, name)) as [Side, Side]
   try {
     return await compareSteps(sides, steps)
   } finally {
-    await Promise.all(sides.flatMap((side) => CLEANING.map((step) => side.ask(step))))
+    await Promise.all(sides.map(clean))
   }
 }
 
@@ -49,6 +51,14 @@ const CLEANING: readonly Step[] = ['/{db}', '/{other}', '/{repl}', '/{db}%2Fx%2F
   method: 'DELETE',
   path,
 }))
+
+const ACCOUNT = '/_users/org.couchdb.user:{user}'
+
+async function clean(side: Side): Promise<void> {
+  await Promise.all(CLEANING.map((step) => side.ask(step)))
+  const { status } = await side.ask({ method: 'HEAD', path: ACCOUNT })
+  if (status === 200) await side.ask({ method: 'DELETE', path: `${ACCOUNT}?rev={etag}` })
+}
 
 async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]): Promise<Outcome> {
   const given = steps.map(shown).join('\n').toLowerCase()

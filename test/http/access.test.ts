@@ -119,6 +119,45 @@ t.test('single mode', async (t) => {
     }
   })
 
+  t.test('only server admins list _users and _replicator; their members read documents', async (t) => {
+    const { call } = await startSecured(t, { 'couchdb/users_db_security_editable': 'true' })
+    const security = { admins: { names: ['d'] }, members: { names: ['m'] } }
+    const callers = [undefined, 'o:o', 'm:m', 'd:d', 's:s']
+    for (const db of ['_users', '_replicator', 'anna%2F_replicator']) {
+      await call('PUT', `/${db}`, { auth: 's:s' })
+      t.equal((await call('PUT', `/${db}/_security`, { json: security, auth: 's:s' })).status, 200)
+      const lists: [method: string, path: string, ask: Ask][] = [
+        ['GET', '_all_docs', OPTIONS],
+        ['HEAD', '_all_docs', OPTIONS],
+        ['POST', '_all_docs', JSON_BODY({ keys: ['x'] })],
+        ['POST', '_all_docs/queries', JSON_BODY({ queries: [{}] })],
+        ['PUT', '_all_docs', OPTIONS],
+        ['GET', '_changes', OPTIONS],
+        ['GET', '_changes?feed=continuous&timeout=0', OPTIONS],
+        ['POST', '_changes?filter=_doc_ids', JSON_BODY({ doc_ids: ['x'] })],
+      ]
+      for (const [method, path, ask] of lists) {
+        const good = method === 'PUT' ? 405 : 200
+        const isNamed = db !== 'anna%2F_replicator'
+        for (const [at, auth] of callers.entries()) {
+          const answer = await call(method, `/${db}/${path}`, auth === undefined ? ask : { ...ask, auth })
+          const line = `${method} /${db}/${path} as ${auth ?? 'nobody'}`
+          t.equal(
+            answer.status,
+            isNamed ? [401, 401, 401, 401, good][at] : [401, 403, good, good, good][at],
+            line,
+          )
+          if (isNamed && answer.status === 401 && method !== 'HEAD')
+            t.strictSame(answer.json, { error: 'unauthorized', reason: 'You are not a server admin.' }, line)
+        }
+      }
+      const absent: number[] = []
+      for (const auth of callers)
+        absent.push((await call('GET', `/${db}/absent`, auth ? { auth } : {})).status)
+      t.strictSame(absent, [401, 403, 404, 404, 404], `a document of ${db}`)
+    }
+  })
+
   t.test('forms of credentials', async (t) => {
     const { call } = await startSecured(t)
     const base64 = (text: string) => Buffer.from(text).toString('base64')

@@ -54,14 +54,14 @@ export const usersRows: Rows = {
     // Unless couchdb/users_db_security_editable says otherwise.
     ['PUT /_users/_security', insiders(403), SECURITY],
   ],
-  '/:db/_all_docs': [['GET /_users/_all_docs', insiders(200)]],
+  '/:db/_all_docs': [['GET /_users/_all_docs', serverAdmins(200)]],
   '/:db/_find': [['POST /_users/_find', insiders(200), { json: { selector: {} } }]],
   '/:db/_explain': [['POST /_users/_explain', insiders(200), { json: { selector: {} } }]],
   '/:db/_index': [
     ['GET /_users/_index', insiders(200)],
     ['POST /_users/_index', insiders(200), { json: { index: { fields: ['a'] } } }],
   ],
-  '/:db/_changes': [['GET /_users/_changes', insiders(200)]],
+  '/:db/_changes': [['GET /_users/_changes', serverAdmins(200)]],
   '/:db/_bulk_docs': [['POST /_users/_bulk_docs', insiders(201), bulk('bulk-{n}')]],
   '/:db/_bulk_get': [['POST /_users/_bulk_get', insiders(200), NO_DOCS]],
   '/:db/_purge': [['POST /_users/_purge', serverAdmins(201), { json: {} }]],

@@ -57,6 +57,7 @@ const RULES: Readonly<Record<Access, (status: number) => Statuses>> = {
   public: anybody,
   user: accounts,
   member: members,
+  lister: members,
   'db admin': databaseAdmins,
   'db admin or owner': databaseAdmins,
   maintainer: maintainers,

@@ -67,6 +67,19 @@ t.test('users replicate with their own rights, and only admins reach private add
   )
 })
 
+t.test('a member of _replicator does not replicate from it, since only server admins list it', async (t) => {
+  const server = await withAnna(t)
+  const body = { members: { names: [] }, admins: { names: ['anna'] } }
+  for (const name of ['_replicator', 'annas%2F_replicator']) {
+    await server.request('PUT', `/${name}`, { auth: ADMIN })
+    t.equal((await server.request('PUT', `/${name}/_security`, { auth: ADMIN, body })).status, 200)
+  }
+  const refused = await replicate(server, ANNA, { source: '_replicator', target: 'copy' })
+  t.match(refused, { status: 401, json: { error: 'unauthorized', reason: 'You are not a server admin.' } })
+  t.match((await replicate(server, ANNA, { source: 'annas/_replicator', target: 'copy' })).json, { ok: true })
+  t.match((await replicate(server, ADMIN, { source: '_replicator', target: 'copy' })).json, { ok: true })
+})
+
 t.test('jobs belong to the user who has started them', async (t) => {
   const server = await withAnna(t)
   const body = { source: 'annas', target: 'copy', continuous: true }

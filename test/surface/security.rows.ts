@@ -205,11 +205,14 @@ const RIGHTS: readonly Row[] = [
   },
   {
     of: '8.3 _users and _replicator',
-    says: 'are for server admins, as is any database that nobody has secured',
+    says: 'are listed by server admins only, and everybody else is told so with 401',
     steps: ['_users', '_replicator'].flatMap((name) => [
       [`PUT /${name}`, { status: 201 }] as const,
-      [get(`${name}/_all_docs`, 'm'), NOT_ALLOWED] as const,
-      [get(`${name}/_all_docs`, 'anonymous'), NOT_AUTHORIZED] as const,
+      [get(`${name}/_all_docs`, 'm'), NOT_SERVER_ADMIN] as const,
+      [get(`${name}/_all_docs`, 'anonymous'), NOT_SERVER_ADMIN] as const,
+      [get(`${name}/_changes`, 'm'), NOT_SERVER_ADMIN] as const,
+      [get(`${name}/_design_docs`, 'm'), NOT_ALLOWED] as const,
+      [get(`${name}/_design_docs`, 'anonymous'), NOT_AUTHORIZED] as const,
       [`GET /${name}/_all_docs`, { like: { offset: 0 } }] as const,
       [`DELETE /${name}`, OK] as const,
     ]),

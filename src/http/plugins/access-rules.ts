@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
-import { checkDatabaseName, holdsAccounts } from '../../core/ids.ts'
+import { checkDatabaseName, holdsAccounts, isListedByServerAdmins } from '../../core/ids.ts'
 import type { SecurityObject, UserCtx } from '../../core/types.ts'
 import {
   databaseRole,
@@ -72,6 +72,9 @@ export function checkAccess(request: FastifyRequest): Promise<void> | undefined 
     case 'owner':
       return requireOwner(request)
     case 'member':
+      return enterDatabase(request, requireMember)
+    case 'lister':
+      if (isListedByServerAdmins(pathParam(request, 'db'))) requireServerAdmin(user)
       return enterDatabase(request, requireMember)
     case 'db admin':
       return enterDatabase(request, requireDatabaseAdmin)

@@ -5,7 +5,7 @@ import type { AllDocsKind, Body } from '../../documents/database.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { streamJson } from '../replies.ts'
 import { queryOf } from '../request-params.ts'
-import type { Path } from '../route-table.ts'
+import type { Access, Path } from '../route-table.ts'
 import type { Handler } from '../services.ts'
 import { requestSizeLimit, withBody } from '../transport/body-reader.ts'
 
@@ -17,15 +17,15 @@ export const allDocsRoutes: readonly Path[] = [
 
 /** @param base the address of a database or of a partition */
 export function allDocsPaths(base: string): readonly Path[] {
-  return listPaths(`${base}/_all_docs`, 'all')
+  return listPaths(`${base}/_all_docs`, 'all', 'lister')
 }
 
-function listPaths(url: string, kind: AllDocsKind): readonly Path[] {
+function listPaths(url: string, kind: AllDocsKind, access: Access = 'member'): readonly Path[] {
   return [
     {
       url,
       allow: 'GET,HEAD,POST',
-      access: 'member',
+      access,
       methods: {
         GET: { handler: listing(kind) },
         POST: { handler: listingOfBody(kind), json: true },
@@ -34,7 +34,7 @@ function listPaths(url: string, kind: AllDocsKind): readonly Path[] {
     {
       url: `${url}/queries`,
       allow: 'POST',
-      access: 'member',
+      access,
       methods: { POST: { handler: listings(kind) } },
     },
   ]

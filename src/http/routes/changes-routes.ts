@@ -23,7 +23,7 @@ export async function changesRoutes(app: FastifyInstance): Promise<void> {
     {
       url: '/:db/_changes',
       allow: 'GET,POST,HEAD',
-      access: 'member',
+      access: 'lister',
       // changes/changes-query.ts reads the parameters: their names are case-insensitive, and each has its own errors.
       methods: { GET: { handler }, POST: { handler, json: true } },
     },

@@ -35,6 +35,7 @@ const WEAKEST: Readonly<Record<Access, Caller>> = {
   public: 'stranger',
   user: 'tenant',
   member: 'tenant',
+  lister: 'tenant',
   'db admin': 'tenant',
   maintainer: 'tenant',
   tenant: 'tenant',
