@@ -164,11 +164,13 @@ function bodyOf(body: Buffer, type: string, plain: (text: string) => string): un
   if (boundary !== undefined) return partsOf(text, plain)
   const whole = parsed(text)
   if (whole !== undefined) return valueIn(whole, '', plain)
-  // When a heartbeat is due is a matter of time.
+  const isEvents = type.startsWith('text/event-stream')
+  // When a heartbeat is due is a matter of time. A comment of an event stream, which keeps the connection open, is one as well.
   const lines = text
     .replaceAll('event: heartbeat\ndata: \n\n', '')
     .split('\n')
-    .filter((line) => line.trim() !== '')
+    .filter((line) => line.trim() !== '' && !(isEvents && line.startsWith(':')))
+  if (isEvents && lines.length === 0) return []
   const values = lines.map((line) => parsed(line.replace(/^(data|id): ?/, '')))
   if (lines.length > 0 && values.some((value) => typeof value === 'object')) {
     return values.map((value, at) =>

@@ -1,7 +1,7 @@
 /** Both servers in the course of a case, and the first step whose answers differ. */
 import { isDeepStrictEqual } from 'node:util'
 import { type Comparable, comparable, Symbols } from './comparable.ts'
-import { declaredRow } from './declared.ts'
+import { declarationOf, silentRow } from './declared.ts'
 import { type Answer, type Server, Side } from './side.ts'
 import { type Case, callOf, type Step, shown } from './step.ts'
 
@@ -76,10 +76,16 @@ async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]
     const isAccepted = couchdb.status > 0 && couchdb.status < 400
     calls.set(call, { made: made + 1, accepted: accepted + Number(isAccepted) })
     const what = differing(couchdb, settee)
-    if (what.length === 0) continue
+    if (what.length === 0) {
+      const row = silentRow(step, couchdb.status)
+      if (row === undefined) continue
+      const kind = `effect ${call}`
+      return { requests: at + 1, calls, declared: [...declared, { row, kind }], difference: null }
+    }
     const before = steps.slice(0, at).map(shown).join('\n')
     const difference = { what, at, step, before, couchdb, settee }
-    const rows = what.map((each) => declaredRow(each, difference))
+    const found = what.map((each) => declarationOf(each, difference))
+    const rows = found.map((each) => each?.row)
     if (rows.includes(undefined)) {
       const undeclared = what.filter((_, index) => rows[index] === undefined)
       return { requests: at + 1, calls, declared, difference: { ...difference, what: undeclared } }
@@ -89,7 +95,8 @@ async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]
       declared.push({ row, kind: kindOf({ ...difference, what: parts }) })
     }
     // What a write did differently, later answers would show again.
-    if (step.method !== 'GET' && step.method !== 'HEAD' && what.some((each) => !each.startsWith('header '))) {
+    const isWrite = step.method !== 'GET' && step.method !== 'HEAD'
+    if (found.some((each) => each?.lasts) || (isWrite && what.some((each) => !each.startsWith('header ')))) {
       return { requests: at + 1, calls, declared, difference: null }
     }
   }

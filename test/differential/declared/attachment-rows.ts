@@ -1,0 +1,101 @@
+/** Declared differences of attachments. */
+import type { Declared } from './declaration.ts'
+import { errorOf, isEqualBut, isMultipart, isOfFunction, shown, sorted } from './likeness.ts'
+
+export const ATTACHMENT_ROWS: readonly Declared[] = [
+  {
+    row: 'Range: bytes=-N with N above the length',
+    is: (_, { step, couchdb, settee }) =>
+      /^bytes=-\d+$/.test(step.headers?.Range ?? '') && couchdb.status === 206 && settee.status === 200,
+  },
+  {
+    row: 'Range of an attachment that is stored gzipped',
+    is: (_, { step, couchdb, settee }) =>
+      step.headers?.Range !== undefined && couchdb.status === 416 && settee.status === 200,
+  },
+  {
+    row: 'multipart answers, 304, and those of functions',
+    is: (what, { step, couchdb }) =>
+      what === 'header cache-control' &&
+      (couchdb.status === 304 ||
+        isMultipart(couchdb) ||
+        isOfFunction(step.path) ||
+        /multipart/.test(step.headers?.Accept ?? '')),
+  },
+  {
+    row: 'open_revs and attachments=true with Accept: */*',
+    is: (_, { couchdb, settee, step }) =>
+      isMultipart(couchdb) && !isMultipart(settee) && !/multipart/.test(step.headers?.Accept ?? ''),
+  },
+  {
+    row: 'PUT of an attachment',
+    is: (what, { step }) =>
+      what === 'header etag' && step.method === 'PUT' && /^\/\{db\}\/[^/]+\/./.test(step.path),
+  },
+  {
+    row: 'the answers 405 and 416',
+    is: (what, { couchdb, settee }) =>
+      what.startsWith('header ') && [405, 416].includes(couchdb.status) && couchdb.status === settee.status,
+  },
+  {
+    row: 'a digest that does not match',
+    is: (_, { settee }) => errorOf(settee).reason === 'md5_mismatch',
+  },
+  {
+    row: 'names of new attachments',
+    is: (_, { settee }) => /Attachment name must not contain/.test(errorOf(settee).reason ?? ''),
+  },
+  {
+    row: 'an attachment that is no object',
+    is: (_, { settee }) => /^Invalid attachment data/.test(errorOf(settee).reason ?? ''),
+  },
+  {
+    row: 'length of an attachment that was sent gzipped',
+    is: (what, { couchdb, settee }) =>
+      errorOf(settee).reason === 'Request body is not properly gzipped.' ||
+      (what === 'body' && isEqualBut(couchdb.body, settee.body, /"length":\d+/g)),
+  },
+  {
+    row: 'an empty Content-Type of an attachment',
+    is: (what, { couchdb, settee }) =>
+      (what === 'body' &&
+        isEqualBut(couchdb.body, settee.body, /"content_type":"(application\/octet-stream)?"/g)) ||
+      (what === 'header content-type' &&
+        couchdb.headers['content-type'] === '' &&
+        settee.headers['content-type'] === 'application/octet-stream'),
+  },
+  {
+    row: 'an attachment with revpos 0',
+    is: (what, { step, couchdb, settee }) => {
+      if (what !== 'body' || !shown(step).includes('atts_since')) return false
+      const bodies = [couchdb.body, settee.body].map((body) => withoutContent(body))
+      // The order of the leaves may differ as well.
+      const [theirs, ours] = /open_revs=|_bulk_get/.test(step.path)
+        ? bodies.map((body) => sorted(body))
+        : bodies
+      return isEqualBut(theirs, ours, /^$/g)
+    },
+  },
+  {
+    row: 'a part of multipart/related that is longer',
+    is: (_, { settee }) => /^attachment (longer|shorter) than expected$/.test(errorOf(settee).reason ?? ''),
+  },
+  {
+    row: 'a multipart body without its boundary',
+    is: (what, { settee }) => what === 'body' && /boundary/.test(errorOf(settee).reason ?? ''),
+  },
+  {
+    row: 'revpos in a document that is made again',
+    is: (what, { couchdb, settee }) =>
+      what === 'body' && isEqualBut(couchdb.body, settee.body, /"revpos":\d+/g),
+  },
+]
+
+/** Without what is a stub in one answer and the content in another: of attachments with `revpos` 0. */
+function withoutContent(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutContent)
+  if (typeof value !== 'object' || value === null) return value
+  const { data: _1, length: _2, stub: _3, ...facts } = value as Record<string, unknown>
+  if (facts.revpos === 0) return facts
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutContent(each)]))
+}

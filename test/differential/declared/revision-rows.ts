@@ -1,0 +1,119 @@
+/** Declared differences of revisions and their ancestry. */
+import type { Declared } from './declaration.ts'
+import { hasReplicated, isEqualBut, isFeed, shown, sorted } from './likeness.ts'
+
+/** The length of what follows the generation of a revision. */
+const HASH = 32
+
+export const REVISION_ROWS: readonly Declared[] = [
+  {
+    row: 'a write that only extends an ancestry',
+    is: (what, { step, before, couchdb, settee }) => {
+      if (what !== 'body' || !hasReplicated(before)) return false
+      const numbers = /"\d+-<token>"|"_local_seq":\d+|"pending":\d+/g
+      if (!isFeed(step.path)) return isEqualBut(couchdb.body, settee.body, numbers)
+      // The document moves to the end of CouchDB's feed.
+      return isEqualBut(sorted(couchdb.body, numbers), sorted(settee.body, numbers), numbers)
+    },
+  },
+  {
+    row: 'an ancestor that is replicated after its successor',
+    is: (what, { step, couchdb, settee }) =>
+      (/rev=|revs_info|meta|open_revs/.test(step.path) && couchdb.status === 200 && settee.status === 404) ||
+      (what === 'body' &&
+        isEqualBut(couchdb.body, settee.body, /"status":"(available|missing|deleted)"|"_local_seq":\d+/g)),
+  },
+  {
+    row: 'an ancestor that is replicated after its successor',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /open_revs=|_bulk_get/.test(step.path) &&
+      couchdb.status === 200 &&
+      /"missing"/.test(JSON.stringify(settee.body)) &&
+      JSON.stringify(couchdb.body).split('"ok"').length > JSON.stringify(settee.body).split('"ok"').length,
+  },
+  {
+    row: 'a revision that is replicated again after _revs_limit was lowered',
+    is: (what, { step, before, couchdb, settee }) => {
+      if (what !== 'body' || !/_missing_revs|_revs_diff/.test(step.path)) return false
+      const lowered = 'PUT /{db}/_revs_limit'
+      const [known, later] = [
+        before.slice(0, before.lastIndexOf(lowered)),
+        before.slice(before.indexOf(lowered)),
+      ]
+      const [theirs, ours] = [missing(couchdb.body), missing(settee.body)]
+      const cut = theirs.filter((each) => !ours.includes(each))
+      return (
+        before.includes(lowered) &&
+        hasReplicated(later) &&
+        cut.length > 0 &&
+        cut.every((each) => known.includes(each.slice(-HASH))) &&
+        ours.every((each) => theirs.includes(each))
+      )
+    },
+  },
+  {
+    row: 'a replicated revision that descends from two branches',
+    is: (what, { step, before, couchdb, settee }) => {
+      if (!/(conflicts|meta)=true/.test(step.path) || settee.status !== 200) return false
+      const [theirs, ours] = [conflicts(couchdb.body), conflicts(settee.body)]
+      const kept = theirs.filter((each) => !ours.includes(each))
+      const isDeclared =
+        kept.length > 0 &&
+        ours.every((each) => theirs.includes(each)) &&
+        kept.every((each) => isCutOff(each, before))
+      if (!isDeclared) return false
+      return what === 'header etag'
+        ? couchdb.headers.etag === undefined
+        : what === 'body' && isEqualBut(couchdb.body, settee.body, /"_(deleted_)?conflicts":\[[^\]]*\],/g, '')
+    },
+  },
+  {
+    row: 'a revision named twice',
+    is: (what, { step }) =>
+      what === 'body' &&
+      /_revs_diff|_missing_revs|open_revs=|_bulk_get/.test(step.path) &&
+      /"(\d+-[0-9a-f]{32})".*"\1"/.test(decodeURIComponent(shown(step))),
+  },
+  {
+    row: 'the order of the leaves in open_revs=all and _bulk_get, and of missing and possible_ancestors',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /open_revs=|_bulk_get|_missing_revs/.test(step.path) &&
+      isEqualBut(sorted(couchdb.body), sorted(settee.body), /^$/g),
+  },
+  {
+    row: 'rev with latest=true',
+    is: (_, { step }) => /rev=.*latest=true|latest=true.*rev=/.test(step.path),
+  },
+  { row: 'open_revs="all" with quotes', is: (_, { step }) => step.path.includes('open_revs=%22all%22') },
+]
+
+/** The revisions that an answer of `_missing_revs` or `_revs_diff` names, each with its document. */
+function missing(body: unknown): string[] {
+  const { missing_revs = body } = body as { missing_revs?: unknown }
+  return Object.entries(missing_revs as object).flatMap(([id, named]) =>
+    (JSON.stringify(named).match(/\d+-[0-9a-f]{32}/g) ?? []).map((rev) => `${id} ${rev}`),
+  )
+}
+
+interface Conflicts {
+  readonly _conflicts?: readonly string[]
+  readonly _deleted_conflicts?: readonly string[]
+}
+
+function conflicts(body: unknown): string[] {
+  const { _conflicts = [], _deleted_conflicts = [] } = body as Conflicts
+  return [..._conflicts, ..._deleted_conflicts]
+}
+
+/** Whether a request has sent a revision as an ancestor, as far up as a `_revs_limit` that was set or further. */
+function isCutOff(rev: string, before: string): boolean {
+  const limits = [...before.matchAll(/^PUT \/\{db\}\/_revs_limit .*?(\d+)$/gm)].map(([, limit]) =>
+    Number(limit),
+  )
+  const ancestries = [...before.matchAll(/"ids":(\["[^\]]*\])/g)].map(
+    ([, ids]) => JSON.parse(ids as string) as string[],
+  )
+  return ancestries.some((ids) => ids.indexOf(rev.slice(-HASH)) >= Math.min(...limits))
+}
