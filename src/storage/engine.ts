@@ -377,7 +377,8 @@ export interface DatabaseStore {
 
   /**
    * Remembers points in the feeds of other servers, in this order. A point that is remembered already keeps the lower
-   * `seq`. Of more than MAX_REMEMBERED, {@link forgotten} are forgotten. They are a part of the database's copies.
+   * `seq`. Of more than MAX_REMEMBERED, {@link forgotten} are forgotten. An engine may leave out a point of hundreds of parts
+   * that is longer than its keys. They are a part of the database's copies.
    */
   rememberPoints(points: readonly RememberedPoint[]): Promise<void>
   /**

@@ -38,6 +38,7 @@ export interface Records {
   /**
    * Sets and removes records in this order, all of them or none; durable when resolved.
    * @returns false if a record was not as expected: then nothing has changed
+   * @throws bad_request for a key that is too long for the engine: thousands of bytes
    */
   writeRecords(writes: readonly RecordWrite[]): Promise<boolean>
 }

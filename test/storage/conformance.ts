@@ -27,6 +27,7 @@ import { replaceCases } from './conformance/replace.ts'
 import { revisionCases } from './conformance/revisions.ts'
 import { settingsCases } from './conformance/settings.ts'
 import type { MakeEngine, StorageCases } from './conformance/setup.ts'
+import { textCases } from './conformance/texts.ts'
 import { updateCases } from './conformance/updates.ts'
 import { stagingFaultCases } from './conformance/upload-faults.ts'
 import { stagingCases } from './conformance/uploads.ts'
@@ -54,6 +55,7 @@ const PARTS: Record<string, StorageCases> = {
   copies: copyCases,
   history: historyCases,
   concurrency: concurrencyCases,
+  texts: textCases,
 }
 
 /** Dozens of databases. */

@@ -7,6 +7,7 @@
  *
  * Rows are changed one by one, by their whole key: a plan that joins is made while the tables are empty, and stays.
  */
+import { attachmentNumber } from './stored-text.ts'
 
 const REVISIONS = `
 -- Removes some of the superseded revisions, the oldest first: those that are retained or those that are not. Returns how
@@ -39,7 +40,7 @@ BEGIN
     EXIT WHEN NOT FOUND;
     DELETE FROM revision WHERE db = _db AND id = _row.id AND rev = _row.rev;
     IF _row.attachments IS NOT NULL THEN
-      FOR _blob IN SELECT (value ->> 'blob')::bigint FROM json_array_elements(_row.attachments::json) LOOP
+      FOR _blob IN SELECT ${attachmentNumber('value', 'blob')} FROM json_array_elements(_row.attachments::json) LOOP
         DELETE FROM blob_use WHERE db = _db AND blob = _blob AND id = _row.id AND rev = _row.rev;
       END LOOP;
     END IF;

@@ -5,6 +5,7 @@ import type { Query, Run } from './connections.ts'
 import { readView } from './database-settings.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { numberArray, textArray } from './parameter-arrays.ts'
+import { isTooLong } from './store-fault.ts'
 import { storedText } from './stored-text.ts'
 import type { Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
 import type { WriteContext } from './write-note.ts'
@@ -48,11 +49,21 @@ export class FeedPoints {
         ...{ family: storedText(point.family), total: point.total },
         ...{ parts: JSON.stringify(point.parts), seq: point.seq },
       }))
+      await this.#add(some)
+    }
+  }
+
+  /** A point whose parts do not fit into an index is left out: PostgreSQL compresses them, so it alone knows. */
+  async #add(points: readonly StoredPoint[]): Promise<void> {
+    try {
       await this.#commits.commit(async ({ run }): Promise<Decided> => {
         const { settingsVersion, updateSeq } = await readView(this.#database, run)
-        const excess = await this.#forgotten(some, updateSeq, run)
-        return { settingsVersion, write: new PointsWrite(some, excess) }
+        const excess = await this.#forgotten(points, updateSeq, run)
+        return { settingsVersion, write: new PointsWrite(points, excess) }
       })
+    } catch (error) {
+      if (!isTooLong(error)) throw error
+      if (points.length > 1) for (const point of points) await this.#add([point])
     }
   }
 

@@ -328,7 +328,7 @@ class NamedContents {
       const { name, type, revpos, digest, length, encoding, storedLength } = attachment
       const blob = this.#blobOf(attachment)
       this.#uses.push({ id, rev: storedText(rev), blob })
-      // write-functions.ts: named_blobs finds the blob at the end.
+      // named_blobs (write-functions.ts) and attachmentNumber (stored-text.ts) find the last two at the end.
       return { name, type, revpos, digest, length, encoding, storedLength, blob }
     })
     return storedText(JSON.stringify(listed))

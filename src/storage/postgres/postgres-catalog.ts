@@ -202,8 +202,8 @@ export class PostgresCatalog implements Catalog {
     for (let at = 0; at < Math.max(unique.length, sequences.length); at += NOTED_NAMES) {
       const marks = sequences.slice(at, at + NOTED_NAMES)
       const values = [
-        unique.slice(at, at + NOTED_NAMES),
-        marks.map(({ name }) => name),
+        unique.slice(at, at + NOTED_NAMES).map(storedText),
+        marks.map(({ name }) => storedText(name)),
         marks.map(({ epoch }) => epoch),
         marks.map(({ updateSeq }) => updateSeq),
       ]

@@ -5,7 +5,7 @@ import { numbered } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
-import { textOf } from './stored-text.ts'
+import { attachmentNumber, textOf } from './stored-text.ts'
 
 /** Documents that one statement counts, in indexes alone, in about 2 ms. */
 export const MAX_STRETCH = 10_000
@@ -140,7 +140,7 @@ const LIVE_PLACE: Template = {
 
 /** The stored bytes of the attachments of a row. */
 const STORED = (table: string) =>
-  `CASE WHEN ${table}.attachments IS NULL THEN 0 ELSE (SELECT sum((a.value->>'storedLength')::bigint) ` +
+  `CASE WHEN ${table}.attachments IS NULL THEN 0 ELSE (SELECT sum(${attachmentNumber('a.value', 'storedLength')}) ` +
   `FROM json_array_elements(${table}.attachments::json) a) END`
 
 const MEASURE: Template = {

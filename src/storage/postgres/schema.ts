@@ -273,12 +273,16 @@ ALTER TABLE database ADD COLUMN uncounted bigint;
 ALTER TABLE database ALTER COLUMN uncounted SET DEFAULT 0;
 `
 
+/** Functions that read lists of attachments with any texts: {@link attachmentNumber}. */
+const ANY_TEXTS = ''
+
 /** The steps from nothing to the newest tables. A step that only replaces functions is empty. */
 export const MIGRATIONS: readonly string[] = [
   [CATALOG, DOCUMENTS, CONTENTS, INDEX_TABLES, STATISTICS].join(''),
   CALL_TIMES,
   SHARDS,
   WHOLE_SUMS,
+  ANY_TEXTS,
 ]
 
 /** All functions, which are made, or replaced, after the steps that a store lacks. */

@@ -42,6 +42,11 @@ export function isConflict(error: unknown): boolean {
   return isAnswer(error) && (error.code === '40001' || error.code === '40P01')
 }
 
+/** Whether a value was too long for an index (54000, program_limit_exceeded). @param error as {@link storeFault} returns it */
+export function isTooLong(error: unknown): boolean {
+  return error instanceof CouchError && isAnswer(error.cause) && error.cause.code === '54000'
+}
+
 /** The server shuts down, recovers after a crash, or starts (57P01 to 57P03); it has no free connection. */
 const SOON = /^(?:57P0[1-3]|53300)$/
 /** Nobody is there, or the name of the host is not known yet. */

@@ -1,7 +1,7 @@
 /** Records in PostgreSQL: storage/records.ts. */
 import { endOfPrefix, type RecordRange, type RecordWrite, type ServerRecord } from '../records.ts'
 import type { Query } from './connections.ts'
-import { storedText, textOf } from './stored-text.ts'
+import { refuseLongRecord, storedText, textOf } from './stored-text.ts'
 
 const READ = {
   name: 'read_records',
@@ -65,12 +65,14 @@ interface Merged {
 /**
  * What a call of `write_records` does.
  * @returns null if the write expects two different values of one key, so that it cannot be done
+ * @throws bad_request for a key that is too long
  */
 export function writeCall(
   writes: readonly RecordWrite[],
 ): { readonly statement: typeof WRITE; readonly values: readonly unknown[] } | null {
   const byPlace = new Map<string, Merged>()
   for (const { kind, key, value, expected } of writes) {
+    refuseLongRecord(kind, key)
     const place = JSON.stringify([kind, key])
     const before = byPlace.get(place)
     if (expected !== undefined && before?.expected !== undefined && before.expected !== expected) return null

@@ -5,7 +5,7 @@
 import { CouchError } from '../../core/errors.ts'
 
 /**
- * The bytes that an id and a revision may have together, as they are stored. A row of an index has at most 2,704, numbers
+ * The bytes that the texts of a key may have together, as they are stored: an id and a revision, or the kind and the key of a record. A row of an index has at most 2,704, numbers
  * and lengths included (PostgreSQL's manual, "B-Tree Indexes", for pages of 8 kB).
  */
 const MAX_KEY_BYTES = 2600
@@ -35,6 +35,15 @@ export function refuseLongKey(id: string, revs: readonly string[] = []): void {
   }
 }
 
+/** As {@link refuseLongKey}, for a record. @throws bad_request */
+export function refuseLongRecord(kind: string, key: string): void {
+  if (Buffer.byteLength(storedText(kind)) + Buffer.byteLength(storedText(key)) <= MAX_KEY_BYTES) return
+  throw new CouchError(
+    'bad_request',
+    'A name is too long for this server, which stores its data in PostgreSQL.',
+  )
+}
+
 /** The text that {@link storedText} has made this from. */
 export function textOf(stored: string): string {
   if (!stored.includes(ESCAPE)) return stored
@@ -45,4 +54,21 @@ export function textOf(stored: string): string {
     from = at + ESCAPED_NUL.length
   }
   return text + stored.slice(from)
+}
+
+/** How the JSON of an attachment ends, whose last members are numbers: see `NamedContents` of group-write.ts. */
+const ENDS = {
+  blob: '"blob":([0-9]+)[}]$',
+  storedLength: '"storedLength":([0-9]+),"blob":[0-9]+[}]$',
+} as const
+/** Characters in which such an end has its place. */
+const MAX_END = 80
+
+/**
+ * A number of an attachment, as an expression of SQL. It is read from the end of the text. PostgreSQL's `->` and `->>` decode all
+ * texts before it, and fail on the escapes of NUL and of lone surrogates, which are legal in JSON.
+ * @param element an element of a list of attachments as `doc` and `revision` store it, as JSON
+ */
+export function attachmentNumber(element: string, member: keyof typeof ENDS): string {
+  return `substring(right(${element}::text, ${MAX_END}) FROM '${ENDS[member]}')::bigint`
 }

@@ -4,6 +4,7 @@ import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../catalog.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Query, Run } from './connections.ts'
 import type { Row } from './prepared-query.ts'
+import { storedText } from './stored-text.ts'
 
 const ROWS = `SELECT seq, name, type FROM catalog_update WHERE seq > $1 AND seq < $2`
 /**
@@ -50,7 +51,7 @@ export function updatesQuery(
   const pages = names === undefined ? PAGES.all : PAGES.named
   return {
     ...(descending ? pages.down : pages.up),
-    values: names === undefined ? values : [...values, [...new Set(names)]],
+    values: names === undefined ? values : [...values, [...new Set(names)].map(storedText)],
   }
 }
 

@@ -3,6 +3,7 @@
  * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
  * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
  */
+import { attachmentNumber } from './stored-text.ts'
 import { deleteFound, firstValues, forOlderNodes, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
 
 /** Removes the new documents of this group again. */
@@ -203,7 +204,7 @@ const forgetUses = (revisions: string) =>
     'blob_use',
     `SELECT u.tid FROM ${revisions}
       CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
-      ${lookUp('blob_use', "k.blob = (a.value->>'blob')::bigint AND k.id = r.id AND k.rev = r.rev")} AS u
+      ${lookUp('blob_use', `k.blob = ${attachmentNumber('a.value', 'blob')} AND k.id = r.id AND k.rev = r.rev`)} AS u
       WHERE r.attachments IS NOT NULL`,
   )
 
@@ -243,10 +244,10 @@ BEGIN
       + coalesce((SELECT sum(r.size - octet_length(r.body)) FROM ${REMOVED} ${THEIR_REVISION}), 0)
       + coalesce((SELECT sum(r.size - octet_length(r.body)) FROM ${REVISIONS} ${THEIR_REVISION}
           WHERE w.body IS NOT NULL), 0)
-      + coalesce((SELECT sum((a.value->>'storedLength')::bigint)
+      + coalesce((SELECT sum(${attachmentNumber('a.value', 'storedLength')})
           FROM ${REVISIONS} ${THEIR_REVISION} CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
           WHERE w.body IS NULL AND NOT w.leaf AND r.leaf AND r.attachments IS NOT NULL
-            AND NOT coalesce(v_named->w.id @> (a.value->'blob')::jsonb, false)), 0);
+            AND NOT coalesce(v_named->w.id @> to_jsonb(${attachmentNumber('a.value', 'blob')}), false)), 0);
   END IF;
   -- The history before a removed leaf, or before a superseded revision became a leaf again, is not known any more.
   SELECT max(r.superseded_at) INTO v_lost FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.leaf AND NOT r.leaf;

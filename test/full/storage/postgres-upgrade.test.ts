@@ -9,6 +9,7 @@ import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { makeOldStore, schemaOfStore } from '../../helpers/old-stores.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { startTestServer } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { everythingIn, fill } from '../../helpers/whole-database.ts'
 import { put, readOne, remove } from '../../storage/conformance/edits.ts'
 import { only } from '../../storage/conformance/setup.ts'
@@ -46,6 +47,13 @@ for (const schema of OLDER) {
     const store = await running.openDatabase('notes')
     await makeOldStore(postgres, address, schema)
     t.equal(await schemaOfStore(postgres, address), schema)
+    // Its connections were ended.
+    await until(() =>
+      store.view().then(
+        () => true,
+        () => false,
+      ),
+    )
     const written: string[] = []
     let isOver = false
     const write = async (name: string) => {
