@@ -113,7 +113,7 @@ export class Side {
     const { last_seq, bookmark } = json as Record<string, unknown>
     if (typeof last_seq === 'string' && path.startsWith('/{db}/')) this.kept.set('seq', last_seq)
     if (typeof bookmark === 'string') this.kept.set('bookmark', bookmark)
-    if (method === 'GET' || !/^\/(?:\{(?:db|repl)\}|_users\/)/.test(path)) return
+    if (method === 'GET' || !/^\/\{(?:db|repl)\}/.test(path)) return
     for (const row of Array.isArray(json) ? (json as unknown[]) : [json]) {
       const { id, rev } = (row ?? {}) as Record<string, unknown>
       if (typeof id === 'string' && typeof rev === 'string') this.kept.setRevision(id, rev)

@@ -56,23 +56,18 @@ export class Kept {
   }
 
   filled(text: string): string {
-    return withNames(text, (name) => this.get(name))
+    return text.replace(NAMES, (_, name: string) => this.get(name))
   }
 
   /** In an address, where names may be percent-encoded and values must be. */
   filledPath(path: string): string {
-    const plain = path.replaceAll(
-      /%7B([a-z]+(?:%3A(?:(?!%7[BD]).)*)?)%7D/g,
-      (_, name: string) => `{${decodeURIComponent(name)}}`,
-    )
-    return withNames(plain, (name) => encodeURIComponent(this.get(name)))
+    return path
+      .replaceAll(
+        /%7B([a-z]+(?:%3A(?:(?!%7[BD]).)*)?)%7D/g,
+        (_, name: string) => `{${decodeURIComponent(name)}}`,
+      )
+      .replace(NAMES, (_, name: string) => encodeURIComponent(this.get(name)))
   }
-}
-
-/** Names may be in names, such as `{rev:org.couchdb.user:{user}}`. */
-function withNames(text: string, named: (name: string) => string): string {
-  const once = text.replace(NAMES, (_, name: string) => named(name))
-  return once.replace(NAMES, (_, name: string) => named(name))
 }
 
 /** A case: requests in order to databases of its own. */
