@@ -9,6 +9,8 @@ export interface CuttableNetwork {
   reset(): void
   /** From now on no byte reaches the client, and none is lost visibly: connections stay open. */
   withholdAnswers(): void
+  /** Sends the clients whose answers are withheld these bytes in their place, and ends their connections. */
+  endWith(bytes: Uint8Array): void
   /** As {@link withholdAnswers}, in both directions, for new connections as well: as if a cable were pulled. */
   cut(): void
   /** Ends the connections that were cut, and lets new ones through. */
@@ -30,6 +32,7 @@ export interface HeldRequest {
 export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): Promise<CuttableNetwork> {
   const state = { answers: true, requests: true, port }
   const open = new Set<Socket>()
+  const clients = new Set<Socket>()
   let holding: { readonly text: string; held(bytes: Buffer, upstream: Socket): void } | null = null
   const forward = (from: Socket, to: Socket, isAllowed: (bytes: Buffer) => boolean) => {
     open.add(from)
@@ -52,6 +55,8 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
       holding = null
       return true
     }
+    clients.add(client)
+    client.on('close', () => clients.delete(client))
     forward(client, upstream, (bytes) => state.requests && !isHeld(bytes))
     forward(upstream, client, () => state.answers)
   })
@@ -69,6 +74,10 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     reset,
     withholdAnswers: () => {
       state.answers = false
+    },
+    endWith: (bytes) => {
+      for (const client of clients) client.end(bytes)
+      state.answers = true
     },
     cut: () => {
       Object.assign(state, { answers: false, requests: false })

@@ -4,7 +4,7 @@ import { CouchError } from '../../core/errors.ts'
 import type { StoreAddress } from '../store-address.ts'
 import type { Row } from './prepared-query.ts'
 import { StoreConnection } from './store-connection.ts'
-import { isAnswer, LostAnswer, storeFault } from './store-fault.ts'
+import { EndedByServer, isAnswer, LostAnswer, storeFault } from './store-fault.ts'
 
 /** A statement that is prepared once for each connection. Equal names mean equal texts. */
 export interface Statement {
@@ -70,7 +70,7 @@ export class Connections {
     for (let attempt = 0; ; attempt++) {
       const connection = this.#readConnection()
       try {
-        if (!connection.isReady) await connection.ready
+        if (!connection.isReady) await made(connection)
         return await this.#send<R>(connection, query)
       } catch (cause) {
         const isOver = attempt >= this.#maxReads || !connection.isBroken
@@ -191,7 +191,7 @@ export class Connections {
     const connection = this.#connect()
     this.#busy.add(connection)
     try {
-      await connection.ready
+      await made(connection)
       return connection
     } catch (cause) {
       this.#release(connection)
@@ -270,6 +270,15 @@ export class Connections {
   async #command(connection: StoreConnection, text: string): Promise<never[]> {
     await connection.ask({ text })
     return []
+  }
+}
+
+/** Waits for a connection. @throws EndedByServer if the server refuses it; an error of pg */
+async function made(connection: StoreConnection): Promise<void> {
+  try {
+    await connection.ready
+  } catch (cause) {
+    throw isAnswer(cause) ? new EndedByServer(cause) : cause
   }
 }
 

@@ -3,6 +3,7 @@
  * settings, emits an event for each row and makes three arrays of it; together that took more CPU time than a short read.
  */
 import pg from 'pg'
+import { EndedByServer, isAnswer } from './store-fault.ts'
 
 /**
  * The columns of a row. `bigint` is a number, `bigint[]` a list of numbers, `bytea` a Buffer, and JSON stays text.
@@ -61,6 +62,12 @@ interface Sender {
     readonly valueMapper: (value: unknown) => string | Buffer | null
   }): void
   describe(portal: { readonly type: 'P' }): void
+}
+
+/** The part of pg's connection that tells what it receives. */
+interface Receiver {
+  on(event: 'readyForQuery' | 'end', listener: () => void): unknown
+  off(event: 'readyForQuery' | 'end', listener: () => void): unknown
 }
 
 /** Pipelines take subclasses of pg's query alone. Its members are those that the client calls. */
@@ -147,8 +154,24 @@ export class PreparedQuery extends Base {
     else this.callback(this.#fault.error)
   }
 
-  handleError(error: unknown): void {
-    this.callback(error)
+  /**
+   * Behind an error of a statement, the server is ready for the next one. Behind any other (FATAL, PANIC), it ends the connection. The
+   * severity does not tell them apart: it is a word of the server's language.
+   */
+  handleError(error: unknown, connection: Receiver): void {
+    if (!isAnswer(error)) {
+      this.callback(error)
+      return
+    }
+    const settle = (cause: unknown) => {
+      connection.off('readyForQuery', ready)
+      connection.off('end', ended)
+      this.callback(cause)
+    }
+    const ready = () => settle(error)
+    const ended = () => settle(new EndedByServer(error))
+    connection.on('readyForQuery', ready)
+    connection.on('end', ended)
   }
 }
 

@@ -10,7 +10,7 @@ import {
   PreparedQuery,
   type Row,
 } from './prepared-query.ts'
-import { isAnswer, isEnd } from './store-fault.ts'
+import { isAnswer } from './store-fault.ts'
 
 /** How long a connection may take, in ms. */
 const CONNECT_MS = 5000
@@ -117,7 +117,7 @@ export class StoreConnection {
         this.#sent.shift()
         if (answer !== undefined) return resolve(answer as Answer<R>)
         // After anything but an answer, such as a cut connection, nobody knows what the next one would belong to.
-        if (!isAnswer(error) || isEnd(error)) this.break()
+        if (!isAnswer(error)) this.break()
         reject(error)
       })
       this.client.query(query)

@@ -12,6 +12,14 @@ export class LostAnswer extends Error {
   }
 }
 
+/** The server has ended the connection with an error: it shuts down, has failed, or removes a client. It may have committed before. */
+export class EndedByServer extends Error {
+  /** @param cause the error */
+  constructor(cause: pg.DatabaseError) {
+    super(`The server has ended the connection: ${cause.message}`, { cause })
+  }
+}
+
 /** PostgreSQL: "Appendix A. Error Codes". Codes that are not listed here are faults of settee. */
 const BY_CODE: Readonly<Record<string, ErrorName>> = {
   '53100': 'insufficient_storage',
@@ -27,14 +35,9 @@ const BY_CODE: Readonly<Record<string, ErrorName>> = {
  */
 const UNAVAILABLE = /^(?:08|28|40|53|55|57|25006|25P03)/
 
-/** Whether the server has answered with an error, so that the connection can be used further. */
+/** Whether it is an error that the server has sent. Of a statement, the connection can be used further. */
 export function isAnswer(error: unknown): error is pg.DatabaseError {
   return error instanceof pg.DatabaseError
-}
-
-/** Whether the server ends the connection with this answer: it was shut down, has failed, or removes a client. */
-export function isEnd(error: unknown): boolean {
-  return isAnswer(error) && /^57P0/.test(error.code ?? '')
 }
 
 /** Whether a transaction can be tried again at once: a deadlock, or a conflict with another transaction. */

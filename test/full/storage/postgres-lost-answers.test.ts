@@ -4,9 +4,10 @@ import type { LocalUpdate, Outcome } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import type { RememberedPoint } from '../../../src/storage/token-position.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
+import { until } from '../../helpers/until.ts'
 import { put, readOne } from '../../storage/conformance/edits.ts'
 import { errorOf, only, rejectsWith, resultOf } from '../../storage/conformance/setup.ts'
-import { openCuttable } from '../../storage/postgres/cuttable-database.ts'
+import { errorMessage, openCuttable } from '../../storage/postgres/cuttable-database.ts'
 
 const server = await startPostgres(t)
 
@@ -32,6 +33,25 @@ for (const [form, operation, count] of [
     t.same(told, [count])
   })
 }
+
+t.test('a write that is stored is acknowledged, although the answer is a PANIC of the server', async (t) => {
+  const { store, network, stored, lose } = await openCuttable(t, server)
+  const writing = store.updateDocs([put('a')])
+  await lose(
+    'save_doc',
+    async () => (await stored()) === 1,
+    () => network.endWith(errorMessage('PANIC', '58030')),
+  )
+  const rev = await only(writing)
+  // New connections may be refused for a moment.
+  await until(() =>
+    readOne(store, 'a').then(
+      (doc) => doc?.rev === rev,
+      () => false,
+    ),
+  )
+  t.equal(await stored(), 1)
+})
 
 t.test('a write that was lost before it was stored is made again, on what is there then', async (t) => {
   const { store, network, before } = await openCuttable(t, server)

@@ -6,6 +6,7 @@ import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { cuttableNetwork } from '../../helpers/cuttable-network.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { until } from '../../helpers/until.ts'
+import { errorMessage } from './cuttable-database.ts'
 
 const server = await startPostgres(t)
 const network = await cuttableNetwork(t, server.port)
@@ -41,7 +42,11 @@ async function connect(
     const rows = await connections.read(query('SELECT n FROM saved ORDER BY n'))
     return rows.map(([n]) => n)
   }
-  return { connections, saved }
+  const count = async () => {
+    const [row] = await server.query('SELECT count(*)::int AS n FROM settee.saved', [], url.pathname.slice(1))
+    return row?.n
+  }
+  return { connections, saved, count }
 }
 
 t.test('values keep their types', async (t) => {
@@ -88,6 +93,48 @@ t.test('an answer that is lost is told from a write that was refused', async (t)
   network.mend()
   t.equal(await name, 'LostAnswer')
   t.same(await saved(), [1], 'it is stored')
+})
+
+for (const [severity, code] of [
+  ['PANIC', '58030'],
+  ['FATAL', '57P01'],
+  ['FATAL', 'XX000'],
+  ['PANIC', '53100'],
+  ['ВАЖНО', '40001'],
+] as const) {
+  t.test(
+    `a write that is answered by ${severity} ${code} and the end of the connection may be stored`,
+    async (t) => {
+      const { connections, saved, count } = await connect(t, {
+        onOperation: (operation) => {
+          if (operation === 'commit') network.withholdAnswers()
+        },
+      })
+      const end = async (name: Promise<string>, rows: number) => {
+        await until(async () => (await count()) === rows)
+        network.endWith(errorMessage(severity, code))
+        t.equal(await name, 'LostAnswer')
+      }
+      await saved()
+      network.withholdAnswers()
+      await end(nameOf(connections.write(query('INSERT INTO saved VALUES (1)'))), 1)
+      await end(nameOf(connections.transaction((run) => run(query('INSERT INTO saved VALUES (2)')))), 2)
+      t.same(await saved(), [1, 2])
+    },
+  )
+}
+
+t.test('a server that ends connections of writes and reads', async (t) => {
+  const { connections, saved } = await connect(t)
+  const end = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND usename = 'settee'`
+  const ended = () => until(async () => (await server.query(end)).length > 0)
+  const write = nameOf(connections.write(query('INSERT INTO saved SELECT 1 FROM pg_sleep(60)')))
+  await ended()
+  t.equal(await write, 'LostAnswer')
+  const read = connections.read(query('SELECT 1 FROM pg_sleep(1)'))
+  await ended()
+  t.same(await read, [[1]], 'a read is sent again')
+  t.same(await saved(), [])
 })
 
 t.test('a transaction that breaks before its commit is not stored', async (t) => {

@@ -34,8 +34,12 @@ export async function openCuttable(t: Test, primary: PostgresServer) {
     const [row] = await sql('SELECT writes::int AS writes FROM settee.database')
     return row?.writes as number
   }
-  /** Withholds the answer to the next statement of a name, and cuts the connection when it was carried out. */
-  const lose = async (operation: string, isStored: () => Promise<boolean>) => {
+  /** Withholds the answer to the next statement of a name, and when it was carried out, cuts the connection or acts otherwise. */
+  const lose = async (
+    operation: string,
+    isStored: () => Promise<boolean>,
+    act: () => void = () => network.mend(),
+  ) => {
     const isSent = Promise.withResolvers<void>()
     before.set(operation, () => {
       network.withholdAnswers()
@@ -43,7 +47,15 @@ export async function openCuttable(t: Test, primary: PostgresServer) {
     })
     await isSent.promise
     await until(isStored)
-    network.mend()
+    act()
   }
   return { engine, store, network, before, operations, sql, stored, lose }
+}
+
+/** An error message of PostgreSQL's protocol. @param severity in the language of the server */
+export function errorMessage(severity: string, code: string): Buffer {
+  const fields = Buffer.from(`S${severity}\0C${code}\0Mit says so\0\0`)
+  const head = Buffer.from('E....')
+  head.writeUInt32BE(fields.length + 4, 1)
+  return Buffer.concat([head, fields])
 }
