@@ -3,6 +3,7 @@ import { appendFile, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join, relative, sep } from 'node:path'
 import { syncPath, writeAtomically } from '../core/durable-files.ts'
 import { CouchError } from '../core/errors.ts'
+import type { Damage } from '../storage/damage.ts'
 import { type BackupManifest, backupId, isBackupId, readManifest, UNFINISHED } from './backup-format.ts'
 import { readRegular } from './foreign-files.ts'
 
@@ -232,6 +233,8 @@ export interface BackupSummary {
   readonly verified_at: string
   readonly databases: number
   readonly left_out: BackupManifest['left_out']
+  /** The databases with damaged rows, which their copies have, too. */
+  readonly damaged: readonly ({ readonly name: string } & Damage)[]
   /** Bytes of all its files. */
   readonly bytes: number
   /** Bytes of the files that it shares with no earlier backup. */
@@ -256,10 +259,22 @@ export function summaryOf({ manifest, damage, verifiedAt }: StoredBackup, now: n
     verified_at: verifiedAt === null ? ended_at : new Date(verifiedAt).toISOString(),
     databases: databases.length,
     left_out,
+    damaged: damagedOf(manifest),
     bytes,
     new_bytes: bytes - shared,
     damage,
   }
+}
+
+/** The databases whose copies have damaged rows, as their databases had. */
+export function damagedOf({ databases }: BackupManifest): readonly ({ readonly name: string } & Damage)[] {
+  return databases.flatMap(({ name, damage }) => (damage === undefined ? [] : [{ name, ...damage }]))
+}
+
+/** What is said of the newest backup if rows of a database are damaged. */
+export function damagedReason({ name, count }: { readonly name: string } & Damage): string {
+  const parts = count === 1 ? '1 part is' : `${count} parts are`
+  return `In the database ${name}, and so in the last backup, ${parts} damaged. GET /_settee/backups says which.`
 }
 
 /** Bytes of all files of a backup. */

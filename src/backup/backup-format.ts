@@ -13,6 +13,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newUuid } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
+import type { Damage } from '../storage/damage.ts'
 import { readRegular } from './foreign-files.ts'
 
 export const MANIFEST_FILE = 'manifest.json'
@@ -53,6 +54,8 @@ export interface BackedUpDatabase extends BackupFile {
   readonly same_as: string | null
   /** The engine's fingerprint of the database file at that moment. It changes with every write. */
   readonly source: string | null
+  /** Rows that were damaged in the database, and are so in the copy; absent: none. */
+  readonly damage?: Damage
 }
 
 /** `manifest.json`. */
@@ -70,7 +73,9 @@ export interface BackupManifest {
   readonly reason: 'schedule' | 'asked'
   /** Whether the backup contains all databases; false: only those that were named. */
   readonly is_whole: boolean
-  /** Every copy was opened and compared with its database. Without this, a folder is not a backup. */
+  /**
+   * Every copy was opened and compared with its database, and every row with its checksum: what is not named as damage is
+   * what was written. Without this, a folder is not a backup. */
   readonly verified: true
   readonly server: BackupFile
   /** null: there was no local.ini. */
@@ -134,10 +139,21 @@ function isManifest(value: unknown): value is BackupManifest {
     isFile(server) &&
     (config === null || isFile(config)) &&
     Array.isArray(databases) &&
-    databases.every((each) => isFile(each) && typeof (each as { name?: unknown }).name === 'string') &&
+    databases.every(
+      (each) => isFile(each) && typeof (each as { name?: unknown }).name === 'string' && isDamage(each),
+    ) &&
     Array.isArray(left_out) &&
     left_out.every(isJsonObject)
   )
+}
+
+/** Whether what a database says of damage has its form. */
+function isDamage(database: object): boolean {
+  const { damage } = database as { readonly damage?: unknown }
+  if (damage === undefined) return true
+  if (!isJsonObject(damage)) return false
+  const { count, parts } = damage
+  return Number.isSafeInteger(count) && Array.isArray(parts) && parts.every(isJsonObject)
 }
 
 function isFile(value: unknown): value is BackupFile {

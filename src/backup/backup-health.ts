@@ -1,5 +1,6 @@
 import type { HealthFact } from '../core/types.ts'
 import { type Collector, collector, type Metric, single } from '../metrics/metric.ts'
+import { damagedReason } from './backup-folder.ts'
 import type { BackupState, Backups } from './backups.ts'
 
 /** The maximum age of the newest backup, in intervals. */
@@ -34,6 +35,8 @@ function faultOf({ last, interval, failure, startedAt, now }: BackupState): stri
   const damaged = last?.left_out.find(({ reason }) => reason.startsWith('damaged'))
   if (damaged !== undefined)
     return `The last backup does not contain the database ${damaged.name}: ${damaged.reason}`
+  const [first] = last?.damaged ?? []
+  if (first !== undefined) return damagedReason(first)
   if (interval === 0) return null
   const since = last === null ? startedAt : Date.parse(last.begun_at)
   if (now - since <= MAX_AGE_INTERVALS * interval) return null

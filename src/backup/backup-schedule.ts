@@ -12,6 +12,7 @@ export interface AgedBackup {
   readonly isWhole: boolean
   /** Whether it has no known damage. */
   readonly isSound: boolean
+  /** Those that have no damaged rows. */
   readonly databases: readonly string[]
 }
 
@@ -33,7 +34,7 @@ const weekOf = (time: number) => Math.floor((dayOf(time) + DAYS_FROM_MONDAY) / 7
  *
  * - the newest whole backup, and all backups of the 24 hours before it;
  * - the last whole backup of each of the newest days and weeks (UTC, Monday first);
- * - for each existing database, the newest backup that contains it;
+ * - for each existing database, the newest backup that contains it without damage;
  * - partial and damaged backups, as long as an older whole backup is kept.
  *
  * @param backups in any order

@@ -9,6 +9,8 @@ import {
   BackupFolder,
   type BackupSummary,
   bytesOf,
+  damagedOf,
+  damagedReason,
   isSound,
   refuseUsedFolder,
   type StoredBackup,
@@ -327,13 +329,21 @@ export class Backups {
     for (const { database, reason } of damaged) {
       logger.error({ database, reason }, 'could not back up a database: the database or its copy is damaged')
     }
+    const unsound = damagedOf(manifest)
+    for (const { name, ...damage } of unsound)
+      logger.error(
+        { database: name, damage },
+        'parts of a database are damaged, and so they are in its backup',
+      )
     const [first] = damaged
+    const [firstUnsound] = unsound
     if (first !== undefined) {
       const others = damaged.length === 1 ? '' : ` and ${damaged.length - 1} more`
       this.#setFailure(
         `The last backup does not contain the database ${first.database}${others}: ${first.reason}`,
       )
-    } else if (manifest.is_whole) this.#failure = null
+    } else if (firstUnsound !== undefined) this.#setFailure(damagedReason(firstUnsound))
+    else if (manifest.is_whole) this.#failure = null
     const { id, databases, left_out: leftOut } = manifest
     const seconds = (Date.parse(manifest.ended_at) - Date.parse(manifest.begun_at)) / 1000
     const counts = {
@@ -367,7 +377,7 @@ export class Backups {
       time: Date.parse(stored.manifest.begun_at),
       isWhole: stored.manifest.is_whole,
       isSound: isSound(stored),
-      databases: stored.manifest.databases.map(({ name }) => name),
+      databases: stored.manifest.databases.flatMap(({ name, damage }) => (damage === undefined ? name : [])),
     }))
     for (const id of surplusBackups(
       aged,

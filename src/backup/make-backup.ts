@@ -130,7 +130,7 @@ class BackupBuilder {
       const job = { database: name, target: join(this.#path, file), known: this.#knownCopy(name), floor }
       const copy = await this.#tools.copier.copy(job, ({ percent }) => onPercent(percent))
       this.#databases.push(this.#row(name, file, copiedAt, copy))
-      if (copy.damage !== null) this.#previousDamage.push(`${file}: ${copy.damage}`)
+      if (copy.knownFault !== null) this.#previousDamage.push(`${file}: ${copy.knownFault}`)
     } catch (error) {
       this.#leaveOut(name, error)
     }
@@ -140,18 +140,19 @@ class BackupBuilder {
     const { previous, folder } = this.#plan
     const known = this.#known.get(name)
     if (known === undefined || previous === null) return null
-    const { bytes, sha256, source: fingerprint } = known
+    const { bytes, sha256, source: fingerprint, damage = null } = known
     return {
       path: join(folder.path, previous.manifest.id, known.file),
       bytes,
       sha256,
       fingerprint,
       facts: factsOf(known),
+      damage,
     }
   }
 
   #row(name: string, file: string, copiedAt: string, copy: CopyOutcome): BackedUpDatabase {
-    const { facts, bytes, sha256, incarnation } = copy
+    const { facts, bytes, sha256, incarnation, damage } = copy
     const known = this.#known.get(name)
     return {
       name,
@@ -171,6 +172,7 @@ class BackupBuilder {
       copied_at: copiedAt,
       same_as: copy.isSame ? (known?.same_as ?? this.#plan.previous?.manifest.id ?? null) : null,
       source: copy.fingerprint,
+      ...(damage !== null && { damage }),
     }
   }
 

@@ -18,6 +18,7 @@ import { prepareDataFolder } from '../config/data-folder.ts'
 import { reachServer } from '../control/control-socket.ts'
 import { writeAtomically } from '../core/durable-files.ts'
 import { oneLine, shown } from '../core/errors.ts'
+import { describeDamage } from '../storage/damage.ts'
 import type { BackupCommand, RestoreCommand } from './backup-arguments.ts'
 import { becomeOwner, dataFolder, type FolderOptions, withControl } from './operate.ts'
 import { type ProgressBar, progressBar } from './progress-bar.ts'
@@ -199,11 +200,15 @@ function megabytes(bytes: number): string {
 }
 
 /**
- * Prints the databases that the backup lacks.
- * @returns the exit code: 1 if one is damaged, 0 if they were only deleted
+ * Prints what the backup lacks.
+ * @returns the exit code: 1 if something is damaged, 0 if databases were only deleted
  */
-function printMissing({ left_out }: BackupResult): number {
+function printMissing({ left_out, damaged }: BackupResult): number {
   for (const { name, reason } of left_out)
     console.error(`settee: The backup does not contain ${shown(name)}: ${oneLine(reason)}`)
-  return left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0
+  for (const database of damaged)
+    console.error(
+      `settee: Damaged in ${shown(database.name)}, and in its backup: ${describeDamage(database)}`,
+    )
+  return damaged.length > 0 || left_out.some(({ reason }) => reason.startsWith('damaged')) ? 1 : 0
 }

@@ -1,6 +1,8 @@
 /** The storage contract for a whole engine: how its databases are opened, copied and restored; see engine.ts. */
+
 import { CouchError } from '../core/errors.ts'
 import type { Catalog } from './catalog.ts'
+import type { Damage } from './damage.ts'
 import type { VersionedStore } from './history-store.ts'
 import type { IndexStores } from './index-store.ts'
 import type { LastKnownSequence } from './sequence.ts'
@@ -73,7 +75,7 @@ export interface EngineCopies {
    * Reads a copy from its first to its last byte.
    * @throws Error whose message names the fault
    */
-  checkCopy(path: string): Promise<CopyFacts>
+  checkCopy(path: string): Promise<CheckedCopy>
   /** Copies the server's own data, whose catalog is open, to a new file, which is durable when resolved. */
   copyCatalog(path: string): Promise<void>
   /** As {@link checkCopy}, for a copy that {@link copyCatalog} made. @returns the folder's uuid */
@@ -108,6 +110,13 @@ export interface CopyFacts {
   readonly attachmentBytes: number
   /** SHA-256 over all rows, as 64 hex digits. */
   readonly digest: string
+}
+
+/** A checked copy. */
+export interface CheckedCopy {
+  readonly facts: CopyFacts
+  /** null: every row is what was written. */
+  readonly damage: Damage | null
 }
 
 /** The progress of a check or a copy. */

@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { CouchError, isFileFault } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
+import type { Damage } from '../storage/damage.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
 import type { CopyFacts } from '../storage/storage-engine.ts'
 import { RpcClient } from './rpc.ts'
@@ -14,6 +15,7 @@ export interface KnownCopy {
   readonly bytes: number
   readonly sha256: string
   readonly facts: CopyFacts
+  readonly damage: Damage | null
   /** The database's fingerprint at that time (storage/storage-engine.ts). */
   readonly fingerprint: string | null
 }
@@ -36,8 +38,10 @@ export interface CopyOutcome {
   readonly fingerprint: string | null
   /** The database is unchanged since the known copy, and the new file is a link to it. */
   readonly isSame: boolean
-  /** The damage found in the known copy; null if there is none, or if it was not checked. */
-  readonly damage: string | null
+  /** The rows of the database, and so of its copy, that are not what was written; null if there are none. */
+  readonly damage: Damage | null
+  /** What is wrong with the known copy; null if nothing is, or if it was not checked. */
+  readonly knownFault: string | null
 }
 
 /** The progress of one database's copy. */
@@ -49,9 +53,9 @@ export interface JobProgress {
 /** The copying thread of one backup. */
 export interface Copier {
   /**
-   * Copies a database in its current state, and compares the copy with it.
+   * Copies a database in its current state, and compares the copy with it. Damaged rows are copied as they are, and named.
    * @throws no_database when it does not exist, or was deleted in the meantime; DamagedCopy when the copy differs from
-   *   the database, or the database is damaged; insufficient_storage; internal_server_error
+   *   the database, or the database's pages are damaged; insufficient_storage; internal_server_error
    */
   copy(job: CopyJob, onProgress: (progress: JobProgress) => void): Promise<CopyOutcome>
   /** Checks a copy of the server's own data. @throws internal_server_error */
@@ -89,7 +93,7 @@ type CopyQuery =
 export type CopyRequest = { readonly call: number } & CopyQuery
 
 /** The answer to a request that has found damage. */
-export interface Damage {
+export interface DamageAnswer {
   readonly damagedBecause: string
 }
 
@@ -151,7 +155,7 @@ class CopyThread implements Copier {
 
   /** @throws DamagedCopy */
   async #ask<Result>(query: CopyQuery): Promise<Result> {
-    const answer = (await this.#rpc.call({ ...query })) as Result | Damage
+    const answer = (await this.#rpc.call({ ...query })) as Result | DamageAnswer
     if (isDamage(answer)) throw new DamagedCopy(answer.damagedBecause)
     return answer
   }
@@ -201,7 +205,7 @@ class CopyThread implements Copier {
   }
 }
 
-function isDamage(answer: unknown): answer is Damage {
+function isDamage(answer: unknown): answer is DamageAnswer {
   return typeof answer === 'object' && answer !== null && 'damagedBecause' in answer
 }
 

@@ -9,11 +9,11 @@ import { CouchError, isFileFault } from '../core/errors.ts'
 import { Throttle } from '../core/event-loop.ts'
 import { defaultFloor } from '../core/types.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
-import type { CopyFacts, CopyProgress, EngineCopies } from '../storage/storage-engine.ts'
+import type { CheckedCopy, CopyFacts, CopyProgress, EngineCopies } from '../storage/storage-engine.ts'
 import {
   type CopyJob,
   type CopyRequest,
-  type Damage,
+  type DamageAnswer,
   DamagedCopy,
   type FileHash,
   type FinishedCopy,
@@ -38,7 +38,7 @@ async function reuseIfUnwritten(
 ): Promise<FinishedCopy | null> {
   const fingerprint = await copies.fingerprint(database)
   if (fingerprint === null || fingerprint !== known.fingerprint) return null
-  if (damageOf(known) !== null || !tryLink(known.path, target)) return null
+  if (faultOf(known) !== null || !tryLink(known.path, target)) return null
   return linkedCopy(known, fingerprint)
 }
 
@@ -58,11 +58,11 @@ async function copyDatabase(
     const facts = await snapshot.facts(part(PARTS.facts, PARTS.copy)).catch(damagedSource)
     const after = await copies.fingerprint(database)
     const fingerprint = before === after ? before : null
-    const damage = known === null || known.facts.digest !== facts.digest ? null : damageOf(known)
+    const knownFault = known === null || known.facts.digest !== facts.digest ? null : faultOf(known)
     if (
       known !== null &&
       known.facts.digest === facts.digest &&
-      damage === null &&
+      knownFault === null &&
       tryLink(known.path, target)
     ) {
       return linkedCopy(known, fingerprint)
@@ -72,7 +72,7 @@ async function copyDatabase(
     snapshot.close()
     const file = await verifiedCopy(copies, target, facts)
     onProgress({ percent: 100 })
-    return { facts, ...file, fingerprint, isSame: false, damage }
+    return { facts, ...file, fingerprint, isSame: false, knownFault }
   } catch (error) {
     rmSync(target, { force: true })
     throw error
@@ -92,25 +92,29 @@ function damagedSource(error: unknown): never {
 }
 
 /** @throws DamagedCopy */
-async function verifiedCopy(copies: EngineCopies, target: string, facts: CopyFacts): Promise<FileHash> {
-  const found = await copies.checkCopy(target).catch((cause: Error) => {
+async function verifiedCopy(
+  copies: EngineCopies,
+  target: string,
+  facts: CopyFacts,
+): Promise<FileHash & Pick<CheckedCopy, 'damage'>> {
+  const checked = await copies.checkCopy(target).catch((cause: Error) => {
     throw new DamagedCopy(cause.message, { cause })
   })
   for (const [name, value] of Object.entries(facts)) {
-    const copied = found[name as keyof CopyFacts]
+    const copied = checked.facts[name as keyof CopyFacts]
     if (copied !== value)
       throw new DamagedCopy(`${name} is ${copied} in the copy, and ${value} in the database`)
   }
-  return hashFile(target)
+  return { ...hashFile(target), damage: checked.damage }
 }
 
 function linkedCopy(known: KnownCopy, fingerprint: string | null): FinishedCopy {
-  const { facts, bytes, sha256 } = known
-  return { facts, bytes, sha256, fingerprint, isSame: true, damage: null }
+  const { facts, bytes, sha256, damage } = known
+  return { facts, bytes, sha256, damage, fingerprint, isSame: true, knownFault: null }
 }
 
-/** The damage of an earlier copy, judged by its bytes; null if there is none. */
-function damageOf(known: KnownCopy): string | null {
+/** What is wrong with an earlier copy, judged by its bytes; null if nothing is. */
+function faultOf(known: KnownCopy): string | null {
   try {
     const { bytes, sha256 } = hashFile(known.path)
     if (bytes !== known.bytes) return `it has ${bytes} bytes, and had ${known.bytes}`
@@ -220,7 +224,7 @@ async function work(
   request: CopyRequest,
   copies: EngineCopies,
   onProgress: (progress: JobProgress) => void,
-): Promise<FileHash | FinishedCopy | Damage | null> {
+): Promise<FileHash | FinishedCopy | DamageAnswer | null> {
   try {
     if (request.type === 'catalog') return await checkCatalog(copies, request.path, request.folderUuid)
     if (request.type === 'same') return await reuseIfUnwritten(copies, request.job)

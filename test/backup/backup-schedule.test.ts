@@ -241,6 +241,9 @@ t.test('the state of the backups', async (t) => {
   })
   const lacking = last(1, { left_out: [{ name: 'notes', reason: 'damaged: its pages' }] })
   t.match(fact({ last: lacking, interval: 0 }), { ok: false, reason: /does not contain the database notes/ })
+  const damage = { count: 2, parts: [] }
+  const damaged = last(1, { damaged: [{ name: 'notes', ...damage }] })
+  t.match(fact({ last: damaged }), { ok: false, reason: /2 parts are damaged/ })
   const deleted = last(1, { left_out: [{ name: 'notes', reason: 'deleted or replaced' }] })
   t.match(fact({ last: deleted }), { ok: true })
 })

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Damage } from '../../src/storage/damage.ts'
 import type { TestServer } from '../helpers/server.ts'
 
 type Asking = Pick<TestServer, 'request'>
@@ -15,6 +16,7 @@ export interface Listed {
   readonly new_bytes: number
   readonly databases: number
   readonly left_out: readonly { readonly name: string; readonly reason: string }[]
+  readonly damaged: readonly ({ readonly name: string } & Damage)[]
   readonly damage: readonly string[]
 }
 

@@ -115,7 +115,13 @@ for (const error of ['timeout', 'out_of_memory', 'internal_server_error']) {
       retries_per_request: 1,
       worker_batch_size: 100,
     }
-    remote.script(/_bulk_docs/, answer(error), answer(error))
+    let tries = 0
+    // A busy machine may divide the documents into several requests.
+    remote.judge((line, body) => {
+      if (!line.includes('_bulk_docs') || !body.includes('"n1"') || tries === 2) return null
+      tries += 1
+      return answer(error)
+    })
     t.match((await replicate(server, call)).json, { ok: true, history: [{ doc_write_failures: 1 }] })
     t.match((await replicate(server, call)).json, { ok: true, no_changes: true })
   })

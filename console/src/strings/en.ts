@@ -1983,6 +1983,8 @@ export const en = {
       damaged: 'Damaged',
       incomplete: 'Incomplete',
       leftOut: (name: string, reason: string) => `${name} is not in it: ${reason}`,
+      damagedParts: (name: string, parts: number) =>
+        `In ${name}, ${count(parts, 'part was', 'parts were')} damaged when it was made.`,
       verifiedAt: (time: string) => `verified ${time}`,
       actions: 'Actions',
       verify: 'Verify',

@@ -12,10 +12,10 @@ import type { Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters, Superseded, SupersededRow } from './garbage.ts'
-import { type FillPosition, MissingChecksums } from './missing-checksums.ts'
 import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
+import { FIRST_ROW, type RowPosition, SummedRows } from './summed-rows.ts'
 import type { References } from './uploads.ts'
 
 /** The maximum duration of a step, in ms: less than a group commit may take, and shorter during foreground writes. */
@@ -206,10 +206,10 @@ export class Compaction {
   }
 
   async #noteChecksums(): Promise<void> {
-    const missing = new MissingChecksums(this.#connection)
-    for (let next: FillPosition | null = { table: 0, above: 0 }; next !== null; ) {
-      const position: FillPosition = next
-      next = await this.#step(() => missing.step(position, performance.now() + stepMs()))
+    const rows = new SummedRows(this.#connection)
+    for (let next: RowPosition | null = FIRST_ROW; next !== null; ) {
+      const position: RowPosition = next
+      next = await this.#step(() => rows.fill(position, performance.now() + stepMs()))
     }
   }
 

@@ -187,6 +187,9 @@ ALTER TABLE security ADD COLUMN checksum INTEGER;
 INSERT INTO meta SELECT 'unsummed', 1 FROM meta WHERE key = 'created_at';
 `
 
+/** The version since which rows have checksums. */
+export const SUMMED_VERSION = 10
+
 /** The steps from nothing to the newest schema of a database. */
 export const MIGRATIONS: readonly Migration[] = [
   VERSION_1,

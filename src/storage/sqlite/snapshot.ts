@@ -7,10 +7,13 @@ import { createHash, type Hash } from 'node:crypto'
 import { statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
-import type { CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
+import { type Damage, type DamagedPart, FoundDamage } from '../damage.ts'
+import type { CheckedCopy, CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
 import { APPLICATION_ID } from './connection.ts'
 import { storageError } from './database-access.ts'
 import { copyFile } from './page-copy.ts'
+import { SUMMED_VERSION } from './schema.ts'
+import { FIRST_ROW, type RowPosition, SummedRows } from './summed-rows.ts'
 
 /** How long to wait while another connection opens or closes the file, in ms. */
 const BUSY_MS = 5000
@@ -195,15 +198,10 @@ const FAULTS = 5
 
 /**
  * Checks a copy of a database: its pages, counters, rows and contents.
- * @returns what the copy contains
- * @throws Error with the fault as its message
+ * @throws Error with the fault as its message, if the pages are damaged
  */
-export function checkCopy(path: string): CopyFacts {
-  return checked(path, (db) => {
-    checkCounters(db)
-    checkContents(db)
-    return factsOf(db)
-  })
+export function checkCopy(path: string): CheckedCopy {
+  return checked(path, (db) => ({ damage: damageOf(db), facts: factsOf(db) }))
 }
 
 /**
@@ -262,30 +260,47 @@ const COUNTERS: readonly { readonly key: string; readonly rows: string }[] = [
   { key: 'deleted_count', rows: 'SELECT count(*) FROM doc WHERE deleted' },
 ]
 
-function checkCounters(db: Sqlite.Database): void {
-  const meta = db.prepare('SELECT value FROM meta WHERE key = ?').pluck()
-  const counter = (key: string) => Number(meta.get(key) ?? 0)
-  const number = (sql: string) => Number(db.prepare(sql).pluck().get())
-  for (const { key, rows } of COUNTERS) {
-    const found = number(rows)
-    if (found !== counter(key)) throw new Error(`${key} is ${counter(key)}, but there are ${found}`)
-  }
-  const last = number('SELECT coalesce(max(seq), 0) FROM doc')
-  if (last > counter('update_seq'))
-    throw new Error(`update_seq is ${counter('update_seq')}, but a document has ${last}`)
-  const lost = number(
-    'SELECT count(*) FROM attachment WHERE blob NOT IN (SELECT num FROM blob WHERE sha256 IS NOT NULL)',
-  )
-  if (lost > 0) throw new Error(`${lost} attachments have no content`)
-}
-
 interface WholeBlob {
   readonly num: number
   readonly sha256: Buffer
   readonly length: number
 }
 
-function checkContents(db: Sqlite.Database): void {
+/** The damaged parts of a database whose pages can be read; null if there are none. */
+function damageOf(db: Sqlite.Database): Damage | null {
+  const damage = new FoundDamage()
+  const add = (part: DamagedPart) => damage.add(part)
+  if (!areCountersRight(db)) add({ kind: 'counters' })
+  const rows = new SummedRows(db as unknown as ConstructorParameters<typeof SummedRows>[0])
+  checkRows(db, rows, add)
+  checkContents(db, rows, add)
+  return damage.found
+}
+
+function areCountersRight(db: Sqlite.Database): boolean {
+  const meta = db.prepare('SELECT value FROM meta WHERE key = ?').pluck()
+  const counter = (key: string) => Number(meta.get(key) ?? 0)
+  const number = (sql: string) => Number(db.prepare(sql).pluck().get())
+  return (
+    COUNTERS.every(({ key, rows }) => number(rows) === counter(key)) &&
+    number('SELECT coalesce(max(seq), 0) FROM doc') <= counter('update_seq')
+  )
+}
+
+function checkRows(db: Sqlite.Database, rows: SummedRows, onDamaged: (part: DamagedPart) => void): void {
+  const throttle = new Throttle()
+  const version = Number(db.pragma('user_version', { simple: true }))
+  // A copy that an older settee made is restored, and gets its checksums then.
+  if (version < SUMMED_VERSION) return
+  const mayLack = db.prepare("SELECT 1 FROM meta WHERE key = 'unsummed' AND value > 0").get() !== undefined
+  for (let next: RowPosition | null = FIRST_ROW; next !== null; ) {
+    next = rows.check(next, performance.now(), mayLack, onDamaged)
+    throttle.pause()
+  }
+}
+
+/** Compares each content with its digest, and finds attachments without one. */
+function checkContents(db: Sqlite.Database, rows: SummedRows, onDamaged: (part: DamagedPart) => void): void {
   const throttle = new Throttle()
   const chunks = db.prepare('SELECT data FROM chunk WHERE blob = ? ORDER BY position').pluck()
   const blobs = db.prepare('SELECT num, sha256, length FROM blob WHERE sha256 IS NOT NULL ORDER BY num')
@@ -297,8 +312,11 @@ function checkContents(db: Sqlite.Database): void {
       bytes += data.length
       throttle.pause()
     }
-    if (bytes !== length || !hash.digest().equals(sha256)) {
-      throw new Error(`the bytes of an attachment are not those that were stored (content ${num})`)
-    }
+    if (bytes !== length || !hash.digest().equals(sha256))
+      for (const part of rows.attachmentsOf(num)) onDamaged(part)
   }
+  const lost =
+    'SELECT DISTINCT blob FROM attachment WHERE blob NOT IN (SELECT num FROM blob WHERE sha256 IS NOT NULL)'
+  for (const blob of db.prepare(lost).pluck().all())
+    for (const part of rows.attachmentsOf(blob)) onDamaged(part)
 }

@@ -176,7 +176,7 @@ async function damage(path: string, from: string): Promise<void> {
   await file.close()
 }
 
-t.test('a damaged database is left out and reported; the others are in the backup', async (t) => {
+t.test('damaged rows are named, all others are in the backup, and the good copy is kept', async (t) => {
   const logFile = join(await temporaryFolder(t), 'settee.log')
   const before = await filled(t)
   const first = await backUp(before)
@@ -187,15 +187,20 @@ t.test('a damaged database is left out and reported; the others are in the backu
   t.equal((await server.request('GET', '/_up?deep=1')).status, 200)
   const second = await backUp(server)
   t.match(second, {
-    databases: 3,
-    left_out: [{ name: 'notes', reason: /^damaged: the bytes of an attachment/ }],
+    databases: 4,
+    left_out: [],
+    damaged: [{ name: 'notes', count: 1, parts: [{ kind: 'attachment', id: 'd0', name: 'file' }] }],
   })
   const deep = await server.request('GET', '/_up?deep=1')
   t.equal(deep.status, 503)
   t.equal(deep.json.status, 'failing')
   const fact = deep.json.facts.find(({ name }: { name: string }) => name === 'backup')
-  t.match(fact, { ok: false, reason: /^The last backup does not contain the database notes: / })
-  t.match(await readFile(logFile, 'utf8'), /"database":"notes","reason":"the bytes of an attachment/)
+  t.match(fact, { ok: false, reason: /^In the database notes, and so in the last backup, 1 part is damaged/ })
+  t.match(
+    await readFile(logFile, 'utf8'),
+    /"database":"notes","damage":\{"count":1,"parts":\[\{"kind":"attachment"/,
+  )
+  t.match((await server.request('GET', '/_settee/backups')).json.backups[0].damaged, second?.damaged)
   t.match(
     (await server.request('GET', '/_node/_local/_prometheus')).text,
     /^settee_backup_failures_total 1$/m,
@@ -207,7 +212,8 @@ t.test('a damaged database is left out and reported; the others are in the backu
     '[settee]\nbackup_keep_daily = 0\nbackup_keep_weekly = 0\n',
   )
   await server.request('POST', '/_node/_local/_config/_reload')
-  await backUp(server)
+  const third = await backUp(server)
+  t.match(third?.damaged, second?.damaged, 'a linked copy has what the first one has')
   t.ok((await readdir(backupsIn(server))).includes(first?.id ?? ''), 'the only one that has it whole stays')
 })
 

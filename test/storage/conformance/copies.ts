@@ -83,7 +83,7 @@ export const copyCases: StorageCases = {
     await snapshot.copyTo(join(folder, 'copy'))
     snapshot.close()
     snapshot.close()
-    t.strictSame(await copies.checkCopy(join(folder, 'copy')), before)
+    t.strictSame(await copies.checkCopy(join(folder, 'copy')), { damage: null, facts: before })
     t.match(before, { updateSeq, docCount, deletedCount, localCount: 1, attachmentBytes: 700_000 })
     t.notSame((await factsOf(copies)).digest, before.digest)
     t.equal((await store.view()).updateSeq, updateSeq + 100)
@@ -136,7 +136,7 @@ export const copyCases: StorageCases = {
     await snapshot.copyTo(good)
     await t.rejects(snapshot.copyTo(good), 'a file that is there is not written over')
     snapshot.close()
-    t.strictSame(await copies.checkCopy(good), facts)
+    t.strictSame(await copies.checkCopy(good), { damage: null, facts })
     const bytes = await readFile(good)
 
     const damaged = async (name: string, change: (path: string) => Promise<unknown>) => {
@@ -144,7 +144,7 @@ export const copyCases: StorageCases = {
       await copyFile(good, path)
       await change(path)
       const found = await copies.checkCopy(path).catch((error: Error) => error)
-      t.ok(found instanceof Error || found.digest !== facts.digest, `${name}: ${JSON.stringify(found)}`)
+      t.ok(found instanceof Error || found.damage !== null, `${name}: ${JSON.stringify(found)}`)
       return found
     }
     const flipped = (at: number) => async (path: string) => {
@@ -152,8 +152,12 @@ export const copyCases: StorageCases = {
       changed[at] = (changed[at] as number) ^ 1
       await writeFile(path, changed)
     }
-    await damaged('body', flipped(bytes.indexOf(SECRET)))
-    t.match(await damaged('content', flipped(bytes.indexOf(Buffer.alloc(64, 'x')))), /attachment/)
+    t.match(await damaged('body', flipped(bytes.indexOf(SECRET))), {
+      damage: { count: 1, parts: [{ kind: 'revision' }] },
+    })
+    t.match(await damaged('content', flipped(bytes.indexOf(Buffer.alloc(64, 'x')))), {
+      damage: { count: 1, parts: [{ kind: 'attachment' }] },
+    })
     t.match(await damaged('cut', (path) => truncate(path, bytes.length - 8192)), Error)
     t.match(await damaged('half', (path) => truncate(path, Math.floor(bytes.length / 2))), Error)
     t.match(await damaged('empty', (path) => truncate(path, 0)), Error)

@@ -102,7 +102,7 @@ function Size({ backup }: { readonly backup: Backup }) {
 }
 
 function State({
-  backup: { verified, verified_at: at, damage, left_out: leftOut },
+  backup: { verified, verified_at: at, damage, damaged, left_out: leftOut },
 }: {
   readonly backup: Backup
 }) {
@@ -110,7 +110,7 @@ function State({
     <div class="backup-state">
       <p>
         <Badge tone={verified ? 'good' : 'bad'}>{verified ? texts.verified : texts.damaged}</Badge>{' '}
-        {leftOut.length > 0 && <Badge tone="warn">{texts.incomplete}</Badge>}
+        {leftOut.length + damaged.length > 0 && <Badge tone="warn">{texts.incomplete}</Badge>}
       </p>
       <p class="fine">{verified ? ago(at) : texts.verifiedAt(ago(at))}</p>
       {damage.map((line) => (
@@ -121,6 +121,11 @@ function State({
       {leftOut.map(({ name, reason }) => (
         <p key={name} class="fine">
           {texts.leftOut(name, reason)}
+        </p>
+      ))}
+      {damaged.map(({ name, count }) => (
+        <p key={name} class="fine">
+          {texts.damagedParts(name, count)}
         </p>
       ))}
     </div>

@@ -37,6 +37,7 @@ export interface Backup {
   readonly verified_at: string
   readonly databases: number
   readonly left_out: readonly { readonly name: string; readonly reason: string }[]
+  readonly damaged: readonly { readonly name: string; readonly count: number }[]
   readonly bytes: number
   readonly new_bytes: number
   readonly damage: readonly string[]

@@ -1,0 +1,243 @@
+/** The rows that have a checksum: those of an older settee get theirs here, and damaged ones are found. */
+import {
+  agrees,
+  type ContentFacts,
+  checkedAncestry,
+  chunkChecksum,
+  contentChecksum,
+  type DocFacts,
+  docChecksum,
+  rowChecksum,
+  withChecksum,
+} from '../checksum.ts'
+import type { DamagedPart } from '../damage.ts'
+import type { LocalDoc } from '../engine.ts'
+import { type AttachmentFacts, attachmentChecksum, type BlobFacts, blobChecksum } from './blobs.ts'
+import { localChecksum } from './documents.ts'
+import type { Statement, Value } from './statement.ts'
+
+interface SummedTable {
+  readonly table: string
+  /** The column of numbers in whose order the rows are read. */
+  readonly key: string
+  /** A further column that names a row among those with one number. */
+  readonly name?: string
+  readonly columns: string
+  /** Numbers of a stretch: one reads so many rows at most, and of attachments those of so many revisions. */
+  readonly stretch: number
+  /** Whether the rows have ancestries, which end with a checksum of their own. */
+  readonly hasAncestry?: true
+  checksumOf(row: never): number
+}
+
+interface RevisionRow extends ContentFacts {
+  readonly doc: number
+  readonly ancestry: Uint8Array | null
+}
+
+interface ChunkRow {
+  readonly blob: number
+  readonly position: number
+  readonly data: Uint8Array
+}
+
+const TABLES: readonly SummedTable[] = [
+  {
+    table: 'doc',
+    key: 'num',
+    columns: 'num, id, seq, rev, deleted, leaves, winner',
+    stretch: 100,
+    checksumOf: (row: DocFacts & { id: string; rev: string }) => docChecksum(row.id, row.rev, row),
+  },
+  {
+    table: 'revision',
+    key: 'num',
+    columns: 'num, doc, rev, deleted, attachments, body, ancestry',
+    stretch: 10,
+    hasAncestry: true,
+    checksumOf: (row: RevisionRow) => contentChecksum(row),
+  },
+  {
+    table: 'attachment',
+    key: 'revision',
+    name: 'name',
+    columns: 'revision, name, blob, type, revpos, encoding, length, place',
+    stretch: 100,
+    checksumOf: (row: AttachmentFacts & { revision: number }) => attachmentChecksum(row.revision, row),
+  },
+  {
+    table: 'blob',
+    key: 'num',
+    columns: 'num, sha256, md5, length',
+    stretch: 100,
+    checksumOf: (row: BlobFacts) => blobChecksum(row),
+  },
+  {
+    table: 'chunk',
+    key: 'rowid',
+    columns: 'blob, position, data',
+    stretch: 2,
+    checksumOf: (row: ChunkRow) => chunkChecksum(row.blob, row.position, row.data),
+  },
+  {
+    table: 'local',
+    key: 'rowid',
+    columns: 'id, rev, body',
+    stretch: 10,
+    checksumOf: (row: LocalDoc) => localChecksum(row),
+  },
+  {
+    table: 'security',
+    key: 'one',
+    columns: 'body',
+    stretch: 1,
+    checksumOf: (row: { body: string }) => rowChecksum(row.body),
+  },
+]
+
+/** How far the tables are done. */
+export interface RowPosition {
+  /** Which of the tables is next. */
+  readonly table: number
+  /** The number of its rows that is done last. */
+  readonly above: number
+}
+
+export const FIRST_ROW: RowPosition = { table: 0, above: 0 }
+
+type FoundRow = { readonly at: number; readonly checksum: number | null } & Readonly<Record<string, unknown>>
+
+/** A connection, or a file that is open for reading. */
+interface Database {
+  prepare<R extends object>(sql: string): Pick<Statement<R>, 'get' | 'iterate' | 'all' | 'run'>
+}
+
+export class SummedRows {
+  readonly #database: Database
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  /**
+   * Notes the checksums of rows that lack them, inside the transaction of the caller. What such a row says now counts as
+   * what was written. Processes one stretch of rows at least.
+   * @param until a time, in ms as of `performance.now`
+   * @returns where the next step begins; null when all tables are done
+   */
+  fill(from: RowPosition, until: number): RowPosition | null {
+    return this.#walk(from, until, (summed, above, end) => {
+      const { table, key, name, hasAncestry, checksumOf } = summed
+      const rows = this.#database.prepare<FoundRow>(`${selectOf(summed)} AND checksum IS NULL`)
+      const set = hasAncestry ? 'checksum = ?, ancestry = ?' : 'checksum = ?'
+      const named = name === undefined ? '' : ` AND ${name} = ?`
+      const put = this.#database.prepare(`UPDATE ${table} SET ${set} WHERE ${key} = ?${named}`)
+      for (const row of rows.all(above, end)) {
+        const ancestry = hasAncestry ? [summedAncestry(row as unknown as RevisionRow)] : []
+        const names = name === undefined ? [] : [row[name] as string]
+        put.run(checksumOf(row as never), ...ancestry, row.at, ...names)
+      }
+    })
+  }
+
+  /**
+   * Finds rows that do not say what was written. Processes one stretch of rows at least.
+   * @param until as in {@link fill}
+   * @param mayLack whether rows of an older settee may lack their checksums
+   * @returns as {@link fill}
+   */
+  check(
+    from: RowPosition,
+    until: number,
+    mayLack: boolean,
+    onDamaged: (part: DamagedPart) => void,
+  ): RowPosition | null {
+    return this.#walk(from, until, (summed, above, end) => {
+      const rows = this.#database.prepare<FoundRow>(selectOf(summed))
+      for (const row of rows.all(above, end)) {
+        if (!isSound(summed, row, mayLack))
+          for (const part of this.#partsOf(summed.table, row)) onDamaged(part)
+      }
+    })
+  }
+
+  #walk(
+    { table: first, above: from }: RowPosition,
+    until: number,
+    visit: (summed: SummedTable, above: number, end: number) => void,
+  ): RowPosition | null {
+    let above = from
+    for (const [table, summed] of TABLES.entries()) {
+      if (table < first) continue
+      const last = `SELECT coalesce(max(${summed.key}), 0) AS at FROM ${summed.table}`
+      const end = this.#database.prepare<{ at: number }>(last).get()?.at ?? 0
+      while (above < end) {
+        visit(summed, above, above + summed.stretch)
+        above += summed.stretch
+        if (performance.now() > until) return { table, above }
+      }
+      above = 0
+    }
+    return null
+  }
+
+  /** What a damaged row belongs to. */
+  *#partsOf(table: string, row: FoundRow): Iterable<DamagedPart> {
+    if (table === 'doc') yield { kind: 'document', id: textOf(row.id) }
+    else if (table === 'local') yield { kind: 'local', id: textOf(row.id) }
+    else if (table === 'security') yield { kind: 'security' }
+    else if (table === 'revision') yield { kind: 'revision', id: this.#idOf(row.doc), rev: textOf(row.rev) }
+    else if (table === 'attachment')
+      yield* this.#attachmentsWhere('a.revision = ? AND a.name = ?', row.revision, row.name)
+    else yield* this.attachmentsOf(table === 'blob' ? row.num : row.blob)
+  }
+
+  #idOf(doc: unknown): string | null {
+    const row = this.#database.prepare<{ id: unknown }>('SELECT id FROM doc WHERE num = ?').get(doc as Value)
+    return textOf(row?.id)
+  }
+
+  /** The attachments whose content is in a blob, {@link MAX_SHARING} at most. */
+  attachmentsOf(blob: unknown): Iterable<DamagedPart> {
+    return this.#attachmentsWhere('a.blob = ?', blob)
+  }
+
+  *#attachmentsWhere(where: string, ...values: readonly unknown[]): Iterable<DamagedPart> {
+    const sql =
+      'SELECT d.id, r.rev, a.name FROM attachment AS a LEFT JOIN revision AS r ON r.num = a.revision ' +
+      `LEFT JOIN doc AS d ON d.num = r.doc WHERE ${where} LIMIT ${MAX_SHARING}`
+    const found = this.#database.prepare<Record<'id' | 'rev' | 'name', unknown>>(sql)
+    for (const { id, rev, name } of found.all(...(values as Value[])))
+      yield { kind: 'attachment', id: textOf(id), rev: textOf(rev), name: textOf(name) }
+  }
+}
+
+/** How many attachments are named that share one damaged content. */
+const MAX_SHARING = 10
+
+function selectOf({ table, key, columns }: SummedTable): string {
+  return `SELECT ${key} AS at, checksum, ${columns} FROM ${table} WHERE ${key} > ? AND ${key} <= ?`
+}
+
+function summedAncestry({ ancestry, rev, deleted }: RevisionRow): Uint8Array | null {
+  return ancestry && withChecksum(ancestry, rev, deleted === 1)
+}
+
+function isSound({ table, hasAncestry, checksumOf }: SummedTable, row: FoundRow, mayLack: boolean): boolean {
+  // The content of an upload that has not ended has no digest yet.
+  if (table === 'blob' && row.sha256 === null) return true
+  // A damaged row may have a column of another type, which no function expects.
+  try {
+    if (!agrees(row.checksum, checksumOf(row as never), mayLack)) return false
+    const { ancestry, rev, deleted } = row as unknown as RevisionRow
+    return (
+      !hasAncestry || ancestry === null || checkedAncestry(ancestry, rev, deleted === 1, mayLack) !== null
+    )
+  } catch {
+    return false
+  }
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' ? value : null
+}
