@@ -9,10 +9,11 @@ import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
 import { type Damage, type DamagedPart, FoundDamage } from '../damage.ts'
 import type { CheckedCopy, CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
-import { APPLICATION_ID } from './connection.ts'
+import { APPLICATION_ID, type Connection } from './connection.ts'
 import { storageError } from './database-access.ts'
 import { copyFile } from './page-copy.ts'
-import { SUMMED_VERSION } from './schema.ts'
+import { SUMMED_VERSION, schemaOf } from './schema.ts'
+import type { Statement } from './statement.ts'
 import { FIRST_ROW, type RowPosition, SummedRows } from './summed-rows.ts'
 
 /** How long to wait while another connection opens or closes the file, in ms. */
@@ -197,11 +198,14 @@ class Digest {
 const FAULTS = 5
 
 /**
- * Checks a copy of a database: its pages, counters, rows and contents.
- * @throws Error with the fault as its message, if the pages are damaged
+ * Checks a copy of a database: its pages, schema, counters, rows and contents.
+ * @throws Error with the fault as its message, if the pages or the schema are damaged
  */
 export function checkCopy(path: string): CheckedCopy {
-  return checked(path, (db) => ({ damage: damageOf(db), facts: factsOf(db) }))
+  return checked(path, (db) => {
+    schemaOf(readable(db), 'The copy')
+    return { damage: damageOf(db), facts: factsOf(db) }
+  })
 }
 
 /**
@@ -266,15 +270,41 @@ interface WholeBlob {
   readonly length: number
 }
 
+/** The file as the functions for open databases use it. */
+function readable(db: Sqlite.Database): Pick<Connection, 'pragma' | 'prepare'> {
+  return {
+    pragma: (text) => db.pragma(text, { simple: true }),
+    prepare: <R extends object>(sql: string) => db.prepare(sql) as unknown as Statement<R>,
+  }
+}
+
 /** The damaged parts of a database whose pages can be read; null if there are none. */
 function damageOf(db: Sqlite.Database): Damage | null {
   const damage = new FoundDamage()
   const add = (part: DamagedPart) => damage.add(part)
   if (!areCountersRight(db)) add({ kind: 'counters' })
-  const rows = new SummedRows(db as unknown as ConstructorParameters<typeof SummedRows>[0])
+  const rows = new SummedRows(readable(db))
   checkRows(db, rows, add)
+  checkCompleteness(db, add)
   checkContents(db, rows, add)
   return damage.found
+}
+
+/** Documents and revisions that lack rows: a document has as many leaves, and a revision as many attachments, as it says. */
+const INCOMPLETE = `
+SELECT id, NULL AS rev FROM doc
+  WHERE leaves > 0 AND leaves <> (SELECT count(*) FROM revision AS r WHERE r.doc = doc.num AND r.leaf)
+    OR winner NOT IN (SELECT num FROM revision)
+UNION ALL
+SELECT d.id, r.rev FROM revision AS r LEFT JOIN doc AS d ON d.num = r.doc
+  WHERE r.attachments <> (SELECT count(*) FROM attachment AS a WHERE a.revision = r.num)`
+
+function checkCompleteness(db: Sqlite.Database, onDamaged: (part: DamagedPart) => void): void {
+  const text = (value: unknown) => (typeof value === 'string' ? value : null)
+  for (const row of db.prepare(INCOMPLETE).iterate() as IterableIterator<{ id: unknown; rev: unknown }>) {
+    const id = text(row.id)
+    onDamaged(row.rev === null ? { kind: 'document', id } : { kind: 'revision', id, rev: text(row.rev) })
+  }
 }
 
 function areCountersRight(db: Sqlite.Database): boolean {

@@ -1,6 +1,7 @@
 import { copyFile, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
 import type { Test } from 'tap'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { type CopyFacts, copiesOf, type EngineCopies } from '../../../src/storage/storage-engine.ts'
@@ -152,6 +153,21 @@ export const copyCases: StorageCases = {
       changed[at] = (changed[at] as number) ^ 1
       await writeFile(path, changed)
     }
+    const without = (sql: string) => async (path: string) => {
+      const file = new Sqlite(path)
+      file.exec(sql)
+      file.close()
+    }
+    for (const sql of [
+      'DELETE FROM attachment',
+      'DELETE FROM revision WHERE leaf',
+      'UPDATE revision SET leaf = 1 - leaf',
+      'UPDATE doc SET seq = -seq',
+      'UPDATE chunk SET position = position + 1000',
+      "UPDATE meta SET value = value + 1 WHERE key = 'doc_count'",
+      "UPDATE local SET body = body || ' '",
+    ])
+      t.match(await damaged(sql.replaceAll(/\W/g, ''), without(sql)), { damage: { count: Number } }, sql)
     t.match(await damaged('body', flipped(bytes.indexOf(SECRET))), {
       damage: { count: 1, parts: [{ kind: 'revision' }] },
     })

@@ -7,6 +7,7 @@ import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
+import { checkCopy } from '../../../src/storage/sqlite/snapshot.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { attachment, put, remove, snapshot, write } from '../conformance/edits.ts'
 import { ALL } from '../conformance/setup.ts'
@@ -136,6 +137,15 @@ function isKnown(error: unknown): boolean {
   return error instanceof CouchError || error instanceof Sqlite.SqliteError
 }
 
+/** Whether a check of a copy finds damage. */
+function isFound(path: string): boolean {
+  try {
+    return checkCopy(path).damage !== null
+  } catch {
+    return true
+  }
+}
+
 function damage(file: Buffer, random: (below: number) => number): string {
   const at = random(file.length)
   const kind = random(5)
@@ -166,55 +176,65 @@ function damage(file: Buffer, random: (below: number) => number): string {
   return `page ${a} written over page ${b}`
 }
 
-t.test('bytes that were changed are an error, or are missing, and never the content', async (t) => {
-  t.comment(`seed ${SEED}`)
-  const folder = await mkdtemp(join(tmpdir(), 'settee-damage-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  const open = async (name: string) => {
-    const dataDir = join(folder, name)
-    mkdirSync(dataDir, { recursive: true })
-    const engine = sqliteEngine({ dataDir })
-    const catalog = await engine.openCatalog()
-    return { engine, catalog, path: join(dataDir, 'databases', 'notes.sqlite') }
-  }
-  const first = await open('first')
-  await first.catalog.create('notes')
-  const store = await first.engine.openDatabase('notes')
-  await fill(store)
-  const truth = await readAll(store)
-  await first.engine.close()
-  const whole = readFileSync(first.path)
-  const server = readFileSync(join(folder, 'first', 'server.sqlite'))
-  const random = randomNumbers(SEED)
-  const counts = { same: 0, error: 0, missing: 0, unopened: 0 }
-  for (let round = 0; round < ROUNDS; round++) {
-    const name = `round-${round}`
-    mkdirSync(join(folder, name, 'databases'), { recursive: true })
-    const file = Buffer.from(whole)
-    const what = damage(file, random)
-    writeFileSync(join(folder, name, 'server.sqlite'), server)
-    writeFileSync(join(folder, name, 'databases', 'notes.sqlite'), file)
-    const damaged = await open(name)
-    try {
-      const found = await readAll(await damaged.engine.openDatabase('notes'))
-      for (const [key, value] of found) {
-        if (value instanceof Error || (value as { error?: unknown } | null)?.error instanceof Error) {
-          counts.error += 1
-          const error = value instanceof Error ? value : (value as { error: Error }).error
-          if (!isKnown(error)) t.fail(`${what}: ${key} failed`, { error })
-        } else if (value === null || value === undefined || value === '')
-          counts.missing += truth.get(key) ? 1 : 0
-        else if (isTrue(value, truth.get(key))) counts.same += 1
-        else t.same(value, truth.get(key), `round ${round}, ${what}: ${key} is what was written`)
-      }
-    } catch (error) {
-      counts.unopened += 1
-      if (!isKnown(error)) t.fail(`${what}: the database could not be opened`, { error })
-    } finally {
-      await damaged.engine.close()
-      rmSync(join(folder, name), { recursive: true, force: true })
+t.test(
+  'bytes that were changed are an error, or are missing, and never the content; a backup finds them',
+  async (t) => {
+    t.comment(`seed ${SEED}`)
+    const folder = await mkdtemp(join(tmpdir(), 'settee-damage-'))
+    t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+    const open = async (name: string) => {
+      const dataDir = join(folder, name)
+      mkdirSync(dataDir, { recursive: true })
+      const engine = sqliteEngine({ dataDir })
+      const catalog = await engine.openCatalog()
+      return { engine, catalog, path: join(dataDir, 'databases', 'notes.sqlite') }
     }
-  }
-  t.comment(JSON.stringify(counts))
-  t.pass(`${ROUNDS} rounds`)
-})
+    const first = await open('first')
+    await first.catalog.create('notes')
+    const store = await first.engine.openDatabase('notes')
+    await fill(store)
+    const truth = await readAll(store)
+    await first.engine.close()
+    const whole = readFileSync(first.path)
+    const server = readFileSync(join(folder, 'first', 'server.sqlite'))
+    const random = randomNumbers(SEED)
+    const counts = { same: 0, error: 0, missing: 0, unopened: 0 }
+    for (let round = 0; round < ROUNDS; round++) {
+      const name = `round-${round}`
+      mkdirSync(join(folder, name, 'databases'), { recursive: true })
+      const file = Buffer.from(whole)
+      const what = damage(file, random)
+      writeFileSync(join(folder, name, 'server.sqlite'), server)
+      writeFileSync(join(folder, name, 'databases', 'notes.sqlite'), file)
+      const copy = join(folder, name, 'copy.sqlite')
+      writeFileSync(copy, file)
+      const damaged = await open(name)
+      const before = { ...counts }
+      try {
+        const found = await readAll(await damaged.engine.openDatabase('notes'))
+        for (const [key, value] of found) {
+          if (value instanceof Error || (value as { error?: unknown } | null)?.error instanceof Error) {
+            counts.error += 1
+            const error = value instanceof Error ? value : (value as { error: Error }).error
+            if (!isKnown(error)) t.fail(`${what}: ${key} failed`, { error })
+          } else if (value === null || value === undefined || value === '')
+            counts.missing += truth.get(key) ? 1 : 0
+          else if (isTrue(value, truth.get(key))) counts.same += 1
+          else t.same(value, truth.get(key), `round ${round}, ${what}: ${key} is what was written`)
+        }
+      } catch (error) {
+        counts.unopened += 1
+        if (!isKnown(error)) t.fail(`${what}: the database could not be opened`, { error })
+      } finally {
+        const isRead =
+          counts.error + counts.missing + counts.unopened > before.error + before.missing + before.unopened
+        if (isRead && !isFound(copy))
+          t.fail(`round ${round}, ${what}: a backup does not find what a reader finds`)
+        await damaged.engine.close()
+        rmSync(join(folder, name), { recursive: true, force: true })
+      }
+    }
+    t.comment(JSON.stringify(counts))
+    t.pass(`${ROUNDS} rounds`)
+  },
+)
