@@ -7,6 +7,8 @@ type StoreFindingName =
   | 'version'
   | 'rights'
   | 'durability'
+  | 'checksums'
+  | 'transactions'
   | 'idle'
   | 'connections'
   | 'clock'
@@ -35,6 +37,8 @@ export function storeFindings(facts: StoreFacts, perNode: number): StoreFinding[
     fine('version', `PostgreSQL ${facts.versionText}, encoding UTF8, collation "C".`),
     rights(facts),
     durability(facts),
+    checksums(facts),
+    transactions(facts),
     idle(facts),
     connections(facts, perNode),
     clock(facts),
@@ -80,6 +84,28 @@ function durability({ durability }: StoreFacts): StoreFinding {
       change('full_page_writes', 'on'),
     )
   return fine('durability', `fsync and full_page_writes are on, synchronous_commit is ${synchronousCommit}.`)
+}
+
+function checksums({ hasChecksums }: StoreFacts): StoreFinding {
+  if (hasChecksums)
+    return fine('checksums', 'data_checksums is on: PostgreSQL notices damaged pages as it reads them.')
+  return note(
+    'checksums',
+    'data_checksums is off: PostgreSQL does not notice a page that its disk has damaged.',
+    [{ place: 'PostgreSQL', line: 'pg_checksums --enable, while it is stopped' }],
+  )
+}
+
+function transactions({ transactions: { isolation, isReadOnly } }: StoreFacts): StoreFinding {
+  if (isReadOnly)
+    return wrong(
+      'transactions',
+      'default_transaction_read_only is on for the account, the database or the server: nothing can be saved.',
+      sql('ALTER ROLE ACCOUNT SET default_transaction_read_only = off;'),
+    )
+  const isUsual = isolation === 'read committed'
+  const text = isUsual ? '.' : `, since settee asks for that; the account's default is ${isolation}.`
+  return fine('transactions', `Transactions are read committed${text}`)
 }
 
 function idle({ idleTimeoutMs }: StoreFacts): StoreFinding {

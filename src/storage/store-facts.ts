@@ -26,6 +26,14 @@ export interface StoreFacts {
     readonly fullPageWrites: string
     readonly synchronousCommit: string
   }
+  /** Whether pages of its files have checksums, so that damaged ones are noticed when they are read. */
+  readonly hasChecksums: boolean
+  /** What the account's transactions are by default. */
+  readonly transactions: {
+    /** Such as `read committed`. */
+    readonly isolation: string
+    readonly isReadOnly: boolean
+  }
   /** After how many ms PostgreSQL ends an idle transaction; 0: never. */
   readonly idleTimeoutMs: number
   readonly autovacuum: boolean

@@ -11,6 +11,8 @@ export interface CuttableNetwork {
   withholdAnswers(): void
   /** Sends the clients whose answers are withheld these bytes in their place, and ends their connections. */
   endWith(bytes: Uint8Array): void
+  /** The connections of now stay open, and nothing passes them any more. New ones work. */
+  forget(): void
   /** As {@link withholdAnswers}, in both directions, for new connections as well: as if a cable were pulled. */
   cut(): void
   /** Ends the connections that were cut, and lets new ones through. */
@@ -33,6 +35,7 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
   const state = { answers: true, requests: true, port }
   const open = new Set<Socket>()
   const clients = new Set<Socket>()
+  const forgotten = new WeakSet<Socket>()
   let holding: { readonly text: string; held(bytes: Buffer, upstream: Socket): void } | null = null
   const forward = (from: Socket, to: Socket, isAllowed: (bytes: Buffer) => boolean) => {
     open.add(from)
@@ -57,8 +60,8 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     }
     clients.add(client)
     client.on('close', () => clients.delete(client))
-    forward(client, upstream, (bytes) => state.requests && !isHeld(bytes))
-    forward(upstream, client, () => state.answers)
+    forward(client, upstream, (bytes) => !forgotten.has(client) && state.requests && !isHeld(bytes))
+    forward(upstream, client, () => !forgotten.has(client) && state.answers)
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -74,6 +77,9 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     reset,
     withholdAnswers: () => {
       state.answers = false
+    },
+    forget: () => {
+      for (const client of clients) forgotten.add(client)
     },
     endWith: (bytes) => {
       for (const client of clients) client.end(bytes)

@@ -234,6 +234,10 @@ export class Connections {
         if (!isBackground) this.#options.onOperation?.('connect')
       },
       onBroken: (broken) => this.#remove(broken),
+      // Idle ones may be cut as well, and the next write on each would wait as long.
+      onSilent: () => {
+        for (const idle of [...this.#idle]) idle.destroy()
+      },
       isDedicated: isBackground,
     })
     if (refusal === null) this.#noteRefusal(connection.ready)

@@ -16,6 +16,11 @@ import { isAnswer } from './store-fault.ts'
 const CONNECT_MS = 5000
 /** How long PostgreSQL may work on a statement, in ms. */
 const STATEMENT_MS = 10_000
+/**
+ * After how much silence the kernel asks whether the server is there, in ms; Node lets it ask ten times, a second apart. So networks
+ * that forget silent connections, after minutes, do not forget these, and one that is cut is known to be.
+ */
+const KEEP_ALIVE_MS = 10_000
 /** How long an answer may take, in ms. Beyond this the connection is given up, as if the network were cut. */
 const ANSWER_MS = 12_000
 
@@ -32,6 +37,8 @@ export const SESSION_SETTINGS: readonly string[] = [
   'max_parallel_workers_per_gather = 0',
   'search_path = settee',
   'extra_float_digits = 0',
+  // Roles and databases may have another default, with which writes at the same time would fail.
+  "default_transaction_isolation = 'read committed'",
 ]
 /**
  * A plan for each set of values costs more than most of the statements. But Citus can plan many statements only once it knows
@@ -47,6 +54,8 @@ interface ConnectionOptions {
   before(): void
   /** Called when it cannot be used any more. */
   onBroken(connection: StoreConnection): void
+  /** Called when a statement was not answered in time: the network may be cut. */
+  onSilent(): void
   /** Whether statements are sent by its `client`, which then limits their time. */
   readonly isDedicated: boolean
 }
@@ -64,14 +73,17 @@ export class StoreConnection {
   /** Whether statements are held back until the end of the turn. */
   #isGathering = false
   readonly #onBroken: (connection: StoreConnection) => void
+  readonly #onSilent: () => void
 
-  constructor({ address, before, onBroken, isDedicated }: ConnectionOptions) {
+  constructor({ address, before, onBroken, onSilent, isDedicated }: ConnectionOptions) {
     this.#onBroken = onBroken
+    this.#onSilent = onSilent
     this.client = new pg.Client({
       ...clientOptions(address),
       types: { getTypeParser: (type) => decoderOf(type) ?? String },
       pipeline: true,
       keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
       connectionTimeoutMillis: CONNECT_MS,
       statement_timeout: STATEMENT_MS,
       idle_in_transaction_session_timeout: STATEMENT_MS,
@@ -131,8 +143,8 @@ export class StoreConnection {
       const left = oldest === undefined ? null : oldest + ANSWER_MS - performance.now()
       this.#timer = left === null || left <= 0 ? undefined : this.#watch(left)
       if (left === null || left > 0) return
-      this.break()
-      this.client.connection.stream.destroy()
+      this.destroy()
+      this.#onSilent()
     }, ms)
     return timer.unref()
   }
@@ -147,6 +159,12 @@ export class StoreConnection {
       this.#isGathering = false
       stream.uncork()
     })
+  }
+
+  /** Gives it up without a word to the server, who may not be there. Idempotent. */
+  destroy(): void {
+    this.break()
+    this.client.connection.stream.destroy()
   }
 
   /** Gives it up. Idempotent. */

@@ -15,6 +15,9 @@ const MAX_NAMED = 5
 
 const SETTINGS = [
   'autovacuum',
+  'data_checksums',
+  'default_transaction_isolation',
+  'default_transaction_read_only',
   'fsync',
   'full_page_writes',
   'idle_in_transaction_session_timeout',
@@ -66,6 +69,11 @@ async function factsOf(client: pg.Client, oldSeconds: number): Promise<StoreFact
       fsync: setting('fsync'),
       fullPageWrites: setting('full_page_writes'),
       synchronousCommit: setting('synchronous_commit'),
+    },
+    hasChecksums: setting('data_checksums') === 'on',
+    transactions: {
+      isolation: setting('default_transaction_isolation'),
+      isReadOnly: setting('default_transaction_read_only') === 'on',
     },
     idleTimeoutMs: Number(setting('idle_in_transaction_session_timeout')),
     autovacuum: setting('autovacuum') === 'on',

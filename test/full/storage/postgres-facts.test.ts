@@ -37,6 +37,8 @@ t.test('a PostgreSQL as it is installed can be used', async (t) => {
     limit: null,
     autovacuum: true,
     hasTimeline: true,
+    hasChecksums: false,
+    transactions: { isolation: 'read committed', isReadOnly: false },
     idleTimeoutMs: 0,
     connections: { max: 200, used: 0, settee: 0 },
     old: [],
@@ -56,6 +58,16 @@ t.test('connections of settee are told apart, and limits count', async (t) => {
   t.match(refusalOf(facts, 30), /has 20 connections for settee, and this node alone needs up to 30/)
   t.match(warningOf(facts, 18), /has 17 free connections, and this node needs up to 18/)
   t.match(statesOf(facts).connections, { state: 'wrong', text: /max_connections 200/ })
+})
+
+t.test('defaults of the account and the database are told', async (t) => {
+  const address = await server.createDatabase()
+  const set = (what: string) =>
+    server.query(`ALTER DATABASE ${new URL(address).pathname.slice(1)} SET ${what}`)
+  await set("default_transaction_isolation = 'serializable'")
+  t.match(statesOf(await factsOf(address)).transactions, { state: 'fine', text: /default is serializable/ })
+  await set('default_transaction_read_only = on')
+  t.match(statesOf(await factsOf(address)).transactions, { state: 'wrong', text: /nothing can be saved/ })
 })
 
 t.test('what holds old rows is named', async (t) => {
@@ -93,6 +105,8 @@ t.test('settings that lose data or speed are told with their cure', async (t) =>
     version: { state: 'fine' },
     durability: { state: 'fine' },
     rights: { state: 'note', cures: [{ line: 'GRANT pg_read_all_stats TO ACCOUNT;' }] },
+    checksums: { state: 'note', cures: [{ line: /^pg_checksums --enable/ }] },
+    transactions: { state: 'fine', text: 'Transactions are read committed.' },
     idle: { state: 'note', cures: [{ line: /idle_in_transaction_session_timeout = '60s'/ }] },
     connections: { state: 'fine', text: /^Room for 6 more nodes/ },
     clock: { state: 'fine' },
@@ -103,6 +117,7 @@ t.test('settings that lose data or speed are told with their cure', async (t) =>
   t.equal(wrong({ durability: { ...durability, fsync: 'off' } }, 'durability'), 'wrong')
   t.equal(wrong({ durability: { ...durability, synchronousCommit: 'off' } }, 'durability'), 'wrong')
   t.equal(wrong({ durability: { ...durability, fullPageWrites: 'off' } }, 'durability'), 'note')
+  t.equal(wrong({ hasChecksums: true }, 'checksums'), 'fine')
   t.equal(wrong({ autovacuum: false }, 'autovacuum'), 'wrong')
   t.equal(wrong({ clockAheadMs: -6000 }, 'clock'), 'wrong')
   t.equal(wrong({ clockAheadMs: 2000 }, 'clock'), 'note')

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import { Connections, type ConnectionsOptions } from '../../../src/storage/postgres/connections.ts'
@@ -42,11 +43,12 @@ async function connect(
     const rows = await connections.read(query('SELECT n FROM saved ORDER BY n'))
     return rows.map(([n]) => n)
   }
+  const name = url.pathname.slice(1)
   const count = async () => {
-    const [row] = await server.query('SELECT count(*)::int AS n FROM settee.saved', [], url.pathname.slice(1))
+    const [row] = await server.query('SELECT count(*)::int AS n FROM settee.saved', [], name)
     return row?.n
   }
-  return { connections, saved, count }
+  return { connections, saved, count, name }
 }
 
 t.test('values keep their types', async (t) => {
@@ -168,6 +170,54 @@ t.test('while the server is stopped, everything is refused; afterwards it works 
   await until(async () => (await nameOf(saved())) === 'none')
   await connections.write(query('INSERT INTO saved VALUES (2)'))
   t.same(await saved(), [2])
+})
+
+t.test('after one silent connection, idle ones are not used for writes any more', async (t) => {
+  const { connections, saved } = await connect(t)
+  const add = (n: number) => connections.write(query('INSERT INTO saved VALUES ($1)', [n]))
+  await Promise.all([add(1), add(2)])
+  await saved()
+  network.forget()
+  // It is sent again on a new connection, 12 s later.
+  t.same(await saved(), [1, 2])
+  await Promise.all([add(3), add(4)])
+  t.same(await saved(), [1, 2, 3, 4])
+})
+
+t.test('the kernel asks whether the server of a silent connection is there', async (t) => {
+  const { connections } = await connect(t)
+  await connections.write(query('SELECT 1'))
+  const line = (text: string) => text.trim().split(/\s+/)
+  const port = `:${network.port.toString(16).toUpperCase().padStart(4, '0')}`
+  const table = await readFile('/proc/net/tcp', 'utf8')
+  const timers = table
+    .split('\n')
+    .map(line)
+    .filter(([, , remote, state]) => remote?.endsWith(port) && state === '01')
+    .map(([, , , , , timer]) => timer as string)
+  t.ok(timers.length > 0)
+  for (const timer of timers) {
+    // Documentation/networking/proc_net_tcp.rst of Linux: 02 is the timer of keep-alives, in hundredths of a second.
+    t.match(timer, /^02:/)
+    t.ok(Number.parseInt(timer.slice(3), 16) <= 1100, timer)
+  }
+})
+
+t.test('transactions are read committed, whatever the default of the role or the database is', async (t) => {
+  const { connections, name } = await connect(t)
+  await server.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`)
+  await server.query(
+    `ALTER ROLE settee IN DATABASE ${name} SET default_transaction_isolation = 'repeatable read'`,
+  )
+  await server.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${name}'`)
+  const level = query('SHOW transaction_isolation')
+  await until(async () => (await nameOf(connections.write(level))) === 'none')
+  t.same(await connections.write(level), [['read committed']])
+  t.same(await connections.read(level), [['read committed']])
+  t.same(await connections.transaction((run) => run(level)), [['read committed']])
+  const own = await connections.dedicated()
+  t.same((await own.query('SHOW transaction_isolation')).rows, [{ transaction_isolation: 'read committed' }])
+  await own.end()
 })
 
 t.test('writes wait for a connection, and share a few', async (t) => {
