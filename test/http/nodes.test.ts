@@ -3,6 +3,7 @@ import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import t from 'tap'
 import { CookieJar } from 'tough-cookie'
+import { CouchError } from '../../src/core/errors.ts'
 import { until } from '../helpers/until.ts'
 import { startTwoNodes } from './two-nodes.ts'
 
@@ -21,6 +22,33 @@ t.test('a session of one node is one of the other, until either ends it', async 
   t.equal((await second('DELETE', '/_session', { headers: { cookie } })).status, 200)
   t.equal(await userAt(second), null)
   await until(async () => (await userAt(first)) === null)
+})
+
+t.test('a database that is gone here is missing only if the store does not have it', async (t) => {
+  const { one, first } = await startTwoNodes(t)
+  const auth = 'boss:secret'
+  t.equal((await first('PUT', '/notes', { auth })).status, 201)
+  const gone = async () => {
+    throw new CouchError('no_database')
+  }
+  const handle = Object.assign(Object.create(await one.databases.get('notes')), { info: gone })
+  Object.assign(one.databases, { get: async () => handle, cached: () => handle })
+  const answers = async (has: () => Promise<boolean>) => {
+    Object.assign(one.databases, { has })
+    const { status, json } = await first('GET', '/notes', { auth })
+    return [status, json]
+  }
+  const unavailable = (reason: RegExp) => [503, { error: 'service_unavailable', reason }]
+  t.match(await answers(async () => true), unavailable(/./))
+  t.strictSame(await answers(async () => false), [
+    404,
+    { error: 'not_found', reason: 'Database does not exist.' },
+  ])
+  const unreachable = await answers(async () => {
+    throw new CouchError('store_unavailable')
+  })
+  t.match(unreachable, unavailable(/store .* cannot be reached/))
+  t.same(Object.keys(unreachable[1] as object), ['error', 'reason'])
 })
 
 t.test('an admin whom one node removes is none on the other', async (t) => {

@@ -185,7 +185,17 @@ async function securedDatabase(
     // Another node may have made another of this name, which is found once this one is known to be gone.
     if (!isGone || !databases.sharedWriters || !(await databases.has(name))) throw error
     const successor = await namedDatabase(request)
-    return { database: successor, security: await successor.securityCopy() }
+    return { database: successor, security: await securityOf(successor) }
+  }
+}
+
+/** @throws unavailable where the database is there, but another node gives it a new incarnation just now */
+async function securityOf(database: DatabaseHandle): Promise<SecurityObject | null> {
+  try {
+    return await database.securityCopy()
+  } catch (error) {
+    if (!(error instanceof CouchError) || error.code !== 'no_database') throw error
+    throw new CouchError('unavailable', undefined, { cause: error })
   }
 }
 

@@ -108,18 +108,21 @@ function translated(thrown: unknown): CouchError {
 }
 
 /**
- * Another node may have deleted the database that a request was for, and made one of the same name, before this node knew. The
- * request cannot go to the new one, whose rights were not checked. Its client may try again.
+ * A database that is there is not said to be missing. Another node may have deleted the one that a request was for, and made one of the
+ * same name, or a failover or a restore of the store has begun a new incarnation of it, before this node knew. The request
+ * cannot go to the new one, whose rights were not checked. Its client may try again.
+ * @returns the fault of the store if it cannot say whether the database is there
  */
 async function withReplacement(request: FastifyRequest, error: CouchError): Promise<CouchError> {
   const { database } = request
   const { databases } = request.server.services
   if (error.code !== 'no_database' || !databases.sharedWriters || !database) return error
-  if (!(await databases.has(database.name))) return error
-  const { incarnation } = await databases.get(database.name)
-  return incarnation === database.incarnation
-    ? error
-    : new CouchError('unavailable', undefined, { cause: error })
+  try {
+    const isThere = await databases.has(database.name)
+    return isThere ? new CouchError('unavailable', undefined, { cause: error }) : error
+  } catch (fault) {
+    return asCouchError(fault)
+  }
 }
 
 /** A page must be able to tell an expired session from a wrong login (clients.md, pain 22). */

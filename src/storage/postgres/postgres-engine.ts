@@ -125,7 +125,7 @@ class PostgresEngine implements StorageEngine {
       wasRolledBack ||= isBehind
       if (isBehind || isMoved) {
         const restored = { name, db, incarnation: present }
-        const restoration = await restoreDatabase(this.#writes, restored, this.#now())
+        const restoration = await restoreDatabase(this.#writes, restored, this.#now()).catch(ofAnotherNode)
         incarnation = restoration?.incarnation
         if (restoration !== null) this.#notices.notify(db, restoration.position)
         this.#notices.notifyCatalog()
@@ -205,6 +205,12 @@ class PostgresEngine implements StorageEngine {
     await Promise.all([this.#leaving.close(), this.#notices.close()])
     await this.#connections.close()
   }
+}
+
+/** Another node has restored or deleted the database meanwhile: it is read again. @throws any other error */
+function ofAnotherNode(error: unknown): null {
+  if (error instanceof CouchError && error.code === 'no_database') return null
+  throw error
 }
 
 interface OpenedDatabase {
