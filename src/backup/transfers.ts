@@ -24,6 +24,8 @@ export interface ExportOutcome {
   readonly documents: number
   readonly deleted: number
   readonly hasAttachments: boolean
+  /** What is damaged in the database, and so not in the file; null: it is complete. */
+  readonly gaps: string | null
 }
 
 interface ImportRequest {
@@ -93,18 +95,32 @@ async function exportDatabase(
   const handle = await databases.get(database)
   const [counts, before] = await Promise.all([countsOf(handle), handle.countDisallowed()])
   const hasAttachments = before.attachments > 0
+  let gaps: string | null = null
+  const note = (reason: string) => {
+    gaps = reason
+  }
   await overSocket(socket, ending, async (connection) => {
-    const file = withProgress(fileOf(handle, hasAttachments), onProgress)
+    const file = withProgress(fileOf(handle, hasAttachments, note), onProgress)
     await pipeline(Readable.from(file, { objectMode: false }), connection, { signal: ending })
   })
-  return { ...counts, hasAttachments }
+  return { ...counts, hasAttachments, gaps }
 }
 
 /** couchrestore requires its option for attachments exactly if the first line has `attachments`. */
-async function* fileOf(handle: DatabaseHandle, attachments: boolean): AsyncGenerator<Uint8Array> {
+async function* fileOf(
+  handle: DatabaseHandle,
+  attachments: boolean,
+  onGaps: (reason: string) => void,
+): AsyncGenerator<Uint8Array> {
   const first = { name: 'settee', version: setteeVersion(), mode: 'full', attachments }
   yield Buffer.from(`${JSON.stringify(first)}\n`)
-  yield* handle.exportLines(PARTY_ADMIN)
+  try {
+    yield* handle.exportLines(PARTY_ADMIN)
+  } catch (error) {
+    // It comes after the last line, so the file is whole.
+    if (!(error instanceof CouchError) || error.code !== 'incomplete_export') throw error
+    onGaps(error.message)
+  }
 }
 
 async function importDatabase(

@@ -8,10 +8,11 @@ import { type Controls, exportFile } from './transfer-command.ts'
 
 interface Counts {
   exported: number
+  /** Those that could not be exported, or not all of them. */
   failed: number
 }
 
-/** @returns the exit code: 1 if a database could not be exported */
+/** @returns the exit code: 1 if a database could not be exported, or lacks what is damaged */
 export async function runExportAllCommand(
   command: ExportAllCommand,
   env: NodeJS.ProcessEnv,
@@ -62,8 +63,12 @@ async function exportOne(
   counts: Counts,
 ): Promise<void> {
   try {
-    await exportFile(name, join(to, `${encodeURIComponent(name)}.json.gz`), (work) => work(controls, dataDir))
+    const file = join(to, `${encodeURIComponent(name)}.json.gz`)
+    const { gaps } = await exportFile(name, file, (work) => work(controls, dataDir))
     counts.exported += 1
+    if (gaps === null) return
+    console.error(`settee: ${oneLine(`${name}: ${gaps}`)}`)
+    counts.failed += 1
   } catch (error) {
     if (error instanceof CouchError && error.code === 'no_database') return
     console.error(`settee: ${oneLine(`${name}: ${(error as Error).message}`)}`)

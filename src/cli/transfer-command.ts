@@ -39,12 +39,14 @@ export async function runTransferCommand(command: TransferCommand, env: NodeJS.P
 /** Opens the file before root switches to the owner of the data folder, who may lack access to the file. */
 async function exportTo({ database, to, data }: Named<'export'>, env: NodeJS.ProcessEnv): Promise<number> {
   const dataDir = dataFolder(data, env)
-  const { documents, deleted, hasAttachments } = await exportFile(database, to, (work) =>
+  const { documents, deleted, hasAttachments, gaps } = await exportFile(database, to, (work) =>
     withControl(dataDir, env, (controls) => work(controls, dataDir)),
   )
   say(`Exported the database ${database}: ${countsLine(documents, deleted)}.`)
   if (hasAttachments) say('It has attachments: couchrestore needs its option --attachments.')
-  return 0
+  if (gaps === null) return 0
+  say(`settee: ${oneLine(gaps)}`)
+  return 1
 }
 
 /**

@@ -177,6 +177,11 @@ export const ERRORS = {
     'file_corruption',
     'A document of this database is damaged: the disk has changed what was stored. All other documents still work.',
   ], // CouchDB's word, our reason
+  incomplete_export: [
+    500,
+    'file_corruption',
+    'The export has everything except what is damaged in the database.',
+  ], // CouchDB's word, our reason
   disk_fault: [
     500,
     'disk_fault',

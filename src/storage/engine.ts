@@ -282,6 +282,8 @@ export interface Page<R> {
   readonly rows: R[]
   /** Whether rows of the range remain. */
   readonly more: boolean
+  /** How many damaged rows are left out; absent: none. */
+  readonly damaged?: number
   readonly view: StoreView
 }
 

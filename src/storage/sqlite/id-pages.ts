@@ -40,7 +40,7 @@ export class PageBound {
  * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end. Damaged ones are
  *   left out
  * @param charsOf the characters of a row's bodies that `read` has read
- * @returns the rows, and whether more remain
+ * @returns the rows, whether more remain, and how many damaged rows stood before and between them, or at the end
  * @throws damaged_file for very many damaged rows in succession
  */
 export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
@@ -48,8 +48,9 @@ export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
   fetch: (last: Source | null, limit: number) => Iterable<Source>,
   read: (row: Source) => R,
   charsOf: (row: Source) => number,
-): { rows: R[]; more: boolean } {
+): { rows: R[]; more: boolean; damaged: number } {
   const rows: R[] = []
+  let skipped = 0
   let left = chars ?? Number.POSITIVE_INFINITY
   let since: number | undefined
   let isFull = false
@@ -61,7 +62,7 @@ export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
     damaged = 0
     for (const row of fetch(last, wanted)) {
       fetched += 1
-      if (isFull || rows.length >= limit) return { rows, more: true }
+      if (isFull || rows.length >= limit) return { rows, more: true, damaged: skipped }
       since ??= performance.now()
       if (row.isDamaged) {
         // Its position may be wrong, so the next fetch begins after the last good row.
@@ -69,12 +70,13 @@ export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
         continue
       }
       last = row
+      skipped += damaged
       damaged = 0
       rows.push(read(row))
       left -= charsOf(row)
       isFull = left <= 0 || (chars !== undefined && isHeldLong(since))
     }
-    if (fetched < wanted) return { rows, more: false }
+    if (fetched < wanted) return { rows, more: false, damaged: skipped + damaged }
     if (damaged > MOST_DAMAGED) throw new CouchError('damaged_file')
   }
 }

@@ -4,6 +4,7 @@ import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promis
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { gunzipSync, gzipSync } from 'node:zlib'
+import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { shown, tableOf } from '../../../src/cli/size-command.ts'
 import { build, builtSettee } from '../../cli/child.ts'
@@ -62,6 +63,40 @@ t.test('couchrestore restores an export, and settee imports it', async (t) => {
   t.equal(again.stdout.length, text.length, 'on the standard output')
   t.same(await readdir(join(server.dataDir, 'tmp')), [])
   t.same(await readdir(join(server.dataDir, 'control')), ['settee.sock'])
+})
+
+t.test('what the disk has damaged is named, and everything else is in the file', async (t) => {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/notes')
+  const file = (text: string) => ({
+    f: { content_type: 'text/plain', data: Buffer.from(text).toString('base64') },
+  })
+  const docs = [
+    ...['body', 'row', 'good'].map((id) => ({ _id: id, text: id })),
+    { _id: 'picture', _attachments: file('a picture'.repeat(50_000)) },
+    { _id: 'same', _attachments: file('another picture') },
+  ]
+  await server.request('POST', '/notes/_bulk_docs', { body: { docs } })
+  await server.close()
+  const database = new Sqlite(join(server.dataDir, 'databases', 'notes.sqlite'))
+  database.exec(`
+    UPDATE revision SET body = replace(body, 'body', 'b"dy') WHERE body LIKE '%"body"%';
+    UPDATE chunk SET data = zeroblob(length(data)) WHERE blob = (SELECT max(blob) FROM chunk WHERE length(data) > 1000);
+    UPDATE doc SET leaves = leaves + 1 WHERE id = 'row'`)
+  database.close()
+  const { code, stdout, stderr } = await run(t, server.dataDir, ['export', 'notes'])
+  t.equal(code, 1)
+  t.match(
+    stderr,
+    /^settee: The export lacks 3 revisions, .*: (body|picture) \(1-\w+\), (body|picture) \(1-\w+\)\. /m,
+  )
+  const lines = stdout.trim().split('\n').slice(1)
+  const ids = lines.flatMap((line) => (JSON.parse(line) as { _id: string }[]).map(({ _id }) => _id))
+  t.same(ids.sort(), ['good', 'same'])
+  const folder = join(await temporaryFolder(t), 'all')
+  const all = await run(t, server.dataDir, ['export', '--all', '--to', folder])
+  t.match([all.code, all.stderr], [1, /^settee: notes: The export lacks 3 revisions/m])
+  t.ok((await readdir(folder)).includes('notes.json.gz'), 'the file stays')
 })
 
 t.test('strings are exported unchanged', async (t) => {
