@@ -103,7 +103,7 @@ export interface RowPosition {
   readonly above: number
 }
 
-export const FIRST_ROW: RowPosition = { table: 0, above: 0 }
+export const FIRST_ROW: RowPosition = { table: 0, above: Number.MIN_SAFE_INTEGER }
 
 type FoundRow = { readonly at: number; readonly checksum: number | null } & Readonly<Record<string, unknown>>
 
@@ -169,16 +169,22 @@ export class SummedRows {
     let above = from
     for (const [table, summed] of TABLES.entries()) {
       if (table < first) continue
-      const last = `SELECT coalesce(max(${summed.key}), 0) AS at FROM ${summed.table}`
-      const end = this.#database.prepare<{ at: number }>(last).get()?.at ?? 0
-      while (above < end) {
-        visit(summed, above, above + summed.stretch)
-        above += summed.stretch
+      for (;;) {
+        const next = this.#nextOf(summed, above)
+        if (next === null) break
+        visit(summed, next - 1, next - 1 + summed.stretch)
+        above = next - 1 + summed.stretch
         if (performance.now() > until) return { table, above }
       }
-      above = 0
+      above = FIRST_ROW.above
     }
     return null
+  }
+
+  /** The next number that a row has: a damaged one may be very far from the others. */
+  #nextOf({ table, key }: SummedTable, above: number): number | null {
+    const sql = `SELECT min(${key}) AS at FROM ${table} WHERE ${key} > ? AND ${key} < ${Number.MAX_SAFE_INTEGER}`
+    return this.#database.prepare<{ at: number | null }>(sql).get(above)?.at ?? null
   }
 
   /** What a damaged row belongs to. */
