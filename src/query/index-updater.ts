@@ -7,7 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import { hasForegroundWrite } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
 import { renderDocument, unlessDamaged } from '../documents/render.ts'
-import type { DatabaseStore, DocState, StoreProgress } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, StoreProgress, StoreView } from '../storage/engine.ts'
 import {
   type IndexBuild,
   type IndexEntry,
@@ -65,6 +65,8 @@ const growFreely: Grow = (_bytes, step) => step()
 interface FeedPage {
   readonly docs: readonly { readonly id: string; readonly text: string | null }[]
   readonly end: number
+  /** The newest update of the state that they were read from. */
+  readonly seen: number
   readonly more: boolean
 }
 
@@ -174,8 +176,11 @@ export class IndexUpdater {
       return this.#removePurged(status, position, target)
     const since = position?.seq ?? 0
     if (position !== null && since >= target.seq) return true
-    return this.#forEachPage(since, target.seq, async (docs, { end, more }) => {
-      const next = await this.#put(docs, { from: version, position: { ...target, seq: end }, more })
+    let { seen } = position ?? target
+    return this.#forEachPage(since, target.seq, async (docs, page) => {
+      seen = Math.max(seen, page.seen)
+      const { end: seq, more } = page
+      const next = await this.#put(docs, { from: version, position: { ...target, seq, seen }, more })
       version = next ?? version
       return next !== null
     })
@@ -199,17 +204,19 @@ export class IndexUpdater {
     // The log of purges is bounded, and a restored database may have fewer than the index.
     if (purges.length !== purgeSeq - position.purgeSeq) return this.#empty(version)
     const ids = [...new Set(purges.map(({ id }) => id))]
+    let { seen } = position
     for (let at = 0; at < ids.length; at += PAGE_DOCS) {
       const some = ids.slice(at, at + PAGE_DOCS)
-      const texts = await this.#store.readDocs(some, (doc) => (doc === null ? null : this.#textOf(doc)), {
-        body: true,
-        branches: true,
-      })
+      const read = (doc: DocState | null, _id: string, { updateSeq }: StoreView) => {
+        seen = Math.max(seen, updateSeq)
+        return doc === null ? null : this.#textOf(doc)
+      }
+      const texts = await this.#store.readDocs(some, read, { body: true, branches: true })
       const docs = await this.#rowsOf(some.map((id, n) => ({ id, text: texts[n] ?? null })))
       const more = at + PAGE_DOCS < ids.length
       const next = await this.#put(docs, {
         from: version,
-        position: more ? position : { ...position, purgeSeq },
+        position: { ...position, seen, ...(!more && { purgeSeq }) },
         more,
       })
       if (next === null) return false
@@ -240,7 +247,7 @@ export class IndexUpdater {
     const end = goesOn ? begun.seq : target.seq
     if (build.seq < end) {
       await this.#forEachPage(build.seq, end, async (docs, page) => {
-        await this.#grow(bytesOf(docs), () => build.add(docs, page.end))
+        await this.#grow(bytesOf(docs), () => build.add(docs, page.end, page.seen))
         return true
       })
     }
@@ -257,7 +264,7 @@ export class IndexUpdater {
   async #forEachPage(
     since: number,
     last: number,
-    apply: (docs: readonly IndexedDoc[], page: Pick<FeedPage, 'end' | 'more'>) => Promise<boolean>,
+    apply: (docs: readonly IndexedDoc[], page: Omit<FeedPage, 'docs'>) => Promise<boolean>,
   ): Promise<boolean> {
     const underWay: { readonly rows: Promise<IndexedDoc[]>; readonly page: FeedPage }[] = []
     let read = since
@@ -282,13 +289,13 @@ export class IndexUpdater {
   }
 
   async #page(since: number, last: number): Promise<FeedPage> {
-    const { rows, more } = await this.#store.readChanges(
+    const { rows, more, view } = await this.#store.readChanges(
       // Later updates have their own turn: a document must not come twice.
       { since, before: last + 1 },
       { limit: PAGE_DOCS, chars: PAGE_CHARS, touches: { body: true, branches: true } },
       (doc) => ({ id: doc.id, seq: doc.seq, text: this.#textOf(doc) }),
     )
-    return { docs: rows, end: more ? (rows.at(-1)?.seq ?? since) : last, more }
+    return { docs: rows, end: more ? (rows.at(-1)?.seq ?? since) : last, seen: view.updateSeq, more }
   }
 
   #textOf(doc: DocState): string | null {
@@ -333,7 +340,7 @@ function bytesOf(docs: readonly IndexedDoc[]): number {
 }
 
 function positionAt({ updateSeq, epochs, purgeSeq }: StoreProgress): IndexPosition {
-  return { seq: updateSeq, epoch: epochs.at(-1)?.id ?? '', purgeSeq }
+  return { seq: updateSeq, seen: updateSeq, epoch: epochs.at(-1)?.id ?? '', purgeSeq }
 }
 
 /**

@@ -16,7 +16,12 @@ import { isRolledBack } from './sequence.ts'
 export interface IndexPosition {
   /** The sequence number of the last update that they include. */
   readonly seq: number
-  /** The epoch of that number. */
+  /**
+   * The newest update of the states that the rows were read from. A document that was updated after `seq`, and up to it, may lack
+   * its rows or have newer ones, so the position is none of a database that goes back before it.
+   */
+  readonly seen: number
+  /** The epoch of `seen`. */
   readonly epoch: string
   /** The last purge that they include. */
   readonly purgeSeq: number
@@ -178,8 +183,11 @@ export interface IndexBuild {
   bytes(): number
   /** Begins again, with another target. */
   restart(target: IndexPosition): Promise<void>
-  /** Adds the rows of documents, in short turns. @param seq the last update that they include */
-  add(docs: readonly IndexedDoc[], seq: number): Promise<void>
+  /**
+   * Adds the rows of documents, in short turns.
+   * @param seq the last update that they include @param seen as in {@link IndexPosition}
+   */
+  add(docs: readonly IndexedDoc[], seq: number, seen: number): Promise<void>
   /** Sorts the rows, outside of this thread. Then the store has them, and the position is the target. */
   finish(): Promise<void>
   /** Ends the use of the build; what was added stays, for the next one. Idempotent. */
@@ -204,12 +212,12 @@ export interface IndexStores {
   close(): void
 }
 
-/** Whether a database still has the updates that an index includes. */
+/** Whether a database still has the updates that the rows of an index were read from. */
 export function isPositionOf(
   database: { readonly epochs: Epochs; readonly updateSeq: number },
-  { epoch, seq }: IndexPosition,
+  { epoch, seen }: IndexPosition,
 ): boolean {
-  return !isRolledBack(database, { epoch, updateSeq: seq })
+  return !isRolledBack(database, { epoch, updateSeq: seen })
 }
 
 const LAST = Uint8Array.of(0xff)

@@ -1,14 +1,19 @@
 /** Two updaters of one index, as two nodes have them: each goes on from where the other is. */
+import { copyFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import fc from 'fast-check'
 import t from 'tap'
 import { IndexUpdater, type RowSource } from '../../src/query/index-updater.ts'
 import { encodeKey } from '../../src/query/sort-keys.ts'
+import type { VersionedStore } from '../../src/storage/history-store.ts'
 import { type IndexStore, idOfRow } from '../../src/storage/index-store.ts'
 import { FileErrors, PageCaches } from '../../src/storage/sqlite/database-access.ts'
 import { SqliteIndexStores } from '../../src/storage/sqlite/index-stores.ts'
+import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import { openDatabase } from '../documents/helpers.ts'
 import { temporaryFolder } from '../helpers/server.ts'
+import { put, remove } from '../storage/conformance/edits.ts'
 
 /** Emits the member `n`; the rows of some documents take longer, so that updaters overtake each other. */
 const source: RowSource = {
@@ -117,4 +122,80 @@ t.test('rows are not removed when another node has included more than this one k
   }) as IndexStore
   await new IndexUpdater(store, behind, source).update()
   t.strictSame(await rowsOf(index), ['a 1', 'b 2'])
+})
+
+const PAGE = 3
+const ID = fc.nat(9).map((n) => `d${n}`)
+const ACT = fc.oneof(
+  fc.record({ kind: fc.constant('put' as const), id: ID }),
+  fc.record({ kind: fc.constant('remove' as const), id: ID }),
+  fc.record({ kind: fc.constant('update' as const), pages: fc.nat(4) }),
+  fc.record({ kind: fc.constantFrom('save' as const, 'putBack' as const) }),
+)
+
+/** The first page has the rows of a newer state: the index lacks what it moved to the end of the feed. */
+const PUT_BACK_BETWEEN_PAGES = [
+  { kind: 'put', id: 'd0' },
+  { kind: 'update', pages: 1 },
+  { kind: 'putBack' },
+] as const
+
+/** Updates an index in small pages, of which only so many come in. */
+async function updatePartly(store: VersionedStore, index: IndexStore, pages = Number.POSITIVE_INFINITY) {
+  const paged = Object.create(store, {
+    readChanges: {
+      value: (...[range, paging, read]: Parameters<VersionedStore['readChanges']>) =>
+        store.readChanges(range, { ...paging, limit: PAGE }, read),
+    },
+    progress: { value: () => store.progress() },
+    readDocs: { value: store.readDocs.bind(store) },
+    readPurges: { value: () => store.readPurges() },
+  }) as VersionedStore
+  let left = pages
+  const rows: RowSource = {
+    ...source,
+    rowsOf: (docs) => {
+      left -= 1
+      if (left < 0) throw new Error('the server was killed')
+      return source.rowsOf(docs)
+    },
+  }
+  const updating = new IndexUpdater(paged, index, rows).update()
+  if (pages === Number.POSITIVE_INFINITY) await updating
+  else await updating.catch(() => undefined)
+}
+
+t.test('an index has the rows of its database, also if an older file of it was put back', async (t) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(ACT, { minLength: 3, maxLength: 12 }), async (acts) => {
+      const dataDir = await temporaryFolder(t)
+      const engine = sqliteEngine({ dataDir })
+      const path = join(dataDir, 'databases', 'notes.sqlite')
+      await (await engine.openCatalog()).create('notes')
+      let store = await engine.openDatabase('notes')
+      const index = await openIndex(t)
+      const reopened = async (from: string, to: string) => {
+        await store.close()
+        await copyFile(from, to)
+        store = await engine.openDatabase('notes')
+      }
+      const ids = Array.from({ length: 10 }, (_, n) => `d${n}`)
+      await store.updateDocs(ids.map((id) => put(id, JSON.stringify({ n: -1 }))))
+      await reopened(path, `${path}.old`)
+      for (const [n, act] of acts.entries()) {
+        if (act.kind === 'put') await store.updateDocs([put(act.id, JSON.stringify({ n }))])
+        else if (act.kind === 'remove') await store.updateDocs([remove(act.id)])
+        else if (act.kind === 'update') await updatePartly(store, index, act.pages)
+        else if (act.kind === 'save') await reopened(path, `${path}.old`)
+        else await reopened(`${path}.old`, path)
+      }
+      await updatePartly(store, index)
+      const fresh = await openIndex(t)
+      await updatePartly(store, fresh)
+      const [found, wanted] = [await rowsOf(index), await rowsOf(fresh)]
+      await engine.close()
+      if (found.join() !== wanted.join()) throw new Error(`found ${found.join()}, wanted ${wanted.join()}`)
+    }),
+    { numRuns: 60, examples: [[[...PUT_BACK_BETWEEN_PAGES]]] },
+  )
 })

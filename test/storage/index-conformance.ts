@@ -33,7 +33,7 @@ export interface IndexEngine {
   create(t: Pick<Test, 'teardown'>, onOperation?: (operation: string) => void): Promise<IndexDatabase>
 }
 
-const at = (seq: number) => ({ seq, epoch: 'a', purgeSeq: 0 })
+const at = (seq: number, seen = seq) => ({ seq, seen, epoch: 'a', purgeSeq: 0 })
 
 /** A key of two bytes and an end, so that no key is a prefix of another. */
 function entry(key: number, value: unknown): IndexEntry {
@@ -319,19 +319,19 @@ const CASES: IndexCases = {
     if (build === null) return stores.close()
     t.equal(build.target, null)
     await build.restart(at(3000))
-    await build.add(docs.slice(0, 1000), 1000)
-    await build.add(docs.slice(1000, 1500), 1500)
-    const cut = build.add(docs.slice(1500), 3000)
+    await build.add(docs.slice(0, 1000), 1000, 3000)
+    await build.add(docs.slice(1000, 1500), 1500, 3007)
+    const cut = build.add(docs.slice(1500), 3000, 3005)
     await nextTurn()
     stores.close()
     await t.rejects(cut, { code: 'unavailable' }, 'it ends after some of the documents')
     ;({ stores, store } = await open(database))
     build = (await store.build()) as IndexBuild
-    t.same(build.target, at(3000))
+    t.same(build.target, at(3000, 3007))
     t.equal(build.seq, 1500)
-    await build.add(docs.slice(1500), 3000)
+    await build.add(docs.slice(1500), 3000, 3005)
     await build.finish()
-    t.same(await positionOf(store), at(3000))
+    t.same(await positionOf(store), at(3000, 3007))
     await checkAll(t, store, model)
     const changed = docOf('doc1', [[999, 'new']])
     model.set('doc1', changed)
@@ -408,7 +408,8 @@ const CASES: IndexCases = {
     const step = { from: version, position: at(6), more: true }
     const next = (await store.update([docOf('a', [[3, 3]])], step)) as number
     t.equal((await store.status()).isUpdatedElsewhere, false, 'the update is its own')
-    t.not(await store.update([], { from: next, position: at(7), more: false }), null)
+    const last = await store.update([], { from: next, position: at(7, 9), more: false })
+    t.same(await store.status(), { position: at(7, 9), version: last, isUpdatedElsewhere: false })
     stores.close()
   },
 

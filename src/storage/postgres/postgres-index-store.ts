@@ -102,7 +102,7 @@ export class PostgresIndexStore implements IndexStore {
         await yielder.yieldIfDue()
         const next = steps.next()
         const isLast = waiting.size === 0 && next.done === true
-        version = await this.#apply(step.value, version, isLast ? position : null, more || !isLast)
+        version = await this.#apply(step.value, version, position, isLast, more)
         step = next
       }
     } while (waiting.size > 0 && version !== null)
@@ -130,15 +130,19 @@ export class PostgresIndexStore implements IndexStore {
   async #apply(
     change: IndexChange,
     from: number,
-    position: IndexPosition | null,
+    position: IndexPosition,
+    isLast: boolean,
     more: boolean,
   ): Promise<number | null> {
     const { database, signature, indexes } = this.#options
     const version = randomNumber()
     const values = [
       ...[database.db, signature, indexes, from, version, from === 0 ? randomNumber() : this.#store],
-      ...[position?.seq ?? null, position?.epoch ?? null, position?.purgeSeq ?? null],
-      more ? database.opener : null,
+      isLast ? position.seq : null,
+      // With the first rows: from then on, the store has some of a newer state.
+      epochText(position, isLast),
+      isLast ? position.purgeSeq : null,
+      more || !isLast ? database.opener : null,
       ...change.values(),
     ]
     const store = await this.#write(UPDATE, values)
@@ -301,8 +305,16 @@ function randomNumber(): number {
   return randomInt(1, 2 ** 48 - 1)
 }
 
-function positionOf(seq: number | null, epoch: string | null, purgeSeq: number | null): IndexPosition | null {
-  return seq === null || epoch === null || purgeSeq === null ? null : { seq, epoch, purgeSeq }
+/** An epoch, and `seen` behind it where that is not `seq`: in the form that older nodes know, for as many positions as possible. */
+function epochText({ seq, seen, epoch }: IndexPosition, isWhole: boolean): string {
+  return isWhole && seen === seq ? epoch : `${epoch} ${seen}`
+}
+
+/** A new store without `seq` has a part of the rows of its first step. */
+function positionOf(seq: number | null, text: string | null, purgeSeq: number | null): IndexPosition | null {
+  if (text === null) return null
+  const [epoch = '', seen = seq ?? 0] = text.split(' ')
+  return { seq: seq ?? 0, seen: Number(seen), epoch, purgeSeq: purgeSeq ?? 0 }
 }
 
 function boundsOf(from: Uint8Array = FIRST, to: Uint8Array = END): Buffer[] {

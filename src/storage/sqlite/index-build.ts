@@ -104,7 +104,8 @@ export class StagedBuild implements IndexBuild {
     this.#transaction(() => writePosition(this.#connection, target))
   }
 
-  async add(docs: readonly IndexedDoc[], seq: number): Promise<void> {
+  async add(docs: readonly IndexedDoc[], seq: number, seen: number): Promise<void> {
+    this.#noteSeen(seen)
     const yielder = new Yielder()
     let at = 0
     do {
@@ -123,6 +124,13 @@ export class StagedBuild implements IndexBuild {
       })
     } while (at < docs.length)
     this.#seq = seq
+  }
+
+  #noteSeen(seen: number): void {
+    const target = this.#target
+    if (target === null || target.seen >= seen) return
+    this.#target = { ...target, seen }
+    this.#transaction(() => writePosition(this.#connection, { ...target, seen }))
   }
 
   #append(doc: IndexedDoc): void {

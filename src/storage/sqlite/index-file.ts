@@ -26,8 +26,10 @@ export function removeFile(path: string): void {
 /** Reads a position from the table `meta`. */
 export function readPosition(connection: Connection): IndexPosition | null {
   const read = connection.prepareTuples<[string, string | number]>('SELECT name, value FROM meta')
-  const { seq, epoch, purgeSeq } = Object.fromEntries(read.all())
-  return seq === undefined ? null : { seq: Number(seq), epoch: String(epoch), purgeSeq: Number(purgeSeq) }
+  // An older settee did not write `seen`.
+  const { seq, seen = seq, epoch, purgeSeq } = Object.fromEntries(read.all())
+  if (seq === undefined) return null
+  return { seq: Number(seq), seen: Number(seen), epoch: String(epoch), purgeSeq: Number(purgeSeq) }
 }
 
 /** Writes a position to the table `meta`, in the open transaction. */

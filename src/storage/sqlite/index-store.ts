@@ -150,11 +150,17 @@ export class SqliteIndexStore implements IndexStore {
       this.#transaction(({ connection, rows }) => {
         const since = performance.now()
         while (at < docs.length && !isHeldLong(since)) rows.replace(docs[at++] as IndexedDoc)
-        if (at === docs.length) writePosition(connection, position)
+        writePosition(connection, at === docs.length ? position : this.#underWay(position))
       })
     } while (at < docs.length)
     this.#position = position
     return version
+  }
+
+  /** The position while an update is written: some of its rows are in the file already. */
+  #underWay(next: IndexPosition): IndexPosition {
+    const { seq = 0, purgeSeq = next.purgeSeq } = this.#position ?? {}
+    return { ...next, seq, purgeSeq }
   }
 
   async clear(from: number): Promise<boolean> {

@@ -47,7 +47,7 @@ t.test('the rows of stores that were emptied or removed are removed, some at a t
       const key = Uint8Array.of(1, n >> 8, n & 255, 0)
       return { id: `d${n}`, rows: [[{ key, keyText: String(n), valueText: 'null' }]] }
     })
-    const position = { seq: 1, epoch: 'a', purgeSeq: 0 }
+    const position = { seq: 1, seen: 1, epoch: 'a', purgeSeq: 0 }
     const version = await store.update(docs, { from: 0, position, more: false })
     return { store, version: version as number }
   }
