@@ -196,7 +196,7 @@ export class IndexUpdater {
   async #removePurged(
     status: IndexStatus,
     position: IndexPosition,
-    { purgeSeq }: IndexPosition,
+    { purgeSeq, epoch }: IndexPosition,
   ): Promise<false> {
     let { version } = status
     const all = await this.#store.readPurges()
@@ -216,7 +216,7 @@ export class IndexUpdater {
       const more = at + PAGE_DOCS < ids.length
       const next = await this.#put(docs, {
         from: version,
-        position: { ...position, seen, ...(!more && { purgeSeq }) },
+        position: { ...position, seen, epoch, ...(!more && { purgeSeq }) },
         more,
       })
       if (next === null) return false
