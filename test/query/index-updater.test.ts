@@ -14,6 +14,7 @@ import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import { openDatabase } from '../documents/helpers.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { put, remove } from '../storage/conformance/edits.ts'
+import { forget } from '../storage/conformance/purge.ts'
 
 /** Emits the member `n`; the rows of some documents take longer, so that updaters overtake each other. */
 const source: RowSource = {
@@ -198,4 +199,34 @@ t.test('an index has the rows of its database, also if an older file of it was p
     }),
     { numRuns: 60, examples: [[[...PUT_BACK_BETWEEN_PAGES]]] },
   )
+})
+
+t.test('a purge after a restart empties no index', async (t) => {
+  const dataDir = await temporaryFolder(t)
+  const opened = async () => {
+    const engine = sqliteEngine({ dataDir })
+    const catalog = await engine.openCatalog()
+    if ((await catalog.find('notes')) === null) await catalog.create('notes')
+    return { engine, store: await engine.openDatabase('notes') }
+  }
+  const before = await opened()
+  await before.store.updateDocs(['a', 'b'].map((id) => put(id, '{"n":1}')))
+  const index = await openIndex(t)
+  await new IndexUpdater(before.store, index, source).update()
+  await before.engine.close()
+  const { engine, store } = await opened()
+  await store.updateDocs([put('c', '{"n":1}')])
+  await new IndexUpdater(store, index, source).update()
+  await engine.close()
+  const after = await opened()
+  await after.store.updateDocs([put('d', '{"n":1}')])
+  await after.store.purgeDocs([forget('a')])
+  const kept = Object.create(index, {
+    status: { value: index.status.bind(index) },
+    update: { value: index.update.bind(index) },
+    clear: { value: () => Promise.reject(new Error('it was emptied')) },
+  }) as IndexStore
+  await new IndexUpdater(after.store, kept, source).update()
+  t.strictSame(await rowsOf(index), ['b 1', 'c 1', 'd 1'])
+  await after.engine.close()
 })

@@ -17,7 +17,7 @@ import {
 } from './setup.ts'
 
 /** Forgets a document whole; its result says whether there was one. */
-function forget(id: string, options: { readonly design?: true } = {}): PurgeUpdate<boolean> {
+export function forget(id: string, options: { readonly design?: true } = {}): PurgeUpdate<boolean> {
   return {
     id,
     decide: (doc) => {
