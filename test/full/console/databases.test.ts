@@ -157,6 +157,7 @@ t.test('databases', async (t) => {
     await page.getByText('Leave this page?').waitFor()
     await page.keyboard.press('Escape')
     await page.getByRole('button', { name: 'Discard changes' }).click()
+    await page.getByRole('button', { name: 'Discard changes' }).waitFor({ state: 'detached' })
   })
 
   await t.test('the versions of a document, and the way back to one', async (t) => {

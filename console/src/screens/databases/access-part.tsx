@@ -1,5 +1,5 @@
 /** Who has access to a database, and who administers it. */
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 import { asFailure, type Failure } from '../../api/failure.ts'
 import { useLoad } from '../../api/load.ts'
 import { user } from '../../api/session.ts'
@@ -195,7 +195,8 @@ function losesOwn(before: Access, after: Access): boolean {
 
 /** Asks before the page is left with unsaved changes. */
 function useUnsavedGuard(isChanged: boolean): void {
-  useEffect(() => {
+  // Before the next event: a page whose changes were discarded can be left at once.
+  useLayoutEffect(() => {
     if (!isChanged) return
     const remove = guardRoute(({ path, query }) => {
       confirm({
