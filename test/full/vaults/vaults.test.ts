@@ -129,7 +129,7 @@ t.test('the account of a vault may do what apps need, and nothing else', async (
     ['PUT', '/more', 401],
     ['DELETE', '/wiki', 401],
     ['GET', '/_all_dbs', 401],
-    ['GET', '/_users/_all_docs', 403],
+    ['GET', '/_users/_all_docs', 401],
     ['GET', '/_users/org.couchdb.user:wiki', 403],
     ['PUT', '/_users/org.couchdb.user:wiki', 403, { name: 'wiki', type: 'user', roles: [], password: 'x' }],
     ['PUT', '/_node/_local/_config/admins/wiki', 403, 'x'],
