@@ -75,7 +75,8 @@ export interface BackupManifest {
   readonly is_whole: boolean
   /**
    * Every copy was opened and compared with its database, and every row with its checksum: what is not named as damage is
-   * what was written. Without this, a folder is not a backup. */
+   * what was written. Without this, a folder is not a backup.
+   */
   readonly verified: true
   readonly server: BackupFile
   /** null: there was no local.ini. */

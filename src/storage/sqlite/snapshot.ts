@@ -14,7 +14,7 @@ import { storageError } from './database-access.ts'
 import { copyFile } from './page-copy.ts'
 import { SUMMED_VERSION, schemaOf } from './schema.ts'
 import type { Statement } from './statement.ts'
-import { FIRST_ROW, type RowPosition, SummedRows } from './summed-rows.ts'
+import { FIRST_ROW, type RowPosition, SummedRows, textOf } from './summed-rows.ts'
 
 /** How long to wait while another connection opens or closes the file, in ms. */
 const BUSY_MS = 5000
@@ -272,9 +272,15 @@ interface WholeBlob {
 
 /** The file as the functions for open databases use it. */
 function readable(db: Sqlite.Database): Pick<Connection, 'pragma' | 'prepare'> {
+  // As a connection does: the same few statements read each stretch of rows.
+  const statements = new Map<string, Sqlite.Statement>()
   return {
     pragma: (text) => db.pragma(text, { simple: true }),
-    prepare: <R extends object>(sql: string) => db.prepare(sql) as unknown as Statement<R>,
+    prepare: <R extends object>(sql: string) => {
+      const statement = statements.get(sql) ?? db.prepare(sql)
+      statements.set(sql, statement)
+      return statement as unknown as Statement<R>
+    },
   }
 }
 
@@ -300,10 +306,9 @@ SELECT d.id, r.rev FROM revision AS r LEFT JOIN doc AS d ON d.num = r.doc
   WHERE r.attachments <> (SELECT count(*) FROM attachment AS a WHERE a.revision = r.num)`
 
 function checkCompleteness(db: Sqlite.Database, onDamaged: (part: DamagedPart) => void): void {
-  const text = (value: unknown) => (typeof value === 'string' ? value : null)
   for (const row of db.prepare(INCOMPLETE).iterate() as IterableIterator<{ id: unknown; rev: unknown }>) {
-    const id = text(row.id)
-    onDamaged(row.rev === null ? { kind: 'document', id } : { kind: 'revision', id, rev: text(row.rev) })
+    const id = textOf(row.id)
+    onDamaged(row.rev === null ? { kind: 'document', id } : { kind: 'revision', id, rev: textOf(row.rev) })
   }
 }
 

@@ -244,6 +244,7 @@ function isSound({ table, hasAncestry, checksumOf }: SummedTable, row: FoundRow,
   }
 }
 
-function textOf(value: unknown): string | null {
+/** A column that a damaged row may not have as a text. @returns null then */
+export function textOf(value: unknown): string | null {
   return typeof value === 'string' ? value : null
 }
