@@ -9,6 +9,8 @@ export interface CuttableNetwork {
   reset(): void
   /** From now on no byte reaches the client, and none is lost visibly: connections stay open. */
   withholdAnswers(): void
+  /** Resolves when an answer that contains a text is withheld. */
+  withheld(text: string): Promise<void>
   /** Sends the clients whose answers are withheld these bytes in their place, and ends their connections. */
   endWith(bytes: Uint8Array): void
   /** The connections of now stay open, and nothing passes them any more. New ones work. */
@@ -36,6 +38,7 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
   const open = new Set<Socket>()
   const clients = new Set<Socket>()
   const forgotten = new WeakSet<Socket>()
+  let awaiting: { readonly text: string; withheld(): void } | null = null
   let holding: { readonly text: string; held(bytes: Buffer, upstream: Socket): void } | null = null
   const forward = (from: Socket, to: Socket, isAllowed: (bytes: Buffer) => boolean) => {
     open.add(from)
@@ -61,7 +64,10 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     clients.add(client)
     client.on('close', () => clients.delete(client))
     forward(client, upstream, (bytes) => !forgotten.has(client) && state.requests && !isHeld(bytes))
-    forward(upstream, client, () => !forgotten.has(client) && state.answers)
+    forward(upstream, client, (bytes) => {
+      if (!state.answers && awaiting !== null && bytes.includes(awaiting.text)) awaiting.withheld()
+      return !forgotten.has(client) && state.answers
+    })
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -78,6 +84,10 @@ export async function cuttableNetwork(t: Pick<Test, 'teardown'>, port: number): 
     withholdAnswers: () => {
       state.answers = false
     },
+    withheld: (text) =>
+      new Promise((resolve) => {
+        awaiting = { text, withheld: resolve }
+      }),
     forget: () => {
       for (const client of clients) forgotten.add(client)
     },

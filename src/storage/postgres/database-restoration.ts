@@ -14,8 +14,9 @@ import { renewStore } from './stored-updates.ts'
 
 /** Versions of settings that a lost part of the history may have had. */
 const LOST_VERSIONS = 1_000_000
-/** Checkpoints that are read at once. Removing them is not counted: the next compaction counts all rows anew. */
-const CHECKPOINTS = 100
+/** `_local` documents that one statement looks at: with their bodies, of up to 8 MB each, and by their versions alone. */
+const LOCALS = 100
+const LOCAL_VERSIONS = 5000
 
 const LOCK_DATABASE = {
   name: 'lock_restored',
@@ -30,10 +31,15 @@ const SET_ENTRY = {
   text: 'UPDATE entry SET incarnation = $2, last_epoch = NULL, last_seq = NULL WHERE db = $1',
 }
 const NOTE = { name: 'note_restored', text: "SELECT update_noted($1, 'created', $2)" }
+const READ_WRITES = { name: 'read_writes', text: 'SELECT writes FROM database WHERE db = $1' }
+/** Of the next documents, those that may be checkpoints and have changed since; the last row has the last id that it has looked at. */
 const FIND_CHECKPOINTS = {
   name: 'find_checkpoints',
-  text: `SELECT id, body FROM local_doc WHERE db = $1 AND id > $2
-    AND strpos(body, '"session_id"') > 0 AND strpos(body, '"history"') > 0 ORDER BY id LIMIT ${CHECKPOINTS}`,
+  text: `WITH page AS MATERIALIZED (
+      SELECT id, version, body FROM local_doc WHERE db = $1 AND id > $2 ORDER BY id LIMIT $4)
+    SELECT id, body FROM page WHERE CASE WHEN version > $3
+      THEN strpos(body, '"session_id"') > 0 AND strpos(body, '"history"') > 0 ELSE false END
+    UNION ALL (SELECT id, NULL FROM page ORDER BY id OFFSET $4::bigint - 1)`,
 }
 const DELETE_CHECKPOINTS = {
   name: 'delete_checkpoints',
@@ -72,8 +78,20 @@ export async function restoreDatabase(
   now: number,
 ): Promise<Restoration | null> {
   await writes.transaction([], renewStore)
+  // Most are removed before the database is locked, since there may be very many. That alone makes devices compare more at most.
+  const since = await writes.transaction([], async (run) => {
+    const [row] = await run<[number]>({ ...READ_WRITES, values: [restored.db] })
+    return row?.[0] ?? 0
+  })
+  for (let after: string | null = ''; after !== null && since !== null; ) {
+    const from: string = after
+    const removed: { last: string | null } | null = await writes.transaction([], async (run) => ({
+      last: await deleteSome(run, restored.db, from, { since: -1, most: LOCALS }),
+    }))
+    if (removed !== null) after = removed.last
+  }
   return writes.transaction([{ type: 'databases', names: [restored.name] }], async (run, note) => {
-    const restoration = await markRestored(run, restored, now)
+    const restoration = await markRestored(run, restored, now, since ?? -1)
     await note()
     return restoration
   })
@@ -83,6 +101,7 @@ async function markRestored(
   run: Run,
   { name, db, incarnation }: RestoredDatabase,
   now: number,
+  since: number,
 ): Promise<Restoration> {
   const [row] = await run<[updateSeq: number, epochs: string, createdAt: number]>({
     ...LOCK_DATABASE,
@@ -90,7 +109,8 @@ async function markRestored(
   })
   if (row === undefined) throw new CouchError('no_database')
   const [updateSeq, epochs, createdAt] = row
-  await deleteCheckpoints(run, db)
+  for (let after: string | null = ''; after !== null; )
+    after = await deleteSome(run, db, after, { since, most: LOCAL_VERSIONS })
   await run({ ...FORGET_MET, values: [db] })
   const [entered] = await run<[incarnation: number, updateSeq: number]>({ ...ENTER, values: [] })
   const [next, noted] = entered as [number, number]
@@ -103,13 +123,22 @@ async function markRestored(
   return { incarnation: next, position: { updateSeq, settingsVersion: marked?.[0] as number } }
 }
 
-async function deleteCheckpoints(run: Run, db: number): Promise<void> {
-  for (let after = ''; ; ) {
-    const found = await run<[id: string, body: string]>({ ...FIND_CHECKPOINTS, values: [db, after] })
-    const ids = found.filter(([, body]) => isCheckpoint(textOf(body))).map(([id]) => id)
-    if (ids.length > 0) await run({ ...DELETE_CHECKPOINTS, values: [db, ids] })
-    const [last] = found.at(-1) ?? []
-    if (found.length < CHECKPOINTS || last === undefined) return
-    after = last
-  }
+/**
+ * Removes checkpoints among the next `_local` documents, so that no statement takes long. That is not counted: the next compaction counts
+ * all rows anew.
+ * @param limits.since looks only at those that have changed after this many writes of the database
+ * @param limits.most how many documents
+ * @returns the id of the last; null if there are no more
+ */
+async function deleteSome(
+  run: Run,
+  db: number,
+  after: string,
+  { since, most }: { readonly since: number; readonly most: number },
+): Promise<string | null> {
+  const values = [db, after, since, most]
+  const found = await run<[id: string, body: string | null]>({ ...FIND_CHECKPOINTS, values })
+  const ids = found.flatMap(([id, body]) => (body !== null && isCheckpoint(textOf(body)) ? [id] : []))
+  if (ids.length > 0) await run({ ...DELETE_CHECKPOINTS, values: [db, ids] })
+  return found.find(([, body]) => body === null)?.[0] ?? null
 }

@@ -43,11 +43,10 @@ async function openNodes(t: Test): Promise<Nodes> {
   return { near: await one.openCatalog(), remote: await two.openCatalog(), network, hook, calls }
 }
 
-/** Loses something at the last statement that changes the catalog. */
-function atLast({ hook }: Nodes, operation: string, lose: () => void): Promise<void> {
+/** Loses something at one of the statements of an operation. @param at which one: 1 is the next */
+function atStatement({ hook }: Nodes, operation: string, at: number, lose: () => void): Promise<void> {
   return new Promise((resolve) => {
-    // A replacement commits twice: first it looks whether an epoch has to begin.
-    let left = operation === 'commit' ? 2 : 1
+    let left = at
     hook.onOperation = (name) => {
       if (name !== operation || --left > 0) return
       hook.onOperation = () => undefined
@@ -57,26 +56,39 @@ function atLast({ hook }: Nodes, operation: string, lose: () => void): Promise<v
   })
 }
 
-/** Makes the connection break after the call is stored, and before its answer. */
-async function losingAnswer<R>(nodes: Nodes, operation: string, call: () => Promise<R>): Promise<R> {
+/** Makes the connection break after a statement was carried out, and before its answer. */
+async function losingAnswer<R>(nodes: Nodes, operation: string, call: () => Promise<R>, at = 1): Promise<R> {
   const { network, calls } = nodes
   const before = await calls()
-  const isLost = atLast(nodes, operation, network.withholdAnswers)
+  const isCommitted = network.withheld('COMMIT')
+  const isLost = atStatement(nodes, operation, at, network.withholdAnswers)
   const answer = call()
   await isLost
-  while ((await calls()) === before) await rest(5)
+  if (operation === 'commit') await isCommitted
+  else while ((await calls()) === before) await rest(5)
   network.mend()
   return answer
 }
 
-/** Makes the connection break before the call arrives. */
-async function losingCall<R>(nodes: Nodes, operation: string, call: () => Promise<R>): Promise<R> {
-  const isLost = atLast(nodes, operation, nodes.network.cut)
+/** Makes the connection break before a statement arrives. */
+async function losingCall<R>(nodes: Nodes, operation: string, call: () => Promise<R>, at = 1): Promise<R> {
+  const isLost = atStatement(nodes, operation, at, nodes.network.cut)
   const answer = call()
   await isLost
   await rest(20)
   nodes.network.mend()
   return answer
+}
+
+/** How many commits a call makes. */
+async function commitsOf({ hook }: Nodes, call: () => Promise<unknown>): Promise<number> {
+  let commits = 0
+  hook.onOperation = (name) => {
+    if (name === 'commit') commits += 1
+  }
+  await call()
+  hook.onOperation = () => undefined
+  return commits
 }
 
 for (const [lost, losing] of Object.entries({ answer: losingAnswer, call: losingCall })) {
@@ -99,9 +111,15 @@ for (const [lost, losing] of Object.entries({ answer: losingAnswer, call: losing
     t.same([await write('1', null), await write('2', '1')], [true, true], 'what was expected was there once')
     t.equal(await readRecord(near, 'k', 'a'), '2')
 
-    const replaced = await losing(nodes, 'commit', () => remote.replace('warm', null))
-    t.same(await near.find('warm'), { name: 'warm', incarnation: replaced.incarnation })
-    t.not(replaced.incarnation, incarnation)
+    const commits = await commitsOf(nodes, () => remote.replace('warm', null))
+    t.ok(commits > 1, `a restore commits ${commits} times`)
+    const incarnations = new Set([incarnation])
+    for (let at = 1; at <= commits; at++) {
+      const replaced = await losing(nodes, 'commit', () => remote.replace('warm', null), at)
+      t.same(await near.find('warm'), { name: 'warm', incarnation: replaced.incarnation })
+      t.notOk(incarnations.has(replaced.incarnation), `commit ${at}: a new incarnation`)
+      incarnations.add(replaced.incarnation)
+    }
 
     await losing(nodes, 'delete_database', () => remote.delete('notes'))
     t.same([await near.find('notes'), await near.count()], [null, 1])
