@@ -11,7 +11,8 @@ export type DamagedPart =
       readonly rev: string | null
       readonly name: string | null
     }
-  | { readonly kind: 'security' | 'counters' }
+  /** `file`: pages of it cannot be read, and hide what they hold. */
+  | { readonly kind: 'security' | 'counters' | 'file' }
 
 /** The damage of a database. All its other rows are what was written. */
 export interface Damage {
@@ -34,6 +35,12 @@ export class FoundDamage {
     else this.#beyond += 1
   }
 
+  /** Adds what was found before, or elsewhere. */
+  addAll({ count, parts }: Damage): void {
+    for (const part of parts) this.add(part)
+    this.#beyond += count - parts.length
+  }
+
   /** null: nothing is damaged. */
   get found(): Damage | null {
     const parts = [...this.#parts.values()]
@@ -48,8 +55,15 @@ export function describeDamage({ count, parts }: Damage): string {
   return count === 1 ? describePart(first) : `${describePart(first)} and ${count - 1} more`
 }
 
-function describePart(part: DamagedPart): string {
-  if (!('id' in part)) return part.kind === 'security' ? 'the security object' : 'its counters'
+const OF_DATABASE = {
+  security: 'the security object',
+  counters: 'its counters',
+  file: 'pages of its file',
+} as const
+
+/** @returns such as `revision 2-a of the document "note"` */
+export function describePart(part: DamagedPart): string {
+  if (!('id' in part)) return OF_DATABASE[part.kind]
   const id = named('document', part.id)
   if (part.kind === 'attachment') return `${named('attachment', part.name)} of ${id}`
   return part.kind === 'revision' && part.rev !== null ? `revision ${shown(part.rev)} of ${id}` : id

@@ -47,8 +47,37 @@ export interface StorageEngine {
    * @throws no_database
    */
   retainedVersions(name: string): Promise<RetainedVersions | null>
+  /**
+   * Checks a part of a database: each row with its checksum, each content with its digest, and what belongs to them. Blocks
+   * the thread, which must have no other work. null: what the engine stores has no checksums. The database stays in use,
+   * and must stay open elsewhere.
+   * @param from where the step before has ended; null: from the beginning
+   * @param ms about how long the step takes
+   * @throws no_database; as an opening when the file cannot be opened
+   */
+  readonly checkDatabase:
+    | ((name: string, from: CheckPosition | null, ms: number) => Promise<CheckStep>)
+    | null
   /** Closes the catalog and all databases. Idempotent. */
   close(): Promise<void>
+}
+
+/** How far a database is checked. */
+export interface CheckPosition {
+  /** Which of the engine's tables is next. */
+  readonly table: number
+  /** The number of its rows that is done last. */
+  readonly above: number
+}
+
+/** What a step of a check has found. */
+export interface CheckStep {
+  /** Where the next step begins; null: everything was checked. */
+  readonly next: CheckPosition | null
+  /** About how much of the database is checked, 0 to 1. */
+  readonly share: number
+  /** null: nothing is damaged in what the step has checked. */
+  readonly damage: Damage | null
 }
 
 /** What an engine does with databases as files, for backups and restores. */

@@ -1,11 +1,14 @@
-/** Copies of databases for backups. Each backup starts a thread of its own (copy-job.ts), and ends it. */
+/**
+ * Copies of databases for backups, and checks of databases. Each backup and each check starts a thread of its own
+ * (copy-job.ts), and ends it.
+ */
 import { rm } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { CouchError, isFileFault } from '../core/errors.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { Damage } from '../storage/damage.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
-import type { CopyFacts } from '../storage/storage-engine.ts'
+import type { CheckPosition, CheckStep, CopyFacts } from '../storage/storage-engine.ts'
 import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
 
@@ -64,6 +67,34 @@ export interface Copier {
   close(): Promise<void>
 }
 
+/** Where an earlier check of a database has ended. */
+export interface CheckedUpTo {
+  /** A later database of the same name is checked from its beginning. */
+  readonly incarnation: number
+  readonly position: CheckPosition
+}
+
+/** The thread of one check. */
+export interface Checker {
+  /**
+   * Checks a database, which stays in use, in steps of about a second.
+   * @param from null: from the beginning
+   * @param onStep called after each step, with the incarnation of the database; false ends the check
+   * @throws no_database when it does not exist, or was deleted in the meantime; as an opening when it cannot be opened
+   */
+  check(
+    database: string,
+    from: CheckedUpTo | null,
+    onStep: (step: CheckStep, incarnation: number) => Promise<boolean>,
+  ): Promise<void>
+  /** Terminates the thread, whatever it is doing. */
+  close(): Promise<void>
+}
+
+export interface Checks {
+  start(): Checker
+}
+
 export interface FileHash {
   readonly bytes: number
   /** 64 hex digits. */
@@ -89,6 +120,7 @@ type CopyQuery =
   | { readonly type: 'same'; readonly job: CopyJob & { readonly known: KnownCopy } }
   | { readonly type: 'copy'; readonly job: CopyJob }
   | { readonly type: 'catalog'; readonly path: string; readonly folderUuid: string }
+  | { readonly type: 'check'; readonly database: string; readonly from: CheckPosition | null }
 
 export type CopyRequest = { readonly call: number } & CopyQuery
 
@@ -128,14 +160,18 @@ export function databaseCopies(options: CopiesOptions): Copies {
   return { start: () => new CopyThread(options), copyCatalog: options.copyCatalog }
 }
 
-class CopyThread implements Copier {
-  readonly #options: CopiesOptions
+export function databaseChecks(options: Omit<CopiesOptions, 'copyCatalog'>): Checks {
+  return { start: () => new CopyThread(options) }
+}
+
+class CopyThread implements Copier, Checker {
+  readonly #options: Omit<CopiesOptions, 'copyCatalog'>
   readonly #worker: Worker
   readonly #rpc: RpcClient<ProgressEvent>
   readonly #ended: Promise<void>
   #onProgress: (progress: JobProgress) => void = () => undefined
 
-  constructor(options: CopiesOptions) {
+  constructor(options: Omit<CopiesOptions, 'copyCatalog'>) {
     this.#options = options
     const data: CopierData = { location: options.location, copies: true }
     this.#worker = new Worker(options.entry, { workerData: data, execArgv: threadFlags(process.execArgv) })
@@ -193,6 +229,27 @@ class CopyThread implements Copier {
   async #refuseIfDeleted({ name, incarnation }: DatabaseEntry): Promise<void> {
     if ((await this.#options.findEntry(name))?.incarnation !== incarnation)
       throw new CouchError('no_database')
+  }
+
+  async check(
+    database: string,
+    from: CheckedUpTo | null,
+    onStep: (step: CheckStep, incarnation: number) => Promise<boolean>,
+  ): Promise<void> {
+    const entry = await this.#options.findEntry(database)
+    if (entry === null) throw new CouchError('no_database')
+    const { incarnation } = entry
+    const release = await this.#options.hold(entry)
+    try {
+      let next = from?.incarnation === incarnation ? from.position : null
+      do {
+        const step: CheckStep = await this.#ask<CheckStep>({ type: 'check', database, from: next })
+        await this.#refuseIfDeleted(entry)
+        next = (await onStep(step, incarnation)) ? step.next : null
+      } while (next !== null)
+    } finally {
+      release()
+    }
   }
 
   checkCatalog(path: string, folderUuid: string): Promise<FileHash> {

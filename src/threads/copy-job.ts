@@ -1,4 +1,7 @@
-/** The thread that copies databases: makes a copy or links an earlier one, and compares it with the database. */
+/**
+ * The thread that copies databases: makes a copy or links an earlier one, and compares it with the database. It also checks
+ * databases that are in use.
+ */
 import { createHash } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, readSync, rmSync } from 'node:fs'
 import { setPriority } from 'node:os'
@@ -9,7 +12,16 @@ import { CouchError, isFileFault } from '../core/errors.ts'
 import { Throttle } from '../core/event-loop.ts'
 import { defaultFloor } from '../core/types.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
-import type { CheckedCopy, CopyFacts, CopyProgress, EngineCopies } from '../storage/storage-engine.ts'
+import {
+  type CheckedCopy,
+  type CheckPosition,
+  type CheckStep,
+  type CopyFacts,
+  type CopyProgress,
+  copiesOf,
+  type EngineCopies,
+  type StorageEngine,
+} from '../storage/storage-engine.ts'
 import {
   type CopyJob,
   type CopyRequest,
@@ -197,11 +209,25 @@ function partOf(onProgress: (progress: JobProgress) => void, from: number, to: n
   }
 }
 
+type ServedEngine = Pick<StorageEngine, 'copies' | 'checkDatabase'>
+
+/** About how long a step of a check takes, in ms. After each one the check may end, or its progress is stored. */
+const STEP_MS = 1000
+
+async function checkStep(
+  { checkDatabase }: ServedEngine,
+  database: string,
+  from: CheckPosition | null,
+): Promise<CheckStep> {
+  if (checkDatabase === null) throw new CouchError('no_checks')
+  return checkDatabase(database, from, STEP_MS)
+}
+
 /** As for nice(1). */
 const NICENESS = 10
 
 /** Serves a port until the thread is terminated, one request at a time. */
-export function serveCopies(port: MessagePort, copies: EngineCopies): void {
+export function serveCopies(port: MessagePort, engine: ServedEngine): void {
   lowerPriority()
   const rpc = new RpcServer<ProgressEvent>(port)
   // A job blocks its thread for long, so its progress is posted at once instead of at the end of the turn.
@@ -212,7 +238,7 @@ export function serveCopies(port: MessagePort, copies: EngineCopies): void {
   let last: Promise<unknown> = Promise.resolve()
   port.on('message', (requests: readonly CopyRequest[]) => {
     for (const request of requests) {
-      const result = last.then(() => work(request, copies, onProgress))
+      const result = last.then(() => work(request, engine, onProgress))
       last = result.catch(() => undefined)
       rpc.answer(request.call, result)
     }
@@ -222,10 +248,12 @@ export function serveCopies(port: MessagePort, copies: EngineCopies): void {
 /** Handles a request. Damage is an answer, because an error would lose its class on the way. */
 async function work(
   request: CopyRequest,
-  copies: EngineCopies,
+  engine: ServedEngine,
   onProgress: (progress: JobProgress) => void,
-): Promise<FileHash | FinishedCopy | DamageAnswer | null> {
+): Promise<FileHash | FinishedCopy | CheckStep | DamageAnswer | null> {
+  if (request.type === 'check') return checkStep(engine, request.database, request.from)
   try {
+    const copies = copiesOf(engine)
     if (request.type === 'catalog') return await checkCatalog(copies, request.path, request.folderUuid)
     if (request.type === 'same') return await reuseIfUnwritten(copies, request.job)
     return await copyDatabase(copies, request.job, onProgress)

@@ -24,7 +24,7 @@ import type {
 import type { StoreLocation } from '../storage/open-engine.ts'
 import type { WatchedRecords } from '../storage/records.ts'
 import type { CompactionProgress } from '../storage/upkeep.ts'
-import type { Copies } from './copies.ts'
+import type { Checks, Copies } from './copies.ts'
 import type { ThreadReport } from './thread-stats.ts'
 
 /** An event of a watched database. */
@@ -159,6 +159,8 @@ export interface Databases extends WatchedRecords {
   stats(): Promise<DatabasesStats>
   /** Copies of databases as files; null if the engine makes none. */
   readonly copies: Copies | null
+  /** Checks of what is stored; null if the engine makes none. */
+  readonly checks: Checks | null
   /** The names of the open databases that cannot be read. The search has a time limit. */
   unreadable(): Promise<readonly string[]>
   /** The faults since the start of the server. */

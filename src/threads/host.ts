@@ -271,8 +271,9 @@ class Host {
     const catalog = await this.#openCatalog(serverFile)
     const { serverUuid, folderUuid } = catalog
     const hasCopies = this.#engine.copies !== null
+    const hasChecks = this.#engine.checkDatabase !== null
     const { sharedWriters } = this.#engine.capabilities
-    return { serverUuid, folderUuid, sharedWriters, hasCopies }
+    return { serverUuid, folderUuid, sharedWriters, hasCopies, hasChecks }
   }
 
   async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {
@@ -396,7 +397,7 @@ if (parentPort !== null) {
   const port = parentPort
   // Messages wait until the port has a listener.
   const makeEngine = await engineFor((workerData as ThreadOptions).location)
-  if (isCopier(workerData)) serveCopies(port, copiesOf(makeEngine()))
+  if (isCopier(workerData)) serveCopies(port, makeEngine())
   else {
     const host = new Host(port, makeEngine, workerData as ThreadOptions)
     port.on('message', (requests: readonly Request[]) => host.receive(requests))

@@ -18,7 +18,7 @@ import type {
   UpdatesRange,
 } from '../storage/catalog.ts'
 import type { CatalogChange, RecordRange, RecordWrite, ServerRecord } from '../storage/records.ts'
-import { type Copies, databaseCopies } from './copies.ts'
+import { type Checks, type Copies, databaseChecks, databaseCopies } from './copies.ts'
 import { DatabaseList } from './database-list.ts'
 import { UpdateNotes } from './database-notes.ts'
 import { DatabaseProxy } from './database-proxy.ts'
@@ -75,6 +75,8 @@ export class ServerDatabases implements OwnedDatabases {
   })
   readonly #copies: Copies
   copies: Copies | null = null
+  readonly #checks: Checks
+  checks: Checks | null = null
   usersDatabase: string
   sharedWriters = false
   #limitGrowth: GrowthLimit = (_database, _bytes, step) => step(null)
@@ -102,13 +104,15 @@ export class ServerDatabases implements OwnedDatabases {
       onFault,
     })
     const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
-    this.#copies = databaseCopies({
+    const checking = {
       location,
       entry,
-      findEntry: (name) => this.#list.find(name),
-      hold: async (entry) => withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
-      copyCatalog: (path) => this.#pool.copyCatalog(path),
-    })
+      findEntry: (name: string) => this.#list.find(name),
+      hold: async (entry: DatabaseEntry) =>
+        withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
+    }
+    this.#checks = databaseChecks(checking)
+    this.#copies = databaseCopies({ ...checking, copyCatalog: (path) => this.#pool.copyCatalog(path) })
     this.#list = new DatabaseList({
       maxOpen,
       find: (name) => this.#pool.catalog('find', name),
@@ -164,8 +168,9 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   /** At the start, and after the catalog's thread has died. */
-  #noteOpened({ serverUuid, folderUuid, sharedWriters, hasCopies }: OpenedCatalog): void {
+  #noteOpened({ serverUuid, folderUuid, sharedWriters, hasCopies, hasChecks }: OpenedCatalog): void {
     this.copies = hasCopies ? this.#copies : null
+    this.checks = hasChecks ? this.#checks : null
     this.serverUuid = serverUuid
     this.folderUuid = folderUuid
     this.sharedWriters = sharedWriters

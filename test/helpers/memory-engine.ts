@@ -61,6 +61,7 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
 class MemoryEngine implements StorageEngine, TestControls {
   readonly capabilities
   readonly copies = null
+  readonly checkDatabase = null
   readonly #operate: Operate
   readonly #now: () => number
   readonly #lend: Lend

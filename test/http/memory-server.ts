@@ -267,6 +267,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
     documentsWritten: 0,
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
     copies: null,
+    checks: null,
     unreadable: async () => [],
     isOverdue: async () => false,
     normalSelector: async (selector) => checkedSelector(selector),

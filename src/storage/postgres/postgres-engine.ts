@@ -75,6 +75,7 @@ export function postgresEngine(options: PostgresEngineOptions): StorageEngine {
 class PostgresEngine implements StorageEngine {
   readonly capabilities = { durable: true, sharedWriters: true }
   readonly copies = null
+  readonly checkDatabase = null
   readonly #options: PostgresEngineOptions
   readonly #connections: Connections
   readonly #opener = randomBytes(9).toString('base64url')

@@ -15,7 +15,8 @@ import type { GarbageCounters, Superseded, SupersededRow } from './garbage.ts'
 import type { Revisions } from './revisions.ts'
 import type { State } from './state.ts'
 import type { Statement } from './statement.ts'
-import { FIRST_ROW, type RowPosition, SummedRows } from './summed-rows.ts'
+import { SummedRows } from './summed-rows.ts'
+import { FIRST_ROW, type RowPosition, walkTables } from './table-walk.ts'
 import type { References } from './uploads.ts'
 
 /** The maximum duration of a step, in ms: less than a group commit may take, and shorter during foreground writes. */
@@ -206,10 +207,12 @@ export class Compaction {
   }
 
   async #noteChecksums(): Promise<void> {
-    const rows = new SummedRows(this.#connection)
+    const tables = new SummedRows(this.#connection).tablesToFill()
     for (let next: RowPosition | null = FIRST_ROW; next !== null; ) {
       const position: RowPosition = next
-      next = await this.#step(() => rows.fill(position, performance.now() + stepMs()))
+      next = await this.#step(() =>
+        walkTables(this.#connection, tables, position, performance.now() + stepMs()),
+      )
     }
   }
 

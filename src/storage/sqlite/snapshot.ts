@@ -7,26 +7,19 @@ import { createHash, type Hash } from 'node:crypto'
 import { statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
-import { type Damage, type DamagedPart, FoundDamage } from '../damage.ts'
+import { type Damage, FoundDamage } from '../damage.ts'
 import type { CheckedCopy, CopyFacts, CopyProgress, DatabaseSnapshot } from '../storage-engine.ts'
-import { APPLICATION_ID, type Connection } from './connection.ts'
+import { APPLICATION_ID } from './connection.ts'
 import { storageError } from './database-access.ts'
+import { DatabaseCheck, openForReading, pageFaults, type ReadableFile, readable } from './database-check.ts'
 import { copyFile } from './page-copy.ts'
-import { SUMMED_VERSION, schemaOf } from './schema.ts'
-import type { Statement } from './statement.ts'
-import { FIRST_ROW, type RowPosition, SummedRows, textOf } from './summed-rows.ts'
+import { schemaOf } from './schema.ts'
+import { FIRST_ROW, type RowPosition } from './table-walk.ts'
 
-/** How long to wait while another connection opens or closes the file, in ms. */
-const BUSY_MS = 5000
 /** Rows between two progress reports. */
 const PROGRESS_ROWS = 4096
 
 type Listener = (progress: CopyProgress) => void
-
-/** Opens a file read-only. @throws SqliteError */
-export function openForReading(path: string): Sqlite.Database {
-  return new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_MS })
-}
 
 export class SqliteSnapshot implements DatabaseSnapshot {
   readonly bytes: number
@@ -194,17 +187,15 @@ class Digest {
   }
 }
 
-/** The maximum number of faults that SQLite reports. */
-const FAULTS = 5
-
 /**
  * Checks a copy of a database: its pages, schema, counters, rows and contents.
  * @throws Error with the fault as its message, if the pages or the schema are damaged
  */
 export function checkCopy(path: string): CheckedCopy {
   return checked(path, (db) => {
-    schemaOf(readable(db), 'The copy')
-    return { damage: damageOf(db), facts: factsOf(db) }
+    const file = readable(db)
+    schemaOf(file, 'The copy')
+    return { damage: damageOf(file), facts: factsOf(db) }
   })
 }
 
@@ -224,7 +215,8 @@ function checked<R>(path: string, read: (db: Sqlite.Database) => R): R {
   const db = openCopy(path)
   try {
     checkKind(db)
-    checkPages(db)
+    const faults = pageFaults(readable(db))
+    if (faults !== null) throw new Error(`its pages are damaged: ${faults}`)
     return read(db)
   } catch (error) {
     if (error instanceof Sqlite.SqliteError) throw damaged(error)
@@ -252,106 +244,15 @@ function checkKind(db: Sqlite.Database): void {
   }
 }
 
-function checkPages(db: Sqlite.Database): void {
-  const faults = db.prepare(`PRAGMA integrity_check(${FAULTS})`).pluck().all() as string[]
-  if (faults.length !== 1 || faults[0] !== 'ok')
-    throw new Error(`its pages are damaged: ${faults.join('; ')}`)
-}
-
-/** The counters of a database, and the queries that verify them. */
-const COUNTERS: readonly { readonly key: string; readonly rows: string }[] = [
-  { key: 'doc_count', rows: 'SELECT count(*) FROM doc WHERE NOT deleted' },
-  { key: 'deleted_count', rows: 'SELECT count(*) FROM doc WHERE deleted' },
-]
-
-interface WholeBlob {
-  readonly num: number
-  readonly sha256: Buffer
-  readonly length: number
-}
-
-/** The file as the functions for open databases use it. */
-function readable(db: Sqlite.Database): Pick<Connection, 'pragma' | 'prepare'> {
-  // As a connection does: the same few statements read each stretch of rows.
-  const statements = new Map<string, Sqlite.Statement>()
-  return {
-    pragma: (text) => db.pragma(text, { simple: true }),
-    prepare: <R extends object>(sql: string) => {
-      const statement = statements.get(sql) ?? db.prepare(sql)
-      statements.set(sql, statement)
-      return statement as unknown as Statement<R>
-    },
-  }
-}
-
-/** The damaged parts of a database whose pages can be read; null if there are none. */
-function damageOf(db: Sqlite.Database): Damage | null {
+/** The damaged parts of a copy whose pages can be read; null if there are none. */
+function damageOf(file: ReadableFile): Damage | null {
   const damage = new FoundDamage()
-  const add = (part: DamagedPart) => damage.add(part)
-  if (!areCountersRight(db)) add({ kind: 'counters' })
-  const rows = new SummedRows(readable(db))
-  checkRows(db, rows, add)
-  checkCompleteness(db, add)
-  checkContents(db, rows, add)
-  return damage.found
-}
-
-/** Documents and revisions that lack rows: a document has as many leaves, and a revision as many attachments, as it says. */
-const INCOMPLETE = `
-SELECT id, NULL AS rev FROM doc
-  WHERE leaves > 0 AND leaves <> (SELECT count(*) FROM revision AS r WHERE r.doc = doc.num AND r.leaf)
-    OR winner NOT IN (SELECT num FROM revision)
-UNION ALL
-SELECT d.id, r.rev FROM revision AS r LEFT JOIN doc AS d ON d.num = r.doc
-  WHERE r.attachments <> (SELECT count(*) FROM attachment AS a WHERE a.revision = r.num)`
-
-function checkCompleteness(db: Sqlite.Database, onDamaged: (part: DamagedPart) => void): void {
-  for (const row of db.prepare(INCOMPLETE).iterate() as IterableIterator<{ id: unknown; rev: unknown }>) {
-    const id = textOf(row.id)
-    onDamaged(row.rev === null ? { kind: 'document', id } : { kind: 'revision', id, rev: textOf(row.rev) })
-  }
-}
-
-function areCountersRight(db: Sqlite.Database): boolean {
-  const meta = db.prepare('SELECT value FROM meta WHERE key = ?').pluck()
-  const counter = (key: string) => Number(meta.get(key) ?? 0)
-  const number = (sql: string) => Number(db.prepare(sql).pluck().get())
-  return (
-    COUNTERS.every(({ key, rows }) => number(rows) === counter(key)) &&
-    number('SELECT coalesce(max(seq), 0) FROM doc') <= counter('update_seq')
-  )
-}
-
-function checkRows(db: Sqlite.Database, rows: SummedRows, onDamaged: (part: DamagedPart) => void): void {
+  const check = new DatabaseCheck(file, (part) => damage.add(part))
   const throttle = new Throttle()
-  const version = Number(db.pragma('user_version', { simple: true }))
-  // A copy that an older settee made is restored, and gets its checksums then.
-  if (version < SUMMED_VERSION) return
-  const mayLack = db.prepare("SELECT 1 FROM meta WHERE key = 'unsummed' AND value > 0").get() !== undefined
+  check.counters()
   for (let next: RowPosition | null = FIRST_ROW; next !== null; ) {
-    next = rows.check(next, performance.now(), mayLack, onDamaged)
+    next = check.step(next, performance.now())
     throttle.pause()
   }
-}
-
-/** Compares each content with its digest, and finds attachments without one. */
-function checkContents(db: Sqlite.Database, rows: SummedRows, onDamaged: (part: DamagedPart) => void): void {
-  const throttle = new Throttle()
-  const chunks = db.prepare('SELECT data FROM chunk WHERE blob = ? ORDER BY position').pluck()
-  const blobs = db.prepare('SELECT num, sha256, length FROM blob WHERE sha256 IS NOT NULL ORDER BY num')
-  for (const { num, sha256, length } of blobs.iterate() as IterableIterator<WholeBlob>) {
-    const hash = createHash('sha256')
-    let bytes = 0
-    for (const data of chunks.iterate(num) as IterableIterator<Buffer>) {
-      hash.update(data)
-      bytes += data.length
-      throttle.pause()
-    }
-    if (bytes !== length || !hash.digest().equals(sha256))
-      for (const part of rows.attachmentsOf(num)) onDamaged(part)
-  }
-  const lost =
-    'SELECT DISTINCT blob FROM attachment WHERE blob NOT IN (SELECT num FROM blob WHERE sha256 IS NOT NULL)'
-  for (const blob of db.prepare(lost).pluck().all())
-    for (const part of rows.attachmentsOf(blob)) onDamaged(part)
+  return damage.found
 }

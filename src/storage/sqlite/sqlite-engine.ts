@@ -9,12 +9,13 @@ import type { IndexStores } from '../index-store.ts'
 import type { DatabaseSnapshot, OpenOptions, StorageEngine } from '../storage-engine.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
+import { checkStored, openForReading } from './database-check.ts'
 import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
 import { SqliteIndexStores } from './index-stores.ts'
 import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
-import { checkCatalogCopy, checkCopy, openForReading, SqliteSnapshot } from './snapshot.ts'
+import { checkCatalogCopy, checkCopy, SqliteSnapshot } from './snapshot.ts'
 import { SqliteCatalog } from './sqlite-catalog.ts'
 import { ClosedPositions } from './state.ts'
 import { SqliteStore } from './store.ts'
@@ -89,6 +90,16 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
         return retainedVersionsIn(path, files.isLeftOpen(name))
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    async checkDatabase(name, from, ms) {
+      const path = files.path(name)
+      if (!existsSync(path)) throw new CouchError('no_database')
+      try {
+        return checkStored(path, from, ms)
       } catch (error) {
         throw storageError(error)
       }

@@ -14,7 +14,8 @@ import type { DamagedPart } from '../damage.ts'
 import type { LocalDoc } from '../engine.ts'
 import { type AttachmentFacts, attachmentChecksum, type BlobFacts, blobChecksum } from './blobs.ts'
 import { localChecksum } from './documents.ts'
-import type { Statement, Value } from './statement.ts'
+import type { Value } from './statement.ts'
+import type { Readable, WalkedTable } from './table-walk.ts'
 
 interface SummedTable {
   readonly table: string
@@ -95,96 +96,57 @@ const TABLES: readonly SummedTable[] = [
   },
 ]
 
-/** How far the tables are done. */
-export interface RowPosition {
-  /** Which of the tables is next. */
-  readonly table: number
-  /** The number of its rows that is done last. */
-  readonly above: number
-}
-
-export const FIRST_ROW: RowPosition = { table: 0, above: Number.MIN_SAFE_INTEGER }
-
 type FoundRow = { readonly at: number; readonly checksum: number | null } & Readonly<Record<string, unknown>>
 
-/** A connection, or a file that is open for reading. */
-interface Database {
-  prepare<R extends object>(sql: string): Pick<Statement<R>, 'get' | 'iterate' | 'all' | 'run'>
-}
-
 export class SummedRows {
-  readonly #database: Database
+  readonly #database: Readable
 
-  constructor(database: Database) {
+  constructor(database: Readable) {
     this.#database = database
   }
 
   /**
    * Notes the checksums of rows that lack them, inside the transaction of the caller. What such a row says now counts as
-   * what was written. Processes one stretch of rows at least.
-   * @param until a time, in ms as of `performance.now`
-   * @returns where the next step begins; null when all tables are done
+   * what was written.
    */
-  fill(from: RowPosition, until: number): RowPosition | null {
-    return this.#walk(from, until, (summed, above, end) => {
-      const { table, key, name, hasAncestry, checksumOf } = summed
-      const rows = this.#database.prepare<FoundRow>(`${selectOf(summed)} AND checksum IS NULL`)
+  tablesToFill(): readonly WalkedTable[] {
+    return TABLES.map((summed) => {
+      const { table, key, name, stretch, hasAncestry, checksumOf } = summed
+      const sql = `${selectOf(summed)} AND checksum IS NULL`
       const set = hasAncestry ? 'checksum = ?, ancestry = ?' : 'checksum = ?'
       const named = name === undefined ? '' : ` AND ${name} = ?`
-      const put = this.#database.prepare(`UPDATE ${table} SET ${set} WHERE ${key} = ?${named}`)
-      for (const row of rows.all(above, end)) {
-        const ancestry = hasAncestry ? [summedAncestry(row as unknown as RevisionRow)] : []
-        const names = name === undefined ? [] : [row[name] as string]
-        put.run(checksumOf(row as never), ...ancestry, row.at, ...names)
+      const visit = (above: number, end: number) => {
+        const rows = this.#database.prepare<FoundRow>(sql)
+        const put = this.#database.prepare(`UPDATE ${table} SET ${set} WHERE ${key} = ?${named}`)
+        for (const row of rows.all(above, end)) {
+          const ancestry = hasAncestry ? [summedAncestry(row as unknown as RevisionRow)] : []
+          const names = name === undefined ? [] : [row[name] as string]
+          put.run(checksumOf(row as never), ...ancestry, row.at, ...names)
+        }
       }
+      return { table, key, stretch, visit }
     })
   }
 
   /**
-   * Finds rows that do not say what was written. Processes one stretch of rows at least.
-   * @param until as in {@link fill}
+   * Finds rows that do not say what was written.
    * @param mayLack whether rows of an older settee may lack their checksums
-   * @returns as {@link fill}
    */
-  check(
-    from: RowPosition,
-    until: number,
-    mayLack: boolean,
-    onDamaged: (part: DamagedPart) => void,
-  ): RowPosition | null {
-    return this.#walk(from, until, (summed, above, end) => {
-      const rows = this.#database.prepare<FoundRow>(selectOf(summed))
-      for (const row of rows.all(above, end)) {
-        if (!isSound(summed, row, mayLack))
-          for (const part of this.#partsOf(summed.table, row)) onDamaged(part)
+  tablesToCheck(mayLack: boolean, onDamaged: (part: DamagedPart) => void): readonly WalkedTable[] {
+    return TABLES.map((summed) => {
+      const { table, key, stretch } = summed
+      const sql = selectOf(summed)
+      const visit = (above: number, end: number) => {
+        let rows = 0
+        for (const row of this.#database.prepare<FoundRow>(sql).iterate(above, end)) {
+          if (!isSound(summed, row, mayLack)) for (const part of this.#partsOf(table, row)) onDamaged(part)
+          // Damaged pages may refer to each other without an end.
+          rows += 1
+          if (rows > MAX_ROWS) return onDamaged({ kind: 'file' })
+        }
       }
+      return { table, key, stretch, visit }
     })
-  }
-
-  #walk(
-    { table: first, above: from }: RowPosition,
-    until: number,
-    visit: (summed: SummedTable, above: number, end: number) => void,
-  ): RowPosition | null {
-    let above = from
-    for (const [table, summed] of TABLES.entries()) {
-      if (table < first) continue
-      for (;;) {
-        const next = this.#nextOf(summed, above)
-        if (next === null) break
-        visit(summed, next - 1, next - 1 + summed.stretch)
-        above = next - 1 + summed.stretch
-        if (performance.now() > until) return { table, above }
-      }
-      above = FIRST_ROW.above
-    }
-    return null
-  }
-
-  /** The next number that a row has: a damaged one may be very far from the others. */
-  #nextOf({ table, key }: SummedTable, above: number): number | null {
-    const sql = `SELECT min(${key}) AS at FROM ${table} WHERE ${key} > ? AND ${key} < ${Number.MAX_SAFE_INTEGER}`
-    return this.#database.prepare<{ at: number | null }>(sql).get(above)?.at ?? null
   }
 
   /** What a damaged row belongs to. */
@@ -217,6 +179,9 @@ export class SummedRows {
       yield { kind: 'attachment', id: textOf(id), rev: textOf(rev), name: textOf(name) }
   }
 }
+
+/** More than any stretch has rows. */
+const MAX_ROWS = 1_000_000
 
 /** How many attachments are named that share one damaged content. */
 const MAX_SHARING = 10

@@ -6,11 +6,13 @@ import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
+import type { Damage } from '../../../src/storage/damage.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { checkCopy } from '../../../src/storage/sqlite/snapshot.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { attachment, put, remove, snapshot, write } from '../conformance/edits.ts'
 import { ALL } from '../conformance/setup.ts'
+import { checkedInSteps } from './checks.ts'
 
 const ROUNDS = Number(process.env.SETTEE_DAMAGE ?? 150)
 const SEED = Number(process.env.SETTEE_DAMAGE_SEED ?? Date.now() % 1e6)
@@ -137,10 +139,16 @@ function isKnown(error: unknown): boolean {
   return error instanceof CouchError || error instanceof Sqlite.SqliteError
 }
 
-/** Whether a check of a copy finds damage. */
+/** Whether a check of a copy finds damage, and the same check of a database in use, step by step. */
 function isFound(path: string): boolean {
+  return (
+    isDamaged(() => checkCopy(path).damage) && isDamaged(() => checkedInSteps(path, 0)[0]?.damage ?? null)
+  )
+}
+
+function isDamaged(check: () => Damage | null): boolean {
   try {
-    return checkCopy(path).damage !== null
+    return check() !== null
   } catch {
     return true
   }
