@@ -137,7 +137,7 @@ async function compose(
   })
   // Half of the start is loading code, so the HTTP layer loads while a thread opens the data folder.
   const loading = import('./app.ts')
-  const { databases, sealingKey } = await opening
+  const { databases, sealingKey, healing } = await opening
   await prepareSettings(context, databases)
   const claims = openClaims(context, databases)
   const upkeep = upkeepDuty(claims)
@@ -147,6 +147,7 @@ async function compose(
   const standby = await openStandby(context, databases)
   const writing = writingDuty(upkeep, standby)
   const authServices = await openAuthServices(context, databases, { standby, duty: writing, upkeep, claims })
+  healing.start(authServices.policy.databases)
   const backupServices = await openBackupServices(context, databases, { disk, claims, upkeep, authServices })
   const files = bodyFilesOf(config, () => disk.space, tmpDir)
   const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, bodyFiles: files }

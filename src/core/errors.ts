@@ -372,6 +372,11 @@ export function isFileFault(error: unknown): error is CouchError {
   return error instanceof CouchError && FILE_FAULTS.has(error.code)
 }
 
+/** Whether a part of a document does not say what was written; other documents are not affected. */
+export function isDamage(error: unknown): error is CouchError {
+  return error instanceof CouchError && error.code === 'damaged_document'
+}
+
 /** Escapes control and formatting characters, which could move the cursor or fake another line. */
 export function shown(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (each) => `\\u{${each.codePointAt(0)?.toString(16)}}`)

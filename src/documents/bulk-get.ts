@@ -1,6 +1,6 @@
 /** `_bulk_get`, protocol.md 4.2: one result for each input, in order; an error in one input is in its result. */
 
-import { CouchError } from '../core/errors.ts'
+import { CouchError, isDamage } from '../core/errors.ts'
 import { BatchSize, Yielder } from '../core/event-loop.ts'
 import { checkDocId, isLocalId } from '../core/ids.ts'
 import { isJsonObject, quoted } from '../core/json.ts'
@@ -284,7 +284,7 @@ function isReady(progress: RevisionsProgress): boolean {
 function refused(id: string, rev: unknown, error: unknown): ReadyResult {
   if (!(error instanceof CouchError)) throw error
   if (error.code === 'not_found') return failed(id, 'undefined', error)
-  if (error.status === 400 || error.code === 'damaged_document') return failed(id, rev ?? null, error)
+  if (error.status === 400 || isDamage(error)) return failed(id, rev ?? null, error)
   throw error
 }
 

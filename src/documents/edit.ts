@@ -170,6 +170,7 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
   const path = replicatedPath(doc)
   const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
+  if (document.isDamagedLeaf(rev)) return storeAgain(document, doc, incoming, at)
   const change = document.branches.mergeOf(incoming)
   const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
   if (leaf !== undefined && document.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
@@ -187,6 +188,29 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
     document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   } else if (change.added.length > 0) document.checkAncestry?.(bytesGained(change))
   document.branches.apply(change)
+  return { rev, deleted: doc.deleted }
+}
+
+/** A revision never changes, so what a device sends of a damaged leaf takes its place. */
+function storeAgain(document: EditedDocument, doc: IncomingDoc, incoming: Branch, at: number): EditResult {
+  const rev = leafRev(incoming)
+  const damaged = document.branches.leaf({ pos: incoming.pos, id: incoming.leaf }) as Branch
+  // A leaf whose ancestry was damaged as well has only itself as such.
+  const ids = damaged.ids.length < incoming.ids.length ? incoming.ids : damaged.ids
+  const added = document.stemmed(makeBranch(incoming.pos, ids, doc.deleted))
+  const change = { removed: [damaged], added: [added] }
+  const stub = doc.attachments.find(({ content }) => content === null)
+  if (stub !== undefined) throw missingStub(document.id, stub.name)
+  checkAttachmentCount(doc.attachments, document.maxAttachments)
+  const attachments = doc.attachments.map((attachment) => newAttachment(attachment, attachment.revpos ?? 0))
+  if (document.check !== undefined) {
+    const old = () => document.nearest(incoming.pos - 1, ids.slice(1))
+    const grown = () => bytesGained(change)
+    document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
+  }
+  document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+  document.branches.apply(change)
+  document.hasRestored = true
   return { rev, deleted: doc.deleted }
 }
 
@@ -245,7 +269,7 @@ function firstRevision({ state, branches, contents }: EditedDocument, leaf: Bran
   return null
 }
 
-function changedRevisions({ branches, contents }: EditedDocument): Changes {
+function changedRevisions({ branches, contents, hasRestored }: EditedDocument): Changes {
   const changes = branches.changes()
   const written = new Map(changes.written.map((branch) => [leafRev(branch), branch]))
   const revisions = [
@@ -253,7 +277,7 @@ function changedRevisions({ branches, contents }: EditedDocument): Changes {
     ...[...contents].filter(([rev]) => !written.has(rev)).map(supersededAtOnce),
     ...[...written].map(([rev, branch]) => leafWrite(rev, branch, contents.get(rev))),
   ]
-  return { revisions, sequenced: changes.leavesChanged }
+  return { revisions, sequenced: changes.leavesChanged || hasRestored }
 }
 
 function superseded(branch: Branch): RevisionWrite {

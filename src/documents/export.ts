@@ -3,7 +3,7 @@
  * JSON array of revisions with their ancestry and the contents of their attachments. Every leaf is exported, including
  * tombstones and the losers of conflicts.
  */
-import { CouchError } from '../core/errors.ts'
+import { CouchError, isDamage } from '../core/errors.ts'
 import type { Limits, UserCtx } from '../core/types.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import { bulkGetResults } from './bulk-get.ts'
@@ -83,7 +83,7 @@ async function areReadable(store: DatabaseStore, contents: RenderedDocument['con
       for await (const _step of readContent(store, content, 0, content.storedLength));
     return true
   } catch (error) {
-    if (error instanceof CouchError && error.code === 'damaged_document') return false
+    if (isDamage(error)) return false
     throw error
   }
 }

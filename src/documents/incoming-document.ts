@@ -5,8 +5,9 @@
 import { CouchError } from '../core/errors.ts'
 import { isDesignId } from '../core/ids.ts'
 import type { Limits, Settings } from '../core/types.ts'
-import { bytesOf, parseRevisions } from '../revisions/branch.ts'
+import { type Branch, bytesOf, leafRev, makeBranch, parseRevisions } from '../revisions/branch.ts'
 import { type BranchChange, BranchSet } from '../revisions/branch-set.ts'
+import { stem } from '../revisions/merge.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { AttachmentWrite, DocState, StoredAttachment } from '../storage/engine.ts'
 import { memberValue, type SplitDocument, splitAnyDocument } from './body.ts'
@@ -16,6 +17,7 @@ import {
   invalidAttachment,
   readAttachments,
 } from './incoming-attachments.ts'
+import { unlessDamaged } from './render.ts'
 
 /** Members that a client may send back unchanged; a write ignores them (protocol.md 2.4). */
 const IGNORED = new Set(['_revs_info', '_local_seq', '_conflicts', '_deleted_conflicts'])
@@ -242,6 +244,9 @@ export class EditedDocument {
   readonly branches: BranchSet
   /** The contents that the edits brought, by revision. */
   readonly contents = new Map<string, NewContent>()
+  /** Whether an edit has brought a damaged leaf again. */
+  hasRestored = false
+  readonly #revsLimit: number
   /** The stored revisions that were looked up; null without a stored body. */
   readonly #lookedUp = new Map<string, StoredContent | null>()
   /** The stored revisions of which only the attachments were looked up. */
@@ -256,7 +261,8 @@ export class EditedDocument {
     this.maxLeaves = bounds.maxLeaves ?? Number.POSITIVE_INFINITY
     this.maxAttachments = bounds.maxAttachments ?? Number.POSITIVE_INFINITY
     // Read once, since an engine may return other objects at each read.
-    this.branches = new BranchSet(state?.branches ?? [], revsLimit)
+    this.branches = new BranchSet(usableBranches(state), revsLimit)
+    this.#revsLimit = revsLimit
   }
 
   /** Whether the decision has taken long enough, so that the remaining edits wait for the next decision. */
@@ -279,6 +285,24 @@ export class EditedDocument {
     if (bytes + this.branches.ancestryBytes() > MAX_ANCESTRY_BYTES) {
       throw new CouchError('too_many_leaves', tooManyLeaves(size, 'their ancestries'))
     }
+  }
+
+  /** Whether what is stored of a leaf is damaged, as far as it is known or its rows show it. */
+  isDamagedLeaf(rev: string): boolean {
+    const { state } = this
+    if (state?.damagedLeaves === undefined || this.contents.has(rev)) return false
+    if (state.damagedLeaves.has(rev)) return true
+    if (this.branches.leaf(parseRev(rev)) === undefined) return false
+    const read = () => {
+      state.attachments(rev)
+      return false
+    }
+    return unlessDamaged(read, () => true)
+  }
+
+  /** A branch without the ancestors beyond the limit. */
+  stemmed(branch: Branch): Branch {
+    return stem(branch, this.#revsLimit)
   }
 
   /** The attachments of a revision, stored or brought by an earlier edit; none for a revision without a stored row. */
@@ -323,6 +347,29 @@ export class EditedDocument {
     if (state === null || body === null) return null
     return { deleted: state.isDeleted(rev) ?? false, body, attachments: state.attachments(rev) }
   }
+}
+
+/**
+ * The branches that a write can extend. Of a damaged ancestry only the leaf is left, as if all others had been cut: else
+ * nobody could write the document until a device brings that leaf again.
+ */
+function usableBranches(state: DocState | null): readonly Branch[] {
+  if (state === null) return []
+  const { branches, damagedLeaves } = state
+  if (damagedLeaves === undefined || damagedLeaves.size === 0) return branches
+  return branches.map((branch) => (damagedLeaves.has(leafRev(branch)) ? usable(branch) : branch))
+}
+
+function usable(branch: Branch): Branch {
+  const { pos, leaf, deleted } = branch
+  return makeBranch(
+    pos,
+    unlessDamaged(
+      () => branch.ids,
+      () => [leaf],
+    ),
+    deleted,
+  )
 }
 
 function tooManyLeaves(leaves: number, bound: string): string {

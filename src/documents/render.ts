@@ -1,5 +1,5 @@
 /** Renders a stored revision as the JSON for a client, protocol.md 3.1. The stored text is spliced, never parsed. */
-import { CouchError } from '../core/errors.ts'
+import { CouchError, isDamage } from '../core/errors.ts'
 import { type Branch, conflicts, deletedConflicts } from '../revisions/branch.ts'
 import { leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
@@ -80,7 +80,7 @@ export function unlessDamaged<T, U>(render: () => T, instead: (error: CouchError
   try {
     return render()
   } catch (error) {
-    if (error instanceof CouchError && error.code === 'damaged_document') return instead(error)
+    if (isDamage(error)) return instead(error)
     throw error
   }
 }

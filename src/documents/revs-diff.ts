@@ -5,12 +5,14 @@ import { isLocalId } from '../core/ids.ts'
 import { quoted } from '../core/json.ts'
 import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
+import { type Branch, leafRev } from '../revisions/branch.ts'
 import { type MissingRevs, MissingSearch, type MissingStep, missingRevs } from '../revisions/missing.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { DatabaseStore, DocState } from '../storage/engine.ts'
 import { soughtRevisions } from '../storage/touches.ts'
 import type { Body } from './database.ts'
 import type { Schema } from './json-parser.ts'
+import { unlessDamaged } from './render.ts'
 import { bodyObject } from './request-body.ts'
 import { requireMember } from './security.ts'
 
@@ -100,10 +102,24 @@ function fewOf(requested: readonly string[] = []): readonly Rev[] {
 
 /** @returns null if {@link missingInSteps} must find the answer */
 function missingOf(doc: DocState | null, requested: readonly string[]): MissingRevs | null {
-  // Usually a device asks about the winner, for which no branches are needed.
-  if (doc !== null && requested.every((rev) => rev === doc.rev)) return NOTHING
-  if (requested.length > FEW_REVS) return null
-  return missingRevs(doc?.branches ?? null, requested.map(parseRev))
+  return unlessDamaged(
+    () => {
+      const damaged = doc?.damagedLeaves?.size ?? 0
+      // Usually a device asks about the winner, for which no branches are needed.
+      if (doc !== null && damaged === 0 && requested.every((rev) => rev === doc.rev)) return NOTHING
+      if (requested.length > FEW_REVS) return null
+      return missingRevs(soundBranches(doc), requested.map(parseRev))
+    },
+    () => missingRevs(null, requested.map(parseRev)),
+  )
+}
+
+/** The branches without those whose leaf is damaged: a device that has it sends it again. */
+function soundBranches(doc: DocState | null): readonly Branch[] | null {
+  if (doc === null) return null
+  const { branches, damagedLeaves } = doc
+  if (damagedLeaves === undefined || damagedLeaves.size === 0) return branches
+  return branches.filter((branch) => !damagedLeaves.has(leafRev(branch)))
 }
 
 /** For many revisions, which would hold the thread too long at once. */
@@ -121,7 +137,10 @@ async function missingInSteps(
       [id],
       (doc, _id, view) => {
         requireMember(user, view.security)
-        return search.step(hasRevisions(id) && doc !== null ? doc.branches : null)
+        return unlessDamaged(
+          () => search.step(hasRevisions(id) ? soundBranches(doc) : null),
+          () => search.step(null),
+        )
       },
       { branches: true, ...soughtRevisions([search.next]) },
     )

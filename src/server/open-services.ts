@@ -22,6 +22,7 @@ import { setteeVersion } from '../config/version.ts'
 import { localControlCommands } from '../control/control-commands.ts'
 import { serveControl } from '../control/control-server.ts'
 import { CouchError } from '../core/errors.ts'
+import { DeviceHealing } from '../healing/device-healing.ts'
 import { type Hosted, openHosted } from '../hosted/hosted.ts'
 import type { Services } from '../http/services.ts'
 import { Alarms, incarnationsIn } from '../metrics/alarms.ts'
@@ -65,14 +66,19 @@ interface OpenDatabasesOptions
 
 /**
  * Opens the databases; shutdown closes them.
- * @returns them, and the key of credentials in `_replicator`
+ * @returns them, the key of credentials in `_replicator`, and what restores damaged documents
  * @throws StartError if another settee uses the folder, or a newer one has changed its files
  */
 export async function openDatabases(
   context: ServerContext,
   options: OpenDatabasesOptions,
-): Promise<{ readonly databases: OwnedDatabases; readonly sealingKey: SealingKey }> {
+): Promise<{
+  readonly databases: OwnedDatabases
+  readonly sealingKey: SealingKey
+  readonly healing: DeviceHealing
+}> {
   const { location, config, logger, shutdown } = context
+  const healing = new DeviceHealing({ logger })
   const databases = await openServerDatabases({
     location,
     settings: settingsOf(config, null),
@@ -91,6 +97,9 @@ export async function openDatabases(
         { err: fault, database },
         'the file of a database is damaged; other databases are not affected',
       ),
+    onDamagedLeaf: (database) => healing.note(database),
+    onRestored: (database, leaves, rest) =>
+      logger.info({ database, leaves, rest }, 'damaged documents were sent again, and are whole'),
     onSkippedDocument: (database, ddoc, { view, id, reason }) =>
       logger.warn(
         { database, ddoc, view, id, reason },
@@ -102,6 +111,7 @@ export async function openDatabases(
   })
   // Feeds end with the databases' `closed` event. The connections can close after that.
   shutdown.add(() => databases.close())
+  shutdown.add(() => healing.close())
   const sealingKey = await SealingKey.open(databases, (error) => {
     // On a full disk an admin must still be able to start the server and free space.
     logger.error({ err: error }, 'cannot write a key for the credentials of replications')
@@ -112,7 +122,7 @@ export async function openDatabases(
   config.onChange((section) => {
     if (SETTINGS_SECTIONS.has(section)) applySettings()
   })
-  return { databases, sealingKey }
+  return { databases, sealingKey, healing }
 }
 
 /** Watches the free space on the disk, and removes what has expired. @returns the watch */

@@ -100,6 +100,8 @@ export interface DocState {
   readonly hasOneLeaf: boolean
   /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is read. */
   readonly branches: readonly Branch[]
+  /** The leaves that are known to be damaged: a write of such a revision stores it again. Absent: the engine knows none. */
+  readonly damagedLeaves?: ReadonlySet<string>
   /** Every revision that is stored, leaf or superseded. */
   revisions(): readonly StoredRevision[]
   /**
@@ -154,7 +156,7 @@ export interface DocWrite {
   /** The winner after the write. */
   readonly rev: string
   readonly deleted: boolean
-  /** Whether the document takes the next sequence number; true exactly when its set of leaves changed. */
+  /** Whether the document takes the next sequence number; true exactly when its set of leaves changed, or a damaged one is stored again. */
   readonly sequenced: boolean
   /** Whether this is a design document, so that {@link StoreView.designVersion} grows. */
   readonly design?: boolean
@@ -302,6 +304,8 @@ export interface ForkedPage<R> extends Omit<Page<R>, 'more'> {
 export interface DatabaseStore {
   /** Whether its file was found, when it was opened, to be an older copy. */
   readonly wasRolledBack: boolean
+  /** Whether, when it was opened, it had damaged leaves for which devices were not asked yet. Absent: it cannot say. */
+  readonly needsDevices?: boolean
   /** Whether ids name partitions; fixed since the database was created. Copies and restores keep it. */
   readonly partitioned: boolean
   /** As in {@link DatabaseProperties}; fixed like `partitioned`. */

@@ -95,6 +95,11 @@ export class FaultRecord {
     if (this.#databases.get(incarnation)?.code === 'disk_fault') this.#databases.delete(incarnation)
   }
 
+  /** Notes that no document is known to be damaged any more. */
+  noteRestored(incarnation: number): void {
+    if (this.#databases.get(incarnation)?.code === 'damaged_document') this.#databases.delete(incarnation)
+  }
+
   /** Removes the fault of a deleted database. */
   forget(incarnation: number): void {
     this.#databases.delete(incarnation)

@@ -278,6 +278,10 @@ export interface ServerDatabasesOptions {
   onCompactionFault(database: string, fault: unknown): void
   /** A database's file is damaged, or the disk has failed; called once per fault. */
   onDatabaseFault?(database: string, fault: unknown): void
+  /** A database has a damaged leaf that was not known. */
+  onDamagedLeaf?(database: string): void
+  /** Damaged leaves were stored again. @param rest how many are still damaged, as far as known */
+  onRestored?(database: string, leaves: number, rest: number): void
   /** A view has skipped a document; called once for each view. */
   onSkippedDocument?(database: string, ddoc: string, skipped: SkippedDocument): void
   /** A write has found the disk full. */

@@ -27,6 +27,7 @@ import { isLong, METHODS, serveDatabase } from './served.ts'
 import type {
   CatalogMethod,
   DatabaseCall,
+  DatabaseThreadEvent,
   OpenedCatalog,
   Request,
   ServedDatabase,
@@ -120,6 +121,10 @@ class Host {
       watch: {
         onFull: () => this.#disk.onFull(),
         onFault: (database, error) => this.#reportFault(database, error),
+        onDamagedLeaf: (database) =>
+          this.#tell(database, (incarnation) => ({ type: 'damagedLeaf', incarnation })),
+        onRestored: (database, leaves, rest) =>
+          this.#tell(database, (incarnation) => ({ type: 'restored', incarnation, leaves, rest })),
         onExclusive: (database) => this.#exclusive.add(database),
       },
     })
@@ -132,6 +137,7 @@ class Host {
       incarnation,
       lastKnown: this.#lastSequences.take(name),
     })
+    if (store.needsDevices === true) this.#rpc.sendEvent({ type: 'damagedLeaf', incarnation })
     if (store.wasRolledBack) this.#reportReplacedFile(incarnation, await store.view())
     const indexes = this.#engine.openIndexes(name)
     const database = await serveDatabase(store, {
@@ -161,10 +167,13 @@ class Host {
     this.#rpc.sendEvent({ type: 'fileReplaced', incarnation, lastKnown: { epoch, updateSeq } })
   }
 
-  #reportFault(database: string, error: CouchError): void {
+  #tell(database: string, eventOf: (incarnation: number) => DatabaseThreadEvent): void {
     const incarnation = this.#stores.incarnationOf(database)
-    if (incarnation === undefined) return
-    this.#rpc.sendEvent({ type: 'faulty', incarnation, fault: packError(error) })
+    if (incarnation !== undefined) this.#rpc.sendEvent(eventOf(incarnation))
+  }
+
+  #reportFault(database: string, error: CouchError): void {
+    this.#tell(database, (incarnation) => ({ type: 'faulty', incarnation, fault: packError(error) }))
     // After a failed read or write, SQLite's cache of the database cannot be trusted.
     if (error.code === 'disk_fault') this.#stores.discard(database)
   }

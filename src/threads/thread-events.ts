@@ -58,6 +58,13 @@ export class ThreadEvents {
       case 'faulty':
         this.#noteFault(proxy, event.fault)
         break
+      case 'damagedLeaf':
+        observer.onDamagedLeaf?.(proxy.name)
+        break
+      case 'restored':
+        if (event.rest === 0) this.faults.noteRestored(event.incarnation)
+        observer.onRestored?.(proxy.name, event.leaves, event.rest)
+        break
       case 'alarm':
         observer.onMassDeletion?.(proxy.entry, event.found)
         break

@@ -157,6 +157,15 @@ export type ThreadEvent =
   | { readonly type: 'deleted'; readonly incarnation: number }
   /** A database's file is damaged, or the disk has failed. */
   | { readonly type: 'faulty'; readonly incarnation: number; readonly fault: PackedError }
+  /** As {@link DiskWatch.onDamagedLeaf}. */
+  | { readonly type: 'damagedLeaf'; readonly incarnation: number }
+  /** As {@link DiskWatch.onRestored}. */
+  | {
+      readonly type: 'restored'
+      readonly incarnation: number
+      readonly leaves: number
+      readonly rest: number
+    }
   /** Records or the list of databases have changed. */
   | { readonly type: 'catalog'; readonly change: CatalogChange }
   /** A write has found the disk full. */

@@ -95,6 +95,7 @@ export const LAYERS = [
   'backup/',
   'time-machine/',
   'vaults/',
+  'healing/',
   'move/',
   'standby/',
   'control/',

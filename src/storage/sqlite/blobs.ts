@@ -4,6 +4,7 @@ import { agrees, chunkChecksum, rowChecksum } from '../checksum.ts'
 import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import type { Connection } from './connection.ts'
+import type { DamagedLeaves } from './damaged-leaves.ts'
 import type { DamageReports } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
 import type { Statement } from './statement.ts'
@@ -36,6 +37,7 @@ export class Blobs {
   readonly #whole: Statement<BlobRow>
   readonly #damage: DamageReports
   readonly #checksums: Checksums
+  readonly #damagedLeaves: DamagedLeaves
   readonly #byHash: Statement<BlobRow>
   readonly #begin: Statement
   readonly #complete: Statement
@@ -50,8 +52,14 @@ export class Blobs {
   /** A number is not reused while the file is open, so that a reader that still has it never gets another content. */
   #lastNum: number
 
-  constructor(connection: Connection, damage: DamageReports, garbage: Checksums) {
+  constructor(
+    connection: Connection,
+    damage: DamageReports,
+    garbage: Checksums,
+    damagedLeaves: DamagedLeaves,
+  ) {
     this.#damage = damage
+    this.#damagedLeaves = damagedLeaves
     this.#checksums = garbage
     this.#whole = connection.prepare(`SELECT ${BLOB_COLUMNS} FROM blob WHERE num = ? AND sha256 IS NOT NULL`)
     this.#byHash = connection.prepare(`SELECT ${BLOB_COLUMNS} FROM blob WHERE sha256 = ?`)
@@ -80,7 +88,12 @@ export class Blobs {
     const row = this.#whole.get(blob)
     if (row === undefined || agrees(row.checksum, blobChecksum(row), this.#checksums.lacksChecksums))
       return row
-    throw this.#damage.damagedContent()
+    throw this.#damaged(blob)
+  }
+
+  #damaged(blob: number): CouchError {
+    this.#damagedLeaves.noteContent(blob)
+    return this.#damage.damagedContent()
   }
 
   /** The complete blob of a content, by its SHA-256. */
@@ -145,7 +158,7 @@ export class Blobs {
       const start = at - position * CHUNK_BYTES
       const chunk = this.chunk(blob, position)
       const part = chunk?.subarray(start, start + end - at)
-      if (!part?.length) throw this.#damage.damagedContent()
+      if (!part?.length) throw this.#damaged(blob)
       // A copy, so that the garbage collector can free the rest.
       parts.push(part.length === chunk?.length ? part : Uint8Array.from(part))
       at += part.length
@@ -220,12 +233,20 @@ export class Attachments {
   readonly #blobs: Blobs
   readonly #damage: DamageReports
   readonly #checksums: Checksums
+  readonly #damagedLeaves: DamagedLeaves
   readonly #of: Statement<AttachmentRow>
   readonly #insert: Statement
   readonly #drop: Statement
   readonly #count: Statement<{ rows: number }>
 
-  constructor(connection: Connection, blobs: Blobs, damage: DamageReports, garbage: Checksums) {
+  constructor(
+    connection: Connection,
+    blobs: Blobs,
+    damage: DamageReports,
+    garbage: Checksums,
+    damagedLeaves: DamagedLeaves,
+  ) {
+    this.#damagedLeaves = damagedLeaves
     this.#blobs = blobs
     this.#damage = damage
     this.#checksums = garbage
@@ -254,7 +275,10 @@ export class Attachments {
           blobChecksum({ num, sha256, md5: row.md5, length: row.storedLength }),
           this.#checksums.lacksChecksums,
         )
-      if (!isSound) throw this.#damage.damagedDocument()
+      if (!isSound) {
+        this.#damagedLeaves.noteRevision(revision)
+        throw this.#damage.damagedDocument()
+      }
       const { name, type, revpos, encoding, length, blob, md5, storedLength } = row
       const digest = digestOf(md5)
       return { name, type, revpos, encoding, length: length ?? storedLength, blob, digest, storedLength }

@@ -176,6 +176,10 @@ export interface DiskWatch {
   onFull?(): boolean
   /** A database's file is damaged, or the disk failed to read or write it. */
   onFault?(database: string, error: CouchError): void
+  /** A database has a damaged leaf that was not known; it is noted durably. */
+  onDamagedLeaf?(database: string): void
+  /** Damaged leaves were written again. @param rest how many are still damaged, as far as known */
+  onRestored?(database: string, leaves: number, rest: number): void
   /** A database was opened exclusively, for lack of disk space. */
   onExclusive?(database: string): void
 }
@@ -220,7 +224,8 @@ export class FileErrors implements DamageReports {
     const revision = rev === undefined ? '' : ` (revision ${shown(String(rev))})`
     return this.#reported(
       `${which} of the database ${this.#database}${revision} is damaged: the disk has changed what was stored. ` +
-        'Restore the database from a backup, or save the document again. All other documents still work.',
+        'A device that has it restores it when it syncs; or restore the database from a backup, or save the document again. ' +
+        'All other documents still work.',
     )
   }
 

@@ -2,6 +2,7 @@
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
+import { DamagedLeaves } from './damaged-leaves.ts'
 import type { DamageReports, Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
@@ -192,23 +193,38 @@ export type Tables = ReturnType<typeof openTables>
  * Opens the tables of one file.
  * @param now the time, in ms since 1970
  * @param damage gets what does not say what was written
+ * @param onDamagedLeaf called with each damaged leaf that was not known
  * @param closedAt see {@link State}
  */
 export function openTables(
   connection: Connection,
   now: () => number,
   damage: DamageReports,
+  onDamagedLeaf: () => void,
   closedAt?: string,
 ) {
   const garbage = new GarbageCounters(connection)
   const state = new State(connection, damage, garbage, closedAt)
-  const blobs = new Blobs(connection, damage, garbage)
-  const attachments = new Attachments(connection, blobs, damage, garbage)
+  const damagedLeaves = new DamagedLeaves(connection, now, onDamagedLeaf)
+  const blobs = new Blobs(connection, damage, garbage, damagedLeaves)
+  const attachments = new Attachments(connection, blobs, damage, garbage, damagedLeaves)
   const superseded = new Superseded(connection, garbage)
-  const revisions = new Revisions(connection, { attachments, superseded, garbage, damage })
+  const revisions = new Revisions(connection, { attachments, superseded, garbage, damage, damagedLeaves })
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
   const locals = new Locals(connection, damage, garbage)
   const points = new RememberedPoints(connection, now)
-  return { state, garbage, blobs, attachments, superseded, revisions, documents, feed, locals, points }
+  return {
+    state,
+    garbage,
+    damagedLeaves,
+    blobs,
+    attachments,
+    superseded,
+    revisions,
+    documents,
+    feed,
+    locals,
+    points,
+  }
 }

@@ -234,8 +234,12 @@ class HistoryRows implements DocumentRows {
     return this.#deps.revisions.lacksChecksums
   }
 
-  damaged(rev?: string, id?: string): CouchError {
-    return this.#deps.revisions.damaged(rev, id)
+  damagedLeavesOf(doc: number): ReadonlySet<string> {
+    return this.#deps.revisions.damagedLeavesOf(doc)
+  }
+
+  damaged(id?: string, place?: RevisionPlace): CouchError {
+    return this.#deps.revisions.damaged(id, place)
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {

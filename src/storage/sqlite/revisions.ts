@@ -5,6 +5,7 @@ import { checkedAncestry, contentChecksum, withChecksum } from '../checksum.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
+import type { DamagedLeaves } from './damaged-leaves.ts'
 import type { DamageReports } from './database-access.ts'
 import type { GarbageCounters, Superseded } from './garbage.ts'
 import type { Statement } from './statement.ts'
@@ -54,6 +55,7 @@ interface Dependencies {
   readonly superseded: Superseded
   readonly garbage: GarbageCounters
   readonly damage: DamageReports
+  readonly damagedLeaves: DamagedLeaves
 }
 
 /** The write that a revision is part of. */
@@ -78,6 +80,7 @@ export class Revisions implements DocumentRows {
   readonly #superseded: Superseded
   readonly #garbage: GarbageCounters
   readonly #damage: DamageReports
+  readonly #damagedLeaves: DamagedLeaves
   readonly #revision: Statement<FoundRow>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
@@ -96,11 +99,15 @@ export class Revisions implements DocumentRows {
   readonly #deleted: Statement<readonly [deleted: number]>
   #lastRevision: number
 
-  constructor(connection: Connection, { attachments, superseded, garbage, damage }: Dependencies) {
+  constructor(
+    connection: Connection,
+    { attachments, superseded, garbage, damage, damagedLeaves }: Dependencies,
+  ) {
     this.#attachments = attachments
     this.#superseded = superseded
     this.#garbage = garbage
     this.#damage = damage
+    this.#damagedLeaves = damagedLeaves
     this.#revision = connection.prepare(
       'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
         `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
@@ -158,6 +165,7 @@ export class Revisions implements DocumentRows {
     const deleted = Number(write.deleted)
     const ancestry = write.ancestry && withChecksum(encodeAncestry(write.ancestry), write.rev, write.deleted)
     const [wasLeaf, before] = stored?.leaf ? [1, stored.size] : [0, 0]
+    if (write.content !== undefined || leaf === 0) this.#damagedLeaves.restored(doc, write.rev)
     // A leaf is written again as a leaf only when its ancestry changes.
     if (stored?.leaf && leaf === 1) this.#noteGrowth.run(at, stored.num)
     if (write.content === undefined) {
@@ -282,7 +290,7 @@ export class Revisions implements DocumentRows {
     const num = this.#numOf(place)
     const ancestry = num === undefined ? null : this.#ancestry.get(num)?.[0]
     // A leaf has one.
-    if (!ancestry) throw this.damaged(place.rev)
+    if (!ancestry) throw this.damaged(undefined, place)
     return ancestry
   }
 
@@ -290,8 +298,13 @@ export class Revisions implements DocumentRows {
     return this.#garbage.lacksChecksums
   }
 
-  damaged(rev?: string, id?: string): CouchError {
-    return this.#damage.damagedDocument(id, rev)
+  damagedLeavesOf(doc: number): ReadonlySet<string> {
+    return this.#damagedLeaves.of(doc)
+  }
+
+  damaged(id?: string, place?: Pick<RevisionPlace, 'doc' | 'rev'>): CouchError {
+    if (place !== undefined) this.#damagedLeaves.note(place.doc, place.rev)
+    return this.#damage.damagedDocument(id, place?.rev)
   }
 
   #numOf({ doc, rev, num }: RevisionPlace): number | undefined {

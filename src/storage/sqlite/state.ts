@@ -57,6 +57,8 @@ export class ClosedPositions {
 
 export class State {
   readonly createdAt: number
+  /** When it was last restored, in ms since 1970; 0 if never. */
+  readonly restoredAt: number
   readonly partitioned: boolean
   readonly shards: number
   /** Changed in place: a copy cost 3 us of the 75 us that each document of a group took. */
@@ -96,6 +98,7 @@ export class State {
     )
     const number = (key: string, absent = 0) => Number(meta.get(key) ?? absent)
     this.createdAt = number('created_at')
+    this.restoredAt = number(RESTORED_KEY)
     this.partitioned = meta.has(PARTITIONED_KEY)
     this.shards = number(SHARDS_KEY, 1)
     this.#written = {

@@ -77,6 +77,7 @@ interface StoreOptions {
 export class SqliteStore implements VersionedStore {
   readonly history: History
   readonly wasRolledBack: boolean
+  readonly needsDevices: boolean
   readonly partitioned: boolean
   readonly shards: number
   readonly #name: string
@@ -104,12 +105,15 @@ export class SqliteStore implements VersionedStore {
     const errors = new FileErrors(name, options.watch)
     try {
       this.wasRolledBack = markRestoredIfRolledBack(this.#connection, options.lastKnown, options.now())
-      this.#tables = openTables(this.#connection, options.now, errors, options.closed.get(name))
+      const onDamagedLeaf = () => void this.#noteDamagedLeaf()
+      const closedAt = options.closed.get(name)
+      this.#tables = openTables(this.#connection, options.now, errors, onDamagedLeaf, closedAt)
     } catch (error) {
       this.#connection.close()
       throw error
     }
-    const { state, garbage, feed } = this.#tables
+    const { state, garbage, feed, damagedLeaves } = this.#tables
+    this.needsDevices = damagedLeaves.areNewSince(state.restoredAt)
     this.partitioned = state.partitioned
     this.shards = state.shards
     this.#docWrites = new DocWrites(this.#connection, this.#tables, options.now)
@@ -120,6 +124,7 @@ export class SqliteStore implements VersionedStore {
         feed.flush()
         state.flush()
         garbage.flush()
+        damagedLeaves.flush()
       },
       committed: (writes: number, ms: number) => this.#committed(writes, ms),
       rollBack: () => this.#rollBack(),
@@ -140,9 +145,25 @@ export class SqliteStore implements VersionedStore {
     this.#tables.feed.clearChanges()
     const updates = this.#tables.state.committed()
     this.#tables.garbage.committed()
+    this.#tellRestored(this.#tables.damagedLeaves.committed())
     this.#options.tally?.add(writes, updates, ms)
     if (updates > 0) this.#tell(updates)
     this.#checkpointer.committed()
+  }
+
+  /** Writes the leaves that were noted, before anybody asks devices for them. */
+  async #noteDamagedLeaf(): Promise<void> {
+    try {
+      await this.#access.writeOne(SMALL_WRITE, () => undefined)
+      this.#options.watch?.onDamagedLeaf?.(this.#name)
+    } catch {
+      // They are noted again when they are read again.
+    }
+  }
+
+  #tellRestored(leaves: number): void {
+    if (leaves === 0) return
+    this.#options.watch?.onRestored?.(this.#name, leaves, this.#tables.damagedLeaves.size)
   }
 
   #tell(updates: number): void {
@@ -157,6 +178,7 @@ export class SqliteStore implements VersionedStore {
     this.#tables.feed.clearChanges()
     this.#tables.state.restore()
     this.#tables.garbage.restore()
+    this.#tables.damagedLeaves.restore()
   }
 
   async info(): Promise<StoreInfo> {

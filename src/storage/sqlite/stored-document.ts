@@ -78,8 +78,14 @@ export interface DocumentRows {
   ancestryOf(place: RevisionPlace): Uint8Array
   /** Whether rows of an older settee may lack their checksums. */
   readonly lacksChecksums: boolean
-  /** The error for a revision that does not say what was written; it is reported as a fault of the database. */
-  damaged(rev?: string, id?: string): CouchError
+  /** The leaves of a document that are known to be damaged. */
+  damagedLeavesOf(doc: number): ReadonlySet<string>
+  /**
+   * The error for a document, or a revision, that does not say what was written; it is reported as a fault of the database.
+   * @param id of the document, if known
+   * @param place of the revision; absent: the damage is in the document's row
+   */
+  damaged(id?: string, place?: Pick<RevisionPlace, 'doc' | 'rev'>): CouchError
 }
 
 export class StoredDocument implements DocState {
@@ -111,7 +117,7 @@ export class StoredDocument implements DocState {
       row
     const sum = docChecksum(id, rev, { num, seq, deleted, leaves, winner })
     this.isDamaged = !agrees(checksum, sum, rows.lacksChecksums)
-    if (this.isDamaged) rows.damaged(rev, id)
+    if (this.isDamaged) rows.damaged(id)
     this.num = num
     this.id = id
     this.seq = seq
@@ -131,14 +137,18 @@ export class StoredDocument implements DocState {
    */
   refuse(id: string): void {
     const get = () => {
-      throw this.#rows.damaged(undefined, id)
+      throw this.#rows.damaged(id)
     }
     for (const name of ['seq', 'rev', 'deleted', 'leaves', 'winner'])
       Object.defineProperty(this, name, { get })
   }
 
-  #damage(): CouchError {
-    return this.#rows.damaged(this.rev, this.id)
+  #damage(rev = this.rev): CouchError {
+    return this.#rows.damaged(this.id, { doc: this.num, rev })
+  }
+
+  get damagedLeaves(): ReadonlySet<string> {
+    return this.#rows.damagedLeavesOf(this.num)
   }
 
   /** Characters of the bodies that were read so far. */
@@ -185,7 +195,7 @@ export class StoredDocument implements DocState {
     const count = this.#contentOf(rev)?.[1] ?? 0
     if (count === 0) return []
     const attachments = this.#rows.attachmentsOf(this.#place(rev))
-    if (attachments.length !== count) throw this.#rows.damaged(rev, this.id)
+    if (attachments.length !== count) throw this.#damage(rev)
     return attachments
   }
 
@@ -210,7 +220,7 @@ export class StoredDocument implements DocState {
     const [body, attachments, deleted, checksum, num] = content
     const sum = contentChecksum({ num, rev, deleted, attachments, body })
     if (agrees(checksum, sum, this.#rows.lacksChecksums)) return content
-    throw this.#rows.damaged(rev, this.id)
+    throw this.#damage(rev)
   }
 
   #place(rev: string): RevisionPlace {
@@ -262,7 +272,7 @@ export class StoredBranch implements Branch, Ancestry {
   #check(stored: Uint8Array): Uint8Array {
     const { rev } = this.#place
     const ancestry = checkedAncestry(stored, rev, this.deleted, this.#rows.lacksChecksums)
-    if (ancestry === null) throw this.#rows.damaged(rev)
+    if (ancestry === null) throw this.#rows.damaged(undefined, this.#place)
     return ancestry
   }
 
