@@ -19,6 +19,8 @@ const DAMAGE: Readonly<Record<string, string>> = {
   kind: `UPDATE revision SET body = CAST(body AS BLOB) WHERE body LIKE '%text of kind%'`,
 }
 
+const LOST = Object.keys(DAMAGE).sort()
+
 async function setUp(t: Test) {
   const server = await startTestServer(t)
   await server.request('PUT', '/notes')
@@ -58,28 +60,46 @@ async function createdAt(server: TestServer): Promise<string> {
   return ((await server.request('GET', '/notes')).json as { instance_start_time: string }).instance_start_time
 }
 
-for (const id of Object.keys(DAMAGE)) {
-  t.test(`a device that has pushed it restores a document with a damaged ${id}`, async (t) => {
-    const { server, phone, there } = await setUp(t)
-    await damage(server, [id])
-    const before = await createdAt(server)
-    t.not(await statusOf(server, id).catch(() => 500), 200, 'it is damaged')
-    t.equal(await statusOf(server, 'sound'), 200)
-    const { rows } = await phone.allDocs({ keys: [id] })
-    const asked = { body: { [id]: [rows[0]?.value?.rev] } }
-    t.match((await server.request('POST', '/notes/_revs_diff', asked)).json, { [id]: { missing: [String] } })
-    await until('devices are asked', async () => (await createdAt(server).catch(() => before)) !== before)
-    // The first checkpoint after a restore is refused, and the device compares once more.
-    await until(
-      'the device has synced',
-      async () => (await phone.replicate.to(there).catch(() => null)) !== null,
-    )
-    t.equal(await statusOf(server, id), 200, 'it is whole')
-    t.same((await server.request('POST', '/notes/_revs_diff', asked)).json, {})
-    const [mine, theirs] = [
-      await phone.allDocs({ include_docs: true }),
-      await there.allDocs({ include_docs: true }),
-    ]
-    t.same(theirs.rows, mine.rows)
-  })
+async function isAsked(server: TestServer, before: string): Promise<void> {
+  await until('devices are asked', async () => (await createdAt(server).catch(() => before)) !== before)
 }
+
+t.test('a device that has pushed documents restores them when they are damaged', async (t) => {
+  const { server, phone, there } = await setUp(t)
+  await damage(server, LOST)
+  const before = await createdAt(server)
+  for (const id of LOST) t.not(await statusOf(server, id).catch(() => 500), 200, `${id} is damaged`)
+  t.equal(await statusOf(server, 'sound'), 200)
+  const { rows } = await phone.allDocs({ keys: IDS })
+  const revs = Object.fromEntries(rows.map(({ id, value }) => [id, [value?.rev]]))
+  const missing = async () =>
+    Object.keys((await server.request('POST', '/notes/_revs_diff', { body: revs })).json as object)
+  t.same(await missing(), LOST, 'what is damaged counts as missing')
+  await isAsked(server, before)
+  // The first checkpoint after a restore is refused, and the device compares once more.
+  await until(
+    'the device has synced',
+    async () => (await phone.replicate.to(there).catch(() => null)) !== null,
+  )
+  for (const id of IDS) t.equal(await statusOf(server, id), 200, `${id} is whole`)
+  t.same(await missing(), [])
+  const [mine, theirs] = [
+    await phone.allDocs({ include_docs: true }),
+    await there.allDocs({ include_docs: true }),
+  ]
+  t.same(theirs.rows, mine.rows)
+})
+
+t.test('a device that syncs live restores them with its next edit', async (t) => {
+  const { server, phone } = await setUp(t)
+  await damage(server, LOST)
+  liveSync(t, phone, remote(`${server.url}/notes`).db)
+  const before = await createdAt(server)
+  for (const id of LOST) t.not(await statusOf(server, id).catch(() => 500), 200, `${id} is damaged`)
+  await isAsked(server, before)
+  await phone.put({ _id: 'next' })
+  for (const id of [...LOST, 'next']) {
+    await until(`${id} is whole`, async () => (await statusOf(server, id).catch(() => 500)) === 200)
+  }
+  t.match((await server.request('GET', '/_up?deep=1')).json, { status: 'ok' })
+})
