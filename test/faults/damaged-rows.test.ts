@@ -83,7 +83,7 @@ t.test('a damaged note is an error, and lists go on without it', async (t) => {
 
 t.test('a note whose row is damaged is an error, and lists leave it out', async (t) => {
   const server = await startNotes(t)
-  await damage(server, `UPDATE doc SET rev = replace(rev, '1-', '2-') WHERE id = 'b'`)
+  await damage(server, `UPDATE doc SET seq = 70 WHERE id = 'b'`)
   t.match((await server.request('GET', '/notes/b')).json, { error: 'file_corruption' })
   t.match((await server.request('GET', '/notes/_all_docs')).json, { rows: [{ id: 'a' }, { id: 'c' }] })
   t.match((await server.request('GET', '/notes/_changes')).json, { results: [{ id: 'a' }, { id: 'c' }] })
@@ -92,6 +92,29 @@ t.test('a note whose row is damaged is an error, and lists leave it out', async 
     results: [{ docs: [{ error: { error: 'file_corruption' } }] }, { docs: [{ ok: { _id: 'c' } }] }],
   })
 })
+
+for (const change of [
+  `rev = '2-ab'`,
+  'deleted = 1',
+  'leaves = 3',
+  'winner = 99',
+  `rev = CAST(rev AS BLOB)`,
+]) {
+  t.test(`a note whose row is damaged, ${change}, is read from its revisions`, async (t) => {
+    const server = await startNotes(t)
+    const before = await server.request('GET', '/notes/b')
+    await damage(server, `UPDATE doc SET ${change} WHERE id = 'b'`)
+    t.same((await server.request('GET', '/notes/b')).json, before.json)
+    const ids = ({ json }: { json: unknown }) =>
+      (json as { results: { id: string }[] }).results.map(({ id }) => id)
+    for (const query of ['', '?include_docs=true'])
+      t.same(ids(await server.request('GET', `/notes/_changes${query}`)), ['a', 'b', 'c'])
+    const rev = (before.json as { _rev: string })._rev
+    t.equal((await server.request('PUT', `/notes/b?rev=${rev}`, { body: '{"text":"new"}' })).status, 201)
+    t.match((await server.request('GET', '/notes/b')).json, { text: 'new' })
+    t.match((await server.request('GET', '/notes')).json, { doc_count: 3, doc_del_count: 0 })
+  })
+}
 
 t.test('a damaged picture is an error, and another upload of it mends it everywhere', async (t) => {
   const server = await startNotes(t)

@@ -38,9 +38,10 @@ export interface WriteEffect {
 /** Looks up the winner's row for documents that older versions wrote, which do not name it. */
 const WINNER =
   'r.num = coalesce(d.winner, (SELECT w.num FROM revision AS w WHERE w.doc = d.num AND w.rev = d.rev))'
-const WITH_BODY = `doc AS d CROSS JOIN revision AS r ON ${WINNER}`
+/** A row that names no revision, since it is damaged, is read as well. */
+const WITH_BODY = `doc AS d LEFT JOIN revision AS r ON ${WINNER}`
 const BY_IDS = 'json_each(?) AS j CROSS JOIN doc AS d ON d.id = j.value'
-const BY_IDS_WITH_BODY = `${BY_IDS} CROSS JOIN revision AS r ON ${WINNER}`
+const BY_IDS_WITH_BODY = `${BY_IDS} LEFT JOIN revision AS r ON ${WINNER}`
 
 export class Documents {
   readonly #connection: Connection
@@ -201,10 +202,10 @@ export class Documents {
     return { isNew: old === null, wasDeleted: old?.deleted ?? false, oldSeq: old?.seq ?? null, externalBytes }
   }
 
-  /** A document whose members throw if the row is damaged, or if it is not that of the id. */
+  /** A document whose members throw if the row is damaged. */
   #found(row: DocRow, id: string): StoredDocument {
-    const doc = new StoredDocument(row, this.#revisions)
-    if (doc.isDamaged || doc.id !== id) doc.refuse(id)
+    const doc = new StoredDocument(row, this.#revisions, id)
+    if (doc.isDamaged) doc.refuse(id)
     return doc
   }
 }

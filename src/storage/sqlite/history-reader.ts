@@ -234,6 +234,10 @@ class HistoryRows implements DocumentRows {
     return this.#deps.revisions.lacksChecksums
   }
 
+  rebuilt(row: DocRow, id: string): DocRow | null {
+    return this.#deps.revisions.rebuilt(row, id)
+  }
+
   damagedLeavesOf(doc: number): ReadonlySet<string> {
     return this.#deps.revisions.damagedLeavesOf(doc)
   }

@@ -1,7 +1,7 @@
 /** Reads and writes the rows of revisions and of their attachments. The rules of CouchDB are decided elsewhere. */
-import type { CouchError } from '../../core/errors.ts'
-import { type Branch, decodeAncestry, encodeAncestry } from '../../revisions/branch.ts'
-import { checkedAncestry, contentChecksum, withChecksum } from '../checksum.ts'
+import { type CouchError, isDamage } from '../../core/errors.ts'
+import { type Branch, decodeAncestry, encodeAncestry, leafRev, winner } from '../../revisions/branch.ts'
+import { checkedAncestry, contentChecksum, docChecksum, withChecksum } from '../checksum.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
@@ -12,6 +12,7 @@ import type { Statement } from './statement.ts'
 import {
   CONTENT_COLUMNS,
   type ContentRow,
+  type DocRow,
   type DocumentRows,
   type RevisionPlace,
   StoredBranch,
@@ -296,6 +297,27 @@ export class Revisions implements DocumentRows {
 
   get lacksChecksums(): boolean {
     return this.#garbage.lacksChecksums
+  }
+
+  rebuilt([num, , seq, , , , , checksum]: DocRow, id: string): DocRow | null {
+    this.damaged(id)
+    const leaves = this.#leavesOf(num)
+    const best = winner(leaves)
+    if (best === undefined) return null
+    const [rev, deleted] = [leafRev(best), Number(best.deleted)]
+    const facts = { num, seq, deleted, leaves: leaves.length, winner: this.find(num, rev)?.num ?? null }
+    if (docChecksum(id, rev, facts) !== checksum) return null
+    return [num, id, seq, rev, deleted, facts.leaves, facts.winner, checksum]
+  }
+
+  /** None if one of them is damaged. */
+  #leavesOf(doc: number): readonly Branch[] {
+    try {
+      return this.branchesOf(doc)
+    } catch (error) {
+      if (isDamage(error)) return []
+      throw error
+    }
   }
 
   damagedLeavesOf(doc: number): ReadonlySet<string> {

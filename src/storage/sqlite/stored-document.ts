@@ -78,6 +78,12 @@ export interface DocumentRows {
   ancestryOf(place: RevisionPlace): Uint8Array
   /** Whether rows of an older settee may lack their checksums. */
   readonly lacksChecksums: boolean
+  /**
+   * A document's row as it was written, if the document's revisions and the checksum of the row prove it.
+   * @param row a row that does not say what was written, which is reported
+   * @param id of the document
+   */
+  rebuilt(row: DocRow, id: string): DocRow | null
   /** The leaves of a document that are known to be damaged. */
   damagedLeavesOf(doc: number): ReadonlySet<string>
   /**
@@ -112,12 +118,12 @@ export class StoredDocument implements DocState {
   /** Whether the row does not say what was written, which is reported; then nothing of it is to be used. */
   readonly isDamaged: boolean
 
-  constructor(row: DocRow, rows: DocumentRows) {
-    const [num, id, seq, rev, deleted, leaves, winner, checksum, body, attachments, bodyChecksum, ancestry] =
-      row
-    const sum = docChecksum(id, rev, { num, seq, deleted, leaves, winner })
-    this.isDamaged = !agrees(checksum, sum, rows.lacksChecksums)
-    if (this.isDamaged) rows.damaged(id)
+  /** @param asked the id that was asked for; by default the row's */
+  constructor(stored: DocRow, rows: DocumentRows, asked = stored[1]) {
+    const row = asked === stored[1] && isSound(stored, rows) ? stored : rows.rebuilt(stored, asked)
+    const [num, id, seq, rev, deleted, leaves, winner, , body, attachments, bodyChecksum, ancestry] =
+      row ?? stored
+    this.isDamaged = row === null
     this.num = num
     this.id = id
     this.seq = seq
@@ -226,6 +232,11 @@ export class StoredDocument implements DocState {
   #place(rev: string): RevisionPlace {
     return { doc: this.num, rev, num: rev === this.rev ? this.winner : null }
   }
+}
+
+function isSound(row: DocRow, { lacksChecksums }: DocumentRows): boolean {
+  const [num, id, seq, rev, deleted, leaves, winner, checksum] = row
+  return agrees(checksum, docChecksum(id, rev, { num, seq, deleted, leaves, winner }), lacksChecksums)
 }
 
 /** A leaf of a document. Its ancestry is read from the file on demand, and decoded when all of it is used. */
