@@ -23,6 +23,7 @@ import { attachmentRoutes } from './http/routes/attachment-routes.ts'
 import { backupRoutes, restoreRoutes, sizeRoutes, verifyRoutes } from './http/routes/backup-routes.ts'
 import { bulkRoutes } from './http/routes/bulk-routes.ts'
 import { changesRoutes, dbUpdatesRoutes } from './http/routes/changes-routes.ts'
+import { checkRoutes } from './http/routes/check-routes.ts'
 import { clusterSetupRoutes } from './http/routes/cluster-setup-routes.ts'
 import { maintenanceRoutes } from './http/routes/compaction-routes.ts'
 import { configRoutes } from './http/routes/config-routes.ts'
@@ -210,6 +211,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, clusterSetupRoutes)
   registerPaths(app, metricsRoutes)
   registerPaths(app, backupRoutes)
+  registerPaths(app, checkRoutes)
   registerPaths(app, moveRoutes)
   registerPaths(app, alarmRoutes)
   registerPaths(app, timeMachineRoutes)

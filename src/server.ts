@@ -181,6 +181,7 @@ async function compose(
   await serveCommands(context, services)
   startSampling(context, { file: sampleFile, app, databases, disk })
   backupServices.backups.startSchedule()
+  backupServices.scrub.startSchedule(upkeep)
   runDocuments(replicator, writing)
   shutdown.add(() => app.draining.begin(drainMs(config)))
   return app

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
+import { Schedule, type WallClock, wallClock } from '../core/schedule.ts'
 import type { Copies } from '../threads/copies.ts'
 import type { Databases } from '../threads/databases.ts'
 import {
@@ -17,13 +18,7 @@ import {
   summaryOf,
 } from './backup-folder.ts'
 import type { BackupManifest } from './backup-format.ts'
-import {
-  BackupSchedule,
-  backupSettings,
-  surplusBackups,
-  type WallClock,
-  wallClock,
-} from './backup-schedule.ts'
+import { backupSettings, surplusBackups } from './backup-schedule.ts'
 import { type BackupOutcome, type BackupProgress, makeBackup } from './make-backup.ts'
 import { Verifications } from './verification.ts'
 
@@ -104,7 +99,7 @@ export class Backups {
   #running: Promise<unknown> | undefined
   #failure: BackupFailure | null = null
   #failures = 0
-  #schedule: BackupSchedule | undefined
+  #schedule: Schedule | undefined
   #isClosed = false
 
   constructor(options: BackupsOptions) {
@@ -121,7 +116,7 @@ export class Backups {
   /** Follows the configuration's schedule from now on, if this server makes backups. */
   startSchedule(): void {
     if (!this.isSupported) return
-    const schedule = new BackupSchedule({
+    const schedule = new Schedule({
       clock: this.#clock,
       facts: async () => {
         const { last, interval, failure } = await this.state()

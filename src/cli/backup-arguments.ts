@@ -1,4 +1,4 @@
-/** The grammars of `settee backup`, `restore`, `adopt`, `export`, `import` and `size`. */
+/** The grammars of `settee backup`, `restore`, `adopt`, `export`, `import`, `check` and `size`. */
 import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
 export interface BackupCommand {
@@ -155,6 +155,30 @@ function databaseOf([database, ...extra]: readonly string[], command: string): s
   checkNone(extra)
   return database
 }
+
+export interface CheckCommand {
+  readonly name: 'check'
+  readonly data: string | undefined
+  /** Empty: all databases. */
+  readonly databases: readonly string[]
+  readonly json: boolean
+}
+
+export const CHECK = grammar({
+  name: 'check',
+  usage: '[--db <name>]... [--json] [--data <folder>]',
+  about: 'read everything that is stored, and list what is damaged',
+  details: `Reads every document and attachment, and compares them with their checksums. Works whether or not the
+server is running. The exit code is 1 if anything is damaged:
+  --db <name>          check only this database (may be repeated)
+  --json               print the result as JSON
+${DATA_HELP}`,
+  options: { ...DATA, ...JSON_OUT, db: { type: 'string', multiple: true } },
+  read(words, { data, db: databases = [], json = false }): CheckCommand {
+    checkNone(words)
+    return { name: 'check', data, databases, json }
+  },
+})
 
 export interface SizeCommand {
   readonly name: 'size'

@@ -11,6 +11,7 @@ import {
 import {
   ADOPT,
   BACKUP,
+  CHECK,
   EXPORT,
   type ExportAllCommand,
   IMPORT,
@@ -104,6 +105,7 @@ const ENTRIES: readonly Entry[] = [
   entry(MOVE, async (command, env) => (await import('./move-command.ts')).runMoveCommand(command, env)),
   entry(POSTGRES_CHECK, postgres),
   entry(POSTGRES_DISTRIBUTE, postgres),
+  entry(CHECK, async (command, env) => (await import('./check-command.ts')).runCheckCommand(command, env)),
   entry(SIZE, async (command, env) => (await import('./size-command.ts')).runSizeCommand(command, env)),
 ]
 

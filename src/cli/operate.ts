@@ -16,6 +16,7 @@ import { reachServer } from '../control/control-socket.ts'
 import { defaultFloor, type Settings } from '../core/types.ts'
 import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
+import { Scrub } from '../scrub/scrub.ts'
 import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
@@ -120,6 +121,7 @@ async function openFolder(
   const ending = new AbortController()
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
+  const scrub = new Scrub({ config, databases, logger: SILENT })
   const claims = databases.sharedWriters ? new Claims({ records: databases, onFault }) : claimsOfOne()
   const rewinds = new Rewinds(databases, claims)
   const relations = await Relations.open(databases)
@@ -130,7 +132,7 @@ async function openFolder(
   }
   const files = bodyFilesOf(config, space, tmpDir)
   const moves = new Moves({ config, databases, dataDir, files, claims })
-  const services = { standby, restorer, backups, rewinds, moves, tmpDir, ending: ending.signal }
+  const services = { standby, restorer, backups, scrub, rewinds, moves, tmpDir, ending: ending.signal }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const vaultServices = {
     ...{ config, databases },
@@ -146,6 +148,7 @@ async function openFolder(
     close: async () => {
       await standby.close()
       await backups.close()
+      await scrub.close()
       await claims.close()
       stopSharing()
       await databases.close()

@@ -233,6 +233,13 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   row('settee', 'backup_interval', 0, integer(0, 8760), 'hours between two backups; 0: no scheduled backups'),
   row(
     'settee',
+    'scrub_interval',
+    168,
+    integer(0, 8760),
+    'hours between two checks of everything that is stored; 0: no scheduled checks',
+  ),
+  row(
+    'settee',
     'backup_folder',
     null,
     { type: 'checked', problem: problemOfFolder },

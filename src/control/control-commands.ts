@@ -13,6 +13,8 @@ import { localTransferControl, type TransferControl, type TransferServices } fro
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import { localMoveControl, type MoveControl, type Moves } from '../move/moves.ts'
+import type { Scrub } from '../scrub/scrub.ts'
+import { type CheckControl, localCheckControl } from '../scrub/scrub-control.ts'
 import type { Standby } from '../standby/standby.ts'
 import { localStandbyControl, type StandbyControl, withoutChanges } from '../standby/standby-control.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -25,6 +27,7 @@ export type ControlCommands = Operator &
   TransferControl &
   RestoreControl &
   BackupControl &
+  CheckControl &
   TimeMachineControl &
   VaultControl &
   MoveControl &
@@ -43,6 +46,7 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'restore',
   'adopt',
   'backUp',
+  'checkDatabases',
   'readHistory',
   'readVersion',
   'rewindDatabase',
@@ -74,6 +78,7 @@ interface ControlServices extends TransferServices {
   readonly moves: Moves
   readonly restorer: RestoreControl
   readonly backups: Backups
+  readonly scrub: Scrub
   readonly rewinds: Rewinds
   readonly standby: Standby
 }
@@ -86,6 +91,7 @@ export function localControlCommands(services: ControlServices): ControlCommands
     ...localTransferControl(services),
     ...services.restorer,
     ...localBackupControl(services.backups),
+    ...localCheckControl(services.scrub),
     ...localTimeMachineControl(services.databases, services.rewinds),
     ...services.vaults,
     ...localMoveControl(services.moves),

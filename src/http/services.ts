@@ -17,6 +17,7 @@ import type { Samples } from '../metrics/samples.ts'
 import type { MoveRuns } from '../move/move-runs.ts'
 import type { SealingKey } from '../replication/documents/sealing-key.ts'
 import type { Replicator } from '../replication/replicator.ts'
+import type { Scrub } from '../scrub/scrub.ts'
 import type { Standby } from '../standby/standby.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Rewinds } from '../time-machine/rewinds.ts'
@@ -57,6 +58,8 @@ export interface Services {
   readonly health?: readonly (() => Promise<readonly HealthFact[]>)[]
   /** Absent: this server makes no backups. */
   readonly backups?: Backups
+  /** Absent: this server does not check what it stores. */
+  readonly scrub?: Scrub
   /** Vaults as server admins make them; absent: this server makes none. */
   readonly vaults?: VaultControl
   /** Vaults as another account makes them for itself. */

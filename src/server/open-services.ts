@@ -33,6 +33,8 @@ import { MoveRuns } from '../move/move-runs.ts'
 import { type MoveServices, Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Replicator, type ReplicatorOptions } from '../replication/replicator.ts'
+import { Scrub } from '../scrub/scrub.ts'
+import { scrubCollector, scrubFact } from '../scrub/scrub-health.ts'
 import type { Standby } from '../standby/standby.ts'
 import type { Claims, Duty } from '../threads/claims.ts'
 import type { Databases, OwnedDatabases, ServerDatabasesOptions } from '../threads/databases.ts'
@@ -227,6 +229,7 @@ export function openReplicator(
 
 type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'growth' | 'collectors' | 'health'> & {
   readonly backups: Backups
+  readonly scrub: Scrub
 }
 
 interface BackupParts {
@@ -236,7 +239,10 @@ interface BackupParts {
   readonly authServices: AuthServices
 }
 
-/** Opens alarms, backups, the time machine and the record of growth; shutdown closes them. The schedule of backups is not started yet. */
+/**
+ * Opens alarms, backups, the scrub, the time machine and the record of growth; shutdown closes them. The schedules of
+ * backups and of the scrub are not started yet.
+ */
 export async function openBackupServices(
   { dataDir, config, logger, shutdown }: ServerContext,
   databases: Databases,
@@ -253,9 +259,17 @@ export async function openBackupServices(
   shutdown.add(() => growth.close())
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
   shutdown.add(() => backups.close())
-  const collectors = [backupCollector(backups), ...(hosted === null ? [] : [tenantCollector(hosted)])]
-  const health = [() => disk.health(), async () => [backupFact(await backups.state())], () => alarms.health()]
-  return { alarms, rewinds: new Rewinds(databases, claims), growth, backups, collectors, health }
+  const scrub = new Scrub({ config, databases, logger })
+  shutdown.add(() => scrub.close())
+  const monitored = [backupCollector(backups), scrubCollector(scrub)]
+  const collectors = [...monitored, ...(hosted === null ? [] : [tenantCollector(hosted)])]
+  const health = [
+    () => disk.health(),
+    async () => [backupFact(await backups.state())],
+    async () => [scrubFact(await scrub.state())],
+    () => alarms.health(),
+  ]
+  return { alarms, rewinds: new Rewinds(databases, claims), growth, backups, scrub, collectors, health }
 }
 
 /** Moves of other servers to this one. {@link serveCommands} ends them. */
@@ -275,6 +289,7 @@ export async function serveCommands(
     policy,
     tmpDir,
     backups,
+    scrub,
     rewinds,
     moves,
     moveRuns,
@@ -288,7 +303,7 @@ export async function serveCommands(
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ databases, tmpDir, backups, rewinds, moves, standby, operator, vaults },
+    ...{ databases, tmpDir, backups, scrub, rewinds, moves, standby, operator, vaults },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
   })
@@ -298,7 +313,7 @@ export async function serveCommands(
     ending.abort()
     rewinds.close()
     moves.close()
-    await Promise.all([moveRuns.close(), backups.close()])
+    await Promise.all([moveRuns.close(), backups.close(), scrub.close()])
   })
 }
 

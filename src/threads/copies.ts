@@ -80,7 +80,8 @@ export interface Checker {
    * Checks a database, which stays in use, in steps of about a second.
    * @param from null: from the beginning
    * @param onStep called after each step, with the incarnation of the database; false ends the check
-   * @throws no_database when it does not exist, or was deleted in the meantime; as an opening when it cannot be opened
+   * @throws no_database when it does not exist, or was deleted in the meantime; DamagedCopy or the error of a file when it
+   *   cannot be opened
    */
   check(
     database: string,
@@ -239,7 +240,7 @@ class CopyThread implements Copier, Checker {
     const entry = await this.#options.findEntry(database)
     if (entry === null) throw new CouchError('no_database')
     const { incarnation } = entry
-    const release = await this.#options.hold(entry)
+    const release = await this.#options.hold(entry).catch(unopenedDatabase)
     try {
       let next = from?.incarnation === incarnation ? from.position : null
       do {
@@ -264,6 +265,13 @@ class CopyThread implements Copier, Checker {
 
 function isDamage(answer: unknown): answer is DamageAnswer {
   return typeof answer === 'object' && answer !== null && 'damagedBecause' in answer
+}
+
+/** A check cannot look into a file that cannot be opened. */
+function unopenedDatabase(error: unknown): never {
+  if (error instanceof CouchError && error.code === 'internal_server_error')
+    throw new DamagedCopy(error.message, { cause: error.cause })
+  return damagedDatabase(error)
 }
 
 /** A database that cannot be opened counts as damaged: the backup goes on without it. */

@@ -163,6 +163,8 @@ export interface Databases extends WatchedRecords {
   readonly checks: Checks | null
   /** The names of the open databases that cannot be read. The search has a time limit. */
   unreadable(): Promise<readonly string[]>
+  /** Notes that a check has found all documents of a database as they were written. */
+  noteWhole(incarnation: number): void
   /** The faults since the start of the server. */
   faults(): Faults
   /**

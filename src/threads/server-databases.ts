@@ -378,6 +378,10 @@ export class ServerDatabases implements OwnedDatabases {
     this.#pool.setSpace(space)
   }
 
+  noteWhole(incarnation: number): void {
+    this.#events.faults.noteRestored(incarnation)
+  }
+
   faults(): Faults {
     return this.#events.faults.list()
   }

@@ -93,6 +93,7 @@ export const LAYERS = [
   'replication/',
   'metrics/',
   'backup/',
+  'scrub/',
   'time-machine/',
   'vaults/',
   'healing/',

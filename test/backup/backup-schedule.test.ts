@@ -5,16 +5,10 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { BackupSummary } from '../../src/backup/backup-folder.ts'
 import { backupFact } from '../../src/backup/backup-health.ts'
-import {
-  type AgedBackup,
-  BackupSchedule,
-  nextBackupAt,
-  type ScheduleFacts,
-  surplusBackups,
-  type WallClock,
-} from '../../src/backup/backup-schedule.ts'
+import { type AgedBackup, surplusBackups } from '../../src/backup/backup-schedule.ts'
 import type { BackupState } from '../../src/backup/backups.ts'
 import { removeUpgradeCopies, startUpgradeCopyCleanup } from '../../src/backup/upgrade-copies.ts'
+import { nextRunAt, Schedule, type ScheduleFacts, type WallClock } from '../../src/core/schedule.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const MINUTE = 60_000
@@ -22,7 +16,7 @@ const HOUR = 60 * MINUTE
 const FACTS: ScheduleFacts = { interval: 24 * HOUR, last: null, failed: null, startedAt: 1000 * HOUR }
 
 t.test('when the next backup is due', async (t) => {
-  const at = (facts: Partial<ScheduleFacts>) => nextBackupAt({ ...FACTS, ...facts })
+  const at = (facts: Partial<ScheduleFacts>) => nextRunAt({ ...FACTS, ...facts })
   t.equal(at({ interval: 0 }), null)
   t.equal(at({}), 1000 * HOUR + MINUTE, 'the first')
   t.equal(at({ last: 990 * HOUR }), 1014 * HOUR)
@@ -70,7 +64,7 @@ function scheduled(t: Test, facts: { interval: number; last: number | null; fail
   const startedAt = clock.time
   const made: number[] = []
   const outcome = { ok: true }
-  const schedule = new BackupSchedule({
+  const schedule = new Schedule({
     clock,
     facts: async () => ({ ...facts, startedAt }),
     make: async () => {

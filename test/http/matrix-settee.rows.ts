@@ -128,6 +128,10 @@ export const setteeRows: Rows = {
   '/_settee/backups/:id/restore': [
     ['POST /_settee/backups/2026-01-01T00-00-00Z/restore', serverAdmins(404), { json: { database: 'x' } }],
   ],
+  '/_settee/check': [
+    ['GET /_settee/check', serverAdmins(200)],
+    ['POST /_settee/check', serverAdmins(404), { json: { databases: ['no-such-database'] } }],
+  ],
   '/_settee/accounts': [
     ['GET /_settee/accounts', onlyHosted(serverAdmins, 200)],
     ['POST /_settee/accounts', onlyHosted(serverAdmins, 201), { json: { name: 'made-{n}', password: 'x' } }],

@@ -268,6 +268,7 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
     copies: null,
     checks: null,
+    noteWhole: () => undefined,
     unreadable: async () => [],
     isOverdue: async () => false,
     normalSelector: async (selector) => checkedSelector(selector),

@@ -30,6 +30,7 @@ const SERVED = [
   'POST /:db/_view_cleanup',
   'POST /_settee/backups',
   'DELETE /_settee/backups/:id',
+  'POST /_settee/check',
   'DELETE /_settee/alarms/:alarm',
   'DELETE /_settee/databases/:db/alarms/:alarm',
 ]

@@ -22,6 +22,7 @@ const HARMLESS: readonly RegExp[] = [
   /^\/:db\/_(?:ensure_full_commit|compact|compact\/:ddoc|view_cleanup)$/,
   /^(?:\/_node\/:node)?\/_config(?:\/|$)/,
   /^\/_settee\/backups(?:\/:id)?$/,
+  /^\/_settee\/check$/,
   /^\/_settee\/(?:databases\/:db\/)?alarms\/:alarm$/,
 ]
 /** An update function may write, whatever the method. */

@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Backups, BackupTask } from '../../backup/backups.ts'
 import { DESIGN_PREFIX } from '../../core/ids.ts'
 import { isUnderWay } from '../../move/move-runs.ts'
+import type { Scrub } from '../../scrub/scrub.ts'
 import type { CompactionTask, DatabaseHandle } from '../../threads/databases.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendBytes, sendJson } from '../replies.ts'
@@ -111,7 +112,7 @@ async function setPurgedInfosLimit(request: FastifyRequest, reply: FastifyReply)
 }
 
 async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { config, databases, rewinds, backups, moveRuns, replicator } = request.server.services
+  const { config, databases, rewinds, backups, scrub, moveRuns, replicator } = request.server.services
   const node = nodeName(config)
   const tasks: Task[] = [
     ...databases.tasks().map((task) => ({ ...task, type: 'database_compaction' })),
@@ -124,6 +125,7 @@ async function activeTasks(request: FastifyRequest, reply: FastifyReply): Promis
       ...tasks.map((task) => activeTask(node, task)),
       ...(backup === null ? [] : [backupTask(node, backup)]),
       ...verificationTasks(node, backups),
+      ...scrubTasks(node, scrub),
       ...(move === null || !isUnderWay(move) ? [] : [moveTask(node, move)]),
       ...replicationTasks(node, replicator.jobs()),
     ])
@@ -192,6 +194,27 @@ function verificationTasks(node: string, backups: Backups | undefined): object[]
       backup: id,
       files_done: filesDone,
       files_total: filesTotal,
+      progress: percent,
+      started_on: Math.floor(startedAt / 1000),
+      updated_on: Math.floor(updatedAt / 1000),
+    },
+  ]
+}
+
+/** The check of what is stored, in the same form. */
+function scrubTasks(node: string, scrub: Scrub | undefined): object[] {
+  const task = scrub?.task ?? null
+  if (task === null) return []
+  const { database, databases_done, databases_total, percent, startedAt, updatedAt } = task
+  return [
+    {
+      node,
+      pid: '<0.0.0>',
+      process_status: 'running',
+      type: 'scrub',
+      database,
+      databases_done,
+      databases_total,
       progress: percent,
       started_on: Math.floor(startedAt / 1000),
       updated_on: Math.floor(updatedAt / 1000),

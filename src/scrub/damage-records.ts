@@ -1,0 +1,110 @@
+/** What checks have found damaged, and since when: remembered in records, for all nodes and over restarts. */
+import { isJsonObject, jsonObjectIn } from '../core/json.ts'
+import { incarnationsIn } from '../metrics/alarms.ts'
+import type { Damage, DamagedPart } from '../storage/damage.ts'
+import { MAX_NAMED_PARTS } from '../storage/damage.ts'
+import { readRecord, type ServerRecord } from '../storage/records.ts'
+import type { Databases } from '../threads/databases.ts'
+
+const KIND = 'damage'
+/** Damaged databases that a list has at most. */
+const MAX_LISTED = 100
+
+export type RememberedPart = DamagedPart & {
+  /** When a check first found it, in ms since 1970. */
+  readonly since: number
+}
+
+/** The damage of a database. */
+export interface RememberedDamage {
+  readonly database: string
+  /** A later database of the same name has not this damage. */
+  readonly incarnation: number
+  /** When a check last found it, in ms since 1970. */
+  readonly checkedAt: number
+  readonly count: number
+  /** The first parts, at most `MAX_NAMED_PARTS`. */
+  readonly parts: readonly RememberedPart[]
+}
+
+type RecordedDatabases = Pick<Databases, 'readRecords' | 'listRecords' | 'writeRecords' | 'has' | 'get'>
+
+export class DamageRecords {
+  readonly #databases: RecordedDatabases
+  readonly #incarnationOf: (database: string) => Promise<number | null | undefined>
+
+  constructor(databases: RecordedDatabases) {
+    this.#databases = databases
+    this.#incarnationOf = incarnationsIn(databases)
+  }
+
+  /**
+   * Replaces what is remembered of a database by what a whole check of it has found.
+   * @param damage null: the database is whole
+   * @param now in ms since 1970
+   * @returns the parts that were not damaged when it was last checked
+   * @throws as `writeRecords`
+   */
+  async note(
+    { name, incarnation }: { readonly name: string; readonly incarnation: number },
+    damage: Damage | null,
+    now: number,
+  ): Promise<readonly DamagedPart[]> {
+    const value = await readRecord(this.#databases, KIND, name)
+    if (damage === null) {
+      if (value !== null) await this.#databases.writeRecords([{ kind: KIND, key: name, value: null }])
+      return []
+    }
+    const known = value === null ? null : damageIn({ kind: KIND, key: name, value })
+    const before = known?.incarnation === incarnation ? known.parts : []
+    const sinceOf = new Map(before.map(({ since, ...part }) => [JSON.stringify(part), since]))
+    const parts = damage.parts.map((part) => ({ ...part, since: sinceOf.get(JSON.stringify(part)) ?? now }))
+    const stored = { incarnation, checkedAt: now, count: damage.count, parts }
+    await this.#databases.writeRecords([{ kind: KIND, key: name, value: JSON.stringify(stored) }])
+    return damage.parts.filter((part) => !sinceOf.has(JSON.stringify(part)))
+  }
+
+  /**
+   * The damaged databases in the order of their names, at most {@link MAX_LISTED}.
+   * @throws as `listRecords`
+   */
+  async list(): Promise<readonly RememberedDamage[]> {
+    const records = await this.#databases.listRecords(KIND, {}, MAX_LISTED)
+    const found = records.flatMap((record) => damageIn(record) ?? [])
+    const now = await Promise.all(found.map(({ database }) => this.#incarnationOf(database)))
+    const isCurrent = (incarnation: number, at: number) => now[at] === null || now[at] === incarnation
+    return found.filter(({ incarnation }, at) => isCurrent(incarnation, at))
+  }
+
+  /** Removes the records of databases that were deleted or replaced. @throws as `writeRecords` */
+  async removeOld(): Promise<void> {
+    for (let after: string | undefined; ; ) {
+      const range = after === undefined ? {} : { after }
+      const records = await this.#databases.listRecords(KIND, range, MAX_LISTED)
+      for (const record of records) {
+        const now = await this.#incarnationOf(record.key)
+        if (now === null || now === damageIn(record)?.incarnation) continue
+        const removal = { kind: KIND, key: record.key, value: null, expected: record.value }
+        await this.#databases.writeRecords([removal])
+      }
+      if (records.length < MAX_LISTED) return
+      after = records.at(-1)?.key
+    }
+  }
+}
+
+/** @returns null for a record that this version does not understand */
+function damageIn({ key, value }: ServerRecord): RememberedDamage | null {
+  const read = jsonObjectIn(value)
+  const { incarnation, checkedAt, count, parts } = read ?? {}
+  if (![incarnation, checkedAt, count].every(Number.isSafeInteger) || !Array.isArray(parts)) return null
+  const isPart = (part: unknown) => isJsonObject(part) && typeof part.kind === 'string'
+  const known = parts.slice(0, MAX_NAMED_PARTS).filter(isPart) as RememberedPart[]
+  return {
+    database: key,
+    incarnation: incarnation as number,
+    checkedAt: checkedAt as number,
+    count: count as number,
+    parts: known,
+  }
+}

@@ -1,0 +1,425 @@
+/**
+ * The scrub: reads everything that is stored, a database after the other, on a thread of its own, and remembers what is
+ * damaged. A pass over all databases is due once in `settee/scrub_interval`; a check on request goes before it.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { Config } from '../config/config.ts'
+import { asCouchError, CouchError, isFileFault } from '../core/errors.ts'
+import { Schedule, type ScheduleFacts, type WallClock, wallClock } from '../core/schedule.ts'
+import { type Damage, FoundDamage } from '../storage/damage.ts'
+import type { CheckStep } from '../storage/storage-engine.ts'
+import type { Duty } from '../threads/claims.ts'
+import { type Checker, DamagedCopy } from '../threads/copies.ts'
+import type { Databases } from '../threads/databases.ts'
+import { DamageRecords, type RememberedDamage } from './damage-records.ts'
+import { type OpenPass, type PassTimes, readPass, writePass } from './scrub-pass.ts'
+
+const HOUR_MS = 3_600_000
+/** How often the progress of a pass is stored, in ms. */
+const SAVE_MS = 10_000
+/** Pause of a pass between two databases, in ms. */
+const PAUSE_MS = 100
+
+interface ScrubOptions {
+  readonly config: Config
+  readonly databases: Pick<
+    Databases,
+    | 'checks'
+    | 'allNames'
+    | 'count'
+    | 'has'
+    | 'get'
+    | 'readRecords'
+    | 'listRecords'
+    | 'writeRecords'
+    | 'noteWhole'
+  >
+  readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
+  /** For tests. */
+  readonly clock?: WallClock
+}
+
+export interface ScrubProgress {
+  /** The database that is being read; null: none yet. */
+  readonly database: string | null
+  readonly databases_done: number
+  readonly databases_total: number
+  /** Of all of them, 0 to 100. */
+  readonly percent: number
+}
+
+/** The progress of the check under way, for `_active_tasks`; times in ms since 1970. */
+export interface ScrubTask extends ScrubProgress {
+  readonly startedAt: number
+  readonly updatedAt: number
+}
+
+export interface ScrubState {
+  /** False: the storage engine has no checksums to compare with. */
+  readonly isSupported: boolean
+  /** ms between two passes; 0: none are scheduled, or not {@link isSupported}. */
+  readonly interval: number
+  /** The last pass that has read everything. */
+  readonly last: PassTimes | null
+  readonly task: ScrubTask | null
+  /** Why the last pass could not go on; null: it could. */
+  readonly failure: string | null
+  /** Databases that were checked since the process started. */
+  readonly checked: number
+  /** The first damaged databases. */
+  readonly damaged: readonly RememberedDamage[]
+  /** When the process started, in ms since 1970. */
+  readonly startedAt: number
+  readonly now: number
+}
+
+/** What a check on request has found. */
+export interface CheckOutcome {
+  /** How many databases were read. */
+  readonly checked: number
+  /** The damaged ones among the databases that were asked for. */
+  readonly damaged: readonly RememberedDamage[]
+}
+
+interface Run {
+  /** null: all databases. */
+  readonly names: readonly string[] | null
+  readonly ending: AbortController
+  onProgress?(progress: ScrubProgress): void
+}
+
+export class Scrub {
+  readonly #options: ScrubOptions
+  readonly #clock: WallClock
+  readonly #damage: DamageRecords
+  readonly #startedAt: number
+  #schedule: Schedule | undefined
+  /** The run under way. */
+  #run: Run | null = null
+  #running: Promise<unknown> = Promise.resolve()
+  /** When the check began that was asked for, in ms since 1970; null: there is none. */
+  #askedAt: number | null = null
+  #task: ScrubTask | null = null
+  #failure: { readonly time: number; readonly reason: string } | null = null
+  #checked = 0
+  #isClosed = false
+
+  constructor(options: ScrubOptions) {
+    this.#options = options
+    this.#clock = options.clock ?? wallClock
+    this.#damage = new DamageRecords(options.databases)
+    this.#startedAt = this.#clock.now()
+  }
+
+  /** Makes a pass whenever one is due, while this node has the duty. */
+  startSchedule(duty: Duty): void {
+    if (!this.isSupported) return
+    const schedule = new Schedule({
+      clock: this.#clock,
+      facts: () => this.#facts(duty),
+      make: async () => {
+        if (this.#askedAt === null)
+          await this.#start({ names: null, ending: new AbortController() }).catch(() => {})
+      },
+    })
+    this.#schedule = schedule
+    this.#options.config.onChange((section, key) => {
+      if (section === 'settee' && key === 'scrub_interval') schedule.check()
+    })
+    duty.onChange(() => schedule.check())
+  }
+
+  /** Never rejects: what cannot be read now is read at the next look. */
+  async #facts(duty: Duty): Promise<ScheduleFacts> {
+    const pass = await readPass(this.#options.databases).catch(() => null)
+    return {
+      interval: duty.isHeld && pass !== null ? this.#interval : 0,
+      last: pass?.open === null ? (pass.last?.begunAt ?? null) : null,
+      failed: this.#failure?.time ?? null,
+      startedAt: this.#startedAt,
+    }
+  }
+
+  get #interval(): number {
+    return this.#options.config.integer('settee', 'scrub_interval') * HOUR_MS
+  }
+
+  get isSupported(): boolean {
+    return this.#options.databases.checks !== null
+  }
+
+  /** The check under way; null: none. */
+  get task(): ScrubTask | null {
+    if (this.#task !== null || this.#askedAt === null) return this.#task
+    const times = { startedAt: this.#askedAt, updatedAt: this.#askedAt }
+    return { database: null, databases_done: 0, databases_total: 0, percent: 0, ...times }
+  }
+
+  /** @throws as `readRecords` */
+  async state(): Promise<ScrubState> {
+    const { isSupported } = this
+    const [{ last }, damaged] = await Promise.all([readPass(this.#options.databases), this.#damage.list()])
+    return {
+      isSupported,
+      interval: isSupported ? this.#interval : 0,
+      last,
+      task: this.task,
+      failure: this.#failure?.reason ?? null,
+      checked: this.#checked,
+      damaged,
+      startedAt: this.#startedAt,
+      now: this.#clock.now(),
+    }
+  }
+
+  /**
+   * Checks databases now. A pass under way waits for it, and goes on where it was.
+   * @param names null: all of them, which counts as a pass
+   * @param signal ends the check
+   * @throws conflict while another check that was asked for is under way; not_found for an unknown database; no_checks where
+   *   the engine has none; unavailable when the server is stopping or the signal ends the check
+   */
+  async check(
+    names: readonly string[] | null,
+    onProgress?: (progress: ScrubProgress) => void,
+    signal?: AbortSignal,
+  ): Promise<CheckOutcome> {
+    const { finished } = await this.begin(names, onProgress, signal)
+    return finished
+  }
+
+  /** As {@link check}, but resolves when the check has begun. `finished` rejects as it does; the caller must handle it. */
+  async begin(
+    names: readonly string[] | null,
+    onProgress?: (progress: ScrubProgress) => void,
+    signal?: AbortSignal,
+  ): Promise<{ readonly finished: Promise<CheckOutcome> }> {
+    const { databases } = this.#options
+    if (!this.isSupported) throw new CouchError('no_checks')
+    this.#requireFree()
+    for (const name of names ?? [])
+      if (!(await databases.has(name))) throw new CouchError('not_found', `There is no database ${name}.`)
+    this.#requireFree()
+    this.#askedAt = this.#clock.now()
+    const ending = new AbortController()
+    signal?.addEventListener('abort', () => ending.abort())
+    if (signal?.aborted) ending.abort()
+    const finished = this.#checkAsked({ names, ending, ...(onProgress && { onProgress }) })
+    finished.catch(() => undefined)
+    return { finished }
+  }
+
+  /** @throws conflict, unavailable */
+  #requireFree(): void {
+    if (this.#isClosed) throw new CouchError('unavailable')
+    if (this.#askedAt !== null) throw new CouchError('conflict', 'Another check is under way.')
+  }
+
+  async #checkAsked(run: Run): Promise<CheckOutcome> {
+    try {
+      this.#run?.ending.abort()
+      await this.#running
+      if (this.#isClosed) throw new CouchError('unavailable')
+      const before = this.#checked
+      // A check on request begins at the first database.
+      if (run.names === null) await this.#storePass(null)
+      await this.#start(run)
+      if (run.ending.signal.aborted) throw new CouchError('unavailable')
+      const asked = run.names === null ? null : new Set(run.names)
+      const damaged = await this.#damage.list()
+      return {
+        checked: this.#checked - before,
+        damaged: damaged.filter(({ database }) => asked === null || asked.has(database)),
+      }
+    } finally {
+      this.#askedAt = null
+      this.#schedule?.check()
+    }
+  }
+
+  /** Resolves also when the run was ended. @throws the error for which it cannot go on */
+  #start(run: Run): Promise<void> {
+    this.#run = run
+    const running = this.#work(run)
+      .then(() => {
+        this.#failure = null
+      })
+      .catch((error: unknown) => {
+        if (run.ending.signal.aborted) return
+        this.#failure = { time: this.#clock.now(), reason: asCouchError(error).message }
+        this.#options.logger.error({ err: error }, 'a check of the databases failed')
+        throw error
+      })
+      .finally(() => {
+        this.#run = null
+        this.#task = null
+      })
+    this.#running = running.catch(() => undefined)
+    return running
+  }
+
+  async #work(run: Run): Promise<void> {
+    const { checks } = this.#options.databases
+    if (checks === null) throw new CouchError('no_checks')
+    const checker = checks.start()
+    const stop = () => void checker.close()
+    run.ending.signal.addEventListener('abort', stop)
+    try {
+      if (run.names === null) await this.#pass(run, checker)
+      else await this.#some(run, run.names, checker)
+    } finally {
+      run.ending.signal.removeEventListener('abort', stop)
+      await checker.close()
+    }
+  }
+
+  async #some(run: Run, names: readonly string[], checker: Checker): Promise<void> {
+    const startedAt = this.#clock.now()
+    for (const [done, name] of names.entries()) {
+      if (run.ending.signal.aborted) return
+      const work = new DatabaseWork(name, null)
+      await this.#one(work, checker, async (share) => {
+        this.#report(run, startedAt, name, done, names.length, share)
+      })
+    }
+  }
+
+  /** Goes on with the pass that has not ended, or begins one. */
+  async #pass(run: Run, checker: Checker): Promise<void> {
+    const { databases, logger } = this.#options
+    const { signal } = run.ending
+    const known = (await readPass(databases)).open
+    let pass: OpenPass = known ?? { ...NOT_BEGUN, begunAt: this.#clock.now() }
+    let savedAt = this.#clock.now()
+    const save = async () => {
+      savedAt = this.#clock.now()
+      await this.#storePass(pass)
+    }
+    const startedAt = this.#clock.now()
+    const total = await databases.count()
+    try {
+      for await (const name of databases.allNames(pass.database === null ? {} : { from: pass.database })) {
+        if (signal.aborted) break
+        const work = new DatabaseWork(name, pass.database === name ? pass : null)
+        pass = { ...pass, database: name, ...work.progress }
+        await this.#one(work, checker, async (share) => {
+          pass = { ...pass, ...work.progress }
+          this.#report(run, startedAt, name, pass.done, Math.max(total, pass.done + 1), share)
+          if (this.#clock.now() - savedAt >= SAVE_MS) await save()
+        })
+        if (signal.aborted) break
+        pass = { ...pass, done: pass.done + 1, ...NOT_CHECKED }
+        if (this.#askedAt === null) await delay(PAUSE_MS, undefined, { signal }).catch(() => undefined)
+      }
+    } catch (error) {
+      await save()
+      throw error
+    }
+    if (signal.aborted) {
+      await save()
+      return
+    }
+    await this.#damage.removeOld()
+    const last = { begunAt: pass.begunAt, endedAt: this.#clock.now() }
+    await writePass(databases, { last, open: null })
+    const seconds = Math.round((last.endedAt - last.begunAt) / 1000)
+    logger.info({ databases: pass.done, seconds }, 'read and checked everything that is stored')
+  }
+
+  async #storePass(open: OpenPass | null): Promise<void> {
+    const { databases } = this.#options
+    const { last } = await readPass(databases)
+    await writePass(databases, { last, open })
+  }
+
+  /** Checks one database. One that was deleted meanwhile has nothing to check. */
+  async #one(work: DatabaseWork, checker: Checker, onStep: (share: number) => Promise<void>): Promise<void> {
+    const { databases, logger } = this.#options
+    const run = this.#run
+    try {
+      await onStep(0)
+      await checker.check(work.name, work.from, async (step, incarnation) => {
+        work.add(step, incarnation)
+        if (step.next !== null) await onStep(step.share)
+        return run?.ending.signal.aborted !== true
+      })
+      if (work.from !== null) return
+    } catch (error) {
+      if (run?.ending.signal.aborted === true || isGone(error)) return
+      if (!isUnreadable(error)) throw error
+      logger.error({ err: error, database: work.name }, 'a database cannot be read')
+      const incarnation = (await databases.get(work.name).catch(() => null))?.incarnation ?? null
+      if (incarnation === null) return
+      work.add({ next: null, damage: { count: 1, parts: [{ kind: 'file' }] } }, incarnation)
+    }
+    this.#checked += 1
+    if (work.incarnation !== null) await this.#note(work.name, work.incarnation, work.found)
+  }
+
+  async #note(name: string, incarnation: number, damage: Damage | null): Promise<void> {
+    const { databases, logger } = this.#options
+    const fresh = await this.#damage.note({ name, incarnation }, damage, this.#clock.now())
+    if (damage === null) databases.noteWhole(incarnation)
+    else if (fresh.length > 0)
+      logger.error({ database: name, count: damage.count, damaged: fresh }, 'parts of a database are damaged')
+  }
+
+  #report(run: Run, startedAt: number, database: string, done: number, total: number, share: number): void {
+    const percent = Math.min(99, Math.floor((100 * (done + share)) / total))
+    const progress = { database, databases_done: done, databases_total: total, percent }
+    this.#task = { ...progress, startedAt, updatedAt: this.#clock.now() }
+    run.onProgress?.(progress)
+  }
+
+  /** Ends the check under way and the schedule. Call it before the databases are closed. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#run?.ending.abort()
+    await this.#running
+    await this.#schedule?.close()
+  }
+}
+
+const NOT_CHECKED = { checked: null, found: null } as const
+const NOT_BEGUN = { done: 0, database: null, ...NOT_CHECKED } as const
+
+/** The check of one database. */
+class DatabaseWork {
+  readonly name: string
+  from: OpenPass['checked']
+  incarnation: number | null
+  #damage = new FoundDamage()
+
+  /** @param known what an earlier run has done of it */
+  constructor(name: string, known: Pick<OpenPass, 'checked' | 'found'> | null) {
+    this.name = name
+    this.from = known?.checked ?? null
+    this.incarnation = this.from?.incarnation ?? null
+    if (this.from !== null && known?.found) this.#damage.addAll(known.found)
+  }
+
+  /** @param incarnation another one than before began at its beginning */
+  add({ next, damage }: Pick<CheckStep, 'next' | 'damage'>, incarnation: number): void {
+    if (incarnation !== this.incarnation) this.#damage = new FoundDamage()
+    this.incarnation = incarnation
+    this.from = next === null ? null : { incarnation, position: next }
+    if (damage !== null) this.#damage.addAll(damage)
+  }
+
+  get found(): Damage | null {
+    return this.#damage.found
+  }
+
+  get progress(): Pick<OpenPass, 'checked' | 'found'> {
+    return { checked: this.from, found: this.found }
+  }
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof CouchError && error.code === 'no_database'
+}
+
+function isUnreadable(error: unknown): boolean {
+  return error instanceof DamagedCopy || isFileFault(error)
+}

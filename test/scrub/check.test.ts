@@ -1,0 +1,130 @@
+/** A bit that flips in a stopped database: the scrub of a listening server finds it, and says it wherever it is asked. */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import t from 'tap'
+import { settee } from '../cli/child.ts'
+import { startTestServer, type TestServer } from '../helpers/server.ts'
+
+/** Changes a text in a database's file. */
+async function change(server: TestServer, database: string, from: string, to: string): Promise<void> {
+  const path = join(server.dataDir, 'databases', `${database}.sqlite`)
+  const bytes = await readFile(path)
+  const at = bytes.indexOf(from)
+  bytes.write(to, at)
+  await writeFile(path, bytes)
+}
+
+/** Starts a check and waits for it. */
+async function checked(server: TestServer, body: object = {}) {
+  const { status } = await server.request('POST', '/_settee/check', { body })
+  if (status !== 202) throw new Error(String(status))
+  for (;;) {
+    const { json } = await server.request('GET', '/_settee/check')
+    if (json.running === null && json.last !== null) return json
+    await delay(20)
+  }
+}
+
+t.test(
+  'a flipped byte is found, said everywhere, and forgotten when the database is whole again',
+  async (t) => {
+    const server = await startTestServer(t)
+    await server.request('PUT', '/notes')
+    await server.request('PUT', '/others')
+    const { json: written } = await server.request('PUT', '/notes/a', { body: { text: 'the right words' } })
+    await server.request('PUT', '/notes/b', { body: { text: 'others' } })
+    await server.request('PUT', '/notes/b/picture.jpg?rev=x', { body: 'none' })
+    t.match(await checked(server), { damaged: [], interval: 604_800, last_failure: null })
+    const factOf = async () => {
+      const { status, json } = await server.request('GET', '/_up?deep=1')
+      return { status, ...json.facts.find(({ name }: { name: string }) => name === 'scrub') }
+    }
+    t.match(await factOf(), { status: 200, ok: true, last: String })
+
+    await server.stop()
+    await change(server, 'notes', 'the right words', 'the wrong words')
+    await server.start()
+    const part = { kind: 'revision', id: 'a', rev: written.rev, since: String }
+    const found = await checked(server)
+    t.match(found.damaged, [{ database: 'notes', count: 1, parts: [part] }])
+    t.match(await factOf(), {
+      status: 503,
+      ok: false,
+      reason: `Damaged in the database notes: revision ${written.rev} of the document a. GET /_settee/check says which.`,
+      damaged: [{ database: 'notes', count: 1 }],
+    })
+    const metrics = (await server.request('GET', '/_node/_local/_prometheus')).text
+    t.match(metrics, /^settee_scrub_damaged_parts 1$/m)
+    t.match(metrics, /^settee_scrub_databases_total 3$/m)
+
+    await server.stop()
+    await server.start()
+    t.strictSame(
+      (await server.request('GET', '/_settee/check')).json.damaged,
+      found.damaged,
+      'a restart remembers',
+    )
+    const command = async (...args: string[]) => {
+      const { code, stdout } = await settee(t, ['check', '--data', server.dataDir, ...args]).ended
+      return `${stdout}${code}`
+    }
+    const lines = await command()
+    t.match(lines, /^notes: revision .* of the document a, since 20/)
+    t.match(lines, /^Checked 3 databases: 1 part is damaged\.\n1$/m)
+    t.equal(await command('--db', 'others'), 'Checked 1 database: nothing is damaged.\n0')
+
+    await server.stop()
+    await change(server, 'notes', 'the wrong words', 'the right words')
+    t.equal(
+      await command(),
+      'Checked 3 databases: nothing is damaged.\n0',
+      'on the folder of a stopped server',
+    )
+    await server.start()
+    t.strictSame((await server.request('GET', '/_settee/check')).json.damaged, [])
+  },
+)
+
+t.test('what readers find damaged is a fault until a check finds the database whole', async (t) => {
+  const server = await startTestServer(t)
+  await server.request('PUT', '/notes')
+  const { json } = await server.request('PUT', '/notes/a', { body: { text: 'the right words' } })
+  await server.stop()
+  await change(server, 'notes', 'the right words', 'the wrong words')
+  await server.start()
+  t.equal((await server.request('GET', '/notes/a')).status, 500)
+  const isWell = async () => (await server.request('GET', '/_up?deep=1')).status
+  t.equal(await isWell(), 503)
+  await server.request('POST', '/notes/_purge', { body: { a: [json.rev] } })
+  await server.request('POST', '/notes/_compact', { body: {} })
+  await checked(server)
+  t.equal(await isWell(), 200)
+})
+
+t.test('only server admins start or read checks', async (t) => {
+  const server = await startTestServer(t, {
+    hosted: true,
+    env: { COUCHDB_USER: 'admin', COUCHDB_PASSWORD: 'secret' },
+  })
+  const auth = 'admin:secret'
+  const { status } = await server.request('PUT', '/_users/org.couchdb.user:ben', {
+    auth,
+    body: { name: 'ben', password: 'relax', roles: [], type: 'user' },
+  })
+  t.equal(status, 201)
+  for (const caller of [{}, { auth: 'ben:relax' }])
+    for (const method of ['GET', 'POST']) {
+      const answer = await server.request(method, '/_settee/check', {
+        ...caller,
+        ...(method === 'POST' && { body: {} }),
+      })
+      t.ok([401, 403].includes(answer.status), `${method} ${answer.status}`)
+      t.notMatch(answer.json, { damaged: Array })
+    }
+  t.match((await server.request('GET', '/_settee/check', { auth })).json, { running: null, damaged: [] })
+  for (const body of [[], { databases: [] }, { databases: 'notes' }, { databases: [7] }])
+    t.equal((await server.request('POST', '/_settee/check', { auth, body })).status, 400)
+  const unknown = await server.request('POST', '/_settee/check', { auth, body: { databases: ['none'] } })
+  t.equal(unknown.status, 404)
+})
