@@ -22,6 +22,7 @@ t.test('work of one database starts in order', async (t) => {
   for (const piece of ['1', '2', '3']) queue.add('a', piece)
   t.same(started, [], 'nothing starts before the queue runs')
   queue.run()
+  while (started.length < 3) await turn()
   t.same(started, ['1', '2', '3'])
 })
 
@@ -29,6 +30,7 @@ t.test('databases take turns, one piece each', async (t) => {
   const { started, queue } = recordingQueue()
   for (const piece of ['a1', 'a2', 'a3', 'b1', 'c1', 'c2']) queue.add(piece[0] as string, piece)
   queue.run()
+  while (started.length < 6) await turn()
   t.same(started, ['a1', 'b1', 'c1', 'a2', 'c2', 'a3'])
 })
 
@@ -75,6 +77,7 @@ t.test('work can add work', async (t) => {
   })
   queue.add('a', '1')
   queue.run()
+  while (started.length < 2) await turn()
   t.same(started, ['1', '2'])
 })
 
