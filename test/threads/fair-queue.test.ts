@@ -142,6 +142,7 @@ t.test('work that can wait starts after other work of its database, in order', a
   const { started, queue } = waitingQueue()
   for (const piece of ['page 1', 'page 2', 'save 1', 'page 3', 'save 2']) queue.add('a', piece)
   queue.run()
+  while (started.length < 5) await turn()
   t.same(started, ['save 1', 'save 2', 'page 1', 'page 2', 'page 3'])
 })
 
@@ -151,6 +152,7 @@ t.test('work that can wait starts after a limited number of other pieces', async
   for (let n = 0; n < 20; n++) queue.add('a', `save ${n}`)
   queue.add('a', 'page 2')
   queue.run()
+  while (started.length < 22) await turn()
   t.equal(started.indexOf('page 1'), 8)
   t.equal(started.indexOf('page 2'), 17)
   t.equal(started.length, 22)
