@@ -37,7 +37,7 @@ export function docChecksum(
 
 /** A revision's row, except its ancestry. */
 export interface ContentFacts {
-  /** The number of the row. */
+  /** The number of the row, or {@link seedOf} its document where rows have no numbers. */
   readonly num: number
   readonly rev: string
   readonly deleted: number
@@ -49,6 +49,11 @@ export interface ContentFacts {
 /** The checksum of a revision's content. */
 export function contentChecksum({ num, rev, deleted, attachments, body }: ContentFacts): number {
   return sumOfText(body, hashShort(rev, Math.imul(num, FACTORS[0]) ^ (attachments * 2 + deleted)))
+}
+
+/** A number for the id of a document, in the place of a row's number. */
+export function seedOf(id: string): number {
+  return hashShort(id, 0)
 }
 
 /**
@@ -100,13 +105,21 @@ function hashShort(text: unknown, seed: number): number {
   return Math.imul(hash ^ text.length, FNV_PRIME)
 }
 
+/**
+ * The checksum of an ancestry from `encodeAncestry`.
+ * @param rev of the leaf, which the checksum covers, as it does whether it is a tombstone
+ */
+export function ancestryChecksum(ancestry: Uint8Array, rev: string, deleted: boolean): number {
+  return sumOfBytes(ancestry, hashShort(rev, Number(deleted)))
+}
+
 /** Set in the first byte of an ancestry with a checksum; the forms of `encodeAncestry` are small numbers. */
 const HAS_CHECKSUM = 0x80
 const CHECKSUM_BYTES = 4
 
 /**
  * @param ancestry from `encodeAncestry`; one that has a checksum already stays as it is
- * @param rev of the leaf, which the checksum covers, as it does whether it is a tombstone
+ * @param rev of the leaf
  * @returns a copy of it that ends with its checksum
  */
 export function withChecksum(ancestry: Uint8Array, rev: string, deleted: boolean): Uint8Array {
@@ -114,7 +127,7 @@ export function withChecksum(ancestry: Uint8Array, rev: string, deleted: boolean
   const stored = Buffer.allocUnsafe(ancestry.length + CHECKSUM_BYTES)
   stored.set(ancestry)
   stored[0] = (ancestry[0] as number) | HAS_CHECKSUM
-  stored.writeInt32LE(sumOfBytes(ancestry, hashShort(rev, Number(deleted))), ancestry.length)
+  stored.writeInt32LE(ancestryChecksum(ancestry, rev, deleted), ancestry.length)
   return stored
 }
 
@@ -138,5 +151,5 @@ export function checkedAncestry(
   const bytes = Buffer.from(stored.buffer, stored.byteOffset, stored.length)
   const ancestry = bytes.subarray(0, end)
   ancestry[0] = form & ~HAS_CHECKSUM
-  return sumOfBytes(ancestry, hashShort(rev, Number(deleted))) === bytes.readInt32LE(end) ? ancestry : null
+  return ancestryChecksum(ancestry, rev, deleted) === bytes.readInt32LE(end) ? ancestry : null
 }

@@ -1,5 +1,6 @@
-/** The rows of a database that are not what was written, by what they belong to. */
-import { shown } from '../core/errors.ts'
+/** The rows of a database that are not what was written: their errors, and what they belong to. */
+import { CouchError, shown } from '../core/errors.ts'
+import type { SecurityObject } from '../core/types.ts'
 
 /** A part of a document, by its id, or of the whole database. null: the damage hides it. */
 export type DamagedPart =
@@ -71,4 +72,57 @@ export function describePart(part: DamagedPart): string {
 
 function named(kind: string, name: string | null): string {
   return name === null ? `a ${kind}` : `the ${kind} ${shown(name)}`
+}
+
+/** Makes the errors for what does not say what was written, and reports them. */
+export class DamageReports {
+  readonly #name: string
+  readonly #report: (error: CouchError) => void
+  readonly #areDevicesAsked: boolean
+
+  /** @param database its name @param options `areDevicesAsked`: whether devices are asked for damaged leaves */
+  constructor(
+    database: string,
+    { report, areDevicesAsked }: { report(error: CouchError): void; readonly areDevicesAsked: boolean },
+  ) {
+    this.#name = database
+    this.#report = report
+    this.#areDevicesAsked = areDevicesAsked
+  }
+
+  damagedDocument(id?: string, rev?: string): CouchError {
+    const which = id === undefined ? 'A document' : `The document ${shown(String(id))}`
+    const revision = rev === undefined ? '' : ` (revision ${shown(String(rev))})`
+    return this.#reported(
+      `${which} of the database ${this.#name}${revision} is damaged: the disk has changed what was stored. ` +
+        `${this.#areDevicesAsked ? 'A device that has it restores it when it syncs; or restore' : 'Restore'} the database from a backup, or save the document again. ` +
+        'All other documents still work.',
+    )
+  }
+
+  damagedContent(): CouchError {
+    return this.#reported(
+      `An attachment in the database ${this.#name} is damaged: the disk has changed what was stored. ` +
+        'Upload it again, or restore the database from a backup. All other attachments still work.',
+    )
+  }
+
+  damagedSecurity(): CouchError {
+    return this.#reported(
+      `The security object of the database ${this.#name} is damaged: the disk has changed what was stored. ` +
+        'Only server admins have access until one of them sets it again.',
+    )
+  }
+
+  #reported(reason: string): CouchError {
+    const error = new CouchError('damaged_document', reason)
+    this.#report(error)
+    return error
+  }
+}
+
+/** In the place of a damaged security object: nobody knows whom it let in, so that only server admins are let in. */
+export const ONLY_ADMINS: SecurityObject = {
+  admins: { names: [], roles: ['_admin'] },
+  members: { names: [], roles: ['_admin'] },
 }

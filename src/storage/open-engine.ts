@@ -38,7 +38,11 @@ export async function engineFor(location: StoreLocation): Promise<MakeEngine> {
   }
   const { address, poolSize } = location
   const { postgresEngine } = await import('./postgres/postgres-engine.ts')
-  return ({ tally } = {}) => postgresEngine({ address, poolSize, ...(tally && { tally }) })
+  return ({ tally, watch } = {}) =>
+    postgresEngine({
+      ...{ address, poolSize, ...(tally && { tally }) },
+      onDamage: (database, error) => watch?.onFault?.(database, error),
+    })
 }
 
 /**

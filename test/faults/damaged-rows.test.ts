@@ -2,18 +2,46 @@
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
+import { startPostgres } from '../helpers/postgres-server.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 
 const PICTURE = Buffer.from('the bytes of a picture '.repeat(20_000))
 
-async function startNotes(t: Test): Promise<TestServer> {
-  const server = await startTestServer(t)
+async function startNotes(t: Test, store?: string): Promise<TestServer> {
+  const server = await startTestServer(t, store === undefined ? {} : { env: { SETTEE_STORE: store } })
   await server.request('PUT', '/notes')
   for (const id of ['a', 'b', 'c']) {
     await server.request('PUT', `/notes/${id}`, { body: JSON.stringify({ text: `the text of ${id}` }) })
   }
   return server
 }
+
+/** How a test damages rows, of a database in a file or in PostgreSQL. */
+interface Engine {
+  readonly name: string
+  start(t: Test): Promise<TestServer>
+  damage(server: TestServer, sql: { readonly file: string; readonly postgres: string }): Promise<void>
+}
+
+const postgres = await startPostgres(t)
+const stores = new WeakMap<TestServer, string>()
+
+const ENGINES: readonly Engine[] = [
+  { name: 'a file', start: (t) => startNotes(t), damage: (server, { file }) => damage(server, file) },
+  {
+    name: 'PostgreSQL',
+    start: async (t) => {
+      const store = await postgres.createDatabase()
+      const server = await startNotes(t, store)
+      stores.set(server, new URL(store).pathname.slice(1))
+      return server
+    },
+    damage: async (server, sql) => {
+      const changed = await postgres.query(`${sql.postgres} RETURNING 1`, [], stores.get(server))
+      if (changed.length === 0) throw new Error(`${sql.postgres} changed nothing`)
+    },
+  },
+]
 
 /** Changes the file while the server is stopped. */
 async function damage(server: TestServer, ...sql: readonly string[]): Promise<void> {
@@ -33,65 +61,80 @@ async function download({ url }: TestServer, id: string): Promise<{ status: numb
   return { status: answer.status, bytes: Buffer.from(await answer.arrayBuffer()) }
 }
 
-const BODY = `UPDATE revision SET body = replace(body, 'text of b', 'text 0f b')`
+const BODY = {
+  file: `UPDATE revision SET body = replace(body, 'text of b', 'text 0f b')`,
+  postgres: `UPDATE settee.doc SET body = replace(body, 'text of b', 'text 0f b') WHERE id = 'b'`,
+}
+const ROW = {
+  file: `UPDATE doc SET seq = 70 WHERE id = 'b'`,
+  postgres: `UPDATE settee.doc SET rev = replace(rev, '1-', '2-') WHERE id = 'b'`,
+}
 
-t.test('a damaged note is an error, and lists go on without it', async (t) => {
-  const server = await startNotes(t)
-  await damage(server, BODY)
-  const json = async (method: string, path: string, body?: unknown) => {
-    const answer = await server.request(method, path, body === undefined ? {} : inJson(body))
-    return { status: answer.status, body: JSON.parse(answer.text) }
-  }
-  const one = await json('GET', '/notes/b')
-  t.match(one, {
-    status: 500,
-    body: { error: 'file_corruption', reason: /The document b of the database notes/ },
+for (const engine of ENGINES) {
+  t.test(`${engine.name}: a damaged note is an error, and lists go on without it`, async (t) => {
+    const server = await engine.start(t)
+    await engine.damage(server, BODY)
+    const json = async (method: string, path: string, body?: unknown) => {
+      const answer = await server.request(method, path, body === undefined ? {} : inJson(body))
+      return { status: answer.status, body: JSON.parse(answer.text) }
+    }
+    const one = await json('GET', '/notes/b')
+    t.match(one, {
+      status: 500,
+      body: { error: 'file_corruption', reason: /The document b of the database notes/ },
+    })
+    t.equal((await json('GET', '/notes/a')).status, 200)
+    const error = 'file_corruption'
+    const all = await json('GET', '/notes/_all_docs?include_docs=true')
+    t.match(all, {
+      status: 200,
+      body: { rows: [{ doc: { _id: 'a' } }, { id: 'b', doc: null, error }, { id: 'c' }] },
+    })
+    const keys = await json('POST', '/notes/_all_docs?include_docs=true', { keys: ['b', 'c'] })
+    t.match(keys.body, { rows: [{ id: 'b', doc: null, error }, { doc: { _id: 'c' } }] })
+    const changes = await json('GET', '/notes/_changes?include_docs=true')
+    t.match(changes.body, { results: [{ doc: { _id: 'a' } }, { id: 'b', error }, { doc: { _id: 'c' } }] })
+    const filtered = await json('POST', '/notes/_changes?filter=_selector', {
+      selector: { _id: { $gt: 'a' } },
+    })
+    t.match(filtered.body, { results: [{ id: 'b' }, { id: 'c' }] })
+    const got = await json('POST', '/notes/_bulk_get?revs=true', { docs: [{ id: 'a' }, { id: 'b' }] })
+    t.match(got.body, {
+      results: [{ docs: [{ ok: { _id: 'a' } }] }, { docs: [{ error: { id: 'b', error } }] }],
+    })
+    const found = await json('POST', '/notes/_find', { selector: { text: { $exists: true } } })
+    t.strictSame(
+      found.body.docs.map(({ _id }: { _id: string }) => _id),
+      ['a', 'c'],
+    )
+    const map = 'function (doc) { emit(doc._id) }'
+    await json('PUT', '/notes/_design/d', { views: { v: { map } } })
+    t.match((await json('GET', '/notes/_design/d/_view/v?include_docs=true')).body, {
+      total_rows: 2,
+      rows: [{ id: 'a' }, { id: 'c' }],
+    })
+    const rev = changes.body.results[1].changes[0].rev
+    t.equal(
+      (await json('PUT', `/notes/b?rev=${rev}`, { text: 'again' })).status,
+      201,
+      'it can be saved again',
+    )
+    t.match((await json('GET', '/notes/b')).body, { text: 'again' })
+    t.equal((await json('GET', `/notes/b?rev=${rev}`)).status, 500, 'the damaged revision stays an error')
   })
-  t.equal((await json('GET', '/notes/a')).status, 200)
-  const error = 'file_corruption'
-  const all = await json('GET', '/notes/_all_docs?include_docs=true')
-  t.match(all, {
-    status: 200,
-    body: { rows: [{ doc: { _id: 'a' } }, { id: 'b', doc: null, error }, { id: 'c' }] },
-  })
-  const keys = await json('POST', '/notes/_all_docs?include_docs=true', { keys: ['b', 'c'] })
-  t.match(keys.body, { rows: [{ id: 'b', doc: null, error }, { doc: { _id: 'c' } }] })
-  const changes = await json('GET', '/notes/_changes?include_docs=true')
-  t.match(changes.body, { results: [{ doc: { _id: 'a' } }, { id: 'b', error }, { doc: { _id: 'c' } }] })
-  const filtered = await json('POST', '/notes/_changes?filter=_selector', { selector: { _id: { $gt: 'a' } } })
-  t.match(filtered.body, { results: [{ id: 'b' }, { id: 'c' }] })
-  const got = await json('POST', '/notes/_bulk_get?revs=true', { docs: [{ id: 'a' }, { id: 'b' }] })
-  t.match(got.body, {
-    results: [{ docs: [{ ok: { _id: 'a' } }] }, { docs: [{ error: { id: 'b', error } }] }],
-  })
-  const found = await json('POST', '/notes/_find', { selector: { text: { $exists: true } } })
-  t.strictSame(
-    found.body.docs.map(({ _id }: { _id: string }) => _id),
-    ['a', 'c'],
-  )
-  const map = 'function (doc) { emit(doc._id) }'
-  await json('PUT', '/notes/_design/d', { views: { v: { map } } })
-  t.match((await json('GET', '/notes/_design/d/_view/v?include_docs=true')).body, {
-    total_rows: 2,
-    rows: [{ id: 'a' }, { id: 'c' }],
-  })
-  const rev = changes.body.results[1].changes[0].rev
-  t.equal((await json('PUT', `/notes/b?rev=${rev}`, { text: 'again' })).status, 201, 'it can be saved again')
-  t.match((await json('GET', '/notes/b')).body, { text: 'again' })
-  t.equal((await json('GET', `/notes/b?rev=${rev}`)).status, 500, 'the damaged revision stays an error')
-})
 
-t.test('a note whose row is damaged is an error, and lists leave it out', async (t) => {
-  const server = await startNotes(t)
-  await damage(server, `UPDATE doc SET seq = 70 WHERE id = 'b'`)
-  t.match((await server.request('GET', '/notes/b')).json, { error: 'file_corruption' })
-  t.match((await server.request('GET', '/notes/_all_docs')).json, { rows: [{ id: 'a' }, { id: 'c' }] })
-  t.match((await server.request('GET', '/notes/_changes')).json, { results: [{ id: 'a' }, { id: 'c' }] })
-  const asked = inJson({ docs: [{ id: 'b' }, { id: 'c' }] })
-  t.match((await server.request('POST', '/notes/_bulk_get', asked)).json, {
-    results: [{ docs: [{ error: { error: 'file_corruption' } }] }, { docs: [{ ok: { _id: 'c' } }] }],
+  t.test(`${engine.name}: a note whose row is damaged is an error, and lists leave it out`, async (t) => {
+    const server = await engine.start(t)
+    await engine.damage(server, ROW)
+    t.match((await server.request('GET', '/notes/b')).json, { error: 'file_corruption' })
+    t.match((await server.request('GET', '/notes/_all_docs')).json, { rows: [{ id: 'a' }, { id: 'c' }] })
+    t.match((await server.request('GET', '/notes/_changes')).json, { results: [{ id: 'a' }, { id: 'c' }] })
+    const asked = inJson({ docs: [{ id: 'b' }, { id: 'c' }] })
+    t.match((await server.request('POST', '/notes/_bulk_get', asked)).json, {
+      results: [{ docs: [{ error: { error: 'file_corruption' } }] }, { docs: [{ ok: { _id: 'c' } }] }],
+    })
   })
-})
+}
 
 for (const change of [
   `rev = '2-ab'`,

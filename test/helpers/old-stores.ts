@@ -2,9 +2,81 @@
 import { FUNCTIONS, MIGRATIONS } from '../../src/storage/postgres/schema.ts'
 import type { PostgresServer } from './postgres-server.ts'
 
+/** As settees of schema 4 and 5 made it, for all columns that they knew. */
+const SAVE_DOC = `
+CREATE OR REPLACE FUNCTION save_doc(
+  p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
+  p_doc_count integer, p_deleted_count integer, p_external bigint, p_leaf bigint, p_superseded bigint, p_designs integer,
+  p_id text, p_version bigint, p_old_seq bigint,
+  p_rev text, p_deleted boolean, p_size bigint, p_ancestry bytea, p_body text
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_seq bigint;
+  v_writes bigint;
+BEGIN
+  UPDATE database SET update_seq = update_seq + 1, writes = writes + 1,
+    doc_count = doc_count + p_doc_count, deleted_count = deleted_count + p_deleted_count,
+    external_bytes = external_bytes + p_external, leaf_bytes = leaf_bytes + p_leaf,
+    superseded_bytes = superseded_bytes + p_superseded,
+    design_version = design_version + p_designs, settings_version = settings_version + p_designs
+    WHERE db = p_db AND settings_version = p_settings AND timeline = timeline()
+    RETURNING update_seq, writes INTO v_seq, v_writes;
+  IF NOT FOUND THEN
+    RETURN refusal(p_db, p_settings);
+  END IF;
+  IF p_version = 0 THEN
+    INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, ancestry, body)
+      VALUES (p_db, p_id, v_seq, v_writes, v_seq, p_rev, p_deleted, 1, v_writes << 16, p_now, p_size, p_ancestry, p_body)
+      ON CONFLICT (db, id) DO NOTHING;
+  ELSE
+    INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body)
+      SELECT p_db, id, rev, deleted, false, place, stored_at, grown_at, p_now, size, attachments, body
+        FROM doc WHERE db = p_db AND id = p_id AND version = p_version
+          AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = p_id AND r.rev = p_rev);
+    IF FOUND THEN
+      UPDATE doc SET seq = v_seq, version = v_writes, rev = p_rev, deleted = p_deleted, place = v_writes << 16,
+        stored_at = p_now, grown_at = NULL, size = p_size, attachments = NULL, ancestry = p_ancestry, body = p_body
+        WHERE db = p_db AND id = p_id;
+    END IF;
+  END IF;
+  IF NOT FOUND THEN
+    UPDATE database SET update_seq = update_seq - 1, writes = writes - 1,
+      doc_count = doc_count - p_doc_count, deleted_count = deleted_count - p_deleted_count,
+      external_bytes = external_bytes - p_external, leaf_bytes = leaf_bytes - p_leaf,
+      superseded_bytes = superseded_bytes - p_superseded,
+      design_version = design_version - p_designs, settings_version = settings_version - p_designs
+      WHERE db = p_db;
+    RETURN -5;
+  END IF;
+  IF p_version = 0 OR p_old_seq >> 10 <> v_seq >> 10 THEN
+    UPDATE feed_count SET rows = rows + 1 WHERE db = p_db AND stretch = v_seq >> 10;
+    IF NOT FOUND THEN
+      INSERT INTO feed_count (db, stretch, rows) VALUES (p_db, v_seq >> 10, 1);
+    END IF;
+    IF p_version > 0 THEN
+      UPDATE feed_count SET rows = rows - 1 WHERE db = p_db AND stretch = p_old_seq >> 10;
+    END IF;
+  END IF;
+
+  UPDATE written SET token = p_token, at = p_now WHERE db = p_db AND opener = p_opener AND token < p_token;
+  IF NOT FOUND THEN
+    INSERT INTO written (db, opener, token, at) VALUES (p_db, p_opener, p_token, p_now) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'this write was given up' USING ERRCODE = 'serialization_failure';
+    END IF;
+    -- Openers that have ended, since no answer is awaited for so long.
+    DELETE FROM written WHERE db = p_db AND at < p_now - 86400000;
+  END IF;
+  RETURN v_seq;
+END $$;
+`
+
+/** The first schema with checksums, which functions of today write. */
+const WITH_CHECKSUMS = 6
+
 /**
- * Turns a store that nobody writes to into one of an older schema. Its functions are those of today, which suit all schemas that can be
- * in use together with today's.
+ * Turns a store that nobody writes to into one of an older schema. Its functions are those of today, except for save_doc where
+ * that of today would name columns that are not there.
  * @param address of the store
  * @param schema at least 1
  */
@@ -17,7 +89,11 @@ export async function makeOldStore(server: PostgresServer, address: string, sche
     `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '${name}' AND usename = 'settee'`,
   )
   await sql('ALTER SCHEMA settee RENAME TO today; CREATE SCHEMA settee AUTHORIZATION settee')
-  const steps = [...MIGRATIONS.slice(0, schema), FUNCTIONS].join('')
+  const steps = [
+    ...MIGRATIONS.slice(0, schema),
+    FUNCTIONS,
+    ...(schema < WITH_CHECKSUMS ? [SAVE_DOC] : []),
+  ].join('')
   await sql(`SET ROLE settee; SET search_path = settee; SET check_function_bodies = off; ${steps}`)
   await sql('SET ROLE settee; CREATE TABLE settee.schema_version (LIKE today.schema_version INCLUDING ALL)')
   const columns =

@@ -11,6 +11,7 @@ import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
 import { copyCases } from './conformance/copies.ts'
 import { countingCases } from './conformance/counting.ts'
+import { damageCases } from './conformance/damaged.ts'
 import { docCases } from './conformance/docs.ts'
 import { faultCases } from './conformance/faults.ts'
 import { feedCases } from './conformance/feed.ts'
@@ -46,6 +47,7 @@ const PARTS: Record<string, StorageCases> = {
   attachments: attachmentCases,
   staging: stagingCases,
   'local documents': localCases,
+  'damaged rows': damageCases,
   'remembered tokens': rememberedCases,
   settings: settingsCases,
   purge: purgeCases,

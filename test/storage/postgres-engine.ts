@@ -7,7 +7,7 @@ import { readStoreAddress } from '../../src/storage/store-address.ts'
 import { HAS_CITUS } from '../helpers/citus.ts'
 import { type PostgresServer, startPostgres } from '../helpers/postgres-server.ts'
 import type { MakeSharedData } from './conformance/openers.ts'
-import type { EngineOptions, KeptContents, MakeEngine } from './conformance/setup.ts'
+import type { DamagedRow, EngineOptions, KeptContents, MakeEngine } from './conformance/setup.ts'
 
 const POOL = 6
 
@@ -18,6 +18,7 @@ interface TestStore {
   /** From now on the engine does not reach the server, as if its process were dead. */
   kill(engine: StorageEngine): void
   keptContents(): Promise<KeptContents>
+  damage(row: DamagedRow, id: string): Promise<void>
   /** Whether all engines that were opened are closed again. */
   isClosed(): boolean
   /** Gives the database back, for another test or another part of this one. Idempotent. */
@@ -56,7 +57,7 @@ export function postgresMakers(t: Test): {
       engine = store.open()
       return engine
     }
-    return { engine, reopen, keptContents: store.keptContents }
+    return { engine, reopen, keptContents: store.keptContents, damage: store.damage }
   }
   return { makeEngine, makeData: openStore, server }
 }
@@ -106,6 +107,14 @@ async function copiesWithTables(server: PostgresServer): Promise<Copies> {
   }
 }
 
+const DAMAGES: Record<DamagedRow, string> = {
+  row: 'UPDATE settee.doc SET seq = seq + 1000 WHERE id = $1',
+  body: "UPDATE settee.doc SET body = replace(body, 'true', 'tr3e') WHERE id = $1",
+  ancestry: 'UPDATE settee.doc SET ancestry = set_byte(ancestry, 2, get_byte(ancestry, 2) # 1) WHERE id = $1',
+  attachment:
+    "UPDATE settee.doc SET attachments = replace(attachments, 'text/plain', 'text/true') WHERE id = $1",
+}
+
 async function storeAt(
   server: PostgresServer,
   copies: Copies,
@@ -147,6 +156,14 @@ async function storeAt(
       if (state !== undefined) state.isDead = true
     },
     isClosed: () => engines.size > 0 && [...engines.values()].every(({ isClosed }) => isClosed),
+    damage: async (row, id) => {
+      const changed = await server.query(
+        `${DAMAGES[row]} AND db = (SELECT db FROM settee.entry WHERE name = 'notes') RETURNING 1`,
+        [id],
+        address.database,
+      )
+      if (changed.length === 0) throw new Error(`nothing of ${id} was changed`)
+    },
     end: () => {
       ending ??= end()
       return ending

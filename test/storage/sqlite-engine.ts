@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
-import type { KeptContents, MakeEngine } from './conformance/setup.ts'
+import type { DamagedRow, KeptContents, MakeEngine } from './conformance/setup.ts'
 
 /** The SQLite engine in a temporary folder, for the storage suite. */
 export const makeSqliteEngine: MakeEngine = async (t, options = {}) => {
@@ -37,7 +37,23 @@ export const makeSqliteEngine: MakeEngine = async (t, options = {}) => {
     file.close()
     return copy
   }
-  return { engine, reopen, snapshot, keptContents: async () => keptContents(notes) }
+  const damage = async (row: DamagedRow, id: string) => damageRow(notes, row, id)
+  return { engine, reopen, snapshot, damage, keptContents: async () => keptContents(notes) }
+}
+
+const WINNER = '(SELECT winner FROM doc WHERE id = ?)'
+const DAMAGES: Record<DamagedRow, string> = {
+  row: 'UPDATE doc SET seq = seq + 1000 WHERE id = ?',
+  body: `UPDATE revision SET body = replace(body, 'true', 'tr3e') WHERE num = ${WINNER}`,
+  ancestry: `UPDATE revision SET ancestry = CAST(substr(ancestry, 1, 2) || x'00' || substr(ancestry, 4) AS BLOB) WHERE num = ${WINNER}`,
+  attachment: `UPDATE attachment SET type = 'text/true' WHERE revision = ${WINNER}`,
+}
+
+function damageRow(path: string, row: DamagedRow, id: string): void {
+  const file = new Sqlite(path)
+  const { changes } = file.prepare(DAMAGES[row]).run(id)
+  file.close()
+  if (changes === 0) throw new Error(`nothing of ${id} was changed`)
 }
 
 function keptContents(path: string): KeptContents {

@@ -89,11 +89,12 @@ BEGIN
 END $$;
 `
 
+const CUT_PARAMETERS =
+  '_db bigint, _winners boolean, _ids text[], _revs text[], _versions bigint[], _ancestries bytea[]'
+
 const ANCESTRIES = `
 -- Replaces the ancestries of leaves, winners or others, whose documents still have the version that was read. Returns how many.
-CREATE OR REPLACE FUNCTION cut_ancestries(
-  _db bigint, _winners boolean, _ids text[], _revs text[], _versions bigint[], _ancestries bytea[]
-) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION shorten_ancestries(${CUT_PARAMETERS}, _checksums integer[]) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _version bigint;
   _cut bigint := 0;
@@ -103,17 +104,20 @@ DECLARE
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   UPDATE database SET writes = writes + 1 WHERE db = _db RETURNING writes INTO _version;
-  FOR _leaf IN SELECT * FROM unnest(_ids, _revs, _versions, _ancestries) AS u (id, rev, version, ancestry) LOOP
+  FOR _leaf IN SELECT * FROM unnest(_ids, _revs, _versions, _ancestries, _checksums)
+    AS u (id, rev, version, ancestry, checksum)
+  LOOP
     SELECT octet_length(ancestry) INTO _before FROM doc
       WHERE db = _db AND id = _leaf.id AND version IN (_leaf.version, _version);
     CONTINUE WHEN NOT FOUND;
     UPDATE doc SET version = _version,
-      ancestry = CASE WHEN _winners THEN _leaf.ancestry ELSE ancestry END
+      ancestry = CASE WHEN _winners THEN _leaf.ancestry ELSE ancestry END,
+      ancestry_checksum = CASE WHEN _winners THEN _leaf.checksum ELSE ancestry_checksum END
       WHERE db = _db AND id = _leaf.id;
     IF NOT _winners THEN
       SELECT octet_length(ancestry) INTO _before FROM revision
         WHERE db = _db AND id = _leaf.id AND rev = _leaf.rev AND leaf;
-      UPDATE revision SET ancestry = _leaf.ancestry
+      UPDATE revision SET ancestry = _leaf.ancestry, ancestry_checksum = _leaf.checksum
         WHERE db = _db AND id = _leaf.id AND rev = _leaf.rev AND leaf;
     END IF;
     _saved := _saved + coalesce(_before - octet_length(_leaf.ancestry), 0);
@@ -121,6 +125,43 @@ BEGIN
   END LOOP;
   UPDATE database SET leaf_bytes = leaf_bytes - _saved WHERE db = _db;
   RETURN _cut;
+END $$;
+
+-- shorten_ancestries for nodes of the version before, which know no checksums
+CREATE OR REPLACE FUNCTION cut_ancestries(${CUT_PARAMETERS}) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  UPDATE database SET unsummed = writes + 1 WHERE db = _db;
+  RETURN shorten_ancestries($1, $2, $3, $4, $5, $6, NULL);
+END $$;
+`
+
+const CHECKSUMS = `
+-- Notes the checksums of winners, with _revs null, or of other revisions, whose documents still have the version that was read.
+CREATE OR REPLACE FUNCTION note_checksums(
+  _db bigint, _ids text[], _revs text[], _versions bigint[], _attachments text[],
+  _rows bigint[], _contents integer[], _ancestries integer[]
+) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _row record;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  FOR _row IN SELECT * FROM unnest(_ids, _revs, _versions, _attachments, _rows, _contents, _ancestries)
+    AS u (id, rev, version, attachments, checksum, content, ancestry)
+  LOOP
+    PERFORM FROM doc WHERE db = _db AND id = _row.id AND version = _row.version;
+    CONTINUE WHEN NOT FOUND;
+    IF _revs IS NULL THEN
+      UPDATE doc SET attachments = _row.attachments, checksum = _row.checksum,
+        content_checksum = _row.content, ancestry_checksum = _row.ancestry
+        WHERE db = _db AND id = _row.id;
+    ELSE
+      UPDATE revision SET attachments = _row.attachments,
+        content_checksum = _row.content, ancestry_checksum = _row.ancestry
+        WHERE db = _db AND id = _row.id AND rev = _row.rev;
+    END IF;
+  END LOOP;
 END $$;
 `
 
@@ -143,4 +184,4 @@ BEGIN
 END $$;
 `
 
-export const COMPACTION_FUNCTIONS = REVISIONS + ANCESTRIES + CLAIMS
+export const COMPACTION_FUNCTIONS = REVISIONS + ANCESTRIES + CHECKSUMS + CLAIMS

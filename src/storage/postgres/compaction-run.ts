@@ -10,6 +10,7 @@ import { cutAncestries } from './ancestry-cuts.ts'
 import { BlobRemoval } from './blob-removal.ts'
 import { CompactionClaim } from './compaction-claim.ts'
 import type { Query } from './connections.ts'
+import { noteMissingChecksums } from './missing-checksums.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
 import { storeFault } from './store-fault.ts'
@@ -173,10 +174,12 @@ export class Compaction {
     const { db, now } = this.#database
     const [begun] = await this.#read<BegunRow>({ ...BEGUN, values: [db] })
     if (begun === undefined) throw new CouchError('no_database')
-    await countSumsAnew(this.#database, {
-      pause: (worked) => this.#pause(worked),
-      step: (query) => this.#step(query),
-    })
+    const means = {
+      pause: (worked: number) => this.#pause(worked),
+      step: (query: Query) => this.#step(query),
+    }
+    await countSumsAnew(this.#database, means)
+    await noteMissingChecksums(this.#database, means)
     const [supersededBytes, looseBytes, longestAncestry, revsLimit, purgeSeq, lastBlob, newest, last] = begun
     await this.#clearSuperseded(Math.min(keepSince, Number.MAX_SAFE_INTEGER), last ?? 0, supersededBytes)
     await this.#limitRetained(keepBytes)

@@ -1,13 +1,19 @@
 /** Loads documents and runs callbacks on them. A callback that reads something not loaded runs again after it is loaded. */
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
-import type { StoredAttachment, StoreView } from '../engine.ts'
+import type { StoreView } from '../engine.ts'
 import type { HistoryTouches } from '../history-store.ts'
 import type { Query, Run } from './connections.ts'
 import type { ViewRow } from './database-view.ts'
 import { bound, type Columns, documentStatement, type Source } from './document-statements.ts'
 import { DocumentWants } from './document-wants.ts'
-import { LoadedDocument, type LoadedRevision, NotLoaded, type WriteFacts } from './loaded-document.ts'
+import {
+  LoadedDocument,
+  type LoadedRevision,
+  NotLoaded,
+  refusing,
+  type WriteFacts,
+} from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
 import { textOf } from './stored-text.ts'
@@ -178,10 +184,11 @@ export class DocumentLoader {
         version: row[4] as number,
         firstSeq: row[5] as number,
         leaves: row[6] as number,
+        checksum: row[7] as number | null,
         winner: revisionOf(row, columns, true),
         writeFacts: columns.writeFacts < 0 ? undefined : writeFactsOf(row, columns.writeFacts),
       },
-      this.#showsRetained,
+      { damage: this.#database.damage, showsRetained: this.#showsRetained },
     )
   }
 
@@ -249,7 +256,7 @@ function called<R>(
   call: (doc: LoadedDocument | null, place: number) => R,
 ): Called<R> | null {
   try {
-    return { result: call(doc, place) }
+    return { result: call(doc?.isDamaged ? refusing(doc) : doc, place) }
   } catch (error) {
     if (error instanceof NotLoaded) return null
     return { error }
@@ -257,16 +264,18 @@ function called<R>(
 }
 
 function revisionOf(row: Row, columns: Columns, isWinner: boolean): LoadedRevision {
-  const body = textAt(row, columns.body)
-  const attachments = columns.body < 0 ? undefined : textAt(row, columns.attachments)
+  const { content } = columns
+  const body = content < 0 ? undefined : textAt(row, content + 2)
   return {
     rev: textOf(row[1] as string),
     deleted: row[2] as boolean,
     leaf: isWinner || row[6] === 1,
     retained: !isWinner && row[6] === 2,
     body: body === undefined ? undefined : textOf(body),
-    attachments: attachments === undefined ? undefined : attachmentsOf(attachments),
+    attachments: content < 0 ? undefined : textAt(row, content),
+    contentChecksum: content < 0 ? null : (row[content + 1] as number | null),
     ancestry: columns.ancestry < 0 ? undefined : ((row[columns.ancestry] as Uint8Array | null) ?? undefined),
+    ancestryChecksum: columns.ancestry < 0 ? null : (row[columns.ancestry + 1] as number | null),
     ancestryBytes:
       columns.ancestryBytes < 0 ? undefined : ((row[columns.ancestryBytes] as number | null) ?? undefined),
     version: columns.versions < 0 ? undefined : versionOf(row, columns.versions),
@@ -274,11 +283,7 @@ function revisionOf(row: Row, columns: Columns, isWinner: boolean): LoadedRevisi
 }
 
 function textAt(row: Row, column: number): string | undefined {
-  return column < 0 ? undefined : ((row[column] as string | null) ?? undefined)
-}
-
-function attachmentsOf(stored: string): readonly StoredAttachment[] {
-  return stored === '' ? [] : (JSON.parse(stored) as StoredAttachment[])
+  return (row[column] as string | null) ?? undefined
 }
 
 function writeFactsOf(row: Row, at: number): WriteFacts {

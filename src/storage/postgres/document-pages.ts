@@ -1,4 +1,5 @@
 /** Reads documents by their ids, and in pages: by their ids, by their places in the feed, and those with several leaves. */
+import { CouchError } from '../../core/errors.ts'
 import type { ForkedPage, IdRange, Page, StoreView } from '../engine.ts'
 import type { HistoryPaging, HistoryTouches } from '../history-store.ts'
 import type { DocTouches } from '../touches.ts'
@@ -159,7 +160,6 @@ export class DocumentPages {
     read: (doc: LoadedDocument, view: StoreView) => R,
   ): Promise<Page<R>> {
     const { touches, chars } = paging
-    const limit = Math.min(paging.limit, MAX_ROWS)
     const isBounded = chars !== undefined && isHeavy(touches)
     const source: Source = {
       name: `${name}${isBounded ? '_bytes' : ''}`,
@@ -168,17 +168,31 @@ export class DocumentPages {
       page: { order, bound: isBounded ? 'bytes' : 'rows' },
       generations: GENERATIONS,
     }
-    const bounds = { limit: Math.max(limit, 1), bytes: Math.max(chars ?? 0, 1) }
-    return this.#loader.settled(
-      () => this.#loader.loadPage(source, touches, { ...values, ...bounds }),
-      async ({ docs, more }, view, lend) => {
-        this.#deletedCount = view.deletedCount
-        const some = docs.slice(0, limit)
-        const outcomes = await lend(some, (doc) => read(doc as LoadedDocument, view), chars)
-        const rows = outcomes.map(resultOf)
-        return { rows, more: rows.length < docs.length || more === true, view }
-      },
-    )
+    const readPage = (limit: number, bytes: number) =>
+      this.#loader.settled(
+        () => this.#loader.loadPage(source, touches, { ...values, limit: Math.max(limit, 1), bytes }),
+        async ({ docs, more }, view, lend): Promise<Page<R>> => {
+          this.#deletedCount = view.deletedCount
+          const some = docs.slice(0, limit)
+          const sound = some.filter(({ isDamaged }) => !isDamaged)
+          const outcomes = await lend(sound, (doc) => read(doc as LoadedDocument, view), chars)
+          const rows = outcomes.map(resultOf)
+          const isCut = rows.length < sound.length
+          const last = isCut ? some.indexOf(sound[rows.length] as LoadedDocument) : some.length
+          const page = { rows, more: isCut || some.length < docs.length || more === true, view }
+          return last === rows.length ? page : { ...page, damaged: last - rows.length }
+        },
+      )
+    let limit = Math.min(paging.limit, MAX_ROWS)
+    let bytes = Math.max(chars ?? 0, 1)
+    for (;;) {
+      const page = await readPage(limit, bytes)
+      if (page.rows.length > 0 || !page.more || limit === 0) return page
+      // Damaged rows alone, from whose places the next page could not begin.
+      if (limit === MAX_ROWS) throw new CouchError('damaged_file')
+      limit = Math.min(2 * limit, MAX_ROWS)
+      bytes *= 2
+    }
   }
 }
 

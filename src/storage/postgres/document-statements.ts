@@ -56,8 +56,9 @@ const LEAF_BYTES = 64
 
 /** The places of the columns that depend on the shape. */
 export interface Columns {
-  readonly body: number
-  readonly attachments: number
+  /** The first of three: the attachments, the checksum of the content, and the body. */
+  readonly content: number
+  /** The first of two: with its checksum. */
   readonly ancestry: number
   readonly ancestryBytes: number
   /** The first of six. */
@@ -219,18 +220,19 @@ function columnsOf(
       doc: 'x.leaves::bigint',
       ...ofRevision('CASE WHEN r.leaf THEN 1 WHEN r.retained THEN 2 ELSE 0 END::bigint'),
     },
+    { type: 'bigint', doc: 'x.checksum' },
   ]
   const add = (...columns: Column[]) => all.push(...columns) - columns.length
   const hasContent = shape.content !== null || shape.bodies || shape.named
-  const body = hasContent ? add(bodyColumn(source, shape), attachmentsColumn(shape)) : -1
-  const ancestry = shape.ancestry === null ? -1 : add(ancestryColumn(source, shape))
+  const content = hasContent ? add(...contentColumns(shape), bodyColumn(source, shape)) : -1
+  const ancestry = shape.ancestry === null ? -1 : add(ancestryColumn(source, shape), ANCESTRY_CHECKSUM)
   const bytes = { type: 'integer', doc: 'octet_length(x.ancestry)', leaf: 'octet_length(r.ancestry)' }
   const ancestryBytes = shape.leaves ? add({ ...bytes, named: bytes.leaf }) : -1
   const versions = shape.versions ? add(...VERSION_COLUMNS) : -1
   const next = source.page === undefined ? -1 : add({ type: 'boolean', doc: 'x.next' })
   const writeFacts = shape.writeFacts ? add(...WRITE_FACTS) : -1
   return {
-    columns: { body, attachments: body + 1, ancestry, ancestryBytes, versions, next, writeFacts },
+    columns: { content, ancestry, ancestryBytes, versions, next, writeFacts },
     all,
   }
 }
@@ -248,19 +250,23 @@ function bodyColumn({ page, maxBody }: Source, { content, bodies, named }: Shape
   }
 }
 
-/** An empty text stands for no attachments, and NULL for what was not read. */
-function attachmentsColumn({ content, bodies, named }: Shape): Column {
-  const ofRevision = "coalesce(r.attachments, '')"
-  return {
-    type: 'text',
-    doc: content === null ? undefined : "coalesce(x.attachments, '')",
-    leaf: bodies ? ofRevision : undefined,
-    named: named ? ofRevision : undefined,
-  }
+/** The attachments, of which an empty text stands for none, and NULL for what was not read; and the checksum of the content. */
+function contentColumns({ content, bodies, named }: Shape): Column[] {
+  const column = (type: string, of: (table: string) => string): Column => ({
+    type,
+    doc: content === null ? undefined : of('x'),
+    leaf: bodies ? of('r') : undefined,
+    named: named ? of('r') : undefined,
+  })
+  return [
+    column('text', (table) => `coalesce(${table}.attachments, '')`),
+    column('integer', (table) => `${table}.content_checksum`),
+  ]
 }
 
 function ancestryColumn({ generations }: Source, { ancestry }: Shape): Column {
-  const position = (table: string) => `split_part(${table}.rev, '-', 1)::bigint`
+  // A damaged revision has no number: the statement must not fail for it.
+  const position = (table: string) => `substring(${table}.rev FROM '^([0-9]{1,15})-')::bigint`
   if (ancestry !== 'from') {
     return { type: 'bytea', doc: 'x.ancestry', leaf: ancestry === 'leaves' ? 'r.ancestry' : undefined }
   }
@@ -270,6 +276,12 @@ function ancestryColumn({ generations }: Source, { ancestry }: Shape): Column {
     doc: `CASE WHEN ${position('x')} >= ${winner} THEN x.ancestry END`,
     leaf: `CASE WHEN ${position('r')} >= ${leaf} OR r.rev = ANY({leafRevs}::text[]) THEN r.ancestry END`,
   }
+}
+
+const ANCESTRY_CHECKSUM: Column = {
+  type: 'integer',
+  doc: 'x.ancestry_checksum',
+  leaf: 'r.ancestry_checksum',
 }
 
 const WRITE_FACTS: readonly Column[] = [
@@ -291,7 +303,8 @@ const VERSION_COLUMNS: readonly Column[] = (
 ).map(([type, column]) => {
   const of = (table: string) =>
     column === 'attachments'
-      ? `coalesce(json_array_length(${table}.attachments::json), 0)`
+      ? // Of a damaged list as well, which is no JSON. In names, quotes are escaped.
+        `coalesce(regexp_count(${table}.attachments, '"blob":[0-9]+[}]'), 0)`
       : `${table}.${column}`
   const doc = column === 'superseded_at' ? undefined : of('x')
   return { type, doc, leaf: of('r'), superseded: of('r'), named: of('r') }
@@ -303,10 +316,10 @@ function pageOf(source: Source, shape: Shape): string {
   if (page === undefined) return ''
   const { order, bound } = page
   const wanted = [
-    ...['id', 'rev', 'deleted', 'seq', 'version', 'first_seq', 'leaves'],
+    ...['id', 'rev', 'deleted', 'seq', 'version', 'first_seq', 'leaves', 'checksum'],
     ...(shape.content === 'body' ? ['body'] : []),
-    ...(shape.content !== null || shape.versions ? ['attachments'] : []),
-    ...(shape.ancestry !== null || shape.leaves ? ['ancestry'] : []),
+    ...(shape.content !== null || shape.versions ? ['attachments', 'content_checksum'] : []),
+    ...(shape.ancestry !== null || shape.leaves ? ['ancestry', 'ancestry_checksum'] : []),
     ...(shape.versions ? ['place', 'stored_at', 'grown_at', 'size'] : []),
   ]
   const list = wanted.map((column) => `x.${column}`).join(', ')

@@ -1,13 +1,15 @@
 /** The statement that writes a group of documents: what was decided, as the parameters of write-functions.ts. */
 import { encodeAncestry } from '../../revisions/branch.ts'
+import { ancestryChecksum } from '../checksum.ts'
 import type { AttachmentWrite, DocWrite, PurgeWrite, RevisionWrite } from '../engine.ts'
 import type { Query } from './connections.ts'
 import type { WriteFacts } from './loaded-document.ts'
 import { booleanArray, bytesArray, numberArray, textArray } from './parameter-arrays.ts'
 import { rowBytes } from './row-bytes.ts'
+import { contentSum, docSum, storedAttachments } from './row-checksums.ts'
 import { storedText } from './stored-text.ts'
 import type { PlannedWrite } from './write-commits.ts'
-import { firstValues } from './write-functions.ts'
+import { DOC_VALUES, firstValues } from './write-functions.ts'
 import { GROUP_VALUES } from './write-group.ts'
 import type { WriteContext } from './write-note.ts'
 
@@ -23,6 +25,7 @@ export interface OldDocument {
 
 /** A new document, or one whose only leaf gets a successor. */
 interface PlainWrite {
+  /** As it is stored. */
   readonly id: string
   readonly old: OldDocument | null
   readonly place: number
@@ -31,7 +34,11 @@ interface PlainWrite {
   readonly size: number
   readonly attachments: string | null
   readonly ancestry: Uint8Array
+  readonly checksums: Checksums
 }
+
+/** Of a document's row without what the database adds (row-checksums.ts), of its content, and of its ancestry. */
+type Checksums = readonly [doc: number, content: number, ancestry: number]
 
 /** The bytes of a chunk: those of storage/sqlite/blobs.ts. */
 const CHUNK_BYTES = 256 * 1024
@@ -86,14 +93,13 @@ export class GroupWrite implements PlannedWrite {
   /** Adds the write of a document. @param old null: it is new */
   add(id: string, old: OldDocument | null, write: DocWrite): void {
     this.#writes += 1
-    const stored = storedText(id)
     const place = this.#take(old, write.sequenced || old === null)
     if (old !== null) this.#count(old.deleted, -1)
     this.#count(write.deleted, 1)
     if (write.design) this.#designs += 1
     const revision = this.#isCautious && old !== null ? null : plainRevision(old, write)
-    if (revision === null) this.#branched.add(stored, old, write, place, this.#contents)
-    else this.#addPlain(stored, old, place, revision)
+    if (revision === null) this.#branched.add(id, old, write, place, this.#contents)
+    else this.#addPlain(id, old, place, revision)
   }
 
   /** Adds the purge of a document. */
@@ -111,7 +117,7 @@ export class GroupWrite implements PlannedWrite {
     this.#count(rest.deleted, 1)
     if (rest.design) this.#designs += 1
     this.#branched.remove(stored, removed)
-    this.#branched.add(stored, old, rest, this.#take(old, rest.sequenced), this.#contents)
+    this.#branched.add(id, old, rest, this.#take(old, rest.sequenced), this.#contents)
   }
 
   /** @returns how far the document's new sequence number lies above the database's; 0 if it keeps its own */
@@ -127,14 +133,16 @@ export class GroupWrite implements PlannedWrite {
     else this.#docs += by
   }
 
-  #addPlain(id: string, old: OldDocument | null, place: number, revision: PlainWrite['revision']): void {
-    const { body, attachments } = revision.content
-    const size = sizeOf(revision.content)
+  #addPlain(docId: string, old: OldDocument | null, place: number, revision: PlainWrite['revision']): void {
+    const { rev, deleted, content } = revision
+    const { body, attachments } = content
+    const id = storedText(docId)
+    const size = sizeOf(content)
     const stored = storedText(body)
     const ancestry = encodeAncestry(revision.ancestry ?? [])
     this.#external += size - (old?.writeFacts?.size ?? 0)
     this.#leaf += rowBytes({
-      ...{ key: keyBytes(id, revision.rev), ancestry: ancestry.length, body: Buffer.byteLength(stored) },
+      ...{ key: keyBytes(id, rev), ancestry: ancestry.length, body: Buffer.byteLength(stored) },
     })
     if (old?.writeFacts !== undefined) {
       const { ancestryBytes, bodyBytes } = old.writeFacts
@@ -144,8 +152,13 @@ export class GroupWrite implements PlannedWrite {
     }
     this.#plain.push({
       ...{ id, old, place, revision, body: stored, size },
-      attachments: this.#contents.name(id, revision.rev, attachments),
+      attachments: this.#contents.name(docId, rev, attachments),
       ancestry,
+      checksums: [
+        docSum(docId, rev, deleted),
+        contentSum(docId, rev, deleted, { body, attachments: attachments.length }),
+        ancestryChecksum(ancestry, rev, deleted),
+      ],
     })
   }
 
@@ -156,10 +169,10 @@ export class GroupWrite implements PlannedWrite {
     return this.#group(context)
   }
 
-  #one(context: WriteContext, { id, old, revision, body, size, ancestry }: PlainWrite): Query {
+  #one(context: WriteContext, { id, old, revision, body, size, ancestry, checksums }: PlainWrite): Query {
     return {
-      name: 'save_doc',
-      text: `SELECT save_doc(${firstValues(19)})`,
+      name: 'store_doc',
+      text: `SELECT store_doc(${firstValues(DOC_VALUES)})`,
       values: [
         ...headOf(context),
         ...[this.#docs, this.#deleted, this.#external, this.#leaf, this.#superseded, this.#designs],
@@ -172,6 +185,7 @@ export class GroupWrite implements PlannedWrite {
           size,
           ancestry,
           body,
+          ...checksums,
         ],
       ],
     }
@@ -183,7 +197,7 @@ export class GroupWrite implements PlannedWrite {
     const { docCount = null, deletedCount = null } = this.#counts ?? {}
     const { json, bodies } = this.#branched.parameters()
     return {
-      ...SAVE_GROUP,
+      ...STORE_GROUP,
       values: [
         ...headOf(context),
         ...[docCount, deletedCount, this.#seqs, this.#docs, this.#deleted],
@@ -199,12 +213,14 @@ export class GroupWrite implements PlannedWrite {
         textArray(plain.map(({ body }) => body)),
         ...[numberArray(this.#left), json, textArray(bodies)],
         ...this.#contents.parameters(),
+        ...CHECKSUM_PLACES.map((at) => numberArray(plain.map(({ checksums }) => checksums[at]))),
       ],
     }
   }
 }
 
-const SAVE_GROUP = { name: 'save_group', text: `SELECT save_group(${firstValues(GROUP_VALUES)})` }
+const CHECKSUM_PLACES = [0, 1, 2] as const
+const STORE_GROUP = { name: 'store_group', text: `SELECT store_group(${firstValues(GROUP_VALUES)})` }
 
 /** @param id as it is stored */
 function keyBytes(id: string, rev: string): number {
@@ -248,23 +264,29 @@ class BranchedWrites {
   readonly #touched = new Map<string, Set<string>>()
   readonly #bodies: string[] = []
 
-  add(id: string, old: OldDocument | null, write: DocWrite, place: number, contents: NamedContents): void {
+  /** @param docId as it is known outside, like those of {@link #addRevision} */
+  add(docId: string, old: OldDocument | null, write: DocWrite, place: number, contents: NamedContents): void {
     const { rev, deleted, revisions } = write
-    this.#docs.push({ id, version: old?.version ?? 0, place, rev: storedText(rev), deleted })
+    const id = storedText(docId)
+    const checksum = docSum(docId, rev, deleted)
+    this.#docs.push({ id, version: old?.version ?? 0, place, rev: storedText(rev), deleted, checksum })
     const touched = new Set(revisions.map((revision) => revision.rev))
     if (old !== null) touched.add(old.rev)
     this.#touch(id, touched)
-    for (const revision of revisions) this.#addRevision(id, revision, contents)
+    for (const revision of revisions) this.#addRevision(docId, revision, contents)
   }
 
   #addRevision(
-    id: string,
+    docId: string,
     { rev, deleted, ancestry, content }: RevisionWrite,
     contents: NamedContents,
   ): void {
+    const id = storedText(docId)
+    const encoded = ancestry === null ? null : encodeAncestry(ancestry)
     const row = {
       ...{ id, rev: storedText(rev), deleted, n: this.#revisions.length, leaf: ancestry !== null },
-      ancestry: ancestry === null ? null : Buffer.from(encodeAncestry(ancestry)).toString('base64'),
+      ancestry: encoded === null ? null : Buffer.from(encoded).toString('base64'),
+      ancestry_checksum: encoded === null ? null : ancestryChecksum(encoded, rev, deleted),
     }
     if (content === undefined) {
       this.#revisions.push({ ...row, body: null })
@@ -276,8 +298,12 @@ class BranchedWrites {
         this.#named.set(id, [...(this.#named.get(id) ?? []), attachment.content.blob])
       }
     }
-    const attachments = contents.name(id, rev, content.attachments)
-    this.#revisions.push({ ...row, size: sizeOf(content), attachments, body: this.#bodies.length })
+    const attachments = contents.name(docId, rev, content.attachments)
+    const counted = { body: content.body, attachments: content.attachments.length }
+    this.#revisions.push({
+      ...{ ...row, size: sizeOf(content), attachments, body: this.#bodies.length },
+      content_checksum: contentSum(docId, rev, deleted, counted),
+    })
   }
 
   remove(id: string, revs: readonly string[]): void {
@@ -323,15 +349,12 @@ class NamedContents {
 
   /** @returns the list of attachments as it is stored; null if there are none */
   name(id: string, rev: string, attachments: readonly AttachmentWrite[]): string | null {
-    if (attachments.length === 0) return null
-    const listed = attachments.map((attachment) => {
-      const { name, type, revpos, digest, length, encoding, storedLength } = attachment
+    const named = attachments.map((attachment) => {
       const blob = this.#blobOf(attachment)
-      this.#uses.push({ id, rev: storedText(rev), blob })
-      // named_blobs (write-functions.ts) and attachmentNumber (stored-text.ts) find the last two at the end.
-      return { name, type, revpos, digest, length, encoding, storedLength, blob }
+      this.#uses.push({ id: storedText(id), rev: storedText(rev), blob })
+      return { ...attachment, blob }
     })
-    return storedText(JSON.stringify(listed))
+    return storedAttachments(id, rev, named)
   }
 
   /** The blob, or the negative place of a new content, from -1. */

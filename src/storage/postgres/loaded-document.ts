@@ -1,4 +1,6 @@
 /** A document as it was loaded. A member that needs more than was loaded throws {@link NotLoaded}. */
+
+import type { CouchError } from '../../core/errors.ts'
 import {
   type Ancestry,
   ancestryId,
@@ -6,8 +8,11 @@ import {
   type Branch,
   decodeAncestry,
 } from '../../revisions/branch.ts'
+import { agrees, ancestryChecksum } from '../checksum.ts'
+import type { DamageReports } from '../damage.ts'
 import type { StoredAttachment, StoredRevision } from '../engine.ts'
 import type { DocHistory, HistoryTouches, StoredVersion, VersionRange } from '../history-store.ts'
+import { attachmentSum, contentSum, docSum, listedAttachments } from './row-checksums.ts'
 
 /** Thrown when a callback reads a part that was not loaded. Only the loader catches it. */
 export class NotLoaded extends Error {
@@ -26,7 +31,7 @@ export interface VersionFacts {
   readonly attachments: number
 }
 
-/** A stored revision. What was not loaded is undefined. */
+/** A stored revision. What was not loaded is undefined; what was loaded is compared with its checksum when it is read. */
 export interface LoadedRevision {
   readonly rev: string
   readonly deleted: boolean
@@ -34,9 +39,13 @@ export interface LoadedRevision {
   /** Only for the time machine. */
   readonly retained: boolean
   readonly body?: string | undefined
-  readonly attachments?: readonly StoredAttachment[] | undefined
+  /** As they are stored: JSON, or the empty text for none. */
+  readonly attachments?: string | undefined
+  /** null if it is not noted yet, like the other checksums. */
+  readonly contentChecksum: number | null
   /** In the stored form. */
   readonly ancestry?: Uint8Array | undefined
+  readonly ancestryChecksum: number | null
   /** Bytes of the ancestry in the stored form. */
   readonly ancestryBytes?: number | undefined
   readonly version?: VersionFacts | undefined
@@ -62,6 +71,7 @@ export interface LoadedRow {
   /** Its first sequence number. */
   readonly firstSeq: number
   readonly leaves: number
+  readonly checksum: number | null
   readonly winner: LoadedRevision
   readonly writeFacts: WriteFacts | undefined
 }
@@ -77,6 +87,12 @@ export interface Sought {
 const NOTHING: HistoryTouches = {}
 const NO_REVS: readonly string[] = []
 
+interface ReadingOptions {
+  readonly damage: DamageReports
+  /** Whether it is read for the time machine. */
+  readonly showsRetained: boolean
+}
+
 export class LoadedDocument implements DocHistory {
   readonly id: string
   readonly seq: number
@@ -87,8 +103,11 @@ export class LoadedDocument implements DocHistory {
   readonly leaves: number
   /** undefined if it was not loaded for a write. */
   readonly writeFacts: WriteFacts | undefined
+  /** Whether the row does not say what was written, which is reported; then nothing of it is to be used: {@link refusing}. */
+  readonly isDamaged: boolean
   /** What the last call has missed. */
   missing = NOTHING
+  readonly #damage: DamageReports
   readonly #showsRetained: boolean
   #winner: LoadedRevision
   /** Most documents have been loaded for their winner alone, and a page has thousands of them. */
@@ -101,9 +120,15 @@ export class LoadedDocument implements DocHistory {
   /** The other revisions whose bodies were read. */
   #read: Set<string> | undefined
   #isWinnerRead: boolean
+  /** The revisions whose body, and whose attachments, were compared last. */
+  #sound: LoadedRevision | undefined
+  #listed: { readonly of: LoadedRevision; readonly attachments: readonly StoredAttachment[] } | undefined
 
-  /** @param showsRetained whether it is read for the time machine */
-  constructor(row: LoadedRow, showsRetained: boolean) {
+  constructor(row: LoadedRow, { damage, showsRetained }: ReadingOptions) {
+    const sum = docSum(row.id, row.winner.rev, row.winner.deleted) + row.seq + row.leaves
+    this.isDamaged = !agrees(row.checksum, sum, true)
+    if (this.isDamaged) damage.damagedDocument(row.id)
+    this.#damage = damage
     this.id = row.id
     this.seq = row.seq
     this.rev = row.winner.rev
@@ -116,6 +141,11 @@ export class LoadedDocument implements DocHistory {
     this.#showsRetained = showsRetained
     this.#winner = row.winner
     this.#isWinnerRead = row.winner.body !== undefined
+  }
+
+  /** The error for its row. */
+  damage(): CouchError {
+    return this.#damage.damagedDocument(this.id)
   }
 
   /** Adds what was loaded of a revision. */
@@ -175,13 +205,17 @@ export class LoadedDocument implements DocHistory {
     if (!this.#hasLeaves) this.#miss({ branches: true })
     this.#branches ??= this.#all()
       .filter(({ leaf }) => leaf)
-      .map((leaf) => new LoadedBranch(leaf, () => this.#ancestryOf(leaf.rev)))
+      .map((leaf) => new LoadedBranch(leaf, () => this.#ancestryOf(leaf)))
+    if (this.#branches.length !== this.leaves || !this.#branches.every(({ pos }) => pos > 0))
+      throw this.#damaged(this.rev)
     return this.#branches
   }
 
   revisions(): readonly StoredRevision[] {
     if (!this.#hasSuperseded || !this.#hasLeaves) this.#miss({ revisions: true })
-    return this.#all()
+    const all = this.#all()
+    if (all.filter(({ leaf }) => leaf).length !== this.leaves) throw this.#damaged(this.rev)
+    return all
       .filter(({ retained }) => !retained || this.#showsRetained)
       .map(({ rev, deleted, leaf }) => ({ rev, deleted, leaf }))
   }
@@ -206,13 +240,50 @@ export class LoadedDocument implements DocHistory {
       this.#read ??= new Set()
       this.#read.add(rev)
     }
-    return found.body ?? null
+    return this.#checkedBody(found)
+  }
+
+  /** @throws damaged_document */
+  #checkedBody(revision: LoadedRevision): string {
+    const { rev, deleted, contentChecksum, body = '' } = revision
+    if (this.#sound === revision) return body
+    const attachments = this.#listOf(revision).length
+    const sum = contentSum(this.id, rev, deleted, { body, attachments })
+    if (!agrees(contentChecksum, sum, true)) throw this.#damaged(rev)
+    this.#sound = revision
+    return body
   }
 
   attachments(rev: string): readonly StoredAttachment[] {
     const found = this.#find(rev, 'attachments')
-    if (found !== undefined && found.attachments === undefined) this.#miss({ attachments: [rev] })
-    return found?.attachments ?? []
+    if (found === undefined) return []
+    if (found.attachments === undefined) this.#miss({ attachments: [rev] })
+    return this.#listOf(found)
+  }
+
+  /** @throws damaged_document */
+  #listOf(revision: LoadedRevision): readonly StoredAttachment[] {
+    const { rev, attachments = '' } = revision
+    if (attachments === '') return []
+    if (this.#listed?.of !== revision)
+      this.#listed = { of: revision, attachments: this.#parsed(rev, attachments) }
+    return this.#listed.attachments
+  }
+
+  #parsed(rev: string, stored: string): StoredAttachment[] {
+    try {
+      return listedAttachments(stored).map(({ checksum = null, ...attachment }) => {
+        const sum = attachmentSum(this.id, rev, attachment) + attachment.blob
+        if (!agrees(checksum, sum, true)) throw new Error('its checksum is another one')
+        return attachment
+      })
+    } catch {
+      throw this.#damaged(rev)
+    }
+  }
+
+  #damaged(rev: string): CouchError {
+    return this.#damage.damagedDocument(this.id, rev)
   }
 
   versions(range: VersionRange = {}): readonly StoredVersion[] {
@@ -249,16 +320,33 @@ export class LoadedDocument implements DocHistory {
     return undefined
   }
 
-  #ancestryOf(rev: string): Uint8Array {
-    const ancestry = this.#revision(rev)?.ancestry
-    if (ancestry === undefined) this.#miss(rev === this.rev ? { ancestry: 'winner' } : { ancestryOf: [rev] })
-    return ancestry as Uint8Array
+  /** @throws damaged_document */
+  #ancestryOf({ rev, deleted }: LoadedRevision): Uint8Array {
+    const found = this.#revision(rev)
+    if (found?.ancestry === undefined)
+      return this.#miss(rev === this.rev ? { ancestry: 'winner' } : { ancestryOf: [rev] })
+    const { ancestry, ancestryChecksum: checksum } = found
+    if (!agrees(checksum, ancestryChecksum(ancestry, rev, deleted), true)) throw this.#damaged(rev)
+    return ancestry
   }
 
   #miss(touches: HistoryTouches): never {
     this.missing = touches
     throw new NotLoaded()
   }
+}
+
+/**
+ * The document in the place of one whose row is damaged: whatever a reader wants of it, except its id, is damaged_document.
+ * @returns a view of it
+ */
+export function refusing(doc: LoadedDocument): LoadedDocument {
+  return new Proxy(doc, {
+    get: (row, member) => {
+      if (member === 'id' || member === 'isDamaged') return row[member]
+      throw row.damage()
+    },
+  })
 }
 
 /** What two statements have loaded of one revision; the later one counts. */
@@ -268,7 +356,9 @@ function joined(known: LoadedRevision | undefined, revision: LoadedRevision): Lo
     ...revision,
     body: revision.body ?? known.body,
     attachments: revision.attachments ?? known.attachments,
+    contentChecksum: revision.contentChecksum ?? known.contentChecksum,
     ancestry: revision.ancestry ?? known.ancestry,
+    ancestryChecksum: revision.ancestryChecksum ?? known.ancestryChecksum,
     ancestryBytes: revision.ancestryBytes ?? known.ancestryBytes,
     version: revision.version ?? known.version,
   }
@@ -282,6 +372,8 @@ class LoadedBranch implements Branch, Ancestry {
   readonly #load: () => Uint8Array
   readonly #bytes: number | undefined
   #ids: readonly string[] | undefined
+  /** Once it was compared. */
+  #ancestry: Uint8Array | undefined
 
   constructor({ rev, deleted, ancestryBytes }: LoadedRevision, load: () => Uint8Array) {
     // Revisions were checked when they were written.
@@ -293,8 +385,13 @@ class LoadedBranch implements Branch, Ancestry {
     this.#bytes = ancestryBytes
   }
 
+  get #bytesOfAncestry(): Uint8Array {
+    this.#ancestry ??= this.#load()
+    return this.#ancestry
+  }
+
   get ids(): readonly string[] {
-    this.#ids ??= decodeAncestry(this.#load())
+    this.#ids ??= decodeAncestry(this.#bytesOfAncestry)
     return this.#ids
   }
 
@@ -303,15 +400,15 @@ class LoadedBranch implements Branch, Ancestry {
   }
 
   get length(): number {
-    return this.#ids?.length ?? ancestryLength(this.#load())
+    return this.#ids?.length ?? ancestryLength(this.#bytesOfAncestry)
   }
 
   get bytes(): number {
-    return this.#bytes ?? this.#load().length
+    return this.#bytes ?? this.#bytesOfAncestry.length
   }
 
   id(index: number): string | undefined {
-    return this.#ids === undefined ? ancestryId(this.#load(), index) : this.#ids[index]
+    return this.#ids === undefined ? ancestryId(this.#bytesOfAncestry, index) : this.#ids[index]
   }
 }
 

@@ -1,3 +1,4 @@
+import type { DamageReports } from '../damage.ts'
 import type { Connections } from './connections.ts'
 import type { DatabaseViews } from './database-view.ts'
 
@@ -8,6 +9,7 @@ export interface OpenDatabase {
   readonly db: number
   readonly connections: Connections
   readonly views: DatabaseViews
+  readonly damage: DamageReports
   /** Identifies this engine among all that use the store: a random text. */
   readonly opener: string
   /** The time, in ms since 1970. */

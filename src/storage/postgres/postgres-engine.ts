@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
+import { DamageReports } from '../damage.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { IndexStores } from '../index-store.ts'
 import { isRolledBack } from '../sequence.ts'
@@ -34,6 +35,8 @@ export interface PostgresEngineOptions {
   readonly poolSize: number
   /** Called before each statement; if it throws, the statement is not sent. For fault tests. */
   readonly onOperation?: (operation: string) => void
+  /** Called with a row of a database that is not what was written, each time that it is read. */
+  readonly onDamage?: (database: string, error: CouchError) => void
   /** Counts the commits of the engine's databases. */
   readonly tally?: CommitTally
   /** The time, in ms since 1970; by default the system clock. */
@@ -170,7 +173,14 @@ class PostgresEngine implements StorageEngine {
       this.#stores.delete(store)
       if (this.#numbers.get(name) === db) this.#numbers.delete(name)
     }
-    const database = { name, db, connections: this.#connections, views, opener: this.#opener, now: this.#now }
+    const damage = new DamageReports(name, {
+      report: (error) => this.#options.onDamage?.(name, error),
+      areDevicesAsked: false,
+    })
+    const database = {
+      ...{ name, db, connections: this.#connections, views, damage },
+      ...{ opener: this.#opener, now: this.#now },
+    }
     const parts = {
       events,
       partitioned,

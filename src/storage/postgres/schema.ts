@@ -273,6 +273,21 @@ ALTER TABLE database ADD COLUMN uncounted bigint;
 ALTER TABLE database ALTER COLUMN uncounted SET DEFAULT 0;
 `
 
+/**
+ * Checksums of documents and revisions (row-checksums.ts); null in rows from before, and in those of older nodes.
+ *
+ * unsummed: 0 if no row lacks one; else a compaction notes them. It changes with each write of an older node, and is null in databases
+ * from before.
+ *
+ * The tables are locked in the order in which a write locks them.
+ */
+const DOCUMENT_CHECKSUMS = `
+ALTER TABLE database ADD COLUMN unsummed bigint;
+ALTER TABLE database ALTER COLUMN unsummed SET DEFAULT 0;
+ALTER TABLE doc ADD COLUMN checksum bigint, ADD COLUMN content_checksum integer, ADD COLUMN ancestry_checksum integer;
+ALTER TABLE revision ADD COLUMN content_checksum integer, ADD COLUMN ancestry_checksum integer;
+`
+
 /** Functions that read lists of attachments with any texts: {@link attachmentNumber}. */
 const ANY_TEXTS = ''
 
@@ -283,6 +298,7 @@ export const MIGRATIONS: readonly string[] = [
   SHARDS,
   WHOLE_SUMS,
   ANY_TEXTS,
+  DOCUMENT_CHECKSUMS,
 ]
 
 /** All functions, which are made, or replaced, after the steps that a store lacks. */

@@ -24,17 +24,18 @@ const ADD_MISSING = {
     retained_bytes = retained_bytes + $5 WHERE db = $1 AND uncounted IS NOT DISTINCT FROM $2`,
 }
 
-interface CountingOptions {
+/** How a compaction lets its parts work. */
+export interface StepMeans {
   /** Called after each statement with its time in ms. */
   pause(worked: number): Promise<void>
-  /** Runs the one statement that writes. */
+  /** Runs a statement that writes. */
   step(query: Query): Promise<unknown>
 }
 
 /** @throws what `pause` and `step` throw; the error of pg */
 export async function countSumsAnew(
   { connections, db }: OpenDatabase,
-  { pause, step }: CountingOptions,
+  { pause, step }: StepMeans,
 ): Promise<void> {
   const [known] = await connections.read<CounterRow>({ ...READ_COUNTERS, values: [db] })
   if (known === undefined || known[0] === 0) return

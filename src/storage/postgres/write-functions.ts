@@ -74,17 +74,28 @@ BEGIN
 END $$;
 `
 
+/** What a write of an older node lacks: columns of `database` that change with each of them (schema.ts). */
+type Lack = 'uncounted' | 'unsummed'
+
 /**
- * The function under the name by which nodes of the version before call it. They count bodies alone, so the sums of bytes lack
- * something from then on: see WHOLE_SUMS in schema.ts.
+ * The function under the name by which nodes of earlier versions call it.
  * @param parameters of the function of then, whose names PostgreSQL keeps
  * @param values of the function of now
  */
-export function forOlderNodes(name: string, parameters: string, newer: string, values: string): string {
+export function forOlderNodes(
+  name: string,
+  parameters: string,
+  {
+    newer,
+    values,
+    lacks,
+  }: { readonly newer: string; readonly values: string; readonly lacks: readonly Lack[] },
+): string {
+  const notes = lacks.map((column) => `${column} = writes + 1`).join(', ')
   return `
 CREATE OR REPLACE FUNCTION ${name}(${parameters}) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE database SET uncounted = writes + 1 WHERE db = p_db;
+  UPDATE database SET ${notes} WHERE db = p_db;
   RETURN ${newer}(${values});
 END $$;
 `
@@ -96,6 +107,9 @@ const DOC_PARAMETERS = `
   p_id text, p_version bigint, p_old_seq bigint,
   p_rev text, p_deleted boolean, p_size bigint, p_ancestry bytea, p_body text
 `
+/** The number of {@link DOC_PARAMETERS}, and of those of store_doc. */
+const OLD_DOC_VALUES = 19
+export const DOC_VALUES = 22
 
 /** The values of the first parameters of a function. */
 export function firstValues(count: number): string {
@@ -106,10 +120,12 @@ export function firstValues(count: number): string {
  * Saves one document that has no other leaf: the winner of before becomes a superseded revision.
  *
  * p_version, p_old_seq: of the document as it was decided on, 0 for a new one. p_counts: what the write adds to docCount,
- * deletedCount, external_bytes, leaf_bytes, superseded_bytes and designVersion.
+ * deletedCount, external_bytes, leaf_bytes, superseded_bytes and designVersion. p_checksum: row-checksums.ts.
  */
-const SAVE_DOC = `
-CREATE OR REPLACE FUNCTION save_doc(${DOC_PARAMETERS}) RETURNS bigint LANGUAGE plpgsql AS $$
+const STORE_DOC = `
+CREATE OR REPLACE FUNCTION store_doc(${DOC_PARAMETERS},
+  p_checksum bigint, p_content_checksum integer, p_ancestry_checksum integer
+) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_seq bigint;
   v_writes bigint;
@@ -125,17 +141,21 @@ BEGIN
     RETURN refusal(p_db, p_settings);
   END IF;
   IF p_version = 0 THEN
-    INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, ancestry, body)
-      VALUES (p_db, p_id, v_seq, v_writes, v_seq, p_rev, p_deleted, 1, v_writes << 16, p_now, p_size, p_ancestry, p_body)
+    INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, ancestry, body,
+        checksum, content_checksum, ancestry_checksum)
+      VALUES (p_db, p_id, v_seq, v_writes, v_seq, p_rev, p_deleted, 1, v_writes << 16, p_now, p_size, p_ancestry, p_body,
+        p_checksum + v_seq + 1, p_content_checksum, p_ancestry_checksum)
       ON CONFLICT (db, id) DO NOTHING;
   ELSE
-    INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body)
-      SELECT p_db, id, rev, deleted, false, place, stored_at, grown_at, p_now, size, attachments, body
+    INSERT INTO revision
+      (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body, content_checksum)
+      SELECT p_db, id, rev, deleted, false, place, stored_at, grown_at, p_now, size, attachments, body, content_checksum
         FROM doc WHERE db = p_db AND id = p_id AND version = p_version
           AND NOT EXISTS (SELECT 1 FROM revision AS r WHERE r.db = p_db AND r.id = p_id AND r.rev = p_rev);
     IF FOUND THEN
       UPDATE doc SET seq = v_seq, version = v_writes, rev = p_rev, deleted = p_deleted, place = v_writes << 16,
-        stored_at = p_now, grown_at = NULL, size = p_size, attachments = NULL, ancestry = p_ancestry, body = p_body
+        stored_at = p_now, grown_at = NULL, size = p_size, attachments = NULL, ancestry = p_ancestry, body = p_body,
+        checksum = p_checksum + v_seq + 1, content_checksum = p_content_checksum, ancestry_checksum = p_ancestry_checksum
         WHERE db = p_db AND id = p_id;
     END IF;
   END IF;
@@ -163,19 +183,25 @@ END $$;
 `
 
 /**
- * Replaces the places of new contents in a list of attachments, -1 for the first, by the numbers of their blobs. The text
+ * Replaces the places of new contents in a list of attachments, -1 for the first, by the numbers of their blobs, and adds these
+ * to the checksums. The text
  * that is replaced is in no name or type: in those, JSON escapes the quotes.
  */
 const NAMED_BLOBS = `
 CREATE OR REPLACE FUNCTION named_blobs(p_attachments text, p_blobs bigint[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   v_text text := p_attachments;
-  v_place text;
+  v_found text[];
+  v_blob bigint;
 BEGIN
   LOOP
-    v_place := substring(v_text FROM '"blob":-([0-9]+)\\}');
-    EXIT WHEN v_place IS NULL;
-    v_text := replace(v_text, '"blob":-' || v_place || '}', '"blob":' || p_blobs[v_place::integer] || '}');
+    -- With the checksum before it, which nodes of earlier versions leave out.
+    v_found := regexp_match(v_text, '((?:"checksum":(-?[0-9]+),)?"storedLength":([0-9]+),"blob":)-([0-9]+)\\}');
+    EXIT WHEN v_found IS NULL;
+    v_blob := p_blobs[v_found[4]::integer];
+    v_text := replace(v_text, v_found[1] || '-' || v_found[4] || '}',
+      CASE WHEN v_found[2] IS NULL THEN '' ELSE '"checksum":' || v_found[2]::bigint + v_blob || ',' END
+        || '"storedLength":' || v_found[3] || ',"blob":' || v_blob || '}');
   END LOOP;
   RETURN v_text;
 END $$;
@@ -312,12 +338,17 @@ ${NOTE_WRITE}
 END $$;
 `
 
-const FOR_OLDER_NODES =
-  forOlderNodes('write_doc', DOC_PARAMETERS, 'save_doc', firstValues(19)) +
-  forOlderNodes('write_locals', LOCAL_PARAMETERS, 'save_locals', `${firstValues(10)}, 0`)
+const OLD_DOC = { newer: 'store_doc', values: `${firstValues(OLD_DOC_VALUES)}, NULL, NULL, NULL` }
+const FOR_OLDER_NODES = [
+  forOlderNodes('write_doc', DOC_PARAMETERS, { ...OLD_DOC, lacks: ['uncounted', 'unsummed'] }),
+  forOlderNodes('save_doc', DOC_PARAMETERS, { ...OLD_DOC, lacks: ['unsummed'] }),
+  forOlderNodes('write_locals', LOCAL_PARAMETERS, {
+    ...{ newer: 'save_locals', values: `${firstValues(10)}, 0`, lacks: ['uncounted'] },
+  }),
+].join('')
 
 /** All but those of groups, in the order of their making. */
 export const WRITE_FUNCTIONS = [
-  ...[REFUSAL, SAVE_DOC, NAMED_BLOBS, STORE_CONTENTS, SAVE_LOCALS, WRITE_SETTINGS, WRITE_POINTS],
+  ...[REFUSAL, STORE_DOC, NAMED_BLOBS, STORE_CONTENTS, SAVE_LOCALS, WRITE_SETTINGS, WRITE_POINTS],
   FOR_OLDER_NODES,
 ].join('')

@@ -6,6 +6,15 @@
 import { attachmentNumber } from './stored-text.ts'
 import { deleteFound, firstValues, forOlderNodes, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
 
+/** The plain documents. */
+const PLAIN = `unnest(
+            p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies,
+            p_checksums, p_content_checksums, p_ancestry_checksums
+          ) WITH ORDINALITY AS w (
+            id, version, place, rev, deleted, size, attachments, ancestry, body,
+            checksum, content_checksum, ancestry_checksum, n
+          )`
+
 /** Removes the new documents of this group again. */
 const UNDO_NEW = deleteFound(
   'doc',
@@ -24,8 +33,9 @@ const GROUP_PARAMETERS = `
   p_named bigint[], p_use_ids text[], p_use_revs text[], p_use_blobs bigint[],
   p_hashes bytea[], p_digests text[], p_lengths bigint[], p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
 `
-/** How many parameters save_group has. */
-export const GROUP_VALUES = 38
+/** The number of {@link GROUP_PARAMETERS}, and of those of store_group. */
+const OLD_GROUP_VALUES = 38
+export const GROUP_VALUES = 41
 
 /**
  * p_versions: of plain documents, 0 for a new one; p_new, p_saved: how many are new, and how many are not.
@@ -33,9 +43,12 @@ export const GROUP_VALUES = 38
  * p_left: sequence numbers at which documents stood in the feed.
  * p_branched: null, or JSON for write_branches; p_branch_bodies: the bodies of its revisions, which name them by place.
  * p_uses: which revisions name which blobs; negative for the new contents, -1 for the first.
+ * p_checksums: of plain documents; row-checksums.ts.
  */
-const SAVE_GROUP = `
-CREATE OR REPLACE FUNCTION save_group(${GROUP_PARAMETERS}) RETURNS bigint LANGUAGE plpgsql AS $$
+const STORE_GROUP = `
+CREATE OR REPLACE FUNCTION store_group(${GROUP_PARAMETERS},
+  p_checksums bigint[], p_content_checksums bigint[], p_ancestry_checksums bigint[]
+) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_last bigint;
   v_base bigint;
@@ -80,18 +93,21 @@ BEGIN
       v_refusal := ${refusals.stale};
     ELSE
       INSERT INTO doc
-        (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, attachments, ancestry, body)
+        (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, attachments, ancestry, body,
+          checksum, content_checksum, ancestry_checksum)
         SELECT p_db, w.id, v_base + w.place, v_writes, v_base + w.place, w.rev, w.deleted, 1,
             (v_writes << 16) + w.n - 1, p_now, w.size,
-            CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END, w.ancestry, w.body
-          FROM unnest(p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies)
-            WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
+            CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END, w.ancestry, w.body,
+            w.checksum + v_base + w.place + 1, w.content_checksum::integer, w.ancestry_checksum::integer
+          FROM ${PLAIN}
           WHERE w.version = 0;
     END IF;
   END IF;
   IF v_refusal IS NULL AND p_saved > 0 THEN
-    INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body)
-      SELECT p_db, d.id, d.rev, d.deleted, false, d.place, d.stored_at, d.grown_at, p_now, d.size, d.attachments, d.body
+    INSERT INTO revision
+      (db, id, rev, deleted, leaf, place, stored_at, grown_at, superseded_at, size, attachments, body, content_checksum)
+      SELECT p_db, d.id, d.rev, d.deleted, false, d.place, d.stored_at, d.grown_at, p_now, d.size, d.attachments, d.body,
+          d.content_checksum
         FROM unnest(p_ids, p_versions, p_revs) AS w (id, version, rev)
           ${lookUp('doc', 'k.id = w.id AND k.version = w.version')} AS d
         WHERE w.version > 0
@@ -125,11 +141,11 @@ BEGIN
     UPDATE doc SET seq = v_base + w.place, version = v_writes, rev = w.rev, deleted = w.deleted,
       place = (v_writes << 16) + w.n - 1, stored_at = p_now, grown_at = NULL, size = w.size,
       attachments = CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END,
-      ancestry = w.ancestry, body = w.body
+      ancestry = w.ancestry, body = w.body, checksum = w.checksum + v_base + w.place + 1,
+      content_checksum = w.content_checksum::integer, ancestry_checksum = w.ancestry_checksum::integer
       FROM (
         SELECT w.*, d.tid
-          FROM unnest(p_ids, p_versions, p_places, p_revs, p_deleted, p_sizes, p_attachments, p_ancestries, p_bodies)
-            WITH ORDINALITY AS w (id, version, place, rev, deleted, size, attachments, ancestry, body, n)
+          FROM ${PLAIN}
             ${lookUp('doc', 'k.id = w.id')} AS d
           WHERE w.version > 0
       ) AS w WHERE doc.db = p_db AND doc.ctid = w.tid;
@@ -161,10 +177,10 @@ END $$;
 
 /** The rows of each part of `p_branched`. */
 const DOCS =
-  "json_to_recordset(p_branched->'docs') AS w (id text, version bigint, place bigint, rev text, deleted boolean)"
+  "json_to_recordset(p_branched->'docs') AS w (id text, version bigint, place bigint, rev text, deleted boolean, checksum bigint)"
 const REVISIONS =
   "json_to_recordset(p_branched->'revisions') AS w (id text, rev text, n integer, deleted boolean, leaf boolean, " +
-  'size bigint, attachments text, ancestry text, body integer)'
+  'size bigint, attachments text, ancestry text, body integer, content_checksum integer, ancestry_checksum integer)'
 const REMOVED = "json_to_recordset(p_branched->'removed') AS w (id text, rev text)"
 const FORGOTTEN = "json_to_recordset(p_branched->'forgotten') AS w (id text, version bigint)"
 const PURGES = "json_to_recordset(p_branched->'purges') AS w (n integer, id text, revs text)"
@@ -227,8 +243,10 @@ DECLARE
   v_limit integer;
   v_purge_bytes bigint;
 BEGIN
-  INSERT INTO revision (db, id, rev, deleted, leaf, place, stored_at, grown_at, size, attachments, ancestry, body)
-    SELECT p_db, d.id, d.rev, d.deleted, true, d.place, d.stored_at, d.grown_at, d.size, d.attachments, d.ancestry, d.body
+  INSERT INTO revision
+    (db, id, rev, deleted, leaf, place, stored_at, grown_at, size, attachments, ancestry, body, content_checksum, ancestry_checksum)
+    SELECT p_db, d.id, d.rev, d.deleted, true, d.place, d.stored_at, d.grown_at, d.size, d.attachments, d.ancestry, d.body,
+        d.content_checksum, d.ancestry_checksum
       FROM (SELECT w.id FROM ${DOCS} UNION ALL SELECT w.id FROM ${FORGOTTEN}) AS w ${THEIR_DOC};
 
   SELECT ARRAY[${SUMS}], coalesce(bool_or(r.attachments IS NOT NULL), false) INTO v_before, v_has_attachments
@@ -267,11 +285,12 @@ BEGIN
     ${forgetUses(`(SELECT r.* FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.body IS NOT NULL) AS r`)}
   END IF;
   INSERT INTO revision AS r
-    (db, id, rev, deleted, leaf, place, stored_at, superseded_at, size, attachments, ancestry, body)
+    (db, id, rev, deleted, leaf, place, stored_at, superseded_at, size, attachments, ancestry, body,
+      content_checksum, ancestry_checksum)
     SELECT p_db, w.id, w.rev, w.deleted, w.leaf, (p_writes << 16) + p_first + w.n, p_now,
         CASE WHEN NOT w.leaf THEN p_now END, w.size,
         CASE WHEN p_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, p_blobs) END,
-        decode(w.ancestry, 'base64'), p_bodies[w.body]
+        decode(w.ancestry, 'base64'), p_bodies[w.body], w.content_checksum, w.ancestry_checksum
       FROM ${REVISIONS} WHERE w.body IS NOT NULL
     ON CONFLICT (db, id, rev) DO UPDATE SET deleted = excluded.deleted, leaf = excluded.leaf, retained = false,
       -- excluded.stored_at is p_now, which Citus does not know here.
@@ -279,30 +298,38 @@ BEGIN
       -- A leaf is written again as a leaf only when its ancestry changes.
       grown_at = CASE WHEN excluded.leaf AND r.leaf THEN excluded.stored_at ELSE r.grown_at END,
       superseded_at = CASE WHEN excluded.leaf THEN NULL WHEN r.leaf THEN excluded.stored_at ELSE r.superseded_at END,
-      size = excluded.size, attachments = excluded.attachments, ancestry = excluded.ancestry, body = excluded.body;
+      size = excluded.size, attachments = excluded.attachments, ancestry = excluded.ancestry, body = excluded.body,
+      content_checksum = excluded.content_checksum, ancestry_checksum = excluded.ancestry_checksum;
   UPDATE revision AS r SET deleted = w.deleted, leaf = w.leaf, retained = false,
     stored_at = CASE WHEN w.leaf AND NOT r.leaf THEN p_now ELSE r.stored_at END,
     grown_at = CASE WHEN w.leaf AND r.leaf THEN p_now ELSE r.grown_at END,
     superseded_at = CASE WHEN w.leaf THEN NULL WHEN r.leaf THEN p_now ELSE r.superseded_at END,
-    ancestry = decode(w.ancestry, 'base64')
+    ancestry = decode(w.ancestry, 'base64'), ancestry_checksum = w.ancestry_checksum
     FROM (SELECT w.*, r.tid FROM ${REVISIONS} ${THEIR_REVISION} WHERE w.body IS NULL) AS w
     WHERE r.db = p_db AND r.ctid = w.tid;
   SELECT ARRAY[${SUMS}] INTO v_after FROM ${TOUCHED} ${THEIR_REVISION};
 
   UPDATE doc AS d SET seq = CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END, version = p_writes,
     rev = w.rev, deleted = w.deleted, leaves = w.leaves, place = w.its_place, stored_at = w.stored_at,
-    grown_at = w.grown_at, size = w.size, attachments = w.attachments, ancestry = w.ancestry, body = w.body
+    grown_at = w.grown_at, size = w.size, attachments = w.attachments, ancestry = w.ancestry, body = w.body,
+    checksum = w.checksum + CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END + w.leaves,
+    content_checksum = w.content_checksum, ancestry_checksum = w.ancestry_checksum
     FROM (
       SELECT w.*, d.tid, r.place AS its_place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body,
+          r.content_checksum, r.ancestry_checksum,
           (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf) AS leaves
         FROM ${DOCS} ${THEIR_DOC} ${THEIR_REVISION} WHERE w.version > 0
     ) AS w WHERE d.db = p_db AND d.ctid = w.tid;
   INSERT INTO doc
-    (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, grown_at, size, attachments, ancestry, body)
-    SELECT p_db, w.id, p_base + w.place, p_writes, p_base + w.place, w.rev, w.deleted,
-        (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf),
-        r.place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body
-      FROM ${DOCS} ${THEIR_REVISION} WHERE w.version = 0;
+    (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, grown_at, size, attachments, ancestry, body,
+      checksum, content_checksum, ancestry_checksum)
+    SELECT p_db, w.id, p_base + w.place, p_writes, p_base + w.place, w.rev, w.deleted, w.leaves,
+        r.place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body,
+        w.checksum + p_base + w.place + w.leaves, r.content_checksum, r.ancestry_checksum
+      FROM (
+        SELECT w.*, (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf) AS leaves
+          FROM ${DOCS} WHERE w.version = 0
+      ) AS w ${THEIR_REVISION};
   ${deleteFound('revision', `SELECT r.tid FROM ${DOCS} ${THEIR_REVISION}`)}
   PERFORM 1 FROM ${DOCS}
     WHERE (SELECT 1 FROM doc AS d WHERE d.db = p_db AND d.id = w.id AND d.version = p_writes) IS NULL;
@@ -329,8 +356,11 @@ BEGIN
 END $$;
 `
 
+const OLD_GROUP = { newer: 'store_group', values: `${firstValues(OLD_GROUP_VALUES)}, NULL, NULL, NULL` }
+
 export const WRITE_GROUP_FUNCTIONS =
   ARE_BRANCHES_CURRENT +
   WRITE_BRANCHES +
-  SAVE_GROUP +
-  forOlderNodes('write_group', GROUP_PARAMETERS, 'save_group', firstValues(GROUP_VALUES))
+  STORE_GROUP +
+  forOlderNodes('write_group', GROUP_PARAMETERS, { ...OLD_GROUP, lacks: ['uncounted', 'unsummed'] }) +
+  forOlderNodes('save_group', GROUP_PARAMETERS, { ...OLD_GROUP, lacks: ['unsummed'] })

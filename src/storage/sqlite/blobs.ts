@@ -2,10 +2,10 @@
 import { CouchError } from '../../core/errors.ts'
 import { agrees, chunkChecksum, rowChecksum } from '../checksum.ts'
 import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
+import type { DamageReports } from '../damage.ts'
 import type { AttachmentEncoding, AttachmentWrite, StoredAttachment } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import type { DamagedLeaves } from './damaged-leaves.ts'
-import type { DamageReports } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
 import type { Statement } from './statement.ts'
 

@@ -1,7 +1,8 @@
 /** Access to an open file for all parts of a store: reads between transactions, writes by group commit; and its checkpoints. */
 
 import Sqlite from 'better-sqlite3'
-import { CouchError, type ErrorName, isFileFault, shown } from '../../core/errors.ts'
+import { CouchError, type ErrorName, isFileFault } from '../../core/errors.ts'
+import { DamageReports } from '../damage.ts'
 import type { Outcome } from '../engine.ts'
 import type { Connection } from './connection.ts'
 
@@ -187,19 +188,13 @@ export interface DiskWatch {
 /** The first retry comes after growing writes are refused, the second after the reserved space was released. */
 export const RETRIES = 2
 
-/** Makes the errors for what does not say what was written, and reports them. */
-export interface DamageReports {
-  damagedDocument(id?: string, rev?: string): CouchError
-  damagedContent(): CouchError
-  damagedSecurity(): CouchError
-}
-
 /** The errors of one file: translated for the caller, reported to the disk watch, and retried if that helps. */
-export class FileErrors implements DamageReports {
+export class FileErrors extends DamageReports {
   readonly #database: string
   readonly #watch: DiskWatch
 
   constructor(database = '', watch: DiskWatch = {}) {
+    super(database, { report: (error) => watch.onFault?.(database, error), areDevicesAsked: true })
     this.#database = database
     this.#watch = watch
   }
@@ -217,36 +212,6 @@ export class FileErrors implements DamageReports {
       if (again === 0 || !this.isWorthRetrying(error)) throw error
       return this.retrying(work, again - 1)
     }
-  }
-
-  damagedDocument(id?: string, rev?: string): CouchError {
-    const which = id === undefined ? 'A document' : `The document ${shown(String(id))}`
-    const revision = rev === undefined ? '' : ` (revision ${shown(String(rev))})`
-    return this.#reported(
-      `${which} of the database ${this.#database}${revision} is damaged: the disk has changed what was stored. ` +
-        'A device that has it restores it when it syncs; or restore the database from a backup, or save the document again. ' +
-        'All other documents still work.',
-    )
-  }
-
-  damagedContent(): CouchError {
-    return this.#reported(
-      `An attachment in the database ${this.#database} is damaged: the disk has changed what was stored. ` +
-        'Upload it again, or restore the database from a backup. All other attachments still work.',
-    )
-  }
-
-  damagedSecurity(): CouchError {
-    return this.#reported(
-      `The security object of the database ${this.#database} is damaged: the disk has changed what was stored. ` +
-        'Only server admins have access until one of them sets it again.',
-    )
-  }
-
-  #reported(reason: string): CouchError {
-    const error = new CouchError('damaged_document', reason)
-    this.#watch.onFault?.(this.#database, error)
-    return error
   }
 
   /** Reports a fault of the file or the disk to the watch. @returns the error of the storage contract */

@@ -1,9 +1,11 @@
 /** The writes of documents, with the resulting changes of the feed and the counters. */
+
+import type { DamageReports } from '../damage.ts'
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import { DamagedLeaves } from './damaged-leaves.ts'
-import type { DamageReports, Plan } from './database-access.ts'
+import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
 import { RememberedPoints } from './remembered-points.ts'

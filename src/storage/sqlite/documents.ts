@@ -2,10 +2,11 @@
  * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
  */
 import { agrees, docChecksum, rowChecksum } from '../checksum.ts'
+import type { DamageReports } from '../damage.ts'
 import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Touches } from '../touches.ts'
 import type { Connection } from './connection.ts'
-import type { DamageReports, Plan } from './database-access.ts'
+import type { Plan } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
 import { idRange } from './id-pages.ts'
 import { blobsOf, type Revisions } from './revisions.ts'

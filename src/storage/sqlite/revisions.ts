@@ -2,11 +2,11 @@
 import { type CouchError, isDamage } from '../../core/errors.ts'
 import { type Branch, decodeAncestry, encodeAncestry, leafRev, winner } from '../../revisions/branch.ts'
 import { checkedAncestry, contentChecksum, docChecksum, withChecksum } from '../checksum.ts'
+import type { DamageReports } from '../damage.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { DamagedLeaves } from './damaged-leaves.ts'
-import type { DamageReports } from './database-access.ts'
 import type { GarbageCounters, Superseded } from './garbage.ts'
 import type { Statement } from './statement.ts'
 import {

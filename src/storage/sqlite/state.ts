@@ -6,10 +6,10 @@ import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
 import type { DatabaseProperties } from '../catalog.ts'
 import { agrees, rowChecksum } from '../checksum.ts'
+import { type DamageReports, ONLY_ADMINS } from '../damage.ts'
 import type { SettingsChange, StoreView } from '../engine.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Connection } from './connection.ts'
-import type { DamageReports } from './database-access.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT, type GarbageCounters } from './garbage.ts'
 import type { Statement } from './statement.ts'
@@ -254,12 +254,6 @@ export class State {
 
 function viewOf({ purgeSeq, externalBytes, ...view }: Counters): StoreView {
   return view
-}
-
-/** Of a damaged one nobody knows whom it lets in, so that only server admins are let in. */
-const ONLY_ADMINS: SecurityObject = {
-  admins: { names: [], roles: ['_admin'] },
-  members: { names: [], roles: ['_admin'] },
 }
 
 function securityOf(

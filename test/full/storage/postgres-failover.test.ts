@@ -10,7 +10,7 @@ t.setTimeout(120_000)
 
 t.test('a write of which nobody can learn whether it is stored is not answered as stored', async (t) => {
   const { store, network, before } = await openCuttable(t, await startPostgres(t))
-  before.set('save_doc', () => {
+  before.set('store_doc', () => {
     network.cut()
     setImmediate(() => network.reset())
   })
@@ -34,7 +34,7 @@ async function failOver(t: Test, { isCopied }: { readonly isCopied: boolean }) {
   const events: string[] = []
   store.onEvent(({ type }) => events.push(type))
   const isSent = Promise.withResolvers<void>()
-  before.set('save_doc', () => {
+  before.set('store_doc', () => {
     network.withholdAnswers()
     isSent.resolve()
   })

@@ -16,8 +16,8 @@ function ids(count: number): string[] {
 }
 
 for (const [form, operation, count] of [
-  ['of one document', 'save_doc', 1],
-  ['of a group', 'save_group', 3],
+  ['of one document', 'store_doc', 1],
+  ['of a group', 'store_group', 3],
 ] as const) {
   t.test(`a write ${form} whose answer is lost is found to be stored`, async (t) => {
     const { store, stored, lose } = await openCuttable(t, server)
@@ -38,7 +38,7 @@ t.test('a write that is stored is acknowledged, although the answer is a PANIC o
   const { store, network, stored, lose } = await openCuttable(t, server)
   const writing = store.updateDocs([put('a')])
   await lose(
-    'save_doc',
+    'store_doc',
     async () => (await stored()) === 1,
     () => network.endWith(errorMessage('PANIC', '58030')),
   )
@@ -56,7 +56,7 @@ t.test('a write that is stored is acknowledged, although the answer is a PANIC o
 t.test('a write that was lost before it was stored is made again, on what is there then', async (t) => {
   const { store, network, before } = await openCuttable(t, server)
   const first = await only(store.updateDocs([put('a')]))
-  before.set('save_doc', () => {
+  before.set('store_doc', () => {
     network.cut()
     setImmediate(() => network.mend())
   })
@@ -87,7 +87,7 @@ t.test('local documents, settings and purges whose answers are lost are found to
       }),
     },
   ])
-  await lose('save_group', async () => (await stored()) === 4)
+  await lose('store_group', async () => (await stored()) === 4)
   t.match(await purge, [{ result: /^1-/ }])
   t.equal((await store.readPurges()).length, 1)
 })
@@ -107,8 +107,8 @@ async function done(updates: Promise<readonly Outcome<unknown>[]>): Promise<void
 
 /** A write that was lost before it was stored, in each form that is sent as one statement. */
 for (const [form, statement, write] of [
-  ['of one document', 'save_doc', (store) => done(store.updateDocs([put('late')]))],
-  ['of a group', 'save_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
+  ['of one document', 'store_doc', (store) => done(store.updateDocs([put('late')]))],
+  ['of a group', 'store_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
   ['of a local document', 'save_locals', (store) => done(store.updateLocals([LOCAL]))],
   ['of a point of another server', 'write_points', (store) => store.rememberPoints([POINT])],
 ] satisfies [string, string, (store: VersionedStore) => Promise<unknown>][]) {

@@ -9,7 +9,6 @@ import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { makeOldStore, schemaOfStore } from '../../helpers/old-stores.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { startTestServer } from '../../helpers/server.ts'
-import { until } from '../../helpers/until.ts'
 import { everythingIn, fill } from '../../helpers/whole-database.ts'
 import { put, readOne, remove } from '../../storage/conformance/edits.ts'
 import { only } from '../../storage/conformance/setup.ts'
@@ -42,26 +41,14 @@ async function filledStore(t: Test) {
 for (const schema of OLDER) {
   t.test(`schema ${schema}: one of many nodes upgrades it while another one writes`, async (t) => {
     const { address, uuid } = await filledStore(t)
-    // As a node of the version before: it has the database open, and reads no column that the upgrade adds.
-    const running = await engineOn(t, address)
-    const store = await running.openDatabase('notes')
     await makeOldStore(postgres, address, schema)
     t.equal(await schemaOfStore(postgres, address), schema)
-    // Its connections were ended.
-    await until(() =>
-      store.view().then(
-        () => true,
-        () => false,
-      ),
-    )
     const written: string[] = []
     let isOver = false
     const write = async (name: string) => {
-      for (let n = 0; !isOver; n++) {
-        const id = `${name}-${n}`
-        await only(store.updateDocs([put(id)]))
-        written.push(id)
-      }
+      const older = await olderNode(address, name)
+      for (let n = 0; !isOver; n++) written.push(await older.create(`${name}-${n}`))
+      await older.end()
     }
     const writing = ['a', 'b', 'c', 'd'].slice(0, WRITERS).map(write)
     const before = written.length
@@ -77,6 +64,9 @@ for (const schema of OLDER) {
     const lost: string[] = []
     for (const id of written) if (!other || (await readOne(other, id)) === null) lost.push(id)
     t.same(lost, [])
+    await other?.compact()
+    t.same(await rowsWithoutChecksums(address), 0, 'a compaction notes the checksums of old rows')
+    t.notOk((await other?.garbage())?.isOwed)
     t.comment(`${during} documents were written meanwhile, ${written.length} in all`)
   })
 
@@ -89,6 +79,41 @@ for (const schema of OLDER) {
     t.match(await server.request('PUT', '/more'), { status: 201 })
     t.match(await server.request('PUT', '/notes/new', { body: {} }), { status: 201 })
   })
+}
+
+/** Writes as a node of the version before does, by the function that it knows. */
+async function olderNode(address: string, opener: string) {
+  const client = new Client(address)
+  await client.connect()
+  await client.query('SET search_path = settee')
+  const hash = 'a'.repeat(32)
+  const ancestry = Buffer.from(encodeAncestry([hash]))
+  let token = 0
+  return {
+    create: async (id: string) => {
+      token += 1
+      const { rows } = await client.query<{ seq: string }>(
+        `SELECT save_doc(db, settings_version, $1, $2, 1, 1, 0, 2, 300, 0, 0, $3, 0, 0, $4, false, 2, $5, '{}') AS seq
+          FROM database JOIN entry USING (db) WHERE name = 'notes'`,
+        [opener, token, id, `1-${hash}`, ancestry],
+      )
+      if (Number(rows[0]?.seq) <= 0) throw new Error(`${id} was refused: ${rows[0]?.seq}`)
+      return id
+    },
+    end: () => client.end(),
+  }
+}
+
+async function rowsWithoutChecksums(address: string): Promise<unknown> {
+  const [row] = await postgres.query(
+    `SELECT (SELECT count(*) FROM settee.doc JOIN settee.entry USING (db)
+          WHERE name = 'notes' AND (checksum IS NULL OR content_checksum IS NULL))::int +
+      (SELECT count(*) FROM settee.revision JOIN settee.entry USING (db)
+          WHERE name = 'notes' AND content_checksum IS NULL)::int AS rows`,
+    [],
+    new URL(address).pathname.slice(1),
+  )
+  return row?.rows
 }
 
 /** The sums of bytes as settees before schema 4 had them: of revisions alone, each with 200 bytes beside its body. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { CouchError } from '../../../src/core/errors.ts'
-import { refusals } from '../../../src/storage/postgres/write-functions.ts'
+import { DOC_VALUES, refusals } from '../../../src/storage/postgres/write-functions.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { put, readOne, write } from '../../storage/conformance/edits.ts'
 import { errorOf, only } from '../../storage/conformance/setup.ts'
@@ -38,20 +38,20 @@ t.test(
 
 t.test('after some stale tries a write is decided under the lock', async (t) => {
   const { store, sql, operations } = await openCuttable(t, server)
-  const values = Array.from({ length: 19 }, (_, at) => `$${at + 1}`).join(', ')
+  const values = Array.from({ length: DOC_VALUES }, (_, at) => `$${at + 1}`).join(', ')
   const types = await sql(
-    "SELECT oidvectortypes(proargtypes) AS list FROM pg_proc WHERE proname = 'save_doc'",
+    "SELECT oidvectortypes(proargtypes) AS list FROM pg_proc WHERE proname = 'store_doc'",
   )
   await sql('CREATE SEQUENCE settee.tries; GRANT ALL ON SEQUENCE settee.tries TO settee')
-  await sql('ALTER FUNCTION settee.save_doc RENAME TO really_save_doc')
-  await sql(`CREATE FUNCTION settee.save_doc(${types[0]?.list}) RETURNS bigint LANGUAGE plpgsql AS $$
+  await sql('ALTER FUNCTION settee.store_doc RENAME TO really_store_doc')
+  await sql(`CREATE FUNCTION settee.store_doc(${types[0]?.list}) RETURNS bigint LANGUAGE plpgsql AS $$
     BEGIN
-      RETURN CASE WHEN nextval('tries') <= 5 THEN ${refusals.stale} ELSE really_save_doc(${values}) END;
+      RETURN CASE WHEN nextval('tries') <= 5 THEN ${refusals.stale} ELSE really_store_doc(${values}) END;
     END $$`)
   const rev = await only(store.updateDocs([put('a')]))
   t.equal((await readOne(store, 'a'))?.rev, rev)
-  const writes = operations.filter((name) => name === 'save_doc' || name === 'lock_database')
-  t.same(writes, [...Array<string>(5).fill('save_doc'), 'lock_database', 'save_doc'])
+  const writes = operations.filter((name) => name === 'store_doc' || name === 'lock_database')
+  t.same(writes, [...Array<string>(5).fill('store_doc'), 'lock_database', 'store_doc'])
 })
 
 t.test(
@@ -89,11 +89,11 @@ t.test('documents are presumed to be new after others were, and read once one of
   }
   const isLoad = (name: string) => name.startsWith('docs_')
   t.equal((await operationsOf('a')).operations.filter(isLoad).length, 1)
-  t.same((await operationsOf('b')).operations, ['save_doc'])
-  t.same((await operationsOf('c', 'd')).operations, ['save_group'])
+  t.same((await operationsOf('b')).operations, ['store_doc'])
+  t.same((await operationsOf('c', 'd')).operations, ['store_group'])
   const again = await operationsOf('e', 'b')
   t.ok(again.operations.some(isLoad))
-  t.equal(again.operations.filter((name) => name === 'save_group').length, 2)
+  t.equal(again.operations.filter((name) => name === 'store_group').length, 2)
   t.match(again.revs, [/^1-/, /^2-/])
   t.equal((await store.view()).docCount, 5)
   t.equal(
@@ -103,6 +103,6 @@ t.test('documents are presumed to be new after others were, and read once one of
   )
   await store.updateSettings(() => ({ result: 0, write: { revsLimit: 7 } }))
   for (let n = 0; n < 8; n++) await only(store.updateDocs([put(`more${n}`)]))
-  t.same((await operationsOf('g')).operations, ['save_doc'])
+  t.same((await operationsOf('g')).operations, ['store_doc'])
   t.equal((await store.view()).updateSeq, 16)
 })

@@ -20,12 +20,21 @@ export interface KeptContents {
   readonly bytes: number
 }
 
+/** What a test damages: of a document its row, its text and what else it has, or what its name says. */
+export type DamagedRow = 'row' | 'body' | 'ancestry' | 'attachment'
+
 export interface EngineUnderTest {
   readonly engine: StorageEngine
   /** What the database `notes` keeps, whether anything names it or not. */
   keptContents(): Promise<KeptContents>
   /** Of an engine with copies: copies the database `notes` as it stands, open or not. @returns the path */
   snapshot?(): Promise<string>
+  /**
+   * Of an engine with checksums: changes a stored row of the database `notes` behind the engine's back, as a disk may. Texts with
+   * the word `true` have another word afterwards.
+   * @param id of the document
+   */
+  damage?(row: DamagedRow, id: string): Promise<void>
   /** Closes the engine and opens another over the same data. */
   reopen(): Promise<StorageEngine>
 }
@@ -43,6 +52,8 @@ export interface OpenStore {
   readonly store: VersionedStore
   keptContents(): Promise<KeptContents>
   snapshot(): Promise<string>
+  /** null: the engine has no checksums. */
+  readonly damage: EngineUnderTest['damage'] | null
   /** The engine after it was closed and opened again. */
   reopenEngine(): Promise<StorageEngine>
   /** The same database after the engine was closed and opened again. */
@@ -55,7 +66,7 @@ export async function openNotes(
   makeEngine: MakeEngine,
   options?: EngineOptions,
 ): Promise<OpenStore> {
-  const { engine, reopen, keptContents, snapshot = noFiles } = await makeEngine(t, options)
+  const { engine, reopen, keptContents, snapshot = noFiles, damage = null } = await makeEngine(t, options)
   const catalog = await engine.openCatalog()
   await catalog.create('notes')
   const opened = async (from: StorageEngine, itsCatalog: Catalog): Promise<OpenStore> => ({
@@ -64,6 +75,7 @@ export async function openNotes(
     store: await from.openDatabase('notes'),
     keptContents,
     snapshot,
+    damage,
     reopenEngine: reopen,
     reopen: async () => {
       const again = await reopen()

@@ -1,6 +1,7 @@
 /** A database whose tables a test fills by SQL, so that reads are tested without the write path. */
 import type { Test } from 'tap'
 import { encodeAncestry } from '../../../src/revisions/branch.ts'
+import { DamageReports } from '../../../src/storage/damage.ts'
 import type { StoredAttachment } from '../../../src/storage/engine.ts'
 import { Connections } from '../../../src/storage/postgres/connections.ts'
 import { DatabaseViews, settingsOf } from '../../../src/storage/postgres/database-view.ts'
@@ -50,6 +51,7 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
     db: DB,
     connections,
     views: new DatabaseViews(connections, [DB, DB], settings),
+    damage: new DamageReports('notes', { report: () => undefined, areDevicesAsked: false }),
     opener: 'test',
     now: Date.now,
   }

@@ -7,17 +7,13 @@ import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { Damage } from '../../../src/storage/damage.ts'
-import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { checkCopy } from '../../../src/storage/sqlite/snapshot.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
-import { attachment, put, remove, snapshot, write } from '../conformance/edits.ts'
-import { ALL } from '../conformance/setup.ts'
+import { fillNotes, isTrue, readAll } from '../conformance/readings.ts'
 import { checkedInSteps } from './checks.ts'
 
 const ROUNDS = Number(process.env.SETTEE_DAMAGE ?? 150)
 const SEED = Number(process.env.SETTEE_DAMAGE_SEED ?? Date.now() % 1e6)
-const IDS = Array.from({ length: 60 }, (_, n) => `note-${String(n).padStart(3, '0')}`)
-const LOCALS = IDS.slice(0, 10).map((id) => `_local/${id}`)
 
 /** A number below `below`, the same in each run with a seed (mulberry32). */
 function randomNumbers(seed: number): (below: number) => number {
@@ -28,110 +24,6 @@ function randomNumbers(seed: number): (below: number) => number {
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)
     return ((mixed ^ (mixed >>> 14)) >>> 0) % below
   }
-}
-
-/** Fills a database with documents of all kinds. */
-async function fill(store: DatabaseStore): Promise<void> {
-  const text = (n: number) => JSON.stringify({ n, text: `words ${n} `.repeat(1 + (n % 7) * 40) })
-  await store.updateDocs(IDS.map((id, n) => put(id, text(n))))
-  await store.updateDocs(IDS.slice(0, 30).map((id, n) => put(id, text(n + 100))))
-  await store.updateDocs(IDS.slice(0, 5).map((id) => remove(id)))
-  for (const id of IDS.slice(20, 40)) {
-    const bytes = Buffer.from(`the picture of ${id} `.repeat(id.endsWith('5') ? 20_000 : 20))
-    await store.updateDocs([put(id, text(7), { attachments: [attachment('a picture.jpg', bytes)] })])
-  }
-  const branch = { rev: `1-${'f'.repeat(32)}`, deleted: false, ancestry: ['f'.repeat(32)] }
-  for (const id of IDS.slice(40, 50)) {
-    const [doc] = await store.readDocs([id], (found) => found && { rev: found.rev, deleted: found.deleted })
-    const winner = { rev: doc?.rev ?? '', deleted: doc?.deleted ?? false }
-    const revisions = [{ ...branch, content: { body: text(9), attachments: [] } }]
-    await store.updateDocs([write(id, { ...winner, sequenced: true, revisions })])
-  }
-  await store.updateLocals(
-    LOCALS.map((id) => ({ id, decide: () => ({ result: null, write: { rev: 1, body: text(id.length) } }) })),
-  )
-  await store.updateSettings(() => ({
-    result: null,
-    write: { security: { admins: { names: ['anna'] }, members: { names: ['ben'] } } },
-  }))
-}
-
-/** All that can be read, by name. */
-async function readAll(store: DatabaseStore): Promise<Map<string, unknown>> {
-  const found = new Map<string, unknown>()
-  const tried = async (name: string, read: () => Promise<unknown>) => {
-    try {
-      found.set(name, await read())
-    } catch (error) {
-      found.set(name, error)
-    }
-  }
-  const touches = { body: true, branches: true, ancestry: 'leaves' } as const
-  const rows = (read: { rows: unknown[] }) => {
-    for (const row of read.rows as { id: string; name?: string }[]) found.set(`${row.name} ${row.id}`, row)
-  }
-  const lenient = (kind: string) => (doc: Parameters<typeof snapshot>[0]) => {
-    try {
-      return { name: kind, ...snapshot(doc) }
-    } catch (error) {
-      return { name: kind, id: doc.id, error }
-    }
-  }
-  for (const id of IDS) {
-    await tried(
-      `doc ${id}`,
-      async () => (await store.readDocs([id], (doc) => doc && snapshot(doc), touches))[0],
-    )
-    await tried(`plain ${id}`, async () => {
-      const [doc] = await store.readDocs(
-        [id],
-        (one) => one && [one.rev, one.deleted, one.seq, one.body(one.rev)],
-      )
-      return doc
-    })
-  }
-  await tried('range', async () => rows(await store.readRange({}, { ...ALL, touches }, lenient('range'))))
-  await tried('feed', async () => rows(await store.readChanges({ since: 0 }, ALL, lenient('feed'))))
-  await tried('locals', async () => {
-    for (const local of (await store.readLocalRange({}, ALL)).rows) found.set(`local ${local.id}`, local)
-  })
-  for (const id of LOCALS) await tried(`one ${id}`, async () => (await store.readLocals([id]))[0])
-  for (const blob of Array.from({ length: 20 }, (_, n) => n + 1)) {
-    await tried(`blob ${blob}`, async () => {
-      const parts: Buffer[] = []
-      for (let at = 0; ; at += 100_000) {
-        const part = await store.readBlob(blob, at, 100_000)
-        if (part === null || part.length === 0) return Buffer.concat(parts).toString()
-        parts.push(Buffer.from(part))
-      }
-    })
-  }
-  await tried('security', async () => {
-    const { security } = await store.view()
-    // Of a damaged one nobody knows whom it lets in.
-    return security?.members?.roles?.join() === '_admin' ? null : security
-  })
-  return found
-}
-
-interface WithRevisions {
-  readonly revisions?: readonly {
-    readonly rev: string
-    readonly leaf: boolean
-    readonly body: string | null
-  }[]
-}
-
-/** Whether what was read is what was written. Superseded revisions may be missing, and so may their bodies. */
-function isTrue(read: unknown, written: unknown): boolean {
-  if (JSON.stringify(read) === JSON.stringify(written)) return true
-  const [found, expected] = [read, written] as WithRevisions[]
-  if (!found?.revisions || !expected?.revisions) return false
-  const readRevisions = found.revisions.filter(({ leaf, body }) => leaf || body !== null)
-  const isRead = (one: { leaf: boolean }) =>
-    one.leaf || readRevisions.some((each) => JSON.stringify(each) === JSON.stringify(one))
-  const revisions = expected.revisions.filter(isRead)
-  return JSON.stringify({ ...found, revisions: readRevisions }) === JSON.stringify({ ...expected, revisions })
 }
 
 /** In a callback, an error of SQLite is not translated yet. */
@@ -200,7 +92,7 @@ t.test(
     const first = await open('first')
     await first.catalog.create('notes')
     const store = await first.engine.openDatabase('notes')
-    await fill(store)
+    await fillNotes(store)
     const truth = await readAll(store)
     await first.engine.close()
     const whole = readFileSync(first.path)

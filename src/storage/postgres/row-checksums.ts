@@ -1,0 +1,65 @@
+/**
+ * Checksums of documents in PostgreSQL. They are computed where a row is written and read, by nodes, since PostgreSQL
+ * has no function for them. Rows have no numbers here: their ids and revisions identify them.
+ *
+ * Some columns get their values in the database: sequence numbers, the number of leaves, the numbers of blobs. A function that
+ * stores a row adds them to the checksum that it is given, and whoever reads the row adds them again.
+ */
+import { contentChecksum, docChecksum, rowChecksum, seedOf } from '../checksum.ts'
+import type { StoredAttachment } from '../engine.ts'
+import { storedText } from './stored-text.ts'
+
+/** Of a row of `doc`, without its sequence number and its leaves, which the database adds. */
+export function docSum(id: string, rev: string, deleted: boolean): number {
+  return docChecksum(id, rev, { num: 0, seq: 0, deleted: Number(deleted), leaves: 0, winner: null })
+}
+
+/** Of a revision's content, in `doc` or in `revision`. */
+export function contentSum(
+  id: string,
+  rev: string,
+  deleted: boolean,
+  content: { readonly body: string; readonly attachments: number },
+): number {
+  return contentChecksum({ num: seedOf(id), rev, deleted: Number(deleted), ...content })
+}
+
+/** Of an attachment in a list of `doc` or `revision`, without the number of its blob, which is added. */
+export function attachmentSum(
+  id: string,
+  rev: string,
+  { name, type, revpos, digest, length, encoding, storedLength }: Omit<StoredAttachment, 'blob'>,
+): number {
+  return rowChecksum(id, rev, name, type, revpos, digest, length, encoding, storedLength)
+}
+
+/** An attachment in a stored list. */
+export interface ListedAttachment extends StoredAttachment {
+  /** Absent if a node of before has stored it. */
+  readonly checksum?: number
+}
+
+/** @returns the attachments of a stored list, which is empty for none @throws SyntaxError for a damaged list */
+export function listedAttachments(stored: string): readonly ListedAttachment[] {
+  return stored === '' ? [] : (JSON.parse(stored) as ListedAttachment[])
+}
+
+/**
+ * A list of attachments as it is stored. named_blobs (write-functions.ts) adds the blob of a new content to the checksum, and finds the
+ * last three members at the end, as does attachmentNumber (stored-text.ts).
+ * @param attachments with a negative place in the list of new contents for a blob that is not stored yet
+ * @returns null if there are none
+ */
+export function storedAttachments(
+  id: string,
+  rev: string,
+  attachments: readonly StoredAttachment[],
+): string | null {
+  if (attachments.length === 0) return null
+  const listed = attachments.map((attachment) => {
+    const { name, type, revpos, digest, length, encoding, storedLength, blob } = attachment
+    const checksum = attachmentSum(id, rev, attachment) + Math.max(blob, 0)
+    return { name, type, revpos, digest, length, encoding, checksum, storedLength, blob }
+  })
+  return storedText(JSON.stringify(listed))
+}
