@@ -22,6 +22,7 @@ export const FINDING_NAMES = [
   'paths',
   'location',
   'client',
+  'damage',
   'feed',
   'find',
   'mobile',

@@ -6,6 +6,7 @@ import { checkBodies, sendBodies } from './body-checks.ts'
 import { checkCertificate, checkProtocols, isTrusted } from './certificate-checks.ts'
 import { checkCredentials, checkRights, userOf } from './credential-checks.ts'
 import { checkCors, checkPreflights, requestAsPages } from './cross-origin-checks.ts'
+import { askForHealth, checkDamage } from './damage-checks.ts'
 import { Client, databasePath, isAnswer, type ProbeLimits, type Reply } from './doctor-client.ts'
 import { checkFeed, checkLongFeed, watchFeed, watchLongFeeds } from './feed-checks.ts'
 import { type Finding, quoteWithoutPassword, skipped } from './finding.ts'
@@ -184,6 +185,7 @@ async function* checkDatabase(
     yield checkLocation(local.put, context)
   }
   yield checkClient(await askForClient(client), context)
+  yield checkDamage(await askForHealth(client))
   yield checkFeed(await feed, context)
   const app = await detectApp(client)
   const usesFind = app === 'livesync' || app === 'empty'

@@ -18,13 +18,22 @@ export type RememberedPart = DamagedPart & {
 /** The damage of a database. */
 export interface RememberedDamage {
   readonly database: string
-  /** A later database of the same name has not this damage. */
+  /**
+   * Which database of this name was checked. A restore, an adoption and a request to devices for what they have make another
+   * one: only the next check shows whether it has the damage.
+   */
   readonly incarnation: number
   /** When a check last found it, in ms since 1970. */
   readonly checkedAt: number
   readonly count: number
   /** The first parts, at most `MAX_NAMED_PARTS`. */
   readonly parts: readonly RememberedPart[]
+}
+
+interface Known {
+  readonly damage: RememberedDamage
+  /** The incarnation that the name has now; null: unknown at the moment. */
+  readonly now: number | null
 }
 
 type RecordedDatabases = Pick<Databases, 'readRecords' | 'listRecords' | 'writeRecords' | 'has' | 'get'>
@@ -56,8 +65,7 @@ export class DamageRecords {
       return []
     }
     const known = value === null ? null : damageIn({ kind: KIND, key: name, value })
-    const before = known?.incarnation === incarnation ? known.parts : []
-    const sinceOf = new Map(before.map(({ since, ...part }) => [JSON.stringify(part), since]))
+    const sinceOf = new Map((known?.parts ?? []).map(({ since, ...part }) => [JSON.stringify(part), since]))
     const parts = damage.parts.map((part) => ({ ...part, since: sinceOf.get(JSON.stringify(part)) ?? now }))
     const stored = { incarnation, checkedAt: now, count: damage.count, parts }
     await this.#databases.writeRecords([{ kind: KIND, key: name, value: JSON.stringify(stored) }])
@@ -65,25 +73,38 @@ export class DamageRecords {
   }
 
   /**
-   * The damaged databases in the order of their names, at most {@link MAX_LISTED}.
+   * The damaged databases that exist, in the order of their names, at most {@link MAX_LISTED}.
    * @throws as `listRecords`
    */
   async list(): Promise<readonly RememberedDamage[]> {
+    return (await this.#known()).map(({ damage }) => damage)
+  }
+
+  /** Those of {@link list} that were replaced since they were checked. @throws as `listRecords` */
+  async replaced(): Promise<readonly string[]> {
+    const known = await this.#known()
+    const isOther = ({ damage, now }: Known) => now !== null && now !== damage.incarnation
+    return known.filter(isOther).map(({ damage }) => damage.database)
+  }
+
+  async #known(): Promise<readonly Known[]> {
     const records = await this.#databases.listRecords(KIND, {}, MAX_LISTED)
     const found = records.flatMap((record) => damageIn(record) ?? [])
     const now = await Promise.all(found.map(({ database }) => this.#incarnationOf(database)))
-    const isCurrent = (incarnation: number, at: number) => now[at] === null || now[at] === incarnation
-    return found.filter(({ incarnation }, at) => isCurrent(incarnation, at))
+    return found.flatMap((damage, at) => {
+      const incarnation = now[at]
+      return incarnation === undefined ? [] : [{ damage, now: incarnation }]
+    })
   }
 
-  /** Removes the records of databases that were deleted or replaced. @throws as `writeRecords` */
+  /** Removes the records of databases that were deleted. @throws as `writeRecords` */
   async removeOld(): Promise<void> {
     for (let after: string | undefined; ; ) {
       const range = after === undefined ? {} : { after }
       const records = await this.#databases.listRecords(KIND, range, MAX_LISTED)
       for (const record of records) {
-        const now = await this.#incarnationOf(record.key)
-        if (now === null || now === damageIn(record)?.incarnation) continue
+        const isKnown = damageIn(record) !== null
+        if (isKnown && (await this.#incarnationOf(record.key)) !== undefined) continue
         const removal = { kind: KIND, key: record.key, value: null, expected: record.value }
         await this.#databases.writeRecords([removal])
       }

@@ -4,14 +4,15 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError, isFileFault } from '../core/errors.ts'
 import { Schedule, type ScheduleFacts, type WallClock, wallClock } from '../core/schedule.ts'
-import { type Damage, FoundDamage } from '../storage/damage.ts'
+import { type Damage, type DamagedPart, FoundDamage } from '../storage/damage.ts'
 import type { CheckStep } from '../storage/storage-engine.ts'
 import type { Duty } from '../threads/claims.ts'
 import { type Checker, DamagedCopy } from '../threads/copies.ts'
-import type { Databases } from '../threads/databases.ts'
+import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { DamageRecords, type RememberedDamage } from './damage-records.ts'
 import { type OpenPass, type PassTimes, readPass, writePass } from './scrub-pass.ts'
 
@@ -20,6 +21,9 @@ const HOUR_MS = 3_600_000
 const SAVE_MS = 10_000
 /** Pause of a pass between two databases, in ms. */
 const PAUSE_MS = 100
+/** How often a database that is replaced while it is checked is begun again, and the wait before that, in ms. */
+const MAX_TRIES = 5
+const REPLACED_MS = 200
 
 interface ScrubOptions {
   readonly config: Config
@@ -34,6 +38,7 @@ interface ScrubOptions {
     | 'listRecords'
     | 'writeRecords'
     | 'noteWhole'
+    | 'watchCatalog'
   >
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
@@ -118,24 +123,35 @@ export class Scrub {
     const schedule = new Schedule({
       clock: this.#clock,
       facts: () => this.#facts(duty),
-      make: async () => {
-        if (this.#askedAt === null)
-          await this.#start({ names: null, ending: new AbortController() }).catch(() => {})
-      },
+      // What fails is in the log, and tried again.
+      make: () => this.#runScheduled().catch(() => undefined),
     })
     this.#schedule = schedule
     this.#options.config.onChange((section, key) => {
       if (section === 'settee' && key === 'scrub_interval') schedule.check()
     })
     duty.onChange(() => schedule.check())
+    // A restored database is looked at again, if it was damaged.
+    this.#options.databases.watchCatalog(({ type }) => {
+      if (type === 'databases') schedule.check()
+    })
+  }
+
+  /** What was damaged, and was replaced since, goes before a pass. */
+  async #runScheduled(): Promise<void> {
+    const replaced = await this.#damage.replaced()
+    if (this.#askedAt !== null || this.#isClosed) return
+    await this.#start({ names: replaced.length > 0 ? replaced : null, ending: new AbortController() })
   }
 
   /** Never rejects: what cannot be read now is read at the next look. */
   async #facts(duty: Duty): Promise<ScheduleFacts> {
     const pass = await readPass(this.#options.databases).catch(() => null)
+    const replaced = await this.#damage.replaced().catch(() => [])
+    const isRead = pass?.open === null && replaced.length === 0
     return {
       interval: duty.isHeld && pass !== null ? this.#interval : 0,
-      last: pass?.open === null ? (pass.last?.begunAt ?? null) : null,
+      last: isRead ? (pass.last?.begunAt ?? null) : null,
       failed: this.#failure?.time ?? null,
       startedAt: this.#startedAt,
     }
@@ -333,36 +349,66 @@ export class Scrub {
     await writePass(databases, { last, open })
   }
 
-  /** Checks one database. One that was deleted meanwhile has nothing to check. */
+  /** Checks one database: from its beginning again if it is replaced meanwhile, not at all if it is deleted. */
   async #one(work: DatabaseWork, checker: Checker, onStep: (share: number) => Promise<void>): Promise<void> {
+    const { databases } = this.#options
+    const signal = this.#run?.ending.signal
+    const isEnded = () => signal?.aborted === true
+    for (let tries = 0; tries < MAX_TRIES && !isEnded(); tries++) {
+      try {
+        await this.#tried(work, checker, onStep)
+        if (work.from !== null) return
+        this.#checked += 1
+        if (work.incarnation !== null) await this.#note(work.name, work.incarnation, work.found)
+        return
+      } catch (error) {
+        if (isEnded()) return
+        if (!isGone(error)) throw error
+        if (!(await databases.has(work.name))) return
+        await delay(REPLACED_MS, undefined, { signal }).catch(() => undefined)
+      }
+    }
+  }
+
+  async #tried(
+    work: DatabaseWork,
+    checker: Checker,
+    onStep: (share: number) => Promise<void>,
+  ): Promise<void> {
     const { databases, logger } = this.#options
-    const run = this.#run
+    const signal = this.#run?.ending.signal
     try {
       await onStep(0)
       await checker.check(work.name, work.from, async (step, incarnation) => {
         work.add(step, incarnation)
         if (step.next !== null) await onStep(step.share)
-        return run?.ending.signal.aborted !== true
+        return signal?.aborted !== true
       })
-      if (work.from !== null) return
     } catch (error) {
-      if (run?.ending.signal.aborted === true || isGone(error)) return
       if (!isUnreadable(error)) throw error
       logger.error({ err: error, database: work.name }, 'a database cannot be read')
-      const incarnation = (await databases.get(work.name).catch(() => null))?.incarnation ?? null
-      if (incarnation === null) return
+      const { incarnation } = await databases.get(work.name)
       work.add({ next: null, damage: { count: 1, parts: [{ kind: 'file' }] } }, incarnation)
     }
-    this.#checked += 1
-    if (work.incarnation !== null) await this.#note(work.name, work.incarnation, work.found)
   }
 
   async #note(name: string, incarnation: number, damage: Damage | null): Promise<void> {
     const { databases, logger } = this.#options
     const fresh = await this.#damage.note({ name, incarnation }, damage, this.#clock.now())
     if (damage === null) databases.noteWhole(incarnation)
-    else if (fresh.length > 0)
-      logger.error({ database: name, count: damage.count, damaged: fresh }, 'parts of a database are damaged')
+    if (damage === null || fresh.length === 0) return
+    logger.error({ database: name, count: damage.count, damaged: fresh }, 'parts of a database are damaged')
+    await this.#read(name, incarnation, fresh)
+  }
+
+  /** Reads what is damaged as a client does: the store then notes it, and devices are asked for it. */
+  async #read(name: string, incarnation: number, parts: readonly DamagedPart[]): Promise<void> {
+    for (const part of parts) {
+      if (!('id' in part) || part.id === null || part.kind === 'local' || this.#isClosed) continue
+      const database = await this.#options.databases.get(name).catch(() => null)
+      if (database?.incarnation !== incarnation) return
+      await readPart(database, part.id, part).catch(() => undefined)
+    }
   }
 
   #report(run: Run, startedAt: number, database: string, done: number, total: number, share: number): void {
@@ -414,6 +460,21 @@ class DatabaseWork {
   get progress(): Pick<OpenPass, 'checked' | 'found'> {
     return { checked: this.from, found: this.found }
   }
+}
+
+/** @throws damaged_document, and the errors of the documents' methods */
+async function readPart(
+  database: Pick<DatabaseHandle, 'open' | 'openAttachment' | 'readAttachment'>,
+  id: string,
+  part: DamagedPart,
+): Promise<void> {
+  const rev = 'rev' in part && part.rev !== null ? { rev: part.rev } : {}
+  if (part.kind !== 'attachment' || part.name === null) {
+    await database.open(SYSTEM_USER, id, { ...rev, revs: true })
+    return
+  }
+  const found = await database.openAttachment(SYSTEM_USER, id, part.name, rev.rev)
+  for await (const _ of database.readAttachment(found, 0, found.storedLength));
 }
 
 function isGone(error: unknown): boolean {

@@ -7,6 +7,7 @@ import { formatAddress, parseAddress } from '../../src/core/address.ts'
 import { ADVICE, type CheckContext, detectStack } from '../../src/doctor/advice.ts'
 import { checkBodies } from '../../src/doctor/body-checks.ts'
 import { checkCredentials } from '../../src/doctor/credential-checks.ts'
+import { checkDamage } from '../../src/doctor/damage-checks.ts'
 import { isAnswer, limitsFor, type Reply } from '../../src/doctor/doctor-client.ts'
 import { checkFeed, checkLongFeed } from '../../src/doctor/feed-checks.ts'
 import {
@@ -122,6 +123,23 @@ t.test('credentials, where the answers are odd', async (t) => {
   for (const [session, database, state, text] of rows) {
     t.match(checkCredentials({ session, database }, CONTEXT), { state, text })
   }
+})
+
+t.test('damage that the server knows of', async (t) => {
+  const up = (status: number, scrub: object) => reply(status, { facts: [null, { name: 'scrub', ...scrub }] })
+  const rows: [answer: Reply, state: string, text: RegExp][] = [
+    [up(200, { ok: true, last: '2026-11-22T01:30:00Z' }), 'fine', /Last read at 2026-11-22T01:30:00Z\./],
+    [up(200, { ok: true, last: null }), 'fine', /Not everything was read yet/],
+    [up(503, { ok: true, last: null }), 'fine', /./],
+    [up(503, { ok: false, damaged: [{ database: 'notes' }] }), 'wrong', /parts of a database\./],
+    [up(503, { ok: false, damaged: [{}, {}] }), 'wrong', /parts of 2 databases\./],
+    [up(503, { ok: false, damaged: [] }), 'wrong', /could not read everything/],
+    [up(200, { ok: true, by_store: true }), 'skipped', /does not say/],
+    [reply(200, { status: 'ok' }), 'skipped', /does not say/],
+    [reply(403, {}), 'skipped', /Only server admins/],
+    [{ failure: 'TIMEOUT' }, 'skipped', /does not say/],
+  ]
+  for (const [answer, state, text] of rows) t.match(checkDamage(answer), { state, text })
 })
 
 t.test('documents that cannot be deleted, or differ from what was written', async (t) => {

@@ -54,6 +54,8 @@ t.test(
       reason: `Damaged in the database notes: revision ${written.rev} of the document a. GET /_settee/check says which.`,
       damaged: [{ database: 'notes', count: 1 }],
     })
+    const { json: diff } = await server.request('POST', '/notes/_revs_diff', { body: { a: [written.rev] } })
+    t.match(diff, { a: { missing: [written.rev] } }, 'devices are asked for it')
     const metrics = (await server.request('GET', '/_node/_local/_prometheus')).text
     t.match(metrics, /^settee_scrub_damaged_parts 1$/m)
     t.match(metrics, /^settee_scrub_databases_total 3$/m)
@@ -100,6 +102,31 @@ t.test('what readers find damaged is a fault until a check finds the database wh
   await server.request('POST', '/notes/_compact', { body: {} })
   await checked(server)
   t.equal(await isWell(), 200)
+})
+
+t.test('a file that cannot be opened is damaged, and ends nothing', async (t) => {
+  const server = await startTestServer(t)
+  for (const name of ['a', 'b', 'c', 'd']) await server.request('PUT', `/${name}`)
+  await server.stop()
+  const pathOf = (name: string) => join(server.dataDir, 'databases', `${name}.sqlite`)
+  await writeFile(pathOf('a'), Buffer.alloc(50_000, 'no database '))
+  await writeFile(pathOf('b'), '')
+  const bytes = await readFile(pathOf('c'))
+  await writeFile(pathOf('c'), bytes.subarray(0, bytes.length / 2))
+  await server.start()
+  const { damaged, last_failure } = await checked(server)
+  const kinds = damaged.map(({ database, parts }: { database: string; parts: { kind: string }[] }) => [
+    database,
+    parts[0]?.kind,
+  ])
+  t.strictSame(kinds, [
+    ['a', 'file'],
+    ['b', 'file'],
+    ['c', 'file'],
+  ])
+  t.equal(last_failure, null)
+  for (const name of ['a', 'b', 'c']) await server.request('DELETE', `/${name}`)
+  t.strictSame((await server.request('GET', '/_settee/check')).json.damaged, [])
 })
 
 t.test('only server admins start or read checks', async (t) => {

@@ -48,6 +48,7 @@ class PlayedDatabases {
         if (incarnation === undefined) throw new CouchError('no_database')
         return { incarnation } as Awaited<ReturnType<ScrubDatabases['get']>>
       },
+      watchCatalog: () => () => undefined,
       noteWhole: (incarnation) => this.whole.push(incarnation),
       readRecords: async (kind, keys) => keys.map((key) => records.get(entryOf(`${kind}/${key}`)) ?? null),
       listRecords: async (kind, { after = '' }, limit) =>
@@ -170,8 +171,27 @@ t.test('what is whole again is forgotten; what stays damaged has the time when i
     [['a', ['counters', clock.time], ['revision', first?.parts[0]?.since]]],
   )
   t.notOk(played.records.has('damage/c'), 'nothing is kept of a deleted database')
+})
+
+t.test('a damaged database that was restored is looked at again soon', async (t) => {
+  const played = new PlayedDatabases(['a', 'b'])
+  played.damaged.set('a', { count: 1, parts: [NOTE] })
+  const { scrub, clock } = scrubOf(t, played)
+  scrub.startSchedule(DUTY)
+  const [{ since } = { since: 0 }] = (await scrub.check(null)).damaged[0]?.parts ?? []
   played.incarnations.set('a', 100)
-  t.strictSame((await scrub.state()).damaged, [], 'a restored database has not the damage of the one before')
+  played.steps.splice(0)
+  await clock.tick()
+  while (scrub.task !== null) await turn()
+  t.strictSame(played.steps, ['a/0', 'a/1', 'a/2', 'a/3'])
+  t.match((await scrub.state()).damaged, [{ database: 'a', incarnation: 100, parts: [{ since }] }])
+  await clock.tick()
+  t.equal(played.steps.length, 4, 'once')
+  played.damaged.delete('a')
+  played.incarnations.set('a', 101)
+  await clock.tick()
+  while (scrub.task !== null) await turn()
+  t.strictSame((await scrub.state()).damaged, [])
 })
 
 t.test('a restart goes on where it was, with what was found before', async (t) => {
@@ -232,6 +252,11 @@ t.test('deleted and unreadable databases do not end a pass', async (t) => {
   const { damaged } = await scrub.check(null)
   t.match(damaged, [{ database: 'b', parts: [{ kind: 'file' }] }])
   t.equal(damaged.length, 1)
+  t.strictSame(
+    played.steps.filter((step) => step.startsWith('c/')),
+    ['c/0', 'c/1', 'c/0', 'c/1', 'c/2', 'c/3'],
+    'a replaced one is begun again',
+  )
   t.equal(played.steps.at(-1), 'd/3')
 })
 

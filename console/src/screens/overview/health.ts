@@ -74,6 +74,16 @@ const READERS: Readonly<Record<string, Reader>> = {
     },
     wrong: (_fact, text) => ({ text, help: words.backup.help, link: toBackups }),
   },
+  scrub: {
+    title: words.scrub.title,
+    fine: ({ last, reason, by_store: isByStore }) => {
+      if (isByStore === true) return { text: words.scrub.byStore }
+      if (reason !== undefined)
+        return { tone: 'warn', text: words.scrub.unplanned, help: words.scrub.planHelp }
+      return { text: words.scrub.fine(typeof last === 'string' ? last.slice(0, 10) : null) }
+    },
+    wrong: (_fact, text) => ({ text, help: words.scrub.help, link: toBackups }),
+  },
   standby: {
     title: words.standby.title,
     fine: ({ first, lag }) => ({
