@@ -33,12 +33,16 @@ const MINUTE_MS = 60_000
 const START_PAUSE_MS = MINUTE_MS
 const RETRY_MS = 60 * MINUTE_MS
 
-/** @returns when the next run is due, in ms since 1970, possibly in the past; null: never */
-export function nextRunAt({ interval, last, failed, startedAt }: ScheduleFacts): number | null {
+/**
+ * @param now in ms since 1970: a start or a failure behind it was noted before the clock was set back, and delays nothing
+ * @returns when the next run is due, in ms since 1970, possibly in the past; null: never
+ */
+export function nextRunAt({ interval, last, failed, startedAt }: ScheduleFacts, now: number): number | null {
   if (interval === 0) return null
   const due = last === null ? 0 : last + interval
-  const retry = failed === null ? 0 : failed + Math.min(interval, RETRY_MS)
-  return Math.max(due, retry, startedAt + START_PAUSE_MS)
+  const after = (time: number, pause: number) => (time > now ? 0 : time + pause)
+  const retry = failed === null ? 0 : after(failed, Math.min(interval, RETRY_MS))
+  return Math.max(due, retry, after(startedAt, START_PAUSE_MS))
 }
 
 /** The maximum pause between two checks: the clock may be set, and the machine may sleep. */
@@ -75,7 +79,7 @@ export class Schedule {
     if (this.#isClosed) return
     const { clock, facts, make } = this.#options
     const timeUntilDue = async () => {
-      const due = nextRunAt(await facts())
+      const due = nextRunAt(await facts(), clock.now())
       return due === null ? MAX_PAUSE_MS : due - clock.now()
     }
     let wait = await timeUntilDue()

@@ -148,10 +148,12 @@ export class Scrub {
   async #facts(duty: Duty): Promise<ScheduleFacts> {
     const pass = await readPass(this.#options.databases).catch(() => null)
     const replaced = await this.#damage.replaced().catch(() => [])
-    const isRead = pass?.open === null && replaced.length === 0
+    // A pass in time to come was noted before the clock was set back.
+    const begunAt = pass?.last?.begunAt ?? Number.POSITIVE_INFINITY
+    const isRead = pass?.open === null && replaced.length === 0 && begunAt <= this.#clock.now()
     return {
       interval: duty.isHeld && pass !== null ? this.#interval : 0,
-      last: isRead ? (pass.last?.begunAt ?? null) : null,
+      last: isRead ? begunAt : null,
       failed: this.#failure?.time ?? null,
       startedAt: this.#startedAt,
     }
@@ -214,14 +216,15 @@ export class Scrub {
     const { databases } = this.#options
     if (!this.isSupported) throw new CouchError('no_checks')
     this.#requireFree()
-    for (const name of names ?? [])
+    const once = names === null ? null : [...new Set(names)].sort()
+    for (const name of once ?? [])
       if (!(await databases.has(name))) throw new CouchError('not_found', `There is no database ${name}.`)
     this.#requireFree()
     this.#askedAt = this.#clock.now()
     const ending = new AbortController()
     signal?.addEventListener('abort', () => ending.abort())
     if (signal?.aborted) ending.abort()
-    const finished = this.#checkAsked({ names, ending, ...(onProgress && { onProgress }) })
+    const finished = this.#checkAsked({ names: once, ending, ...(onProgress && { onProgress }) })
     finished.catch(() => undefined)
     return { finished }
   }

@@ -16,8 +16,10 @@ const HOUR = 60 * MINUTE
 const FACTS: ScheduleFacts = { interval: 24 * HOUR, last: null, failed: null, startedAt: 1000 * HOUR }
 
 t.test('when the next backup is due', async (t) => {
-  const at = (facts: Partial<ScheduleFacts>) => nextRunAt({ ...FACTS, ...facts })
+  const at = (facts: Partial<ScheduleFacts>) => nextRunAt({ ...FACTS, ...facts }, 2000 * HOUR)
   t.equal(at({ interval: 0 }), null)
+  const setBack = { ...FACTS, failed: 1001 * HOUR }
+  t.equal(nextRunAt(setBack, 900 * HOUR), 0, 'a clock that is set back delays nothing')
   t.equal(at({}), 1000 * HOUR + MINUTE, 'the first')
   t.equal(at({ last: 990 * HOUR }), 1014 * HOUR)
   t.equal(at({ last: 500 * HOUR }), 1000 * HOUR + MINUTE, 'a missed one is made up for')

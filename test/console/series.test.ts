@@ -107,6 +107,13 @@ t.test('faults come first, and each says what to do', async (t) => {
       text: 'The store of the databases makes the backups.',
     },
   )
+  const scrub = { name: 'scrub', interval: 604_800, last: null }
+  t.match(verdictsOf([{ ...scrub, ok: true, last: '2026-11-22T01:30:00.000Z' }])[0], {
+    tone: 'good',
+    text: 'Everything was read and checked on 2026-11-22. Nothing is damaged.',
+  })
+  t.match(verdictsOf([{ ...scrub, ok: true, interval: 0, reason: 'x' }])[0], { tone: 'warn' })
+  t.match(verdictsOf([{ ...scrub, ok: false, reason: 'Damaged.' }])[0], { tone: 'bad', text: 'Damaged.' })
   t.match(verdicts[1], { title: 'of a newer server', text: 'It is new.' })
   t.match(verdicts[4], { text: '5 GB free. Below 1 GB, only deletions are accepted.' })
 })
