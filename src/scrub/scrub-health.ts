@@ -46,7 +46,7 @@ function faultOf({ damaged, last, interval, failure, startedAt, now }: ScrubStat
 
 const partsOf = (damaged: readonly RememberedDamage[]) => damaged.reduce((sum, { count }) => sum + count, 0)
 
-const SCRUB_METRICS: readonly Metric<ScrubState>[] = [
+export const SCRUB_METRICS: readonly Metric<ScrubState>[] = [
   {
     name: 'settee_scrub_last_success_timestamp_seconds',
     type: 'gauge',

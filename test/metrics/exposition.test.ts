@@ -6,6 +6,7 @@ import { exposition, METRICS } from '../../src/metrics/exposition.ts'
 import { collector, familiesOf, type Metric } from '../../src/metrics/metric.ts'
 import { systemInfo } from '../../src/metrics/process-metrics.ts'
 import { REPLICATION_METRICS } from '../../src/metrics/replication-metrics.ts'
+import { SCRUB_METRICS } from '../../src/scrub/scrub-health.ts'
 import { STANDBY_METRICS } from '../../src/standby/standby-health.ts'
 import { readPrometheus, sampleOf } from '../helpers/prometheus-text.ts'
 import { MEASURED } from './measured.ts'
@@ -87,7 +88,7 @@ t.test('docs/operating.md lists every metric', async (t) => {
   const rows = [...page.matchAll(/^\| `((?:couchdb|settee|process)_\w+)`(?: by (.*?))? \| (\w+) \| /gm)]
   t.strictSame(
     rows.map(([, name, labels = '', type]) => [name, labels, type]),
-    [...METRICS, ...BACKUP_METRICS, ...STANDBY_METRICS, ...REPLICATION_METRICS].map(
+    [...METRICS, ...BACKUP_METRICS, ...SCRUB_METRICS, ...STANDBY_METRICS, ...REPLICATION_METRICS].map(
       ({ name, labels = [], type }) => [name, labels.map((label) => `\`${label}\``).join(', '), type],
     ),
   )

@@ -77,6 +77,7 @@ const KEYS: readonly (readonly [pattern: string, group: GroupName])[] = [
   ['settee/store*', 'storage'],
   ['settee/drain_seconds', 'network'],
   ['settee/backup_*', 'backups'],
+  ['settee/scrub_interval', 'backups'],
   ['settee/standby_max_lag', 'replication'],
   ['settee/mode', 'hosted'],
   ['settee/hosted_replication', 'hosted'],
