@@ -1,6 +1,6 @@
 /**
  * Where the databases of a server are, from its settings: in its data folder, or in a PostgreSQL. The data folder of a node
- * with a store has only temporary files, local.ini, and the file `store`, which names the store: without it, a node that was started
+ * with a store has only temporary files, local.ini, `store-position` (storage/postgres/store-memory.ts), and the file `store`, which names the store: without it, a node that was started
  * without its setting would serve an empty server.
  */
 import { access, readFile } from 'node:fs/promises'
@@ -53,7 +53,7 @@ export async function storeLocation(
   await refuseFolderWithDatabases(dataDir)
   await noteStore(dataDir, storeName(address))
   const { maxThreads, poolSize } = divide(nodeConnections(config), availableParallelism())
-  return { location: { kind: 'postgres', address, poolSize }, maxThreads }
+  return { location: { kind: 'postgres', address, poolSize, dataDir }, maxThreads }
 }
 
 /**

@@ -2,6 +2,7 @@
  * The one place that knows the engines: makes that of a server's databases from their location. Modules of an engine are loaded by
  * those who use it.
  */
+import { join } from 'node:path'
 import type { CommitTally } from './commit-tally.ts'
 import type { Distribution } from './postgres/distribution.ts'
 import type { SqliteEngineOptions } from './sqlite/sqlite-engine.ts'
@@ -19,6 +20,8 @@ export type StoreLocation =
       readonly address: StoreAddress
       /** Connections of one thread for reads and writes; it has one more that listens to other nodes. */
       readonly poolSize: number
+      /** The folder of this node. */
+      readonly dataDir: string
     }
 
 /** What an engine is given by the thread that uses it. The options of files mean nothing to a store. */
@@ -36,11 +39,12 @@ export async function engineFor(location: StoreLocation): Promise<MakeEngine> {
     const { sqliteEngine } = await import('./sqlite/sqlite-engine.ts')
     return (services = {}) => sqliteEngine({ dataDir: location.dataDir, ...services })
   }
-  const { address, poolSize } = location
+  const { address, poolSize, dataDir } = location
+  const memoryPath = join(dataDir, 'store-position')
   const { postgresEngine } = await import('./postgres/postgres-engine.ts')
   return ({ tally, watch } = {}) =>
     postgresEngine({
-      ...{ address, poolSize, ...(tally && { tally }) },
+      ...{ address, poolSize, memoryPath, ...(tally && { tally }) },
       onDamage: (database, error) => watch?.onFault?.(database, error),
     })
 }

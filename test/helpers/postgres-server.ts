@@ -1,7 +1,7 @@
 /** A real PostgreSQL for tests, in a temporary folder and on a free port, without the settings of the machine's own. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chown, open, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
+import { chmod, chown, cp, mkdtemp, open, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -165,6 +165,33 @@ export async function startStandby(
     promote: async () => {
       await standby.query('SELECT pg_promote()')
     },
+  }
+}
+
+/**
+ * Makes a base backup of a running server.
+ * @param server it must need no password
+ * @returns puts the server back to it, at the same address, and starts it on the same timeline, as an operator does who starts a copy
+ */
+export async function baseBackup(server: PostgresServer): Promise<() => Promise<void>> {
+  const { account, folder } = instances.get(server)!
+  const copy = await mkdtemp(join(folder, 'backup-'))
+  if (account.uid !== undefined) await chown(copy, account.uid, account.gid ?? account.uid)
+  await run(
+    programOf('pg_basebackup'),
+    [
+      ...['--pgdata', copy, '--wal-method', 'stream', '--checkpoint', 'fast', '--no-sync'],
+      ...['--host', '127.0.0.1', '--port', String(server.port), '--username', 'postgres'],
+    ],
+    { ...account, cwd: folder },
+  )
+  return async () => {
+    await server.stop('immediate')
+    await rm(server.dataDir, { recursive: true })
+    await cp(copy, server.dataDir, { recursive: true, preserveTimestamps: true })
+    await run('chown', ['-R', '--reference', copy, server.dataDir])
+    await chmod(server.dataDir, 0o700)
+    await server.start()
   }
 }
 

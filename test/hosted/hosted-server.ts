@@ -51,7 +51,7 @@ export async function startHostedServer(
     location:
       store === undefined
         ? { kind: 'files', dataDir: folder }
-        : { kind: 'postgres', address: await readStoreAddress(store, null), poolSize: 4 },
+        : { kind: 'postgres', address: await readStoreAddress(store, null), poolSize: 4, dataDir: folder },
     settings: settingsOf(config),
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),

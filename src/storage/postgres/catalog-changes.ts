@@ -1,6 +1,7 @@
 /** The changes of the catalog that other nodes make, read from the rows in which each call of theirs has stored its own. */
 import type { CatalogChange } from '../records.ts'
 import type { Connections } from './connections.ts'
+import { type StorePosition, WAL } from './store-memory.ts'
 
 /** How long rows are kept, in ms, and how often old ones are removed. */
 const KEEP_MS = 120_000
@@ -12,13 +13,13 @@ const MAX_ROWS = 5000
 /** Rows that one statement removes. */
 const SWEPT_ROWS = 5000
 
-const MOMENT =
-  'timeline(), pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint'
-const READ_MOMENT = { name: 'read_moment', text: `SELECT ${MOMENT}` }
+const MOMENT = `timeline(), pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text,
+  (extract(epoch FROM clock_timestamp()) * 1000)::bigint, s.update_seq, s.boot, s.boot_seq, ${WAL}`
+const READ_MOMENT = { name: 'read_moment', text: `SELECT ${MOMENT} FROM store s` }
 /** Transactions do not become visible in the order of their numbers: those count that the last look has not seen. */
 const READ_CHANGES = {
   name: 'read_changes',
-  text: `SELECT ${MOMENT}, c.changes FROM store LEFT JOIN (
+  text: `SELECT ${MOMENT}, c.changes FROM store s LEFT JOIN (
     SELECT changes FROM catalog_change WHERE xid >= pg_snapshot_xmin($1::pg_snapshot)
       AND NOT pg_visible_in_snapshot(xid, $1::pg_snapshot) AND node <> $2 AND changes IS NOT NULL
     LIMIT ${MAX_ROWS + 1}) c ON true`,
@@ -43,7 +44,19 @@ interface Moment {
   readonly seenAt: number
 }
 
-type MomentRow = readonly [timeline: string, snapshot: string, xmin: string, at: number]
+type MomentRow = readonly [
+  timeline: string,
+  snapshot: string,
+  xmin: string,
+  at: number,
+  updateSeq: number,
+  boot: string,
+  bootSeq: number,
+  wal: number,
+]
+
+/** Hears where the store is. @returns when it may be used as it is */
+export type OnPosition = (position: Omit<StorePosition, 'at'>) => Promise<void>
 
 const ANY: readonly CatalogChange[] = [{ type: 'any' }]
 
@@ -53,6 +66,7 @@ export class CatalogChanges {
   #last: Moment | null = null
   /** What lets old rows be removed: the oldest comes first. */
   #past: readonly Moment[] = []
+  #onPosition: OnPosition | null = null
 
   /** @param node whose own changes are not read */
   constructor(connections: Connections, node: string) {
@@ -60,8 +74,13 @@ export class CatalogChanges {
     this.#node = node
   }
 
-  /** Changes count from now on. @throws as `Connections.read` */
-  async begin(): Promise<void> {
+  /**
+   * Changes count from now on.
+   * @param onPosition is told with each look where the store is
+   * @throws as `Connections.read`
+   */
+  async begin(onPosition: OnPosition): Promise<void> {
+    this.#onPosition = onPosition
     const [row] = await this.#connections.read<MomentRow>({ ...READ_MOMENT, values: [] })
     this.#last = momentOf(row as MomentRow)
     this.#past = [this.#last]
@@ -82,15 +101,17 @@ export class CatalogChanges {
     })
     const [first] = rows
     if (first === undefined) return ANY
-    const [timeline, snapshot, xmin, at] = first
-    const now = momentOf([timeline, snapshot, xmin, at])
+    const [timeline, , , , updateSeq, boot, bootSeq, wal] = first
+    // The newest epoch may have no number yet, and then it may go.
+    await this.#onPosition?.({ updateSeq, epoch: updateSeq >= bootSeq ? boot : null, wal })
+    const now = momentOf(first)
     this.#last = now
     if (now.seenAt - (this.#past.at(-1)?.seenAt ?? 0) > SWEEP_MS / 2) this.#past = [...this.#past, now]
     if (timeline !== last.timeline) this.#past = [now]
     const awayMs = Math.max(now.at - last.at, now.seenAt - last.seenAt)
     const isMissing = timeline !== last.timeline || awayMs > MAX_AWAY_MS || now.at < last.at
     if (isMissing || rows.length > MAX_ROWS) return ANY
-    return rows.flatMap(([, , , , changes]) =>
+    return rows.flatMap(([, , , , , , , , changes]) =>
       changes === null ? [] : (JSON.parse(changes) as CatalogChange[]),
     )
   }
@@ -112,6 +133,6 @@ export class CatalogChanges {
   }
 }
 
-function momentOf([timeline, snapshot, xmin, at]: MomentRow): Moment {
+function momentOf([timeline, snapshot, xmin, at]: readonly [...MomentRow, ...unknown[]]): Moment {
   return { timeline, snapshot, xmin, at, seenAt: performance.now() }
 }

@@ -6,7 +6,7 @@
 /**
  * The server and the history of which its data is: another one after a failover or a restore, and the table's own number after
  * it was put back from a dump. It is found out once for each session, which does not outlive its timeline: a standby that is
- * promoted has rejected this call before.
+ * promoted has rejected this call before. The generation of the store (store-memory.ts) is a part of it, read anew each time.
  *
  * With Citus it is always the same: parts of one statement run on several servers, and a database may move between them. There,
  * what a failover has lost is found by the last known sequence alone.
@@ -15,6 +15,7 @@ const TIMELINE = `
 CREATE OR REPLACE FUNCTION timeline() RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   v_timeline text := current_setting('settee.timeline', true);
+  v_generation text;
 BEGIN
   IF v_timeline IS NULL OR v_timeline = '' THEN
     IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
@@ -26,7 +27,11 @@ BEGIN
     END IF;
     PERFORM set_config('settee.timeline', v_timeline, false);
   END IF;
-  RETURN v_timeline;
+  IF v_timeline = 'citus' THEN
+    RETURN v_timeline;
+  END IF;
+  SELECT s.generation INTO v_generation FROM store s WHERE s.generation <> '';
+  RETURN concat_ws('-', v_timeline, v_generation);
 END $$;
 `
 
@@ -48,6 +53,7 @@ CREATE OR REPLACE FUNCTION create_database(
 DECLARE
   v_timeline text := timeline();
   v_seq bigint;
+  v_boot text;
 BEGIN
   PERFORM FROM store FOR UPDATE;
   IF EXISTS (SELECT FROM entry e WHERE e.name = p_name) THEN
@@ -55,14 +61,14 @@ BEGIN
     RETURN;
   END IF;
   UPDATE store s SET last_db = s.last_db + 1, databases = s.databases + 1, update_seq = s.update_seq + 1
-    WHERE s.timeline = v_timeline RETURNING s.last_db, s.update_seq INTO incarnation, v_seq;
+    WHERE s.timeline = v_timeline RETURNING s.last_db, s.update_seq, s.boot INTO incarnation, v_seq, v_boot;
   IF NOT FOUND THEN
     status := 'timeline';
     RETURN;
   END IF;
   INSERT INTO entry (name, db, incarnation) VALUES (p_name, create_database.incarnation, create_database.incarnation);
-  INSERT INTO database (db, incarnation, created_at, partitioned, timeline, epochs) VALUES (
-    create_database.incarnation, create_database.incarnation, p_created_at, p_partitioned, v_timeline, p_epochs);
+  INSERT INTO database (db, incarnation, created_at, partitioned, timeline, epochs, boot) VALUES (
+    create_database.incarnation, create_database.incarnation, p_created_at, p_partitioned, v_timeline, p_epochs, v_boot);
   PERFORM update_noted(p_name, 'created', v_seq);
   PERFORM told(p_token, p_node, p_changes);
   status := 'done';

@@ -10,7 +10,7 @@ import type { CatalogWrites } from './catalog-writes.ts'
 import type { Run } from './connections.ts'
 import type { DatabasePosition } from './database-events.ts'
 import { textOf } from './stored-text.ts'
-import { renewStore } from './stored-updates.ts'
+import { renewMovedStore } from './stored-updates.ts'
 
 /** Versions of settings that a lost part of the history may have had. */
 const LOST_VERSIONS = 1_000_000
@@ -24,7 +24,7 @@ const LOCK_DATABASE = {
 }
 const ENTER = {
   name: 'enter_restored',
-  text: `UPDATE store SET last_db = last_db + 1, update_seq = update_seq + 1 RETURNING last_db, update_seq`,
+  text: `UPDATE store SET last_db = last_db + 1, update_seq = update_seq + 1 RETURNING last_db, update_seq, boot`,
 }
 const SET_ENTRY = {
   name: 'set_restored_entry',
@@ -33,6 +33,14 @@ const SET_ENTRY = {
 const NOTE = { name: 'note_restored', text: "SELECT update_noted($1, 'created', $2)" }
 const READ_WRITES = { name: 'read_writes', text: 'SELECT writes FROM database WHERE db = $1' }
 /** Of the next documents, those that may be checkpoints and have changed since; the last row has the last id that it has looked at. */
+const LOCK_STARTED = {
+  name: 'lock_started',
+  text: 'SELECT update_seq, epochs, boot FROM database WHERE db = $1 AND incarnation = $2 FOR UPDATE',
+}
+const START = {
+  name: 'begin_started_epoch',
+  text: 'UPDATE database SET epochs = $2, boot = $3, settings_version = settings_version + 1 WHERE db = $1',
+}
 const FIND_CHECKPOINTS = {
   name: 'find_checkpoints',
   text: `WITH page AS MATERIALIZED (
@@ -48,7 +56,7 @@ const DELETE_CHECKPOINTS = {
 const FORGET_MET = { name: 'forget_met', text: 'DELETE FROM met WHERE db = $1' }
 const MARK = {
   name: 'mark_restored',
-  text: `UPDATE database SET incarnation = $2, epochs = $3, created_at = $4, restored_at = $5, timeline = timeline(),
+  text: `UPDATE database SET incarnation = $2, epochs = $3, created_at = $4, restored_at = $5, boot = $6, timeline = timeline(),
     settings_version = settings_version + ${LOST_VERSIONS}, writes = writes + ${LOST_VERSIONS},
     uncounted = writes + 1 WHERE db = $1
     RETURNING settings_version`,
@@ -77,7 +85,7 @@ export async function restoreDatabase(
   restored: RestoredDatabase,
   now: number,
 ): Promise<Restoration | null> {
-  await writes.transaction([], renewStore)
+  await writes.transaction([], renewMovedStore(now))
   // Most are removed before the database is locked, since there may be very many. That alone makes devices compare more at most.
   const since = await writes.transaction([], async (run) => {
     const [row] = await run<[number]>({ ...READ_WRITES, values: [restored.db] })
@@ -97,6 +105,27 @@ export async function restoreDatabase(
   })
 }
 
+/**
+ * Begins an epoch of a database that a node opens for the first time since it has started: nobody may have seen what happened to
+ * the store meanwhile, and no number is given out twice within an epoch.
+ * @param boot as of the store
+ * @throws as `CatalogWrites.transaction`
+ */
+export async function beginStartedEpoch(
+  writes: CatalogWrites,
+  { db, incarnation }: Omit<RestoredDatabase, 'name'>,
+  boot: string,
+): Promise<void> {
+  await writes.transaction([], async (run) => {
+    const values = [db, incarnation]
+    const [row] = await run<[updateSeq: number, epochs: string, boot: string]>({ ...LOCK_STARTED, values })
+    if (row === undefined || row[2] === boot) return
+    const [updateSeq, epochs] = row
+    const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
+    await run({ ...START, values: [db, JSON.stringify(renewed), boot] })
+  })
+}
+
 async function markRestored(
   run: Run,
   { name, db, incarnation }: RestoredDatabase,
@@ -112,13 +141,16 @@ async function markRestored(
   for (let after: string | null = ''; after !== null; )
     after = await deleteSome(run, db, after, { since, most: LOCAL_VERSIONS })
   await run({ ...FORGET_MET, values: [db] })
-  const [entered] = await run<[incarnation: number, updateSeq: number]>({ ...ENTER, values: [] })
-  const [next, noted] = entered as [number, number]
+  const [entered] = await run<[incarnation: number, updateSeq: number, boot: string]>({
+    ...ENTER,
+    values: [],
+  })
+  const [next, noted, boot] = entered as [number, number, string]
   await run({ ...SET_ENTRY, values: [db, next] })
   await run({ ...NOTE, values: [name, noted] })
   const later = Math.max(createdAt + 1, Math.floor(now / 1000))
   const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
-  const values = [db, next, JSON.stringify(renewed), later, now]
+  const values = [db, next, JSON.stringify(renewed), later, now, boot]
   const [marked] = await run<[settingsVersion: number]>({ ...MARK, values })
   return { incarnation: next, position: { updateSeq, settingsVersion: marked?.[0] as number } }
 }

@@ -7,7 +7,7 @@
 import { setTimeout as rest } from 'node:timers/promises'
 import type { CatalogChange } from '../records.ts'
 import { FOREIGN_EVENT_MS } from '../store-events.ts'
-import { CatalogChanges } from './catalog-changes.ts'
+import { CatalogChanges, type OnPosition } from './catalog-changes.ts'
 import type { Connections } from './connections.ts'
 import type { DatabaseEvents, DatabasePosition } from './database-events.ts'
 import { NoticeChannel } from './notice-channel.ts'
@@ -100,11 +100,14 @@ export class Notices {
   }
 
   /**
-   * Reports the changes of the catalog from now on.
+   * Reports the changes of the catalog from now on, and where the store is.
    * @throws as `Connections.read`
    */
-  async followCatalog(hear: (changes: readonly CatalogChange[]) => void): Promise<void> {
-    await this.#changes.begin()
+  async followCatalog(
+    hear: (changes: readonly CatalogChange[]) => void,
+    onPosition: OnPosition,
+  ): Promise<void> {
+    await this.#changes.begin(onPosition)
     this.#hearCatalog = hear
     this.#start()
   }
@@ -119,6 +122,11 @@ export class Notices {
   notifyCatalog(): void {
     this.#isCatalogUnsent = true
     this.#sendSoon()
+  }
+
+  /** Looks for changes of the catalog, and where the store is, once more. @throws as `Connections.read` */
+  async lookAgain(): Promise<void> {
+    if (!this.#isClosed) await this.#readCatalog()
   }
 
   /** Sends what is left, and ends. Idempotent. */

@@ -26,9 +26,10 @@ import type { Connections } from './connections.ts'
 import { restoreDatabase } from './database-restoration.ts'
 import type { Notices } from './notices.ts'
 import type { Row } from './prepared-query.ts'
+import { StoreMemory, type StorePosition } from './store-memory.ts'
 import { listQuery, type RecordRow, readQuery, recordOf, valuesOf, writeCall } from './stored-records.ts'
 import { storedText } from './stored-text.ts'
-import { renewStore, type UpdateRow, updatesOf, updatesQuery } from './stored-updates.ts'
+import { renewMovedStore, renewStore, type UpdateRow, updatesOf, updatesQuery } from './stored-updates.ts'
 
 const FIND = {
   name: 'find_database',
@@ -73,7 +74,9 @@ interface PostgresCatalogOptions {
   readonly uuids: StoreUuids
   /** The time, in ms since 1970. */
   now(): number
-  readonly notices: Pick<Notices, 'notify' | 'notifyCatalog' | 'followCatalog'>
+  readonly notices: Pick<Notices, 'notify' | 'notifyCatalog' | 'followCatalog' | 'lookAgain'>
+  /** How far the store was. */
+  readonly memory: StoreMemory
 }
 
 interface StoreUuids {
@@ -87,18 +90,49 @@ export class PostgresCatalog implements Catalog {
   readonly #listeners = new Listeners<[CatalogChange]>()
 
   /** @throws the error of `storeFault` */
-  static async open(options: Omit<PostgresCatalogOptions, 'uuids'>): Promise<PostgresCatalog> {
-    await options.writes.transaction([], renewStore)
+  static async open(
+    opened: Omit<PostgresCatalogOptions, 'uuids' | 'memory'> & {
+      /** The file of the node's folder that remembers how far the store was; null: none does. */
+      readonly memoryPath: string | null
+    },
+  ): Promise<PostgresCatalog> {
+    const options = { ...opened, memory: await StoreMemory.open(opened.memoryPath) }
+    const { writes, memory, now } = options
+    const renewal = { remembered: memory.position, isStart: true, now: now() }
+    await writes.transaction([], (run) => renewStore(run, renewal))
+    memory.forget()
     const [row] = await options.connections.read<[string, string]>({ ...UUIDS, values: [] })
     const [serverUuid, folderUuid] = row as [string, string]
     const catalog = new PostgresCatalog({ ...options, uuids: { serverUuid, folderUuid } })
-    await options.notices.followCatalog((changes) => catalog.hear(changes))
+    await options.notices.followCatalog(
+      (changes) => catalog.hear(changes),
+      (position) => catalog.#notePosition(position),
+    )
     return catalog
   }
 
   private constructor(options: PostgresCatalogOptions) {
     this.#options = options
     this.#uuids = options.uuids
+  }
+
+  /** Where the store is behind what was seen before, every database is restored. */
+  async #notePosition(position: Omit<StorePosition, 'at'>): Promise<void> {
+    const { memory, writes, now } = this.#options
+    if (!memory.isAheadOf(position)) {
+      memory.note({ ...position, at: now() })
+      return
+    }
+    const renewal = { remembered: memory.position, isStart: false, now: now() }
+    await writes.transaction([], (run) => renewStore(run, renewal))
+    memory.forget()
+    this.hear([{ type: 'any' }])
+  }
+
+  /** Remembers where the store is now. @throws as `Connections.read` */
+  async remember(): Promise<void> {
+    await this.#options.notices.lookAgain()
+    await this.#options.memory.write()
   }
 
   get serverUuid(): string {
@@ -273,7 +307,7 @@ export class PostgresCatalog implements Catalog {
   async #renewing<R extends Row>(call: () => Promise<R | null>): Promise<R | null> {
     const row = await call()
     if (row?.[0] !== 'timeline') return row
-    await this.#options.writes.transaction([], renewStore)
+    await this.#options.writes.transaction([], renewMovedStore(this.#options.now()))
     return call()
   }
 

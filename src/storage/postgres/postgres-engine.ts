@@ -1,5 +1,6 @@
 /** The storage engine over PostgreSQL, which any number of nodes share: one schema, `settee`, for all databases. */
 import { randomBytes } from 'node:crypto'
+import { setTimeout as rest } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
 import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
@@ -13,7 +14,7 @@ import type { RetainedVersions } from '../upkeep.ts'
 import { CatalogWrites } from './catalog-writes.ts'
 import { Connections } from './connections.ts'
 import { DatabaseEvents } from './database-events.ts'
-import { restoreDatabase } from './database-restoration.ts'
+import { beginStartedEpoch, restoreDatabase } from './database-restoration.ts'
 import {
   type DatabaseSettings,
   DatabaseViews,
@@ -37,6 +38,8 @@ export interface PostgresEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** Called with a row of a database that is not what was written, each time that it is read. */
   readonly onDamage?: (database: string, error: CouchError) => void
+  /** The file in which the node remembers how far the store was; by default, it remembers that only while it runs. */
+  readonly memoryPath?: string
   /** Counts the commits of the engine's databases. */
   readonly tally?: CommitTally
   /** The time, in ms since 1970; by default the system clock. */
@@ -45,10 +48,10 @@ export interface PostgresEngineOptions {
   readonly leaving?: { readonly delayMs: number; readonly lookMs: number }
 }
 
-const FIND = { name: 'find_opened', text: 'SELECT db FROM entry WHERE name = $1' }
+const FIND = { name: 'find_opened', text: 'SELECT e.db, s.boot FROM store s, entry e WHERE e.name = $1' }
 const OPEN = {
   name: 'open_database',
-  text: `SELECT incarnation, partitioned, shards, created_at, update_seq, timeline <> timeline(), ${SETTINGS_COLUMNS}
+  text: `SELECT incarnation, partitioned, shards, created_at, update_seq, timeline <> timeline(), boot, ${SETTINGS_COLUMNS}
     FROM database WHERE db = $1`,
 }
 const RETAINED = {
@@ -64,8 +67,12 @@ type OpenRow = readonly [
   createdAt: number,
   updateSeq: number,
   isMoved: boolean,
+  boot: string,
   ...settings: SettingsRow,
 ]
+
+/** How long the end of a node waits for a last look at where the store is, in ms. */
+const REMEMBER_MS = 1000
 
 /** A database that is restored again and again while it is opened has another fault. */
 const MAX_OPENINGS = 3
@@ -109,6 +116,7 @@ class PostgresEngine implements StorageEngine {
       writes: this.#writes,
       now: this.#now,
       notices: this.#notices,
+      memoryPath: this.#options.memoryPath ?? null,
     })
     this.#leaving.start()
     return this.#catalog
@@ -118,8 +126,8 @@ class PostgresEngine implements StorageEngine {
     let { incarnation } = options
     let wasRolledBack = false
     for (let opening = 0; opening < MAX_OPENINGS; opening++) {
-      const { db, row } = await this.#read(name)
-      const [present, partitioned, shards, createdAt, updateSeq, isMoved, ...settingsRow] = row
+      const { db, boot, row } = await this.#read(name)
+      const [present, partitioned, shards, createdAt, updateSeq, isMoved, since, ...settingsRow] = row
       if (incarnation !== undefined && present !== incarnation) throw new CouchError('no_database')
       const settings = settingsOf(settingsRow)
       const isBehind: boolean =
@@ -136,6 +144,10 @@ class PostgresEngine implements StorageEngine {
         this.#catalog?.hear([{ type: 'databases', names: [name] }])
         continue
       }
+      if (since !== boot) {
+        await beginStartedEpoch(this.#writes, { db, incarnation: present }, boot)
+        continue
+      }
       const opened = { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq }
       return this.#store(opened, present, settings)
     }
@@ -143,18 +155,19 @@ class PostgresEngine implements StorageEngine {
   }
 
   /** @throws no_database */
-  async #read(name: string): Promise<{ db: number; row: OpenRow }> {
-    const db = await this.#numberOf(name)
+  async #read(name: string): Promise<{ db: number; boot: string; row: OpenRow }> {
+    const [db, boot] = await this.#find(name)
     const [row] = await this.#connections.read<OpenRow>({ ...OPEN, values: [db] })
     if (row === undefined) throw new CouchError('no_database')
-    return { db, row }
+    return { db, boot, row }
   }
 
   /** @throws no_database */
-  async #numberOf(name: string): Promise<number> {
-    const [found] = await this.#connections.read<[db: number]>({ ...FIND, values: [storedText(name)] })
+  async #find(name: string): Promise<readonly [db: number, boot: string]> {
+    const values = [storedText(name)]
+    const [found] = await this.#connections.read<[db: number, boot: string]>({ ...FIND, values })
     if (found === undefined) throw new CouchError('no_database')
-    return found[0]
+    return found
   }
 
   #store(opened: OpenedDatabase, incarnation: number, settings: DatabaseSettings): PostgresStore {
@@ -203,16 +216,24 @@ class PostgresEngine implements StorageEngine {
   }
 
   async retainedVersions(name: string): Promise<RetainedVersions | null> {
-    const values = [await this.#numberOf(name)]
+    const [db] = await this.#find(name)
+    const values = [db]
     const [row] = await this.#connections.read<[number, number | null]>({ ...RETAINED, values })
     if (row === undefined) throw new CouchError('no_database')
     const [compactedAt, oldestRetained] = row
     return { oldestRetained, compactedAt }
   }
 
+  /** Without PostgreSQL, what was remembered before is kept. */
+  async #remember(): Promise<void> {
+    const ending = this.#catalog?.remember().catch(() => undefined)
+    await Promise.race([ending, rest(REMEMBER_MS, undefined, { ref: false })])
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
+    if (this.#options.memoryPath !== undefined) await this.#remember()
     await Promise.all([this.#leaving.close(), this.#notices.close()])
     await this.#connections.close()
   }

@@ -288,6 +288,18 @@ ALTER TABLE doc ADD COLUMN checksum bigint, ADD COLUMN content_checksum integer,
 ALTER TABLE revision ADD COLUMN content_checksum integer, ADD COLUMN ancestry_checksum integer;
 `
 
+/** What tells a store that went back from one that did not (store-memory.ts). */
+const CONTINUITY = `
+-- the boot since which the newest epoch of the database may be continued
+ALTER TABLE database ADD COLUMN boot text NOT NULL DEFAULT '';
+-- generation: begins where changes may be gone, so that every database is restored; part of timeline(). It is TIME-EPOCH, in ms
+-- since 1970; empty before the first.
+ALTER TABLE store ADD COLUMN generation text NOT NULL DEFAULT '';
+-- boot: the epoch that the last start of a node has begun; boot_seq: its first number
+ALTER TABLE store ADD COLUMN boot text NOT NULL DEFAULT '';
+ALTER TABLE store ADD COLUMN boot_seq bigint NOT NULL DEFAULT 0;
+`
+
 /** Functions that read lists of attachments with any texts: {@link attachmentNumber}. */
 const ANY_TEXTS = ''
 
@@ -299,6 +311,7 @@ export const MIGRATIONS: readonly string[] = [
   WHOLE_SUMS,
   ANY_TEXTS,
   DOCUMENT_CHECKSUMS,
+  CONTINUITY,
 ]
 
 /** All functions, which are made, or replaced, after the steps that a store lacks. */

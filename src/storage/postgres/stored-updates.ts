@@ -1,9 +1,10 @@
-/** What happened to databases, for `_db_updates`, and its epochs. */
+/** What happened to databases, for `_db_updates`, and its epochs, which begin where the store may have gone back. */
 import { randomBytes } from 'node:crypto'
 import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../catalog.ts'
 import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
 import type { Query, Run } from './connections.ts'
 import type { Row } from './prepared-query.ts'
+import { isBehind, type StorePosition, WAL } from './store-memory.ts'
 import { storedText } from './stored-text.ts'
 
 const ROWS = `SELECT seq, name, type FROM catalog_update WHERE seq > $1 AND seq < $2`
@@ -72,21 +73,51 @@ const LOST_INCARNATIONS = 1_000_000
 
 const LOCK_STORE = {
   name: 'lock_store',
-  text: 'SELECT update_seq, epochs, timeline <> timeline() FROM store FOR UPDATE',
+  text: `SELECT update_seq, epochs, timeline <> timeline(), generation, ${WAL} FROM store FOR UPDATE`,
 }
 const RENEW_STORE = {
   name: 'renew_store',
-  text: 'UPDATE store SET epochs = $1, last_db = last_db + $2, timeline = timeline()',
+  text: `UPDATE store SET epochs = $1, boot = $2, boot_seq = update_seq + 1, last_db = last_db + $3,
+    generation = coalesce($4, generation)`,
+}
+/** In a statement of its own, so that it sees the new generation. */
+const SET_TIMELINE = { name: 'set_timeline', text: 'UPDATE store SET timeline = timeline()' }
+
+export interface Renewal {
+  /** Where the store was when this node saw it last; null: it does not know. */
+  readonly remembered: StorePosition | null
+  /** The node starts: what happened to the store meanwhile is not known, so that an epoch begins. */
+  readonly isStart: boolean
+  /** In ms since 1970. */
+  readonly now: number
 }
 
-/** Begins an epoch if the store was restored or another server has taken over. Part of the caller's transaction. */
-export async function renewStore(run: Run): Promise<void> {
-  const [row] = await run<[updateSeq: number, epochs: string, isMoved: boolean]>({
+/**
+ * Begins a generation if the store was restored, is behind what the node remembers, or another server has taken over: then
+ * every database is restored when it is opened next. At a start it begins an epoch in any case. Part of the caller's transaction.
+ */
+export async function renewStore(run: Run, { remembered, isStart, now }: Renewal): Promise<void> {
+  const [row] = await run<
+    [updateSeq: number, epochs: string, isMoved: boolean, generation: string, wal: number]
+  >({
     ...LOCK_STORE,
     values: [],
   })
-  const [updateSeq, epochs, isMoved] = row as [number, string, boolean]
-  if (!isMoved) return
-  const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
-  await run<Row>({ ...RENEW_STORE, values: [JSON.stringify(renewed), LOST_INCARNATIONS] })
+  const [updateSeq, text, isMoved, generation, wal] = row as [number, string, boolean, string, number]
+  const epochs = JSON.parse(text) as Epochs
+  const isLost =
+    isMoved || (remembered !== null && isBehind({ updateSeq, epochs, generation, wal }, remembered))
+  if (!isLost && !isStart) return
+  const id = epochId(randomBytes(9))
+  const renewed = JSON.stringify(beginEpoch(epochs, id, updateSeq + 1))
+  await run<Row>({
+    ...RENEW_STORE,
+    values: [renewed, id, isLost ? LOST_INCARNATIONS : 0, isLost ? `${now}-${id}` : null],
+  })
+  await run<Row>({ ...SET_TIMELINE, values: [] })
+}
+
+/** As {@link renewStore}, for a store that is being used: only what another server has taken over. */
+export function renewMovedStore(now: number): (run: Run) => Promise<void> {
+  return (run) => renewStore(run, { remembered: null, isStart: false, now })
 }

@@ -159,7 +159,7 @@ t.test('a call that was given up is remembered for a day, and changes for minute
     "INSERT INTO settee.catalog_change (token, node, changes) VALUES ('lost', 'n', NULL), ('told', 'n', '[]')",
   )
   const changes = new CatalogChanges(connections, 'n')
-  await changes.begin()
+  await changes.begin(async () => undefined)
   const begun = performance.now()
   t.intercept(performance, 'now', { value: () => begun + 180_000 })
   await changes.sweep()
