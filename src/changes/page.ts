@@ -4,6 +4,7 @@ import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { Body } from '../documents/database.ts'
 import { requireMember } from '../documents/security.ts'
+import { LostUpdates } from '../storage/checkpoints.ts'
 import type { DatabaseStore, StoreView } from '../storage/engine.ts'
 import { sequenceToken } from '../storage/sequence.ts'
 import { type FilterFunctionContext, findFunction, functionRows, openPredicate } from './filter-function.ts'
@@ -75,7 +76,7 @@ export interface ChangesSource {
  *   ignored with `descending` (protocol.md 5.1)
  * @param context null if functions of design documents are not allowed
  * @throws unauthorized, forbidden; bad_request for a malformed token; for filters invalid_filter, not_found, deleted,
- *   hosted_function and the errors of the sandbox
+ *   hosted_function and the errors of the sandbox; LostUpdates for a token that proves that updates are lost
  */
 export async function changesPage(
   store: DatabaseStore,
@@ -108,7 +109,8 @@ async function locate(
   requireMember(user, view.security)
   if (descending) return { range: { since: 0, descending }, unknownEpoch: false }
   if (since === 'now') return { range: { since: view.updateSeq, descending }, unknownEpoch: false }
-  const { seq, unknownEpoch } = await readSince(store, view, since)
+  const { seq, unknownEpoch, isLost } = await readSince(store, view, since)
+  if (isLost) throw new LostUpdates()
   return { range: { since: seq, descending }, unknownEpoch }
 }
 

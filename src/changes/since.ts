@@ -17,6 +17,7 @@ export async function readSince(
   token: string,
 ): Promise<ReadSequence> {
   const local = readSequence(epochs, updateSeq, token)
+  if (local.isLost) return local
   const position = positionOf(token)
   const isBare = position?.family === NUMBERS && position.total > 0
   if (position === null || !(local.unknownEpoch || isBare)) return local

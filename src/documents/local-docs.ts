@@ -6,10 +6,9 @@
  */
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { UserCtx } from '../core/types.ts'
-import { claimOf, foreignTokens } from '../storage/checkpoints.ts'
+import { claimOf, foreignTokens, LostUpdates, provesLoss, restoredError } from '../storage/checkpoints.ts'
 import type { DatabaseStore, LocalUpdate } from '../storage/engine.ts'
 import { isAtOrBefore, NUMBERS, positionOf } from '../storage/token-position.ts'
-import type { DocumentRules } from './database.ts'
 import { exactNearLimit, localRefusal, Spending } from './document-policy.ts'
 import { type IncomingDoc, namedRev } from './incoming-document.ts'
 import { requireMember } from './security.ts'
@@ -23,11 +22,6 @@ export interface LocalEdit {
   readonly mustExist?: boolean
 }
 
-/** A client that gets this reason reads its checkpoints again and retries. */
-const RESTORED_REASON =
-  'This database was restored to an earlier state, so later changes may be missing: ' +
-  'sync again to compare all documents.'
-
 type LocalResult = { readonly rev: string; readonly deleted: boolean } | CouchError
 
 /**
@@ -39,14 +33,14 @@ export async function updateLocals(
   store: DatabaseStore,
   user: UserCtx,
   edits: readonly LocalEdit[],
-  checks: Pick<WriteChecks, 'documentRules' | 'measure'>,
+  checks: Pick<WriteChecks, 'documentRules' | 'measure' | 'onLost'>,
 ): Promise<LocalResult[]> {
   for (const { doc } of edits) checkLocal(doc)
   const writer = await exactNearLimit(checks.measure, user, edits)
   const copied = await copiedTokens(store, edits)
   const spending = new Spending()
   const outcomes = await store.updateLocals(
-    edits.map((edit) => localUpdate(writer, edit, checks.documentRules, copied, spending)),
+    edits.map((edit) => localUpdate(writer, edit, checks, copied, spending)),
   )
   return outcomes.map((outcome) => {
     if ('result' in outcome) return outcome.result
@@ -90,7 +84,7 @@ async function copiedTokens(store: DatabaseStore, edits: readonly LocalEdit[]): 
 function localUpdate(
   user: UserCtx,
   { id, doc, mustExist }: LocalEdit,
-  rules: DocumentRules | undefined,
+  { documentRules: rules, onLost }: Pick<WriteChecks, 'documentRules' | 'onLost'>,
   copied: ReadonlySet<string>,
   spending: Spending,
 ): LocalUpdate<LocalResult> {
@@ -106,8 +100,12 @@ function localUpdate(
       const { body } = doc
       const refusal = localRefusal(user.allowance, spending, { id, stored: stored?.body ?? null, body })
       if (refusal !== null) return { result: refusal }
+      if (provesLoss(body, view)) {
+        onLost()
+        return { result: new LostUpdates() }
+      }
       const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view, copied) : null
-      if (claim === 'unproven') return { result: new CouchError('unavailable', RESTORED_REASON), met: true }
+      if (claim === 'unproven') return { result: restoredError(), met: true }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
       return {
         result: { rev: `0-${rev}`, deleted: false },

@@ -7,7 +7,7 @@ import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/messages.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
-import { sequenceToken } from '../storage/sequence.ts'
+import { epochAt, sequenceToken } from '../storage/sequence.ts'
 import { allDocs, allDocsQueries } from './all-docs.ts'
 import { withUploads } from './attachment-uploads.ts'
 import { brokenFunctions } from './broken-functions.ts'
@@ -70,6 +70,8 @@ export interface StoreDatabaseOptions {
   readonly documentRules?: DocumentRules
   /** Called when most of the database is deleted within a minute. */
   onMassDeletion?(found: MassDeletion): void
+  /** Called when a client has shown that the database has lost updates. */
+  onLost?(): void
   /** The time in ms since 1970; the system clock by default. */
   now?(): number
 }
@@ -233,7 +235,8 @@ async function databaseInfo(store: DatabaseStore, user: UserCtx): Promise<Databa
   return {
     instance_start_time: String(info.createdAt),
     db_name: info.name,
-    purge_seq: sequenceToken(info.epochs, info.purgeSeq),
+    // Without a code: it is not a number of the feed.
+    purge_seq: `${info.purgeSeq}-${epochAt(info.epochs, info.purgeSeq)}`,
     update_seq: sequenceToken(info.epochs, info.updateSeq),
     sizes: { file: info.sizes.file, external: info.sizes.external, active: info.sizes.active },
     props: store.partitioned ? { partitioned: true } : {},

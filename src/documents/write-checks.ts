@@ -46,6 +46,8 @@ interface WriteChecksOptions {
   viewBytes?(): Promise<number>
   /** Called when most of the database is deleted within a minute. */
   readonly onMassDeletion?: ((found: MassDeletion) => void) | undefined
+  /** Called when a client has shown that the database has lost updates. */
+  onLost?(): void
 }
 
 /** The checks of one open database. */
@@ -60,6 +62,8 @@ export class WriteChecks {
   readonly deletions: DeletionWatch
   /** What the owner's quota counts of the database, in bytes. */
   readonly measure: () => Promise<number>
+  /** A client has shown that the database has lost updates. */
+  readonly onLost: () => void
   readonly #rules: WriteChecksOptions['rules']
   readonly #space: () => Space
 
@@ -70,6 +74,7 @@ export class WriteChecks {
       const [{ sizes }, indexes = 0] = await Promise.all([store.info(), options.viewBytes?.()])
       return sizes.active + indexes
     }
+    this.onLost = () => options.onLost?.()
     this.database = name
     this.sandbox = sandbox
     this.incarnation = incarnation

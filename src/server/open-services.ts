@@ -87,10 +87,10 @@ export async function openDatabases(
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,
     onFault: (fault) => logger.error({ err: fault }, 'a thread died; another one takes its place'),
-    onFileReplaced: (database) =>
+    onWentBack: (database) =>
       logger.warn(
         { database },
-        'the file of a database was put back by hand; its devices will compare their documents again',
+        'a database went back to an earlier state; its devices will compare their documents again',
       ),
     onCompactionFault: (database, fault) =>
       logger.error({ err: fault, database }, 'a compaction failed; the next one continues where it ended'),

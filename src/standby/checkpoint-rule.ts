@@ -8,13 +8,15 @@
  * ends.
  */
 import { claimedSequences } from '../storage/checkpoints.ts'
+import { epochIn } from '../storage/sequence.ts'
 
-/** A sequence token of settee, `N-epoch`. */
+/** A sequence token of settee, with or without a code. */
 const TOKEN = /^\d{1,15}-([0-9A-Za-z_-]+)$/
 
 /** @returns the epoch of a token of settee; null for any other sequence */
 export function epochOf(token: unknown): string | null {
-  return typeof token === 'string' ? (TOKEN.exec(token)?.[1] ?? null) : null
+  const opaque = typeof token === 'string' ? TOKEN.exec(token)?.[1] : undefined
+  return opaque === undefined ? null : epochIn(opaque)
 }
 
 /**

@@ -7,9 +7,10 @@
  * checkpoints and refuses the first one of each replication. The client then reads its checkpoint, finds none, and
  * compares everything that it has.
  */
+import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { StoreView } from './engine.ts'
-import { ownedUpTo } from './sequence.ts'
+import { epochIn, ownedUpTo, readSequence } from './sequence.ts'
 
 /**
  * What a checkpoint claims. `begun`: nothing, since the replication starts. `held`: only what this database certainly
@@ -35,6 +36,39 @@ export function claimedSequences(body: string): readonly unknown[] | null {
     doc.last_seq ?? doc.source_last_seq,
     ...entries.map((entry) => entry.last_seq ?? entry.recorded_seq),
   ]
+}
+
+/** What a client reads that must compare everything that it has. */
+const RESTORED_REASON =
+  'This database was restored to an earlier state, so later changes may be missing: ' +
+  'sync again to compare all documents.'
+
+/** A checkpoint or a token claims what the database may have lost: the client comes again, and compares. */
+export function restoredError(): CouchError {
+  return new CouchError('unavailable', RESTORED_REASON)
+}
+
+/** A client has shown a token that proves that the database has lost updates ({@link ReadSequence.isLost}). */
+export class LostUpdates extends CouchError {
+  constructor() {
+    super('unavailable', RESTORED_REASON)
+  }
+}
+
+/** A token with a code in a checkpoint. */
+const CODED = /"(\d{1,15}-[0-9A-Za-z_-]{18})"/g
+/** Tokens of one checkpoint that are looked at: one of CouchDB has 51, one of PouchDB 6. */
+const MAX_CODED = 60
+
+/** Whether a checkpoint has a token that proves that the database has lost updates. @param body JSON */
+export function provesLoss(body: string, { epochs, updateSeq }: ClaimView): boolean {
+  if (!mayBeCheckpoint(body)) return false
+  let looked = 0
+  for (const [, token] of body.matchAll(CODED)) {
+    if (readSequence(epochs, updateSeq, token as string).isLost) return true
+    if (++looked >= MAX_CODED) return false
+  }
+  return false
 }
 
 /** Whether the body of a stored `_local` document is a checkpoint. */
@@ -81,6 +115,6 @@ function isBeginning(seq: unknown): boolean {
 function isHeld(seq: unknown, view: ClaimView): boolean {
   const match = typeof seq === 'string' ? /^(\d{1,15})-([0-9A-Za-z_-]+)$/.exec(seq) : null
   if (match === null) return false
-  const last = ownedUpTo(view.epochs, match[2] as string, view.updateSeq)
+  const last = ownedUpTo(view.epochs, epochIn(match[2] as string), view.updateSeq)
   return last !== null && Number(match[1]) <= last
 }

@@ -3,15 +3,24 @@
  * A database that is rolled back (a copied file, a snapshot) begins another epoch with its next write, so that no
  * token means two contents. Tokens have only `[0-9A-Za-z_-]`, since clients put them into URLs unescaped (clients.md R3).
  *
+ * Tokens of a database end with a code that only the database can make, `N-epochcode`. So a token that it cannot have given out as it
+ * is now proves that it has lost updates, whatever way it went back (docs/decisions/0024); others can be made up by anybody who
+ * has seen one. Tokens without a code, as earlier versions gave out, prove nothing.
+ *
  * For every engine: no number is given out twice within an epoch. So an epoch begins where the timeline changes, or
  * where the engine cannot exclude that it has changed. Several openers write into one epoch (docs/decisions/0052).
  */
+import { hash, randomBytes } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 
 /** A range of numbers with one name: from `firstSeq` to before the next epoch's, or to the newest. */
 export interface Epoch {
   readonly id: string
   readonly firstSeq: number
+  /** What the codes of its tokens are made with; it is the same for all epochs of a database that have one. */
+  readonly key?: string
+  /** What was given out before it, and is not there, is known to be lost. */
+  readonly isRestored?: true
 }
 
 /** In the order of `firstSeq`; the first begins at 0, so that every number has an epoch. */
@@ -23,6 +32,13 @@ const MAX_EPOCHS = 1000
 /** Of any length: CouchDB's own tokens, which clients still hold after a move to settee, are longer than ours. */
 const TOKEN = /^(\d+)(?:-([0-9A-Za-z_-]+))?$/
 
+/** The characters of an epoch's name, of a code, and of a key. */
+export const EPOCH_LENGTH = 12
+const CODE_LENGTH = 6
+const KEY_BYTES = 9
+/** A name of an epoch with a key begins with its time, in ms since 1970, in so many bytes. */
+const TIME_BYTES = 6
+
 /** A random name for an epoch, from `randomBytes` of at least 9 bytes. */
 export function epochId(randomBytes: Uint8Array): string {
   return Buffer.from(randomBytes).toString('base64url').slice(0, 12)
@@ -30,16 +46,93 @@ export function epochId(randomBytes: Uint8Array): string {
 
 /** The epochs with a new one from `firstSeq` on, without epochs that have no number. */
 export function beginEpoch(epochs: Epochs, id: string, firstSeq: number): Epochs {
-  const [oldest, ...rest] = [...epochs.filter((epoch) => epoch.firstSeq < firstSeq), { id, firstSeq }]
+  return withEpoch(epochs, { id, firstSeq })
+}
+
+function withEpoch(epochs: Epochs, epoch: Epoch): Epochs {
+  const [oldest, ...rest] = [...epochs.filter(({ firstSeq }) => firstSeq < epoch.firstSeq), epoch]
   if (oldest === undefined) throw new RangeError('an epoch list is never empty')
   if (rest.length < MAX_EPOCHS) return [oldest, ...rest]
   const [second, ...others] = rest as [Epoch, ...Epoch[]]
-  return [{ id: second.id, firstSeq: oldest.firstSeq }, ...others]
+  const isRestored = oldest.isRestored === true && { isRestored: oldest.isRestored }
+  return [{ ...second, ...isRestored, firstSeq: oldest.firstSeq }, ...others]
+}
+
+/** The epochs of a new database. @param now in ms since 1970 */
+export function firstEpochs(now: number): Epochs {
+  return [{ id: timedId(now), firstSeq: 0, key: newKey() }]
+}
+
+/**
+ * As {@link beginEpoch}, for a database: with a name and a key for codes.
+ * @param now in ms since 1970
+ * @param isRestored whether updates may be lost, and everybody who has pushed will compare
+ */
+export function renewEpochs(
+  epochs: Epochs,
+  firstSeq: number,
+  { now, isRestored = false }: { readonly now: number; readonly isRestored?: boolean },
+): Epochs {
+  const newest = epochs.at(-1)
+  const time = newest?.key === undefined ? now : Math.max(now, timeOf(newest.id) + 1)
+  const isStillRestored = isRestored || epochs.some((epoch) => epoch.isRestored && epoch.firstSeq >= firstSeq)
+  const key = keyOf(epochs) ?? newKey()
+  return withEpoch(epochs, {
+    id: timedId(time),
+    firstSeq,
+    key,
+    ...(isStillRestored && { isRestored: true as const }),
+  })
+}
+
+function newKey(): string {
+  return randomBytes(KEY_BYTES).toString('base64url')
+}
+
+function keyOf(epochs: Epochs): string | undefined {
+  return epochs.findLast(({ key }) => key !== undefined)?.key
+}
+
+function timedId(time: number): string {
+  const bytes = randomBytes(9)
+  bytes.writeUIntBE(time, 0, TIME_BYTES)
+  return epochId(bytes)
+}
+
+function timeOf(id: string): number {
+  return Buffer.from(id, 'base64url').readUIntBE(0, TIME_BYTES)
+}
+
+/** How many codes one hash has. */
+const CODES_PER_HASH = 7
+/** The codes that were made last: a page of a feed asks for one number after the other. */
+let lastCodes = { of: '', codes: '' }
+
+/**
+ * The code of a token, of 36 bits: whoever guesses one needs as many requests. It is made of a hash of the key; as it is a
+ * part of the hash, nothing can be appended to what was hashed.
+ */
+function codeOf(key: string, id: string, seq: number): string {
+  const of = `${key} ${id} ${Math.floor(seq / CODES_PER_HASH)}`
+  if (lastCodes.of !== of) lastCodes = { of, codes: hash('sha256', of, 'base64url') }
+  const at = (seq % CODES_PER_HASH) * CODE_LENGTH
+  return lastCodes.codes.slice(at, at + CODE_LENGTH)
 }
 
 /** The token of an update's number. */
 export function sequenceToken(epochs: Epochs, seq: number): string {
-  return `${seq}-${epochs[ownerOf(epochs, seq)]?.id}`
+  const { id, key } = epochs[ownerOf(epochs, seq)] as Epoch
+  return key === undefined ? `${seq}-${id}` : `${seq}-${id}${codeOf(key, id, seq)}`
+}
+
+/** The name of the epoch that a number belongs to. */
+export function epochAt(epochs: Epochs, seq: number): string {
+  return (epochs[ownerOf(epochs, seq)] as Epoch).id
+}
+
+/** The name of the epoch in what follows the number of a token, which may have a code. */
+export function epochIn(opaque: string): string {
+  return opaque.length === EPOCH_LENGTH + CODE_LENGTH ? opaque.slice(0, EPOCH_LENGTH) : opaque
 }
 
 function ownerOf(epochs: Epochs, seq: number): number {
@@ -58,22 +151,48 @@ export interface ReadSequence {
   readonly seq: number
   /** The token's epoch is not ours: the client starts again from 0, and the log should report it. */
   readonly unknownEpoch: boolean
+  /** The database has given out the token, and has lost what it names, which nobody has noticed yet. */
+  readonly isLost?: true
 }
 
 /**
  * Reads a client's `since` other than `now`. A number beyond its epoch becomes the end of that epoch: the store was
  * rolled back behind the client. An unknown epoch, or a bare number above `updateSeq`, becomes 0.
  * @param token as sent, with or without JSON quotes
+ * @param now in ms since 1970
  * @throws bad_request for any other text (protocol.md 5.1)
  */
-export function readSequence(epochs: Epochs, updateSeq: number, token: string): ReadSequence {
+export function readSequence(
+  epochs: Epochs,
+  updateSeq: number,
+  token: string,
+  now: number = Date.now(),
+): ReadSequence {
   const match = TOKEN.exec(token.replace(/^"(.*)"$/, '$1'))
   if (match === null) throw new CouchError('bad_request', "Malformed sequence supplied in 'since' parameter.")
   const seq = Number(match[1])
   if (match[2] === undefined) return { seq: seq > updateSeq ? 0 : seq, unknownEpoch: false }
-  const last = ownedUpTo(epochs, match[2], updateSeq)
-  if (last === null) return { seq: 0, unknownEpoch: seq !== 0 }
-  return { seq: Math.min(seq, last), unknownEpoch: false }
+  const last = ownedUpTo(epochs, epochIn(match[2]), updateSeq)
+  const isLost = (last === null || seq > last) &&
+    provesLoss(epochs, seq, match[2], now) && { isLost: true as const }
+  if (last === null) return { seq: 0, unknownEpoch: seq !== 0, ...isLost }
+  return { seq: Math.min(seq, last), unknownEpoch: false, ...isLost }
+}
+
+/**
+ * Whether the database has given out the token of a number that it does not have, after it was last restored. What was lost by that
+ * restore was dealt with.
+ */
+function provesLoss(epochs: Epochs, seq: number, opaque: string, now: number): boolean {
+  const [id, key] = [epochIn(opaque), keyOf(epochs)]
+  if (key === undefined || id === opaque || !Number.isSafeInteger(seq)) return false
+  if (opaque.slice(EPOCH_LENGTH) !== codeOf(key, id, seq)) return false
+  const restored = epochs.findLastIndex(({ isRestored }) => isRestored)
+  const known = epochs.findIndex((epoch) => epoch.id === id)
+  if (known !== -1) return restored <= known
+  // A clock that is behind that of another node: once it has caught up, the restore is later than the token.
+  const time = timeOf(id)
+  return time < now && (restored === -1 || time > timeOf((epochs[restored] as Epoch).id))
 }
 
 /** The newest sequence number of a database and its epoch, as last noted. */

@@ -6,6 +6,7 @@
  */
 import { createHash } from 'node:crypto'
 import { readCouchSequence } from './couch-sequence.ts'
+import { EPOCH_LENGTH, epochIn } from './sequence.ts'
 
 /**
  * What a token of another server means here. Whoever states it must be sure of two things: a device that has read the
@@ -48,13 +49,11 @@ export const NUMBERS = 'number'
 
 /** The form of a token that readSequence (sequence.ts) accepts. */
 const TOKEN = /^(\d+)(?:-([0-9A-Za-z_-]+))?$/
-/** The length of an epoch's name (sequence.ts). */
-const EPOCH = 12
 
 /**
  * The position of a token:
  * - A bare number counts the updates of one database.
- * - settee's `N-epoch` counts them within one epoch.
+ * - settee's `N-epoch`, with or without a code, counts them within one epoch.
  * - CouchDB's `N-OPAQUE` counts those of each shard. Its family is the set of the shards' nodes and ranges.
  * - Any other token has a family of its own, so it equals only itself.
  * @returns null for a beginning that is not a bare 0, and for text that no server sends
@@ -65,7 +64,8 @@ export function positionOf(token: string): TokenPosition | null {
   const number = Number(digits)
   if (opaque === undefined) return { family: NUMBERS, parts: [['', number]], total: number }
   if (number === 0) return null
-  if (opaque.length === EPOCH) return { family: `epoch ${opaque}`, parts: [['', number]], total: number }
+  const epoch = epochIn(opaque)
+  if (epoch.length === EPOCH_LENGTH) return { family: `epoch ${epoch}`, parts: [['', number]], total: number }
   const shards = readCouchSequence(opaque)
   if (shards === null) return { family: `token ${digestOf(`${digits}-${opaque}`)}`, parts: [], total: 0 }
   return {

@@ -274,8 +274,8 @@ export interface ServerDatabasesOptions {
   onFault(fault: unknown): void
   /** Most of a database was deleted within a minute. Called again while the deletions continue. */
   onMassDeletion?(database: DatabaseEntry, found: MassDeletion): void
-  /** A database's file was replaced by hand, so its devices compare all their documents again. */
-  onFileReplaced?(database: string): void
+  /** A database turned out to have gone back to an earlier state, so its devices compare all their documents again. */
+  onWentBack?(database: string): void
   /** A compaction has failed. Garbage that it has already removed stays removed. */
   onCompactionFault(database: string, fault: unknown): void
   /** A database's file is damaged, or the disk has failed; called once per fault. */

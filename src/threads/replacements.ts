@@ -79,29 +79,47 @@ export class Replacements {
     await this.#replace(name, null)
   }
 
+  /**
+   * As {@link treatAsRestored}, unless somebody else has done it since: only if it still is this incarnation.
+   * @returns whether it was
+   */
+  async treatAsLost(name: string, incarnation: number): Promise<boolean> {
+    let isPresent = false
+    await this.#options.exclusively(name, async () => {
+      isPresent = (await this.#options.find(name))?.incarnation === incarnation
+      if (isPresent) await this.#replaceNow(name, null)
+    })
+    return isPresent
+  }
+
   async #replace(name: string, draft: string | null): Promise<string | null> {
     let kept: string | null = null
     await this.#options.exclusively(name, async () => {
-      const before = await this.#options.take(name)
-      if (before === null && draft === null) throw new CouchError('no_database')
-      if (before !== null) this.#underWay.add(name)
-      // Earlier calls are answered. Later calls fail with unavailable until the name has its new database.
-      before?.retire()
-      try {
-        if (before !== null) await this.#closeFile(name)
-        const replaced = await this.#options.catalog('replace', name, draft)
-        this.#endReplacement(name, replaced)
-        kept = replaced.kept
-      } catch (error) {
-        await this.#reinstate(name, before)
-        if (draft !== null) await this.#discard(name, draft)
-        throw error
-      } finally {
-        before?.emit({ type: 'closed' })
-        this.#options.notifySecurity(name)
-      }
+      kept = await this.#replaceNow(name, draft)
     })
     return kept
+  }
+
+  /** Nobody else creates, deletes or replaces the database meanwhile. @returns the path of the kept file */
+  async #replaceNow(name: string, draft: string | null): Promise<string | null> {
+    const before = await this.#options.take(name)
+    if (before === null && draft === null) throw new CouchError('no_database')
+    if (before !== null) this.#underWay.add(name)
+    // Earlier calls are answered. Later calls fail with unavailable until the name has its new database.
+    before?.retire()
+    try {
+      if (before !== null) await this.#closeFile(name)
+      const replaced = await this.#options.catalog('replace', name, draft)
+      this.#endReplacement(name, replaced)
+      return replaced.kept
+    } catch (error) {
+      await this.#reinstate(name, before)
+      if (draft !== null) await this.#discard(name, draft)
+      throw error
+    } finally {
+      before?.emit({ type: 'closed' })
+      this.#options.notifySecurity(name)
+    }
   }
 
   /** If the thread dies meanwhile, that closes the file too; the second `drop` goes to the next thread. */

@@ -24,6 +24,7 @@ import type { SkippedDocument } from '../query/view-map.ts'
 import { refusedViews, storeViews } from '../query/views.ts'
 import { replicatorDatabase } from '../replication/requests/replicator-database.ts'
 import type { SandboxClient } from '../sandbox/sandbox-client.ts'
+import { LostUpdates } from '../storage/checkpoints.ts'
 import type { VersionedStore } from '../storage/history-store.ts'
 import type { IndexStores } from '../storage/index-store.ts'
 import type { IndexGrowth } from './index-growth.ts'
@@ -55,6 +56,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
   const indexes = new DesignIndexes(store, thread.indexes, grow)
   const list = new IndexList(store)
   const functionContext = policy.designDocs ? { sandbox, name, incarnation } : null
+  const onLost = () => sendEvent({ type: 'lost', incarnation })
   const options = {
     name,
     limits: () => thread.settings().limits,
@@ -62,6 +64,7 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
     space: () => thread.space(),
     onSecured: (security: SecurityObject) => sendEvent({ type: 'secured', incarnation, security }),
     onMassDeletion: (found: MassDeletion) => sendEvent({ type: 'alarm', incarnation, found }),
+    onLost,
     sandbox,
     incarnation,
     startCompaction: () => thread.startCompaction(),
@@ -111,7 +114,11 @@ export async function serveDatabase(store: VersionedStore, thread: ServingThread
       cleanUp,
       fileBytes: () => indexes.fileBytes(),
     }),
-    changes: (user, request) => changesPage(store, user, request, functionContext),
+    changes: (user, request) =>
+      changesPage(store, user, request, functionContext).catch((error: unknown) => {
+        if (error instanceof LostUpdates) onLost()
+        throw error
+      }),
     readFilterBody: async (_user, body, withText) => readFilterBody(body, withText),
   }
   if (isUsers) return servedUsers(database, () => database.security())

@@ -50,6 +50,8 @@ export class ServerDatabases implements OwnedDatabases {
   readonly #list: DatabaseList
   /** Databases that are being deleted. */
   readonly #leaving = new Set<string>()
+  /** Incarnations that are being treated as restored, since they have lost updates. */
+  readonly #lost = new Set<number>()
   /** Creations, deletions and replacements under way, by database name. */
   readonly #changing = new KeyedMutex()
   readonly #notes = new UpdateNotes({
@@ -91,6 +93,7 @@ export class ServerDatabases implements OwnedDatabases {
       observer: options,
       onWritten: (name, lastKnown) => this.#notes.add(name, lastKnown),
       onDeleted: (proxy) => this.#leaveDeleted(proxy),
+      onLost: (proxy) => void this.#treatAsLost(proxy),
     })
     const onFault = (fault: unknown) => {
       this.#events.faults.noteDeath()
@@ -301,6 +304,19 @@ export class ServerDatabases implements OwnedDatabases {
 
   treatAsRestored(name: string): Promise<void> {
     return this.#replacements.treatAsRestored(name)
+  }
+
+  /** Never rejects: the next client that shows it tries again. */
+  async #treatAsLost({ name, incarnation }: DatabaseProxy): Promise<void> {
+    if (this.#lost.has(incarnation)) return
+    this.#lost.add(incarnation)
+    try {
+      if (await this.#replacements.treatAsLost(name, incarnation)) this.#options.onWentBack?.(name)
+    } catch {
+      // It was told with the requests that need the database.
+    } finally {
+      this.#lost.delete(incarnation)
+    }
   }
 
   updates(range: UpdatesRange, limit: number): Promise<CatalogUpdates> {

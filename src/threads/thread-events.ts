@@ -15,6 +15,8 @@ interface ThreadEventsOptions {
   readonly observer: ServerDatabasesOptions
   /** A database was written to. */
   onWritten(name: string, lastKnown: LastKnownSequence): void
+  /** A client has shown that a database has lost updates. */
+  onLost(proxy: DatabaseProxy): void
   /** Another opener has deleted a database. */
   onDeleted(proxy: DatabaseProxy): void
 }
@@ -39,14 +41,17 @@ export class ThreadEvents {
   }
 
   handle(proxy: DatabaseProxy, event: DatabaseEvent): void {
-    const { observer, onDeleted, onWritten } = this.#options
+    const { observer, onDeleted, onLost, onWritten } = this.#options
     switch (event.type) {
       case 'committed':
         this.#noteCommit(proxy, event)
         break
       case 'fileReplaced':
         onWritten(proxy.name, event.lastKnown)
-        observer.onFileReplaced?.(proxy.name)
+        observer.onWentBack?.(proxy.name)
+        break
+      case 'lost':
+        onLost(proxy)
         break
       case 'secured':
         proxy.emit({ type: 'secured', security: event.security })

@@ -152,6 +152,8 @@ export type ThreadEvent =
     }
   /** A database's file was replaced by hand, and has a new epoch. */
   | { readonly type: 'fileReplaced'; readonly incarnation: number; readonly lastKnown: LastKnownSequence }
+  /** A client has shown that a database has lost updates: it must be treated as restored. */
+  | { readonly type: 'lost'; readonly incarnation: number }
   | { readonly type: 'secured'; readonly incarnation: number; readonly security: SecurityObject | null }
   /** Another opener of the storage has deleted the database. */
   | { readonly type: 'deleted'; readonly incarnation: number }

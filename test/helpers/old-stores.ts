@@ -73,6 +73,14 @@ END $$;
 
 /** The first schema with checksums, which functions of today write. */
 const WITH_CHECKSUMS = 6
+/** The first schema in which a store has generations. */
+const WITH_GENERATIONS = 7
+const GENERATION = /SELECT s\.generation INTO v_generation[^;]*;/
+
+/** The functions of today, as far as a schema has what they read. */
+function functionsOf(schema: number): string {
+  return schema < WITH_GENERATIONS ? FUNCTIONS.replace(GENERATION, '') : FUNCTIONS
+}
 
 /**
  * Turns a store that nobody writes to into one of an older schema. Its functions are those of today, except for save_doc where
@@ -91,7 +99,7 @@ export async function makeOldStore(server: PostgresServer, address: string, sche
   await sql('ALTER SCHEMA settee RENAME TO today; CREATE SCHEMA settee AUTHORIZATION settee')
   const steps = [
     ...MIGRATIONS.slice(0, schema),
-    FUNCTIONS,
+    functionsOf(schema),
     ...(schema < WITH_CHECKSUMS ? [SAVE_DOC] : []),
   ].join('')
   await sql(`SET ROLE settee; SET search_path = settee; SET check_function_bodies = off; ${steps}`)
@@ -106,7 +114,7 @@ export async function makeOldStore(server: PostgresServer, address: string, sche
   await sql(`UPDATE settee.schema_version SET version = ${schema}; DROP SCHEMA today CASCADE`)
   // It names a table, so that one that was restored from a dump is recognised.
   for (const table of ['store', 'database'])
-    await sql(`UPDATE settee.${table} SET timeline = settee.timeline()`)
+    await sql(`SET search_path = settee; UPDATE ${table} SET timeline = timeline()`)
   await sql(`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
 }
 

@@ -1,7 +1,15 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
-import { beginEpoch, type Epochs, epochId, readSequence, sequenceToken } from '../../src/storage/sequence.ts'
+import {
+  beginEpoch,
+  type Epochs,
+  epochId,
+  firstEpochs,
+  readSequence,
+  renewEpochs,
+  sequenceToken,
+} from '../../src/storage/sequence.ts'
 
 const MOST = 1000
 
@@ -210,6 +218,119 @@ t.test(
     t.equal(sequenceToken(epochs, 2 * MOST + 2), `${2 * MOST + 2}-e${2 * MOST + 2}`)
   },
 )
+
+/** What happens to a database, one after the other. */
+const event = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({ type: fc.constant('write' as const), count: fc.integer({ min: 1, max: 9 }) }),
+  },
+  { weight: 2, arbitrary: fc.record({ type: fc.constant('start' as const) }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('restore' as const), at: fc.nat() }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant('goBack' as const), at: fc.nat() }) },
+)
+
+interface Moment {
+  readonly epochs: Epochs
+  readonly updateSeq: number
+  /** The numbers that were given out in this history, each with what was written. */
+  readonly written: readonly string[]
+}
+
+t.test(
+  'whatever way a database goes back, the tokens of what is lost prove it, once, and no others do',
+  async () => {
+    fc.assert(
+      fc.property(fc.array(event, { minLength: 2, maxLength: 40 }), (events) => {
+        let now = 1_700_000_000_000
+        let present: Moment = { epochs: firstEpochs(now), updateSeq: 0, written: [''] }
+        /** Each token that was ever given out, and what it names. */
+        const given = new Map<string, string>()
+        const moments: Moment[] = [present]
+        // A start, or whatever else may hide what has happened, begins an epoch with the next write.
+        let isStarted = false
+        let writes = 0
+        const isHeld = (what: string) => present.written.includes(what)
+        for (const event of events) {
+          now += 1
+          const { epochs, updateSeq, written } = present
+          if (event.type === 'start') isStarted = true
+          if (event.type === 'write') {
+            const renewed = isStarted ? renewEpochs(epochs, updateSeq + 1, { now }) : epochs
+            isStarted = false
+            const more = Array.from({ length: event.count }, () => `${++writes}`)
+            present = { epochs: renewed, updateSeq: updateSeq + event.count, written: [...written, ...more] }
+            for (const [at, what] of more.entries()) {
+              const token = sequenceToken(renewed, updateSeq + 1 + at)
+              equal(given.has(token), false)
+              given.set(token, what)
+            }
+          }
+          if (event.type === 'restore' || event.type === 'goBack') {
+            const back = moments[event.at % moments.length] as Moment
+            present = back
+            isStarted = true
+            if (event.type === 'restore')
+              present = {
+                ...back,
+                epochs: renewEpochs(back.epochs, back.updateSeq + 1, { now, isRestored: true }),
+              }
+          }
+          moments.push(present)
+          const read = (token: string) => readSequence(present.epochs, present.updateSeq, token, now + 1)
+          const proofs = [...given].filter(([token]) => read(token).isLost)
+          for (const [, what] of proofs) equal(isHeld(what), false)
+          // What a client holds never hides what it lacks.
+          for (const [token, what] of given)
+            equal(!isHeld(what) || read(token).seq === present.written.indexOf(what), true)
+          if (event.type === 'goBack') {
+            const sinceRestore = lostSince(moments, present)
+            for (const [token, what] of given) if (sinceRestore.has(what)) equal(read(token).isLost, true)
+          }
+          for (const [token] of proofs) {
+            const altered = token.slice(0, -1) + (token.endsWith('A') ? 'B' : 'A')
+            equal(read(altered).isLost, undefined)
+            equal(read(token.slice(0, -6)).isLost, undefined)
+          }
+          if (event.type === 'start' && proofs.length > 0) {
+            const { epochs, updateSeq } = present
+            present = {
+              ...present,
+              epochs: renewEpochs(epochs, updateSeq + 1, { now: now + 2, isRestored: true }),
+            }
+            now += 3
+            equal([...given].filter(([token]) => read(token).isLost).length, 0)
+          }
+        }
+      }),
+    )
+  },
+)
+
+/** What was written in the history just before the database went back, and is not there. */
+function lostSince(moments: readonly Moment[], present: Moment): ReadonlySet<string> {
+  const before = moments.at(-2) as Moment
+  return new Set(before.written.filter((what) => !present.written.includes(what)))
+}
+
+t.test('a number that nobody has given out cannot be claimed by who knows other tokens', async (t) => {
+  const epochs = firstEpochs(1_700_000_000_000)
+  const [known, next] = [sequenceToken(epochs, 3), sequenceToken(epochs, 4)]
+  t.match(known, /^3-[0-9A-Za-z_-]{18}$/)
+  t.equal(readSequence(epochs, 3, next).isLost, true)
+  t.notOk(readSequence(epochs, 3, known.replace('3', '4')).isLost)
+  t.notOk(readSequence(firstEpochs(1_700_000_000_001), 3, next).isLost, 'nor by tokens of another database')
+  t.notOk(readSequence(epochs, 3, `${'9'.repeat(30)}${next.slice(1)}`).isLost)
+})
+
+t.test('epochs of earlier versions have no codes, and their tokens stay', async (t) => {
+  const renewed = renewEpochs(EPOCHS, 11, { now: 1_700_000_000_000 })
+  t.equal(sequenceToken(renewed, 9), '9-e8')
+  const coded = sequenceToken(renewed, 11)
+  t.match(coded, /^11-[0-9A-Za-z_-]{18}$/)
+  t.same(readSequence(renewed, 11, '11-e8'), { seq: 10, unknownEpoch: false }, 'which proves nothing')
+  t.same(readSequence(renewed, 11, coded.slice(0, -6)), { seq: 11, unknownEpoch: false })
+})
 
 function equal(found: unknown, wanted: unknown): void {
   const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)]

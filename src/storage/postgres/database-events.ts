@@ -1,7 +1,7 @@
 /** What the listeners of one open database are told: own changes at once, and those of others as notices and polls bring them. */
 import { CouchError } from '../../core/errors.ts'
 import { Listeners } from '../../core/listeners.ts'
-import { sequenceToken } from '../sequence.ts'
+import { epochAt } from '../sequence.ts'
 import type { StoreEvent } from '../store-events.ts'
 import type { DatabaseSettings, DatabaseViews } from './database-view.ts'
 
@@ -123,7 +123,7 @@ export class DatabaseEvents {
     if (this.#isClosed || this.#writing > 0 || this.#heard.updateSeq <= this.#updateSeq) return
     this.#updateSeq = this.#heard.updateSeq
     const { epochs } = this.#options.views.settings
-    const epoch = sequenceToken(epochs, this.#updateSeq).replace(/^\d+-/, '')
+    const epoch = epochAt(epochs, this.#updateSeq)
     this.#emit({ type: 'committed', updateSeq: this.#updateSeq, epoch, updates: 0 })
   }
 

@@ -2,10 +2,9 @@
  * Marks a database as restored, where its newest changes may be gone: after PostgreSQL was restored or another server has
  * taken over, or as the operator asks. Whoever has it open finds it gone, so that feeds begin anew; docs/decisions/0024.
  */
-import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
 import { isCheckpoint } from '../checkpoints.ts'
-import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
+import { type Epochs, renewEpochs } from '../sequence.ts'
 import type { CatalogWrites } from './catalog-writes.ts'
 import type { Run } from './connections.ts'
 import type { DatabasePosition } from './database-events.ts'
@@ -106,22 +105,25 @@ export async function restoreDatabase(
 }
 
 /**
- * Begins an epoch of a database that a node opens for the first time since it has started: nobody may have seen what happened to
- * the store meanwhile, and no number is given out twice within an epoch.
- * @param boot as of the store
+ * Begins an epoch of a database before a node that was started gives out its first number: nobody may have seen what happened to the
+ * store meanwhile, and no number is given out twice within an epoch.
+ * @param opened `since`: the boot of the database as it was opened: another one means that an epoch was begun since; `boot`: that
+ * of the store
+ * @param now in ms since 1970
  * @throws as `CatalogWrites.transaction`
  */
 export async function beginStartedEpoch(
   writes: CatalogWrites,
-  { db, incarnation }: Omit<RestoredDatabase, 'name'>,
-  boot: string,
+  opened: Omit<RestoredDatabase, 'name'> & { readonly since: string; readonly boot: string },
+  now: number,
 ): Promise<void> {
+  const { db, incarnation, since, boot } = opened
   await writes.transaction([], async (run) => {
     const values = [db, incarnation]
     const [row] = await run<[updateSeq: number, epochs: string, boot: string]>({ ...LOCK_STARTED, values })
-    if (row === undefined || row[2] === boot) return
+    if (row === undefined || row[2] !== since) return
     const [updateSeq, epochs] = row
-    const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
+    const renewed = renewEpochs(JSON.parse(epochs) as Epochs, updateSeq + 1, { now })
     await run({ ...START, values: [db, JSON.stringify(renewed), boot] })
   })
 }
@@ -149,7 +151,7 @@ async function markRestored(
   await run({ ...SET_ENTRY, values: [db, next] })
   await run({ ...NOTE, values: [name, noted] })
   const later = Math.max(createdAt + 1, Math.floor(now / 1000))
-  const renewed = beginEpoch(JSON.parse(epochs) as Epochs, epochId(randomBytes(9)), updateSeq + 1)
+  const renewed = renewEpochs(JSON.parse(epochs) as Epochs, updateSeq + 1, { now, isRestored: true })
   const values = [db, next, JSON.stringify(renewed), later, now, boot]
   const [marked] = await run<[settingsVersion: number]>({ ...MARK, values })
   return { incarnation: next, position: { updateSeq, settingsVersion: marked?.[0] as number } }

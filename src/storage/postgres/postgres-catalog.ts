@@ -1,5 +1,4 @@
 /** The list of databases and the server's own data in PostgreSQL. Any number of nodes have it open at once. */
-import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../core/errors.ts'
 import { checkServerUuid } from '../../core/ids.ts'
 import { Listeners } from '../../core/listeners.ts'
@@ -20,7 +19,7 @@ import {
   type RecordWrite,
   type ServerRecord,
 } from '../records.ts'
-import { type Epochs, epochId } from '../sequence.ts'
+import { firstEpochs } from '../sequence.ts'
 import type { CatalogWrites } from './catalog-writes.ts'
 import type { Connections } from './connections.ts'
 import { restoreDatabase } from './database-restoration.ts'
@@ -192,7 +191,7 @@ export class PostgresCatalog implements Catalog {
     name: string,
     { partitioned = false, shards = 1 }: DatabaseProperties = {},
   ): Promise<DatabaseEntry> {
-    const epochs: Epochs = [{ id: epochId(randomBytes(9)), firstSeq: 0 }]
+    const epochs = firstEpochs(this.#options.now())
     const createdAt = Math.floor(this.#options.now() / 1000)
     const values = [shards, name, partitioned, createdAt, JSON.stringify(epochs)]
     const made = await this.#change<[status: string, incarnation: number]>(CREATE, values, [name])

@@ -125,7 +125,7 @@ class PostgresEngine implements StorageEngine {
   async openDatabase(name: string, options: OpenOptions = {}): Promise<VersionedStore> {
     let { incarnation } = options
     let wasRolledBack = false
-    for (let opening = 0; opening < MAX_OPENINGS; opening++) {
+    for (let tries = 0; tries < MAX_OPENINGS; tries++) {
       const { db, boot, row } = await this.#read(name)
       const [present, partitioned, shards, createdAt, updateSeq, isMoved, since, ...settingsRow] = row
       if (incarnation !== undefined && present !== incarnation) throw new CouchError('no_database')
@@ -144,11 +144,9 @@ class PostgresEngine implements StorageEngine {
         this.#catalog?.hear([{ type: 'databases', names: [name] }])
         continue
       }
-      if (since !== boot) {
-        await beginStartedEpoch(this.#writes, { db, incarnation: present }, boot)
-        continue
-      }
-      const opened = { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq }
+      const opening = { db, incarnation: present, since, boot }
+      const beginEpoch = since === boot ? null : () => beginStartedEpoch(this.#writes, opening, this.#now())
+      const opened = { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq, beginEpoch }
       return this.#store(opened, present, settings)
     }
     throw new CouchError('store_unavailable')
@@ -171,7 +169,7 @@ class PostgresEngine implements StorageEngine {
   }
 
   #store(opened: OpenedDatabase, incarnation: number, settings: DatabaseSettings): PostgresStore {
-    const { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq } = opened
+    const { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq, beginEpoch } = opened
     const views = new DatabaseViews(this.#connections, [db, incarnation], settings)
     const { settingsVersion } = settings
     const position = { updateSeq, settingsVersion }
@@ -201,6 +199,7 @@ class PostgresEngine implements StorageEngine {
       createdAt,
       wasRolledBack,
       tally: this.#options.tally,
+      beginEpoch,
       onClosed,
     }
     const store: PostgresStore = new PostgresStore(database, parts)
@@ -253,4 +252,5 @@ interface OpenedDatabase {
   readonly createdAt: number
   readonly wasRolledBack: boolean
   readonly updateSeq: number
+  readonly beginEpoch: (() => Promise<void>) | null
 }

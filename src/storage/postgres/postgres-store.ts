@@ -52,6 +52,8 @@ export interface StoreParts {
   /** In seconds since 1970. */
   readonly createdAt: number
   readonly tally: CommitTally | undefined
+  /** As of `WriteCommits`. */
+  readonly beginEpoch: (() => Promise<void>) | null
   onClosed(): void
 }
 
@@ -74,7 +76,7 @@ export class PostgresStore {
   #closing: Promise<void> | undefined
 
   constructor(database: OpenDatabase, parts: StoreParts) {
-    const { events, tally } = parts
+    const { events, tally, beginEpoch } = parts
     this.#database = database
     this.#parts = parts
     this.partitioned = parts.partitioned
@@ -84,7 +86,7 @@ export class PostgresStore {
     const loader = new DocumentLoader(database)
     this.#totals = new RangeTotals(database)
     this.#pages = new DocumentPages(loader, this.#totals)
-    this.#commits = new WriteCommits({ database, events, tally })
+    this.#commits = new WriteCommits({ database, events, beginEpoch, tally })
     this.#documents = new DocumentCommits(database, loader, this.#commits)
     this.#locals = new LocalDocuments(database, this.#commits)
     this.#points = new FeedPoints(database, this.#commits)

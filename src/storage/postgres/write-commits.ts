@@ -52,6 +52,8 @@ export interface CommitEvents {
 interface Options {
   readonly database: OpenDatabase
   readonly events: CommitEvents
+  /** Begins the epoch of the numbers that are given out from now on; null: the newest one may be continued. */
+  readonly beginEpoch: (() => Promise<void>) | null
   readonly tally?: CommitTally | undefined
 }
 
@@ -67,9 +69,28 @@ export class WriteCommits {
   /** Notes that writes under way do not use, and how many there are. */
   readonly #free: WriteNote[] = []
   #notes = 0
+  #isBegun: boolean
+  #beginning: Promise<void> | null = null
 
   constructor(options: Options) {
     this.#options = options
+    this.#isBegun = options.beginEpoch === null
+  }
+
+  /** Begins an epoch before the first number is given out. @throws as `CatalogWrites.transaction`; the next write tries again */
+  async #begin(): Promise<void> {
+    this.#beginning ??= this.#options.beginEpoch?.() ?? null
+    try {
+      await this.#beginning
+      this.#isBegun = true
+    } finally {
+      this.#beginning = null
+    }
+  }
+
+  /** What was decided before its epoch was begun is decided again. */
+  #mustBegin({ updates }: PlannedWrite): boolean {
+    return updates > 0 && !this.#isBegun
   }
 
   /** Resolves when the writes under way are answered. */
@@ -101,6 +122,10 @@ export class WriteCommits {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const decided = await decide({ tries })
       if (decided.write === null) return
+      if (this.#mustBegin(decided.write)) {
+        await this.#begin()
+        continue
+      }
       const query = decided.write.query(note.begin(decided.settingsVersion))
       const send = () => this.#send(query)
       if (await this.#store(note, send, () => decided)) return
@@ -118,9 +143,11 @@ export class WriteCommits {
           if (updateSeq === null) return refusals.gone
           decided = await decide({ tries, run })
           if (decided.write === null) return updateSeq
+          if (this.#mustBegin(decided.write)) return refusals.stale
           return statusOf(await run(decided.write.query(note.begin(decided.settingsVersion))))
         })
       if (await this.#store(note, send, () => decided)) return
+      if (decided?.write != null && this.#mustBegin(decided.write)) await this.#begin()
     }
     throw new CouchError('store_unavailable')
   }

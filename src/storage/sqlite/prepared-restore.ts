@@ -6,7 +6,7 @@ import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
 import { isCheckpoint } from '../checkpoints.ts'
 import { diskSize } from '../free-space.ts'
-import { beginEpoch, type Epochs, epochId, isRolledBack, type LastKnownSequence } from '../sequence.ts'
+import { type Epochs, isRolledBack, type LastKnownSequence, renewEpochs } from '../sequence.ts'
 import type { Prepared } from '../storage-engine.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions } from './connection.ts'
 import { storageError } from './database-access.ts'
@@ -138,7 +138,7 @@ export function markRestored(connection: Connection, now: number, others: readon
     )
     const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
     const firstSeq = Number(metaOf(connection, 'update_seq') ?? 0) + 1
-    put.run('epochs', JSON.stringify(beginEpoch(epochs, epochId(randomBytes(9)), firstSeq)))
+    put.run('epochs', JSON.stringify(renewEpochs(epochs, firstSeq, { now, isRestored: true })))
     const before = Math.max(createdAtOf(connection), ...others)
     put.run('created_at', Math.max(Math.floor(now / 1000), before + 1))
     put.run(RESTORED_KEY, now)

@@ -2,13 +2,12 @@
  * The counters and settings of a database. They are in memory while the file is open, since this connection is its only
  * writer, and are written with each transaction that changes them.
  */
-import { randomBytes } from 'node:crypto'
 import type { SecurityObject } from '../../core/types.ts'
 import type { DatabaseProperties } from '../catalog.ts'
 import { agrees, rowChecksum } from '../checksum.ts'
 import { type DamageReports, ONLY_ADMINS } from '../damage.ts'
 import type { SettingsChange, StoreView } from '../engine.ts'
-import { beginEpoch, type Epochs, epochId } from '../sequence.ts'
+import { type Epochs, firstEpochs, renewEpochs } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT, type GarbageCounters } from './garbage.ts'
@@ -127,7 +126,7 @@ export class State {
   ): void {
     const put = prepare('INSERT INTO meta (key, value) VALUES (?, ?)')
     put.run('created_at', createdAt)
-    put.run('epochs', JSON.stringify([{ id: epochId(randomBytes(9)), firstSeq: 0 }]))
+    put.run('epochs', JSON.stringify(firstEpochs(createdAt * 1000)))
     if (partitioned) put.run(PARTITIONED_KEY, 1)
     if (shards !== undefined) put.run(SHARDS_KEY, shards)
   }
@@ -173,7 +172,7 @@ export class State {
     const now = this.#change()
     now.updateSeq += 1
     if (!this.#epochBegun && now.epochs === this.#written.epochs) {
-      now.epochs = beginEpoch(now.epochs, epochId(randomBytes(9)), now.updateSeq)
+      now.epochs = renewEpochs(now.epochs, now.updateSeq, { now: Date.now() })
       now.settingsVersion += 1
     }
     return now.updateSeq

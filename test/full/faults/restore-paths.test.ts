@@ -213,7 +213,7 @@ async function folderByHand(t: Test, server: TestServer, lose: () => Promise<voi
 }
 
 t.test(
-  'a whole folder that was put back by hand: nothing is left to tell it by, so it must be told',
+  'a whole folder that was put back by hand, of which only devices know that push: it must be told',
   async (t) => {
     const server = await startTestServer(t)
     const phone = await device(t)

@@ -67,6 +67,28 @@ export const replaceCases: StorageCases = {
     t.hasStrict(await store.readLocals(['_local/settings']), [{ body: '{"x":1}' }])
   },
 
+  'tokens of what a database does not have prove that it went back, until it is treated as restored': async (
+    t,
+    makeEngine,
+  ) => {
+    const { engine, catalog, store } = await openNotes(t, makeEngine)
+    await store.updateDocs([put('a'), put('b')])
+    const { epochs, updateSeq } = await store.view()
+    // As the database would have given it out later.
+    const [held, lost] = [sequenceToken(epochs, updateSeq), sequenceToken(epochs, updateSeq + 1)]
+    t.same(readSequence(epochs, updateSeq, held), { seq: 2, unknownEpoch: false })
+    t.equal(readSequence(epochs, updateSeq, lost).isLost, true)
+    await store.close()
+    await catalog.replace('notes', null)
+    const again = await engine.openDatabase('notes')
+    for (const id of ['c', 'd']) {
+      const view = await again.view()
+      t.same(readSequence(view.epochs, view.updateSeq, lost), { seq: 2, unknownEpoch: false })
+      t.same(readSequence(view.epochs, view.updateSeq, held), { seq: 2, unknownEpoch: false })
+      await again.updateDocs([put(id)])
+    }
+  },
+
   'partitions and shards stay after a restart and in copies': async (t, makeEngine) => {
     const open = await openWithCopies(t, makeEngine)
     if (open === null) return

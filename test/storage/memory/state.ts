@@ -1,5 +1,4 @@
 /** What the engine in memory keeps of one database, and how a write changes it. */
-import { randomBytes } from 'node:crypto'
 import { CouchError } from '../../../src/core/errors.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import { isCheckpoint } from '../../../src/storage/checkpoints.ts'
@@ -14,7 +13,7 @@ import type {
   StoredRevision,
   StoreView,
 } from '../../../src/storage/engine.ts'
-import { beginEpoch, type Epochs, epochId } from '../../../src/storage/sequence.ts'
+import { type Epochs, firstEpochs, renewEpochs } from '../../../src/storage/sequence.ts'
 import type { RememberedPoint } from '../../../src/storage/token-position.ts'
 
 export interface Row extends StoredRevision {
@@ -86,7 +85,7 @@ export function emptyState(): State {
     partitioned: false,
     shards: 1,
     updateSeq: 0,
-    epochs: [{ id: epochId(randomBytes(9)), firstSeq: 0 }],
+    epochs: firstEpochs(Date.now()),
     docCount: 0,
     deletedCount: 0,
     revsLimit: 1000,
@@ -146,7 +145,7 @@ export function dropAbandoned(draft: State, isHeld: (blob: number) => boolean): 
 /** A state as it is after it was marked as restored. */
 export function begunAnew(state: State): State {
   const draft = draftOf(state)
-  draft.epochs = beginEpoch(state.epochs, epochId(randomBytes(9)), state.updateSeq + 1)
+  draft.epochs = renewEpochs(state.epochs, state.updateSeq + 1, { now: Date.now(), isRestored: true })
   draft.settingsVersion += 1
   draft.met = new Set()
   for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)

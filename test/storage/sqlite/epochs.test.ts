@@ -2,7 +2,7 @@
 import { copyFile, rename } from 'node:fs/promises'
 import t, { type Test } from 'tap'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
-import { sequenceToken } from '../../../src/storage/sequence.ts'
+import { epochIn, sequenceToken } from '../../../src/storage/sequence.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { put } from '../conformance/edits.ts'
 
@@ -23,7 +23,7 @@ async function write(store: VersionedStore, ...ids: string[]): Promise<string> {
 }
 
 function epochOf(token: string): string {
-  return token.slice(token.indexOf('-') + 1)
+  return epochIn(token.slice(token.indexOf('-') + 1))
 }
 
 t.test('an engine that reopens a database continues its epoch', async (t) => {
