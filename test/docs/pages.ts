@@ -189,6 +189,11 @@ export const SCENES: Readonly<Record<string, Page>> = {
   'docs/replication.md': replication(),
   'docs/standby.md': standby(),
   'docs/backup.md': BACKUP,
+  'docs/bad-disk.md': {
+    server: [],
+    before: NOTES,
+    names: async ({ folder }) => ({ '/mnt/usb/settee': join(folder, 'usb') }),
+  },
   'docs/upgrade.md': UPGRADE,
   'docs/operating.md': { server: [], before: TWO_DATABASES },
   'docs/doctor.md': {
