@@ -220,7 +220,7 @@ function columnsOf(
       doc: 'x.leaves::bigint',
       ...ofRevision('CASE WHEN r.leaf THEN 1 WHEN r.retained THEN 2 ELSE 0 END::bigint'),
     },
-    { type: 'bigint', doc: 'x.checksum' },
+    { type: 'integer', doc: 'x.checksum::integer' },
   ]
   const add = (...columns: Column[]) => all.push(...columns) - columns.length
   const hasContent = shape.content !== null || shape.bodies || shape.named

@@ -12,7 +12,7 @@ import { agrees, ancestryChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type { StoredAttachment, StoredRevision } from '../engine.ts'
 import type { DocHistory, HistoryTouches, StoredVersion, VersionRange } from '../history-store.ts'
-import { attachmentSum, contentSum, docSum, listedAttachments } from './row-checksums.ts'
+import { attachmentSum, contentSum, docRowChecksum, docSum, listedAttachments } from './row-checksums.ts'
 
 /** Thrown when a callback reads a part that was not loaded. Only the loader catches it. */
 export class NotLoaded extends Error {
@@ -126,7 +126,7 @@ export class LoadedDocument implements DocHistory {
 
   constructor(row: LoadedRow, { damage, showsRetained }: ReadingOptions) {
     const sum = docSum(row.id, row.winner.rev, row.winner.deleted) + row.seq + row.leaves
-    this.isDamaged = !agrees(row.checksum, sum, true)
+    this.isDamaged = !agrees(row.checksum, docRowChecksum(sum), true)
     if (this.isDamaged) damage.damagedDocument(row.id)
     this.#damage = damage
     this.id = row.id

@@ -5,7 +5,7 @@
 import { Yielder } from '../../core/event-loop.ts'
 import { ancestryChecksum } from '../checksum.ts'
 import type { OpenDatabase } from './open-database.ts'
-import { contentSum, docSum, listedAttachments, storedAttachments } from './row-checksums.ts'
+import { contentSum, docRowChecksum, docSum, listedAttachments, storedAttachments } from './row-checksums.ts'
 import { textOf } from './stored-text.ts'
 import type { StepMeans } from './sums-anew.ts'
 
@@ -150,7 +150,7 @@ async function checksumsOf(rows: readonly WholeRow[]): Promise<(readonly unknown
     noted.push([
       ...[storedId, storedRev, version],
       storedAttachments(id, rev, listed),
-      docSum(id, rev, deleted) + seq + leaves,
+      docRowChecksum(docSum(id, rev, deleted) + seq + leaves),
       contentSum(id, rev, deleted, { body: textOf(body), attachments: listed.length }),
       ancestry === null ? null : ancestryChecksum(ancestry, rev, deleted),
     ])

@@ -9,9 +9,23 @@ import { contentChecksum, docChecksum, rowChecksum, seedOf } from '../checksum.t
 import type { StoredAttachment } from '../engine.ts'
 import { storedText } from './stored-text.ts'
 
-/** Of a row of `doc`, without its sequence number and its leaves, which the database adds. */
+/** The largest prime that a smallint has room for: each changed bit of a sum changes its remainder. */
+const PRIME = 65_521
+const SMALLEST = -32_768
+
+/** Of a row of `doc`, without its sequence number and its leaves, which the database adds: a number of 32 bits, not negative. */
 export function docSum(id: string, rev: string, deleted: boolean): number {
-  return docChecksum(id, rev, { num: 0, seq: 0, deleted: Number(deleted), leaves: 0, winner: null })
+  return docChecksum(id, rev, { num: 0, seq: 0, deleted: Number(deleted), leaves: 0, winner: null }) >>> 0
+}
+
+/** The checksum of a row of `doc` as it is stored. @param sum of {@link docSum}, its sequence number and its leaves */
+export function docRowChecksum(sum: number): number {
+  return (sum % PRIME) + SMALLEST
+}
+
+/** As {@link docRowChecksum}, as an expression of SQL. */
+export function docChecksumOf(sum: string): string {
+  return `((${sum}) % ${PRIME} + (${SMALLEST}))::smallint`
 }
 
 /** Of a revision's content, in `doc` or in `revision`. */

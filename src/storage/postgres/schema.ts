@@ -280,11 +280,14 @@ ALTER TABLE database ALTER COLUMN uncounted SET DEFAULT 0;
  * from before.
  *
  * The tables are locked in the order in which a write locks them.
+ *
+ * Of an empty table, PostgreSQL estimates rows by the width of its columns. With 4 bytes more in `doc` it would expect one row for
+ * each database instead of two, and find a document by reading all of its database until the first ANALYZE: hence a smallint.
  */
 const DOCUMENT_CHECKSUMS = `
 ALTER TABLE database ADD COLUMN unsummed bigint;
 ALTER TABLE database ALTER COLUMN unsummed SET DEFAULT 0;
-ALTER TABLE doc ADD COLUMN checksum bigint, ADD COLUMN content_checksum integer, ADD COLUMN ancestry_checksum integer;
+ALTER TABLE doc ADD COLUMN checksum smallint, ADD COLUMN content_checksum integer, ADD COLUMN ancestry_checksum integer;
 ALTER TABLE revision ADD COLUMN content_checksum integer, ADD COLUMN ancestry_checksum integer;
 `
 

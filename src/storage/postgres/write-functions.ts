@@ -8,6 +8,8 @@
  * The caller counts what the write adds to the sums of bytes (row-bytes.ts), since it has read what is replaced.
  */
 
+import { docChecksumOf } from './row-checksums.ts'
+
 /** Why a write was not carried out. */
 export const refusals = {
   /** The database was deleted. */
@@ -144,7 +146,7 @@ BEGIN
     INSERT INTO doc (db, id, seq, version, first_seq, rev, deleted, leaves, place, stored_at, size, ancestry, body,
         checksum, content_checksum, ancestry_checksum)
       VALUES (p_db, p_id, v_seq, v_writes, v_seq, p_rev, p_deleted, 1, v_writes << 16, p_now, p_size, p_ancestry, p_body,
-        p_checksum + v_seq + 1, p_content_checksum, p_ancestry_checksum)
+        ${docChecksumOf('p_checksum + v_seq + 1')}, p_content_checksum, p_ancestry_checksum)
       ON CONFLICT (db, id) DO NOTHING;
   ELSE
     INSERT INTO revision
@@ -155,7 +157,7 @@ BEGIN
     IF FOUND THEN
       UPDATE doc SET seq = v_seq, version = v_writes, rev = p_rev, deleted = p_deleted, place = v_writes << 16,
         stored_at = p_now, grown_at = NULL, size = p_size, attachments = NULL, ancestry = p_ancestry, body = p_body,
-        checksum = p_checksum + v_seq + 1, content_checksum = p_content_checksum, ancestry_checksum = p_ancestry_checksum
+        checksum = ${docChecksumOf('p_checksum + v_seq + 1')}, content_checksum = p_content_checksum, ancestry_checksum = p_ancestry_checksum
         WHERE db = p_db AND id = p_id;
     END IF;
   END IF;

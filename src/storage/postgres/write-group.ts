@@ -3,6 +3,7 @@
  * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
  * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
  */
+import { docChecksumOf } from './row-checksums.ts'
 import { attachmentNumber } from './stored-text.ts'
 import { deleteFound, firstValues, forOlderNodes, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
 
@@ -98,7 +99,7 @@ BEGIN
         SELECT p_db, w.id, v_base + w.place, v_writes, v_base + w.place, w.rev, w.deleted, 1,
             (v_writes << 16) + w.n - 1, p_now, w.size,
             CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END, w.ancestry, w.body,
-            w.checksum + v_base + w.place + 1, w.content_checksum::integer, w.ancestry_checksum::integer
+            ${docChecksumOf('w.checksum + v_base + w.place + 1')}, w.content_checksum::integer, w.ancestry_checksum::integer
           FROM ${PLAIN}
           WHERE w.version = 0;
     END IF;
@@ -141,7 +142,7 @@ BEGIN
     UPDATE doc SET seq = v_base + w.place, version = v_writes, rev = w.rev, deleted = w.deleted,
       place = (v_writes << 16) + w.n - 1, stored_at = p_now, grown_at = NULL, size = w.size,
       attachments = CASE WHEN v_blobs IS NULL THEN w.attachments ELSE named_blobs(w.attachments, v_blobs) END,
-      ancestry = w.ancestry, body = w.body, checksum = w.checksum + v_base + w.place + 1,
+      ancestry = w.ancestry, body = w.body, checksum = ${docChecksumOf('w.checksum + v_base + w.place + 1')},
       content_checksum = w.content_checksum::integer, ancestry_checksum = w.ancestry_checksum::integer
       FROM (
         SELECT w.*, d.tid
@@ -312,7 +313,7 @@ BEGIN
   UPDATE doc AS d SET seq = CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END, version = p_writes,
     rev = w.rev, deleted = w.deleted, leaves = w.leaves, place = w.its_place, stored_at = w.stored_at,
     grown_at = w.grown_at, size = w.size, attachments = w.attachments, ancestry = w.ancestry, body = w.body,
-    checksum = w.checksum + CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END + w.leaves,
+    checksum = ${docChecksumOf('w.checksum + CASE WHEN w.place > 0 THEN p_base + w.place ELSE d.seq END + w.leaves')},
     content_checksum = w.content_checksum, ancestry_checksum = w.ancestry_checksum
     FROM (
       SELECT w.*, d.tid, r.place AS its_place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body,
@@ -325,7 +326,7 @@ BEGIN
       checksum, content_checksum, ancestry_checksum)
     SELECT p_db, w.id, p_base + w.place, p_writes, p_base + w.place, w.rev, w.deleted, w.leaves,
         r.place, r.stored_at, r.grown_at, r.size, r.attachments, r.ancestry, r.body,
-        w.checksum + p_base + w.place + w.leaves, r.content_checksum, r.ancestry_checksum
+        ${docChecksumOf('w.checksum + p_base + w.place + w.leaves')}, r.content_checksum, r.ancestry_checksum
       FROM (
         SELECT w.*, (SELECT count(*) FROM revision AS l WHERE l.db = p_db AND l.id = w.id AND l.leaf) AS leaves
           FROM ${DOCS} WHERE w.version = 0

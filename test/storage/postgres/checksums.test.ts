@@ -34,6 +34,7 @@ const CHANGES: Readonly<Record<string, string>> = {
   boolean: 'NOT %c',
   bigint: '%c # 1048576',
   integer: '%c # 65536',
+  smallint: '%c # 64::smallint',
 }
 
 /** What clients see of a document, with the checksums. Times and sizes of versions are not covered. */
