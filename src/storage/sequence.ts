@@ -10,8 +10,9 @@
  * For every engine: no number is given out twice within an epoch. So an epoch begins where the timeline changes, or
  * where the engine cannot exclude that it has changed. Several openers write into one epoch (docs/decisions/0052).
  */
-import { hash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
+import { type CodeKey, codeKey, codeOf } from './token-code.ts'
 
 /** A range of numbers with one name: from `firstSeq` to before the next epoch's, or to the newest. */
 export interface Epoch {
@@ -103,26 +104,24 @@ function timeOf(id: string): number {
   return Buffer.from(id, 'base64url').readUIntBE(0, TIME_BYTES)
 }
 
-/** How many codes one hash has. */
-const CODES_PER_HASH = 7
-/** The codes that were made last: a page of a feed asks for one number after the other. */
-let lastCodes = { of: '', codes: '' }
+/** The keys of codes, by the epoch whose tokens have them. */
+const codeKeys = new WeakMap<Epoch, CodeKey>()
 
-/**
- * The code of a token, of 36 bits: whoever guesses one needs as many requests. It is made of a hash of the key; as it is a
- * part of the hash, nothing can be appended to what was hashed.
- */
-function codeOf(key: string, id: string, seq: number): string {
-  const of = `${key} ${id} ${Math.floor(seq / CODES_PER_HASH)}`
-  if (lastCodes.of !== of) lastCodes = { of, codes: hash('sha256', of, 'base64url') }
-  const at = (seq % CODES_PER_HASH) * CODE_LENGTH
-  return lastCodes.codes.slice(at, at + CODE_LENGTH)
+/** The code of a token, of 36 bits: whoever guesses one needs as many requests. */
+function codeIn(epoch: Epoch, secret: string, seq: number): string {
+  let key = codeKeys.get(epoch)
+  if (key === undefined) {
+    key = codeKey(secret, epoch.id)
+    codeKeys.set(epoch, key)
+  }
+  return codeOf(key, seq)
 }
 
 /** The token of an update's number. */
 export function sequenceToken(epochs: Epochs, seq: number): string {
-  const { id, key } = epochs[ownerOf(epochs, seq)] as Epoch
-  return key === undefined ? `${seq}-${id}` : `${seq}-${id}${codeOf(key, id, seq)}`
+  const epoch = epochs[ownerOf(epochs, seq)] as Epoch
+  const { id, key } = epoch
+  return key === undefined ? `${seq}-${id}` : `${seq}-${id}${codeIn(epoch, key, seq)}`
 }
 
 /** The name of the epoch that a number belongs to. */
@@ -186,7 +185,7 @@ export function readSequence(
 function provesLoss(epochs: Epochs, seq: number, opaque: string, now: number): boolean {
   const [id, key] = [epochIn(opaque), keyOf(epochs)]
   if (key === undefined || id === opaque || !Number.isSafeInteger(seq)) return false
-  if (opaque.slice(EPOCH_LENGTH) !== codeOf(key, id, seq)) return false
+  if (opaque.slice(EPOCH_LENGTH) !== codeOf(codeKey(key, id), seq)) return false
   const restored = epochs.findLastIndex(({ isRestored }) => isRestored)
   const known = epochs.findIndex((epoch) => epoch.id === id)
   if (known !== -1) return restored <= known
