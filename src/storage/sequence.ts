@@ -107,7 +107,7 @@ function timeOf(id: string): number {
 /** The keys of codes, by the epoch whose tokens have them. */
 const codeKeys = new WeakMap<Epoch, CodeKey>()
 
-/** The code of a token, of 36 bits: whoever guesses one needs as many requests. */
+/** The code of a token, of 30 bits: whoever guesses one needs as many requests. */
 function codeIn(epoch: Epoch, secret: string, seq: number): string {
   let key = codeKeys.get(epoch)
   if (key === undefined) {
