@@ -64,20 +64,27 @@ export function firstEpochs(now: number): Epochs {
   return [{ id: timedId(now), firstSeq: 0, key: newKey() }]
 }
 
+interface Renewal {
+  readonly now: number
+  readonly isRestored?: boolean
+  readonly isCopy?: boolean
+}
+
 /**
  * As {@link beginEpoch}, for a database: with a name and a key for codes.
  * @param now in ms since 1970
  * @param isRestored whether updates may be lost, and everybody who has pushed will compare
+ * @param isCopy whether the original may still be served: its tokens prove nothing then, and it knows none of the copy
  */
 export function renewEpochs(
   epochs: Epochs,
   firstSeq: number,
-  { now, isRestored = false }: { readonly now: number; readonly isRestored?: boolean },
+  { now, isRestored = false, isCopy = false }: Renewal,
 ): Epochs {
   const newest = epochs.at(-1)
   const time = newest?.key === undefined ? now : Math.max(now, timeOf(newest.id) + 1)
   const isStillRestored = isRestored || epochs.some((epoch) => epoch.isRestored && epoch.firstSeq >= firstSeq)
-  const key = keyOf(epochs) ?? newKey()
+  const key = isCopy ? newKey() : (keyOf(epochs) ?? newKey())
   return withEpoch(epochs, {
     id: timedId(time),
     firstSeq,

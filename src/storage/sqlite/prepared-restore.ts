@@ -79,7 +79,7 @@ function prepareDraft(
   const connection = openIntact(copy, path, onOperation)
   try {
     migrate(connection, copy)
-    markRestored(connection, now, [])
+    markRestored(connection, now, [], { isCopy: true })
     const count = (key: string) => Number(metaOf(connection, key) ?? 0)
     return { updateSeq: count('update_seq'), docCount: count('doc_count') }
   } finally {
@@ -129,8 +129,14 @@ const PAGE = 500
  * `others`. All replication checkpoints are removed, and the first one of each replication will be refused.
  * @param now ms since 1970
  * @param others creation times, in seconds since 1970, of databases that it must not be confused with
+ * @param isCopy as for `renewEpochs`
  */
-export function markRestored(connection: Connection, now: number, others: readonly number[]): void {
+export function markRestored(
+  connection: Connection,
+  now: number,
+  others: readonly number[],
+  { isCopy = false } = {},
+): void {
   connection.exec('BEGIN IMMEDIATE')
   try {
     const put = connection.prepare(
@@ -138,7 +144,7 @@ export function markRestored(connection: Connection, now: number, others: readon
     )
     const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
     const firstSeq = Number(metaOf(connection, 'update_seq') ?? 0) + 1
-    put.run('epochs', JSON.stringify(renewEpochs(epochs, firstSeq, { now, isRestored: true })))
+    put.run('epochs', JSON.stringify(renewEpochs(epochs, firstSeq, { now, isRestored: true, isCopy })))
     const before = Math.max(createdAtOf(connection), ...others)
     put.run('created_at', Math.max(Math.floor(now / 1000), before + 1))
     put.run(RESTORED_KEY, now)

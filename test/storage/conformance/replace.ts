@@ -1,3 +1,4 @@
+import type { StoreView } from '../../../src/storage/engine.ts'
 import { readSequence, sequenceToken } from '../../../src/storage/sequence.ts'
 import { copiesOf } from '../../../src/storage/storage-engine.ts'
 import { put, readOne } from './edits.ts'
@@ -202,7 +203,15 @@ export const replaceCases: StorageCases = {
     t.not((await other.info()).createdAt, (await store.info()).createdAt)
     const again = await reopenEngine()
     t.equal((await entriesOf(await again.openCatalog())).length, 2)
-    t.hasStrict(await (await again.openDatabase('other')).view(), { docCount: 1, wasRestored: true })
+    const copied = await again.openDatabase('other')
+    t.hasStrict(await copied.view(), { docCount: 1, wasRestored: true })
+    const original = await again.openDatabase('notes')
+    await Promise.all([copied, original].map((each) => each.updateDocs([put('b'), put('c')])))
+    const views = await Promise.all([copied.view(), original.view()])
+    for (const [mine, other] of [views, views.toReversed()] as [StoreView, StoreView][]) {
+      const token = sequenceToken(other.epochs, other.updateSeq)
+      t.equal(readSequence(mine.epochs, mine.updateSeq, token).isLost, undefined, 'both are served')
+    }
   },
 
   'a database is marked as restored in place': async (t, makeEngine) => {
