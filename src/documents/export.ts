@@ -50,6 +50,8 @@ async function* linePieces(
     if (last === undefined) return
     const ids = page.rows.map(({ id }) => id)
     yield* batchPieces(store, user, limits, ids, gaps)
+    // Another page would count damaged rows at the end again.
+    if (!page.more) return
     since = last.seq
   }
 }

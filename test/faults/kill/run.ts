@@ -29,8 +29,8 @@ const MAX_SHOWN = 10
 const PHONES = 3
 /** What the devices have before the first kill. */
 const SHARED_NOTES = 1000
-/** One purge of several groups. */
-const LOCAL_INI = `[purge]\nmax_document_id_number = ${writers.LARGE_PURGE}\n`
+/** One purge of several groups, and no check of all databases: it would upgrade the old file before its moment. */
+const LOCAL_INI = `[purge]\nmax_document_id_number = ${writers.LARGE_PURGE}\n[settee]\nscrub_interval = 0\n`
 const DATABASES = [writers.NOTES, writers.FILES, writers.PILE, writers.SHARED, PURGED]
 
 export class Run {
