@@ -149,6 +149,7 @@ const ADDRESSES: Readonly<Record<string, readonly string[]>> = {
   '/_settee/alarms': ['/_settee/alarms'],
   '/_settee/backups': ['/_settee/backups'],
   '/_settee/backups/:id': [`/_settee/backups/${PAGE_ID}`],
+  '/_settee/check': ['/_settee/check'],
   '/_settee/client': ['/_settee/client'],
   '/_settee/configuration': ['/_settee/configuration'],
   '/_settee/databases': ['/_settee/databases'],

@@ -123,7 +123,10 @@ t.test('what is done on one node is seen on the other, and a node keeps nothing'
   t.comment(`seen after: setting ${config} ms, admin ${admin} ms, user ${user} ms`)
 
   const files = await readdir(one.dataDir, { recursive: true })
-  t.same(files.toSorted(), ['control', 'control/settee.sock', 'lock', 'samples', 'store', 'tmp'].toSorted())
+  t.same(
+    files.toSorted(),
+    ['control', 'control/settee.sock', 'lock', 'samples', 'store', 'store-position', 'tmp'].toSorted(),
+  )
   const shown = await one.call('GET', '/_node/_local/_config/settee', { auth })
   t.match(shown.json, { store, store_password_file: String })
   for (const text of [
