@@ -1,6 +1,7 @@
 /** Texts of any characters and lengths, in every field of the contract that has one. */
 import fc from 'fast-check'
 import { CouchError } from '../../../src/core/errors.ts'
+import { normalizeRevId } from '../../../src/revisions/rev.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
 import type { AttachmentWrite, DatabaseStore, DocWrite, RevisionWrite } from '../../../src/storage/engine.ts'
 import type { TokenPart } from '../../../src/storage/token-position.ts'
@@ -48,13 +49,15 @@ const long = (length: number) =>
 const textOf = (length: number) =>
   fc.oneof({ weight: 6, arbitrary: SOME }, { weight: 1, arbitrary: long(length) })
 
+/** Of 32 characters, none is an id that is not hex. */
+const REV_ID = fc
+  .oneof({ weight: 6, arbitrary: SOME }, { weight: 1, arbitrary: long(256) })
+  .filter((id) => normalizeRevId(id) === id)
+
 /** What one document is made of. */
 const DOCUMENT = fc.record({
   id: textOf(600),
-  revs: fc.uniqueArray(fc.oneof({ weight: 6, arbitrary: SOME }, { weight: 1, arbitrary: long(256) }), {
-    minLength: 6,
-    maxLength: 6,
-  }),
+  revs: fc.uniqueArray(REV_ID, { minLength: 6, maxLength: 6 }),
   names: fc.uniqueArray(textOf(20_000), { minLength: 2, maxLength: 2 }),
   type: textOf(20_000),
   member: textOf(20_000),
