@@ -1,8 +1,8 @@
 /** Texts of any characters and lengths, in every field of the contract that has one. */
 import fc from 'fast-check'
 import { CouchError } from '../../../src/core/errors.ts'
-import { normalizeRevId } from '../../../src/revisions/rev.ts'
 import type { SecurityObject } from '../../../src/core/types.ts'
+import { normalizeRevId } from '../../../src/revisions/rev.ts'
 import type { AttachmentWrite, DatabaseStore, DocWrite, RevisionWrite } from '../../../src/storage/engine.ts'
 import type { TokenPart } from '../../../src/storage/token-position.ts'
 import { audit, auditContents } from './audit.ts'
