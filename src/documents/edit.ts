@@ -26,6 +26,7 @@ import {
   type IncomingDoc,
   type NewContent,
   namedRev,
+  type OldRevision,
 } from './incoming-document.ts'
 
 /** One edit of a document. */
@@ -101,15 +102,31 @@ function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, 
     parent === null
       ? { removed: [], added: [makeBranch(pos, [id], doc.deleted)] }
       : document.branches.extendOf(parent, id, doc.deleted)
-  if (document.check !== undefined) {
-    const follows = parent !== null && doc.path !== null
-    const old = () => (follows ? document.nearest(parent.pos, parent.ids) : null)
-    const grown = () => bytesGained(change)
-    document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
-  }
+  const follows = parent !== null && doc.path !== null
+  const old = () => (follows ? document.nearest(parent.pos, parent.ids) : null)
+  take(document, { at, doc, rev, attachments }, change, old)
   document.branches.apply(change)
-  document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
   return { rev, deleted: doc.deleted }
+}
+
+interface NewRevision {
+  /** The place of the edit among those of its document. */
+  readonly at: number
+  readonly doc: IncomingDoc
+  readonly rev: string
+  readonly attachments: AttachmentWrite[]
+}
+
+/** Takes the content of a revision, unless it is refused. @param old the revision that it follows, if that is stored */
+function take(
+  document: EditedDocument,
+  { at, doc, rev, attachments }: NewRevision,
+  change: BranchChange,
+  old: () => OldRevision | null,
+): void {
+  const grown = () => bytesGained(change)
+  document.check?.({ at, doc, rev, attachments, old, branches: document.branches, grown })
+  document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
 }
 
 function parentOf(branches: BranchSet, doc: IncomingDoc, mustBeLive: boolean): Branch | null {
@@ -179,13 +196,11 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
     const attachments = doc.attachments.map((attachment) =>
       replicatedAttachment(document, incoming, attachment),
     )
-    if (document.check !== undefined) {
+    const old = () => {
       const newest = newestKnown(leaf, change)
-      const old = () => document.nearest(newest, leaf.ids.slice(leaf.pos - newest))
-      const grown = () => bytesGained(change)
-      document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
+      return document.nearest(newest, leaf.ids.slice(leaf.pos - newest))
     }
-    document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+    take(document, { at, doc, rev, attachments }, change, old)
   } else if (change.added.length > 0) document.checkAncestry?.(bytesGained(change))
   document.branches.apply(change)
   return { rev, deleted: doc.deleted }
@@ -203,12 +218,8 @@ function storeAgain(document: EditedDocument, doc: IncomingDoc, incoming: Branch
   if (stub !== undefined) throw missingStub(document.id, stub.name)
   checkAttachmentCount(doc.attachments, document.maxAttachments)
   const attachments = doc.attachments.map((attachment) => newAttachment(attachment, attachment.revpos ?? 0))
-  if (document.check !== undefined) {
-    const old = () => document.nearest(incoming.pos - 1, ids.slice(1))
-    const grown = () => bytesGained(change)
-    document.check({ at, doc, rev, attachments, old, branches: document.branches, grown })
-  }
-  document.contents.set(rev, { deleted: doc.deleted, body: doc.body, attachments })
+  const old = () => document.nearest(incoming.pos - 1, ids.slice(1))
+  take(document, { at, doc, rev, attachments }, change, old)
   document.branches.apply(change)
   document.hasRestored = true
   return { rev, deleted: doc.deleted }
