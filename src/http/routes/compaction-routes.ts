@@ -163,63 +163,54 @@ function activeTask(
 /** A backup, which CouchDB does not have, with the members of its tasks. */
 function backupTask(
   node: string,
-  { id, database, databases_done, databases_total, percent, ...times }: BackupTask,
+  { id, database, databases_done, databases_total, ...running }: BackupTask,
 ): object {
-  return {
-    node,
-    pid: '<0.0.0>',
-    process_status: 'running',
-    type: 'backup',
-    backup: id,
-    database,
-    databases_done,
-    databases_total,
-    progress: percent,
-    started_on: Math.floor(times.startedAt / 1000),
-    updated_on: Math.floor(times.updatedAt / 1000),
-  }
+  const members = { backup: id, database, databases_done, databases_total }
+  return ownTask(node, 'backup', members, running)
 }
 
 /** The verification of a backup, in the same form. */
 function verificationTasks(node: string, backups: Backups | undefined): object[] {
   const task = backups?.verifications.task ?? null
   if (task === null) return []
-  const { id, filesDone, filesTotal, percent, startedAt, updatedAt } = task
-  return [
-    {
-      node,
-      pid: '<0.0.0>',
-      process_status: 'running',
-      type: 'backup_verification',
-      backup: id,
-      files_done: filesDone,
-      files_total: filesTotal,
-      progress: percent,
-      started_on: Math.floor(startedAt / 1000),
-      updated_on: Math.floor(updatedAt / 1000),
-    },
-  ]
+  const { id, filesDone, filesTotal, ...running } = task
+  const members = { backup: id, files_done: filesDone, files_total: filesTotal }
+  return [ownTask(node, 'backup_verification', members, running)]
 }
 
 /** The check of what is stored, in the same form. */
 function scrubTasks(node: string, scrub: Scrub | undefined): object[] {
   const task = scrub?.task ?? null
   if (task === null) return []
-  const { database, databases_done, databases_total, percent, startedAt, updatedAt } = task
-  return [
-    {
-      node,
-      pid: '<0.0.0>',
-      process_status: 'running',
-      type: 'scrub',
-      database,
-      databases_done,
-      databases_total,
-      progress: percent,
-      started_on: Math.floor(startedAt / 1000),
-      updated_on: Math.floor(updatedAt / 1000),
-    },
-  ]
+  const { database, databases_done, databases_total, ...running } = task
+  return [ownTask(node, 'scrub', { database, databases_done, databases_total }, running)]
+}
+
+interface Running {
+  /** 0 to 100. */
+  readonly percent: number
+  /** ms since 1970 */
+  readonly startedAt: number
+  readonly updatedAt: number
+}
+
+/** A task that CouchDB does not have: it has the members of all tasks before and after its own. */
+function ownTask(
+  node: string,
+  type: string,
+  members: object,
+  { percent, startedAt, updatedAt }: Running,
+): object {
+  return {
+    node,
+    pid: '<0.0.0>',
+    process_status: 'running',
+    type,
+    ...members,
+    progress: percent,
+    started_on: Math.floor(startedAt / 1000),
+    updated_on: Math.floor(updatedAt / 1000),
+  }
 }
 
 async function membership(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
