@@ -6,7 +6,7 @@ import { type RenderedDocument, renderDocument, renderInTexts } from '../documen
 import { trimFields } from '../query/projection.ts'
 import { leafRevs } from '../revisions/branch.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
-import { sequenceToken } from '../storage/sequence.ts'
+import { sequenceTokens } from '../storage/sequence.ts'
 import type { Touches } from '../storage/touches.ts'
 
 /** How rows are framed: protocol.md 5.3. `json` puts `,\r\n` between rows; `lines` and `events` end each row. */
@@ -182,8 +182,9 @@ export function frameRows(
   limit: number,
 ): Uint8Array {
   const wanted = Math.min(limit, UNLIMITED)
+  const tokenOf = sequenceTokens(view.epochs)
   const framed = rows.map(({ seq: number, members }, index) => {
-    const seq = (wanted - index) % seqInterval === 0 ? `"${sequenceToken(view.epochs, number)}"` : null
+    const seq = (wanted - index) % seqInterval === 0 ? `"${tokenOf(number)}"` : null
     const json = `{"seq":${seq},${members}}`
     if (framing === 'json') return json
     if (framing === 'lines') return `${json}\n`

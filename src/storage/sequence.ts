@@ -12,7 +12,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
-import { type CodeKey, codeKey, codeOf } from './token-code.ts'
+import { CODE_LENGTH, type CodeKey, codeKey, codeOf } from './token-code.ts'
 
 /** A range of numbers with one name: from `firstSeq` to before the next epoch's, or to the newest. */
 export interface Epoch {
@@ -33,9 +33,8 @@ const MAX_EPOCHS = 1000
 /** Of any length: CouchDB's own tokens, which clients still hold after a move to settee, are longer than ours. */
 const TOKEN = /^(\d+)(?:-([0-9A-Za-z_-]+))?$/
 
-/** The characters of an epoch's name, of a code, and of a key. */
+/** The characters of an epoch's name. */
 export const EPOCH_LENGTH = 12
-const CODE_LENGTH = 6
 const KEY_BYTES = 9
 /** A name of an epoch with a key begins with its time, in ms since 1970, in so many bytes. */
 const TIME_BYTES = 6
@@ -114,21 +113,40 @@ function timeOf(id: string): number {
 /** The keys of codes, by the epoch whose tokens have them. */
 const codeKeys = new WeakMap<Epoch, CodeKey>()
 
-/** The code of a token, of 30 bits: whoever guesses one needs as many requests. */
-function codeIn(epoch: Epoch, secret: string, seq: number): string {
+/** The key of the codes of an epoch's tokens. */
+function keyOfCodes(epoch: Epoch, secret: string): CodeKey {
   let key = codeKeys.get(epoch)
   if (key === undefined) {
     key = codeKey(secret, epoch.id)
     codeKeys.set(epoch, key)
   }
-  return codeOf(key, seq)
+  return key
 }
 
 /** The token of an update's number. */
 export function sequenceToken(epochs: Epochs, seq: number): string {
-  const epoch = epochs[ownerOf(epochs, seq)] as Epoch
-  const { id, key } = epoch
-  return key === undefined ? `${seq}-${id}` : `${seq}-${id}${codeIn(epoch, key, seq)}`
+  return sequenceTokens(epochs)(seq)
+}
+
+/**
+ * As {@link sequenceToken}, for many numbers: each row of a feed has a token, and neighbours are of one epoch.
+ * The code of a token has 30 bits: whoever guesses one needs as many requests.
+ */
+export function sequenceTokens(epochs: Epochs): (seq: number) => string {
+  let [first, end] = [0, 0]
+  let name = ''
+  let key: CodeKey | undefined
+  return (seq) => {
+    if (seq < first || seq >= end) {
+      const owner = ownerOf(epochs, seq)
+      const epoch = epochs[owner] as Epoch
+      first = epoch.firstSeq
+      end = epochs[owner + 1]?.firstSeq ?? Number.POSITIVE_INFINITY
+      name = epoch.id
+      key = epoch.key === undefined ? undefined : keyOfCodes(epoch, epoch.key)
+    }
+    return key === undefined ? `${seq}-${name}` : `${seq}-${name}${codeOf(key, seq)}`
+  }
 }
 
 /** The name of the epoch that a number belongs to. */
