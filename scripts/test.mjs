@@ -26,6 +26,10 @@ const WAITING = [
   'test/full/console/',
   'test/full/doctor/',
   'test/full/faults/hostile-remotes.test.ts',
+  'test/full/nodes/protocol.test.ts',
+  'test/full/faults/went-back.test.ts',
+  'test/full/faults/restore-paths.test.ts',
+  'test/full/move/move-kill.test.ts',
 ]
 /** They measure how long others' requests take, so nothing runs beside them. */
 const ALONE = ['test/full/faults/one-caller.test.ts']

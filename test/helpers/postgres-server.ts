@@ -36,8 +36,11 @@ export interface PostgresServer {
   readonly port: number
   /** Where PostgreSQL keeps its files. */
   readonly dataDir: string
-  /** @returns the address of a new, empty database of the user `settee` */
-  createDatabase(): Promise<string>
+  /**
+   * @param original the address of a database that nobody uses, to be copied; by default the new one is empty
+   * @returns the address of a new database of the user `settee`
+   */
+  createDatabase(original?: string): Promise<string>
   /** `fast` rolls transactions back and writes everything; `immediate` ends at once, and the next start recovers. */
   stop(how: 'fast' | 'immediate'): Promise<void>
   /** Starts it again, on the same port. @throws Error with its log if it ends */
@@ -277,9 +280,10 @@ function serverOf(instance: Instance): PostgresServer {
     address: addressOf('settee', 'postgres'),
     port,
     dataDir,
-    createDatabase: async () => {
+    createDatabase: async (original) => {
       databases++
-      await query(`CREATE DATABASE test_${databases} OWNER settee STRATEGY file_copy`)
+      const template = original === undefined ? '' : `TEMPLATE ${new URL(original).pathname.slice(1)}`
+      await query(`CREATE DATABASE test_${databases} OWNER settee STRATEGY file_copy ${template}`)
       return addressOf('settee', `test_${databases}`)
     },
     stop,

@@ -27,8 +27,8 @@ async function engineOn(t: Test, address: string) {
   return engine
 }
 
-/** A store with one database, and what can be read from it. */
-async function filledStore(t: Test) {
+/** A store with one database, and what can be read from it. Each test upgrades a copy. */
+async function filledStore() {
   const address = await postgres.createDatabase()
   const server = await startTestServer(t, { env: { SETTEE_STORE: address } })
   await fill(server, 'notes')
@@ -38,10 +38,18 @@ async function filledStore(t: Test) {
   return { address, held, uuid: uuid as string }
 }
 
+const original = await filledStore()
+
+/** @returns the address of the store as an older version has it */
+async function olderStore(schema: number): Promise<string> {
+  const address = await postgres.createDatabase(original.address)
+  await makeOldStore(postgres, address, schema)
+  return address
+}
+
 for (const schema of OLDER) {
   t.test(`schema ${schema}: one of many nodes upgrades it while another one writes`, async (t) => {
-    const { address, uuid } = await filledStore(t)
-    await makeOldStore(postgres, address, schema)
+    const address = await olderStore(schema)
     t.equal(await schemaOfStore(postgres, address), schema)
     const written: string[] = []
     let isOver = false
@@ -59,7 +67,7 @@ for (const schema of OLDER) {
     isOver = true
     await Promise.all(writing)
     t.equal(await schemaOfStore(postgres, address), NEWEST)
-    t.same(new Set(catalogs.map(({ serverUuid }) => serverUuid)), new Set([uuid]))
+    t.same(new Set(catalogs.map(({ serverUuid }) => serverUuid)), new Set([original.uuid]))
     const other = await engines[0]?.openDatabase('notes')
     const lost: string[] = []
     for (const id of written) if (!other || (await readOne(other, id)) === null) lost.push(id)
@@ -71,11 +79,10 @@ for (const schema of OLDER) {
   })
 
   t.test(`schema ${schema}: nothing of a database is changed`, async (t) => {
-    const { address, held, uuid } = await filledStore(t)
-    await makeOldStore(postgres, address, schema)
+    const address = await olderStore(schema)
     const server = await startTestServer(t, { env: { SETTEE_STORE: address } })
-    t.same(await everythingIn(server, 'notes'), held)
-    t.equal((await server.request('GET', '/')).json.uuid, uuid)
+    t.same(await everythingIn(server, 'notes'), original.held)
+    t.equal((await server.request('GET', '/')).json.uuid, original.uuid)
     t.match(await server.request('PUT', '/more'), { status: 201 })
     t.match(await server.request('PUT', '/notes/new', { body: {} }), { status: 201 })
   })
