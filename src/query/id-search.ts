@@ -30,8 +30,9 @@ export async function* searchIds(
   const size = new BatchSize(FIRST_DOCS, PAGE_DOCS)
   while (range !== null && !matches.isComplete) {
     const began = performance.now()
-    const { rows, more } = await readPage(store, user, request, range, size.size)
+    const { rows, more, damaged = 0 } = await readPage(store, user, request, range, size.size)
     size.adapt(began)
+    matches.damaged += damaged
     let since = began
     for (const { id, text } of rows) {
       if (matches.isComplete) return
@@ -41,7 +42,8 @@ export async function* searchIds(
       }
       matches.keysExamined += 1
       matches.docsExamined += 1
-      if (text === null) continue
+      if (text === undefined) matches.damaged += 1
+      if (text === undefined || text === null) continue
       const position = { id, key: null }
       if (!matches.test(position, text)) await matches.testLong(position, text)
     }
@@ -51,20 +53,20 @@ export async function* searchIds(
   }
 }
 
-/** The documents of the range with their texts; null for one that is not tested. */
+/** The documents of the range with their texts; null for one that is not tested, undefined for a damaged one. */
 function readPage(
   store: DatabaseStore,
   user: UserCtx,
   { conflicts }: FindRequest,
   range: IdRange,
   limit: number,
-): Promise<Page<{ readonly id: string; readonly text: string | null }>> {
+): Promise<Page<{ readonly id: string; readonly text: string | null | undefined }>> {
   const paging = { limit, chars: PAGE_CHARS, touches: { body: true, branches: conflicts } }
   return store.readRange(range, paging, (doc, view) => {
     requireMember(user, view.security)
     if (isDesignId(doc.id)) return { id: doc.id, text: null }
     const render = () => renderDocument(doc, doc.rev, { conflicts })
-    return { id: doc.id, text: unlessDamaged(render, () => null) }
+    return { id: doc.id, text: unlessDamaged(render, () => undefined) }
   })
 }
 

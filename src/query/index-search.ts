@@ -81,7 +81,7 @@ async function readDocuments(
       // It may have been deleted since the index was updated.
       return unlessDamaged(
         () => (doc === null || doc.deleted ? null : renderDocument(doc, doc.rev, { conflicts })),
-        () => null,
+        () => undefined,
       )
     },
     { body: true, branches: conflicts },
@@ -92,7 +92,8 @@ async function readDocuments(
     if (matches.isComplete || matches.chunk.isLarge || (done > 0 && isHeldLong(since))) break
     const row = rows[done++] as IndexRow
     matches.keysExamined += 1
-    if (text === null) continue
+    if (text === undefined) matches.damaged += 1
+    if (text === undefined || text === null) continue
     matches.docsExamined += 1
     if (!matches.test(row, text)) await matches.testLong(row, text)
   }

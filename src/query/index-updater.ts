@@ -50,6 +50,8 @@ export interface RowSource {
    * @throws the errors of the sandbox
    */
   rowsOf(docs: readonly IndexableDoc[]): Promise<IndexEntry[][][]>
+  /** Is told of a document that has no rows, since it is damaged. */
+  skip(id: string, reason: string): void
 }
 
 /**
@@ -300,13 +302,14 @@ export class IndexUpdater {
 
   #textOf(doc: DocState): string | null {
     const { includeDesign, localSeq } = this.#source
+    const skip = ({ message }: CouchError) => {
+      this.#source.skip(doc.id, message)
+      return null
+    }
     if (doc.deleted || (isDesignId(doc.id) && !includeDesign)) return null
     // The options with which couch_mrview opens documents for map functions.
     const options = { localSeq, conflicts: true, deletedConflicts: true }
-    return unlessDamaged(
-      () => renderDocument(doc, doc.rev, options),
-      () => null,
-    )
+    return unlessDamaged(() => renderDocument(doc, doc.rev, options), skip)
   }
 
   async #rowsOf(docs: FeedPage['docs']): Promise<IndexedDoc[]> {

@@ -31,6 +31,7 @@ export function openMangoIndexes(indexes: DesignIndexes, onSkipped: OnSkipped): 
 /** @throws the errors of `compileSelector` for a filter that is not valid */
 function fieldRows(index: MangoIndex, onSkipped: OnSkipped): RowSource {
   const keyOf = indexKeys(index)
+  const skip = (id: string, reason: string) => onSkipped(index.ddoc, { view: index.name, id, reason })
   return {
     indexes: 1,
     includeDesign: false,
@@ -41,11 +42,11 @@ function fieldRows(index: MangoIndex, onSkipped: OnSkipped): RowSource {
       for (const { id, text } of docs) {
         await yielder.yieldIfDue()
         const prefix = prefixOf(index.partitioned ? splitId(id).partition : '')
-        const skip = (reason: string) => onSkipped(index.ddoc, { view: index.name, id, reason })
-        rows.push([entriesOf(keyOf(id, text), prefix, skip)])
+        rows.push([entriesOf(keyOf(id, text), prefix, (reason) => skip(id, reason))])
       }
       return rows
     },
+    skip,
   }
 }
 

@@ -12,6 +12,8 @@ export class Matches {
   keysExamined = 0
   /** The documents that were read. */
   docsExamined = 0
+  /** Damaged documents that would have been tested. */
+  damaged = 0
   readonly #request: FindRequest
   readonly #selector: Selector
   #skip: number
@@ -73,7 +75,11 @@ export class Matches {
     const members = [`"bookmark": ${quoted(last === null ? request.bookmark : bookmarkOf(last))}`]
     if (request.executionStats) members.push(`"execution_stats": ${JSON.stringify(this.#statistics(ms))}`)
     const isHigh = scanRatio > 0 && this.docsExamined / Math.max(this.#returned, 1) > scanRatio
-    const all = isHigh ? [...warnings, HIGH_SCAN] : warnings
+    const all = [
+      ...warnings,
+      ...(isHigh ? [HIGH_SCAN] : []),
+      ...(this.damaged > 0 ? [leftOut(this.damaged)] : []),
+    ]
     if (all.length > 0) members.push(`"warning": ${JSON.stringify(all.join('\n'))}`)
     this.chunk.add(`\r\n],\r\n${members.join(',\r\n')}}\r\n`)
   }
@@ -89,6 +95,12 @@ export class Matches {
       execution_time_ms: Math.round(ms * 1000) / 1000,
     }
   }
+}
+
+function leftOut(damaged: number): string {
+  const documents =
+    damaged === 1 ? '1 document, which is damaged, was' : `${damaged} documents, which are damaged, were`
+  return `${documents} left out.`
 }
 
 const HIGH_SCAN =

@@ -69,6 +69,9 @@ export function viewRows(options: ViewRowsOptions): RowSource {
       }
       return rows
     },
+    skip(id, reason) {
+      for (const { name } of views) onSkipped({ view: name, id, reason })
+    },
   }
 }
 

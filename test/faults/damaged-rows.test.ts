@@ -107,6 +107,7 @@ for (const engine of ENGINES) {
       found.body.docs.map(({ _id }: { _id: string }) => _id),
       ['a', 'c'],
     )
+    t.match(found.body.warning, /^No matching index.*\n1 document, which is damaged, was left out\.$/)
     const map = 'function (doc) { emit(doc._id) }'
     await json('PUT', '/notes/_design/d', { views: { v: { map } } })
     t.match((await json('GET', '/notes/_design/d/_view/v?include_docs=true')).body, {
@@ -129,6 +130,12 @@ for (const engine of ENGINES) {
     t.match((await server.request('GET', '/notes/b')).json, { error: 'file_corruption' })
     t.match((await server.request('GET', '/notes/_all_docs')).json, { rows: [{ id: 'a' }, { id: 'c' }] })
     t.match((await server.request('GET', '/notes/_changes')).json, { results: [{ id: 'a' }, { id: 'c' }] })
+    const selected = await server.request(
+      'POST',
+      '/notes/_find',
+      inJson({ selector: { text: { $exists: true } } }),
+    )
+    t.match(selected.json.warning, /1 document, which is damaged, was left out/)
     const asked = inJson({ docs: [{ id: 'b' }, { id: 'c' }] })
     t.match((await server.request('POST', '/notes/_bulk_get', asked)).json, {
       results: [{ docs: [{ error: { error: 'file_corruption' } }] }, { docs: [{ ok: { _id: 'c' } }] }],

@@ -28,6 +28,7 @@ const source: RowSource = {
       return [[{ key: encodeKey(n, 'json'), keyText: String(n), valueText: 'null' }]]
     })
   },
+  skip: () => {},
 }
 
 async function openIndex(t: Parameters<typeof temporaryFolder>[0]) {
