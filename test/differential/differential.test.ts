@@ -23,7 +23,7 @@ import {
   runCase,
   smallest,
 } from './pair.ts'
-import { Server } from './side.ts'
+import { Server, Side } from './side.ts'
 import { type Case, type Step, shown } from './step.ts'
 
 const {
@@ -60,6 +60,7 @@ t.test(
     const couchdb = new Server(SETTEE_COUCHDB as string)
     const settee = new Server(await startSettee(t))
     t.teardown(() => [couchdb, settee].map((server) => server.close()))
+    await Promise.all([couchdb, settee].map((server) => admitWrongPasswords(t, server)))
     const tally = new Tally(t)
     const seeds = seedsFrom(SEED)
     const lane = async () => {
@@ -83,6 +84,14 @@ t.test(
 function seedsFrom(first: number): () => number {
   let next = first * 100_000
   return () => next++
+}
+
+/** Each case logs in with wrong passwords, all from one address, which would be locked out. */
+async function admitWrongPasswords(t: Test, server: Server): Promise<void> {
+  const step = { path: '/_node/_local/_config/chttpd_auth_lockout/mode' }
+  const side = new Side(server, 'setup')
+  t.match(await side.ask({ ...step, method: 'PUT', body: JSON.stringify('off') }), { status: 200 })
+  t.teardown(() => side.ask({ ...step, method: 'DELETE' }))
 }
 
 /** With CouchDB's way of storing attachments, and an admin of the same name. */

@@ -20,6 +20,9 @@ const MAX_UNTIL_MS = 15_000
 /** Between two questions for it. */
 const PAUSE_MS = 100
 
+/** What the account of a case is called among the revisions. */
+const ACCOUNT = 'account'
+
 export class Server {
   readonly url: string
   readonly #origin: URL
@@ -113,10 +116,12 @@ export class Side {
     const { last_seq, bookmark } = json as Record<string, unknown>
     if (typeof last_seq === 'string' && path.startsWith('/{db}/')) this.kept.set('seq', last_seq)
     if (typeof bookmark === 'string') this.kept.set('bookmark', bookmark)
-    if (method === 'GET' || !/^\/\{(?:db|repl)\}/.test(path)) return
+    const isAccount = path.startsWith('/_users/')
+    if (method === 'GET' || (!isAccount && !/^\/\{(?:db|repl)\}/.test(path))) return
     for (const row of Array.isArray(json) ? (json as unknown[]) : [json]) {
       const { id, rev } = (row ?? {}) as Record<string, unknown>
-      if (typeof id === 'string' && typeof rev === 'string') this.kept.setRevision(id, rev)
+      if (typeof id === 'string' && typeof rev === 'string')
+        this.kept.setRevision(isAccount ? ACCOUNT : id, rev)
     }
   }
 }

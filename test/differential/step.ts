@@ -14,7 +14,7 @@ export interface Step {
   readonly until?: RegExp
 }
 
-/** The server with its admin's credentials: `{self}`; databases and an account with the serial of the case: `{db}`, `{other}`, `{repl}`, `{user}`. */
+/** The server with its admin's credentials: `{self}`; databases and an account with the serial of the case: `{db}`, `{other}`, `{repl}`, `{user}`, and the account's revision: `{rev:account}`. */
 const NAMES = /\{(self|db|other|repl|user|seq|bookmark|etag|(?:rev|old):[^{}]*)\}/g
 
 /** A revision that nobody has. */

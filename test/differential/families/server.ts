@@ -21,7 +21,7 @@ function account(c: Choices): Step {
   switch (c.weighted({ put: 5, get: 3, delete: 1, session: 4, login: 4, own: 3 })) {
     case 'put':
       return json('PUT', USER, {
-        ...(c.chance(0.7) && { _rev: '{rev:org.couchdb.user:{user}}' }),
+        ...(c.chance(0.7) && { _rev: '{rev:account}' }),
         ...c.mostly<object>(
           [
             { name: '{user}', password: 'p', roles: [], type: 'user' },
@@ -44,11 +44,11 @@ function account(c: Choices): Step {
     case 'get':
       return get(USER)
     case 'delete':
-      return { method: 'DELETE', path: `${USER}?rev={rev:org.couchdb.user:{user}}` }
+      return { method: 'DELETE', path: `${USER}?rev={rev:account}` }
     case 'session':
       return {
         ...get(`/_session${query(c, { basic: flag }, 1)}`),
-        auth: c.pick([null, '{user}:p', '{user}:wrong']),
+        auth: c.pick([null, '{user}:p', '{user}:p2', '{user}:wrong']),
       }
     case 'login':
       return c.chance(0.5)
@@ -59,6 +59,7 @@ function account(c: Choices): Step {
               c.mostly<object>(
                 [
                   { name: '{user}', password: 'p' },
+                  { name: '{user}', password: 'p2' },
                   { name: '{user}', password: 'wrong' },
                 ],
                 [{}, { name: 1 }, { name: '{user}' }, { password: 'p' }, { name: '{user}', password: 1 }],
@@ -101,7 +102,7 @@ function account(c: Choices): Step {
           get('/_node/_local/_config/x'),
           { method: 'DELETE', path: '/_session' },
         ]),
-        auth: c.pick([null, '{user}:p', '{user}:p']),
+        auth: c.pick([null, '{user}:p', '{user}:p', '{user}:p2']),
       }
   }
 }
