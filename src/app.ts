@@ -18,6 +18,7 @@ import { tenancy } from './http/plugins/tenancy.ts'
 import { parseQuery } from './http/request-params.ts'
 import { registerPaths, validatorCompiler } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/account-routes.ts'
+import { activeTaskRoutes } from './http/routes/active-task-routes.ts'
 import { allDocsRoutes } from './http/routes/all-docs-routes.ts'
 import { attachmentRoutes } from './http/routes/attachment-routes.ts'
 import { backupRoutes, restoreRoutes, sizeRoutes, verifyRoutes } from './http/routes/backup-routes.ts'
@@ -217,6 +218,7 @@ async function registerRoutes(app: FastifyInstance): Promise<void> {
   registerPaths(app, timeMachineRoutes)
   registerPaths(app, replicationRoutes)
   registerPaths(app, databaseRoutes)
+  registerPaths(app, activeTaskRoutes)
   registerPaths(app, maintenanceRoutes)
   registerPaths(app, bulkRoutes)
   registerPaths(app, allDocsRoutes)

@@ -225,23 +225,3 @@ function timeText(time: number): string {
 function requirePassword({ identity }: FastifyRequest): void {
   if (identity.token !== null) throw new CouchError('forbidden', 'A device token may not begin a move.')
 }
-
-/** The move under way, for `_active_tasks`. CouchDB does not have such a task. */
-export function moveTask(node: string, run: MoveRun): object {
-  const { id, from, begunAt, progress, plan } = run
-  const { done = 0, of = plan?.databases.length ?? 0 } = progress ?? {}
-  return {
-    node,
-    pid: '<0.0.0>',
-    process_status: 'running',
-    type: 'move',
-    move: id,
-    source: from,
-    database: progress?.database ?? null,
-    databases_done: done,
-    databases_total: of,
-    progress: of === 0 ? 0 : Math.floor((100 * done) / of),
-    started_on: Math.floor(begunAt / 1000),
-    updated_on: Math.floor(Date.now() / 1000),
-  }
-}
