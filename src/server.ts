@@ -147,9 +147,10 @@ async function compose(
   const standby = await openStandby(context, databases)
   const writing = writingDuty(upkeep, standby)
   const authServices = await openAuthServices(context, databases, { standby, duty: writing, upkeep, claims })
-  healing.start(authServices.policy.databases)
-  const backupServices = await openBackupServices(context, databases, { disk, claims, upkeep, authServices })
   const files = bodyFilesOf(config, () => disk.space, tmpDir)
+  const parts = { disk, claims, upkeep, authServices, files }
+  const backupServices = await openBackupServices(context, databases, parts)
+  healing.start(authServices.policy.databases, backupServices.repairs)
   const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, bodyFiles: files }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, files })
   const monitoring = standbyMonitoring(context, standby, backupServices)

@@ -1,4 +1,5 @@
 /** The backups of a server: makes them on schedule or on request, one at a time, and removes superseded ones. */
+import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
@@ -19,6 +20,8 @@ import {
 } from './backup-folder.ts'
 import type { BackupManifest } from './backup-format.ts'
 import { backupSettings, surplusBackups } from './backup-schedule.ts'
+import type { CopyPlace, StoredCopy } from './copy-place.ts'
+import { pathIn } from './foreign-files.ts'
 import { type BackupOutcome, type BackupProgress, makeBackup } from './make-backup.ts'
 import { Verifications } from './verification.ts'
 
@@ -87,7 +90,10 @@ export interface BackupState {
   readonly now: number
 }
 
-export class Backups {
+/** How many copies of a database are looked into at most. */
+const MAX_COPIES = 10
+
+export class Backups implements CopyPlace {
   readonly #options: BackupsOptions
   readonly #clock: WallClock
   readonly #startedAt: number
@@ -163,6 +169,24 @@ export class Backups {
     const found = await this.#configuredFolder().find(id)
     if (found === null) throw new CouchError('not_found', 'There is no such backup.')
     return found
+  }
+
+  /**
+   * The copies of a database in the configured folder, the newest first; each file once, {@link MAX_COPIES} at most. A copy may have
+   * damage of its own: each row has its checksum.
+   */
+  async copiesOf(database: string): Promise<readonly StoredCopy[]> {
+    const folder = this.#configuredFolder()
+    const found = new Map<string, StoredCopy>()
+    for (const { manifest } of await folder.list()) {
+      const row = manifest.databases.find(({ name }) => name === database)
+      if (row === undefined || found.has(row.sha256)) continue
+      const path = await pathIn(join(folder.path, manifest.id), row.file).catch(() => null)
+      if (path === null || !(await isPlainCopy(path))) continue
+      found.set(row.sha256, { path, name: `the backup ${manifest.id}` })
+      if (found.size === MAX_COPIES) break
+    }
+    return [...found.values()]
   }
 
   /** @throws not_found, the file system's error */
@@ -396,6 +420,12 @@ export class Backups {
     await this.#running?.catch(() => undefined)
     await this.#schedule?.close()
   }
+}
+
+/** SQLite would read a log beside a file as a part of it, though no checksum knows it. */
+async function isPlainCopy(path: string): Promise<boolean> {
+  const [file, log] = await Promise.all([path, `${path}-wal`].map((each) => lstat(each).catch(() => null)))
+  return file?.isFile() === true && log === null
 }
 
 function messageOf(error: unknown): string {

@@ -161,22 +161,24 @@ export interface CheckCommand {
   readonly data: string | undefined
   /** Empty: all databases. */
   readonly databases: readonly string[]
+  readonly repair: boolean
   readonly json: boolean
 }
 
 export const CHECK = grammar({
   name: 'check',
-  usage: '[--db <name>]... [--json] [--data <folder>]',
+  usage: '[--db <name>]... [--repair] [--json] [--data <folder>]',
   about: 'read everything that is stored, and list what is damaged',
   details: `Reads every document and attachment, and compares them with their checksums. Works whether or not the
 server is running. The exit code is 1 if anything is damaged:
   --db <name>          check only this database (may be repeated)
+  --repair             store damaged documents and attachments again, as far as a backup has them
   --json               print the result as JSON
 ${DATA_HELP}`,
-  options: { ...DATA, ...JSON_OUT, db: { type: 'string', multiple: true } },
-  read(words, { data, db: databases = [], json = false }): CheckCommand {
+  options: { ...DATA, ...JSON_OUT, db: { type: 'string', multiple: true }, repair: { type: 'boolean' } },
+  read(words, { data, db: databases = [], repair = false, json = false }): CheckCommand {
     checkNone(words)
-    return { name: 'check', data, databases, json }
+    return { name: 'check', data, databases, repair, json }
   },
 })
 

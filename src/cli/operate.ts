@@ -14,6 +14,7 @@ import { setteeVersion } from '../config/version.ts'
 import { type ControlCommands, localControlCommands } from '../control/control-commands.ts'
 import { reachServer } from '../control/control-socket.ts'
 import { defaultFloor, type Settings } from '../core/types.ts'
+import { Repairs } from '../healing/repairs.ts'
 import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Scrub } from '../scrub/scrub.ts'
@@ -121,7 +122,6 @@ async function openFolder(
   const ending = new AbortController()
   const restorer = localRestoreControl(databases, () => backupsFolder(config))
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
-  const scrub = new Scrub({ config, databases, logger: SILENT })
   const claims = databases.sharedWriters ? new Claims({ records: databases, onFault }) : claimsOfOne()
   const rewinds = new Rewinds(databases, claims)
   const relations = await Relations.open(databases)
@@ -131,6 +131,8 @@ async function openFolder(
     return { free, floor: freeSpaceFloor(config) ?? defaultFloor(total) }
   }
   const files = bodyFilesOf(config, space, tmpDir)
+  const repairs = new Repairs({ databases, places: [backups], files, logger: SILENT })
+  const scrub = new Scrub({ config, databases, repairs, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, files, claims })
   const services = { standby, restorer, backups, scrub, rewinds, moves, tmpDir, ending: ending.signal }
   const operator = localOperator({ config, databases, env, revokeTokens })
@@ -148,7 +150,7 @@ async function openFolder(
     close: async () => {
       await standby.close()
       await backups.close()
-      await scrub.close()
+      await Promise.all([scrub.close(), repairs.close()])
       await claims.close()
       stopSharing()
       await databases.close()

@@ -7,7 +7,7 @@
  * turn that acts.
  */
 import type { SecurityObject, UserCtx } from '../core/types.ts'
-import type { AttachmentEncoding, DatabaseStore, DocState } from '../storage/engine.ts'
+import type { AttachmentEncoding, DamagedLeaf, DatabaseStore, DocState } from '../storage/engine.ts'
 import type { RememberedToken } from '../storage/token-position.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
 import type { IncomingDoc } from './incoming-document.ts'
@@ -68,6 +68,8 @@ export interface PutOptions {
   readonly newEdits?: boolean
   /** The server itself writes a design document of indexes, for `_index`; hosted mode accepts it. */
   readonly isIndex?: boolean
+  /** The server stores a revision again, of which it has found a good copy (edit.ts). Never set for a request. */
+  readonly isRepair?: boolean
   /** The boundary of a multipart/related body: the JSON, then its attachments (protocol.md 7.2). */
   readonly boundary?: string
 }
@@ -197,6 +199,8 @@ export interface Database extends TimeMachine {
   setSecurity(user: UserCtx, security: SecurityObject): Promise<void>
   /** For the server itself: no rights are checked. */
   countDisallowed(): Promise<DisallowedContent>
+  /** The leaves that are known to be damaged. For the server itself: no rights are checked. */
+  damagedLeaves(): Promise<readonly DamagedLeaf[]>
   /**
    * Remembers what sequence tokens of another server mean here, so that devices go on from them. For the server itself:
    * no rights are checked. Tokens that no server sends are ignored.

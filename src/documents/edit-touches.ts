@@ -18,6 +18,7 @@ export function touchesOfEdits(edits: readonly Edit[], readsOld: boolean): Touch
   if (edits.length === 1 && first !== undefined && isNew(first)) return WINNER
   const touches: Declared = { branches: true }
   for (const edit of edits) {
+    if (edit.isRepair) Object.assign(touches, { ancestry: 'leaves', revisions: true, retained: true })
     if (edit.newEdits) addEdit(touches, edit, readsOld)
     else addReplica(touches, edit, readsOld)
   }

@@ -41,6 +41,11 @@ export interface Edit {
    * Everything else stays as in the parent (protocol.md 7.4). Only for the first edit of a document.
    */
   readonly attachment?: string
+  /**
+   * The edit stores a revision again, of which a good copy was found: a leaf or a superseded one. Its stubs stand for contents
+   * that were found to be as they were written. Only for a replicated edit.
+   */
+  readonly isRepair?: boolean
 }
 
 /** The new revision, or the reason for a refusal. */
@@ -76,7 +81,7 @@ function resultOf(document: EditedDocument, requested: Edit, at: number): EditRe
       requested.attachment === undefined
         ? requested
         : { ...requested, doc: amendedDocument(document.state, requested.attachment, requested.doc) }
-    return edit.newEdits ? editInteractively(document, edit, at) : editAsReplica(document, edit.doc, at)
+    return edit.newEdits ? editInteractively(document, edit, at) : editAsReplica(document, edit, at)
   } catch (error) {
     if (error instanceof CouchError) return error
     throw error
@@ -183,11 +188,13 @@ function missingStub(id: string, name: string): CouchError {
 }
 
 /** Protocol.md 6.4: there is never a conflict, and a known revision, leaf or inner, changes nothing. */
-function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): EditResult {
+function editAsReplica(document: EditedDocument, { doc, isRepair }: Edit, at: number): EditResult {
   const path = replicatedPath(doc)
   const incoming = makeBranch(path.pos, path.ids, doc.deleted)
   const rev = leafRev(incoming)
-  if (document.isDamagedLeaf(rev)) return storeAgain(document, doc, incoming, at)
+  if (isRepair) return repair(document, doc, incoming, at)
+  if (document.isDamagedLeaf(rev))
+    return storeAgain(document, doc, incoming, at, newAttachments(document, doc))
   const change = document.branches.mergeOf(incoming)
   const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
   if (leaf !== undefined && document.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
@@ -207,22 +214,48 @@ function editAsReplica(document: EditedDocument, doc: IncomingDoc, at: number): 
 }
 
 /** A revision never changes, so what a device sends of a damaged leaf takes its place. */
-function storeAgain(document: EditedDocument, doc: IncomingDoc, incoming: Branch, at: number): EditResult {
+function storeAgain(
+  document: EditedDocument,
+  doc: IncomingDoc,
+  incoming: Branch,
+  at: number,
+  attachments: AttachmentWrite[],
+): EditResult {
   const rev = leafRev(incoming)
   const damaged = document.branches.leaf({ pos: incoming.pos, id: incoming.leaf }) as Branch
   // A leaf whose ancestry was damaged as well has only itself as such.
   const ids = damaged.ids.length < incoming.ids.length ? incoming.ids : damaged.ids
   const added = document.stemmed(makeBranch(incoming.pos, ids, doc.deleted))
   const change = { removed: [damaged], added: [added] }
-  const stub = doc.attachments.find(({ content }) => content === null)
-  if (stub !== undefined) throw missingStub(document.id, stub.name)
   checkAttachmentCount(doc.attachments, document.maxAttachments)
-  const attachments = doc.attachments.map((attachment) => newAttachment(attachment, attachment.revpos ?? 0))
   const old = () => document.nearest(incoming.pos - 1, ids.slice(1))
   take(document, { at, doc, rev, attachments }, change, old)
   document.branches.apply(change)
   document.hasRestored = true
   return { rev, deleted: doc.deleted }
+}
+
+/** @throws missing_stub: what is stored of a damaged leaf is not relied on */
+function newAttachments(document: EditedDocument, { attachments }: IncomingDoc): AttachmentWrite[] {
+  const stub = attachments.find(({ content }) => content === null)
+  if (stub !== undefined) throw missingStub(document.id, stub.name)
+  return attachments.map((attachment) => newAttachment(attachment, attachment.revpos ?? 0))
+}
+
+/** Nothing changes if the revision is not stored any more: it was purged, or removed by a compaction. */
+function repair(document: EditedDocument, doc: IncomingDoc, incoming: Branch, at: number): EditResult {
+  const rev = leafRev(incoming)
+  const result = { rev, deleted: doc.deleted }
+  const isLeaf = document.branches.leaf({ pos: incoming.pos, id: incoming.leaf }) !== undefined
+  if (!isLeaf && !document.isStored(rev)) return result
+  const attachments = doc.attachments.map((attachment) =>
+    attachment.content === null
+      ? keptAttachment(document.id, attachment, document.attachments(rev))
+      : newAttachment(attachment, attachment.revpos ?? 0),
+  )
+  if (isLeaf) return storeAgain(document, doc, incoming, at, attachments)
+  take(document, { at, doc, rev, attachments }, { removed: [], added: [] }, () => null)
+  return result
 }
 
 /**

@@ -300,6 +300,13 @@ export class EditedDocument {
     return unlessDamaged(read, () => true)
   }
 
+  /** Whether a revision has a row, whatever can be read of it; also a retained one. */
+  isStored(rev: string): boolean {
+    const { state } = this
+    if (state === null) return false
+    return state.revisions().some((stored) => stored.rev === rev) || state.retained().includes(rev)
+  }
+
   /** A branch without the ancestors beyond the limit. */
   stemmed(branch: Branch): Branch {
     return stem(branch, this.#revsLimit)

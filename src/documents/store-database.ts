@@ -114,6 +114,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     ...partitionCalls(store),
     security: async () => (await store.view()).security,
     countDisallowed: () => countDisallowed(store, options.name),
+    damagedLeaves: async () => (await store.damagedLeaves?.()) ?? [],
     rememberTokens: (tokens) => rememberTokens(store, tokens),
     exportLines: (user) => exportLines(store, user, limits()),
     setSecurity: async (user, security) => {
@@ -166,7 +167,12 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
       const sent = await readMultipart(body, options.boundary, settings(), id)
       const leading = { ...sent, doc: read(sent.doc) }
       return withUploads(store, settings(), shortageFor(user), async (staging) =>
-        write(user, { id, doc: await uploadFollowing(leading, body, staging), newEdits }),
+        write(user, {
+          id,
+          doc: await uploadFollowing(leading, body, staging),
+          newEdits,
+          ...(options.isRepair && { isRepair: true }),
+        }),
       )
     },
     post: async (user, body) => {

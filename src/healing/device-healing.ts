@@ -1,14 +1,18 @@
 /**
- * Restores damaged documents from the devices that have them. A device that has pushed a revision does not ask about it again, so
- * the database is treated as restored: each device and each replication compares all documents once, learns that the
- * damaged revisions are missing here (revs-diff.ts), and sends them.
+ * Restores damaged documents that a reader has found: from good copies on this machine, and what no copy has from the devices that
+ * have it. A device that has pushed a revision does not ask about it again, so the database is treated as restored: each device
+ * and each replication compares all documents once, learns that the damaged revisions are missing here (revs-diff.ts), and
+ * sends them.
  */
 import type { Logger } from 'pino'
 import type { DatabaseRegistry } from '../auth/policy.ts'
 import { CouchError } from '../core/errors.ts'
+import type { Repairs } from './repairs.ts'
 
-/** Leaves that are found within this time are asked for together, in ms. */
+/** Leaves that are found within this time are repaired together, in ms. */
 const GATHER_MS = 5000
+/** The least time between two looks for copies of one database's leaves, in ms. */
+const REPAIR_PAUSE_MS = 60_000
 /** The least time between two comparisons of one database, in ms: a disk that fails has new damage all the time. */
 const PAUSE_MS = 3_600_000
 
@@ -23,50 +27,46 @@ interface DeviceHealingOptions {
 
 export class DeviceHealing {
   readonly #options: DeviceHealingOptions
-  /** The next comparison of each database with new damage; after it, the end of the pause, until that is over. */
-  readonly #timers = new Map<string, NodeJS.Timeout>()
-  /** Databases with damage that was found in a pause, or before {@link start}. */
-  readonly #waiting = new Set<string>()
-  #databases: HealedDatabases | undefined
-  #closed = false
+  readonly #repairs: Paced
+  readonly #comparisons: Paced
+  /** Databases with damage that was found before {@link start}. */
+  readonly #early = new Set<string>()
+  #healed: { readonly databases: HealedDatabases; readonly repairs: LeafRepairs | null } | undefined
 
   constructor(options: DeviceHealingOptions) {
     this.#options = options
+    const { pauseMs = PAUSE_MS } = options
+    this.#repairs = new Paced(REPAIR_PAUSE_MS, (database) => this.#repair(database))
+    this.#comparisons = new Paced(pauseMs, (database) => this.#treatAsRestored(database))
   }
 
-  /** Begins, also with what was noted before. */
-  start(databases: HealedDatabases): void {
-    this.#databases = databases
-    for (const database of [...this.#waiting]) this.note(database)
+  /**
+   * Begins, also with what was noted before.
+   * @param repairs null: there are no copies
+   */
+  start(databases: HealedDatabases, repairs: LeafRepairs | null = null): void {
+    this.#healed = { databases, repairs }
+    for (const database of this.#early) this.note(database)
+    this.#early.clear()
   }
 
   /** Notes that a damaged leaf was found in a database. */
   note(database: string): void {
-    if (this.#closed) return
-    this.#waiting.add(database)
-    if (this.#databases === undefined || this.#timers.has(database)) return
-    this.#after(this.#options.gatherMs ?? GATHER_MS, database, () => this.#compare(database))
+    const { gatherMs = GATHER_MS } = this.#options
+    if (this.#healed === undefined) this.#early.add(database)
+    else if (this.#healed.repairs === null) this.#comparisons.note(database, gatherMs)
+    else this.#repairs.note(database, gatherMs)
   }
 
-  #after(ms: number, database: string, work: () => void): void {
-    this.#timers.set(database, setTimeout(work, ms).unref())
-  }
-
-  #compare(database: string): void {
-    this.#waiting.delete(database)
-    this.#after(this.#options.pauseMs ?? PAUSE_MS, database, () => this.#endPause(database))
-    void this.#treatAsRestored(database)
-  }
-
-  #endPause(database: string): void {
-    this.#timers.delete(database)
-    if (this.#waiting.has(database)) this.#compare(database)
+  async #repair(database: string): Promise<void> {
+    const isWhole = (await this.#healed?.repairs?.repairLeaves(database)) ?? false
+    if (!isWhole) this.#comparisons.note(database, 0)
   }
 
   async #treatAsRestored(database: string): Promise<void> {
     const { logger } = this.#options
     try {
-      await this.#databases?.treatAsRestored(database)
+      await this.#healed?.databases.treatAsRestored(database)
       logger.warn(
         { database },
         'documents of a database are damaged; its devices will compare their documents and send what is damaged again',
@@ -77,9 +77,56 @@ export class DeviceHealing {
     }
   }
 
-  /** No comparison begins from now on. */
+  /** Nothing begins from now on. */
   async close(): Promise<void> {
-    this.#closed = true
+    this.#repairs.close()
+    this.#comparisons.close()
+  }
+}
+
+type LeafRepairs = Pick<Repairs, 'repairLeaves'>
+
+/** Work on databases: soon after one is noted, and again only after a pause. */
+class Paced {
+  readonly #pauseMs: number
+  readonly #work: (database: string) => Promise<void>
+  /** The next work of each noted database; after it, the end of the pause, until that is over. */
+  readonly #timers = new Map<string, NodeJS.Timeout>()
+  /** Databases that were noted in a pause. */
+  readonly #waiting = new Set<string>()
+  #isClosed = false
+
+  /** @param work never rejects */
+  constructor(pauseMs: number, work: (database: string) => Promise<void>) {
+    this.#pauseMs = pauseMs
+    this.#work = work
+  }
+
+  /** @param gatherMs how soon the work begins, unless there is a pause */
+  note(database: string, gatherMs: number): void {
+    if (this.#isClosed) return
+    this.#waiting.add(database)
+    if (!this.#timers.has(database)) this.#after(gatherMs, database, () => this.#begin(database))
+  }
+
+  #after(ms: number, database: string, work: () => void): void {
+    this.#timers.set(database, setTimeout(work, ms).unref())
+  }
+
+  #begin(database: string): void {
+    this.#waiting.delete(database)
+    void this.#work(database).then(() => {
+      if (!this.#isClosed) this.#after(this.#pauseMs, database, () => this.#endPause(database))
+    })
+  }
+
+  #endPause(database: string): void {
+    this.#timers.delete(database)
+    if (this.#waiting.has(database)) this.#begin(database)
+  }
+
+  close(): void {
+    this.#isClosed = true
     for (const timer of this.#timers.values()) clearTimeout(timer)
     this.#timers.clear()
   }

@@ -1,5 +1,7 @@
 /** What checks have found damaged, and since when: remembered in records, for all nodes and over restarts. */
+
 import { isJsonObject, jsonObjectIn } from '../core/json.ts'
+import type { PartOutcome } from '../healing/repairs.ts'
 import { incarnationsIn } from '../metrics/alarms.ts'
 import type { Damage, DamagedPart } from '../storage/damage.ts'
 import { MAX_NAMED_PARTS } from '../storage/damage.ts'
@@ -13,6 +15,8 @@ const MAX_LISTED = 100
 export type RememberedPart = DamagedPart & {
   /** When a check first found it, in ms since 1970. */
   readonly since: number
+  /** Where a good copy was when it was last checked, for people; null: in no place that the server can read. */
+  readonly copy: string | null
 }
 
 /** The damage of a database. */
@@ -51,6 +55,7 @@ export class DamageRecords {
    * Replaces what is remembered of a database by what a whole check of it has found.
    * @param damage null: the database is whole
    * @param now in ms since 1970
+   * @param copies where copies of the parts are, as far as known
    * @returns the parts that were not damaged when it was last checked
    * @throws as `writeRecords`
    */
@@ -58,6 +63,7 @@ export class DamageRecords {
     { name, incarnation }: { readonly name: string; readonly incarnation: number },
     damage: Damage | null,
     now: number,
+    copies: readonly Pick<PartOutcome, 'part' | 'copy'>[],
   ): Promise<readonly DamagedPart[]> {
     const value = await readRecord(this.#databases, KIND, name)
     if (damage === null) {
@@ -65,8 +71,14 @@ export class DamageRecords {
       return []
     }
     const known = value === null ? null : damageIn({ kind: KIND, key: name, value })
-    const sinceOf = new Map((known?.parts ?? []).map(({ since, ...part }) => [JSON.stringify(part), since]))
-    const parts = damage.parts.map((part) => ({ ...part, since: sinceOf.get(JSON.stringify(part)) ?? now }))
+    const sinceOf = new Map(
+      (known?.parts ?? []).map(({ since, copy: _, ...part }) => [JSON.stringify(part), since]),
+    )
+    const copyOf = new Map(copies.map(({ part, copy }) => [JSON.stringify(part), copy]))
+    const parts = damage.parts.map((part) => {
+      const key = JSON.stringify(part)
+      return { ...part, since: sinceOf.get(key) ?? now, copy: copyOf.get(key) ?? null }
+    })
     const stored = { incarnation, checkedAt: now, count: damage.count, parts }
     await this.#databases.writeRecords([{ kind: KIND, key: name, value: JSON.stringify(stored) }])
     return damage.parts.filter((part) => !sinceOf.has(JSON.stringify(part)))
@@ -120,7 +132,11 @@ function damageIn({ key, value }: ServerRecord): RememberedDamage | null {
   const { incarnation, checkedAt, count, parts } = read ?? {}
   if (![incarnation, checkedAt, count].every(Number.isSafeInteger) || !Array.isArray(parts)) return null
   const isPart = (part: unknown) => isJsonObject(part) && typeof part.kind === 'string'
-  const known = parts.slice(0, MAX_NAMED_PARTS).filter(isPart) as RememberedPart[]
+  const known = (parts.slice(0, MAX_NAMED_PARTS).filter(isPart) as RememberedPart[]).map((part) => ({
+    ...part,
+    // A settee before this noted none.
+    copy: part.copy ?? null,
+  }))
   return {
     database: key,
     incarnation: incarnation as number,

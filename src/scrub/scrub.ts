@@ -8,6 +8,7 @@ import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError, isFileFault } from '../core/errors.ts'
 import { Schedule, type ScheduleFacts, type WallClock, wallClock } from '../core/schedule.ts'
+import type { PartOutcome, Repairs } from '../healing/repairs.ts'
 import { type Damage, type DamagedPart, FoundDamage } from '../storage/damage.ts'
 import type { CheckStep } from '../storage/storage-engine.ts'
 import type { Duty } from '../threads/claims.ts'
@@ -23,6 +24,10 @@ const SAVE_MS = 10_000
 const PAUSE_MS = 100
 /** How often a database that is replaced while it is checked is begun again, and the wait before that, in ms. */
 const MAX_TRIES = 5
+/** How often a database is checked again after a repair: a check names no more than `MAX_NAMED_PARTS`. */
+const MAX_ROUNDS = 20
+/** How many repaired parts an outcome names. */
+const MAX_REPAIRED = 1000
 const REPLACED_MS = 200
 
 interface ScrubOptions {
@@ -40,6 +45,8 @@ interface ScrubOptions {
     | 'noteWhole'
     | 'watchCatalog'
   >
+  /** Finds good copies of what is damaged. Absent: there are none. */
+  readonly repairs?: Pick<Repairs, 'run'>
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
   readonly clock?: WallClock
@@ -79,17 +86,37 @@ export interface ScrubState {
   readonly now: number
 }
 
+/** A part that was stored again. */
+export interface RepairedPart {
+  readonly database: string
+  readonly part: DamagedPart
+  /** Where the good copy was, for people. */
+  readonly copy: string
+}
+
+/** How a check on request is made. */
+export interface CheckRequest {
+  /** null: all databases, which counts as a pass. */
+  readonly names: readonly string[] | null
+  /** Whether what has a good copy is stored again at once. */
+  readonly repairs?: boolean
+}
+
 /** What a check on request has found. */
 export interface CheckOutcome {
   /** How many databases were read. */
   readonly checked: number
-  /** The damaged ones among the databases that were asked for. */
+  /** The damaged ones among the databases that were asked for, without what was repaired. */
   readonly damaged: readonly RememberedDamage[]
+  /** What was repaired, the first {@link MAX_REPAIRED}. */
+  readonly repaired: readonly RepairedPart[]
 }
 
 interface Run {
   /** null: all databases. */
   readonly names: readonly string[] | null
+  readonly repairs: boolean
+  readonly repaired: RepairedPart[]
   readonly ending: AbortController
   onProgress?(progress: ScrubProgress): void
 }
@@ -108,6 +135,8 @@ export class Scrub {
   #task: ScrubTask | null = null
   #failure: { readonly time: number; readonly reason: string } | null = null
   #checked = 0
+  /** Databases that were repaired since they were checked. */
+  readonly #repaired = new Set<string>()
   #isClosed = false
 
   constructor(options: ScrubOptions) {
@@ -137,11 +166,20 @@ export class Scrub {
     })
   }
 
-  /** What was damaged, and was replaced since, goes before a pass. */
+  /** What was damaged, and was replaced or repaired since, goes before a pass. */
   async #runScheduled(): Promise<void> {
-    const replaced = await this.#damage.replaced()
+    const changed = new Set([...(await this.#damage.replaced()), ...this.#repaired])
     if (this.#askedAt !== null || this.#isClosed) return
-    await this.#start({ names: replaced.length > 0 ? replaced : null, ending: new AbortController() })
+    this.#repaired.clear()
+    const names = changed.size > 0 ? [...changed] : null
+    await this.#start({ names, repairs: true, repaired: [], ending: new AbortController() })
+  }
+
+  /** Has a database checked again soon, because parts of it were repaired. */
+  checkAgain(database: string): void {
+    if (this.#schedule === undefined || this.#isClosed) return
+    this.#repaired.add(database)
+    this.#schedule.check()
   }
 
   /** Never rejects: what cannot be read now is read at the next look. */
@@ -150,7 +188,8 @@ export class Scrub {
     const replaced = await this.#damage.replaced().catch(() => [])
     // A pass in time to come was noted before the clock was set back.
     const begunAt = pass?.last?.begunAt ?? Number.POSITIVE_INFINITY
-    const isRead = pass?.open === null && replaced.length === 0 && begunAt <= this.#clock.now()
+    const isChanged = replaced.length > 0 || this.#repaired.size > 0
+    const isRead = pass?.open === null && !isChanged && begunAt <= this.#clock.now()
     return {
       interval: duty.isHeld && pass !== null ? this.#interval : 0,
       last: isRead ? begunAt : null,
@@ -193,23 +232,22 @@ export class Scrub {
 
   /**
    * Checks databases now. A pass under way waits for it, and goes on where it was.
-   * @param names null: all of them, which counts as a pass
    * @param signal ends the check
    * @throws conflict while another check that was asked for is under way; not_found for an unknown database; no_checks where
    *   the engine has none; unavailable when the server is stopping or the signal ends the check
    */
   async check(
-    names: readonly string[] | null,
+    request: CheckRequest,
     onProgress?: (progress: ScrubProgress) => void,
     signal?: AbortSignal,
   ): Promise<CheckOutcome> {
-    const { finished } = await this.begin(names, onProgress, signal)
+    const { finished } = await this.begin(request, onProgress, signal)
     return finished
   }
 
   /** As {@link check}, but resolves when the check has begun. `finished` rejects as it does; the caller must handle it. */
   async begin(
-    names: readonly string[] | null,
+    { names, repairs = false }: CheckRequest,
     onProgress?: (progress: ScrubProgress) => void,
     signal?: AbortSignal,
   ): Promise<{ readonly finished: Promise<CheckOutcome> }> {
@@ -224,7 +262,8 @@ export class Scrub {
     const ending = new AbortController()
     signal?.addEventListener('abort', () => ending.abort())
     if (signal?.aborted) ending.abort()
-    const finished = this.#checkAsked({ names: once, ending, ...(onProgress && { onProgress }) })
+    const run = { names: once, repairs, repaired: [], ending, ...(onProgress && { onProgress }) }
+    const finished = this.#checkAsked(run)
     finished.catch(() => undefined)
     return { finished }
   }
@@ -250,6 +289,7 @@ export class Scrub {
       return {
         checked: this.#checked - before,
         damaged: damaged.filter(({ database }) => asked === null || asked.has(database)),
+        repaired: run.repaired,
       }
     } finally {
       this.#askedAt = null
@@ -357,12 +397,19 @@ export class Scrub {
     const { databases } = this.#options
     const signal = this.#run?.ending.signal
     const isEnded = () => signal?.aborted === true
-    for (let tries = 0; tries < MAX_TRIES && !isEnded(); tries++) {
+    for (let tries = 0, rounds = 0; tries < MAX_TRIES && !isEnded(); tries++) {
       try {
         await this.#tried(work, checker, onStep)
         if (work.from !== null) return
+        const copies = await this.#copiesOf(work)
+        if (copies.some(({ isRepaired }) => isRepaired) && rounds < MAX_ROUNDS) {
+          rounds += 1
+          tries = 0
+          work.beginAgain()
+          continue
+        }
         this.#checked += 1
-        if (work.incarnation !== null) await this.#note(work.name, work.incarnation, work.found)
+        if (work.incarnation !== null) await this.#note(work.name, work.incarnation, work.found, copies)
         return
       } catch (error) {
         if (isEnded()) return
@@ -395,16 +442,34 @@ export class Scrub {
     }
   }
 
-  async #note(name: string, incarnation: number, damage: Damage | null): Promise<void> {
+  /** Looks for good copies of what was found, and stores them again if the run repairs. */
+  async #copiesOf({ name, found }: DatabaseWork): Promise<readonly PartOutcome[]> {
+    const run = this.#run
+    const { repairs } = this.#options
+    if (run === null || repairs === undefined || found === null) return []
+    const outcomes = await repairs.run(name, found.parts, { writes: run.repairs })
+    for (const { part, copy, isRepaired } of outcomes) {
+      if (isRepaired && copy !== null && run.repaired.length < MAX_REPAIRED)
+        run.repaired.push({ database: name, part, copy })
+    }
+    return outcomes
+  }
+
+  async #note(
+    name: string,
+    incarnation: number,
+    damage: Damage | null,
+    copies: readonly PartOutcome[],
+  ): Promise<void> {
     const { databases, logger } = this.#options
-    const fresh = await this.#damage.note({ name, incarnation }, damage, this.#clock.now())
+    const fresh = await this.#damage.note({ name, incarnation }, damage, this.#clock.now(), copies)
     if (damage === null) databases.noteWhole(incarnation)
     if (damage === null || fresh.length === 0) return
     logger.error({ database: name, count: damage.count, damaged: fresh }, 'parts of a database are damaged')
     await this.#read(name, incarnation, fresh)
   }
 
-  /** Reads what is damaged as a client does: the store then notes it, and devices are asked for it. */
+  /** Reads what is damaged as a client does: the store then notes it, and it is healed (healing/device-healing.ts). */
   async #read(name: string, incarnation: number, parts: readonly DamagedPart[]): Promise<void> {
     for (const part of parts) {
       if (!('id' in part) || part.id === null || part.kind === 'local' || this.#isClosed) continue
@@ -454,6 +519,11 @@ class DatabaseWork {
     this.incarnation = incarnation
     this.from = next === null ? null : { incarnation, position: next }
     if (damage !== null) this.#damage.addAll(damage)
+  }
+
+  beginAgain(): void {
+    this.from = null
+    this.#damage = new FoundDamage()
   }
 
   get found(): Damage | null {

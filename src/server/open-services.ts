@@ -22,7 +22,9 @@ import { setteeVersion } from '../config/version.ts'
 import { localControlCommands } from '../control/control-commands.ts'
 import { serveControl } from '../control/control-server.ts'
 import { CouchError } from '../core/errors.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
 import { DeviceHealing } from '../healing/device-healing.ts'
+import { Repairs } from '../healing/repairs.ts'
 import { type Hosted, openHosted } from '../hosted/hosted.ts'
 import type { Services } from '../http/services.ts'
 import { Alarms, incarnationsIn } from '../metrics/alarms.ts'
@@ -230,6 +232,7 @@ export function openReplicator(
 type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'growth' | 'collectors' | 'health'> & {
   readonly backups: Backups
   readonly scrub: Scrub
+  readonly repairs: Repairs
 }
 
 interface BackupParts {
@@ -237,6 +240,7 @@ interface BackupParts {
   readonly claims: Claims
   readonly upkeep: Duty
   readonly authServices: AuthServices
+  readonly files: BodyFiles
 }
 
 /**
@@ -246,7 +250,7 @@ interface BackupParts {
 export async function openBackupServices(
   { dataDir, config, logger, shutdown }: ServerContext,
   databases: Databases,
-  { disk, claims, upkeep, authServices: { hosted } }: BackupParts,
+  { disk, claims, upkeep, authServices: { hosted }, files }: BackupParts,
 ): Promise<BackupServices> {
   const alarms = new Alarms({
     records: databases,
@@ -259,8 +263,11 @@ export async function openBackupServices(
   shutdown.add(() => growth.close())
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
   shutdown.add(() => backups.close())
-  const scrub = new Scrub({ config, databases, logger })
+  const repairs = new Repairs({ databases, places: [backups], files, logger })
+  const scrub = new Scrub({ config, databases, repairs, logger })
+  repairs.onRepaired = (database) => scrub.checkAgain(database)
   shutdown.add(() => scrub.close())
+  shutdown.add(() => repairs.close())
   const monitored = [backupCollector(backups), scrubCollector(scrub)]
   const collectors = [...monitored, ...(hosted === null ? [] : [tenantCollector(hosted)])]
   const health = [
@@ -269,7 +276,8 @@ export async function openBackupServices(
     async () => [scrubFact(await scrub.state())],
     () => alarms.health(),
   ]
-  return { alarms, rewinds: new Rewinds(databases, claims), growth, backups, scrub, collectors, health }
+  const rewinds = new Rewinds(databases, claims)
+  return { alarms, rewinds, growth, backups, scrub, repairs, collectors, health }
 }
 
 /** Moves of other servers to this one. {@link serveCommands} ends them. */
@@ -290,6 +298,7 @@ export async function serveCommands(
     tmpDir,
     backups,
     scrub,
+    repairs,
     rewinds,
     moves,
     moveRuns,
@@ -313,7 +322,7 @@ export async function serveCommands(
     ending.abort()
     rewinds.close()
     moves.close()
-    await Promise.all([moveRuns.close(), backups.close(), scrub.close()])
+    await Promise.all([moveRuns.close(), backups.close(), scrub.close(), repairs.close()])
   })
 }
 

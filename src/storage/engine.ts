@@ -123,6 +123,12 @@ export interface StoredRevision {
   readonly leaf: boolean
 }
 
+/** A leaf that does not say what was written. */
+export interface DamagedLeaf {
+  readonly id: string
+  readonly rev: string
+}
+
 /** One document's write: the unit of atomicity. */
 export interface DocUpdate<R, N = never> {
   readonly id: string
@@ -351,6 +357,8 @@ export interface DatabaseStore {
   ): Promise<ForkedPage<R>>
   /** How many rows of the feed lie above `seq`; in O(log n). */
   countChanges(seq: number): Promise<number>
+  /** The leaves that are known to be damaged. Absent: the engine notes none. */
+  damagedLeaves?(): Promise<readonly DamagedLeaf[]>
   /** How many attachments all stored revisions have, retained ones included; counted up to `most`. */
   countAttachments(most: number): Promise<number>
   /** A range of an attachment's bytes; null when the blob is not stored. */

@@ -3,6 +3,7 @@
 import { CouchError } from '../core/errors.ts'
 import type { Catalog } from './catalog.ts'
 import type { Damage } from './damage.ts'
+import type { DatabaseStore } from './engine.ts'
 import type { VersionedStore } from './history-store.ts'
 import type { IndexStores } from './index-store.ts'
 import type { LastKnownSequence } from './sequence.ts'
@@ -105,10 +106,32 @@ export interface EngineCopies {
    * @throws Error whose message names the fault
    */
   checkCopy(path: string): Promise<CheckedCopy>
+  /**
+   * Opens a file for reading only.
+   * @param place a database, which may be in use; or the path of a copy
+   * @throws no_database; Error for a file of another schema, or one that cannot be opened
+   */
+  openReader(place: FilePlace): FileReader
   /** Copies the server's own data, whose catalog is open, to a new file, which is durable when resolved. */
   copyCatalog(path: string): Promise<void>
   /** As {@link checkCopy}, for a copy that {@link copyCatalog} made. @returns the folder's uuid */
   checkCatalogCopy(path: string): Promise<string>
+}
+
+/** A database's own file, or a copy of it. */
+export type FilePlace = { readonly database: string } | { readonly path: string }
+
+/** Reads single documents of a file. Each row is compared with its checksum, as a store does. */
+export interface FileReader
+  extends Pick<
+    DatabaseStore,
+    'partitioned' | 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
+  > {
+  /** The SHA-256 of a content, as it was written; null if it is not there. @throws damaged_document */
+  sha256Of(blob: number): Uint8Array | null
+  /** The content with this SHA-256. */
+  blobOf(sha256: Uint8Array): number | null
+  close(): void
 }
 
 /** The copies of an engine. @throws no_copies where backups are a task of its store */

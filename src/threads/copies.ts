@@ -9,6 +9,7 @@ import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { Damage } from '../storage/damage.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
 import type { CheckPosition, CheckStep, CopyFacts } from '../storage/storage-engine.ts'
+import type { FoundRevision, SoughtPiece, SoughtRevision } from './good-copies.ts'
 import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
 
@@ -88,6 +89,14 @@ export interface Checker {
     from: CheckedUpTo | null,
     onStep: (step: CheckStep, incarnation: number) => Promise<boolean>,
   ): Promise<void>
+  /**
+   * Finds a good copy of a revision.
+   * @returns null if there is none
+   * @throws no_database
+   */
+  find(sought: SoughtRevision): Promise<FoundRevision | null>
+  /** Reads a piece of a content that was found. @throws no_database, no_attachment, damaged_document */
+  readPiece(database: string, piece: SoughtPiece): Promise<Uint8Array>
   /** Terminates the thread, whatever it is doing. */
   close(): Promise<void>
 }
@@ -122,6 +131,8 @@ type CopyQuery =
   | { readonly type: 'copy'; readonly job: CopyJob }
   | { readonly type: 'catalog'; readonly path: string; readonly folderUuid: string }
   | { readonly type: 'check'; readonly database: string; readonly from: CheckPosition | null }
+  | { readonly type: 'find'; readonly sought: SoughtRevision }
+  | { readonly type: 'piece'; readonly piece: SoughtPiece }
 
 export type CopyRequest = { readonly call: number } & CopyQuery
 
@@ -248,6 +259,26 @@ class CopyThread implements Copier, Checker {
         await this.#refuseIfDeleted(entry)
         next = (await onStep(step, incarnation)) ? step.next : null
       } while (next !== null)
+    } finally {
+      release()
+    }
+  }
+
+  find(sought: SoughtRevision): Promise<FoundRevision | null> {
+    return this.#askOpen(sought.database, { type: 'find', sought })
+  }
+
+  readPiece(database: string, piece: SoughtPiece): Promise<Uint8Array> {
+    return this.#askOpen(database, { type: 'piece', piece })
+  }
+
+  /** Asks while the database is open elsewhere, so that its log is in order. */
+  async #askOpen<Result>(database: string, query: CopyQuery): Promise<Result> {
+    const entry = await this.#options.findEntry(database)
+    if (entry === null) throw new CouchError('no_database')
+    const release = await this.#options.hold(entry)
+    try {
+      return await this.#ask<Result>(query)
     } finally {
       release()
     }

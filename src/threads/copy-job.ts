@@ -33,6 +33,7 @@ import {
   type KnownCopy,
   type ProgressEvent,
 } from './copies.ts'
+import { type FoundRevision, findRevision, readPiece } from './good-copies.ts'
 import { RpcServer } from './rpc.ts'
 
 /** The progress at which each part of the work begins, in percent. */
@@ -250,8 +251,10 @@ async function work(
   request: CopyRequest,
   engine: ServedEngine,
   onProgress: (progress: JobProgress) => void,
-): Promise<FileHash | FinishedCopy | CheckStep | DamageAnswer | null> {
+): Promise<FileHash | FinishedCopy | CheckStep | FoundRevision | Uint8Array | DamageAnswer | null> {
   if (request.type === 'check') return checkStep(engine, request.database, request.from)
+  if (request.type === 'find') return findRevision(copiesOf(engine), request.sought)
+  if (request.type === 'piece') return readPiece(copiesOf(engine), request.piece)
   try {
     const copies = copiesOf(engine)
     if (request.type === 'catalog') return await checkCatalog(copies, request.path, request.folderUuid)

@@ -94,6 +94,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('countDisallowed', [])
   }
 
+  damagedLeaves() {
+    return this.#call('damagedLeaves', [])
+  }
+
   rememberTokens(...args: Args<'rememberTokens'>) {
     return this.#call('rememberTokens', args)
   }

@@ -172,6 +172,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   brokenFunctions: { kind: 'call', users: 'server admins', cost: 'scan' },
   security: { kind: 'call', users: 'own rules' },
   countDisallowed: { kind: 'call', users: 'own rules' },
+  damagedLeaves: { kind: 'call', users: 'own rules' },
   rememberTokens: { kind: 'call', users: 'own rules' },
   exportLines: { kind: 'stream', users: 'server admins', cost: 'scan' },
   setSecurity: { kind: 'call', users: 'own rules' },

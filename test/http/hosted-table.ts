@@ -251,6 +251,7 @@ export const OTHER_METHODS = [
     'security',
     'setSecurity',
     'countDisallowed',
+    'damagedLeaves',
     'exportLines',
     'revsLimit',
     'setRevsLimit',

@@ -90,6 +90,8 @@ class PlayedDatabases {
     }
     return {
       check,
+      find: async () => null,
+      readPiece: async () => new Uint8Array(),
       close: async () => {
         isClosed = true
       },
@@ -139,7 +141,7 @@ t.test('a pass reads every database once, one at a time, and remembers what is d
   played.damaged.set('notes-7', { count: 1, parts: [NOTE] })
   const { scrub } = scrubOf(t, played)
   const shown: number[] = []
-  const found = await scrub.check(null, ({ percent }) => shown.push(percent))
+  const found = await scrub.check({ names: null }, ({ percent }) => shown.push(percent))
   t.equal(found.checked, 1000)
   t.match(found.damaged, [{ database: 'notes-7', count: 1, parts: [NOTE] }])
   t.equal(found.damaged.length, 1)
@@ -150,7 +152,7 @@ t.test('a pass reads every database once, one at a time, and remembers what is d
     shown.toSorted((a, b) => a - b),
   )
   t.equal(played.whole.length, 999, 'faults of whole ones are forgotten')
-  t.equal((await scrub.check(['notes-1', 'notes-1'])).checked, 1, 'a name counts once')
+  t.equal((await scrub.check({ names: ['notes-1', 'notes-1'] })).checked, 1, 'a name counts once')
   const fact = scrubFact(await scrub.state())
   t.match(fact, { name: 'scrub', ok: false, damaged: [{ database: 'notes-7', count: 1 }] })
   t.match(fact.reason, /notes-7: revision 1-a of the document note\. GET/)
@@ -160,13 +162,13 @@ t.test('what is whole again is forgotten; what stays damaged has the time when i
   const played = new PlayedDatabases(['a', 'b', 'c'])
   for (const name of ['a', 'b', 'c']) played.damaged.set(name, { count: 1, parts: [NOTE] })
   const { scrub, clock } = scrubOf(t, played)
-  const [first] = (await scrub.check(null)).damaged
+  const [first] = (await scrub.check({ names: null })).damaged
   clock.time += WEEK
   const other: DamagedPart = { kind: 'counters' }
   played.damaged.set('a', { count: 2, parts: [other, NOTE] })
   played.damaged.delete('b')
   played.incarnations.delete('c')
-  const { damaged } = await scrub.check(null)
+  const { damaged } = await scrub.check({ names: null })
   t.strictSame(
     damaged.map(({ database, parts }) => [database, ...parts.map(({ kind, since }) => [kind, since])]),
     [['a', ['counters', clock.time], ['revision', first?.parts[0]?.since]]],
@@ -179,7 +181,7 @@ t.test('a damaged database that was restored is looked at again soon', async (t)
   played.damaged.set('a', { count: 1, parts: [NOTE] })
   const { scrub, clock } = scrubOf(t, played)
   scrub.startSchedule(DUTY)
-  const [{ since } = { since: 0 }] = (await scrub.check(null)).damaged[0]?.parts ?? []
+  const [{ since } = { since: 0 }] = (await scrub.check({ names: null })).damaged[0]?.parts ?? []
   played.incarnations.set('a', 100)
   played.steps.splice(0)
   await clock.tick()
@@ -206,7 +208,7 @@ t.test('a restart goes on where it was, with what was found before', async (t) =
       await new Promise((resolve) => setTimeout(resolve, 20))
     }
   }
-  const ended = first.scrub.check(null)
+  const ended = first.scrub.check({ names: null })
   await reached.promise
   await first.scrub.close()
   await t.rejects(ended, { code: 'unavailable' })
@@ -253,7 +255,7 @@ t.test('deleted and unreadable databases do not end a pass', async (t) => {
     if (name === 'c' && table === 1) played.incarnations.set('c', 50)
   }
   const { scrub } = scrubOf(t, played)
-  const { damaged } = await scrub.check(null)
+  const { damaged } = await scrub.check({ names: null })
   t.match(damaged, [{ database: 'b', parts: [{ kind: 'file' }] }])
   t.equal(damaged.length, 1)
   t.strictSame(
@@ -271,11 +273,11 @@ t.test('a thread that dies is no damage: the pass fails, and goes on later', asy
     if (name === 'b' && isDead) throw new CouchError('unavailable')
   }
   const { scrub } = scrubOf(t, played)
-  await t.rejects(scrub.check(null), { code: 'unavailable' })
+  await t.rejects(scrub.check({ names: null }), { code: 'unavailable' })
   t.strictSame((await scrub.state()).damaged, [])
   t.match(scrubFact(await scrub.state()), { ok: false, reason: /failed/ })
   isDead = false
-  await scrub.check(null)
+  await scrub.check({ names: null })
   t.match(scrubFact(await scrub.state()), { ok: true })
 })
 
@@ -293,13 +295,13 @@ t.test('a check on request goes before a pass, which then goes on', async (t) =>
   scrub.startSchedule(DUTY)
   await clock.tick()
   await reached.promise
-  const asked = scrub.check(['c'])
+  const asked = scrub.check({ names: ['c'] })
   await turn()
-  await t.rejects(scrub.check(['a']), { code: 'conflict' })
+  await t.rejects(scrub.check({ names: ['a'] }), { code: 'conflict' })
   goOn.resolve()
   t.equal((await asked).checked, 1)
   for (let last = null; last === null; last = (await scrub.state()).last) await clock.tick()
   const after = played.steps.slice(played.steps.indexOf('b/2') + 1)
   t.strictSame(after, ['c/0', 'c/1', 'c/2', 'c/3', 'b/2', 'b/3', 'c/0', 'c/1', 'c/2', 'c/3'])
-  await t.rejects(scrub.check(['none']), { code: 'not_found' })
+  await t.rejects(scrub.check({ names: ['none'] }), { code: 'not_found' })
 })

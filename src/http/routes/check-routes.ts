@@ -49,10 +49,12 @@ function timeText(time: number): string {
 }
 
 const NOT_NAMES = ['bad_request', '`databases` member must be an array of names.'] as const
-const checkBody = shape<{ readonly databases?: readonly string[] }>({
+const NOT_REPAIR = ['bad_request', '`repair` member must be true or false.'] as const
+const checkBody = shape<{ readonly databases?: readonly string[]; readonly repair?: boolean }>({
   type: 'object',
   properties: {
     databases: { type: 'array', items: { type: 'string', refusal: NOT_NAMES }, refusal: NOT_NAMES },
+    repair: { type: 'boolean', refusal: NOT_REPAIR },
   },
   refusal: ['body_not_object', 'Request body must be a JSON object'],
 })
@@ -60,8 +62,8 @@ const checkBody = shape<{ readonly databases?: readonly string[] }>({
 /** Answers as soon as the check has begun. `GET /_settee/check` shows the progress and then what is damaged. */
 async function startCheck(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const scrub = scrubOf(request)
-  const { databases = null } = checkBody(await readSmallJson(request, LARGE_LIST_BODY))
+  const { databases = null, repair = false } = checkBody(await readSmallJson(request, LARGE_LIST_BODY))
   if (databases?.length === 0) throw new CouchError('bad_request', '`databases` member must not be empty.')
-  await scrub.begin(databases)
+  await scrub.begin({ names: databases, repairs: repair })
   return sendJson(reply, 202, { ok: true })
 }

@@ -48,6 +48,14 @@ export interface ConnectionOptions {
   readonly isDerived?: boolean
   /** Locks out every other process while the file is open. */
   readonly exclusive?: boolean
+  /** Never writes, also no log: for a file that may be open elsewhere, or is a copy. */
+  readonly isReadOnly?: boolean
+}
+
+function openToRead(path: string): Sqlite.Database {
+  const db = new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_MS })
+  db.pragma('trusted_schema = OFF')
+  return db
 }
 
 export class Connection {
@@ -81,6 +89,7 @@ export class Connection {
 
   #open(): Sqlite.Database {
     const options = this.#options
+    if (options.isReadOnly) return openToRead(this.#path)
     const isLogLeft = fileBytes(logOf(this.#path)) > 0
     if (!options.mustExist) makePrivate(this.#path)
     const db = new Sqlite(this.#path, {

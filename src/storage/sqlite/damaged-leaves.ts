@@ -1,4 +1,5 @@
 /** The leaves of a database that are known to be damaged, so that devices are asked for them. */
+import type { DamagedLeaf } from '../engine.ts'
 import type { Connection } from './connection.ts'
 import type { Statement } from './statement.ts'
 
@@ -23,6 +24,7 @@ export class DamagedLeaves {
   readonly #leaves = new Map<number, Set<string>>()
   readonly #put: Statement
   readonly #isLeaf: Statement<{ found: number }>
+  readonly #id: Statement<{ id: unknown }>
   readonly #ofRevision: Statement<Leaf>
   readonly #ofContent: Statement<Leaf>
   readonly #now: () => number
@@ -45,6 +47,7 @@ export class DamagedLeaves {
       'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
     )
     this.#isLeaf = connection.prepare('SELECT 1 AS found FROM revision WHERE doc = ? AND rev = ? AND leaf')
+    this.#id = connection.prepare('SELECT id FROM doc WHERE num = ?')
     this.#ofRevision = connection.prepare('SELECT doc, rev FROM revision WHERE num = ?')
     this.#ofContent = connection.prepare(
       'SELECT r.doc, r.rev FROM attachment AS a JOIN revision AS r ON r.num = a.revision ' +
@@ -68,6 +71,14 @@ export class DamagedLeaves {
   /** The damaged leaves of a document, by the number of its row. */
   of(doc: number): ReadonlySet<string> {
     return this.#leaves.get(doc) ?? NONE
+  }
+
+  /** All of them, by the ids of their documents. */
+  list(): DamagedLeaf[] {
+    return [...this.#leaves].flatMap(([doc, revs]) => {
+      const id = this.#id.get(doc)?.id
+      return typeof id === 'string' ? [...revs].map((rev) => ({ id, rev })) : []
+    })
   }
 
   /** Notes a damaged revision. Nothing changes if it is no leaf: no device is asked for a superseded revision. */

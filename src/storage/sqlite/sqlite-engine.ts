@@ -10,6 +10,7 @@ import type { DatabaseSnapshot, OpenOptions, StorageEngine } from '../storage-en
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
 import { checkStored, openForReading } from './database-check.ts'
+import { SqliteFileReader } from './file-reader.ts'
 import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
 import { SqliteIndexStores } from './index-stores.ts'
@@ -110,6 +111,11 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       openSnapshot: async (name) => openSnapshot(files, name),
       fingerprint: async (name) => files.fingerprint(name),
       checkCopy: async (path) => checkCopy(path),
+      openReader: (place) => {
+        const path = 'path' in place ? place.path : files.path(place.database)
+        if ('database' in place && !existsSync(path)) throw new CouchError('no_database')
+        return new SqliteFileReader(path)
+      },
       copyCatalog: async (path) => {
         if (catalog === undefined) throw new Error('the catalog is not open')
         await catalog.copyTo(path)

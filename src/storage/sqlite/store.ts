@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { BlobReference, BlobUpload } from '../blob-leases.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type {
+  DamagedLeaf,
   DocState,
   DocUpdate,
   ForkedPage,
@@ -292,6 +293,10 @@ export class SqliteStore implements VersionedStore {
       const { view } = this.#tables.state
       return { ...this.#forked.search(after, paging, (doc) => read(doc, view)), view }
     })
+  }
+
+  async damagedLeaves(): Promise<readonly DamagedLeaf[]> {
+    return this.#access.read(() => this.#tables.damagedLeaves.list())
   }
 
   async countAttachments(most: number): Promise<number> {

@@ -1,0 +1,281 @@
+/**
+ * Stores damaged revisions again, of which a copy of the database has a good one (threads/good-copies.ts). The write is that of a
+ * replication, so whatever a client may see of it is what a client sees when a device sends the revision again.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { COPYING_USER } from '../auth/accounts.ts'
+import type { CopyPlace, StoredCopy } from '../backup/copy-place.ts'
+import { Limiter } from '../core/concurrency.ts'
+import { asCouchError, CouchError, isDamage } from '../core/errors.ts'
+import { newUuid } from '../core/ids.ts'
+import type { BodyFiles } from '../documents/body-files.ts'
+import { TemporaryFile } from '../documents/temporary-file.ts'
+import type { DamagedPart } from '../storage/damage.ts'
+import type { Checker } from '../threads/copies.ts'
+import type { Databases } from '../threads/databases.ts'
+import type { FoundContent, FoundRevision } from '../threads/good-copies.ts'
+
+/** Bytes of a content that are in memory at once. */
+const PIECE = 1024 * 1024
+/** Pause between two revisions, in ms: a disk that fails has other work. */
+const PAUSE_MS = 20
+/** How long one revision may take to be found, in ms. A disk that never answers must not keep everything else damaged. */
+const MAX_FIND_MS = 10 * 60_000
+/** How many leaves of one database are repaired at one time. */
+const MAX_LEAVES = 1000
+
+interface RepairsOptions {
+  readonly databases: Pick<Databases, 'checks' | 'copies' | 'get'>
+  /** The first that has a good copy gives it. */
+  readonly places: readonly CopyPlace[]
+  readonly files: BodyFiles
+  readonly logger: Pick<Logger, 'info' | 'warn'>
+  /** By default {@link MAX_FIND_MS}. For tests. */
+  readonly maxFindMs?: number
+}
+
+/** What became of a damaged part. */
+export interface PartOutcome {
+  readonly part: DamagedPart
+  /** Where a good copy is, for people; null: in no place that the server can read. */
+  readonly copy: string | null
+  readonly isRepaired: boolean
+  /** Why a good copy could not be stored. */
+  readonly fault?: string
+}
+
+interface Found {
+  readonly revision: FoundRevision
+  /** For people. */
+  readonly from: string
+}
+
+const OWN = 'the database itself'
+
+export class Repairs {
+  readonly #options: RepairsOptions
+  /** One database at a time, with one thread. */
+  readonly #turns = new Limiter(1, Number.POSITIVE_INFINITY)
+  readonly #ending = new AbortController()
+  /** Called when leaves of a database were repaired that a reader has found. */
+  onRepaired: (database: string) => void = () => undefined
+
+  constructor(options: RepairsOptions) {
+    this.#options = options
+  }
+
+  /** Whether the engine has files, of which there may be copies. */
+  get isSupported(): boolean {
+    const { checks, copies } = this.#options.databases
+    return checks !== null && copies !== null
+  }
+
+  /**
+   * Looks for good copies of damaged parts.
+   * @param writes whether what is found is stored
+   * @returns an outcome for each part, in their order. Never rejects
+   */
+  async run(
+    database: string,
+    parts: readonly DamagedPart[],
+    { writes }: { readonly writes: boolean },
+  ): Promise<PartOutcome[]> {
+    const nothing = parts.map((part) => ({ part, copy: null, isRepaired: false }))
+    if (!this.isSupported || !parts.some(isRevision)) return nothing
+    return this.#turns.run(async () => {
+      const run = new RepairRun(this.#options, database, writes, this.#ending.signal)
+      try {
+        return await run.all(parts)
+      } catch (error) {
+        // For example, the database was deleted.
+        const fault = asCouchError(error).message
+        return nothing.map((outcome) => ({ ...outcome, fault }))
+      } finally {
+        run.close()
+      }
+    })
+  }
+
+  /**
+   * Repairs the leaves that readers have found damaged.
+   * @returns whether all of them are whole. Never rejects
+   */
+  async repairLeaves(database: string): Promise<boolean> {
+    const { databases } = this.#options
+    if (!this.isSupported) return false
+    const leaves = await databases.get(database).then(
+      (handle) => handle.damagedLeaves(),
+      () => null,
+    )
+    if (leaves === null) return false
+    const parts = leaves.slice(0, MAX_LEAVES).map(({ id, rev }) => ({ kind: 'revision', id, rev }) as const)
+    const outcomes = await this.run(database, parts, { writes: true })
+    const repaired = outcomes.filter(({ isRepaired }) => isRepaired).length
+    if (repaired > 0) this.onRepaired(database)
+    return repaired === leaves.length
+  }
+
+  /** No repair begins from now on. Resolves when the one under way has ended, or is given up. */
+  async close(): Promise<void> {
+    this.#ending.abort()
+    await this.#turns.run(async () => undefined)
+  }
+}
+
+/** A part that is stored as one revision; the damage of a document's row is mended by a write of its winner. */
+type RevisionPart = Exclude<DamagedPart, { readonly kind: 'security' | 'counters' | 'file' }> & {
+  readonly id: string
+}
+
+function isRevision(part: DamagedPart): part is RevisionPart {
+  return 'id' in part && part.id !== null && part.kind !== 'local'
+}
+
+/** The parts of one database. */
+class RepairRun {
+  readonly #options: RepairsOptions
+  readonly #database: string
+  readonly #writes: boolean
+  readonly #ending: AbortSignal
+  readonly #checker: Checker
+  /** Outcomes by document and revision: several attachments may be of one. */
+  readonly #known = new Map<string, Promise<Omit<PartOutcome, 'part'>>>()
+  #copies: readonly StoredCopy[] = []
+
+  constructor(options: RepairsOptions, database: string, writes: boolean, ending: AbortSignal) {
+    const { checks } = options.databases
+    if (checks === null) throw new CouchError('no_checks')
+    this.#options = options
+    this.#database = database
+    this.#writes = writes
+    this.#ending = ending
+    this.#checker = checks.start()
+  }
+
+  /** @throws no_database; unavailable when the server stops, or a disk does not answer */
+  async all(parts: readonly DamagedPart[]): Promise<PartOutcome[]> {
+    this.#copies = await this.#timed(this.#copiesOf())
+    const outcomes: PartOutcome[] = []
+    let fault: string | null = null
+    for (const part of parts) {
+      if (fault !== null) {
+        outcomes.push({ part, copy: null, isRepaired: false, fault })
+        continue
+      }
+      const outcome = await this.#one(part).catch((error: unknown) => {
+        // The database is gone, or a disk does not answer: so it is for the others.
+        fault = asCouchError(error).message
+        return { copy: null, isRepaired: false, fault }
+      })
+      outcomes.push({ part, ...outcome })
+      await delay(PAUSE_MS, undefined, { signal: this.#ending }).catch(() => undefined)
+    }
+    return outcomes
+  }
+
+  async #copiesOf(): Promise<readonly StoredCopy[]> {
+    const found = this.#options.places.map((place) => place.copiesOf(this.#database).catch(() => []))
+    return (await Promise.all(found)).flat()
+  }
+
+  #one(part: DamagedPart): Promise<Omit<PartOutcome, 'part'>> {
+    if (!isRevision(part)) return Promise.resolve({ copy: null, isRepaired: false })
+    const rev = 'rev' in part ? part.rev : null
+    const key = JSON.stringify([part.id, rev])
+    const outcome = this.#known.get(key) ?? this.#revision(part.id, rev)
+    this.#known.set(key, outcome)
+    return outcome
+  }
+
+  async #revision(id: string, rev: string | null): Promise<Omit<PartOutcome, 'part'>> {
+    const { logger } = this.#options
+    const found = await this.#find(id, rev)
+    if (found === null) return { copy: null, isRepaired: false }
+    const copy = found.from
+    if (!this.#writes) return { copy, isRepaired: false }
+    const facts = { database: this.#database, id, rev, from: copy }
+    try {
+      await this.#store(id, found.revision)
+      logger.info(facts, 'restored a damaged revision from a good copy')
+      return { copy, isRepaired: true }
+    } catch (error) {
+      logger.warn({ ...facts, err: error }, 'could not store a good copy of a damaged revision')
+      return { copy, isRepaired: false, fault: asCouchError(error).message }
+    }
+  }
+
+  async #find(id: string, rev: string | null): Promise<Found | null> {
+    const copies = this.#copies.map(({ path }) => path)
+    const revision = await this.#timed(this.#checker.find({ database: this.#database, id, rev, copies }))
+    if (revision === null) return null
+    const used = [revision.copy, ...revision.contents.map(({ copy }) => copy)].find((copy) => copy !== null)
+    const from = used === undefined ? undefined : this.#copies[used as number]
+    return { revision, from: from?.name ?? OWN }
+  }
+
+  /** @throws unavailable after the time limit, or when the server stops */
+  async #timed<T>(work: Promise<T>): Promise<T> {
+    const ended = new AbortController()
+    const limit = delay(this.#options.maxFindMs ?? MAX_FIND_MS, undefined, {
+      signal: AbortSignal.any([ended.signal, this.#ending]),
+      ref: false,
+    })
+    const late = limit.then(
+      () => Promise.reject(new CouchError('unavailable', 'A disk with copies does not answer.')),
+      () => Promise.reject(new CouchError('unavailable')),
+    )
+    late.catch(() => undefined)
+    work.catch(() => undefined)
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      ended.abort()
+    }
+  }
+
+  async #store(id: string, revision: FoundRevision): Promise<void> {
+    const { databases, files } = this.#options
+    const file = await TemporaryFile.open(files.folder, files.allocation('repairs', COPYING_USER))
+    try {
+      const boundary = newUuid()
+      for await (const piece of this.#multipart(revision, boundary)) await file.append(piece)
+      const database = await databases.get(this.#database)
+      const put = () =>
+        database.put(COPYING_USER, id, file.body, { newEdits: false, isRepair: true, boundary })
+      // The first time, an ancestry that nobody has read is found damaged.
+      await put().catch((error: unknown) => {
+        if (!isDamage(error)) throw error
+        return put()
+      })
+    } finally {
+      await file.close()
+    }
+  }
+
+  /** The body of a multipart/related request; protocol.md 7.2. */
+  async *#multipart({ json, contents }: FoundRevision, boundary: string): AsyncGenerator<Uint8Array> {
+    const line = (text: string) => Buffer.from(text, 'latin1')
+    yield line(`--${boundary}\r\ncontent-type: application/json\r\n\r\n`)
+    yield json
+    for (const content of contents) {
+      yield line(`\r\n--${boundary}\r\n\r\n`)
+      yield* this.#piecesOf(content)
+    }
+    yield line(`\r\n--${boundary}--`)
+  }
+
+  async *#piecesOf({ copy, blob, length }: FoundContent): AsyncGenerator<Uint8Array> {
+    const path = copy === null ? undefined : this.#copies[copy]?.path
+    const place = path === undefined ? { database: this.#database } : { path }
+    for (let offset = 0; offset < length; offset += PIECE) {
+      const piece = { place, blob, offset, length: Math.min(PIECE, length - offset) }
+      yield await this.#timed(this.#checker.readPiece(this.#database, piece))
+    }
+  }
+
+  /** Does not wait for the thread: a disk that does not answer keeps it. */
+  close(): void {
+    void this.#checker.close()
+  }
+}
