@@ -45,15 +45,18 @@ type VersionRow = readonly [
   attachments: number,
 ]
 
-/** Selects rows with only the index on (doc, rev) and the small table, since the rows of `revision` hold the bodies. */
+/**
+ * Selects rows with only the index on (doc, rev) and the small table, since the rows of `revision` hold the bodies. Their
+ * checksums cover the bodies, so the index proves a revision's name here: a row that has another one is damaged.
+ */
 const VERSIONS = `
 SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, r.grown_at, p.kept, r.size, r.attachments
   FROM (
-    SELECT o.num, s.at, s.kept FROM revision AS o INDEXED BY sqlite_autoindex_revision_1
+    SELECT o.num, o.rev, s.at, s.kept FROM revision AS o INDEXED BY sqlite_autoindex_revision_1
       LEFT JOIN superseded AS s ON s.revision = o.num
       WHERE o.doc = ? AND o.num < ? AND (s.at IS NULL OR s.at > ?) ORDER BY o.num DESC LIMIT ?
   ) AS p CROSS JOIN revision AS r ON r.num = p.num
-  WHERE r.stored_at IS NULL OR r.stored_at <= ?
+  WHERE r.rev = p.rev AND (r.stored_at IS NULL OR r.stored_at <= ?)
   ORDER BY r.num DESC`
 
 export class History implements HistoryStore {
