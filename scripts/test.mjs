@@ -97,6 +97,7 @@ const NOT_SHARING = [
 /** Tests of the quick tier that the full tier runs again, with more rounds. */
 const LONG_FORMS = {
   'test/faults/kill.test.ts': { SETTEE_KILLS: '12' },
+  'test/faults/whole-folder.test.ts': { SETTEE_FOLDER_ROUNDS: '300' },
   'test/fuzz/fuzz.test.ts': { SETTEE_FUZZ: '100000' },
 }
 

@@ -20,10 +20,12 @@ import {
   type TemplateDatabase,
 } from './whole-folder/template.ts'
 
-const ROUNDS = Number(process.env.SETTEE_FOLDER_ROUNDS ?? 24)
+const ROUNDS = Number(process.env.SETTEE_FOLDER_ROUNDS ?? 6)
 const SEED = Number(process.env.SETTEE_FOLDER_SEED ?? Date.now() % 1e6)
 /** In one start. The last one is not damaged. */
-const DATABASES = 12
+const DATABASES = Math.min(ROUNDS, 12)
+/** Whoever writes into it by hand leaves no checksum: a changed line is one that somebody could have written. */
+const BY_HAND = 'local.ini'
 const RESTORED = 'restored'
 t.setTimeout(ROUNDS * 5000 + 120_000)
 
@@ -62,13 +64,10 @@ t.test('no answer has a byte that nobody has written, whatever a disk has change
     }
     const wrong = [...found.values].filter(([name, value]) => written(name) !== value)
     if (wrong.length > 0) t.fail('an answer was never written', { whats, wrong: shown(wrong, written) })
-    // Without its line in local.ini there is no admin who could read.
-    const isReadable = !(chosen.at(-1) as string).endsWith('local.ini')
     const missing = [...truth.values.keys()].filter(
       (name) => name.includes(whole.name) && !name.includes(' counts at ') && !found.values.has(name),
     )
-    if (missing.length > 0 && isReadable)
-      t.fail('what is not damaged is served', { whats, missing: missing.slice(0, 5) })
+    if (missing.length > 0) t.fail('what is not damaged is served', { whats, missing: missing.slice(0, 5) })
     if (!t.passing()) break
   }
   t.comment(JSON.stringify({ seed: SEED, ...counts }))
@@ -86,7 +85,7 @@ function filesOf({ databases }: Template, files: readonly string[], random: Rand
     return oneOf([file, file, file, `${file}-wal`, oneOf(indexes), oneOf(indexes)])
   })
   const isOwn = (file: string) => databases.some(({ name }) => file.split('/')[1]?.split('.')[0] === name)
-  const others = files.filter((file) => !isOwn(file))
+  const others = files.filter((file) => !isOwn(file) && file !== BY_HAND)
   const [copies, rest] = [
     others.filter((file) => BACKED_UP.test(file)),
     others.filter((file) => !BACKED_UP.test(file)),
