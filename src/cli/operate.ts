@@ -6,6 +6,7 @@ import { tokensWithoutServer } from '../auth/token-maker.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
+import { serverCopies, startedFromCopy } from '../backup/server-copies.ts'
 import { type Config, openConfig } from '../config/config.ts'
 import { bodyFilesOf, freeSpaceFloor, settingsOf } from '../config/settings.ts'
 import { SharedSettings } from '../config/shared-settings.ts'
@@ -97,6 +98,8 @@ async function openFolder(
     settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,
+    serverCopies: () => serverCopies(dataDir, backupsFolder(config)),
+    onServerCopy: (copy) => console.error(`settee: ${startedFromCopy(copy)}`),
     // A call to a dead thread fails, and the command reports that.
     onFault: () => undefined,
     onCompactionFault: () => undefined,

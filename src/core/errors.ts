@@ -177,6 +177,12 @@ export const ERRORS = {
     'file_corruption',
     'A document of this database is damaged: the disk has changed what was stored. All other documents still work.',
   ], // CouchDB's word, our reason
+  damaged_server_file: [
+    500,
+    'file_corruption',
+    "A part of the server's own data is damaged: the disk has changed what was stored. " +
+      'Restart settee: it then starts from the newest copy of the file.',
+  ], // CouchDB's word, our reason
   incomplete_export: [
     500,
     'file_corruption',

@@ -14,6 +14,7 @@ import { combinedAccounts, usersAccounts } from '../auth/users.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
+import { serverCopies, startedFromCopy } from '../backup/server-copies.ts'
 import { startSweeping, startUpgradeCopyCleanup } from '../backup/upgrade-copies.ts'
 import type { Config } from '../config/config.ts'
 import { freeSpaceFloor, hashingOf, settingsOf } from '../config/settings.ts'
@@ -81,10 +82,17 @@ export async function openDatabases(
   readonly sealingKey: SealingKey
   readonly healing: DeviceHealing
 }> {
-  const { location, config, logger, shutdown } = context
+  const { location, config, logger, shutdown, dataDir } = context
   const healing = new DeviceHealing({ logger })
   const databases = await openServerDatabases({
     location,
+    serverCopies: () => serverCopies(dataDir, backupsFolder(config)),
+    onServerCopy: (copy, fault) => logger.error({ err: fault }, startedFromCopy(copy)),
+    onServerFault: (fault) =>
+      logger.error(
+        { err: fault },
+        'server.sqlite is damaged; restart settee, which then starts from the newest copy of it',
+      ),
     settings: settingsOf(config, null),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     ...options,

@@ -33,8 +33,10 @@ export interface StorageEngine {
    * open: a second call, here or in another process, rejects with a plain Error that names the user of the folder.
    * @param copy the path of a copy that first replaces the server's own data; databases are not changed. Only with
    * {@link copies}
+   * @param isDamaged whether the server's own data was found damaged: then it is kept as it is
+   * @throws damaged_server_file; bad_request for an unusable copy
    */
-  openCatalog(copy?: string): Promise<Catalog>
+  openCatalog(copy?: string, isDamaged?: boolean): Promise<Catalog>
   /**
    * Opens a database that exists.
    * @throws no_database
@@ -195,3 +197,6 @@ export interface DatabaseSnapshot {
  * each kind and schema (`databases-4`, `server-2`); the copies keep their names.
  */
 export const COPIES_FOLDER = 'before-upgrade'
+
+/** The copy of the server's own data in the data folder, which is checked and at most some seconds old. */
+export const SERVER_COPY = 'server.sqlite.copy'

@@ -251,6 +251,13 @@ export interface Faults {
   readonly threads: ThreadDeaths
 }
 
+/** A copy of server.sqlite. */
+export interface ServerCopy {
+  readonly path: string
+  /** When it was made, in ms since 1970. */
+  readonly time: number
+}
+
 export interface ServerDatabasesOptions {
   readonly location: StoreLocation
   readonly settings: Settings
@@ -258,6 +265,12 @@ export interface ServerDatabasesOptions {
   readonly maxOpen: number
   /** The absolute path of a copy of server.sqlite that first replaces the one in the folder. */
   readonly serverFile?: string | undefined
+  /** The copies of server.sqlite, the newest first: asked for when the file in the folder is damaged. */
+  serverCopies?(): Promise<readonly ServerCopy[]>
+  /** The server starts from a copy of its damaged server.sqlite. @param fault what is damaged */
+  onServerCopy?(copy: ServerCopy, fault: Error): void
+  /** The open server.sqlite was found damaged. */
+  onServerFault?(fault: unknown): void
   /** The file that a thread runs; by default host.ts in this folder. */
   readonly threadEntry?: URL | undefined
   /** The file that a sandbox thread runs; by default the sandbox's own. */

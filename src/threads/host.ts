@@ -121,6 +121,7 @@ class Host {
       watch: {
         onFull: () => this.#disk.onFull(),
         onFault: (database, error) => this.#reportFault(database, error),
+        onServerFault: (error) => this.#rpc.sendEvent({ type: 'serverFault', fault: packError(error) }),
         onDamagedLeaf: (database) =>
           this.#tell(database, (incarnation) => ({ type: 'damagedLeaf', incarnation })),
         onRestored: (database, leaves, rest) =>
@@ -255,7 +256,7 @@ class Host {
         this.#rpc.answer(request.call, this.#normalSelector(request.selector))
         return
       case 'openCatalog':
-        this.#rpc.answer(request.call, this.#readCatalog(request.serverFile))
+        this.#rpc.answer(request.call, this.#readCatalog(request.serverFile, request.isDamaged))
         return
       case 'catalog':
         this.#rpc.answer(request.call, this.#callCatalog(request.method, request.args))
@@ -275,9 +276,9 @@ class Host {
     await copies.copyCatalog(path)
   }
 
-  async #readCatalog(serverFile?: string): Promise<OpenedCatalog> {
+  async #readCatalog(serverFile?: string, isDamaged?: boolean): Promise<OpenedCatalog> {
     if (serverFile !== undefined) copiesOf(this.#engine)
-    const catalog = await this.#openCatalog(serverFile)
+    const catalog = await this.#openCatalog(serverFile, isDamaged)
     const { serverUuid, folderUuid } = catalog
     const hasCopies = this.#engine.copies !== null
     const hasChecks = this.#engine.checkDatabase !== null
@@ -291,8 +292,8 @@ class Host {
   }
 
   /** Opens the catalog, unless it is open. After a failure the next call tries again. */
-  #openCatalog(serverFile?: string): Promise<Catalog> {
-    this.#catalog ??= this.#engine.openCatalog(serverFile).then(
+  #openCatalog(serverFile?: string, isDamaged?: boolean): Promise<Catalog> {
+    this.#catalog ??= this.#engine.openCatalog(serverFile, isDamaged).then(
       (catalog) => {
         catalog.watch((change) => this.#rpc.sendEvent({ type: 'catalog', change }))
         return catalog

@@ -1,7 +1,7 @@
 /** The databases of a server: the list of them, a proxy for each, and the events of their threads. */
 import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
-import { asCouchError, CouchError } from '../core/errors.ts'
+import { asCouchError, CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
@@ -161,8 +161,9 @@ export class ServerDatabases implements OwnedDatabases {
     return this.#events.documentsWritten
   }
 
-  open(serverFile?: string): Promise<void> {
-    return this.#pool.openCatalog(serverFile)
+  /** @param isDamaged whether the file that `serverFile` replaces was found damaged */
+  open(serverFile?: string, isDamaged?: boolean): Promise<void> {
+    return this.#pool.openCatalog(serverFile, isDamaged)
   }
 
   /** Runs work unless another call creates, deletes or replaces the database. */
@@ -212,6 +213,7 @@ export class ServerDatabases implements OwnedDatabases {
   #handleEvent(event: DatabaseThreadEvent): void {
     if (event.type === 'full') this.#options.onFull?.()
     else if (event.type === 'catalog') this.#noteChange(event.change)
+    else if (event.type === 'serverFault') this.#options.onServerFault?.(unpackError(event.fault))
     else {
       const proxy = this.#list.ofIncarnation(event.incarnation)
       if (proxy !== undefined) this.#events.handle(proxy, event)

@@ -211,18 +211,19 @@ export class Pool {
   /**
    * Locks the data folder, and opens the catalog.
    * @param serverFile replaces the folder's server.sqlite first
+   * @param isDamaged whether that was found damaged
    * @throws Error when the folder cannot be used or is locked
    */
-  async openCatalog(serverFile?: string): Promise<void> {
-    const opened = await this.readCatalog(serverFile)
+  async openCatalog(serverFile?: string, isDamaged?: boolean): Promise<void> {
+    const opened = await this.readCatalog(serverFile, isDamaged)
     this.#hasCatalog = true
     this.#options.onCatalog(opened)
   }
 
   /** Reads the list of databases, and opens the catalog if it is not open. */
-  readCatalog(serverFile?: string): Promise<OpenedCatalog> {
+  readCatalog(serverFile?: string, isDamaged?: boolean): Promise<OpenedCatalog> {
     this.#watchdog.wake()
-    return this.#running(this.#systemSlot).ask({ type: 'openCatalog', serverFile })
+    return this.#running(this.#systemSlot).ask({ type: 'openCatalog', serverFile, isDamaged })
   }
 
   /** Copies the server's own data to a new file. */

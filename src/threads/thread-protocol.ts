@@ -96,7 +96,11 @@ export type Query =
   /** Compiles a selector, and answers with its normal form. */
   | { readonly type: 'normalSelector'; readonly selector: unknown }
   /** Opens the catalog, and with it the data folder. */
-  | { readonly type: 'openCatalog'; readonly serverFile?: string | undefined }
+  | {
+      readonly type: 'openCatalog'
+      readonly serverFile?: string | undefined
+      readonly isDamaged?: boolean | undefined
+    }
   | { readonly type: 'catalog'; readonly method: CatalogMethod; readonly args: readonly unknown[] }
   /** Begins the step of an index for which the event `growth` has asked, or refuses it. Answered when it has ended. */
   | { readonly type: 'growth'; readonly number: number; readonly refusal: PackedError | null }
@@ -172,6 +176,8 @@ export type ThreadEvent =
   | { readonly type: 'catalog'; readonly change: CatalogChange }
   /** A write has found the disk full. */
   | { readonly type: 'full' }
+  /** The server's own file was found damaged. */
+  | { readonly type: 'serverFault'; readonly fault: PackedError }
   /** Most of a database was deleted within a minute. */
   | { readonly type: 'alarm'; readonly incarnation: number; readonly found: MassDeletion }
   /** A view has skipped a document, because its function or one of its keys failed. */

@@ -6,7 +6,7 @@ import { hashOfSecret, newSecret, recordsOfToken, TOTAL_KIND } from '../../src/a
 import { newUuid } from '../../src/core/ids.ts'
 import { Connection } from '../../src/storage/sqlite/connection.ts'
 import { migrate } from '../../src/storage/sqlite/schema.ts'
-import { SERVER_MIGRATIONS } from '../../src/storage/sqlite/sqlite-catalog.ts'
+import { SERVER_MIGRATIONS } from '../../src/storage/sqlite/server-migrations.ts'
 import { sqliteEngine } from '../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 import { tokensOver } from '../helpers/tokens.ts'

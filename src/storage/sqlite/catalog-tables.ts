@@ -9,6 +9,7 @@ import type { CatalogUpdate, CatalogUpdates, DatabaseSequence, UpdatesRange } fr
 import { endOfPrefix, type RecordRange, type RecordWrite, type ServerRecord } from '../records.ts'
 import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
 import type { Connection } from './connection.ts'
+import { isMadeAnew, type ServerRows } from './server-rows.ts'
 
 /** Databases older than this table count as created with it. */
 export const UPDATE_LOG_SCHEMA = `
@@ -24,20 +25,22 @@ INSERT INTO server (key, value) SELECT 'update_seq', count(*) FROM database;
 `
 
 const ROWS_OF_NAMES = `
-SELECT event.seq, event.name, event.type FROM json_each(?) AS wanted
+SELECT event.seq, event.name, event.type, event.checksum FROM json_each(?) AS wanted
   JOIN database_update AS creation ON creation.name = wanted.value AND creation.type = 'created'
   JOIN database_update AS event ON event.name = wanted.value AND event.seq >= creation.seq
   WHERE event.seq > ? AND event.seq < ?`
 
 export class UpdateLog {
   readonly #connection: Connection
+  readonly #rows: ServerRows
   /** The epoch of this opening; it begins with the first row (architecture.md, "Sequence tokens"). */
   readonly #epoch = epochId(randomBytes(9))
 
   /** The epoch of the first opening owns every number from 0, including the rows that the migration inserted. */
-  constructor(connection: Connection) {
+  constructor(connection: Connection, rows: ServerRows) {
     this.#connection = connection
-    if (this.#get('update_epochs') === undefined) this.#putEpochs([{ id: this.#epoch, firstSeq: 0 }])
+    this.#rows = rows
+    if (rows.value('update_epochs') === undefined) this.#putEpochs([{ id: this.#epoch, firstSeq: 0 }])
   }
 
   /** Notes an event of several databases, with the next sequence numbers. Part of the caller's transaction. */
@@ -46,10 +49,13 @@ export class UpdateLog {
     let seq = this.#lastSeq()
     this.#beginEpoch(seq + 1)
     const insert = this.#connection.prepare(
-      'INSERT OR REPLACE INTO database_update (seq, name, type) VALUES (?, ?, ?)',
+      'INSERT OR REPLACE INTO database_update (seq, name, type, checksum) VALUES (?, ?, ?, ?)',
     )
-    for (const name of names) insert.run(++seq, name, type)
-    this.#put('update_seq', seq)
+    for (const name of names) {
+      seq += 1
+      insert.run(seq, name, type, this.#rows.sumOf('update', { seq, name, type }))
+    }
+    this.#rows.putValue('update_seq', seq)
   }
 
   #beginEpoch(firstSeq: number): void {
@@ -65,69 +71,36 @@ export class UpdateLog {
   ): CatalogUpdates {
     const order = descending ? 'DESC' : 'ASC'
     const maxRows = Math.min(limit, Number.MAX_SAFE_INTEGER)
-    const rows =
+    const found =
       names === undefined
         ? this.#connection
-            .prepare<CatalogUpdate>(
-              `SELECT seq, name, type FROM database_update WHERE seq > ? AND seq < ? ORDER BY seq ${order} LIMIT ?`,
+            .prepare<CatalogUpdate & { checksum: number | null }>(
+              `SELECT seq, name, type, checksum FROM database_update WHERE seq > ? AND seq < ? ORDER BY seq ${order} LIMIT ?`,
             )
             .all(since, before, maxRows)
         : this.#connection
-            .prepare<CatalogUpdate>(`${ROWS_OF_NAMES} ORDER BY event.seq ${order} LIMIT ?`)
+            .prepare<CatalogUpdate & { checksum: number | null }>(
+              `${ROWS_OF_NAMES} ORDER BY event.seq ${order} LIMIT ?`,
+            )
             .all(JSON.stringify(names), since, before, maxRows)
+    const rows = found.map((row): CatalogUpdate => {
+      this.#rows.check('update', row)
+      return { seq: row.seq, name: row.name, type: row.type }
+    })
     return { rows, lastSeq: this.#lastSeq(), epochs: this.#epochs() }
   }
 
   #lastSeq(): number {
-    return Number(this.#get('update_seq') ?? 0)
+    return Number(this.#rows.value('update_seq') ?? 0)
   }
 
   #epochs(): Epochs {
-    return JSON.parse(String(this.#get('update_epochs'))) as Epochs
+    return JSON.parse(String(this.#rows.value('update_epochs'))) as Epochs
   }
 
   #putEpochs(epochs: Epochs): void {
-    this.#put('update_epochs', JSON.stringify(epochs))
+    this.#rows.putValue('update_epochs', JSON.stringify(epochs))
   }
-
-  #get(key: string): unknown {
-    return this.#connection.prepare<{ value: unknown }>('SELECT value FROM server WHERE key = ?').get(key)
-      ?.value
-  }
-
-  #put(key: string, value: string | number): void {
-    this.#connection
-      .prepare(
-        'INSERT INTO server (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
-      )
-      .run(key, value)
-  }
-}
-
-const KIND = 'mark'
-
-/**
- * Reads the last known sequence of a database from server.sqlite. It is about a second old and never ahead of the
- * database, so a file that is behind its last known sequence was replaced by hand.
- * @returns null if none was noted, or its record is damaged
- */
-export function readLastKnown(connection: Connection, name: string): LastKnownSequence | null {
-  const [value = null] = readRecords(connection, KIND, [name])
-  const { epoch, updateSeq } = jsonObjectIn(value) ?? {}
-  return typeof epoch === 'string' && typeof updateSeq === 'number' ? { epoch, updateSeq } : null
-}
-
-/** Part of the caller's transaction. */
-export function writeLastKnown(connection: Connection, sequences: readonly DatabaseSequence[]): void {
-  const writes = sequences.map(({ name, epoch, updateSeq }) => {
-    return { kind: KIND, key: name, value: JSON.stringify({ epoch, updateSeq }) }
-  })
-  writeRecords(connection, writes)
-}
-
-/** Part of the caller's transaction. */
-export function forgetLastKnown(connection: Connection, name: string): void {
-  writeRecords(connection, [{ kind: KIND, key: name, value: null }])
 }
 
 export const RECORDS_SCHEMA = `
@@ -139,52 +112,105 @@ CREATE TABLE record (
 ) WITHOUT ROWID;
 `
 
-/** @returns the values in the order of the keys; null for a key without a record */
-export function readRecords(
-  connection: Connection,
-  kind: string,
-  keys: readonly string[],
-): (string | null)[] {
-  const select = connection.prepare<{ value: string }>('SELECT value FROM record WHERE kind = ? AND key = ?')
-  return keys.map((key) => select.get(kind, key)?.value ?? null)
-}
+const KIND = 'mark'
 
-/** @returns records of the range, in the order of their keys' bytes */
-export function listRecords(
-  connection: Connection,
-  kind: string,
-  { prefix = '', after }: RecordRange,
-  limit: number,
-): ServerRecord[] {
-  const end = endOfPrefix(prefix)
-  // With two lower bounds, SQLite would seek one and read all keys between them.
-  const isAfter = after !== undefined && Buffer.compare(Buffer.from(after), Buffer.from(prefix)) >= 0
-  const conditions = ['kind = ?', isAfter ? 'key > ?' : 'key >= ?']
-  const values = [kind, isAfter ? after : prefix]
-  if (end !== null) {
-    conditions.push('key < ?')
-    values.push(end)
+type StoredRecord = ServerRecord & { readonly checksum: number | null }
+
+/** The table of records. */
+export class RecordTable {
+  readonly #connection: Connection
+  readonly #rows: ServerRows
+
+  constructor(connection: Connection, rows: ServerRows) {
+    this.#connection = connection
+    this.#rows = rows
   }
-  return connection
-    .prepare<ServerRecord>(
-      `SELECT kind, key, value FROM record WHERE ${conditions.join(' AND ')} ORDER BY key LIMIT ?`,
+
+  /** @returns whether the record can be read; false for a damaged one that is made anew @throws damaged_server_file */
+  #isReadable(record: StoredRecord): boolean {
+    if (this.#rows.isSound('record', record)) return true
+    if (!isMadeAnew(record.kind)) this.#rows.check('record', record)
+    return false
+  }
+
+  /**
+   * @returns the values in the order of the keys; null for a key without a record
+   * @throws damaged_server_file
+   */
+  read(kind: string, keys: readonly string[]): (string | null)[] {
+    const select = this.#connection.prepare<StoredRecord>(
+      'SELECT kind, key, value, checksum FROM record WHERE kind = ? AND key = ?',
     )
-    .all(...values, limit)
-}
+    return keys.map((key) => {
+      const found = select.get(kind, key)
+      return found !== undefined && this.#isReadable(found) ? found.value : null
+    })
+  }
 
-/**
- * Part of the caller's transaction.
- * @returns false if a record is not as expected: then nothing was written
- */
-export function writeRecords(connection: Connection, writes: readonly RecordWrite[]): boolean {
-  for (const { kind, key, expected } of writes) {
-    if (expected !== undefined && readRecords(connection, kind, [key])[0] !== expected) return false
+  /** @returns records of the range, in the order of their keys' bytes @throws damaged_server_file */
+  list(kind: string, { prefix = '', after }: RecordRange, limit: number): ServerRecord[] {
+    const end = endOfPrefix(prefix)
+    // With two lower bounds, SQLite would seek one and read all keys between them.
+    const isAfter = after !== undefined && Buffer.compare(Buffer.from(after), Buffer.from(prefix)) >= 0
+    const conditions = ['kind = ?', isAfter ? 'key > ?' : 'key >= ?']
+    const values = [kind, isAfter ? after : prefix]
+    if (end !== null) {
+      conditions.push('key < ?')
+      values.push(end)
+    }
+    const select = this.#connection.prepare<StoredRecord>(
+      `SELECT kind, key, value, checksum FROM record WHERE ${conditions.join(' AND ')} ORDER BY key LIMIT ?`,
+    )
+    const found = select.all(...values, limit)
+    const records = found
+      .filter((record) => this.#isReadable(record))
+      .map(({ kind, key, value }) => ({ kind, key, value }))
+    const last = found.at(-1)?.key
+    if (records.length === found.length || found.length < limit || last === undefined) return records
+    return [...records, ...this.list(kind, { prefix, after: last }, limit - records.length)]
   }
-  const put = connection.prepare('INSERT OR REPLACE INTO record (kind, key, value) VALUES (?, ?, ?)')
-  const remove = connection.prepare('DELETE FROM record WHERE kind = ? AND key = ?')
-  for (const { kind, key, value } of writes) {
-    if (value === null) remove.run(kind, key)
-    else put.run(kind, key, value)
+
+  /**
+   * Part of the caller's transaction.
+   * @returns false if a record is not as expected: then nothing was written
+   * @throws damaged_server_file
+   */
+  write(writes: readonly RecordWrite[]): boolean {
+    for (const { kind, key, expected } of writes) {
+      if (expected !== undefined && this.read(kind, [key])[0] !== expected) return false
+    }
+    const put = this.#connection.prepare(
+      'INSERT OR REPLACE INTO record (kind, key, value, checksum) VALUES (?, ?, ?, ?)',
+    )
+    const remove = this.#connection.prepare('DELETE FROM record WHERE kind = ? AND key = ?')
+    for (const { kind, key, value } of writes) {
+      if (value === null) remove.run(kind, key)
+      else put.run(kind, key, value, this.#rows.sumOf('record', { kind, key, value }))
+    }
+    return true
   }
-  return true
+
+  /**
+   * The last known sequence of a database. It is about a second old and never ahead of the database, so a file that is
+   * behind its last known sequence was replaced by hand.
+   * @returns null if none was noted, or its record is damaged
+   */
+  lastKnown(name: string): LastKnownSequence | null {
+    const [value = null] = this.read(KIND, [name])
+    const { epoch, updateSeq } = jsonObjectIn(value) ?? {}
+    return typeof epoch === 'string' && typeof updateSeq === 'number' ? { epoch, updateSeq } : null
+  }
+
+  /** Part of the caller's transaction. */
+  noteLastKnown(sequences: readonly DatabaseSequence[]): void {
+    const writes = sequences.map(({ name, epoch, updateSeq }) => {
+      return { kind: KIND, key: name, value: JSON.stringify({ epoch, updateSeq }) }
+    })
+    this.write(writes)
+  }
+
+  /** Part of the caller's transaction. */
+  forgetLastKnown(name: string): void {
+    this.write([{ kind: KIND, key: name, value: null }])
+  }
 }

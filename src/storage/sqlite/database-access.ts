@@ -177,6 +177,8 @@ export interface DiskWatch {
   onFull?(): boolean
   /** A database's file is damaged, or the disk failed to read or write it. */
   onFault?(database: string, error: CouchError): void
+  /** The server's own file was found damaged. */
+  onServerFault?(error: CouchError): void
   /** A database has a damaged leaf that was not known; it is noted durably. */
   onDamagedLeaf?(database: string): void
   /** Damaged leaves were written again. @param rest how many are still damaged, as far as known */

@@ -1,21 +1,40 @@
 /** The table of databases in server.sqlite: the name and incarnation of each, with its last known sequence. */
 import type { DatabaseEntry, NameRange } from '../catalog.ts'
 import type { LastKnownSequence } from '../sequence.ts'
-import { forgetLastKnown, readLastKnown, type UpdateLog } from './catalog-tables.ts'
+import type { RecordTable, UpdateLog } from './catalog-tables.ts'
 import type { Connection } from './connection.ts'
+import type { ServerRows } from './server-rows.ts'
 
 /** Above every character of a legal name. */
 const ABOVE = '\x7f'
 
+interface DatabaseRow {
+  readonly name: string
+  readonly incarnation: number
+  readonly checksum: number | null
+}
+
+interface TableOptions {
+  readonly connection: Connection
+  readonly rows: ServerRows
+  readonly updates: UpdateLog
+  readonly records: RecordTable
+}
+
+/** Methods throw damaged_server_file for a row that is not what was written. */
 export class DatabaseTable {
   readonly #connection: Connection
+  readonly #rows: ServerRows
   readonly #updates: UpdateLog
+  readonly #records: RecordTable
   /** Databases that are deleted, but whose rows a full disk kept from being removed; the next start removes them. */
   readonly #hidden = new Set<string>()
 
-  constructor(connection: Connection, updates: UpdateLog) {
+  constructor({ connection, rows, updates, records }: TableOptions) {
     this.#connection = connection
+    this.#rows = rows
     this.#updates = updates
+    this.#records = records
   }
 
   has(name: string): boolean {
@@ -25,15 +44,17 @@ export class DatabaseTable {
   find(name: string): DatabaseEntry | null {
     const incarnation = this.#incarnationOf(name)
     if (incarnation === undefined) return null
-    const lastKnown: LastKnownSequence | null = readLastKnown(this.#connection, name)
+    const lastKnown: LastKnownSequence | null = this.#records.lastKnown(name)
     return { name, incarnation, ...(lastKnown !== null && { lastKnown }) }
   }
 
   #incarnationOf(name: string): number | undefined {
     if (this.#hidden.has(name)) return undefined
-    return this.#connection
-      .prepare<{ incarnation: number }>('SELECT incarnation FROM database WHERE name = ?')
-      .get(name)?.incarnation
+    const row = this.#connection
+      .prepare<DatabaseRow>('SELECT name, incarnation, checksum FROM database WHERE name = ?')
+      .get(name)
+    if (row !== undefined) this.#rows.check('database', row)
+    return row?.incarnation
   }
 
   /** @returns at most `limit` names of the range, in its direction */
@@ -46,9 +67,10 @@ export class DatabaseTable {
       ? smallest([prefix + ABOVE, ...next(from), ...(after === undefined ? [] : [after])])
       : prefix + ABOVE
     const sql =
-      'SELECT name FROM database WHERE name >= ? AND name < ? ' +
+      'SELECT name, incarnation, checksum FROM database WHERE name >= ? AND name < ? ' +
       `ORDER BY name ${descending ? 'DESC' : 'ASC'} LIMIT ?`
-    const rows = this.#connection.prepare<{ name: string }>(sql).all(low, below, most)
+    const rows = this.#connection.prepare<DatabaseRow>(sql).all(low, below, most)
+    for (const row of rows) this.#rows.check('database', row)
     const names = rows.map(({ name }) => name).filter((name) => !this.#hidden.has(name))
     return names.slice(0, limit)
   }
@@ -61,18 +83,19 @@ export class DatabaseTable {
 
   /** As {@link enter}, for several. */
   enterAll(names: readonly string[]): DatabaseEntry[] {
-    const next = this.#connection.prepare<{ value: number }>(
-      "INSERT INTO server (key, value) VALUES ('incarnation', 1) " +
-        'ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value',
+    let last = Number(this.#rows.value('incarnation') ?? 0)
+    const put = this.#connection.prepare(
+      'INSERT OR REPLACE INTO database (name, incarnation, checksum) VALUES (?, ?, ?)',
     )
-    const put = this.#connection.prepare('INSERT OR REPLACE INTO database (name, incarnation) VALUES (?, ?)')
     const entries = names.map((name) => {
-      const incarnation = next.get()?.value as number
-      put.run(name, incarnation)
-      forgetLastKnown(this.#connection, name)
+      last += 1
+      const incarnation = last
+      put.run(name, incarnation, this.#rows.sumOf('database', { name, incarnation }))
+      this.#records.forgetLastKnown(name)
       this.#hidden.delete(name)
       return { name, incarnation }
     })
+    this.#rows.putValue('incarnation', last)
     this.#updates.note(names, 'created')
     return entries
   }
@@ -82,7 +105,7 @@ export class DatabaseTable {
     const remove = this.#connection.prepare('DELETE FROM database WHERE name = ?')
     for (const name of names) {
       remove.run(name)
-      forgetLastKnown(this.#connection, name)
+      this.#records.forgetLastKnown(name)
     }
     this.#updates.note(names, 'deleted')
   }

@@ -13,12 +13,14 @@ import {
 import { dirname, join } from 'node:path'
 import { closeToOthers } from '../../core/file-modes.ts'
 import { databaseFileName, databaseOfFileName } from '../../core/ids.ts'
-import { COPIES_FOLDER } from '../storage-engine.ts'
+import { COPIES_FOLDER, SERVER_COPY } from '../storage-engine.ts'
 import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
 
 const SUFFIX = '.sqlite'
 /** The suffix of files that are unfinished or about to be deleted. The next start deletes those that a crash left behind. */
 const UNFINISHED = '.unfinished'
+/** The suffix of a kept file that is damaged. It is never removed (backup/upgrade-copies.ts). */
+const DAMAGED = '.damaged.sqlite'
 const JOURNAL = '-journal'
 /** The suffixes of the files that SQLite keeps beside a database. */
 const WAL = '-wal'
@@ -34,6 +36,8 @@ export interface SweptFiles {
 
 export class Files {
   readonly server: string
+  /** The copy from which a server starts whose file is damaged (server-copy.ts). */
+  readonly serverCopy: string
   /** The lock file of the folder. It has no suffix, since it is not a database. */
   readonly lock: string
   readonly #folder: string
@@ -43,6 +47,7 @@ export class Files {
 
   constructor(dataDir: string) {
     this.server = join(dataDir, `server${SUFFIX}`)
+    this.serverCopy = join(dataDir, SERVER_COPY)
     this.lock = join(dataDir, 'lock')
     this.#copies = join(dataDir, COPIES_FOLDER)
     this.#folder = join(dataDir, 'databases')
@@ -232,17 +237,43 @@ export class Files {
     this.#removeWithCompanions(kept)
   }
 
-  /** As {@link replace}, for `server.sqlite`, whose log must be empty. @param draft the path of a whole file */
-  replaceServer(draft: string, time: number): void {
-    syncPathNow(draft)
-    if (existsSync(this.server)) this.#keep(this.server, 'server', time)
-    renameSync(draft, this.server)
+  /** Where the file that is to replace `server.sqlite` is made. */
+  get serverDraft(): string {
+    return this.server + UNFINISHED
+  }
+
+  /**
+   * Gives the whole file at {@link serverDraft} the name of `server.sqlite`. The old file is kept with its log, a damaged one
+   * forever. After a crash in the middle, {@link finishServer} continues.
+   * @param time ms since 1970
+   */
+  replaceServer(time: number, { isDamaged }: { readonly isDamaged: boolean }): void {
+    syncPathNow(this.serverDraft)
+    if (existsSync(this.server)) {
+      this.#keep(this.server, 'server', time, isDamaged ? DAMAGED : SUFFIX)
+      // SQLite would apply the log of the old file to the new one, and an old file without its log would be read.
+      rmSync(this.server)
+      syncPathNow(dirname(this.server))
+    }
+    this.finishServer()
+  }
+
+  /** Ends {@link replaceServer}: without it, there is always a file of this name. */
+  finishServer(): void {
+    if (existsSync(this.server) || !existsSync(this.serverDraft)) return
+    this.#removeCompanions(this.server)
+    renameSync(this.serverDraft, this.server)
     syncPathNow(dirname(this.server))
   }
 
-  #keep(path: string, name: string, time: number): string {
+  /** Whether the folder has databases. */
+  hasDatabases(): boolean {
+    return existsSync(this.#folder) && readdirSync(this.#folder).some((name) => name.endsWith(SUFFIX))
+  }
+
+  #keep(path: string, name: string, time: number, suffix = SUFFIX): string {
     mkdirSync(this.#kept, { recursive: true, mode: 0o700 })
-    const kept = this.#keptPath(name, time)
+    const kept = this.#keptPath(name, time, suffix)
     linkOrCopy(path, kept)
     const log = statSync(`${path}-wal`, { throwIfNoEntry: false })
     if (log !== undefined && log.size > 0) linkOrCopy(`${path}-wal`, `${kept}-wal`)
@@ -251,15 +282,15 @@ export class Files {
     return kept
   }
 
-  #keptPath(name: string, time: number): string {
+  #keptPath(name: string, time: number, suffix: string): string {
     const stamp = new Date(time)
       .toISOString()
       .replace(/\.\d+Z$/, 'Z')
       .replaceAll(':', '-')
     const base = join(this.#kept, `${name}.${stamp}`)
     let nth = 1
-    while (existsSync(base + ordinal(nth) + SUFFIX)) nth += 1
-    return base + ordinal(nth) + SUFFIX
+    while (existsSync(base + ordinal(nth) + suffix)) nth += 1
+    return base + ordinal(nth) + suffix
   }
 
   /**

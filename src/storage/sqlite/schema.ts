@@ -254,7 +254,15 @@ function isKnownOthers({ type, name, sql }: SchemaRow): boolean {
 }
 
 /** A file that this settee does not open. The message is for the operator and names the file. */
-export class RefusedFile extends Error {}
+export class RefusedFile extends Error {
+  /** Whether a newer settee has written it. */
+  readonly isNewer: boolean
+
+  constructor(message: string, { isNewer = false }: { readonly isNewer?: boolean } = {}) {
+    super(message)
+    this.isNewer = isNewer
+  }
+}
 
 /**
  * Reads the version of a file's schema.
@@ -281,6 +289,7 @@ export function schemaOf(
   throw new RefusedFile(
     `${file} was written by a newer settee: its schema is ${version}, and this one knows ${migrations.length}. ` +
       'Start the newer version again, or follow docs/upgrade.md to go back.',
+    { isNewer: true },
   )
 }
 

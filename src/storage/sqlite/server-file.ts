@@ -2,31 +2,46 @@
 import { chmodSync, copyFileSync, existsSync, rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
-import { longCall } from '../../core/event-loop.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { storageError } from './database-access.ts'
 import type { Files } from './files.ts'
+import { fileBytes, logOf } from './page-copy.ts'
 import { createdAtOf, markRestored } from './prepared-restore.ts'
+import { ageOfServerFile, checkServerFile, DamagedServerFile } from './server-copy.ts'
+
+/** The pages and rows of a larger file are not checked at the start: the scrub checks them. */
+const MAX_CHECKED_BYTES = 16 * 1024 * 1024
+
+interface ReplacementOptions {
+  /** The path of a whole file. */
+  readonly copy: string
+  /** Whether the file was found damaged: then it is kept as it is, and forever. */
+  readonly isDamaged: boolean
+  /** ms since 1970. */
+  readonly now: number
+}
 
 /**
  * Replaces `server.sqlite` with a copy, and keeps the old file. Databases are not changed. The caller holds the folder's
  * lock.
- * @param now ms since 1970
  * @throws bad_request when the copy is unusable; Error when an older settee has the file open
  */
-export function replaceServerFile(dataDir: string, files: Files, copy: string, now: number): void {
+export function replaceServerFile(dataDir: string, files: Files, options: ReplacementOptions): void {
+  const { copy, now } = options
   files.makeFolder()
-  const draft = `${files.server}.unfinished`
+  const draft = files.serverDraft
   rmSync(draft, { force: true })
   try {
     copyFileSync(copy, draft)
     chmodSync(draft, 0o600)
     checkServerCopy(copy, draft)
-    emptyLog(dataDir, files.server)
-    files.replaceServer(draft, now)
-  } finally {
+  } catch (error) {
     rmSync(draft, { force: true })
+    throw error
   }
+  const isDamaged = options.isDamaged || !emptyLog(dataDir, files.server)
+  files.replaceServer(now, { isDamaged })
+  if (copy !== files.serverCopy) rmSync(files.serverCopy, { force: true })
 }
 
 /** @throws bad_request */
@@ -36,8 +51,8 @@ function checkServerCopy(copy: string, draft: string): void {
     const opened = new Connection(draft, { mustExist: true, isDraft: true })
     connection = opened
     const table = opened.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'server'").get()
-    const isOurs = opened.pragma('application_id') === APPLICATION_ID && table !== undefined
-    if (!isOurs || longCall(() => opened.pragma('integrity_check')) !== 'ok') throw new Error('damaged')
+    if (opened.pragma('application_id') !== APPLICATION_ID || table === undefined) throw new Error('foreign')
+    checkServerFile(opened)
   } catch (cause) {
     throw new CouchError('bad_request', `${copy} is damaged, or is not a server.sqlite file.`, { cause })
   } finally {
@@ -45,19 +60,53 @@ function checkServerCopy(copy: string, draft: string): void {
   }
 }
 
-/** Checkpoints the log into the file. The log of a damaged file is deleted. */
-function emptyLog(dataDir: string, path: string): void {
-  if (!existsSync(path)) return
+/** Checkpoints the log into the file. @returns false if the file is damaged */
+function emptyLog(dataDir: string, path: string): boolean {
+  if (!existsSync(path)) return true
   let connection: Connection | undefined
   try {
     connection = new Connection(path)
     connection.checkpoint()
+    return true
   } catch (error) {
     if (isBusy(error)) throw inUse(dataDir, error)
-    for (const companion of ['-wal', '-shm']) rmSync(path + companion, { force: true })
+    return false
   } finally {
     connection?.close()
   }
+}
+
+/**
+ * Refuses a folder that has lost its `server.sqlite`, since opening it would make an empty one, and a file that has lost the end
+ * of its log: SQLite reads a damaged log up to the damage. Changes nothing.
+ * @throws DamagedServerFile
+ */
+export function refuseLostServerFile(files: Files): void {
+  files.finishServer()
+  const copy = ageOfServerFile(files.serverCopy)
+  const mayBeNew = copy === null && !files.hasDatabases()
+  if (fileBytes(files.server) === 0) {
+    const isMissing = !existsSync(files.server)
+    if (existsSync(files.serverCopy) || (!isMissing && !mayBeNew))
+      throw new DamagedServerFile(isMissing ? 'it is missing' : 'it is empty')
+    return
+  }
+  if (fileBytes(logOf(files.server)) === 0) return
+  const { uuid, changes } = ageOfServerFile(files.server) ?? { changes: 0 }
+  const isLost = uuid === undefined ? !mayBeNew : uuid === copy?.uuid && changes < copy.changes
+  if (isLost) throw new DamagedServerFile('its log is damaged, and its last changes are lost')
+}
+
+/**
+ * Compares the open `server.sqlite` with its checksums, and removes damaged records that are made anew.
+ * @throws DamagedServerFile
+ */
+export function checkOpenedServerFile(connection: Connection, files: Files): void {
+  if (fileBytes(files.server) + fileBytes(logOf(files.server)) > MAX_CHECKED_BYTES) return
+  const missing: { readonly kind: string; readonly key: string }[] = []
+  checkServerFile(connection, { onMissing: (record) => missing.push(record) })
+  const remove = connection.prepare('DELETE FROM record WHERE kind = ? AND key = ?')
+  for (const { kind, key } of missing) remove.run(kind, key)
 }
 
 /**

@@ -4,7 +4,9 @@
  * process opens `server.sqlite`; it locks the whole data folder.
  */
 import { randomBytes } from 'node:crypto'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError } from '../../core/errors.ts'
+import { isHeldLong } from '../../core/event-loop.ts'
 import { checkServerUuid } from '../../core/ids.ts'
 import { Listeners } from '../../core/listeners.ts'
 import type {
@@ -25,15 +27,7 @@ import {
   type RecordWrite,
   type ServerRecord,
 } from '../records.ts'
-import {
-  listRecords,
-  RECORDS_SCHEMA,
-  readRecords,
-  UPDATE_LOG_SCHEMA,
-  UpdateLog,
-  writeLastKnown,
-  writeRecords,
-} from './catalog-tables.ts'
+import { RecordTable, UpdateLog } from './catalog-tables.ts'
 import { type Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { type DiskWatch, FileErrors, storageError } from './database-access.ts'
 import { DatabaseTable } from './database-table.ts'
@@ -41,24 +35,19 @@ import type { Files } from './files.ts'
 import { FolderScan } from './folder-scan.ts'
 import { writeNewFile } from './new-file.ts'
 import { syncPathNow } from './page-copy.ts'
-import { RECORD_KEYS } from './record-keys.ts'
-import type { Migration } from './schema.ts'
-import { checkpointLog, distinguish, FolderLock, inUse, replaceServerFile } from './server-file.ts'
+import { ageOfServerFile, DamagedServerFile, damagedServerFile, ServerCopyKeeper } from './server-copy.ts'
+import {
+  checkOpenedServerFile,
+  checkpointLog,
+  distinguish,
+  FolderLock,
+  inUse,
+  refuseLostServerFile,
+  replaceServerFile,
+} from './server-file.ts'
+import { SERVER_MIGRATIONS } from './server-migrations.ts'
+import { CHANGES, isMadeAnew, ServerRows } from './server-rows.ts'
 import type { Upgrades } from './upgrade.ts'
-
-/** IF NOT EXISTS, since the first release's file has these tables but no version. */
-const VERSION_1 = `
-CREATE TABLE IF NOT EXISTS server (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS database (name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL) WITHOUT ROWID;
-`
-
-/** A released migration never changes; new ones are appended. */
-export const SERVER_MIGRATIONS: readonly Migration[] = [
-  VERSION_1,
-  UPDATE_LOG_SCHEMA,
-  RECORDS_SCHEMA,
-  RECORD_KEYS,
-]
 
 const ADOPTED_UUID = 'adopted_uuid'
 
@@ -68,6 +57,8 @@ interface CatalogOptions extends ConnectionOptions {
   readonly upgrades: Upgrades
   /** A file that replaces `server.sqlite` before it is opened. */
   readonly copy: string | undefined
+  /** Whether `server.sqlite` was found damaged, and is replaced for that. */
+  readonly isDamaged: boolean
   readonly watch?: DiskWatch | undefined
   /** The time, in ms since 1970. */
   now(): number
@@ -81,42 +72,62 @@ export class SqliteCatalog implements Catalog {
   readonly #connection: Connection
   readonly #options: CatalogOptions
   readonly #errors: FileErrors
+  readonly #rows: ServerRows
+  readonly #records: RecordTable
+  readonly #copy: ServerCopyKeeper
   readonly #updates: UpdateLog
   readonly #table: DatabaseTable
   readonly #scan: FolderScan
   readonly #listeners = new Listeners<[CatalogChange]>()
+  #isClosed = false
 
   /**
    * Locks the data folder and opens its catalog.
    * @throws Error with one clear line when the folder is unusable or locked by another process; bad_request when the
-   * copy is unusable
+   * copy is unusable; damaged_server_file
    */
   static async open(options: CatalogOptions): Promise<SqliteCatalog> {
-    const { dataDir, files, copy } = options
+    const { dataDir, files, copy, isDamaged } = options
     files.makeFolder()
     const lock = new FolderLock(dataDir, files.lock)
     try {
-      if (copy !== undefined) replaceServerFile(dataDir, files, copy, options.now())
+      if (copy !== undefined) replaceServerFile(dataDir, files, { copy, isDamaged, now: options.now() })
+      refuseLostServerFile(files)
       return new SqliteCatalog(options, lock, await openServerFile(options))
     } catch (error) {
       lock.release()
-      throw error
+      const fault = damagedServerFile(error)
+      if (!(fault instanceof DamagedServerFile)) throw error
+      throw new CouchError('damaged_server_file', `${files.server} is damaged: ${fault.message}`, {
+        cause: fault,
+      })
     }
   }
 
   private constructor(options: CatalogOptions, lock: FolderLock, connection: Connection) {
-    const { files } = options
+    const { files, watch } = options
     this.#files = files
     this.#options = options
     this.#errors = new FileErrors('', options.watch)
     this.#lock = lock
     this.#connection = connection
     try {
+      const rows = new ServerRows(connection)
+      this.#rows = rows
+      checkOpenedServerFile(connection, files)
       files.sweepKept()
       this.folderUuid = this.#folderUuid()
-      this.#adoptedUuid = this.#serverValue(ADOPTED_UUID)
-      this.#updates = new UpdateLog(this.#connection)
-      this.#table = new DatabaseTable(this.#connection, this.#updates)
+      this.#adoptedUuid = this.#serverText(ADOPTED_UUID)
+      this.#records = new RecordTable(connection, rows)
+      this.#updates = new UpdateLog(connection, rows)
+      this.#table = new DatabaseTable({ connection, rows, updates: this.#updates, records: this.#records })
+      this.#copy = new ServerCopyKeeper({
+        connection,
+        files,
+        onDamage: (cause) =>
+          watch?.onServerFault?.(new CouchError('damaged_server_file', undefined, { cause })),
+      })
+      this.#compareWithCopy()
       this.#scan = new FolderScan({
         files,
         table: this.#table,
@@ -126,6 +137,8 @@ export class SqliteCatalog implements Catalog {
       })
       // Whoever waits for it gets its error.
       this.#scan.settled().catch(() => undefined)
+      // The next opening goes on after a failure.
+      this.#addChecksums().catch(() => undefined)
     } catch (error) {
       this.#connection.close()
       throw error
@@ -140,8 +153,8 @@ export class SqliteCatalog implements Catalog {
     checkServerUuid(uuid)
     try {
       this.#transaction(() => {
-        const sql = 'INSERT OR REPLACE INTO server (key, value) VALUES (?, ?)'
-        this.#connection.prepare(sql).run(ADOPTED_UUID, uuid)
+        this.#rows.putValue(ADOPTED_UUID, uuid)
+        this.#noteChange()
       })
       this.#adoptedUuid = uuid
     } catch (error) {
@@ -149,17 +162,43 @@ export class SqliteCatalog implements Catalog {
     }
   }
 
-  #serverValue(key: string): string | undefined {
-    return this.#connection.prepare<{ value: string }>('SELECT value FROM server WHERE key = ?').get(key)
-      ?.value
+  /** A file that somebody has put here is newer than a copy from before. */
+  #compareWithCopy(): void {
+    const changes = Number(this.#rows.value(CHANGES) ?? 0)
+    const copy = ageOfServerFile(this.#files.serverCopy)
+    const isOwn = copy?.uuid === this.folderUuid
+    if (isOwn && copy.changes > changes) this.#rows.putValue(CHANGES, copy.changes)
+    if (!isOwn || copy.changes !== changes) this.#copy.note()
+  }
+
+  /** Counts a change that must not be lost, for {@link refuseLostServerFile}. Part of the caller's transaction. */
+  #noteChange(): void {
+    this.#rows.putValue(CHANGES, Number(this.#rows.value(CHANGES) ?? 0) + 1)
+    this.#copy.note()
+  }
+
+  #serverText(key: string): string | undefined {
+    const value = this.#rows.value(key)
+    return value === undefined ? undefined : String(value)
   }
 
   #folderUuid(): string {
-    const stored = this.#serverValue('uuid')
+    const stored = this.#serverText('uuid')
     if (stored !== undefined) return stored
     const made = randomBytes(16).toString('hex')
-    this.#connection.prepare("INSERT INTO server (key, value) VALUES ('uuid', ?)").run(made)
+    this.#rows.putValue('uuid', made)
     return made
+  }
+
+  /** Gives the rows of an older settee their checksums, in short turns. */
+  async #addChecksums(): Promise<void> {
+    while (this.#rows.isUnsummed && !this.#isClosed) {
+      this.#transaction(() => {
+        const since = performance.now()
+        while (this.#rows.fill() && !isHeldLong(since));
+      })
+      await nextTurn()
+    }
   }
 
   /** As {@link #attempt}, but retries on a full disk after freeing the reserved space. Not for work that grows the file. */
@@ -299,7 +338,7 @@ export class SqliteCatalog implements Catalog {
       if (listed.length === 0 && known.length === 0) return
       this.#transaction(() => {
         this.#updates.note(listed, 'updated')
-        writeLastKnown(this.#connection, known)
+        this.#records.noteLastKnown(known)
       })
       unnoted.clear()
     } catch (error) {
@@ -316,15 +355,22 @@ export class SqliteCatalog implements Catalog {
   }
 
   async readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]> {
-    return this.#read(() => readRecords(this.#connection, kind, keys))
+    return this.#read(() => this.#records.read(kind, keys))
   }
 
   async listRecords(kind: string, range: RecordRange, limit: number): Promise<ServerRecord[]> {
-    return this.#read(() => listRecords(this.#connection, kind, range, limit))
+    return this.#read(() => this.#records.list(kind, range, limit))
   }
 
   async writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {
-    if (!this.#read(() => this.#transaction(() => writeRecords(this.#connection, writes)))) return false
+    const isWritten = this.#read(() =>
+      this.#transaction(() => {
+        if (!this.#records.write(writes)) return false
+        if (writes.some(({ kind }) => !isMadeAnew(kind))) this.#noteChange()
+        return true
+      }),
+    )
+    if (!isWritten) return false
     for (const change of changesOf(writes)) this.#listeners.tell(change)
     return true
   }
@@ -345,14 +391,17 @@ export class SqliteCatalog implements Catalog {
   /** Copies the catalog's file to a new one, which is durable when resolved. */
   async copyTo(path: string): Promise<void> {
     try {
-      await this.#connection.copyDurably(path)
+      await this.#copy.copyTo(path)
     } catch (error) {
       throw storageError(error)
     }
   }
 
-  close(): void {
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
     this.#scan.close()
+    await this.#copy.close()
     this.#connection.close()
     this.#lock.release()
   }

@@ -51,10 +51,11 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   return {
     capabilities: { durable: true, sharedWriters: false },
 
-    async openCatalog(copy?: string): Promise<Catalog> {
+    async openCatalog(copy?: string, isDamaged = false): Promise<Catalog> {
       if (catalog !== undefined)
         throw new Error(`the data folder ${dataDir} is in use by this settee already`)
-      catalog = await SqliteCatalog.open({ dataDir, files, upgrades, onOperation, now, copy, watch })
+      const paths = { dataDir, files }
+      catalog = await SqliteCatalog.open({ ...paths, upgrades, onOperation, now, copy, isDamaged, watch })
       return catalog
     },
 
@@ -126,7 +127,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
     async close(): Promise<void> {
       await Promise.all([...stores].map((store) => store.close()))
       stores.clear()
-      catalog?.close()
+      await catalog?.close()
       catalog = undefined
     },
   }

@@ -11,20 +11,10 @@ import { checkCopy } from '../../../src/storage/sqlite/snapshot.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { fillNotes, isTrue, readAll } from '../conformance/readings.ts'
 import { checkedInSteps } from './checks.ts'
+import { randomNumbers } from './random-damage.ts'
 
 const ROUNDS = Number(process.env.SETTEE_DAMAGE ?? 150)
 const SEED = Number(process.env.SETTEE_DAMAGE_SEED ?? Date.now() % 1e6)
-
-/** A number below `below`, the same in each run with a seed (mulberry32). */
-function randomNumbers(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below
-  }
-}
 
 /** In a callback, an error of SQLite is not translated yet. */
 function isKnown(error: unknown): boolean {
