@@ -4,6 +4,7 @@
  * signed number, which V8 keeps without an allocation.
  */
 import { crc32 } from 'node:zlib'
+import type { LocalDoc } from './engine.ts'
 
 /** The facts of a document's row, except its id and its winner. */
 export interface DocFacts {
@@ -72,6 +73,11 @@ export function rowChecksum(...columns: readonly (string | number | Uint8Array |
     (sum, column) => (isBytes(column) ? sumOfBytes(column, sum) : sum),
     sumOfText(text, 0),
   )
+}
+
+/** The checksum of a `_local` document. */
+export function localChecksum({ id, rev, body }: LocalDoc): number {
+  return rowChecksum(id, rev, body)
 }
 
 /**

@@ -8,6 +8,13 @@
  * A lease that a crash of PostgreSQL forgets ends early, and a removal that it forgets is repeated, so neither waits for
  * the disk.
  */
+import { wrapped } from './row-checksums.ts'
+import { firstValues, noteLack, OVER_DAMAGED } from './write-functions.ts'
+
+const CHUNK_PARAMETERS =
+  '_db bigint, _blob bigint, _holder text, _position bigint, _first bytea, _second bytea, _third bytea, _fourth bytea'
+const WHOLE_PARAMETERS =
+  '_db bigint, _blob bigint, _holder text, _at bigint, _sha256 bytea, _digest text, _length bigint, _position bigint, _rest bytea'
 
 const UPLOADS = `
 -- makes an empty blob for an upload, with a lease; null if the database is gone
@@ -23,10 +30,9 @@ BEGIN
   RETURN _blob;
 END $$;
 
--- adds up to four chunks from a position on; false if the upload has lost its lease, null if the database is gone
-CREATE OR REPLACE FUNCTION add_chunks(
-  _db bigint, _blob bigint, _holder text, _position bigint, _first bytea, _second bytea, _third bytea, _fourth bytea
-) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- adds up to four chunks from a position on; false if the upload has lost its lease, null if the database is gone;
+-- _checksums: with the blob
+CREATE OR REPLACE FUNCTION store_chunks(${CHUNK_PARAMETERS}, _checksums bigint[]) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM FROM database WHERE db = _db;
   IF NOT FOUND THEN RETURN NULL; END IF;
@@ -34,18 +40,16 @@ BEGIN
   IF NOT FOUND THEN RETURN false; END IF;
   PERFORM FROM lease WHERE db = _db AND holder = _holder AND blob = _blob;
   IF NOT FOUND THEN RETURN false; END IF;
-  INSERT INTO chunk (db, blob, position, data)
-    SELECT _db, _blob, _position + place - 1, data
+  INSERT INTO chunk (db, blob, position, data, checksum)
+    SELECT _db, _blob, _position + place - 1, data, _checksums[place]
     FROM unnest(ARRAY[_first, _second, _third, _fourth]) WITH ORDINALITY AS piece (data, place)
     WHERE data IS NOT NULL;
   RETURN true;
 END $$;
 
--- completes an upload, or takes a lease on equal content; returns the blob, null if the upload has lost its lease
-CREATE OR REPLACE FUNCTION finish_upload(
-  _db bigint, _blob bigint, _holder text, _at bigint, _sha256 bytea, _digest text, _length bigint, _position bigint,
-  _rest bytea
-) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- completes an upload, or takes a lease on equal content, whose last chunk is replaced if it is damaged; returns the blob, null if
+-- the upload has lost its lease; _sum, _rest_sum: the checksums of the blob and of its last chunk, without the blob
+CREATE OR REPLACE FUNCTION complete_upload(${WHOLE_PARAMETERS}, _sum bigint, _rest_sum bigint) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   _known bigint;
 BEGIN
@@ -53,6 +57,13 @@ BEGIN
     SELECT blob INTO _known FROM blob WHERE db = _db AND sha256 = _sha256 FOR KEY SHARE;
     IF FOUND THEN
       INSERT INTO lease (db, holder, blob, renewed_at) VALUES (_db, _holder, _known, _at) ON CONFLICT DO NOTHING;
+      IF octet_length(_rest) > 0 THEN
+        INSERT INTO chunk (db, blob, position, data, checksum)
+          VALUES (_db, _known, _position, _rest, ${wrapped('_rest_sum + _known')})
+          ${OVER_DAMAGED};
+      END IF;
+      UPDATE blob SET digest = _digest, length = _length, checksum = ${wrapped('_sum + _known')}
+        WHERE db = _db AND blob = _known AND (digest, length, checksum) IS DISTINCT FROM (_digest, _length, ${wrapped('_sum + _known')});
       RETURN _known;
     END IF;
     BEGIN
@@ -62,9 +73,11 @@ BEGIN
       IF NOT FOUND THEN RETURN NULL; END IF;
       PERFORM FROM lease WHERE db = _db AND holder = _holder AND blob = _blob;
       IF NOT FOUND THEN RETURN NULL; END IF;
-      UPDATE blob SET sha256 = _sha256, digest = _digest, length = _length WHERE db = _db AND blob = _blob;
+      UPDATE blob SET sha256 = _sha256, digest = _digest, length = _length, checksum = ${wrapped('_sum + _blob')}
+        WHERE db = _db AND blob = _blob;
       IF octet_length(_rest) > 0 THEN
-        INSERT INTO chunk (db, blob, position, data) VALUES (_db, _blob, _position, _rest);
+        INSERT INTO chunk (db, blob, position, data, checksum)
+          VALUES (_db, _blob, _position, _rest, ${wrapped('_rest_sum + _blob')});
       END IF;
       UPDATE database SET blob_bytes = blob_bytes + _length WHERE db = _db;
       RETURN _blob;
@@ -72,6 +85,34 @@ BEGIN
       -- Another upload of equal content was completed in this moment.
     END;
   END LOOP;
+END $$;
+
+-- replaces those of some chunks of a content that are not what an upload has, which has the same content and both leases
+CREATE OR REPLACE FUNCTION mend_chunks(_db bigint, _upload bigint, _blob bigint, _holder text, _position bigint, _chunks bigint)
+RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM FROM database WHERE db = _db;
+  PERFORM FROM lease WHERE db = _db AND holder = _holder AND blob = _blob;
+  IF NOT FOUND THEN RETURN; END IF;
+  INSERT INTO chunk (db, blob, position, data, checksum)
+    SELECT _db, _blob, u.position, u.data, ${wrapped('u.checksum::bigint - _upload + _blob')}
+      FROM chunk AS u WHERE u.db = _db AND u.blob = _upload AND u.position >= _position AND u.position < _position + _chunks
+    ${OVER_DAMAGED};
+END $$;
+
+-- for nodes of earlier versions, which know no checksums of contents
+CREATE OR REPLACE FUNCTION add_chunks(${CHUNK_PARAMETERS}) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  ${noteLack('unsummed_others', '_db')}
+  RETURN store_chunks(${firstValues(8)}, NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION finish_upload(${WHOLE_PARAMETERS}) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  ${noteLack('unsummed_others', '_db')}
+  RETURN complete_upload(${firstValues(9)}, NULL, NULL);
 END $$;
 `
 
@@ -83,7 +124,7 @@ DECLARE
   _row record;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
-  SELECT digest, length INTO _row FROM blob
+  SELECT digest, length, encode(sha256, 'hex') AS sha256, checksum INTO _row FROM blob
     WHERE db = _db AND blob = _blob AND sha256 IS NOT NULL AND EXISTS (SELECT FROM database d WHERE d.db = _db)
     FOR KEY SHARE;
   IF NOT FOUND THEN RETURN NULL; END IF;
@@ -139,7 +180,7 @@ BEGIN
     CONTINUE WHEN EXISTS (SELECT FROM lease WHERE db = _db AND blob = _number)
       OR EXISTS (SELECT FROM blob_use WHERE db = _db AND blob = _number);
     IF _row.sha256 IS NOT NULL THEN
-      UPDATE blob SET sha256 = NULL, digest = NULL, named = false WHERE db = _db AND blob = _number;
+      UPDATE blob SET sha256 = NULL, digest = NULL, checksum = NULL, named = false WHERE db = _db AND blob = _number;
       _freed := _freed + _row.length;
     END IF;
     _marked := _marked || _number;

@@ -1,6 +1,7 @@
 /** Contents of attachments in PostgreSQL: uploads, references and reads. */
 import { CouchError } from '../../core/errors.ts'
 import type { BlobReference, BlobUpload } from '../blob-leases.ts'
+import { agrees } from '../checksum.ts'
 import {
   CHUNK_BYTES,
   ContentUpload,
@@ -11,33 +12,30 @@ import {
 import { BlobRemoval } from './blob-removal.ts'
 import { Leases } from './leases.ts'
 import type { OpenDatabase } from './open-database.ts'
+import { type BlobFacts, blobSum, chunkSum, ofBlob } from './row-checksums.ts'
 import { storeFault } from './store-fault.ts'
+import { readChunks } from './stored-contents.ts'
+import { firstValues } from './write-functions.ts'
 
 const BEGIN = { name: 'begin_upload', text: 'SELECT begin_upload($1, $2, $3)' }
 
-const ADD = { name: 'add_chunks', text: 'SELECT add_chunks($1, $2, $3, $4, $5, $6, $7, $8)' }
+const ADD = { name: 'store_chunks', text: `SELECT store_chunks(${firstValues(9)})` }
 /** The values of {@link ADD} that are chunks. */
 const CHUNKS = 4
 
-const FINISH = { name: 'finish_upload', text: 'SELECT finish_upload($1, $2, $3, $4, $5, $6, $7, $8, $9)' }
+const FINISH = { name: 'complete_upload', text: `SELECT complete_upload(${firstValues(11)})` }
+
+const MEND = { name: 'mend_chunks', text: `SELECT mend_chunks(${firstValues(6)})` }
+/** Chunks that {@link MEND} compares: 2 MB of each content. */
+const MENDED_CHUNKS = 8
 
 const HOLD = { name: 'hold_blob', text: 'SELECT hold_blob($1, $2, $3, $4)' }
 
 /** How often it is looked for what uploads of nodes that have ended have left, in ms. */
 export const SWEEP_MS = 600_000
 
-/** Bytes of chunks that one statement reads, at most. */
-const READ_BYTES = 4 * CHUNK_BYTES
-
-/** The chunks of a stretch of bytes, from offset $3 to before offset $4, each cut to it. One row without data: no such bytes. */
-const READ = {
-  name: 'read_blob',
-  text: `SELECT substring(c.data FROM greatest($3 - c.position * ${CHUNK_BYTES}, 0)::integer + 1
-      FOR least($4 - greatest($3, c.position * ${CHUNK_BYTES}), ${CHUNK_BYTES})::integer)
-    FROM blob b LEFT JOIN chunk c ON c.db = $1 AND c.blob = $2
-      AND c.position BETWEEN $3 / ${CHUNK_BYTES} AND ($4 - 1) / ${CHUNK_BYTES}
-    WHERE b.db = $1 AND b.blob = $2 AND b.sha256 IS NOT NULL ORDER BY c.position`,
-}
+/** Chunks that one statement reads, at most. */
+const READ_CHUNKS = 4
 
 export class Uploads {
   readonly #database: OpenDatabase
@@ -68,8 +66,10 @@ export class Uploads {
         this.#leases.forget(holder)
         return null
       }
-      const held = JSON.parse(row[0]) as { readonly digest: string; readonly length: number }
-      return { ...held, release: () => void release() }
+      const { digest, length, sha256, checksum } = JSON.parse(row[0]) as HeldBlob
+      const sum = blobSum({ sha256: Buffer.from(sha256, 'hex'), digest, length })
+      if (!agrees(checksum, ofBlob(sum, blob), true)) throw this.#database.damage.damagedContent()
+      return { digest, length, release: () => void release() }
     } catch (cause) {
       // The lease may be stored.
       void release()
@@ -81,24 +81,24 @@ export class Uploads {
   async readBlob(blob: number, offset: number, length: number): Promise<Uint8Array | null> {
     this.#leases.refuseIfClosed()
     const parts: Uint8Array[] = []
-    for (let at = offset, end = offset + length; ; ) {
-      const part = await this.#read(blob, at, Math.min(end, at + READ_BYTES - (at % CHUNK_BYTES)))
-      if (part === null) return null
-      parts.push(part)
-      at += part.length
-      if (at >= end || part.length === 0) return parts.length === 1 ? part : Buffer.concat(parts)
+    for (let at = offset; ; ) {
+      const first = Math.floor(at / CHUNK_BYTES)
+      const most = Math.ceil((offset + length) / CHUNK_BYTES) - first
+      const read = await readChunks(this.#database, blob, first, Math.min(most, READ_CHUNKS))
+      if (read === null) return null
+      if (!read.isSound) throw this.#database.damage.damagedContent()
+      const end = Math.min(offset + length, read.length)
+      for (const chunk of read.chunks) {
+        if (at >= end) break
+        const start = at % CHUNK_BYTES
+        const part = chunk?.subarray(start, start + end - at)
+        if (!part?.length) throw this.#database.damage.damagedContent()
+        // A copy, so that the garbage collector can free the rest.
+        parts.push(part.length === chunk?.length ? part : Uint8Array.from(part))
+        at += part.length
+      }
+      if (at >= end) return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
     }
-  }
-
-  async #read(blob: number, start: number, end: number): Promise<Uint8Array | null> {
-    const { connections, db } = this.#database
-    const rows = await connections.read<readonly [Buffer | null]>({
-      ...READ,
-      values: [db, blob, start, Math.max(start, end)],
-    })
-    if (rows.length === 0) return null
-    const parts = rows.flatMap(([data]) => data ?? [])
-    return parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts)
   }
 
   /** Removes what ended uploads have left in the database, now and from time to time: a database may stay open for long. */
@@ -157,16 +157,21 @@ class StoredUpload implements UploadTarget {
   async addChunks(chunks: readonly Uint8Array[], position: number): Promise<void> {
     const { blob, holder } = await this.#begin()
     const pieces = Array.from({ length: CHUNKS }, (_, at) => chunks[at] ?? null)
-    const isThere = await this.#write<boolean | null>(ADD, [blob, holder, position, ...pieces])
+    const sums = chunks.map((data, at) => ofBlob(chunkSum(position + at, data), blob))
+    const isThere = await this.#write<boolean | null>(ADD, [blob, holder, position, ...pieces, sums])
     if (isThere === null) throw new CouchError('no_database')
     if (!isThere) throw lost()
   }
 
   async finish({ sha256, md5, length, chunks, rest }: WholeContent): Promise<number> {
     const { blob, holder } = await this.#begin()
-    const values = [blob, holder, this.#database.now(), sha256, digestOf(md5), length, chunks, rest]
-    const finished = await this.#write<number | null>(FINISH, values)
+    const digest = digestOf(md5)
+    const values = [blob, holder, this.#database.now(), sha256, digest, length, chunks, rest]
+    const sums = [blobSum({ sha256, digest, length }), chunkSum(chunks, rest)]
+    const finished = await this.#write<number | null>(FINISH, [...values, ...sums])
     if (finished === null) throw lost()
+    for (let position = 0; finished !== blob && position < chunks; position += MENDED_CHUNKS)
+      await this.#write(MEND, [blob, finished, holder, position, MENDED_CHUNKS])
     return finished
   }
 
@@ -197,6 +202,12 @@ class StoredUpload implements UploadTarget {
   async release(): Promise<void> {
     if (this.#holder !== undefined) await this.#remove(await this.#leases.end(this.#holder))
   }
+}
+
+interface HeldBlob extends Omit<BlobFacts, 'sha256'> {
+  /** As hex digits. */
+  readonly sha256: string
+  readonly checksum: number | null
 }
 
 /** The upload was not renewed for so long that another opener has removed it. */

@@ -163,6 +163,40 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
+
+-- As note_checksums, of \`_local\` documents.
+CREATE OR REPLACE FUNCTION note_local_checksums(
+  _db bigint, _ids text[], _versions bigint[], _checksums integer[]
+) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _row record;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  FOR _row IN SELECT * FROM unnest(_ids, _versions, _checksums) AS u (id, version, checksum) LOOP
+    UPDATE local_doc SET checksum = _row.checksum WHERE db = _db AND id = _row.id AND version = _row.version;
+  END LOOP;
+END $$;
+
+-- Of complete contents, with a position of null, and of chunks. Neither changes.
+CREATE OR REPLACE FUNCTION note_content_checksums(
+  _db bigint, _blobs bigint[], _positions bigint[], _checksums integer[]
+) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _row record;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  FOR _row IN SELECT * FROM unnest(_blobs, _positions, _checksums) AS u (blob, position, checksum) LOOP
+    IF _row.position IS NULL THEN
+      UPDATE blob SET checksum = _row.checksum
+        WHERE db = _db AND blob = _row.blob AND checksum IS NULL AND sha256 IS NOT NULL;
+    ELSE
+      UPDATE chunk SET checksum = _row.checksum
+        WHERE db = _db AND blob = _row.blob AND position = _row.position AND checksum IS NULL;
+    END IF;
+  END LOOP;
+END $$;
 `
 
 const CLAIMS = `

@@ -1,9 +1,12 @@
 /** Writes the settings of a database. */
+
+import { rowChecksum } from '../checksum.ts'
 import type { SettingsChange, StoreProgress, StoreView } from '../engine.ts'
 import type { Query } from './connections.ts'
 import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Attempt, Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
+import { firstValues } from './write-functions.ts'
 import type { WriteContext } from './write-note.ts'
 
 const READ_VIEW = {
@@ -84,13 +87,15 @@ class SettingsWrite implements PlannedWrite {
 
   query({ db, settingsVersion, opener, token, now }: WriteContext): Query {
     const { security, revsLimit = null, purgedInfosLimit = null, wasRestored } = this.#change
+    const body = security === undefined ? null : JSON.stringify(security)
     return {
-      name: 'write_settings',
-      text: 'SELECT write_settings($1, $2, $3, $4, $5, $6, $7, $8, $9)',
+      name: 'store_settings',
+      text: `SELECT store_settings(${firstValues(10)})`,
       values: [
         ...[db, settingsVersion, opener, token, now],
-        ...[security === undefined ? null : JSON.stringify(security), revsLimit, purgedInfosLimit],
+        ...[body, revsLimit, purgedInfosLimit],
         wasRestored ? now : null,
+        body === null ? null : rowChecksum(body),
       ],
     }
   }

@@ -1,6 +1,8 @@
 /** The view of a database: counters that each statement reads anew, and settings that are remembered by their version. */
 import { CouchError } from '../../core/errors.ts'
 import type { SecurityObject } from '../../core/types.ts'
+import { agrees, rowChecksum } from '../checksum.ts'
+import { type DamageReports, ONLY_ADMINS } from '../damage.ts'
 import type { StoreView } from '../engine.ts'
 import type { Epochs } from '../sequence.ts'
 import type { Connections } from './connections.ts'
@@ -20,7 +22,8 @@ export type DatabaseSettings = Omit<StoreView, 'updateSeq' | 'docCount' | 'delet
 
 /** Of `database`, in the order of a {@link SettingsRow}. */
 export const SETTINGS_COLUMNS =
-  'settings_version, design_version, revs_limit, purged_infos_limit, restored_at IS NOT NULL, epochs, security'
+  'settings_version, design_version, revs_limit, purged_infos_limit, restored_at IS NOT NULL, epochs, security, ' +
+  'security_checksum'
 
 export type SettingsRow = readonly [
   settingsVersion: number,
@@ -30,6 +33,7 @@ export type SettingsRow = readonly [
   wasRestored: boolean,
   epochs: string,
   security: string | null,
+  securityChecksum: number | null,
 ]
 
 const READ_SETTINGS = {
@@ -40,9 +44,12 @@ const READ_SETTINGS = {
 /** Settings that change while they are read, so often one after the other, mean that something is wrong. */
 const MAX_TRIES = 20
 
-/** @param row of a database that exists */
-export function settingsOf(row: SettingsRow): DatabaseSettings {
-  const [settingsVersion, designVersion, revsLimit, purgedInfosLimit, wasRestored, epochs, security] = row
+/**
+ * @param row of a database that exists
+ * @param damage gets a damaged security object
+ */
+export function settingsOf(row: SettingsRow, damage: DamageReports): DatabaseSettings {
+  const [settingsVersion, designVersion, revsLimit, purgedInfosLimit, wasRestored, epochs] = row
   return {
     settingsVersion,
     designVersion,
@@ -50,22 +57,48 @@ export function settingsOf(row: SettingsRow): DatabaseSettings {
     purgedInfosLimit,
     wasRestored,
     epochs: JSON.parse(epochs) as Epochs,
-    security: security === null ? null : (JSON.parse(security) as SecurityObject),
+    security: securityOf(row[6], row[7], damage),
   }
+}
+
+/** Whether a security object is what was written. @param stored null if there is none */
+export function isSoundSecurity(stored: string | null, checksum: number | null): boolean {
+  return stored === null || agrees(checksum, rowChecksum(stored), true)
+}
+
+function securityOf(
+  stored: string | null,
+  checksum: number | null,
+  damage: DamageReports,
+): SecurityObject | null {
+  if (stored === null) return null
+  try {
+    if (isSoundSecurity(stored, checksum)) return JSON.parse(stored) as SecurityObject
+  } catch {
+    // It has no checksum yet.
+  }
+  damage.damagedSecurity()
+  return ONLY_ADMINS
 }
 
 /** The views of one open database. */
 export class DatabaseViews {
   readonly #connections: Pick<Connections, 'read'>
   readonly #key: readonly [db: number, incarnation: number]
+  readonly #damage: DamageReports
   #settings: DatabaseSettings
 
-  /** @param settings as they were read when it was opened */
+  /**
+   * @param settings as they were read when it was opened
+   * @param damage gets a damaged security object
+   */
   constructor(
     connections: Pick<Connections, 'read'>,
     key: readonly [db: number, incarnation: number],
     settings: DatabaseSettings,
+    damage: DamageReports,
   ) {
+    this.#damage = damage
     this.#connections = connections
     this.#key = key
     this.#settings = settings
@@ -89,7 +122,7 @@ export class DatabaseViews {
   async refresh(): Promise<DatabaseSettings> {
     const [row] = await this.#connections.read<SettingsRow>({ ...READ_SETTINGS, values: this.#key })
     if (row === undefined) throw new CouchError('no_database')
-    this.#settings = settingsOf(row)
+    this.#settings = settingsOf(row, this.#damage)
     return this.#settings
   }
 

@@ -6,7 +6,7 @@ import type { Query } from './connections.ts'
 import type { WriteFacts } from './loaded-document.ts'
 import { booleanArray, bytesArray, numberArray, textArray } from './parameter-arrays.ts'
 import { rowBytes } from './row-bytes.ts'
-import { contentSum, docSum, storedAttachments } from './row-checksums.ts'
+import { blobSum, chunkSum, contentSum, docSum, storedAttachments } from './row-checksums.ts'
 import { storedText } from './stored-text.ts'
 import type { PlannedWrite } from './write-commits.ts'
 import { DOC_VALUES, firstValues } from './write-functions.ts'
@@ -196,8 +196,9 @@ export class GroupWrite implements PlannedWrite {
     const created = plain.filter(({ old }) => old === null).length
     const { docCount = null, deletedCount = null } = this.#counts ?? {}
     const { json, bodies } = this.#branched.parameters()
+    const { contents, sums } = this.#contents.parameters()
     return {
-      ...STORE_GROUP,
+      ...COMMIT_GROUP,
       values: [
         ...headOf(context),
         ...[docCount, deletedCount, this.#seqs, this.#docs, this.#deleted],
@@ -212,15 +213,16 @@ export class GroupWrite implements PlannedWrite {
         bytesArray(plain.map(({ ancestry }) => ancestry)),
         textArray(plain.map(({ body }) => body)),
         ...[numberArray(this.#left), json, textArray(bodies)],
-        ...this.#contents.parameters(),
+        ...contents,
         ...CHECKSUM_PLACES.map((at) => numberArray(plain.map(({ checksums }) => checksums[at]))),
+        ...sums,
       ],
     }
   }
 }
 
 const CHECKSUM_PLACES = [0, 1, 2] as const
-const STORE_GROUP = { name: 'store_group', text: `SELECT store_group(${firstValues(GROUP_VALUES)})` }
+const COMMIT_GROUP = { name: 'commit_group', text: `SELECT commit_group(${firstValues(GROUP_VALUES)})` }
 
 /** @param id as it is stored */
 function keyBytes(id: string, rev: string): number {
@@ -367,14 +369,15 @@ class NamedContents {
     return -this.#made.length
   }
 
-  parameters(): unknown[] {
+  /** `sums`: their checksums without their blobs. */
+  parameters(): { readonly contents: unknown[]; readonly sums: unknown[] } {
     const chunks = this.#made.flatMap(({ bytes }, n) =>
       Array.from({ length: Math.ceil(bytes.length / CHUNK_BYTES) }, (_, position) => ({
         ...{ of: n + 1, position },
         data: bytes.subarray(position * CHUNK_BYTES, (position + 1) * CHUNK_BYTES),
       })),
     )
-    return [
+    const contents = [
       numberArray(this.named),
       textArray(this.#uses.map(({ id }) => id)),
       textArray(this.#uses.map(({ rev }) => rev)),
@@ -386,5 +389,10 @@ class NamedContents {
       numberArray(chunks.map(({ position }) => position)),
       bytesArray(chunks.map(({ data }) => data)),
     ]
+    const sums = [
+      this.#made.map(({ bytes, ...content }) => blobSum({ ...content, length: bytes.length })),
+      chunks.map(({ position, data }) => chunkSum(position, data)),
+    ]
+    return { contents, sums: sums.map(numberArray) }
   }
 }

@@ -1,4 +1,5 @@
 /** `_local` documents: the tables `local_doc` and `met`. */
+import { agrees, localChecksum } from '../checksum.ts'
 import type { IdRange, LocalDoc, LocalUpdate, Outcome, Page, Paging, StoreView } from '../engine.ts'
 import type { Query, Run } from './connections.ts'
 import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
@@ -15,10 +16,19 @@ type LocalDecision = ReturnType<LocalUpdate<unknown>['decide']>
 
 /** A local document as it was read. */
 interface LoadedLocal {
+  /** null also if it is damaged. */
   readonly doc: LocalDoc | null
+  /** Bytes of the body as it is stored; null if there is none. */
+  readonly bodyBytes: number | null
   /** 0 if there is none. */
   readonly version: number
   readonly wasMet: boolean
+}
+
+/** A row of a page; null: it is damaged. */
+interface FoundLocal {
+  readonly id: string
+  readonly doc: LocalDoc | null
 }
 
 interface Job extends QueuedWrite {
@@ -31,12 +41,19 @@ interface Change {
   readonly id: string
   readonly version: number
   readonly write: { readonly rev: number; readonly body: string } | null | undefined
+  readonly checksum: number
   readonly isMet: boolean
   /** What the change adds to the database's bytes. */
   readonly grown: number
 }
 
-type LocalColumns = readonly [id: string, version: number | null, rev: number, body: string, met: boolean]
+type LocalRow = readonly [id: string, rev: number, body: string, checksum: number | null]
+type LocalColumns = readonly [
+  id: string,
+  version: number | null,
+  ...rest: readonly [rev: number, body: string, checksum: number | null],
+  met: boolean,
+]
 
 /** About how many bytes a write takes. */
 const LOCAL_BYTES = 1024
@@ -47,13 +64,13 @@ const STEP_BYTES = 4 * 1024 * 1024
 const READ = {
   name: 'read_locals',
   text:
-    'SELECT l.id, l.rev, l.body FROM unnest($2::text[]) AS w (id) CROSS JOIN LATERAL ' +
-    '(SELECT id, rev, body FROM local_doc AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS l',
+    'SELECT l.id, l.rev, l.body, l.checksum FROM unnest($2::text[]) AS w (id) CROSS JOIN LATERAL ' +
+    '(SELECT id, rev, body, checksum FROM local_doc AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS l',
 }
 /** A row for each id, also of those that are not stored. */
 const LOAD = {
   name: 'load_locals',
-  text: `SELECT ${VIEW_COLUMNS}, w.id, l.version, l.rev, l.body, m.id IS NOT NULL
+  text: `SELECT ${VIEW_COLUMNS}, w.id, l.version, l.rev, l.body, l.checksum, m.id IS NOT NULL
     FROM database AS d CROSS JOIN unnest($2::text[]) AS w (id)
       LEFT JOIN LATERAL (SELECT * FROM local_doc AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS l ON true
       LEFT JOIN LATERAL (SELECT id FROM met AS k WHERE k.db = $1 AND k.id = w.id OFFSET 0) AS m ON true
@@ -75,12 +92,17 @@ export class LocalDocuments {
   async read(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
     const { db, connections } = this.#database
     const values = [db, textArray(ids.map(storedText))]
-    const rows = await connections.read<[id: string, rev: number, body: string]>({ ...READ, values })
-    const found = new Map(rows.map(([id, rev, body]) => [textOf(id), { rev, body: textOf(body) }]))
-    return ids.map((id) => {
-      const doc = found.get(id)
-      return doc === undefined ? null : { id, ...doc }
-    })
+    const rows = await connections.read<LocalRow>({ ...READ, values })
+    const found = new Map(rows.map((row) => [textOf(row[0]), this.#sound(row)]))
+    return ids.map((id) => found.get(id) ?? null)
+  }
+
+  /** A damaged document counts as missing, and is reported, as in storage/sqlite/documents.ts. */
+  #sound([id, rev, body, checksum]: LocalRow): LocalDoc | null {
+    const doc = { id: textOf(id), rev, body: textOf(body) }
+    if (agrees(checksum, localChecksum(doc), true)) return doc
+    this.#database.damage.damagedDocument(doc.id)
+    return null
   }
 
   /** As {@link DatabaseStore.readLocalRange}. */
@@ -91,12 +113,12 @@ export class LocalDocuments {
     for (;;) {
       const step = Math.min(limit - rows.length, STEP_ROWS)
       const page = await this.#readStep(rest, step, Math.min(left, STEP_BYTES))
-      for (const [at, doc] of page.docs.entries()) {
-        rows.push(doc)
-        left -= doc.body.length
+      for (const [at, { id, doc }] of page.docs.entries()) {
+        if (doc !== null) rows.push(doc)
+        left -= doc?.body.length ?? 0
         const more = at + 1 < page.docs.length || page.more
         if (left <= 0 || rows.length >= limit || !more) return { rows, more, view: page.view }
-        rest = { ...range, start: { id: doc.id, inclusive: false } }
+        rest = { ...range, start: { id, inclusive: false } }
       }
       if (!page.more) return { rows, more: false, view: page.view }
     }
@@ -107,18 +129,21 @@ export class LocalDocuments {
     range: IdRange,
     rows: number,
     bytes: number,
-  ): Promise<{ readonly docs: readonly LocalDoc[]; readonly more: boolean; readonly view: StoreView }> {
+  ): Promise<{ readonly docs: readonly FoundLocal[]; readonly more: boolean; readonly view: StoreView }> {
     const { connections, views } = this.#database
     const { name, where, values } = this.#bounds(range)
     const order = range.descending ? 'DESC' : 'ASC'
-    const text = `SELECT ${VIEW_COLUMNS}, l.id, l.rev, l.body, l.found
+    const text = `SELECT ${VIEW_COLUMNS}, l.id, l.rev, l.body, l.checksum, l.found
       FROM database AS d LEFT JOIN (
-        SELECT id, rev, body, count(*) OVER () AS found, row_number() OVER (ORDER BY id ${order}) AS n,
+        SELECT id, rev, body, checksum, count(*) OVER () AS found, row_number() OVER (ORDER BY id ${order}) AS n,
             sum(octet_length(body)) OVER (ORDER BY id ${order}) - octet_length(body) AS before
-          FROM (SELECT id, rev, body FROM local_doc WHERE ${where} ORDER BY id ${order} LIMIT $4 + 1) AS i
+          FROM (SELECT id, rev, body, checksum FROM local_doc WHERE ${where} ORDER BY id ${order} LIMIT $4 + 1) AS i
       ) AS l ON l.n <= $4 AND (l.before < $5 OR l.n = 1)
       WHERE d.db = $1 ORDER BY l.n`
-    type Columns = readonly [id: string | null, rev: number, body: string, found: number]
+    type Columns = readonly [
+      id: string | null,
+      ...rest: readonly [rev: number, body: string, checksum: number | null, found: number],
+    ]
     return views.reading(
       async () => {
         const read = await connections.read<readonly [...ViewRow, ...Columns]>({
@@ -128,10 +153,10 @@ export class LocalDocuments {
         return { view: viewRow(read[0]), rows: read }
       },
       (read, view) => {
-        const docs = read.flatMap(([, , , , id, rev, body]) =>
-          id === null ? [] : { id: textOf(id), rev, body: textOf(body) },
+        const docs = read.flatMap(([, , , , id, rev, body, checksum]) =>
+          id === null ? [] : { id: textOf(id), doc: this.#sound([id, rev, body, checksum]) },
         )
-        return { docs, more: docs.length > 0 && (read[0]?.[7] ?? 0) > docs.length, view }
+        return { docs, more: docs.length > 0 && (read[0]?.[8] ?? 0) > docs.length, view }
       },
     )
   }
@@ -209,10 +234,10 @@ export class LocalDocuments {
       },
       (rows, view) => {
         const found = new Map(
-          rows.map(([, , , , stored, version, rev, body, wasMet]) => {
-            const id = textOf(stored)
-            const doc = version === null ? null : { id, rev, body: textOf(body) }
-            return [id, { doc, version: version ?? 0, wasMet }]
+          rows.map(([, , , , stored, version, rev, body, checksum, wasMet]) => {
+            const doc = version === null ? null : this.#sound([stored, rev, body, checksum])
+            const bodyBytes = version === null ? null : Buffer.byteLength(body)
+            return [textOf(stored), { doc, bodyBytes, version: version ?? 0, wasMet }]
           }),
         )
         return { loaded: group.map(({ id }) => found.get(id) as LoadedLocal), view }
@@ -222,7 +247,7 @@ export class LocalDocuments {
 
   #decide(
     { id, decide }: LocalUpdate<unknown>,
-    { doc, version, wasMet }: LoadedLocal,
+    { doc, bodyBytes, version, wasMet }: LoadedLocal,
     view: StoreView,
     changes: Change[],
   ): Outcome<unknown> {
@@ -238,9 +263,10 @@ export class LocalDocuments {
     if (write !== undefined || isMet) {
       const stored = storedText(id)
       const grown =
-        (write === undefined ? 0 : localBytes(stored, write) - localBytes(stored, doc)) +
+        (write === undefined ? 0 : localBytes(stored, newBytes(write)) - localBytes(stored, bodyBytes)) +
         (isMet ? metBytes(stored) : 0)
-      changes.push({ id: stored, version, write, isMet, grown })
+      const checksum = write == null ? 0 : localChecksum({ id, ...write })
+      changes.push({ id: stored, version, write, checksum, isMet, grown })
     }
     return { result }
   }
@@ -261,8 +287,8 @@ class LocalWrite implements PlannedWrite {
   query({ db, settingsVersion, opener, token, now }: WriteContext): Query {
     const changes = this.#changes
     return {
-      name: 'save_locals',
-      text: `SELECT save_locals(${firstValues(11)})`,
+      name: 'store_locals',
+      text: `SELECT store_locals(${firstValues(12)})`,
       values: [
         ...[db, settingsVersion, opener, token, now],
         textArray(changes.map(({ id }) => id)),
@@ -271,16 +297,19 @@ class LocalWrite implements PlannedWrite {
         textArray(changes.map(({ write }) => (write == null ? null : storedText(write.body)))),
         textArray(changes.flatMap(({ id, isMet }) => (isMet ? id : []))),
         changes.reduce((sum, { grown }) => sum + grown, 0),
+        numberArray(changes.map(({ checksum }) => checksum)),
       ],
     }
   }
 }
 
-/** @param id as it is stored @returns the bytes of a document; 0 if there is none */
-function localBytes(id: string, doc: { readonly body: string } | null): number {
-  if (doc === null) return 0
-  const body = Buffer.byteLength(storedText(doc.body))
-  return rowBytes({ key: Buffer.byteLength(id), ancestry: 0, body })
+function newBytes(write: { readonly body: string } | null): number | null {
+  return write === null ? null : Buffer.byteLength(storedText(write.body))
+}
+
+/** @param id as it is stored @param body bytes of the body; null if there is no document @returns the bytes of its row */
+function localBytes(id: string, body: number | null): number {
+  return body === null ? 0 : rowBytes({ key: Buffer.byteLength(id), ancestry: 0, body })
 }
 
 /** In the place of a revision: the document stays as it is, or is removed. */

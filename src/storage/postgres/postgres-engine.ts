@@ -129,7 +129,8 @@ class PostgresEngine implements StorageEngine {
       const { db, boot, row } = await this.#read(name)
       const [present, partitioned, shards, createdAt, updateSeq, isMoved, since, ...settingsRow] = row
       if (incarnation !== undefined && present !== incarnation) throw new CouchError('no_database')
-      const settings = settingsOf(settingsRow)
+      const damage = this.#damageOf(name)
+      const settings = settingsOf(settingsRow, damage)
       const isBehind: boolean =
         options.lastKnown !== undefined &&
         !wasRolledBack &&
@@ -147,9 +148,16 @@ class PostgresEngine implements StorageEngine {
       const opening = { db, incarnation: present, since, boot }
       const beginEpoch = since === boot ? null : () => beginStartedEpoch(this.#writes, opening, this.#now())
       const opened = { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq, beginEpoch }
-      return this.#store(opened, present, settings)
+      return this.#store(opened, present, settings, damage)
     }
     throw new CouchError('store_unavailable')
+  }
+
+  #damageOf(name: string): DamageReports {
+    return new DamageReports(name, {
+      report: (error) => this.#options.onDamage?.(name, error),
+      areDevicesAsked: false,
+    })
   }
 
   /** @throws no_database */
@@ -168,9 +176,14 @@ class PostgresEngine implements StorageEngine {
     return found
   }
 
-  #store(opened: OpenedDatabase, incarnation: number, settings: DatabaseSettings): PostgresStore {
+  #store(
+    opened: OpenedDatabase,
+    incarnation: number,
+    settings: DatabaseSettings,
+    damage: DamageReports,
+  ): PostgresStore {
     const { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq, beginEpoch } = opened
-    const views = new DatabaseViews(this.#connections, [db, incarnation], settings)
+    const views = new DatabaseViews(this.#connections, [db, incarnation], settings, damage)
     const { settingsVersion } = settings
     const position = { updateSeq, settingsVersion }
     const events = new DatabaseEvents({
@@ -184,10 +197,6 @@ class PostgresEngine implements StorageEngine {
       this.#stores.delete(store)
       if (this.#numbers.get(name) === db) this.#numbers.delete(name)
     }
-    const damage = new DamageReports(name, {
-      report: (error) => this.#options.onDamage?.(name, error),
-      areDevicesAsked: false,
-    })
     const database = {
       ...{ name, db, connections: this.#connections, views, damage },
       ...{ opener: this.#opener, now: this.#now },

@@ -5,9 +5,16 @@
  * Some columns get their values in the database: sequence numbers, the number of leaves, the numbers of blobs. A function that
  * stores a row adds them to the checksum that it is given, and whoever reads the row adds them again.
  */
-import { contentChecksum, docChecksum, rowChecksum, seedOf } from '../checksum.ts'
+import {
+  ancestryChecksum,
+  chunkChecksum,
+  contentChecksum,
+  docChecksum,
+  rowChecksum,
+  seedOf,
+} from '../checksum.ts'
 import type { StoredAttachment } from '../engine.ts'
-import { storedText } from './stored-text.ts'
+import { storedText, textOf } from './stored-text.ts'
 
 /** The largest prime that a smallint has room for: each changed bit of a sum changes its remainder. */
 const PRIME = 65_521
@@ -28,6 +35,33 @@ export function docChecksumOf(sum: string): string {
   return `((${sum}) % ${PRIME} + (${SMALLEST}))::smallint`
 }
 
+/** A sum modulo 2^32, as an expression of SQL: like `| 0` in JavaScript. */
+export function wrapped(sum: string): string {
+  return `(((${sum}) + 2147483648 & 4294967295) - 2147483648)::integer`
+}
+
+/** Of a row of `blob`, without its number, which is added. */
+export function blobSum({ sha256, digest, length }: BlobFacts): number {
+  return rowChecksum(sha256, digest, length)
+}
+
+/** Of a row of `chunk`, without the number of its blob, which is added. */
+export function chunkSum(position: number, data: Uint8Array): number {
+  return chunkChecksum(0, position, data)
+}
+
+/** The checksum of a row of `blob` or `chunk`. @param sum of {@link blobSum} or {@link chunkSum} */
+export function ofBlob(sum: number, blob: number): number {
+  return (sum + blob) | 0
+}
+
+export interface BlobFacts {
+  readonly sha256: Uint8Array
+  readonly digest: string
+  /** In bytes. */
+  readonly length: number
+}
+
 /** Of a revision's content, in `doc` or in `revision`. */
 export function contentSum(
   id: string,
@@ -45,6 +79,46 @@ export function attachmentSum(
   { name, type, revpos, digest, length, encoding, storedLength }: Omit<StoredAttachment, 'blob'>,
 ): number {
   return rowChecksum(id, rev, name, type, revpos, digest, length, encoding, storedLength)
+}
+
+/** A row of `doc` or `revision`. */
+export interface RevisionFacts {
+  readonly id: string
+  readonly rev: string
+  readonly deleted: boolean
+  /** As they are stored, like the ancestry and the body. */
+  readonly attachments: string | null
+  readonly ancestry: Uint8Array | null
+  readonly body: string
+}
+
+/** The checksums that a row of `doc` or `revision` should have. */
+export interface RevisionSums {
+  /** Only of `doc`. */
+  readonly row: number
+  readonly content: number
+  readonly ancestry: number | null
+  readonly listed: readonly ListedAttachment[]
+}
+
+/**
+ * @param added the sequence number and the leaves of a row of `doc`
+ * @returns null if the list of attachments cannot be read
+ */
+export function sumsOf(facts: RevisionFacts, added: number): RevisionSums | null {
+  const { id, rev, deleted, attachments, ancestry, body } = facts
+  let listed: readonly ListedAttachment[]
+  try {
+    listed = listedAttachments(attachments ?? '')
+  } catch {
+    return null
+  }
+  return {
+    row: docRowChecksum(docSum(id, rev, deleted) + added),
+    content: contentSum(id, rev, deleted, { body: textOf(body), attachments: listed.length }),
+    ancestry: ancestry === null ? null : ancestryChecksum(ancestry, rev, deleted),
+    listed,
+  }
 }
 
 /** An attachment in a stored list. */

@@ -303,6 +303,19 @@ ALTER TABLE store ADD COLUMN boot text NOT NULL DEFAULT '';
 ALTER TABLE store ADD COLUMN boot_seq bigint NOT NULL DEFAULT 0;
 `
 
+/**
+ * Checksums of what {@link DOCUMENT_CHECKSUMS} leaves out: contents of attachments, `_local` documents and the security object.
+ *
+ * unsummed_others: as unsummed, for these.
+ */
+const OTHER_CHECKSUMS = `
+ALTER TABLE database ADD COLUMN security_checksum integer, ADD COLUMN unsummed_others bigint;
+ALTER TABLE database ALTER COLUMN unsummed_others SET DEFAULT 0;
+ALTER TABLE blob ADD COLUMN checksum integer;
+ALTER TABLE chunk ADD COLUMN checksum integer;
+ALTER TABLE local_doc ADD COLUMN checksum integer;
+`
+
 /** Functions that read lists of attachments with any texts: {@link attachmentNumber}. */
 const ANY_TEXTS = ''
 
@@ -315,6 +328,7 @@ export const MIGRATIONS: readonly string[] = [
   ANY_TEXTS,
   DOCUMENT_CHECKSUMS,
   CONTINUITY,
+  OTHER_CHECKSUMS,
 ]
 
 /** All functions, which are made, or replaced, after the steps that a store lacks. */

@@ -42,7 +42,7 @@ const GARBAGE = {
   text: `SELECT writes, ${ACTIVE} + ${RETAINED}, superseded_bytes, loose_bytes,
       (SELECT min(superseded_at) FROM revision WHERE db = $1 AND retained),
       compacted_at, purge_seq > compacted_purge OR longest_ancestry > revs_limit OR uncounted IS DISTINCT FROM 0
-        OR unsummed IS DISTINCT FROM 0
+        OR unsummed IS DISTINCT FROM 0 OR unsummed_others IS DISTINCT FROM 0
     FROM database WHERE db = $1`,
 }
 type GarbageRow = readonly [

@@ -8,7 +8,7 @@
  * The caller counts what the write adds to the sums of bytes (row-bytes.ts), since it has read what is replaced.
  */
 
-import { docChecksumOf } from './row-checksums.ts'
+import { docChecksumOf, wrapped } from './row-checksums.ts'
 
 /** Why a write was not carried out. */
 export const refusals = {
@@ -45,6 +45,10 @@ export function deleteFound(table: string, found: string): string {
   return `DELETE FROM ${table} AS gone USING (${found}) AS w WHERE gone.db = p_db AND gone.ctid = w.tid;`
 }
 
+/** After the INSERT of chunks of a content that is stored: replaces those that are not what was written. */
+export const OVER_DAMAGED = `ON CONFLICT (db, blob, position) DO UPDATE SET data = excluded.data, checksum = excluded.checksum
+        WHERE chunk.data IS DISTINCT FROM excluded.data OR chunk.checksum IS DISTINCT FROM excluded.checksum`
+
 /** How long it is remembered which write of an opener was the last, in ms; clocks of nodes may differ by hours. */
 const FORGET_MS = 24 * 60 * 60_000
 
@@ -77,7 +81,19 @@ END $$;
 `
 
 /** What a write of an older node lacks: columns of `database` that change with each of them (schema.ts). */
-type Lack = 'uncounted' | 'unsummed'
+type Lack = 'uncounted' | 'unsummed' | 'unsummed_others'
+
+/** Uploads do not change `writes`. */
+const NEXT: Readonly<Record<Lack, string>> = {
+  uncounted: 'writes + 1',
+  unsummed: 'writes + 1',
+  unsummed_others: 'coalesce(unsummed_others, 0) + 1',
+}
+
+/** The statement with which a write of an older node notes what it lacks. @param db the parameter with the database */
+export function noteLack(column: Lack, db: string): string {
+  return `UPDATE database SET ${column} = ${NEXT[column]} WHERE db = ${db};`
+}
 
 /**
  * The function under the name by which nodes of earlier versions call it.
@@ -93,7 +109,7 @@ export function forOlderNodes(
     lacks,
   }: { readonly newer: string; readonly values: string; readonly lacks: readonly Lack[] },
 ): string {
-  const notes = lacks.map((column) => `${column} = writes + 1`).join(', ')
+  const notes = lacks.map((column) => `${column} = ${NEXT[column]}`).join(', ')
   return `
 CREATE OR REPLACE FUNCTION ${name}(${parameters}) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -209,28 +225,35 @@ BEGIN
 END $$;
 `
 
-/** Stores new contents, each once. @returns their blobs, in order. p_chunk_of: the place of a chunk's content, from 1 */
+/**
+ * Stores new contents, each once, and replaces the damaged chunks of those that are stored. Returns their blobs, in order.
+ * p_chunk_of: the place of a chunk's content, from 1; p_checksums, p_chunk_checksums: without the blob.
+ */
 const STORE_CONTENTS = `
-CREATE OR REPLACE FUNCTION store_contents(
-  p_db bigint, p_hashes bytea[], p_digests text[], p_lengths bigint[],
-  p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
+CREATE OR REPLACE FUNCTION store_new_contents(
+  p_db bigint, p_hashes bytea[], p_digests text[], p_lengths bigint[], p_checksums bigint[],
+  p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[], p_chunk_checksums bigint[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
   v_blob bigint;
   v_blobs bigint[] := '{}';
   w record;
 BEGIN
-  FOR w IN SELECT * FROM unnest(p_hashes, p_digests, p_lengths) WITH ORDINALITY AS u (hash, digest, length, n) LOOP
+  FOR w IN SELECT * FROM unnest(p_hashes, p_digests, p_lengths, p_checksums)
+    WITH ORDINALITY AS u (hash, digest, length, checksum, n)
+  LOOP
     SELECT blob INTO v_blob FROM blob WHERE db = p_db AND sha256 = w.hash FOR KEY SHARE;
     IF NOT FOUND THEN
       UPDATE database SET last_blob = last_blob + 1, blob_bytes = blob_bytes + w.length
         WHERE db = p_db RETURNING last_blob INTO v_blob;
-      INSERT INTO blob (db, blob, sha256, digest, length, named)
-        VALUES (p_db, v_blob, w.hash, w.digest, w.length, true);
-      INSERT INTO chunk (db, blob, position, data)
-        SELECT p_db, v_blob, c.position, c.data FROM unnest(p_chunk_of, p_positions, p_chunks) AS c (content, position, data)
-          WHERE c.content = w.n;
+      INSERT INTO blob (db, blob, sha256, digest, length, named, checksum)
+        VALUES (p_db, v_blob, w.hash, w.digest, w.length, true, ${wrapped('w.checksum + v_blob')});
     END IF;
+    INSERT INTO chunk (db, blob, position, data, checksum)
+      SELECT p_db, v_blob, c.position, c.data, ${wrapped('c.checksum + v_blob')}
+        FROM unnest(p_chunk_of, p_positions, p_chunks, p_chunk_checksums) AS c (content, position, data, checksum)
+        WHERE c.content = w.n
+      ${OVER_DAMAGED};
     v_blobs := v_blobs || v_blob;
   END LOOP;
   RETURN v_blobs;
@@ -245,8 +268,8 @@ const LOCAL_PARAMETERS = `
  * `_local` documents: p_versions as they were decided on, 0 for none; p_revs: -1 leaves one as it is, and -2 removes it. p_grown:
  * what the write adds to leaf_bytes.
  */
-const SAVE_LOCALS = `
-CREATE OR REPLACE FUNCTION save_locals(${LOCAL_PARAMETERS}, p_grown bigint
+const STORE_LOCALS = `
+CREATE OR REPLACE FUNCTION store_locals(${LOCAL_PARAMETERS}, p_grown bigint, p_checksums bigint[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_seq bigint;
@@ -275,27 +298,32 @@ BEGIN
     'local_doc',
     `SELECT l.tid FROM unnest(p_ids, p_revs) AS w (id, rev) ${lookUp('local_doc', 'k.id = w.id')} AS l WHERE w.rev = -2`,
   )}
-  INSERT INTO local_doc (db, id, version, rev, body)
-    SELECT p_db, w.id, v_writes, w.rev, w.body FROM unnest(p_ids, p_revs, p_bodies) AS w (id, rev, body) WHERE w.rev >= 0
-    ON CONFLICT (db, id) DO UPDATE SET version = excluded.version, rev = excluded.rev, body = excluded.body;
+  INSERT INTO local_doc (db, id, version, rev, body, checksum)
+    SELECT p_db, w.id, v_writes, w.rev, w.body, w.checksum::integer
+      FROM unnest(p_ids, p_revs, p_bodies, p_checksums) AS w (id, rev, body, checksum) WHERE w.rev >= 0
+    ON CONFLICT (db, id) DO UPDATE SET
+      version = excluded.version, rev = excluded.rev, body = excluded.body, checksum = excluded.checksum;
   INSERT INTO met (db, id) SELECT p_db, w.id FROM unnest(p_met) AS w (id) ON CONFLICT DO NOTHING;
 ${NOTE_WRITE}
   RETURN v_seq;
 END $$;
 `
 
-/** Settings; null leaves one as it is. */
-const WRITE_SETTINGS = `
-CREATE OR REPLACE FUNCTION write_settings(
+const SETTINGS_PARAMETERS = `
   p_db bigint, p_settings bigint, p_opener text, p_token bigint, p_now bigint,
-  p_security text, p_revs_limit integer, p_purged_infos_limit integer, p_restored_at bigint
+  p_security text, p_revs_limit integer, p_purged_infos_limit integer, p_restored_at bigint`
+
+/** Settings; null leaves one as it is. */
+const STORE_SETTINGS = `
+CREATE OR REPLACE FUNCTION store_settings(${SETTINGS_PARAMETERS}, p_security_checksum integer
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_seq bigint;
 BEGIN
   UPDATE database SET writes = writes + 1, settings_version = settings_version + 1,
     leaf_bytes = leaf_bytes + coalesce(octet_length(p_security) - coalesce(octet_length(security), 0), 0),
-    security = coalesce(p_security, security), revs_limit = coalesce(p_revs_limit, revs_limit),
+    security = coalesce(p_security, security),
+    security_checksum = CASE WHEN p_security IS NULL THEN security_checksum ELSE p_security_checksum END, revs_limit = coalesce(p_revs_limit, revs_limit),
     longest_ancestry = greatest(longest_ancestry, p_revs_limit),
     purged_infos_limit = coalesce(p_purged_infos_limit, purged_infos_limit),
     restored_at = coalesce(restored_at, p_restored_at)
@@ -345,12 +373,22 @@ const FOR_OLDER_NODES = [
   forOlderNodes('write_doc', DOC_PARAMETERS, { ...OLD_DOC, lacks: ['uncounted', 'unsummed'] }),
   forOlderNodes('save_doc', DOC_PARAMETERS, { ...OLD_DOC, lacks: ['unsummed'] }),
   forOlderNodes('write_locals', LOCAL_PARAMETERS, {
-    ...{ newer: 'save_locals', values: `${firstValues(10)}, 0`, lacks: ['uncounted'] },
+    ...{
+      newer: 'store_locals',
+      values: `${firstValues(10)}, 0, NULL`,
+      lacks: ['uncounted', 'unsummed_others'],
+    },
+  }),
+  forOlderNodes('save_locals', `${LOCAL_PARAMETERS}, p_grown bigint`, {
+    ...{ newer: 'store_locals', values: `${firstValues(11)}, NULL`, lacks: ['unsummed_others'] },
+  }),
+  forOlderNodes('write_settings', SETTINGS_PARAMETERS, {
+    ...{ newer: 'store_settings', values: `${firstValues(9)}, NULL`, lacks: ['unsummed_others'] },
   }),
 ].join('')
 
 /** All but those of groups, in the order of their making. */
 export const WRITE_FUNCTIONS = [
-  ...[REFUSAL, STORE_DOC, NAMED_BLOBS, STORE_CONTENTS, SAVE_LOCALS, WRITE_SETTINGS, WRITE_POINTS],
+  ...[REFUSAL, STORE_DOC, NAMED_BLOBS, STORE_CONTENTS, STORE_LOCALS, STORE_SETTINGS, WRITE_POINTS],
   FOR_OLDER_NODES,
 ].join('')

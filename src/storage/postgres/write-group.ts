@@ -34,9 +34,12 @@ const GROUP_PARAMETERS = `
   p_named bigint[], p_use_ids text[], p_use_revs text[], p_use_blobs bigint[],
   p_hashes bytea[], p_digests text[], p_lengths bigint[], p_chunk_of bigint[], p_positions bigint[], p_chunks bytea[]
 `
-/** The number of {@link GROUP_PARAMETERS}, and of those of store_group. */
+/** The number of {@link GROUP_PARAMETERS}, with those of {@link SUM_PARAMETERS}, and of those of commit_group. */
 const OLD_GROUP_VALUES = 38
-export const GROUP_VALUES = 41
+const SUMMED_GROUP_VALUES = 41
+export const GROUP_VALUES = 43
+
+const SUM_PARAMETERS = 'p_checksums bigint[], p_content_checksums bigint[], p_ancestry_checksums bigint[]'
 
 /**
  * p_versions: of plain documents, 0 for a new one; p_new, p_saved: how many are new, and how many are not.
@@ -44,11 +47,11 @@ export const GROUP_VALUES = 41
  * p_left: sequence numbers at which documents stood in the feed.
  * p_branched: null, or JSON for write_branches; p_branch_bodies: the bodies of its revisions, which name them by place.
  * p_uses: which revisions name which blobs; negative for the new contents, -1 for the first.
- * p_checksums: of plain documents; row-checksums.ts.
+ * p_checksums: of plain documents; p_blob_checksums, p_chunk_checksums: of new contents; row-checksums.ts.
  */
-const STORE_GROUP = `
-CREATE OR REPLACE FUNCTION store_group(${GROUP_PARAMETERS},
-  p_checksums bigint[], p_content_checksums bigint[], p_ancestry_checksums bigint[]
+const COMMIT_GROUP = `
+CREATE OR REPLACE FUNCTION commit_group(${GROUP_PARAMETERS}, ${SUM_PARAMETERS},
+  p_blob_checksums bigint[], p_chunk_checksums bigint[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_last bigint;
@@ -85,7 +88,8 @@ BEGIN
     v_refusal := ${refusals.stale};
   END IF;
   IF v_refusal IS NULL AND cardinality(p_hashes) > 0 THEN
-    v_blobs := store_contents(p_db, p_hashes, p_digests, p_lengths, p_chunk_of, p_positions, p_chunks);
+    v_blobs := store_new_contents(p_db, p_hashes, p_digests, p_lengths, p_blob_checksums,
+      p_chunk_of, p_positions, p_chunks, p_chunk_checksums);
   END IF;
   IF v_refusal IS NULL AND p_new > 0 THEN
     -- Nobody else adds documents while the database's row is locked. ON CONFLICT would not tell how many rows it adds: Citus counts all.
@@ -357,11 +361,23 @@ BEGIN
 END $$;
 `
 
-const OLD_GROUP = { newer: 'store_group', values: `${firstValues(OLD_GROUP_VALUES)}, NULL, NULL, NULL` }
+const SUMMED_GROUP = {
+  newer: 'commit_group',
+  values: `${firstValues(SUMMED_GROUP_VALUES)}, NULL, NULL`,
+  lacks: ['unsummed_others'],
+} as const
+const OLD_GROUP = {
+  newer: 'commit_group',
+  values: `${firstValues(OLD_GROUP_VALUES)}, NULL, NULL, NULL, NULL, NULL`,
+}
 
 export const WRITE_GROUP_FUNCTIONS =
   ARE_BRANCHES_CURRENT +
   WRITE_BRANCHES +
-  STORE_GROUP +
-  forOlderNodes('write_group', GROUP_PARAMETERS, { ...OLD_GROUP, lacks: ['uncounted', 'unsummed'] }) +
-  forOlderNodes('save_group', GROUP_PARAMETERS, { ...OLD_GROUP, lacks: ['unsummed'] })
+  COMMIT_GROUP +
+  forOlderNodes('write_group', GROUP_PARAMETERS, {
+    ...OLD_GROUP,
+    lacks: ['uncounted', 'unsummed', 'unsummed_others'],
+  }) +
+  forOlderNodes('save_group', GROUP_PARAMETERS, { ...OLD_GROUP, lacks: ['unsummed', 'unsummed_others'] }) +
+  forOlderNodes('store_group', `${GROUP_PARAMETERS}, ${SUM_PARAMETERS}`, SUMMED_GROUP)

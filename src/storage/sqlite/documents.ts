@@ -1,7 +1,7 @@
 /**
  * Reads and writes the rows of documents; revisions.ts has their revisions. The rules of CouchDB are decided elsewhere.
  */
-import { agrees, docChecksum, rowChecksum } from '../checksum.ts'
+import { agrees, docChecksum, localChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
 import type { Touches } from '../touches.ts'
@@ -296,10 +296,6 @@ interface LocalRow extends LocalDoc {
 /** Of a damaged document, only its place in the order of ids. */
 export interface FoundLocal extends LocalDoc {
   readonly isDamaged?: boolean
-}
-
-export function localChecksum({ id, rev, body }: LocalDoc): number {
-  return rowChecksum(id, rev, body)
 }
 
 export class Locals {

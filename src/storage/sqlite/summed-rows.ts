@@ -7,13 +7,13 @@ import {
   contentChecksum,
   type DocFacts,
   docChecksum,
+  localChecksum,
   rowChecksum,
   withChecksum,
 } from '../checksum.ts'
 import type { DamagedPart } from '../damage.ts'
 import type { LocalDoc } from '../engine.ts'
 import { type AttachmentFacts, attachmentChecksum, type BlobFacts, blobChecksum } from './blobs.ts'
-import { localChecksum } from './documents.ts'
 import type { Value } from './statement.ts'
 import type { Readable, WalkedTable } from './table-walk.ts'
 

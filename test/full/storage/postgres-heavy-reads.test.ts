@@ -25,7 +25,7 @@ function counting({ database }: Filled) {
       },
     },
   })
-  const views = new DatabaseViews(connections, [DB, DB], database.views.settings)
+  const views = new DatabaseViews(connections, [DB, DB], database.views.settings, database.damage)
   const counted = { ...database, connections, views }
   const totals = new RangeTotals(counted)
   const pages = new DocumentPages(new DocumentLoader(counted), totals)

@@ -17,7 +17,7 @@ function ids(count: number): string[] {
 
 for (const [form, operation, count] of [
   ['of one document', 'store_doc', 1],
-  ['of a group', 'store_group', 3],
+  ['of a group', 'commit_group', 3],
 ] as const) {
   t.test(`a write ${form} whose answer is lost is found to be stored`, async (t) => {
     const { store, stored, lose } = await openCuttable(t, server)
@@ -73,7 +73,7 @@ t.test('local documents, settings and purges whose answers are lost are found to
   const local = store.updateLocals([
     { id: '_local/a', decide: (doc) => ({ result: doc, write: { rev: 1, body } }) },
   ])
-  await lose('save_locals', async () => (await stored()) === 2)
+  await lose('store_locals', async () => (await stored()) === 2)
   t.same(await local, [{ result: null }], 'decided once')
   const settings = store.updateSettings(({ revsLimit }) => ({ result: revsLimit, write: { revsLimit: 7 } }))
   await lose('commit', async () => (await stored()) === 3)
@@ -87,7 +87,7 @@ t.test('local documents, settings and purges whose answers are lost are found to
       }),
     },
   ])
-  await lose('store_group', async () => (await stored()) === 4)
+  await lose('commit_group', async () => (await stored()) === 4)
   t.match(await purge, [{ result: /^1-/ }])
   t.equal((await store.readPurges()).length, 1)
 })
@@ -108,8 +108,8 @@ async function done(updates: Promise<readonly Outcome<unknown>[]>): Promise<void
 /** A write that was lost before it was stored, in each form that is sent as one statement. */
 for (const [form, statement, write] of [
   ['of one document', 'store_doc', (store) => done(store.updateDocs([put('late')]))],
-  ['of a group', 'store_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
-  ['of a local document', 'save_locals', (store) => done(store.updateLocals([LOCAL]))],
+  ['of a group', 'commit_group', (store) => done(store.updateDocs([put('late'), put('b')]))],
+  ['of a local document', 'store_locals', (store) => done(store.updateLocals([LOCAL]))],
   ['of a point of another server', 'write_points', (store) => store.rememberPoints([POINT])],
 ] satisfies [string, string, (store: VersionedStore) => Promise<unknown>][]) {
   for (const isFirst of [true, false]) {

@@ -90,10 +90,10 @@ t.test('documents are presumed to be new after others were, and read once one of
   const isLoad = (name: string) => name.startsWith('docs_')
   t.equal((await operationsOf('a')).operations.filter(isLoad).length, 1)
   t.same((await operationsOf('b')).operations, ['store_doc'])
-  t.same((await operationsOf('c', 'd')).operations, ['store_group'])
+  t.same((await operationsOf('c', 'd')).operations, ['commit_group'])
   const again = await operationsOf('e', 'b')
   t.ok(again.operations.some(isLoad))
-  t.equal(again.operations.filter((name) => name === 'store_group').length, 2)
+  t.equal(again.operations.filter((name) => name === 'commit_group').length, 2)
   t.match(again.revs, [/^1-/, /^2-/])
   t.equal((await store.view()).docCount, 5)
   t.equal(

@@ -1,7 +1,8 @@
 /** Rows that a disk has changed: each is the error of those who ask for it, and everything else goes on. */
 import type { Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
-import type { DatabaseStore, DocState } from '../../../src/storage/engine.ts'
+import { ONLY_ADMINS } from '../../../src/storage/damage.ts'
+import type { DatabaseStore, DocState, LocalDoc } from '../../../src/storage/engine.ts'
 import { attachment, put, readOne, snapshot, write } from './edits.ts'
 import {
   ALL,
@@ -221,6 +222,77 @@ export const damageCases: StorageCases = {
     await opened.store.updateSettings(() => ({ result: null, write: { revsLimit: 1 } }))
     await opened.store.compact()
     t.same(await readInAll(opened.store, idsOf), everywhere('b damaged'), 'a compaction leaves it as it is')
+  },
+
+  'a damaged local document counts as missing, and is written again': async (t, makeEngine) => {
+    const opened = await openNotes(t, makeEngine)
+    const { damage } = opened
+    const ids = ['_local/a', '_local/b', '_local/c']
+    const putLocal = (id: string, body: string) => ({
+      id,
+      decide: (doc: LocalDoc | null) => ({
+        result: doc?.rev ?? 0,
+        write: { rev: (doc?.rev ?? 0) + 1, body },
+      }),
+    })
+    await opened.store.updateLocals(ids.map((id) => putLocal(id, '{"a":"true"}')))
+    const before = (await opened.store.info()).sizes.active
+    if (damage === null) {
+      t.pass('the engine has no checksums')
+      return
+    }
+    await damage?.('local', '_local/b')
+    const { store } = await opened.reopen()
+    const listed = async () => (await store.readLocalRange({}, ALL)).rows.map(({ id }) => id)
+    t.same(await listed(), ['_local/a', '_local/c'])
+    t.hasStrict(await store.readLocals(ids), [{ rev: 1 }, null, { rev: 1 }])
+    t.equal((await store.readLocalRange({}, { limit: 1 })).rows.length, 1)
+    t.same(await only(store.updateLocals([putLocal('_local/b', '{"a":"true"}')])), 0)
+    t.same(await listed(), ids)
+    t.equal((await store.info()).sizes.active, before, 'its bytes are counted once')
+  },
+
+  'a damaged content is an error, and whoever stores it again mends it': async (t, makeEngine) => {
+    const bytes = Buffer.from('pictures '.repeat(70_000))
+    const upload = async (store: DatabaseStore) => {
+      const stage = await store.uploadBlob()
+      await stage.append(bytes)
+      const { blob } = await stage.finish()
+      await stage.release()
+      return blob
+    }
+    const inline = { attachments: [attachment('b.png', bytes)] }
+    const opened = await withDamage(t, makeEngine, 'content', (store) =>
+      store.updateDocs([put('b', '{"text":"with a picture"}', inline)]),
+    )
+    if (opened === null) return
+    const found = async ({ store }: OpenStore) => {
+      const [blob] = await store.readDocs(['b'], (doc) => doc?.attachments(doc.rev)[0]?.blob ?? -1)
+      const parts: Buffer[] = []
+      for (let at = 0; at < bytes.length; at += parts.at(-1)?.length ?? 0)
+        parts.push(Buffer.from((await store.readBlob(blob ?? -1, at, 200_000)) ?? []))
+      return { blob, isRight: Buffer.concat(parts).equals(bytes) }
+    }
+    await rejectsWith(t, found(opened), 'damaged_document')
+    t.equal((await opened.store.readDocs(['b'], lenient(bodyOf)))[0], 'b', 'its document is read')
+    const blob = await upload(opened.store)
+    t.strictSame(await found(opened), { blob, isRight: true }, 'by an upload')
+    await opened.damage?.('content', 'b')
+    const again = await opened.reopen()
+    await rejectsWith(t, found(again), 'damaged_document')
+    await only(again.store.updateDocs([put('d', '{}', inline)]))
+    t.strictSame(await found(again), { blob, isRight: true }, 'by a document')
+  },
+
+  'a damaged security object lets only server admins in, until it is set again': async (t, makeEngine) => {
+    const security = (name: string) => ({ members: { names: [name], roles: [] } })
+    const set = (name: string) => () => ({ result: null, write: { security: security(name) } })
+    const opened = await withDamage(t, makeEngine, 'security', (store) => store.updateSettings(set('true')))
+    if (opened === null) return
+    t.same((await opened.store.view()).security, ONLY_ADMINS)
+    await opened.store.updateSettings(set('ben'))
+    t.same((await opened.store.view()).security, security('ben'))
+    t.same((await (await opened.reopen()).store.view()).security, security('ben'))
   },
 
   'a damaged list of attachments is an error': async (t, makeEngine) => {

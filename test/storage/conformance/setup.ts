@@ -21,7 +21,7 @@ export interface KeptContents {
 }
 
 /** What a test damages: of a document its row, its text and what else it has, or what its name says. */
-export type DamagedRow = 'row' | 'body' | 'ancestry' | 'attachment'
+export type DamagedRow = 'row' | 'body' | 'ancestry' | 'attachment' | 'local' | 'content' | 'security'
 
 export interface EngineUnderTest {
   readonly engine: StorageEngine
@@ -32,7 +32,7 @@ export interface EngineUnderTest {
   /**
    * Of an engine with checksums: changes a stored row of the database `notes` behind the engine's back, as a disk may. Texts with
    * the word `true` have another word afterwards.
-   * @param id of the document
+   * @param id of the document; of any for the security object
    */
   damage?(row: DamagedRow, id: string): Promise<void>
   /** Closes the engine and opens another over the same data. */

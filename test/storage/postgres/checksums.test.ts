@@ -1,7 +1,9 @@
 /** Checksums of rows in PostgreSQL: whatever column a disk changes, and rows that got none from the node that wrote them. */
+import { createHash } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import { encodeAncestry } from '../../../src/revisions/branch.ts'
+import { CHUNK_BYTES } from '../../../src/storage/content-upload.ts'
 import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
@@ -47,7 +49,13 @@ const COLUMNS: Readonly<Record<string, readonly string[]>> = {
     ...['id', 'rev', 'deleted', 'leaf', 'attachments', 'ancestry', 'body'],
     ...['content_checksum', 'ancestry_checksum'],
   ],
+  blob: ['sha256', 'digest', 'length', 'checksum'],
+  chunk: ['blob', 'position', 'data', 'checksum'],
+  local_doc: ['id', 'rev', 'body', 'checksum'],
+  database: ['security', 'security_checksum'],
 }
+/** A node reads settings when their version has changed. */
+const ALSO: Readonly<Record<string, string>> = { database: ', settings_version = settings_version + 1' }
 
 /** Documents of the fill with a picture, which a revision before the winner has then. */
 const SUPERSEDED = ['note-020', 'note-021', 'note-022']
@@ -72,22 +80,16 @@ t.test('whatever column is changed, what is read is what was written, or an erro
       const counts = { error: 0, missing: 0, same: 0 }
       const before = reported.length
       const found = await sql(
-        `SELECT id, rev, ${column} AS old FROM settee.${table} WHERE ${column} IS NOT NULL
-          ORDER BY md5(id || rev) LIMIT ${ROWS}`,
+        `SELECT ctid::text AS place, ${column} AS old FROM settee.${table} WHERE ${column} IS NOT NULL
+          ORDER BY md5(ctid::text) LIMIT ${ROWS}`,
       )
-      for (const { id, rev, old } of found) {
-        const [row] = await sql(
-          `UPDATE settee.${table} SET ${column} = ${changed} WHERE id = $1 AND rev = $2 RETURNING id, rev`,
-          [id, rev],
-        )
-        compare(t, await readAll(store), truth, { what: `${table}.${column} of ${id}`, counts })
-        await sql(`UPDATE settee.${table} SET ${column} = $3 WHERE id = $1 AND rev = $2`, [
-          row?.id,
-          row?.rev,
-          old,
-        ])
+      for (const { place, old } of found) {
+        const set = (value: string) => `UPDATE settee.${table} SET ${column} = ${value}${ALSO[table] ?? ''}`
+        const [row] = await sql(`${set(changed)} WHERE ctid = $1::tid RETURNING ctid::text AS place`, [place])
+        compare(t, await readAll(store), truth, { what: `${table}.${column} at ${place}`, counts })
+        await sql(`${set('$2')} WHERE ctid = $1::tid`, [row?.place, old])
       }
-      // A superseded revision may be missing.
+      // A superseded revision or a checkpoint may be missing.
       t.ok(
         counts.error + counts.missing > 0 || column === 'id',
         `${table}.${column}: ${JSON.stringify(counts)}`,
@@ -120,7 +122,10 @@ function compare(
 const LACKING = `SELECT
   (SELECT count(*)::int FROM settee.doc WHERE checksum IS NULL OR content_checksum IS NULL OR ancestry_checksum IS NULL) AS docs,
   (SELECT count(*)::int FROM settee.revision WHERE content_checksum IS NULL OR (ancestry IS NOT NULL AND ancestry_checksum IS NULL))
-    AS revisions`
+    AS revisions,
+  (SELECT count(*) FROM settee.local_doc WHERE checksum IS NULL)::int + (SELECT count(*) FROM settee.blob WHERE checksum IS NULL)::int
+    + (SELECT count(*) FROM settee.chunk WHERE checksum IS NULL)::int
+    + (SELECT count(*) FROM settee.database WHERE security IS NOT NULL AND security_checksum IS NULL)::int AS others`
 
 const PICTURE = { attachments: [attachment('a.png', Buffer.from('a picture'))] }
 
@@ -128,21 +133,22 @@ t.test('rows of before are read without checksums, and a compaction notes them',
   const { store, sql } = await openStore(t)
   await fillNotes(store)
   const truth = await readAll(store)
-  t.same(await sql(LACKING), [{ docs: 0, revisions: 0 }], 'every write notes them')
+  t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }], 'every write notes them')
   const [before] = await sql(
     `SELECT count(*)::int AS lists FROM settee.doc WHERE attachments LIKE '%"checksum":%'`,
   )
   const lists = before?.lists as number
   t.ok(lists > 0)
   t.notOk((await store.garbage()).isOwed)
-  await sql(`UPDATE settee.database SET unsummed = NULL`)
+  await sql('UPDATE settee.database SET unsummed = NULL, unsummed_others = NULL, security_checksum = NULL')
+  for (const table of ['local_doc', 'blob', 'chunk']) await sql(`UPDATE settee.${table} SET checksum = NULL`)
   await sql(`UPDATE settee.doc SET checksum = NULL, content_checksum = NULL, ancestry_checksum = NULL,
     attachments = regexp_replace(attachments, '"checksum":-?[0-9]+,', '', 'g')`)
   await sql(`UPDATE settee.revision SET content_checksum = NULL, ancestry_checksum = NULL`)
   t.ok((await store.garbage()).isOwed)
   t.same(await readAll(store), truth)
   await store.compact({ keepSince: 0 })
-  t.same(await sql(LACKING), [{ docs: 0, revisions: 0 }])
+  t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }])
   t.same(
     await sql(`SELECT count(*)::int AS lists FROM settee.doc WHERE attachments LIKE '%"checksum":%'`),
     [{ lists }],
@@ -164,6 +170,30 @@ function olderNode(sql: Sql) {
           FROM settee.database`,
         [...head(), id, rev(1, letter), encodeAncestry([letter.repeat(32)]), body],
       ),
+    local: (id: string, body: string) =>
+      sql(
+        `SELECT settee.save_locals(db, settings_version, 'older', $1, 1, ARRAY[$2], ARRAY[0::bigint], ARRAY[1::bigint],
+            ARRAY[$3], '{}', 300) FROM settee.database`,
+        [...head(), id, body],
+      ),
+    security: (security: string) =>
+      sql(
+        `SELECT settee.write_settings(db, settings_version, 'older', $1, 1, $2, NULL, NULL, NULL) FROM settee.database`,
+        [...head(), security],
+      ),
+    content: async (bytes: Buffer) => {
+      const [begun] = await sql(`SELECT settee.begin_upload(db, 'older', 1) AS blob FROM settee.database`)
+      const blob = begun?.blob
+      await sql(`SELECT settee.add_chunks(db, $1, 'older', 0, $2, NULL, NULL, NULL) FROM settee.database`, [
+        blob,
+        bytes.subarray(0, CHUNK_BYTES),
+      ])
+      await sql(
+        `SELECT settee.finish_upload(db, $1, 'older', 1, $2, 'md5-x', $3, 1, $4) FROM settee.database`,
+        [blob, createHash('sha256').update(bytes).digest(), bytes.length, bytes.subarray(CHUNK_BYTES)],
+      )
+      return Number(blob)
+    },
     update: (id: string, letter: string, body: string) =>
       sql(
         `SELECT settee.save_group(d.db, settings_version, 'older', $1, 1, NULL, NULL, 1, 0, 0, 0, 300, 300, 0, 0, 1,
@@ -189,16 +219,29 @@ t.test('a node of the version before writes on, without checksums', async (t) =>
   t.notOk((await store.garbage()).isOwed)
   await older.doc('c', 'c', '{"text":"of the older one"}')
   await older.update('b', 'b', '{"text":"of the older one"}')
-  t.same(await sql(LACKING), [{ docs: 2, revisions: 0 }], 'the superseded revision keeps its own')
+  await older.local('_local/older', '{"a":"of the older one"}')
+  await older.security('{"members":{"names":["of the older one"]}}')
+  t.same(await sql(LACKING), [{ docs: 2, revisions: 0, others: 2 }], 'the superseded revision keeps its own')
   t.ok((await store.garbage()).isOwed)
   t.match(await readOne(store, 'b'), { revisions: [{}, { body: '{"text":"of the older one"}' }] })
   t.match(await readOne(store, 'c'), { revisions: [{ body: '{"text":"of the older one"}' }] })
   await only(store.updateDocs([put('c', '{"text":"of the newer one"}')]))
-  t.same(await sql(LACKING), [{ docs: 1, revisions: 1 }])
+  t.same(await sql(LACKING), [{ docs: 1, revisions: 1, others: 2 }])
   await store.compact({ keepSince: 0 })
-  t.same(await sql(LACKING), [{ docs: 0, revisions: 0 }])
+  t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }])
   t.notOk((await store.garbage()).isOwed)
   t.equal((await readOne(store, 'a'))?.revisions[0]?.attachments.length, 1)
   await sql(`UPDATE settee.doc SET body = replace(body, 'older', '0lder') WHERE id = 'b'`)
   await rejectsWith(t, readOne(store, 'b'), 'damaged_document')
+
+  const content = Buffer.alloc(2 * CHUNK_BYTES - 2, 'a content of the older one ')
+  const blob = await older.content(content)
+  const lease = await store.referenceBlob(blob)
+  t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 3 }])
+  t.ok((await store.garbage()).isOwed)
+  await store.compact({ keepSince: 0 })
+  t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }])
+  await sql(`UPDATE settee.chunk SET data = set_byte(data, 0, 0) WHERE blob = $1 AND position = 1`, [blob])
+  await rejectsWith(t, store.readBlob(blob, CHUNK_BYTES, 100), 'damaged_document')
+  lease?.release()
 })

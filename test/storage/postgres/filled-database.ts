@@ -45,13 +45,14 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
   )
   const connections = new Connections({ address: await readStoreAddress(url, null), size: 4 })
   t.teardown(() => connections.close())
-  const settings = settingsOf([0, 0, 1000, 1000, false, '[{"id":"e","firstSeq":0}]', null])
+  const damage = new DamageReports('notes', { report: () => undefined, areDevicesAsked: false })
+  const settings = settingsOf([0, 0, 1000, 1000, false, '[{"id":"e","firstSeq":0}]', null, null], damage)
   const database: OpenDatabase = {
     name: 'notes',
     db: DB,
     connections,
-    views: new DatabaseViews(connections, [DB, DB], settings),
-    damage: new DamageReports('notes', { report: () => undefined, areDevicesAsked: false }),
+    views: new DatabaseViews(connections, [DB, DB], settings, damage),
+    damage,
     opener: 'test',
     now: Date.now,
   }
