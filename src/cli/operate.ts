@@ -135,7 +135,7 @@ async function openFolder(
   }
   const files = bodyFilesOf(config, space, tmpDir)
   const repairs = new Repairs({ databases, places: [backups], files, logger: SILENT })
-  const scrub = new Scrub({ config, databases, repairs, logger: SILENT })
+  const scrub = new Scrub({ config, databases, repairs, claims, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, files, claims })
   const services = { standby, restorer, backups, scrub, rewinds, moves, tmpDir, ending: ending.signal }
   const operator = localOperator({ config, databases, env, revokeTokens })

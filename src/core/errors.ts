@@ -217,11 +217,6 @@ export const ERRORS = {
     'not_implemented',
     'The storage engine of this server has no files: its store makes and restores the backups (docs/scaling.md).',
   ], // ours
-  no_checks: [
-    501,
-    'not_implemented',
-    'The storage engine of this server does not check what it stores: that is a task of its store (docs/scaling.md).',
-  ], // ours
   draining: [502, 'bad_gateway', 'This server is about to stop; another one answers.'], // ours
   unavailable: [503, 'service_unavailable', 'The server is busy or stopping; try again.'],
   store_unavailable: [

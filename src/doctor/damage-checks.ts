@@ -12,8 +12,7 @@ export function checkDamage(reply: Reply): Finding {
   if (isAnswer(reply) && (reply.status === 401 || reply.status === 403))
     return skipped('damage', 'Only server admins are told whether a disk has damaged something.')
   const fact = scrubOf(reply)
-  if (fact === null || fact.by_store === true)
-    return skipped('damage', 'The server does not say whether a disk has damaged something.')
+  if (fact === null) return skipped('damage', 'The server does not say whether a disk has damaged something.')
   if (fact.ok === true) {
     const last = typeof fact.last === 'string' ? `Last read at ${fact.last}.` : 'Not everything was read yet.'
     return fine('damage', `Nothing that is stored is known to be damaged. ${last}`)
@@ -36,7 +35,6 @@ export function checkDamage(reply: Reply): Finding {
 interface ScrubAnswer {
   readonly name?: unknown
   readonly ok?: unknown
-  readonly by_store?: unknown
   readonly last?: unknown
   readonly damaged?: unknown
 }

@@ -67,8 +67,7 @@ export class Repairs {
 
   /** Whether the engine has files, of which there may be copies. */
   get isSupported(): boolean {
-    const { checks, copies } = this.#options.databases
-    return checks !== null && copies !== null
+    return this.#options.databases.copies !== null
   }
 
   /**
@@ -144,13 +143,11 @@ class RepairRun {
   #copies: readonly StoredCopy[] = []
 
   constructor(options: RepairsOptions, database: string, writes: boolean, ending: AbortSignal) {
-    const { checks } = options.databases
-    if (checks === null) throw new CouchError('no_checks')
     this.#options = options
     this.#database = database
     this.#writes = writes
     this.#ending = ending
-    this.#checker = checks.start()
+    this.#checker = options.databases.checks.start()
   }
 
   /** @throws no_database; unavailable when the server stops, or a disk does not answer */

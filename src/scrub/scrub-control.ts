@@ -7,7 +7,7 @@ export interface CheckControl {
    * @param request names; null: all databases. `repair`: what has a good copy is stored again
    * @param signal aborts when the caller has disconnected; the check then ends, and one of all databases goes on as a
    *   scheduled one
-   * @throws conflict, not_found, no_checks, unavailable, internal_server_error
+   * @throws conflict, not_found, unavailable, internal_server_error
    */
   checkDatabases(
     request: { readonly databases: readonly string[] | null; readonly repair: boolean },

@@ -12,11 +12,7 @@ const MAX_NAMES = 10
 
 /** A fault if a part of a database is damaged, or if not everything was read for two intervals. */
 export function scrubFact(state: ScrubState): HealthFact {
-  const { damaged, last, interval, isSupported } = state
-  if (!isSupported) {
-    const reason = 'The scrub does not read the store of this server.'
-    return { name: 'scrub', ok: true, reason, by_store: true, last: null, interval: 0, damaged: [] }
-  }
+  const { damaged, last, interval } = state
   const reason = faultOf(state)
   const unscheduled = interval === 0 ? 'No checks are scheduled (settee/scrub_interval).' : null
   const shown = reason ?? unscheduled

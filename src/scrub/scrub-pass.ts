@@ -62,7 +62,8 @@ function isOpen(value: unknown): value is OpenPass {
 function isCheckedUpTo(value: unknown): boolean {
   if (!isJsonObject(value) || !isJsonObject(value.position)) return false
   const { table, above } = value.position
-  return [value.incarnation, table, above].every(Number.isSafeInteger)
+  const isPlace = typeof above === 'string' || Number.isSafeInteger(above)
+  return isPlace && [value.incarnation, table].every(Number.isSafeInteger)
 }
 
 function isDamage(value: unknown): boolean {

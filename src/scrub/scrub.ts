@@ -11,7 +11,7 @@ import { Schedule, type ScheduleFacts, type WallClock, wallClock } from '../core
 import type { PartOutcome, Repairs } from '../healing/repairs.ts'
 import { type Damage, type DamagedPart, FoundDamage } from '../storage/damage.ts'
 import type { CheckStep } from '../storage/storage-engine.ts'
-import type { Duty } from '../threads/claims.ts'
+import type { Claim, Claims, Duty } from '../threads/claims.ts'
 import { type Checker, DamagedCopy } from '../threads/copies.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { DamageRecords, type RememberedDamage } from './damage-records.ts'
@@ -20,6 +20,8 @@ import { type OpenPass, type PassTimes, readPass, writePass } from './scrub-pass
 const HOUR_MS = 3_600_000
 /** How often the progress of a pass is stored, in ms. */
 const SAVE_MS = 10_000
+/** The claim of the node that makes a pass. */
+const CLAIM = 'scrub'
 /** Pause of a pass between two databases, in ms. */
 const PAUSE_MS = 100
 /** How often a database that is replaced while it is checked is begun again, and the wait before that, in ms. */
@@ -47,6 +49,7 @@ interface ScrubOptions {
   >
   /** Finds good copies of what is damaged. Absent: there are none. */
   readonly repairs?: Pick<Repairs, 'run'>
+  readonly claims: Pick<Claims, 'take'>
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
   /** For tests. */
   readonly clock?: WallClock
@@ -68,9 +71,7 @@ export interface ScrubTask extends ScrubProgress {
 }
 
 export interface ScrubState {
-  /** False: the storage engine has no checksums to compare with. */
-  readonly isSupported: boolean
-  /** ms between two passes; 0: none are scheduled, or not {@link isSupported}. */
+  /** ms between two passes; 0: none are scheduled. */
   readonly interval: number
   /** The last pass that has read everything. */
   readonly last: PassTimes | null
@@ -117,6 +118,8 @@ interface Run {
   readonly names: readonly string[] | null
   readonly repairs: boolean
   readonly repaired: RepairedPart[]
+  /** Of the pass over all databases: one node makes it. */
+  readonly claim: Claim | null
   readonly ending: AbortController
   onProgress?(progress: ScrubProgress): void
 }
@@ -133,7 +136,8 @@ export class Scrub {
   /** When the check began that was asked for, in ms since 1970; null: there is none. */
   #askedAt: number | null = null
   #task: ScrubTask | null = null
-  #failure: { readonly time: number; readonly reason: string } | null = null
+  /** `reason` is null if another node was making a pass. */
+  #failure: { readonly time: number; readonly reason: string | null } | null = null
   #checked = 0
   /** Databases that were repaired since they were checked. */
   readonly #repaired = new Set<string>()
@@ -148,7 +152,6 @@ export class Scrub {
 
   /** Makes a pass whenever one is due, while this node has the duty. */
   startSchedule(duty: Duty): void {
-    if (!this.isSupported) return
     const schedule = new Schedule({
       clock: this.#clock,
       facts: () => this.#facts(duty),
@@ -169,10 +172,16 @@ export class Scrub {
   /** What was damaged, and was replaced or repaired since, goes before a pass. */
   async #runScheduled(): Promise<void> {
     const changed = new Set([...(await this.#damage.replaced()), ...this.#repaired])
-    if (this.#askedAt !== null || this.#isClosed) return
-    this.#repaired.clear()
     const names = changed.size > 0 ? [...changed] : null
-    await this.#start({ names, repairs: true, repaired: [], ending: new AbortController() })
+    const claim = names === null ? await this.#options.claims.take(CLAIM) : null
+    if (this.#askedAt !== null || this.#isClosed) {
+      await claim?.release()
+    } else if (names === null && claim === null) {
+      this.#failure = { time: this.#clock.now(), reason: null }
+    } else {
+      this.#repaired.clear()
+      await this.#start({ names, repairs: true, repaired: [], claim, ending: new AbortController() })
+    }
   }
 
   /** Has a database checked again soon, because parts of it were repaired. */
@@ -202,10 +211,6 @@ export class Scrub {
     return this.#options.config.integer('settee', 'scrub_interval') * HOUR_MS
   }
 
-  get isSupported(): boolean {
-    return this.#options.databases.checks !== null
-  }
-
   /** The check under way; null: none. */
   get task(): ScrubTask | null {
     if (this.#task !== null || this.#askedAt === null) return this.#task
@@ -215,11 +220,9 @@ export class Scrub {
 
   /** @throws as `readRecords` */
   async state(): Promise<ScrubState> {
-    const { isSupported } = this
     const [{ last }, damaged] = await Promise.all([readPass(this.#options.databases), this.#damage.list()])
     return {
-      isSupported,
-      interval: isSupported ? this.#interval : 0,
+      interval: this.#interval,
       last,
       task: this.task,
       failure: this.#failure?.reason ?? null,
@@ -233,8 +236,8 @@ export class Scrub {
   /**
    * Checks databases now. A pass under way waits for it, and goes on where it was.
    * @param signal ends the check
-   * @throws conflict while another check that was asked for is under way; not_found for an unknown database; no_checks where
-   *   the engine has none; unavailable when the server is stopping or the signal ends the check
+   * @throws conflict while another check that was asked for is under way, or another node checks all databases; not_found for an unknown database;
+   *   unavailable when the server is stopping or the signal ends the check
    */
   async check(
     request: CheckRequest,
@@ -252,7 +255,6 @@ export class Scrub {
     signal?: AbortSignal,
   ): Promise<{ readonly finished: Promise<CheckOutcome> }> {
     const { databases } = this.#options
-    if (!this.isSupported) throw new CouchError('no_checks')
     this.#requireFree()
     const once = names === null ? null : [...new Set(names)].sort()
     for (const name of once ?? [])
@@ -262,10 +264,26 @@ export class Scrub {
     const ending = new AbortController()
     signal?.addEventListener('abort', () => ending.abort())
     if (signal?.aborted) ending.abort()
-    const run = { names: once, repairs, repaired: [], ending, ...(onProgress && { onProgress }) }
-    const finished = this.#checkAsked(run)
-    finished.catch(() => undefined)
-    return { finished }
+    try {
+      this.#run?.ending.abort()
+      await this.#running
+      const claim = once === null ? await this.#claim() : null
+      const run = { names: once, repairs, repaired: [], claim, ending, ...(onProgress && { onProgress }) }
+      const finished = this.#checkAsked(run)
+      finished.catch(() => undefined)
+      return { finished }
+    } catch (error) {
+      this.#askedAt = null
+      this.#schedule?.check()
+      throw error
+    }
+  }
+
+  /** @throws conflict; as `readRecords` and `writeRecords` */
+  async #claim(): Promise<Claim> {
+    const claim = await this.#options.claims.take(CLAIM)
+    if (claim === null) throw new CouchError('conflict', 'Another node is checking all databases.')
+    return claim
   }
 
   /** @throws conflict, unavailable */
@@ -276,8 +294,6 @@ export class Scrub {
 
   async #checkAsked(run: Run): Promise<CheckOutcome> {
     try {
-      this.#run?.ending.abort()
-      await this.#running
       if (this.#isClosed) throw new CouchError('unavailable')
       const before = this.#checked
       // A check on request begins at the first database.
@@ -292,6 +308,7 @@ export class Scrub {
         repaired: run.repaired,
       }
     } finally {
+      await run.claim?.release()
       this.#askedAt = null
       this.#schedule?.check()
     }
@@ -300,6 +317,8 @@ export class Scrub {
   /** Resolves also when the run was ended. @throws the error for which it cannot go on */
   #start(run: Run): Promise<void> {
     this.#run = run
+    const lost = () => run.ending.abort()
+    run.claim?.ended.addEventListener('abort', lost)
     const running = this.#work(run)
       .then(() => {
         this.#failure = null
@@ -310,18 +329,18 @@ export class Scrub {
         this.#options.logger.error({ err: error }, 'a check of the databases failed')
         throw error
       })
-      .finally(() => {
+      .finally(async () => {
         this.#run = null
         this.#task = null
+        run.claim?.ended.removeEventListener('abort', lost)
+        await run.claim?.release()
       })
     this.#running = running.catch(() => undefined)
     return running
   }
 
   async #work(run: Run): Promise<void> {
-    const { checks } = this.#options.databases
-    if (checks === null) throw new CouchError('no_checks')
-    const checker = checks.start()
+    const checker = this.#options.databases.checks.start()
     const stop = () => void checker.close()
     run.ending.signal.addEventListener('abort', stop)
     try {

@@ -272,7 +272,7 @@ export async function openBackupServices(
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
   shutdown.add(() => backups.close())
   const repairs = new Repairs({ databases, places: [backups], files, logger })
-  const scrub = new Scrub({ config, databases, repairs, logger })
+  const scrub = new Scrub({ config, databases, repairs, claims, logger })
   repairs.onRepaired = (database) => scrub.checkAgain(database)
   shutdown.add(() => scrub.close())
   shutdown.add(() => repairs.close())

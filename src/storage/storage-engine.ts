@@ -51,16 +51,13 @@ export interface StorageEngine {
    */
   retainedVersions(name: string): Promise<RetainedVersions | null>
   /**
-   * Checks a part of a database: each row with its checksum, each content with its digest, and what belongs to them. Blocks
-   * the thread, which must have no other work. null: what the engine stores has no checksums. The database stays in use,
-   * and must stay open elsewhere.
+   * Checks a part of a database: each row with its checksum, each content with its digest, and what belongs to them. May block
+   * the thread, which must have no other work. The database stays in use, and must stay open elsewhere.
    * @param from where the step before has ended; null: from the beginning
    * @param ms about how long the step takes
    * @throws no_database; as an opening when the file cannot be opened
    */
-  readonly checkDatabase:
-    | ((name: string, from: CheckPosition | null, ms: number) => Promise<CheckStep>)
-    | null
+  checkDatabase(name: string, from: CheckPosition | null, ms: number): Promise<CheckStep>
   /** Closes the catalog and all databases. Idempotent. */
   close(): Promise<void>
 }
@@ -69,8 +66,8 @@ export interface StorageEngine {
 export interface CheckPosition {
   /** Which of the engine's tables is next. */
   readonly table: number
-  /** The number of its rows that is done last. */
-  readonly above: number
+  /** What the engine needs to know of the rows that are done; 0 or less: none is. */
+  readonly above: number | string
 }
 
 /** What a step of a check has found. */

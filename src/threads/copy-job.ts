@@ -14,7 +14,6 @@ import { defaultFloor } from '../core/types.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
 import {
   type CheckedCopy,
-  type CheckPosition,
   type CheckStep,
   type CopyFacts,
   type CopyProgress,
@@ -215,15 +214,6 @@ type ServedEngine = Pick<StorageEngine, 'copies' | 'checkDatabase'>
 /** About how long a step of a check takes, in ms. After each one the check may end, or its progress is stored. */
 const STEP_MS = 1000
 
-async function checkStep(
-  { checkDatabase }: ServedEngine,
-  database: string,
-  from: CheckPosition | null,
-): Promise<CheckStep> {
-  if (checkDatabase === null) throw new CouchError('no_checks')
-  return checkDatabase(database, from, STEP_MS)
-}
-
 /** As for nice(1). */
 const NICENESS = 10
 
@@ -252,7 +242,7 @@ async function work(
   engine: ServedEngine,
   onProgress: (progress: JobProgress) => void,
 ): Promise<FileHash | FinishedCopy | CheckStep | FoundRevision | Uint8Array | DamageAnswer | null> {
-  if (request.type === 'check') return checkStep(engine, request.database, request.from)
+  if (request.type === 'check') return engine.checkDatabase(request.database, request.from, STEP_MS)
   if (request.type === 'find') return findRevision(copiesOf(engine), request.sought)
   if (request.type === 'piece') return readPiece(copiesOf(engine), request.piece)
   try {

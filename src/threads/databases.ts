@@ -159,8 +159,8 @@ export interface Databases extends WatchedRecords {
   stats(): Promise<DatabasesStats>
   /** Copies of databases as files; null if the engine makes none. */
   readonly copies: Copies | null
-  /** Checks of what is stored; null if the engine makes none. */
-  readonly checks: Checks | null
+  /** Checks of what is stored. */
+  readonly checks: Checks
   /** The names of the open databases that cannot be read. The search has a time limit. */
   unreadable(): Promise<readonly string[]>
   /** Notes that a check has found all documents of a database as they were written. */

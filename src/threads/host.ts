@@ -281,9 +281,8 @@ class Host {
     const catalog = await this.#openCatalog(serverFile, isDamaged)
     const { serverUuid, folderUuid } = catalog
     const hasCopies = this.#engine.copies !== null
-    const hasChecks = this.#engine.checkDatabase !== null
     const { sharedWriters } = this.#engine.capabilities
-    return { serverUuid, folderUuid, sharedWriters, hasCopies, hasChecks }
+    return { serverUuid, folderUuid, sharedWriters, hasCopies }
   }
 
   async #callCatalog(method: CatalogMethod, args: readonly unknown[]): Promise<unknown> {

@@ -77,8 +77,7 @@ export class ServerDatabases implements OwnedDatabases {
   })
   readonly #copies: Copies
   copies: Copies | null = null
-  readonly #checks: Checks
-  checks: Checks | null = null
+  readonly checks: Checks
   usersDatabase: string
   sharedWriters = false
   #limitGrowth: GrowthLimit = (_database, _bytes, step) => step(null)
@@ -114,7 +113,7 @@ export class ServerDatabases implements OwnedDatabases {
       hold: async (entry: DatabaseEntry) =>
         withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
     }
-    this.#checks = databaseChecks(checking)
+    this.checks = databaseChecks(checking)
     this.#copies = databaseCopies({ ...checking, copyCatalog: (path) => this.#pool.copyCatalog(path) })
     this.#list = new DatabaseList({
       maxOpen,
@@ -172,9 +171,8 @@ export class ServerDatabases implements OwnedDatabases {
   }
 
   /** At the start, and after the catalog's thread has died. */
-  #noteOpened({ serverUuid, folderUuid, sharedWriters, hasCopies, hasChecks }: OpenedCatalog): void {
+  #noteOpened({ serverUuid, folderUuid, sharedWriters, hasCopies }: OpenedCatalog): void {
     this.copies = hasCopies ? this.#copies : null
-    this.checks = hasChecks ? this.#checks : null
     this.serverUuid = serverUuid
     this.folderUuid = folderUuid
     this.sharedWriters = sharedWriters

@@ -56,8 +56,6 @@ export interface OpenedCatalog {
   readonly sharedWriters: boolean
   /** Whether the engine copies databases as files. */
   readonly hasCopies: boolean
-  /** Whether the engine checks what it stores. */
-  readonly hasChecks: boolean
 }
 
 /** The database that a call is for. */

@@ -134,7 +134,6 @@ t.test('damage that the server knows of', async (t) => {
     [up(503, { ok: false, damaged: [{ database: 'notes' }] }), 'wrong', /parts of a database\./],
     [up(503, { ok: false, damaged: [{}, {}] }), 'wrong', /parts of 2 databases\./],
     [up(503, { ok: false, damaged: [] }), 'wrong', /could not read everything/],
-    [up(200, { ok: true, by_store: true }), 'skipped', /does not say/],
     [reply(200, { status: 'ok' }), 'skipped', /does not say/],
     [reply(403, {}), 'skipped', /Only server admins/],
     [{ failure: 'TIMEOUT' }, 'skipped', /does not say/],

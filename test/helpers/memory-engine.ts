@@ -10,7 +10,7 @@ import { checkServerUuid } from '../../src/core/ids.ts'
 import type { Catalog, DatabaseEntry, DatabaseProperties, Replaced } from '../../src/storage/catalog.ts'
 import { namesInRange } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
-import type { OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
+import type { CheckStep, OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
 import type { Lend } from '../storage/memory/lending.ts'
 import { LOCAL, type Network } from '../storage/memory/network.ts'
@@ -61,7 +61,6 @@ export function memoryEngine(options: MemoryEngineOptions = {}): StorageEngine &
 class MemoryEngine implements StorageEngine, TestControls {
   readonly capabilities
   readonly copies = null
-  readonly checkDatabase = null
   readonly #operate: Operate
   readonly #now: () => number
   readonly #lend: Lend
@@ -210,6 +209,11 @@ class MemoryEngine implements StorageEngine, TestControls {
     if (record === undefined) throw new CouchError('no_database')
     const { oldestRetained, compactedAt } = wearOf(record.state)
     return { oldestRetained: oldestRetained, compactedAt }
+  }
+
+  /** Memory is not damaged. */
+  async checkDatabase(): Promise<CheckStep> {
+    return { next: null, share: 1, damage: null }
   }
 
   openIndexes(): never {

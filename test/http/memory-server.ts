@@ -267,7 +267,11 @@ async function memoryDatabases(config: Config, engineOptions: MemoryEngineOption
     documentsWritten: 0,
     stats: async () => ({ threads: [], sandboxThreads: 0 }),
     copies: null,
-    checks: null,
+    checks: {
+      start: () => {
+        throw new CouchError('unavailable')
+      },
+    },
     noteWhole: () => undefined,
     unreadable: async () => [],
     isOverdue: async () => false,

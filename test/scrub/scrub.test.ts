@@ -8,7 +8,9 @@ import { Scrub } from '../../src/scrub/scrub.ts'
 import { scrubFact } from '../../src/scrub/scrub-health.ts'
 import type { Damage, DamagedPart } from '../../src/storage/damage.ts'
 import type { CheckPosition } from '../../src/storage/storage-engine.ts'
+import { type Claims, claimsOfOne } from '../../src/threads/claims.ts'
 import type { Checker } from '../../src/threads/copies.ts'
+import { until } from '../helpers/until.ts'
 
 const HOUR = 3_600_000
 const WEEK = 168 * HOUR
@@ -127,10 +129,16 @@ class FakeClock implements WallClock {
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined }
 const DUTY = { isHeld: true, onChange: () => () => undefined }
 
-function scrubOf(t: Test, { databases }: PlayedDatabases, hours = 168, clock = new FakeClock()) {
+function scrubOf(
+  t: Test,
+  { databases }: PlayedDatabases,
+  hours = 168,
+  clock = new FakeClock(),
+  claims: Pick<Claims, 'take'> = claimsOfOne(),
+) {
   const settings = { hours }
   const config = { integer: () => settings.hours, onChange: () => () => undefined } as unknown as Config
-  const scrub = new Scrub({ config, databases, logger: SILENT, clock })
+  const scrub = new Scrub({ config, databases, claims, logger: SILENT, clock })
   t.teardown(() => scrub.close())
   return { scrub, clock, settings }
 }
@@ -304,4 +312,22 @@ t.test('a check on request goes before a pass, which then goes on', async (t) =>
   const after = played.steps.slice(played.steps.indexOf('b/2') + 1)
   t.strictSame(after, ['c/0', 'c/1', 'c/2', 'c/3', 'b/2', 'b/3', 'c/0', 'c/1', 'c/2', 'c/3'])
   await t.rejects(scrub.check({ names: ['none'] }), { code: 'not_found' })
+})
+
+t.test('while another node makes a pass, this one makes none, and that is no failure', async (t) => {
+  const played = new PlayedDatabases(['a'])
+  let isFree = false
+  const own = claimsOfOne()
+  const claims = { take: async (name: string) => (isFree ? own.take(name) : null) }
+  const { scrub, clock } = scrubOf(t, played, 1, new FakeClock(), claims)
+  await t.rejects(scrub.check({ names: null }), { code: 'conflict', message: /Another node/ })
+  t.equal((await scrub.check({ names: ['a'] })).checked, 1, 'one database is checked at once')
+  scrub.startSchedule(DUTY)
+  for (let hours = 0; hours < 5; hours++) await clock.tick()
+  t.match(await scrub.state(), { failure: null, checked: 1, last: null })
+  isFree = true
+  await until(async () => {
+    await clock.tick()
+    return (await scrub.state()).last !== null
+  })
 })

@@ -7,6 +7,7 @@ import { attachmentCases } from './conformance/attachments.ts'
 import { catalogCases } from './conformance/catalog.ts'
 import { catalogRecordCases } from './conformance/catalog-records.ts'
 import { catalogUpdateCases } from './conformance/catalog-updates.ts'
+import { checkCases } from './conformance/checks.ts'
 import { compactionCases } from './conformance/compaction.ts'
 import { concurrencyCases } from './conformance/concurrency.ts'
 import { copyCases } from './conformance/copies.ts'
@@ -48,6 +49,7 @@ const PARTS: Record<string, StorageCases> = {
   staging: stagingCases,
   'local documents': localCases,
   'damaged rows': damageCases,
+  checks: checkCases,
   'remembered tokens': rememberedCases,
   settings: settingsCases,
   purge: purgeCases,

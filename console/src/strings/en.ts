@@ -208,7 +208,6 @@ export const en = {
           last === null
             ? 'Not everything was read and checked yet. Nothing is known to be damaged.'
             : `Everything was read and checked on ${last}. Nothing is damaged.`,
-        byStore: 'The scrub does not read the store of the databases.',
         unplanned: 'No checks of what is stored are scheduled.',
         planHelp: 'Set an interval, so that you hear of a failing disk while there is a good copy.',
         help: 'settee check lists what is damaged. Save the document again, or restore the database from a backup.',

@@ -8,7 +8,7 @@ import { DamageReports } from '../damage.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { IndexStores } from '../index-store.ts'
 import { isRolledBack } from '../sequence.ts'
-import type { OpenOptions, StorageEngine } from '../storage-engine.ts'
+import type { CheckPosition, CheckStep, OpenOptions, StorageEngine } from '../storage-engine.ts'
 import type { StoreAddress } from '../store-address.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { CatalogWrites } from './catalog-writes.ts'
@@ -28,6 +28,7 @@ import { Notices } from './notices.ts'
 import { PostgresCatalog } from './postgres-catalog.ts'
 import { PostgresIndexes } from './postgres-indexes.ts'
 import { PostgresStore } from './postgres-store.ts'
+import { checkStored } from './stored-check.ts'
 import { storedText } from './stored-text.ts'
 
 export interface PostgresEngineOptions {
@@ -85,7 +86,6 @@ export function postgresEngine(options: PostgresEngineOptions): StorageEngine {
 class PostgresEngine implements StorageEngine {
   readonly capabilities = { durable: true, sharedWriters: true }
   readonly copies = null
-  readonly checkDatabase = null
   readonly #options: PostgresEngineOptions
   readonly #connections: Connections
   readonly #opener = randomBytes(9).toString('base64url')
@@ -230,6 +230,11 @@ class PostgresEngine implements StorageEngine {
     if (row === undefined) throw new CouchError('no_database')
     const [compactedAt, oldestRetained] = row
     return { oldestRetained, compactedAt }
+  }
+
+  async checkDatabase(name: string, from: CheckPosition | null, ms: number): Promise<CheckStep> {
+    const [db] = await this.#find(name)
+    return checkStored({ connections: this.#connections, db }, from, ms)
   }
 
   /** Without PostgreSQL, what was remembered before is kept. */

@@ -215,7 +215,7 @@ export function checkStored(path: string, from: CheckPosition | null, ms: number
     const check = new DatabaseCheck(file, (part) => damage.add(part))
     if (from === null) checkWhole(db, file, check, onFault)
     const throttle = new Throttle()
-    let next: RowPosition | null = from ?? FIRST_ROW
+    let next: RowPosition | null = from === null ? FIRST_ROW : { ...from, above: Number(from.above) }
     do {
       const at: RowPosition = next
       next = inTransaction(db, () =>

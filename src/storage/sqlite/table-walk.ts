@@ -1,5 +1,4 @@
 /** Walks tables in the order of their numbers, in bounded stretches, so that long work can pause and go on later. */
-import type { CheckPosition } from '../storage-engine.ts'
 import type { Statement } from './statement.ts'
 
 /** A connection, or a file that is open for reading. */
@@ -19,7 +18,12 @@ export interface WalkedTable {
 }
 
 /** How far the tables are done. */
-export type RowPosition = CheckPosition
+export interface RowPosition {
+  /** Which of the tables is next. */
+  readonly table: number
+  /** The number of its rows that is done last. */
+  readonly above: number
+}
 
 export const FIRST_ROW: RowPosition = { table: 0, above: Number.MIN_SAFE_INTEGER }
 

@@ -113,6 +113,29 @@ t.test('databases that are made through both nodes at once stay within the quota
   t.same(same.map(({ status }) => status).sort(), [201, 412], 'and one name is made once')
 })
 
+t.test('a check through one node finds what is damaged, and both nodes say it', async (t) => {
+  const name = new URL(store).pathname.slice(1)
+  await ask(one, 'PUT', '/checked')
+  const { json } = await ask(one, 'PUT', '/checked/a', { body: { text: 'the right words' } })
+  await ask(one, 'PUT', '/checked/b', { body: { text: 'others' } })
+  await postgres.query(
+    "UPDATE settee.doc SET body = replace(body, 'right', 'wrong') WHERE body LIKE '%the right words%'",
+    [],
+    name,
+  )
+  t.equal((await ask(two, 'POST', '/_settee/check', { body: {} })).status, 202)
+  const shown = async (node: NodeProcess) => (await ask(node, 'GET', '/_settee/check')).json
+  await until(async () => (await shown(two)).last !== null)
+  const damaged = [{ database: 'checked', count: 1, parts: [{ kind: 'revision', id: 'a', rev: json.rev }] }]
+  for (const node of nodes) {
+    t.match(await shown(node), { damaged, running: null, last_failure: null })
+    t.match(await ask(node, 'GET', '/_up?deep=1'), { status: 503 })
+    t.match(await ask(node, 'GET', '/checked/a'), { status: 500, json: { error: 'file_corruption' } })
+  }
+  t.equal((await ask(one, 'DELETE', '/checked')).status, 200)
+  await until(async () => (await ask(two, 'GET', '/_up?deep=1')).status === 200)
+})
+
 t.test('an account that is deleted through both nodes at once is gone on both', async (t) => {
   const deleted = await Promise.all(nodes.map((node) => ask(node, 'DELETE', '/_settee/accounts/ben')))
   t.ok(

@@ -76,8 +76,7 @@ const READERS: Readonly<Record<string, Reader>> = {
   },
   scrub: {
     title: words.scrub.title,
-    fine: ({ last, reason, by_store: isByStore }) => {
-      if (isByStore === true) return { text: words.scrub.byStore }
+    fine: ({ last, reason }) => {
       if (reason !== undefined)
         return { tone: 'warn', text: words.scrub.unplanned, help: words.scrub.planHelp }
       return { text: words.scrub.fine(typeof last === 'string' ? last.slice(0, 10) : null) }
