@@ -63,6 +63,8 @@ export interface ServerProcessOptions {
   /** The program that runs it, by default this process's own Node; and its flags. */
   readonly node?: string
   readonly nodeFlags?: readonly string[]
+  /** Further variables of its environment. */
+  readonly env?: NodeJS.ProcessEnv
 }
 
 const THREAD = new URL('../helpers/database-thread.mjs', import.meta.url)
@@ -145,7 +147,7 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
     String(options.minThreads ?? 1),
   ]
   const { node = process.execPath, nodeFlags = [] } = options
-  const plain = { execArgv: nodeFlags, env: cleanEnv() }
+  const plain = { execArgv: nodeFlags, env: cleanEnv(options.env) }
   // What is built runs with the settings for memory that `settee serve` gives itself.
   const started = (isBuilt ? memorySettings(plain) : null) ?? plain
   return spawn(env, [...unset, node, ...started.execArgv, '--eval', SCRIPT, ...modules, ...args], {

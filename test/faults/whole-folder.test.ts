@@ -11,7 +11,7 @@ import t from 'tap'
 import { startTestServer, type TestServer, temporaryFolder } from '../helpers/server.ts'
 import { type Random, randomFrom } from './power-loss/random.ts'
 import { damaged } from './whole-folder/damages.ts'
-import { type Readings, readAll, readDatabase, statesOf } from './whole-folder/readings.ts'
+import { type Readings, readAll, readDatabase, Truth } from './whole-folder/readings.ts'
 import {
   ADMIN,
   filesIn,
@@ -40,11 +40,10 @@ t.test('no answer has a byte that nobody has written, whatever a disk has change
   }
   const dataDir = join(await temporaryFolder(t), 'data')
   const read = (files: ReadonlyMap<string, Buffer>) => readingsWith(template, files, dataDir)
-  const truth = await read(new Map())
-  t.comment(`${truth.values.size} readings`, Object.fromEntries(truth.errors))
-  for (const [name, value] of databases.flatMap(statesOf)) truth.values.set(name, value)
-  const written = (name: string) => truth.values.get(name.replace(/^restored /, ''))
-  const whole = databases.at(-1) as TemplateDatabase
+  const whole = await read(new Map())
+  t.comment(`${whole.values.size} readings`, Object.fromEntries(whole.errors))
+  const truth = new Truth(whole, template)
+  const undamaged = databases.at(-1)?.name
   const random = randomFrom(SEED)
   const counts = { starts: 0, refused: 0, rounds: 0 }
   const [kinds, errors] = [new Map<string, number>(), new Map<string, number>()]
@@ -62,11 +61,9 @@ t.test('no answer has a byte that nobody has written, whatever a disk has change
       t.comment(`it does not start: ${found.refusal.message} (${whats.at(-1)})`)
       continue
     }
-    const wrong = [...found.values].filter(([name, value]) => written(name) !== value)
-    if (wrong.length > 0) t.fail('an answer was never written', { whats, wrong: shown(wrong, written) })
-    const missing = [...truth.values.keys()].filter(
-      (name) => name.includes(whole.name) && !name.includes(' counts at ') && !found.values.has(name),
-    )
+    const wrong = truth.wrongIn(found)
+    if (wrong.length > 0) t.fail('an answer was never written', { whats, wrong })
+    const missing = truth.missingIn(found, undamaged)
     if (missing.length > 0) t.fail('what is not damaged is served', { whats, missing: missing.slice(0, 5) })
     if (!t.passing()) break
   }
@@ -104,16 +101,6 @@ function kindOf(file: string): string {
 
 function count(counts: Map<string, number>, name: string, times = 1): void {
   counts.set(name, (counts.get(name) ?? 0) + times)
-}
-
-function shown(
-  wrong: readonly (readonly [string, string])[],
-  written: (name: string) => string | undefined,
-): object[] {
-  const short = (text: string | undefined) => text?.slice(0, 400)
-  return wrong
-    .slice(0, 5)
-    .map(([name, value]) => ({ name, value: short(value), written: short(written(name)) }))
 }
 
 /**

@@ -26,7 +26,7 @@ interface Reading {
 // biome-ignore lint/suspicious/noExplicitAny: answers of all routes
 type Json = any
 
-/** The number of a token; its code belongs to the state of the database, which damage may end. */
+/** The number of a token; its code belongs to the state of the database, which damage may end. What is restored gets another. */
 const numberOf = (seq: unknown) => Number.parseInt(String(seq), 10)
 
 function* rowsOf({ rows }: Json): Iterable<readonly [string, unknown]> {
@@ -39,7 +39,7 @@ function* changesOf({ results, last_seq }: Json): Iterable<readonly [string, unk
     const seq = numberOf(row.seq)
     yield ['the order of the feed', seq > last]
     last = seq
-    if (!('error' in row)) yield [row.id, { ...row, seq }]
+    if (!('error' in row)) yield [row.id, { ...row, seq: null }]
   }
   yield ['the order of the feed', numberOf(last_seq) >= last]
 }
@@ -143,7 +143,7 @@ function countsOf({ doc_count, doc_del_count, update_seq }: DatabaseCounts): [st
 }
 
 /** The readings of states that damage may go back to. */
-export function statesOf({ name, states }: TemplateDatabase): [string, string][] {
+function statesOf({ name, states }: TemplateDatabase): [string, string][] {
   return states.flatMap((state) =>
     countsOf(state).map(([key, value]): [string, string] => [
       `${nameOf({ path: `/${name}` })} ${key}`,
@@ -151,6 +151,37 @@ export function statesOf({ name, states }: TemplateDatabase): [string, string][]
     ]),
   )
 }
+
+/** What was written, and how an answer differs from it. */
+export class Truth {
+  readonly #written: ReadonlyMap<string, string>
+
+  /** @param read what was answered before anything was damaged */
+  constructor(read: Readings, { databases }: Template) {
+    this.#written = new Map([...read.values, ...databases.flatMap(statesOf)])
+  }
+
+  /** The first answers that nobody has written. */
+  wrongIn({ values }: Readings): object[] {
+    const written = (name: string) => this.#written.get(name.replace(/^restored /, ''))
+    // What is restored makes states that were not seen.
+    const isWrong = ([name, value]: [string, string]) =>
+      written(name) !== value && !(isState(name) && written(name) === undefined)
+    const short = (text: string | undefined) => text?.slice(0, 400)
+    return [...values]
+      .filter(isWrong)
+      .slice(0, 5)
+      .map(([name, value]) => ({ name, value: short(value), written: short(written(name)) }))
+  }
+
+  /** What was written and is not there. @param part of its name */
+  missingIn({ values }: Readings, part = ''): string[] {
+    const isMissing = (name: string) => name.includes(part) && !isState(name) && !values.has(name)
+    return [...this.#written.keys()].filter(isMissing)
+  }
+}
+
+const isState = (name: string) => name.includes(' counts at ')
 
 function nameOf({ method = 'GET', path, request = {}, isAnonymous = false }: Reading): string {
   return `${isAnonymous ? 'anonymous ' : ''}${method} ${path} ${digestOf(JSON.stringify(request))}`

@@ -34,8 +34,15 @@ export interface Template {
   readonly token: string
 }
 
-/** @param count how many databases, all with the same documents */
-export async function makeTemplate(t: Pick<Test, 'teardown'>, count: number): Promise<Template> {
+/**
+ * @param count how many databases, all with the same documents
+ * @param backup whether it is made before what is only in the logs, or after it
+ */
+export async function makeTemplate(
+  t: Pick<Test, 'teardown'>,
+  count: number,
+  backup: 'early' | 'late' = 'early',
+): Promise<Template> {
   const root = await temporaryFolder(t)
   const dataDir = join(root, 'first')
   await mkdir(dataDir, { mode: 0o700 })
@@ -47,19 +54,26 @@ export async function makeTemplate(t: Pick<Test, 'teardown'>, count: number): Pr
   const { token } = (await server.request('POST', '/_settee/tokens', { auth, body: { name: 'phone' } })).json
   const filled: Omit<TemplateDatabase, 'states'>[] = []
   for (let n = 0; n < count; n++) filled.push(await fill(server, `notes-${n}`))
-  const { id: backup } = await call('POST', '/_settee/backups', {})
-  while ((await call('GET', '/_settee/backups')).running !== null) await delay(20)
+  const early = backup === 'early' ? await backUp(server) : null
   // Checkpoints the logs, so that what follows is in them.
   await server.stop()
   await server.start()
   const databases: TemplateDatabase[] = []
   for (const database of filled) databases.push({ ...database, states: await fillLog(server, database.name) })
+  const id = early ?? (await backUp(server))
   const folder = join(root, 'template')
   // The memory of a log's index goes with its process, and a socket cannot be copied.
   const isKept = (path: string) => !path.endsWith('-shm') && !path.endsWith('.sock')
   await cp(dataDir, folder, { recursive: true, filter: isKept })
   await server.close()
-  return { folder, databases, backup, token }
+  return { folder, databases, backup: id, token }
+}
+
+async function backUp(server: TestServer): Promise<string> {
+  const { call } = callerOf(server)
+  const { id } = await call('POST', '/_settee/backups', {})
+  while ((await call('GET', '/_settee/backups')).running !== null) await delay(20)
+  return id
 }
 
 export function callerOf(server: TestServer) {
