@@ -43,6 +43,8 @@ static unsigned char is_ours[MOST_FILES];
 static uint32_t state = 1;
 
 static int (*real_open)(const char *, int, ...);
+static int (*real_close)(int);
+static long (*real_syscall)(long, ...);
 static ssize_t (*real_read)(int, void *, size_t);
 static ssize_t (*real_pread)(int, void *, size_t, off_t);
 static ssize_t (*real_preadv)(int, const struct iovec *, int, off_t);
@@ -64,6 +66,8 @@ static void find(void *call, const char *name) { *(void **)call = dlsym(RTLD_NEX
 
 static void find_calls(void) {
   find(&real_open, "open64");
+  find(&real_close, "close");
+  find(&real_syscall, "syscall");
   find(&real_read, "read");
   find(&real_pread, "pread64");
   find(&real_preadv, "preadv64");
@@ -91,7 +95,7 @@ __attribute__((constructor)) static void begin(void) {
   int file = real_open(path, O_RDWR | O_CLOEXEC);
   void *mapped = mmap(NULL, sizeof none, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (file < 0 || mapped == MAP_FAILED) abort();
-  close(file);
+  real_close(file);
   control = mapped;
   unsetenv("LD_PRELOAD");
 }
@@ -144,9 +148,24 @@ int open64(const char *path, int flags, ...) {
   return opened(path, flags, mode);
 }
 
-int close(int file) {
+static void forget(int file) {
   if (file >= 0 && file < MOST_FILES) is_ours[file] = 0;
-  return (int)syscall(SYS_close, file);
+}
+
+int close(int file) {
+  forget(file);
+  return real_close(file);
+}
+
+/* libuv closes so. */
+long syscall(long number, ...) {
+  va_list more;
+  va_start(more, number);
+  long given[6];
+  for (int n = 0; n < 6; n++) given[n] = va_arg(more, long);
+  va_end(more);
+  if (number == SYS_close) forget((int)given[0]);
+  return real_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
 static int refuses_reads(void) {

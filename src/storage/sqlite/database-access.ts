@@ -338,7 +338,9 @@ export function storageError(thrown: unknown): unknown {
 /** https://www.sqlite.org/rescode.html, primary and extended; and the operating system's own. */
 const FAULTS: readonly (readonly [codes: RegExp, name: ErrorName])[] = [
   [/^SQLITE_(?:CORRUPT|NOTADB)/, 'damaged_file'],
-  [/^(?:SQLITE_(?:IOERR|CANTOPEN)|EIO$)/, 'disk_fault'],
+  [/^SQLITE_(?:IOERR|CANTOPEN|READONLY)/, 'disk_fault'],
+  // A disk that fails, is read-only, has gone or has no sync; and a process that may open no more files.
+  [/^E(?:IO|ROFS|NXIO|NODEV|STALE|INVAL|NOSYS|NOTSUP|OPNOTSUPP|MFILE|NFILE|NOENT|NOTDIR)$/, 'disk_fault'],
 ]
 
 /**
