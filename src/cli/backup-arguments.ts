@@ -162,23 +162,39 @@ export interface CheckCommand {
   /** Empty: all databases. */
   readonly databases: readonly string[]
   readonly repair: boolean
+  /** The id of a document whose damage is given up; null: none. Then one database is named. */
+  readonly giveUp: string | null
+  readonly yes: boolean
   readonly json: boolean
 }
 
 export const CHECK = grammar({
   name: 'check',
-  usage: '[--db <name>]... [--repair] [--json] [--data <folder>]',
+  usage: '[--db <name>]... [--repair | --give-up <id> [--yes]] [--json] [--data <folder>]',
   about: 'read everything that is stored, and list what is damaged',
   details: `Reads every document and attachment, and compares them with their checksums. Works whether or not the
 server is running. The exit code is 1 if anything is damaged:
   --db <name>          check only this database (may be repeated)
   --repair             store damaged documents and attachments again, as far as a backup has them
+  --give-up <id>       let go what is damaged of a document and what no backup has; says what is lost
+  --yes                do not ask for confirmation
   --json               print the result as JSON
 ${DATA_HELP}`,
-  options: { ...DATA, ...JSON_OUT, db: { type: 'string', multiple: true }, repair: { type: 'boolean' } },
-  read(words, { data, db: databases = [], repair = false, json = false }): CheckCommand {
+  options: {
+    ...DATA,
+    ...JSON_OUT,
+    db: { type: 'string', multiple: true },
+    repair: { type: 'boolean' },
+    'give-up': { type: 'string' },
+    yes: { type: 'boolean' },
+  },
+  read(words, { data, json = false, ...values }): CheckCommand {
     checkNone(words)
-    return { name: 'check', data, databases, repair, json }
+    const { db: databases = [], repair = false, 'give-up': giveUp = null, yes = false } = values
+    if (giveUp !== null && (databases.length !== 1 || repair))
+      throw new UsageError('--give-up needs one database with --db, and no --repair.')
+    if (yes && giveUp === null) throw new UsageError('--yes is for --give-up.')
+    return { name: 'check', data, databases, repair, giveUp, yes, json }
   },
 })
 

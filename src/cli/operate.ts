@@ -137,7 +137,17 @@ async function openFolder(
   const repairs = new Repairs({ databases, places: [backups], files, logger: SILENT })
   const scrub = new Scrub({ config, databases, repairs, claims, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, files, claims })
-  const services = { standby, restorer, backups, scrub, rewinds, moves, tmpDir, ending: ending.signal }
+  const services = {
+    standby,
+    restorer,
+    backups,
+    scrub,
+    repairs,
+    rewinds,
+    moves,
+    tmpDir,
+    ending: ending.signal,
+  }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const vaultServices = {
     ...{ config, databases },

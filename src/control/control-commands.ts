@@ -12,6 +12,7 @@ import type { RestoreControl } from '../backup/restore.ts'
 import { localTransferControl, type TransferControl, type TransferServices } from '../backup/transfers.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
+import type { Repairs } from '../healing/repairs.ts'
 import { localMoveControl, type MoveControl, type Moves } from '../move/moves.ts'
 import type { Scrub } from '../scrub/scrub.ts'
 import { type CheckControl, localCheckControl } from '../scrub/scrub-control.ts'
@@ -47,6 +48,7 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'adopt',
   'backUp',
   'checkDatabases',
+  'giveUp',
   'readHistory',
   'readVersion',
   'rewindDatabase',
@@ -68,6 +70,7 @@ const CHANGING: readonly (keyof ControlCommands)[] = [
   'restore',
   'adopt',
   'rewindDatabase',
+  'giveUp',
   'addVault',
   'move',
 ]
@@ -79,6 +82,7 @@ interface ControlServices extends TransferServices {
   readonly restorer: RestoreControl
   readonly backups: Backups
   readonly scrub: Scrub
+  readonly repairs: Repairs
   readonly rewinds: Rewinds
   readonly standby: Standby
 }
@@ -91,7 +95,7 @@ export function localControlCommands(services: ControlServices): ControlCommands
     ...localTransferControl(services),
     ...services.restorer,
     ...localBackupControl(services.backups),
-    ...localCheckControl(services.scrub),
+    ...localCheckControl(services),
     ...localTimeMachineControl(services.databases, services.rewinds),
     ...services.vaults,
     ...localMoveControl(services.moves),

@@ -10,6 +10,7 @@ import type { SecurityObject, UserCtx } from '../core/types.ts'
 import type { AttachmentEncoding, DamagedLeaf, DatabaseStore, DocState } from '../storage/engine.ts'
 import type { RememberedToken } from '../storage/token-position.ts'
 import type { StoreSizes } from '../storage/upkeep.ts'
+import type { GiveUp } from './give-up.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 import type { ListParameters } from './list-parameters.ts'
 import type { TimeMachine } from './time-machine/time-machine-calls.ts'
@@ -176,7 +177,7 @@ export interface DisallowedContent {
   readonly attachments: number
 }
 
-export interface Database extends TimeMachine {
+export interface Database extends TimeMachine, GiveUp {
   info(user: UserCtx): Promise<DatabaseInfo>
   /** @throws illegal_partition; bad_request if the database is not partitioned */
   partitionInfo(user: UserCtx, partition: string): Promise<PartitionInfo>

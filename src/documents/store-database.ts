@@ -28,6 +28,7 @@ import type { MassDeletion } from './deletion-watch.ts'
 import { countDisallowed } from './document-policy.ts'
 import { type EditResult, replicatedPath } from './edit.ts'
 import { exportLines } from './export.ts'
+import { giveUpCalls } from './give-up.ts'
 import { checkAttachmentName } from './incoming-attachments.ts'
 import { type IncomingDoc, namedRev, readDocument } from './incoming-document.ts'
 import { copyLocals } from './local-copies.ts'
@@ -142,6 +143,7 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
     // Where design documents are excluded, their functions do not run.
     brokenFunctions: async () =>
       checks.policy.designDocs ? brokenFunctions(store, options.incarnation, options.sandbox) : [],
+    ...giveUpCalls(store),
     ...timeMachine(store, checks, options.now ?? Date.now),
 
     open: (user, id, options) => openDocument(readable(user), user, id, options),

@@ -15,6 +15,7 @@ import type { DamagedPart } from '../storage/damage.ts'
 import type { Checker } from '../threads/copies.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { FoundContent, FoundRevision } from '../threads/good-copies.ts'
+import { throughReplacement } from './replaced.ts'
 
 /** Bytes of a content that are in memory at once. */
 const PIECE = 1024 * 1024
@@ -26,7 +27,7 @@ const MAX_FIND_MS = 10 * 60_000
 const MAX_LEAVES = 1000
 
 interface RepairsOptions {
-  readonly databases: Pick<Databases, 'checks' | 'copies' | 'get'>
+  readonly databases: Pick<Databases, 'checks' | 'copies' | 'get' | 'has'>
   /** The first that has a good copy gives it. */
   readonly places: readonly CopyPlace[]
   readonly files: BodyFiles
@@ -179,8 +180,10 @@ class RepairRun {
   #one(part: DamagedPart): Promise<Omit<PartOutcome, 'part'>> {
     if (!isRevision(part)) return Promise.resolve({ copy: null, isRepaired: false })
     const rev = 'rev' in part ? part.rev : null
+    const { databases } = this.#options
     const key = JSON.stringify([part.id, rev])
-    const outcome = this.#known.get(key) ?? this.#revision(part.id, rev)
+    const repair = () => throughReplacement(databases, this.#database, () => this.#revision(part.id, rev))
+    const outcome = this.#known.get(key) ?? repair()
     this.#known.set(key, outcome)
     return outcome
   }
@@ -197,6 +200,7 @@ class RepairRun {
       logger.info(facts, 'restored a damaged revision from a good copy')
       return { copy, isRepaired: true }
     } catch (error) {
+      if (error instanceof CouchError && error.code === 'no_database') throw error
       logger.warn({ ...facts, err: error }, 'could not store a good copy of a damaged revision')
       return { copy, isRepaired: false, fault: asCouchError(error).message }
     }

@@ -320,7 +320,7 @@ export async function serveCommands(
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ databases, tmpDir, backups, scrub, rewinds, moves, standby, operator, vaults },
+    ...{ databases, tmpDir, backups, scrub, repairs, rewinds, moves, standby, operator, vaults },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
   })

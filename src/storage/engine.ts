@@ -100,6 +100,8 @@ export interface DocState {
   readonly hasOneLeaf: boolean
   /** Every leaf with its ancestry, in no order; `ids` of a branch is loaded when it is read. */
   readonly branches: readonly Branch[]
+  /** Whether its row is damaged, and the members come from its leaves: {@link PurgeUpdate.salvages}. Absent: no. */
+  readonly isSalvaged?: boolean
   /** The leaves that are known to be damaged: a write of such a revision stores it again. Absent: the engine knows none. */
   readonly damagedLeaves?: ReadonlySet<string>
   /** Every revision that is stored, leaf or superseded. */
@@ -201,6 +203,8 @@ export interface AttachmentWrite {
 export interface PurgeUpdate<R> {
   readonly id: string
   readonly touches?: Touches
+  /** Whether it gets a document whose row is damaged from its leaves, as far as the engine can. Default false. */
+  readonly salvages?: boolean
   /** Pure. */
   decide(doc: DocState | null, view: StoreView): { readonly result: R; readonly write?: PurgeWrite }
 }

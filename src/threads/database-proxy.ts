@@ -94,6 +94,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('countDisallowed', [])
   }
 
+  giveUp(...args: Args<'giveUp'>) {
+    return this.#call('giveUp', args)
+  }
+
   damagedLeaves() {
     return this.#call('damagedLeaves', [])
   }

@@ -181,6 +181,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   copyLocals: { kind: 'call', users: 'server admins', cost: 'long' },
   compact: { kind: 'call', users: 'own rules' },
   purge: { kind: 'call', users: 'server admins' },
+  giveUp: { kind: 'call', users: 'server admins', cost: 'long' },
   purgedInfos: { kind: 'call', users: 'admins' },
   purgedInfosLimit: { kind: 'call', users: 'server admins' },
   setPurgedInfosLimit: { kind: 'call', users: 'server admins' },

@@ -82,6 +82,10 @@ t.test('PostgreSQL', (t) => {
 })
 
 t.test('sizes', (t) => {
+  const check = { name: 'check', data: undefined, databases: ['a'], repair: false, yes: false, json: false }
+  t.strictSame(read(['check', '--db', 'a', '--give-up', 'b']), { ...check, giveUp: 'b' })
+  for (const words of [['--give-up', 'b'], ['--db', 'a', '--repair', '--give-up', 'b'], ['--yes']])
+    t.throws(() => read(['check', ...words]), UsageError)
   t.strictSame(read(['size']), { name: 'size', data: undefined, database: null, json: false })
   t.strictSame(read(['size', 'notes', '--json', '--data', 'd']), {
     name: 'size',

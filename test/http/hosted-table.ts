@@ -257,7 +257,7 @@ export const OTHER_METHODS = [
     'setRevsLimit',
   ],
   'compact',
-  ...['purge', 'purgedInfos', 'purgedInfosLimit', 'setPurgedInfosLimit'],
+  ...['purge', 'giveUp', 'purgedInfos', 'purgedInfosLimit', 'setPurgedInfosLimit'],
   ...['open', 'openRevs', 'openParts', 'openRevsMixed', 'bulkGet', 'bulkGetMixed', 'revsDiff', 'missingRevs'],
   ...['allDocs', 'allDocsQueries', 'openAttachment', 'readAttachment'],
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],

@@ -132,6 +132,9 @@ export const setteeRows: Rows = {
     ['GET /_settee/check', serverAdmins(200)],
     ['POST /_settee/check', serverAdmins(404), { json: { databases: ['no-such-database'] } }],
   ],
+  '/_settee/check/give-up': [
+    ['POST /_settee/check/give-up', serverAdmins(404), { json: { database: 'no-such-database', id: 'x' } }],
+  ],
   '/_settee/accounts': [
     ['GET /_settee/accounts', onlyHosted(serverAdmins, 200)],
     ['POST /_settee/accounts', onlyHosted(serverAdmins, 201), { json: { name: 'made-{n}', password: 'x' } }],

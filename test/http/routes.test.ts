@@ -108,6 +108,7 @@ t.test('the table', async (t) => {
     '/_settee/tokens/:id': row('/_settee/tokens/x', 'DELETE', { DELETE: 404 }),
     '/_settee/vaults': row('/_settee/vaults', 'POST', { POST: 415 }),
     '/_settee/check': row('/_settee/check', 'GET,HEAD,POST', { GET: 200, POST: 415 }),
+    '/_settee/check/give-up': row('/_settee/check/give-up', 'POST', { POST: 415 }),
     '/_settee/backups/:id/verify': row('/_settee/backups/x/verify', 'POST', { POST: 415 }),
     '/_settee/backups/:id/restore': row('/_settee/backups/x/restore', 'POST', { POST: 415 }),
     '/_settee/alarms': row('/_settee/alarms', 'GET,HEAD', { GET: 200 }),

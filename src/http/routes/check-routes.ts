@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
 import type { RememberedDamage } from '../../scrub/damage-records.ts'
 import type { Scrub, ScrubTask } from '../../scrub/scrub.ts'
+import { giveUp } from '../../scrub/scrub-control.ts'
 import { sendJson } from '../replies.ts'
 import { type Path, shape } from '../route-table.ts'
 import { LARGE_LIST_BODY, readSmallJson } from '../transport/body-reader.ts'
@@ -13,6 +14,12 @@ export const checkRoutes: readonly Path[] = [
     allow: 'GET,HEAD,POST',
     access: 'server admin',
     methods: { GET: { handler: readCheck }, POST: { handler: startCheck, json: true } },
+  },
+  {
+    url: '/_settee/check/give-up',
+    allow: 'POST',
+    access: 'server admin',
+    methods: { POST: { handler: giveUpDamage, json: true } },
   },
 ]
 
@@ -65,4 +72,28 @@ async function startCheck(request: FastifyRequest, reply: FastifyReply): Promise
   if (databases?.length === 0) throw new CouchError('bad_request', '`databases` member must not be empty.')
   await scrub.begin({ names: databases, repairs: repair })
   return sendJson(reply, 202, { ok: true })
+}
+
+const NOT_GIVEN_UP = ['bad_request', '`database` and `id` members must be strings.'] as const
+const giveUpBody = shape<{ readonly database: string; readonly id: string; readonly dry_run?: boolean }>({
+  allOf: [
+    { type: 'object', refusal: ['body_not_object', 'Request body must be a JSON object'] },
+    { required: ['database', 'id'], refusal: NOT_GIVEN_UP },
+  ],
+  properties: {
+    database: { type: 'string', refusal: NOT_GIVEN_UP },
+    id: { type: 'string', refusal: NOT_GIVEN_UP },
+    dry_run: { type: 'boolean', refusal: ['bad_request', '`dry_run` member must be true or false.'] },
+  },
+})
+
+/** Without `dry_run` it is done, and nothing asks. */
+async function giveUpDamage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const scrub = scrubOf(request)
+  const { databases, repairs } = request.server.services
+  if (repairs === undefined) throw new CouchError('not_found', 'This server makes no checks.')
+  const { database, id, dry_run: dryRun = false } = giveUpBody(await readSmallJson(request))
+  const services = { databases, scrub, repairs }
+  const { leaves, superseded, rev, deleted } = await giveUp(services, { database, id, dryRun })
+  return sendJson(reply, 200, { ok: true, lost: leaves, superseded, rev, deleted })
 }

@@ -29,8 +29,8 @@ export class DamagedLeaves {
   readonly #ofContent: Statement<Leaf>
   readonly #now: () => number
   readonly #onNoted: () => void
-  /** Removed in this transaction. */
-  readonly #restored: (readonly [doc: number, rev: string])[] = []
+  /** Removed in this transaction, and whether they are whole. */
+  readonly #removed: (readonly [doc: number, rev: string, isWhole: boolean])[] = []
   #size = 0
   /** In ms since 1970. */
   #notedAt = 0
@@ -109,17 +109,21 @@ export class DamagedLeaves {
 
   /** Notes that a revision was written again, or is no leaf any more. */
   restored(doc: number, rev: string): void {
-    if (this.#size === 0 || !this.#remove(doc, rev)) return
-    this.#restored.push([doc, rev])
-    this.#isWritten = false
+    this.#remove(doc, rev, true)
   }
 
-  #remove(doc: number, rev: string): boolean {
+  /** Notes that a revision was purged. */
+  forget(doc: number, rev: string): void {
+    this.#remove(doc, rev, false)
+  }
+
+  #remove(doc: number, rev: string, isWhole: boolean): void {
     const ofDocument = this.#leaves.get(doc)
-    if (!ofDocument?.delete(rev)) return false
+    if (!ofDocument?.delete(rev)) return
     this.#size -= 1
     if (ofDocument.size === 0) this.#leaves.delete(doc)
-    return true
+    this.#removed.push([doc, rev, isWhole])
+    this.#isWritten = false
   }
 
   /** Writes them, as part of a transaction, if they have changed. */
@@ -132,12 +136,12 @@ export class DamagedLeaves {
   /** Called when the transaction is durable. @returns how many leaves it has restored */
   committed(): number {
     this.#isWritten = true
-    return this.#restored.splice(0).length
+    return this.#removed.splice(0).filter(([, , isWhole]) => isWhole).length
   }
 
   /** Called after a rollback. */
   restore(): void {
-    for (const [doc, rev] of this.#restored.splice(0)) this.#add(doc, rev)
+    for (const [doc, rev] of this.#removed.splice(0)) this.#add(doc, rev)
   }
 }
 

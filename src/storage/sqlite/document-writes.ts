@@ -20,6 +20,7 @@ interface Dependencies {
   readonly feed: FeedCounts
   readonly state: State
   readonly garbage: GarbageCounters
+  readonly damagedLeaves: DamagedLeaves
 }
 
 /** The approximate size of a purge, in bytes. */
@@ -86,7 +87,7 @@ export class DocWrites {
   purge<R>(update: PurgeUpdate<R>): Plan<Outcome<R>> {
     const { id } = update
     const decide = () => {
-      const doc = this.#takePrefetched(id)
+      const doc = update.salvages ? this.#deps.documents.salvaged(id) : this.#takePrefetched(id)
       const { result, write } = update.decide(doc, this.#deps.state.view)
       return () => {
         if (doc !== null && write !== undefined) this.#purges.carryOut(doc, write)
@@ -104,6 +105,7 @@ export class DocWrites {
 
 interface PurgedRow {
   readonly num: number
+  readonly rev: string
   readonly leaf: number
   readonly size: number
   /** The size of the body only. */
@@ -127,7 +129,7 @@ class Purges {
   constructor(connection: Connection, deps: Dependencies, now: () => number) {
     this.#deps = deps
     this.#now = now
-    const select = 'SELECT num, leaf, size, octet_length(body) AS bytes FROM revision WHERE doc = ?'
+    const select = 'SELECT num, rev, leaf, size, octet_length(body) AS bytes FROM revision WHERE doc = ?'
     this.#one = connection.prepare(`${select} AND rev = ?`)
     this.#all = connection.prepare(select)
     this.#dropDoc = connection.prepare('DELETE FROM doc WHERE num = ?')
@@ -149,7 +151,7 @@ class Purges {
 
   #forgetDoc(doc: PurgedDoc): void {
     const { feed, state } = this.#deps
-    const freed = this.#drop(this.#all.all(doc.num))
+    const freed = this.#drop(doc.num, this.#all.all(doc.num))
     this.#dropDoc.run(doc.num)
     feed.move(doc.seq, null)
     state.uncount(doc.deleted, freed)
@@ -159,7 +161,8 @@ class Purges {
     const { documents, feed, revisions, state } = this.#deps
     // Otherwise the document would seem not to have existed while one of the removed revisions was its winner.
     revisions.noteLoss(this.#now())
-    const freed = this.#drop(removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? []))
+    const found = removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? [])
+    const freed = this.#drop(doc.num, found)
     const seq = rest.sequenced ? state.takeSeq() : doc.seq
     const { id, num, rev, deleted } = doc
     // The next read counts the leaves and looks up the winner's row.
@@ -170,10 +173,11 @@ class Purges {
   }
 
   /** Removes revisions with their attachments. @returns the bytes of the leaves among them */
-  #drop(rows: readonly PurgedRow[]): number {
+  #drop(doc: number, rows: readonly PurgedRow[]): number {
     let freed = 0
-    for (const { num, leaf, size, bytes } of rows) {
+    for (const { num, rev, leaf, size, bytes } of rows) {
       this.#deps.revisions.drop(num)
+      this.#deps.damagedLeaves.forget(doc, rev)
       this.#deps.garbage.addUnreferenced(size - bytes)
       freed += leaf * size
     }

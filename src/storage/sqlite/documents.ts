@@ -100,6 +100,16 @@ export class Documents {
     return row === undefined ? null : this.#found(row, id)
   }
 
+  /** As {@link byId}; of a document whose row is damaged, what its leaves say. @throws damaged_document if they hide it */
+  salvaged(id: string): StoredDocument | null {
+    const row = this.#byId.get(id)
+    if (row === undefined) return null
+    const doc = new StoredDocument(row, this.#revisions, id)
+    const leaves = this.#countLeaves.get(doc.num)?.n ?? 0
+    const isWhole = !doc.isDamaged && !doc.isRebuilt && (doc.leaves === 0 || doc.leaves === leaves)
+    return isWhole ? doc : new SalvagedDocument(this.#revisions.salvaged(row, id), this.#revisions, id)
+  }
+
   /** Documents by id, in the requested order; null for a missing document. */
   byIds(ids: readonly string[], touches: Touches | undefined): (StoredDocument | null)[] {
     // SQLite's JSON ends a text at its first NUL.
@@ -209,6 +219,10 @@ export class Documents {
     if (doc.isDamaged) doc.refuse(id)
     return doc
   }
+}
+
+class SalvagedDocument extends StoredDocument {
+  readonly isSalvaged = true
 }
 
 const FANOUT = 1024

@@ -1,7 +1,7 @@
 /** Reads and writes the rows of revisions and of their attachments. The rules of CouchDB are decided elsewhere. */
 import { type CouchError, isDamage } from '../../core/errors.ts'
 import { type Branch, decodeAncestry, encodeAncestry, leafRev, winner } from '../../revisions/branch.ts'
-import { checkedAncestry, contentChecksum, docChecksum, withChecksum } from '../checksum.ts'
+import { checkedAncestry, contentChecksum, type DocFacts, docChecksum, withChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments } from './blobs.ts'
@@ -98,6 +98,8 @@ export class Revisions implements DocumentRows {
   readonly #content: Statement<ContentRow>
   readonly #contentByRev: Statement<ContentRow>
   readonly #deleted: Statement<readonly [deleted: number]>
+  readonly #docOfId: Statement<readonly [num: number]>
+  readonly #docOfSeq: Statement<readonly [num: number]>
   #lastRevision: number
 
   constructor(
@@ -146,6 +148,8 @@ export class Revisions implements DocumentRows {
     const byRev = `AS r WHERE doc = ? AND rev = ? AND (leaf OR NOT ${IS_KEPT})`
     this.#contentByRev = connection.prepareTuples(`${content} ${byRev}`)
     this.#deleted = connection.prepareTuples(`SELECT deleted FROM revision ${byRev}`)
+    this.#docOfId = connection.prepareTuples('SELECT num FROM doc WHERE id = ?')
+    this.#docOfSeq = connection.prepareTuples('SELECT num FROM doc WHERE seq = ?')
     const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM revision').get()
     this.#lastRevision = last?.num ?? 0
   }
@@ -299,15 +303,34 @@ export class Revisions implements DocumentRows {
     return this.#garbage.lacksChecksums
   }
 
-  rebuilt([num, , seq, , , , , checksum]: DocRow, id: string): DocRow | null {
+  rebuilt(stored: DocRow, id: string): DocRow | null {
+    const [num, , seq, , , , , checksum] = stored
     this.damaged(id)
     const leaves = this.#leavesOf(num)
     const best = winner(leaves)
     if (best === undefined) return null
     const [rev, deleted] = [leafRev(best), Number(best.deleted)]
     const facts = { num, seq, deleted, leaves: leaves.length, winner: this.find(num, rev)?.num ?? null }
-    if (docChecksum(id, rev, facts) !== checksum) return null
-    return [num, id, seq, rev, deleted, facts.leaves, facts.winner, checksum]
+    const isProven =
+      docChecksum(id, rev, facts) === checksum ||
+      (isSame(stored, rev, facts) && this.#isIndexed(num, id, seq))
+    return isProven ? [num, id, seq, rev, deleted, facts.leaves, facts.winner, checksum] : null
+  }
+
+  /** Whether the indexes, which are on other pages, know the id and the number in the feed of a document's row. */
+  #isIndexed(num: number, id: string, seq: number): boolean {
+    return this.#docOfId.get(id)?.[0] === num && this.#docOfSeq.get(seq)?.[0] === num
+  }
+
+  /**
+   * A document's row as its leaves show it, whatever the row says.
+   * @throws damaged_document if a leaf hides its name
+   */
+  salvaged([num, , seq, rev, deleted]: DocRow, id: string): DocRow {
+    const best = winner(this.branchesOf(num))
+    const facts = { num, seq, deleted: Number(best?.deleted ?? deleted === 1), leaves: 0, winner: null }
+    const winning = best === undefined ? String(rev) : leafRev(best)
+    return [num, id, seq, winning, facts.deleted, 0, null, docChecksum(id, winning, facts)]
   }
 
   /** None if one of them is damaged. */
@@ -334,6 +357,11 @@ export class Revisions implements DocumentRows {
     const found = this.#revision.get(doc, rev)
     return found?.kept === 1 ? undefined : found?.num
   }
+}
+
+/** Whether a document's row agrees with its leaves, so that only its checksum can be damaged, or its place. */
+function isSame([, , , rev, deleted, leaves, winner]: DocRow, found: string, facts: DocFacts): boolean {
+  return rev === found && deleted === facts.deleted && leaves === facts.leaves && winner === facts.winner
 }
 
 /** The stored contents that a write names. */

@@ -228,7 +228,7 @@ export class SqliteStore implements VersionedStore {
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#page(
+    return this.#page<StoredDocument, R>(
       paging,
       (last, limit) => this.#tables.documents.inRange(after(last, range), limit, paging.touches),
       read,
@@ -243,7 +243,7 @@ export class SqliteStore implements VersionedStore {
   ): Promise<Page<R>> {
     const descending = range.descending === true
     const before = range.before ?? Number.MAX_SAFE_INTEGER
-    return this.#page(
+    return this.#page<StoredDocument, R>(
       paging,
       (last, limit) => {
         const above = last === null || descending ? range.since : last.seq

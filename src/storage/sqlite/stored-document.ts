@@ -117,6 +117,8 @@ export class StoredDocument implements DocState {
 
   /** Whether the row does not say what was written, which is reported; then nothing of it is to be used. */
   readonly isDamaged: boolean
+  /** Whether the row does not say what was written, but its members are proven. */
+  readonly isRebuilt: boolean
 
   /** @param asked the id that was asked for; by default the row's */
   constructor(stored: DocRow, rows: DocumentRows, asked = stored[1]) {
@@ -124,6 +126,7 @@ export class StoredDocument implements DocState {
     const [num, id, seq, rev, deleted, leaves, winner, , body, attachments, bodyChecksum, ancestry] =
       row ?? stored
     this.isDamaged = row === null
+    this.isRebuilt = row !== null && row !== stored
     this.num = num
     this.id = id
     this.seq = seq
