@@ -124,7 +124,7 @@ export class Repairs {
 }
 
 /** A part that is stored as one revision; the damage of a document's row is mended by a write of its winner. */
-type RevisionPart = Exclude<DamagedPart, { readonly kind: 'security' | 'counters' | 'file' }> & {
+type RevisionPart = Exclude<DamagedPart, { readonly kind: 'security' | 'counters' | 'purges' | 'file' }> & {
   readonly id: string
 }
 

@@ -65,6 +65,13 @@ export function chunkChecksum(blob: number, position: number, data: Uint8Array):
   return sumOfBytes(data, Math.imul(blob, FACTORS[0]) ^ position)
 }
 
+/** The checksum of a named value, for many short ones: a call of `crc32` costs more. */
+export function valueChecksum(key: string, value: string | number): number {
+  const seed = hashShort(key, 0)
+  if (typeof value !== 'number') return sumOfText(value, seed)
+  return hashShort(String(value), seed)
+}
+
 /** The checksum of a row's columns in their order. */
 export function rowChecksum(...columns: readonly (string | number | Uint8Array | null)[]): number {
   const isBytes = (column: unknown): column is Uint8Array => column instanceof Uint8Array
@@ -78,6 +85,19 @@ export function rowChecksum(...columns: readonly (string | number | Uint8Array |
 /** The checksum of a `_local` document. */
 export function localChecksum({ id, rev, body }: LocalDoc): number {
   return rowChecksum(id, rev, body)
+}
+
+/** A purge that is remembered. */
+export interface PurgeFacts {
+  readonly seq: number
+  readonly id: string
+  /** JSON. */
+  readonly revs: string
+}
+
+/** The checksum of a remembered purge. */
+export function purgeChecksum({ seq, id, revs }: PurgeFacts): number {
+  return typeof id === 'string' && typeof revs === 'string' ? rowChecksum(seq, id, revs) : Number.NaN
 }
 
 /**

@@ -13,7 +13,7 @@ export type DamagedPart =
       readonly name: string | null
     }
   /** `file`: pages of it cannot be read, and hide what they hold. */
-  | { readonly kind: 'security' | 'counters' | 'file' }
+  | { readonly kind: 'security' | 'counters' | 'purges' | 'file' }
 
 /** The damage of a database. All its other rows are what was written. */
 export interface Damage {
@@ -59,6 +59,7 @@ export function describeDamage({ count, parts }: Damage): string {
 const OF_DATABASE = {
   security: 'the security object',
   counters: 'its counters',
+  purges: 'its list of purges',
   file: 'pages of its file',
 } as const
 
@@ -111,6 +112,13 @@ export class DamageReports {
     return this.#reported(
       `The security object of the database ${this.#name} is damaged: the disk has changed what was stored. ` +
         'Only server admins have access until one of them sets it again.',
+    )
+  }
+
+  damagedCounters(): CouchError {
+    return this.#reported(
+      `Counters or settings of the database ${this.#name} were damaged: the disk had changed what was stored. ` +
+        'What can be counted was counted anew, and the limits of revisions and purges have their defaults. Check the disk.',
     )
   }
 

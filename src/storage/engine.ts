@@ -16,6 +16,7 @@
  *   again. Of a write whose answer was lost, the engine finds out whether it is stored, or it rejects with
  *   `store_unavailable`: the one case in which a write that rejects may have been stored.
  */
+import type { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { BlobReference, BlobUpload } from './blob-leases.ts'
@@ -316,6 +317,8 @@ export interface DatabaseStore {
   readonly wasRolledBack: boolean
   /** Whether, when it was opened, it had damaged leaves for which devices were not asked yet. Absent: it cannot say. */
   readonly needsDevices?: boolean
+  /** Counters that were damaged when it was opened, and were counted anew; null: none. Absent: it cannot say. */
+  readonly damageAtOpening?: CouchError | null
   /** Whether ids name partitions; fixed since the database was created. Copies and restores keep it. */
   readonly partitioned: boolean
   /** As in {@link DatabaseProperties}; fixed like `partitioned`. */

@@ -139,6 +139,8 @@ class Host {
       lastKnown: this.#lastSequences.take(name),
     })
     if (store.needsDevices === true) this.#rpc.sendEvent({ type: 'damagedLeaf', incarnation })
+    const damage = store.damageAtOpening ?? null
+    if (damage !== null) this.#rpc.sendEvent({ type: 'faulty', incarnation, fault: packError(damage) })
     if (store.wasRolledBack) this.#reportReplacedFile(incarnation, await store.view())
     const indexes = this.#engine.openIndexes(name)
     const database = await serveDatabase(store, {

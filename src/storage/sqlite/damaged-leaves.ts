@@ -1,6 +1,7 @@
 /** The leaves of a database that are known to be damaged, so that devices are asked for them. */
 import type { DamagedLeaf } from '../engine.ts'
 import type { Connection } from './connection.ts'
+import type { Meta } from './meta.ts'
 import type { Statement } from './statement.ts'
 
 /** The key in `meta` of a JSON array: when the last one was noted, and document numbers and revisions in turns. */
@@ -22,7 +23,7 @@ interface Leaf {
 export class DamagedLeaves {
   /** By the number of the document's row. */
   readonly #leaves = new Map<number, Set<string>>()
-  readonly #put: Statement
+  readonly #meta: Meta
   readonly #isLeaf: Statement<{ found: number }>
   readonly #id: Statement<{ id: unknown }>
   readonly #ofRevision: Statement<Leaf>
@@ -40,12 +41,10 @@ export class DamagedLeaves {
    * @param now the time, in ms since 1970
    * @param onNoted called with each new one; the caller sees to it that a transaction writes it
    */
-  constructor(connection: Connection, now: () => number, onNoted: () => void) {
+  constructor(connection: Connection, meta: Meta, now: () => number, onNoted: () => void) {
+    this.#meta = meta
     this.#now = now
     this.#onNoted = onNoted
-    this.#put = connection.prepare(
-      'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
-    )
     this.#isLeaf = connection.prepare('SELECT 1 AS found FROM revision WHERE doc = ? AND rev = ? AND leaf')
     this.#id = connection.prepare('SELECT id FROM doc WHERE num = ?')
     this.#ofRevision = connection.prepare('SELECT doc, rev FROM revision WHERE num = ?')
@@ -53,8 +52,7 @@ export class DamagedLeaves {
       'SELECT r.doc, r.rev FROM attachment AS a JOIN revision AS r ON r.num = a.revision ' +
         `WHERE a.blob = ? AND r.leaf LIMIT ${MAX_SHARING}`,
     )
-    const row = connection.prepare<{ value: unknown }>('SELECT value FROM meta WHERE key = ?').get(KEY)
-    const stored = parsed(row?.value)
+    const stored = parsed(meta.get(KEY))
     this.#notedAt = Number(stored[0])
     for (const [doc, rev] of leavesIn(stored)) this.#add(doc, rev)
   }
@@ -130,7 +128,7 @@ export class DamagedLeaves {
   flush(): void {
     if (this.#isWritten) return
     const leaves = [...this.#leaves].flatMap(([doc, revs]) => [...revs].flatMap((rev) => [doc, rev]))
-    this.#put.run(KEY, JSON.stringify([this.#notedAt, ...leaves]))
+    this.#meta.put(KEY, JSON.stringify([this.#notedAt, ...leaves]))
   }
 
   /** Called when the transaction is durable. @returns how many leaves it has restored */

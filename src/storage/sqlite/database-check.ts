@@ -10,6 +10,7 @@ import { type DamagedPart, FoundDamage } from '../damage.ts'
 import type { CheckPosition, CheckStep } from '../storage-engine.ts'
 import type { Connection } from './connection.ts'
 import { storageError } from './database-access.ts'
+import { readMeta, SUMMED_META_VERSION } from './meta.ts'
 import { SUMMED_VERSION } from './schema.ts'
 import type { Statement } from './statement.ts'
 import { SummedRows, textOf } from './summed-rows.ts'
@@ -88,6 +89,7 @@ export class DatabaseCheck {
   readonly #onDamaged: (part: DamagedPart) => void
   readonly #throttle = new Throttle()
   readonly #tables: readonly WalkedTable[]
+  readonly #version: number
 
   /** @param onDamaged may be called several times with one part */
   constructor(file: ReadableFile, onDamaged: (part: DamagedPart) => void) {
@@ -101,7 +103,8 @@ export class DatabaseCheck {
       visit: (_, num) => this.#checkContent(num),
     }
     // A copy that an older settee made is restored, and gets its checksums then.
-    const hasSums = (file.pragma('user_version') as number) >= SUMMED_VERSION
+    this.#version = file.pragma('user_version') as number
+    const hasSums = this.#version >= SUMMED_VERSION
     this.#tables = hasSums ? [...this.#summedTables(), contents, this.#lostContents()] : [contents]
   }
 
@@ -110,7 +113,7 @@ export class DatabaseCheck {
     const unsummed = "SELECT 1 AS found FROM meta WHERE key = 'unsummed' AND value > 0"
     const mayLack = this.#file.prepare(unsummed).get() !== undefined
     return [
-      ...this.#rows.tablesToCheck(mayLack, onDamaged),
+      ...this.#rows.tablesToCheck(this.#version, mayLack, onDamaged),
       this.#found<{ id: unknown }>('doc', 'num', INCOMPLETE_DOCUMENTS, ({ id }) =>
         onDamaged({ kind: 'document', id: textOf(id) }),
       ),
@@ -158,12 +161,14 @@ export class DatabaseCheck {
     for (const part of this.#rows.attachmentsOf(blob)) this.#onDamaged(part)
   }
 
-  /** Compares the counters with the rows, in statements that read an index of all documents. */
+  /** Compares the counters with their checksums and with the rows, in statements that read an index of all documents. */
   counters(): void {
     const meta = this.#file.prepare<{ value: unknown }>('SELECT value FROM meta WHERE key = ?')
     const counter = (key: string) => Number(meta.get(key)?.value ?? 0)
     const number = (sql: string) => this.#file.prepare<{ n: number }>(sql).get()?.n ?? 0
+    const areSound = this.#version < SUMMED_META_VERSION || readMeta(this.#file).damaged.length === 0
     const areRight =
+      areSound &&
       COUNTERS.every(({ key, rows }) => number(rows) === counter(key)) &&
       number('SELECT coalesce(max(seq), 0) AS n FROM doc') <= counter('update_seq')
     if (!areRight) this.#onDamaged({ kind: 'counters' })

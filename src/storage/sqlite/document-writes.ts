@@ -1,5 +1,6 @@
 /** The writes of documents, with the resulting changes of the feed and the counters. */
 
+import { agrees, type PurgeFacts, purgeChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
 import { Attachments, Blobs } from './blobs.ts'
@@ -8,6 +9,7 @@ import { DamagedLeaves } from './damaged-leaves.ts'
 import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
+import { Meta } from './meta.ts'
 import { RememberedPoints } from './remembered-points.ts'
 import { Revisions } from './revisions.ts'
 import { State } from './state.ts'
@@ -112,6 +114,8 @@ interface PurgedRow {
   readonly bytes: number
 }
 
+type PurgeRow = PurgeFacts & { readonly checksum: number | null }
+
 type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
 
 /** Removes revisions as if they had never existed, and lists the removed ones; protocol.md 4.7. */
@@ -123,7 +127,7 @@ class Purges {
   readonly #dropDoc: Statement
   readonly #note: Statement
   readonly #forget: Statement
-  readonly #newest: Statement<{ seq: number; id: string; revs: string }>
+  readonly #newest: Statement<PurgeRow>
 
   /** @param now the time, in ms since 1970 */
   constructor(connection: Connection, deps: Dependencies, now: () => number) {
@@ -133,9 +137,9 @@ class Purges {
     this.#one = connection.prepare(`${select} AND rev = ?`)
     this.#all = connection.prepare(select)
     this.#dropDoc = connection.prepare('DELETE FROM doc WHERE num = ?')
-    this.#note = connection.prepare('INSERT INTO purge (seq, id, revs) VALUES (?, ?, ?)')
+    this.#note = connection.prepare('INSERT INTO purge (seq, id, revs, checksum) VALUES (?, ?, ?, ?)')
     this.#forget = connection.prepare('DELETE FROM purge WHERE seq <= ?')
-    this.#newest = connection.prepare('SELECT seq, id, revs FROM purge WHERE seq > ? ORDER BY seq')
+    this.#newest = connection.prepare('SELECT seq, id, revs, checksum FROM purge WHERE seq > ? ORDER BY seq')
   }
 
   /** Carries out the purge of a document, inside the transaction of the caller. */
@@ -145,7 +149,9 @@ class Purges {
     else this.#keep(doc, removed, rest)
     if (design) state.touchDesign()
     const seq = state.takePurgeSeq()
-    this.#note.run(seq, doc.id, JSON.stringify(purged))
+    const { id } = doc
+    const revs = JSON.stringify(purged)
+    this.#note.run(seq, id, revs, purgeChecksum({ seq, id, revs }))
     this.#forget.run(seq - state.view.purgedInfosLimit)
   }
 
@@ -184,11 +190,12 @@ class Purges {
     return freed
   }
 
-  /** The remembered purges, oldest first. */
+  /** The remembered purges, oldest first. A damaged one is as if it had been forgotten. */
   newest(): PurgeInfo[] {
     const { purgeSeq, view } = this.#deps.state
     return this.#newest
       .all(purgeSeq - view.purgedInfosLimit)
+      .filter((row) => agrees(row.checksum, purgeChecksum(row), false))
       .map(({ seq, id, revs }) => ({ seq, id, revs: JSON.parse(revs) as string[] }))
   }
 }
@@ -209,9 +216,10 @@ export function openTables(
   onDamagedLeaf: () => void,
   closedAt?: string,
 ) {
-  const garbage = new GarbageCounters(connection)
-  const state = new State(connection, damage, garbage, closedAt)
-  const damagedLeaves = new DamagedLeaves(connection, now, onDamagedLeaf)
+  const meta = new Meta(connection)
+  const garbage = new GarbageCounters(meta)
+  const state = new State(connection, meta, damage, garbage, closedAt)
+  const damagedLeaves = new DamagedLeaves(connection, meta, now, onDamagedLeaf)
   const blobs = new Blobs(connection, damage, garbage, damagedLeaves)
   const attachments = new Attachments(connection, blobs, damage, garbage, damagedLeaves)
   const superseded = new Superseded(connection, garbage)
@@ -221,6 +229,7 @@ export function openTables(
   const locals = new Locals(connection, damage, garbage)
   const points = new RememberedPoints(connection, now)
   return {
+    meta,
     state,
     garbage,
     damagedLeaves,

@@ -3,6 +3,7 @@
  * file is open, and are written with the transaction that changes them.
  */
 import type { Connection } from './connection.ts'
+import type { Meta } from './meta.ts'
 import type { Statement } from './statement.ts'
 
 /** CouchDB's default, protocol.md 2.5. */
@@ -27,6 +28,8 @@ export const garbageKeys = {
   longestAncestry: 'longest_ancestry',
   /** 1 while rows from before schema 10 lack their checksums. */
   unsummed: 'unsummed',
+  /** Before this time, in ms since 1970, the history is not complete; 0: always. */
+  historySince: 'history_since',
 } as const
 
 type Name = keyof typeof garbageKeys
@@ -35,24 +38,21 @@ type Counts = Record<Name, number>
 const NAMES = Object.keys(garbageKeys) as Name[]
 
 export class GarbageCounters {
-  readonly #put: Statement
+  readonly #meta: Meta
   readonly #now: Counts
   /** The last committed counters. */
   #written: Readonly<Counts>
   /** Transactions since the file was opened. */
   #writes = 0
 
-  constructor(connection: Connection) {
-    this.#put = connection.prepare(
-      'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
-    )
-    const read = connection.prepare<{ value: number }>('SELECT value FROM meta WHERE key = ?')
-    const counts = NAMES.map((name) => [name, read.get(garbageKeys[name])?.value ?? 0])
+  constructor(meta: Meta) {
+    this.#meta = meta
+    const counts = NAMES.map((name) => [name, meta.number(garbageKeys[name])])
     this.#written = Object.fromEntries(counts) as Counts
     this.#now = { ...this.#written }
     // Older files lack this value. It is the default unless the limit was changed.
     if (this.#now.longestAncestry === 0) {
-      const wasSet = read.get('revs_limit') !== undefined
+      const wasSet = meta.has('revs_limit')
       this.#now.longestAncestry = wasSet ? Number.MAX_SAFE_INTEGER : DEFAULT_REVS_LIMIT
     }
   }
@@ -92,9 +92,17 @@ export class GarbageCounters {
     this.#now.oldestRetained = oldestRetained === 0 ? at : Math.min(oldestRetained, at)
   }
 
+  /** Notes that the history before a time, in ms since 1970, is no longer complete. */
+  lostHistory(before: number): void {
+    this.#now.historySince = Math.max(this.#now.historySince, before)
+  }
+
   /** Notes the end of a compaction. @param found what it processed */
   compacted(
-    found: Omit<Counts, 'supersededRows' | 'supersededBytes' | 'retainedRows' | 'retainedBytes'>,
+    found: Pick<
+      Counts,
+      'looseBytes' | 'oldestRetained' | 'compactedAt' | 'compactedPurge' | 'longestAncestry' | 'unsummed'
+    >,
   ): void {
     const looseBytes = Math.max(0, this.#now.looseBytes - found.looseBytes)
     Object.assign(this.#now, found, { looseBytes })
@@ -103,7 +111,7 @@ export class GarbageCounters {
   /** Writes the changed counters, as part of the transaction that changed them. */
   flush(): void {
     for (const name of NAMES) {
-      if (this.#now[name] !== this.#written[name]) this.#put.run(garbageKeys[name], this.#now[name])
+      if (this.#now[name] !== this.#written[name]) this.#meta.put(garbageKeys[name], this.#now[name])
     }
   }
 
@@ -142,8 +150,7 @@ export class Superseded {
   readonly #remove: Statement<Counted>
   readonly #keep: Statement<Counted>
   readonly #page: Statement<SupersededRow>
-  readonly #note: Statement
-  readonly #noteLoss: Statement
+  readonly #at: Statement<Pick<Counted, 'at'>>
   readonly #stamp: Statement
 
   constructor(connection: Connection, garbage: GarbageCounters) {
@@ -156,14 +163,7 @@ export class Superseded {
     this.#page = connection.prepare(
       'SELECT revision, at, kept, bytes FROM superseded WHERE revision > ? ORDER BY revision LIMIT ?',
     )
-    this.#note = connection.prepare(
-      "INSERT INTO meta (key, value) SELECT 'history_since', at FROM superseded WHERE revision = ? " +
-        'ON CONFLICT DO UPDATE SET value = max(value, excluded.value)',
-    )
-    this.#noteLoss = connection.prepare(
-      "INSERT INTO meta (key, value) VALUES ('history_since', ?) " +
-        'ON CONFLICT DO UPDATE SET value = max(value, excluded.value)',
-    )
+    this.#at = connection.prepare('SELECT at FROM superseded WHERE revision = ?')
     this.#stamp = connection.prepare('UPDATE revision SET stored_at = ? WHERE num = ?')
   }
 
@@ -175,12 +175,13 @@ export class Superseded {
 
   /** Notes that a row will be deleted, so the history before it was superseded is no longer complete. */
   noteExpiry(revision: number): void {
-    this.#note.run(revision)
+    const row = this.#at.get(revision)
+    if (row !== undefined) this.noteLoss(row.at)
   }
 
   /** Notes that some leaves of a document were purged, so the history until now is no longer complete. */
   noteLoss(at: number): void {
-    this.#noteLoss.run(at)
+    this.#garbage.lostHistory(at)
   }
 
   /**

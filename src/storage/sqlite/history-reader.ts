@@ -12,7 +12,9 @@ import type {
 import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
+import type { GarbageCounters } from './garbage.ts'
 import { fillPage, idRange } from './id-pages.ts'
+import type { Meta } from './meta.ts'
 import type { Revisions } from './revisions.ts'
 import type { Statement } from './statement.ts'
 import {
@@ -30,6 +32,8 @@ interface Dependencies {
   readonly revisions: Revisions
   readonly attachments: Attachments
   readonly state: { readonly view: StoreView; readonly createdAt: number }
+  readonly meta: Pick<Meta, 'number'>
+  readonly garbage: Pick<GarbageCounters, 'counts'>
 }
 
 type VersionRow = readonly [
@@ -66,7 +70,6 @@ export class History implements HistoryStore {
   readonly #byId: Statement<DocRow>
   readonly #newest: Statement<DocRow>
   readonly #oldest: Statement<readonly [storedAt: number | null]>
-  readonly #meta: Statement<{ key: string; value: number }>
 
   constructor(connection: Connection, deps: Dependencies) {
     this.#connection = connection
@@ -77,18 +80,14 @@ export class History implements HistoryStore {
       `SELECT ${DOC_COLUMNS} FROM doc AS d WHERE d.seq < ? ORDER BY d.seq DESC LIMIT ?`,
     )
     this.#oldest = connection.prepareTuples('SELECT stored_at FROM revision ORDER BY num LIMIT 1')
-    this.#meta = connection.prepare(
-      "SELECT key, value FROM meta WHERE key IN ('history_since', 'timed_since')",
-    )
   }
 
   async horizon(): Promise<StoreHorizon> {
     return this.#deps.access.read(() => {
-      const times = new Map(this.#meta.all().map(({ key, value }) => [key, Number(value)]))
-      const timed = times.get('timed_since') ?? 0
+      const timed = this.#deps.meta.number('timed_since')
       const made = this.#deps.state.createdAt * 1000
       const begun = Math.min(made, this.#oldest.get()?.[0] ?? made)
-      return { timed, whole: Math.max(timed, times.get('history_since') ?? 0), begun }
+      return { timed, whole: Math.max(timed, this.#deps.garbage.counts.historySince), begun }
     })
   }
 

@@ -26,7 +26,9 @@ export function writeNewFile(path: string, createdAt: number, properties: Databa
   const db = new Sqlite(template)
   let content: Buffer
   try {
-    State.create((sql) => db.prepare(sql), createdAt, properties)
+    const prepare = <R extends object>(sql: string) => db.prepare(sql) as unknown as Statement<R>
+    const pragma = (text: string) => db.pragma(text, { simple: true })
+    State.create({ prepare, pragma }, createdAt, properties)
     content = db.serialize()
   } finally {
     db.close()

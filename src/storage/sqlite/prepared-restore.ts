@@ -1,18 +1,17 @@
-/** Prepares a copy of a file to replace a database (StorageEngine.prepare), and marks files as restored. */
+/** Prepares a copy of a file to replace a database (StorageEngine.prepare). */
 import { randomBytes } from 'node:crypto'
 import { chmod, constants, copyFile, lstat, realpath } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syncPath } from '../../core/durable-files.ts'
 import { CouchError } from '../../core/errors.ts'
-import { isCheckpoint } from '../checkpoints.ts'
 import { diskSize } from '../free-space.ts'
-import { type Epochs, isRolledBack, type LastKnownSequence, renewEpochs } from '../sequence.ts'
 import type { Prepared } from '../storage-engine.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions } from './connection.ts'
 import { storageError } from './database-access.ts'
 import type { Files } from './files.ts'
+import { repairMeta } from './meta-repair.ts'
+import { markRestored, metaOf } from './restored-mark.ts'
 import { MIGRATIONS, migrate, RefusedFile, schemaOf } from './schema.ts'
-import { RESTORED_KEY, SETTINGS_VERSION_KEY } from './state.ts'
 
 /** @throws as StorageEngine.prepare; the file system's error */
 export async function prepareCopy(
@@ -79,6 +78,7 @@ function prepareDraft(
   const connection = openIntact(copy, path, onOperation)
   try {
     migrate(connection, copy)
+    repairMeta(connection, { now })
     markRestored(connection, now, [], { isCopy: true })
     const count = (key: string) => Number(metaOf(connection, key) ?? 0)
     return { updateSeq: count('update_seq'), docCount: count('doc_count') }
@@ -119,82 +119,4 @@ function checkKind(connection: Connection, copy: string): void {
     throw new CouchError('bad_request', reason)
   }
   schemaOf(connection, copy)
-}
-
-const PAGE = 500
-
-/**
- * Marks a database as restored (docs/decisions/0024), in one transaction. The numbers continue in a new epoch, so that
- * tokens of lost updates are read as the end of this database. Its creation time becomes later than before and than
- * `others`. All replication checkpoints are removed, and the first one of each replication will be refused.
- * @param now ms since 1970
- * @param others creation times, in seconds since 1970, of databases that it must not be confused with
- * @param isCopy as for `renewEpochs`
- */
-export function markRestored(
-  connection: Connection,
-  now: number,
-  others: readonly number[],
-  { isCopy = false } = {},
-): void {
-  connection.exec('BEGIN IMMEDIATE')
-  try {
-    const put = connection.prepare(
-      'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
-    )
-    const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
-    const firstSeq = Number(metaOf(connection, 'update_seq') ?? 0) + 1
-    put.run('epochs', JSON.stringify(renewEpochs(epochs, firstSeq, { now, isRestored: true, isCopy })))
-    const before = Math.max(createdAtOf(connection), ...others)
-    put.run('created_at', Math.max(Math.floor(now / 1000), before + 1))
-    put.run(RESTORED_KEY, now)
-    put.run(SETTINGS_VERSION_KEY, Number(metaOf(connection, SETTINGS_VERSION_KEY) ?? 0) + 1)
-    connection.prepare('DELETE FROM refused_checkpoint').run()
-    dropCheckpoints(connection)
-    connection.exec('COMMIT')
-  } catch (error) {
-    connection.rollback(error)
-    throw error
-  }
-}
-
-/**
- * Marks a database as restored if it has not reached its last known sequence.
- * @param lastKnown undefined if none was noted
- * @param now ms since 1970
- * @returns whether it was rolled back
- */
-export function markRestoredIfRolledBack(
-  connection: Connection,
-  lastKnown: LastKnownSequence | undefined,
-  now: number,
-): boolean {
-  if (lastKnown === undefined) return false
-  const epochs = JSON.parse(String(metaOf(connection, 'epochs'))) as Epochs
-  const updateSeq = Number(metaOf(connection, 'update_seq') ?? 0)
-  if (!isRolledBack({ epochs, updateSeq }, lastKnown)) return false
-  markRestored(connection, now, [])
-  return true
-}
-
-/** PouchDB would trust its own checkpoint if this database kept one of the same session. */
-function dropCheckpoints(connection: Connection): void {
-  const page = connection.prepare<{ id: string; body: string }>(
-    'SELECT id, body FROM local WHERE id > ? ORDER BY id LIMIT ?',
-  )
-  const drop = connection.prepare('DELETE FROM local WHERE id = ?')
-  let last = ''
-  for (let rows = page.all(last, PAGE); rows.length > 0; rows = page.all(last, PAGE)) {
-    for (const { id, body } of rows) if (isCheckpoint(body)) drop.run(id)
-    last = rows.at(-1)?.id as string
-  }
-}
-
-/** Seconds since 1970. */
-export function createdAtOf(connection: Connection): number {
-  return Number(metaOf(connection, 'created_at') ?? 0)
-}
-
-function metaOf(connection: Connection, key: string): unknown {
-  return connection.prepare<{ value: unknown }>('SELECT value FROM meta WHERE key = ?').get(key)?.value
 }

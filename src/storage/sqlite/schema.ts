@@ -1,6 +1,8 @@
 /** The tables of a database's file. A released migration never changes; new ones are appended. */
 import { longCall, Yielder } from '../../core/event-loop.ts'
+import { type PurgeFacts, purgeChecksum } from '../checksum.ts'
 import { APPLICATION_ID, type Connection, memoryDatabase } from './connection.ts'
+import { sumMeta } from './meta.ts'
 
 const VERSION_1 = `
 -- counters, epochs, limits: what the file knows of itself
@@ -158,6 +160,13 @@ export type Migration =
       readonly end: string
     }
   | RowsMigration
+  | SummingMigration
+
+interface SummingMigration {
+  readonly sql: string
+  /** Notes checksums, which SQL cannot compute. Yields between two stretches. */
+  sum(connection: Pick<Connection, 'prepare'>): Iterable<void>
+}
 
 interface RowsMigration {
   readonly sql: string
@@ -187,6 +196,28 @@ ALTER TABLE security ADD COLUMN checksum INTEGER;
 INSERT INTO meta SELECT 'unsummed', 1 FROM meta WHERE key = 'created_at';
 `
 
+const VERSION_11 = `
+-- as in version 10; all values and purges have one
+ALTER TABLE meta ADD COLUMN checksum INTEGER;
+ALTER TABLE purge ADD COLUMN checksum INTEGER;
+`
+
+function* sumMetaAndPurges(connection: Pick<Connection, 'prepare'>): Iterable<void> {
+  sumMeta(connection)
+  const page = connection.prepare<PurgeFacts>(
+    `SELECT seq, id, revs FROM purge WHERE seq > ? ORDER BY seq LIMIT ${STRETCH}`,
+  )
+  const put = connection.prepare('UPDATE purge SET checksum = ? WHERE seq = ?')
+  for (let above = Number.MIN_SAFE_INTEGER; ; ) {
+    const rows = page.all(above)
+    for (const row of rows) put.run(purgeChecksum(row), row.seq)
+    const last = rows.at(-1)
+    if (last === undefined) return
+    above = last.seq
+    yield
+  }
+}
+
 /** The version since which rows have checksums. */
 export const SUMMED_VERSION = 10
 
@@ -202,6 +233,7 @@ export const MIGRATIONS: readonly Migration[] = [
   VERSION_8,
   VERSION_9,
   VERSION_10,
+  { sql: VERSION_11, sum: sumMetaAndPurges },
 ]
 
 /** Rows in a stretch, which takes much less time than a thread may be held, also on a slow disk. */
@@ -350,7 +382,9 @@ function* migrationSteps(
     }
     longCall(() => connection.exec(typeof migration === 'string' ? migration : migration.sql))
     yield
-    if (typeof migration !== 'string') yield* rowsInStretches(connection, migration.rows)
+    if (typeof migration === 'string') continue
+    if ('sum' in migration) yield* migration.sum(connection)
+    else yield* rowsInStretches(connection, migration.rows)
   }
   connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`)
   connection.exec(`PRAGMA user_version = ${migrations.length}`)

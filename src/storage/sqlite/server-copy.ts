@@ -107,12 +107,15 @@ export class ServerCopyKeeper {
     }
   }
 
-  /** Makes the copy that is due, so that the next start has all of the last one. */
+  /**
+   * Makes the copy that is due, so that the next start has all of the last one. A process of less than {@link DELAY_MS} leaves the
+   * first copy to the next.
+   */
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
     await this.#running
-    if (this.#isDue) this.#start()
+    if (this.#isDue && existsSync(this.#options.files.serverCopy)) this.#start()
     await this.#running
   }
 }

@@ -5,8 +5,9 @@ import { CouchError } from '../../core/errors.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { storageError } from './database-access.ts'
 import type { Files } from './files.ts'
+import { repairMeta } from './meta-repair.ts'
 import { fileBytes, logOf } from './page-copy.ts'
-import { createdAtOf, markRestored } from './prepared-restore.ts'
+import { createdAtOf, markRestored } from './restored-mark.ts'
 import { ageOfServerFile, checkServerFile, DamagedServerFile } from './server-copy.ts'
 
 /** The pages and rows of a larger file are not checked at the start: the scrub checks them. */
@@ -173,6 +174,7 @@ export function distinguish(
   { createdAt, isStillInPlace, now, onOperation }: NameHistory,
 ): void {
   withFile(path, onOperation, (connection) => {
+    repairMeta(connection, { now })
     const isLater = createdAt === null || createdAtOf(connection) > createdAt
     if (isStillInPlace || !isLater) markRestored(connection, now, [createdAt ?? 0])
   })

@@ -9,11 +9,12 @@ import type { IndexStores } from '../index-store.ts'
 import type { DatabaseSnapshot, OpenOptions, StorageEngine } from '../storage-engine.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
-import { checkStored, openForReading } from './database-check.ts'
+import { checkStored, openForReading, readable } from './database-check.ts'
 import { SqliteFileReader } from './file-reader.ts'
 import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
 import { SqliteIndexStores } from './index-stores.ts'
+import { readMeta } from './meta.ts'
 import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
 import { checkCatalogCopy, checkCopy, SqliteSnapshot } from './snapshot.ts'
@@ -164,9 +165,9 @@ function retainedVersionsIn(path: string, isLeftOpen: boolean): RetainedVersions
   const file = isLeftOpen ? openForReading(path) : openWithoutLog(path)
   try {
     if (file.pragma('user_version', { simple: true }) !== MIGRATIONS.length) return null
-    const read = file.prepare('SELECT value FROM meta WHERE key = ?').pluck()
+    const { sound } = readMeta(readable(file))
     const [oldestRetained, compactedAt] = [garbageKeys.oldestRetained, garbageKeys.compactedAt].map((key) =>
-      Number(read.get(key) ?? 0),
+      Number(sound.get(key) ?? 0),
     ) as [number, number]
     return { oldestRetained: oldestRetained || null, compactedAt }
   } finally {

@@ -11,6 +11,7 @@ import { type Epochs, firstEpochs, renewEpochs } from '../sequence.ts'
 import type { Connection } from './connection.ts'
 import type { WriteEffect } from './documents.ts'
 import { DEFAULT_REVS_LIMIT, type GarbageCounters } from './garbage.ts'
+import { type Meta, putMeta, RESTORED_KEY, SETTINGS_VERSION_KEY } from './meta.ts'
 import type { Statement } from './statement.ts'
 
 /** The view and the counters that only the engine uses. */
@@ -20,10 +21,6 @@ interface Counters extends StoreView {
   readonly externalBytes: number
 }
 
-/** The key of the time of the last restore, or since when the database is a copy, in ms since 1970. */
-export const RESTORED_KEY = 'restored_at'
-/** The key of {@link StoreView.settingsVersion}; absent before the first change. */
-export const SETTINGS_VERSION_KEY = 'settings_version'
 /** The key of a row that only partitioned databases have. */
 const PARTITIONED_KEY = 'partitioned'
 /** The key of the number of shards, which only databases have that were created with one. */
@@ -68,7 +65,7 @@ export class State {
   #view: StoreView | undefined
   /** Whether the newest epoch is of this process, so that it can be continued. */
   #epochBegun: boolean
-  readonly #put: Statement
+  readonly #meta: Meta
   readonly #putSecurity: Statement
 
   /**
@@ -78,24 +75,17 @@ export class State {
    */
   constructor(
     connection: Connection,
+    meta: Meta,
     damage: DamageReports,
     garbage: Pick<GarbageCounters, 'lacksChecksums'>,
     closedAt?: string,
   ) {
-    this.#put = connection.prepare(
-      'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value',
-    )
+    this.#meta = meta
     this.#putSecurity = connection.prepare(
       'INSERT INTO security (one, version, body, checksum) VALUES (1, 1, ?, ?) ' +
         'ON CONFLICT DO UPDATE SET version = version + 1, body = excluded.body, checksum = excluded.checksum',
     )
-    const meta = new Map(
-      connection
-        .prepare<{ key: string; value: unknown }>('SELECT key, value FROM meta')
-        .all()
-        .map(({ key, value }) => [key, value]),
-    )
-    const number = (key: string, absent = 0) => Number(meta.get(key) ?? absent)
+    const number = (key: string, absent?: number) => meta.number(key, absent)
     this.createdAt = number('created_at')
     this.restoredAt = number(RESTORED_KEY)
     this.partitioned = meta.has(PARTITIONED_KEY)
@@ -120,15 +110,14 @@ export class State {
 
   /** Fills the tables of a new file. */
   static create(
-    prepare: (sql: string) => { run(...values: unknown[]): unknown },
+    file: Pick<Connection, 'prepare' | 'pragma'>,
     createdAt: number,
     { partitioned = false, shards }: DatabaseProperties,
   ): void {
-    const put = prepare('INSERT INTO meta (key, value) VALUES (?, ?)')
-    put.run('created_at', createdAt)
-    put.run('epochs', JSON.stringify(firstEpochs(createdAt * 1000)))
-    if (partitioned) put.run(PARTITIONED_KEY, 1)
-    if (shards !== undefined) put.run(SHARDS_KEY, shards)
+    putMeta(file, 'created_at', createdAt)
+    putMeta(file, 'epochs', JSON.stringify(firstEpochs(createdAt * 1000)))
+    if (partitioned) putMeta(file, PARTITIONED_KEY, 1)
+    if (shards !== undefined) putMeta(file, SHARDS_KEY, shards)
   }
 
   /** The current state. The object never changes. */
@@ -223,7 +212,7 @@ export class State {
     const was = this.#written
     const now = this.#now
     const put = (key: string, before: number, after: number) => {
-      if (before !== after) this.#put.run(key, after)
+      if (before !== after) this.#meta.put(key, after)
     }
     put('update_seq', was.updateSeq, now.updateSeq)
     put('doc_count', was.docCount, now.docCount)
@@ -234,8 +223,8 @@ export class State {
     put('purged_infos_limit', was.purgedInfosLimit, now.purgedInfosLimit)
     put('design_version', was.designVersion, now.designVersion)
     put(SETTINGS_VERSION_KEY, was.settingsVersion, now.settingsVersion)
-    if (was.wasRestored !== now.wasRestored) this.#put.run(RESTORED_KEY, Date.now())
-    if (was.epochs !== now.epochs) this.#put.run('epochs', JSON.stringify(now.epochs))
+    if (was.wasRestored !== now.wasRestored) this.#meta.put(RESTORED_KEY, Date.now())
+    if (was.epochs !== now.epochs) this.#meta.put('epochs', JSON.stringify(now.epochs))
     if (was.security !== now.security) {
       const body = JSON.stringify(now.security)
       this.#putSecurity.run(body, rowChecksum(body))

@@ -1,5 +1,6 @@
 /** A database in one SQLite file: implements the contract of storage/engine.ts with the tables of schema.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { CouchError } from '../../core/errors.ts'
 import type { BlobReference, BlobUpload } from '../blob-leases.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type {
@@ -42,9 +43,10 @@ import { type FoundLocal, SMALL_WRITE } from './documents.ts'
 import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
 import { fillPage, PageBound } from './id-pages.ts'
-import { markRestoredIfRolledBack } from './prepared-restore.ts'
+import { repairMeta } from './meta-repair.ts'
 import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
+import { markRestoredIfRolledBack } from './restored-mark.ts'
 import { Sizes } from './size-counters.ts'
 import type { ClosedPositions } from './state.ts'
 import type { StoredDocument } from './stored-document.ts'
@@ -79,6 +81,7 @@ export class SqliteStore implements VersionedStore {
   readonly history: History
   readonly wasRolledBack: boolean
   readonly needsDevices: boolean
+  readonly damageAtOpening: CouchError | null
   readonly partitioned: boolean
   readonly shards: number
   readonly #name: string
@@ -105,7 +108,10 @@ export class SqliteStore implements VersionedStore {
     this.#cache = new PageCache(this.#connection, options.caches)
     const errors = new FileErrors(name, options.watch)
     try {
-      this.wasRolledBack = markRestoredIfRolledBack(this.#connection, options.lastKnown, options.now())
+      const { lastKnown } = options
+      const wasMended = repairMeta(this.#connection, { lastKnown, now: options.now() })
+      this.damageAtOpening = wasMended ? errors.damagedCounters() : null
+      this.wasRolledBack = markRestoredIfRolledBack(this.#connection, lastKnown, options.now())
       const onDamagedLeaf = () => void this.#noteDamagedLeaf()
       const closedAt = options.closed.get(name)
       this.#tables = openTables(this.#connection, options.now, errors, onDamagedLeaf, closedAt)

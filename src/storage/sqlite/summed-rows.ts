@@ -8,12 +8,16 @@ import {
   type DocFacts,
   docChecksum,
   localChecksum,
+  type PurgeFacts,
+  purgeChecksum,
   rowChecksum,
   withChecksum,
 } from '../checksum.ts'
 import type { DamagedPart } from '../damage.ts'
 import type { LocalDoc } from '../engine.ts'
 import { type AttachmentFacts, attachmentChecksum, type BlobFacts, blobChecksum } from './blobs.ts'
+import { SUMMED_META_VERSION } from './meta.ts'
+import { SUMMED_VERSION } from './schema.ts'
 import type { Value } from './statement.ts'
 import type { Readable, WalkedTable } from './table-walk.ts'
 
@@ -26,6 +30,8 @@ interface SummedTable {
   readonly columns: string
   /** Numbers of a stretch: one reads so many rows at most, and of attachments those of so many revisions. */
   readonly stretch: number
+  /** The version of the schema since which the rows have checksums; by default {@link SUMMED_VERSION}. */
+  readonly since?: number
   /** Whether the rows have ancestries, which end with a checksum of their own. */
   readonly hasAncestry?: true
   checksumOf(row: never): number
@@ -94,6 +100,14 @@ const TABLES: readonly SummedTable[] = [
     stretch: 1,
     checksumOf: (row: { body: string }) => rowChecksum(row.body),
   },
+  {
+    table: 'purge',
+    key: 'seq',
+    columns: 'seq, id, revs',
+    stretch: 100,
+    since: SUMMED_META_VERSION,
+    checksumOf: (row: PurgeFacts) => purgeChecksum(row),
+  },
 ]
 
 type FoundRow = { readonly at: number; readonly checksum: number | null } & Readonly<Record<string, unknown>>
@@ -130,10 +144,15 @@ export class SummedRows {
 
   /**
    * Finds rows that do not say what was written.
+   * @param version of the file's schema, {@link SUMMED_VERSION} or later
    * @param mayLack whether rows of an older settee may lack their checksums
    */
-  tablesToCheck(mayLack: boolean, onDamaged: (part: DamagedPart) => void): readonly WalkedTable[] {
-    return TABLES.map((summed) => {
+  tablesToCheck(
+    version: number,
+    mayLack: boolean,
+    onDamaged: (part: DamagedPart) => void,
+  ): readonly WalkedTable[] {
+    return TABLES.filter(({ since = SUMMED_VERSION }) => since <= version).map((summed) => {
       const { table, key, stretch } = summed
       const sql = selectOf(summed)
       const visit = (above: number, end: number) => {
@@ -154,6 +173,7 @@ export class SummedRows {
     if (table === 'doc') yield { kind: 'document', id: textOf(row.id) }
     else if (table === 'local') yield { kind: 'local', id: textOf(row.id) }
     else if (table === 'security') yield { kind: 'security' }
+    else if (table === 'purge') yield { kind: 'purges' }
     else if (table === 'revision') yield { kind: 'revision', id: this.#idOf(row.doc), rev: textOf(row.rev) }
     else if (table === 'attachment')
       yield* this.#attachmentsWhere('a.revision = ? AND a.name = ?', row.revision, row.name)

@@ -46,6 +46,7 @@ async function readAll(catalog: Catalog): Promise<Map<string, unknown>> {
 async function fill(dataDir: string, records: number) {
   const engine = sqliteEngine({ dataDir })
   const catalog = await engine.openCatalog()
+  await until(() => existsSync(copyOf(dataDir)))
   for (const name of ['a', 'b', 'c']) await catalog.create(name)
   await catalog.adoptUuid('an-adopted-uuid')
   for (let n = 0; n < records; n++) {
