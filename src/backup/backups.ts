@@ -90,6 +90,9 @@ export interface BackupState {
   readonly now: number
 }
 
+/** Which backups are kept: those of the rule in the settings, or the least that restores each database. */
+export type Keeping = 'rule' | 'least'
+
 /** How many copies of a database are looked into at most. */
 const MAX_COPIES = 10
 
@@ -321,7 +324,7 @@ export class Backups implements CopyPlace {
         },
       )
       await this.#report(made, folder, previous)
-      if (job.to === null) await this.#removeSurplus(folder)
+      if (job.to === null) await this.#removeSurplus(folder, 'rule')
       return made
     } catch (error) {
       if (!isCancelled()) this.#noteFailure(error)
@@ -388,9 +391,14 @@ export class Backups implements CopyPlace {
     this.#failure = { time: this.#clock.now(), reason }
   }
 
-  /** Removes the backups that no retention rule keeps. */
-  async #removeSurplus(folder: BackupFolder): Promise<void> {
-    const { logger, databases } = this.#options
+  /**
+   * The backups that can be removed: never the newest whole one, nor the newest of a database that has no damage.
+   * @returns their ids and their folders
+   */
+  async surplus(
+    keeping: Keeping,
+    folder = this.#configuredFolder(),
+  ): Promise<{ readonly ids: readonly string[]; readonly paths: readonly string[] }> {
     const aged = (await folder.list()).map((stored) => ({
       id: stored.manifest.id,
       time: Date.parse(stored.manifest.begun_at),
@@ -398,11 +406,20 @@ export class Backups implements CopyPlace {
       isSound: isSound(stored),
       databases: stored.manifest.databases.flatMap(({ name, damage }) => (damage === undefined ? name : [])),
     }))
-    for (const id of surplusBackups(
-      aged,
-      this.#settings().retention,
-      await Array.fromAsync(databases.allNames()),
-    )) {
+    const retention = keeping === 'rule' ? this.#settings().retention : { daily: 0, weekly: 0 }
+    const ids = surplusBackups(aged, retention, await Array.fromAsync(this.#options.databases.allNames()))
+    return { ids, paths: ids.map((id) => join(folder.path, id)) }
+  }
+
+  /** Removes them. @throws conflict while a backup is being made, unavailable */
+  async removeSurplus(keeping: Keeping): Promise<void> {
+    this.#requireFree()
+    await this.#removeSurplus(this.#configuredFolder(), keeping)
+  }
+
+  async #removeSurplus(folder: BackupFolder, keeping: Keeping): Promise<void> {
+    const { logger } = this.#options
+    for (const id of (await this.surplus(keeping, folder)).ids) {
       try {
         await folder.remove(id)
         logger.info({ backup: id }, 'removed a backup that newer ones replace')

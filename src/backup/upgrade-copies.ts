@@ -79,7 +79,7 @@ async function namesIn(folder: string): Promise<string[]> {
 }
 
 /** The folder of replaced files, below the data folder. They let a user undo a restore; storage/sqlite/files.ts. */
-const REPLACED_FOLDER = 'replaced'
+export const REPLACED_FOLDER = 'replaced'
 
 /** `notes.2026-11-22T01-30-00Z.sqlite` and its log. Further files of the same second have `-2` and so on. */
 const REPLACED_FILE = /\.(\d{4}-\d{2}-\d{2})T(\d{2})-(\d{2})-(\d{2})Z(?:-\d+)?\.sqlite(?:-wal)?$/
@@ -94,19 +94,15 @@ function replacedAt(file: string): number | null {
 }
 
 /**
- * Removes files that were replaced more than `days` days ago.
- * @param now ms since 1970
+ * Removes files that were replaced before a time.
+ * @param before in ms since 1970
  * @throws the file system's error
  */
-async function sweepReplaced(dataDir: string, days: number, now: number): Promise<void> {
+export async function removeReplaced(dataDir: string, before: number): Promise<void> {
   const folder = join(dataDir, REPLACED_FOLDER)
-  const files = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return []
-    throw error
-  })
-  for (const file of files) {
+  for (const file of await namesIn(folder)) {
     const time = replacedAt(file)
-    if (time !== null && now - time > days * DAY_MS) await rm(join(folder, file), { force: true })
+    if (time !== null && time < before) await rm(join(folder, file), { force: true })
   }
 }
 
@@ -120,7 +116,7 @@ export function startSweeping(
   days: () => number,
   onFault: (fault: unknown) => void,
 ): () => void {
-  const sweep = () => void sweepReplaced(dataDir, days(), Date.now()).catch(onFault)
+  const sweep = () => void removeReplaced(dataDir, Date.now() - days() * DAY_MS).catch(onFault)
   sweep()
   const timer = setInterval(sweep, DAY_MS).unref()
   return () => clearInterval(timer)

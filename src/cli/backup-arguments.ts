@@ -1,4 +1,5 @@
 /** The grammars of `settee backup`, `restore`, `adopt`, `export`, `import`, `check` and `size`. */
+import { CURES, type CureName } from '../core/cure-names.ts'
 import { checkNone, DATA, DATA_HELP, grammar, JSON_OUT, UsageError, type Values } from './grammar.ts'
 
 export interface BackupCommand {
@@ -206,16 +207,45 @@ export interface SizeCommand {
   readonly json: boolean
 }
 
+/** Shows what frees space, and does it. */
+export interface FreeCommand {
+  readonly name: 'free'
+  readonly data: string | undefined
+  /** The steps to do without a question; null: ask at a terminal. */
+  readonly steps: readonly CureName[] | null
+  readonly json: boolean
+}
+
 export const SIZE = grammar({
   name: 'size',
-  usage: '[<database>] [--json] [--data <folder>]',
-  about: 'show what takes up space in databases',
+  usage: '[<database>] [--json] | --free [--step <name>]... [--data <folder>]',
+  about: 'show what takes up space in databases, and free some',
   details: `Shows what takes up space in each database. Works whether or not the server is running:
-  --json               print one line of JSON per database, with counts
+  --free               show what frees space on the disk of the data folder, with its bytes, and do each
+                       step after a question; without a terminal, only show it
+  --step <name>        with --free: do this step without a question (may be repeated):
+                       ${CURES.join(', ')}
+  --json               print one line of JSON per database, with counts; with --free, one object
 ${DATA_HELP}`,
-  options: { ...DATA, ...JSON_OUT },
-  read([database = null, ...extra], { data, json = false }): SizeCommand {
+  options: { ...DATA, ...JSON_OUT, free: { type: 'boolean' }, step: { type: 'string', multiple: true } },
+  read(
+    [database = null, ...extra],
+    { data, json = false, free = false, step = null },
+  ): SizeCommand | FreeCommand {
     checkNone(extra)
-    return { name: 'size', data, database, json }
+    if (!free) {
+      if (step !== null) throw new UsageError('--step needs --free.')
+      return { name: 'size', data, database, json }
+    }
+    if (database !== null) throw new UsageError('settee size --free is about the whole disk.')
+    return { name: 'free', data, steps: step?.map(cureNamed) ?? null, json }
   },
 })
+
+/** @throws UsageError */
+function cureNamed(name: string): CureName {
+  const found = CURES.find((cure) => cure === name)
+  if (found === undefined)
+    throw new UsageError(`There is no step "${name}"; the steps are ${CURES.join(', ')}.`)
+  return found
+}

@@ -106,7 +106,11 @@ const ENTRIES: readonly Entry[] = [
   entry(POSTGRES_CHECK, postgres),
   entry(POSTGRES_DISTRIBUTE, postgres),
   entry(CHECK, async (command, env) => (await import('./check-command.ts')).runCheckCommand(command, env)),
-  entry(SIZE, async (command, env) => (await import('./size-command.ts')).runSizeCommand(command, env)),
+  entry(SIZE, async (command, env) =>
+    command.name === 'free'
+      ? (await import('./free-command.ts')).runFreeCommand(command, env)
+      : (await import('./size-command.ts')).runSizeCommand(command, env),
+  ),
 ]
 
 /** The grammars of all commands, in the order of the help. */

@@ -7,6 +7,7 @@ import { tokenLimitsOf } from '../auth/token-record.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { serverCopies, startedFromCopy } from '../backup/server-copies.ts'
+import { SpaceCures } from '../backup/space-cures.ts'
 import { type Config, openConfig } from '../config/config.ts'
 import { bodyFilesOf, freeSpaceFloor, settingsOf } from '../config/settings.ts'
 import { SharedSettings } from '../config/shared-settings.ts'
@@ -137,10 +138,12 @@ async function openFolder(
   const repairs = new Repairs({ databases, places: [backups], files, logger: SILENT })
   const scrub = new Scrub({ config, databases, repairs, claims, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, files, claims })
+  const cures = new SpaceCures({ dataDir, config, databases, backups })
   const services = {
     standby,
     restorer,
     backups,
+    cures,
     scrub,
     repairs,
     rewinds,

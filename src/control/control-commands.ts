@@ -9,6 +9,7 @@ import type { Operator } from '../auth/operator.ts'
 import { type BackupControl, localBackupControl } from '../backup/backup-control.ts'
 import type { Backups } from '../backup/backups.ts'
 import type { RestoreControl } from '../backup/restore.ts'
+import type { SpaceControl, SpaceCures } from '../backup/space-cures.ts'
 import { localTransferControl, type TransferControl, type TransferServices } from '../backup/transfers.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
 import type { DatabaseSize } from '../documents/database.ts'
@@ -25,6 +26,7 @@ import type { VaultControl } from '../vaults/vault-control.ts'
 
 export type ControlCommands = Operator &
   SizeControl &
+  SpaceControl &
   TransferControl &
   RestoreControl &
   BackupControl &
@@ -41,6 +43,8 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'listAccounts',
   'deleteAccount',
   'listSizes',
+  'readSpace',
+  'freeSpace',
   'listDatabases',
   'exportDatabase',
   'importDatabase',
@@ -81,6 +85,7 @@ interface ControlServices extends TransferServices {
   readonly moves: Moves
   readonly restorer: RestoreControl
   readonly backups: Backups
+  readonly cures: SpaceCures
   readonly scrub: Scrub
   readonly repairs: Repairs
   readonly rewinds: Rewinds
@@ -92,6 +97,8 @@ export function localControlCommands(services: ControlServices): ControlCommands
   const commands: ControlCommands = {
     ...services.operator,
     ...localSizeControl(services.databases),
+    readSpace: (request) => services.cures.readSpace(request),
+    freeSpace: (request) => services.cures.freeSpace(request),
     ...localTransferControl(services),
     ...services.restorer,
     ...localBackupControl(services.backups),

@@ -212,6 +212,8 @@ export interface Space {
   readonly free: number
   /** Reserved for deletions, checkpoints of clients and compaction. */
   readonly floor: number
+  /** What frees space, for server admins; absent: not known yet. */
+  readonly advice?: string
 }
 
 /** For a server without a watch of the disk. */

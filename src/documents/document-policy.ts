@@ -395,16 +395,16 @@ export function shortage(space: Space, user?: Pick<UserCtx, 'roles'>): CouchErro
   const figures =
     `: ${megabytes(space.free)} MB are free, and the last ${megabytes(space.floor)} MB ` +
     '(settee/free_space_floor) are reserved'
-  const cure =
-    ': remove other files from the disk or delete whole databases; or delete documents, set settee/keep_days to 0, ' +
-    'which gives up deleted and overwritten versions, and compact'
   const isAdmin = user?.roles.includes('_admin') === true
   return new CouchError(
     'insufficient_storage',
     `The server's disk is full${isAdmin ? figures : ''}. Only deletions are accepted until there is space again` +
-      `${isAdmin ? cure : ''}. The refused data is not stored; send it again then.`,
+      `${isAdmin ? `: ${space.advice ?? ADVICE}` : ''}. The refused data is not stored; send it again then.`,
   )
 }
+
+const ADVICE =
+  '`settee size --free` shows what frees space, and does it; or remove other files from the disk, or delete whole databases'
 
 function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1)

@@ -17,6 +17,8 @@ const CHECK_INTERVAL_MS = 1000
 const SHORT_CHECK_INTERVAL_MS = 200
 /** Minimum interval of warnings, in ms: a disk just at its floor must not fill the log. */
 const WARNING_INTERVAL_MS = 60_000
+/** How old the advice may be that refusals give, in ms. */
+const ADVICE_MS = 60_000
 
 interface SpaceWatchOptions {
   /** The data folder. */
@@ -48,6 +50,9 @@ export class SpaceWatch {
   #failure: string | undefined
   #hasReservedSpace = false
   #warnedAt = -Infinity
+  #advise: (() => Promise<string>) | undefined
+  #advice: string | undefined
+  #advisedAt = -Infinity
   #isRequested = false
   #isClosed = false
   #timer: NodeJS.Timeout | undefined
@@ -71,6 +76,12 @@ export class SpaceWatch {
   /** The result of the last check. */
   get space(): Space {
     return this.#space
+  }
+
+  /** @param advise says what frees space; called while there is a shortage, once a minute at most */
+  adviseBy(advise: () => Promise<string>): void {
+    this.#advise = advise
+    this.#schedule(0)
   }
 
   /** Checks now, and reports the result even if it has not changed. */
@@ -99,7 +110,18 @@ export class SpaceWatch {
 
   async #run(): Promise<void> {
     await this.#measure()
+    if (isShort(this.#space)) await this.#readAdvice()
     if (!this.#isClosed && this.#options.holds === 'databases') await this.#restoreBallast()
+  }
+
+  /** Without advice, refusals name the command that has it. */
+  async #readAdvice(): Promise<void> {
+    if (this.#advise === undefined || performance.now() - this.#advisedAt < ADVICE_MS) return
+    this.#advisedAt = performance.now()
+    this.#advice = await this.#advise().catch(() => undefined)
+    if (this.#advice === undefined || this.#isClosed) return
+    this.#space = { ...this.#space, advice: this.#advice }
+    this.#options.onChange(this.#space)
   }
 
   async #measure(): Promise<void> {
@@ -108,7 +130,8 @@ export class SpaceWatch {
     this.#isRequested = false
     try {
       const { free, total } = await measure(dataDir)
-      this.#update({ free, floor: floor() ?? defaultFloor(total) }, isRequested)
+      const advice = this.#advice === undefined ? {} : { advice: this.#advice }
+      this.#update({ free, floor: floor() ?? defaultFloor(total), ...advice }, isRequested)
       this.#failure = undefined
     } catch (error) {
       this.#failure = (error as Error).message

@@ -15,6 +15,7 @@ import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { serverCopies, startedFromCopy } from '../backup/server-copies.ts'
+import { SpaceCures } from '../backup/space-cures.ts'
 import { startSweeping, startUpgradeCopyCleanup } from '../backup/upgrade-copies.ts'
 import type { Config } from '../config/config.ts'
 import { freeSpaceFloor, hashingOf, settingsOf } from '../config/settings.ts'
@@ -241,6 +242,7 @@ type BackupServices = Pick<Services, 'alarms' | 'rewinds' | 'growth' | 'collecto
   readonly backups: Backups
   readonly scrub: Scrub
   readonly repairs: Repairs
+  readonly cures: SpaceCures
 }
 
 interface BackupParts {
@@ -285,7 +287,9 @@ export async function openBackupServices(
     () => alarms.health(),
   ]
   const rewinds = new Rewinds(databases, claims)
-  return { alarms, rewinds, growth, backups, scrub, repairs, collectors, health }
+  const cures = new SpaceCures({ dataDir, config, databases, backups })
+  disk.adviseBy(() => cures.advice())
+  return { alarms, rewinds, growth, backups, scrub, repairs, cures, collectors, health }
 }
 
 /** Moves of other servers to this one. {@link serveCommands} ends them. */
@@ -307,6 +311,7 @@ export async function serveCommands(
     backups,
     scrub,
     repairs,
+    cures,
     rewinds,
     moves,
     moveRuns,
@@ -320,7 +325,7 @@ export async function serveCommands(
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ databases, tmpDir, backups, scrub, repairs, rewinds, moves, standby, operator, vaults },
+    ...{ databases, tmpDir, backups, cures, scrub, repairs, rewinds, moves, standby, operator, vaults },
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
   })

@@ -170,6 +170,18 @@ t.test('a refusal gives the free and the required space to a server admin only',
   }
 })
 
+t.test('a refusal tells server admins what frees space, as it was read last', async (t) => {
+  const { disk, told, watch } = await watched(t, 100 * MB)
+  watch.adviseBy(async () => 'delete the old films')
+  disk.free = 1
+  watch.check()
+  await until('there is advice', () => told.some(({ advice }) => advice !== undefined))
+  t.match(shortage(watch.space, { roles: ['_admin'] }), {
+    reason: /again: delete the old films\. The refused/,
+  })
+  t.notMatch(shortage(watch.space)?.reason, /films/)
+})
+
 t.test('listeners are called when space becomes short, and when there is enough again', async (t) => {
   const { disk, told, lines, watch } = await watched(t, 100 * MB)
   t.same(
