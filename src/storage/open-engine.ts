@@ -46,6 +46,8 @@ export async function engineFor(location: StoreLocation): Promise<MakeEngine> {
     postgresEngine({
       ...{ address, poolSize, memoryPath, ...(tally && { tally }) },
       onDamage: (database, error) => watch?.onFault?.(database, error),
+      onDamagedLeaf: (database) => watch?.onDamagedLeaf?.(database),
+      onRestored: (database, leaves, rest) => watch?.onRestored?.(database, leaves, rest),
     })
 }
 

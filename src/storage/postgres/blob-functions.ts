@@ -9,7 +9,7 @@
  * the disk.
  */
 import { wrapped } from './row-checksums.ts'
-import { firstValues, noteLack, OVER_DAMAGED } from './write-functions.ts'
+import { firstValues, mendBlob, noteLack, OVER_DAMAGED } from './write-functions.ts'
 
 const CHUNK_PARAMETERS =
   '_db bigint, _blob bigint, _holder text, _position bigint, _first bytea, _second bytea, _third bytea, _fourth bytea'
@@ -62,8 +62,7 @@ BEGIN
           VALUES (_db, _known, _position, _rest, ${wrapped('_rest_sum + _known')})
           ${OVER_DAMAGED};
       END IF;
-      UPDATE blob SET digest = _digest, length = _length, checksum = ${wrapped('_sum + _known')}
-        WHERE db = _db AND blob = _known AND (digest, length, checksum) IS DISTINCT FROM (_digest, _length, ${wrapped('_sum + _known')});
+      ${mendBlob({ db: '_db', blob: '_known', digest: '_digest', length: '_length', sum: '_sum' })}
       RETURN _known;
     END IF;
     BEGIN

@@ -68,7 +68,7 @@ export class Uploads {
       }
       const { digest, length, sha256, checksum } = JSON.parse(row[0]) as HeldBlob
       const sum = blobSum({ sha256: Buffer.from(sha256, 'hex'), digest, length })
-      if (!agrees(checksum, ofBlob(sum, blob), true)) throw this.#database.damage.damagedContent()
+      if (!agrees(checksum, ofBlob(sum, blob), true)) throw this.#damaged(blob)
       return { digest, length, release: () => void release() }
     } catch (cause) {
       // The lease may be stored.
@@ -86,19 +86,25 @@ export class Uploads {
       const most = Math.ceil((offset + length) / CHUNK_BYTES) - first
       const read = await readChunks(this.#database, blob, first, Math.min(most, READ_CHUNKS))
       if (read === null) return null
-      if (!read.isSound) throw this.#database.damage.damagedContent()
+      if (!read.isSound) throw this.#damaged(blob)
       const end = Math.min(offset + length, read.length)
       for (const chunk of read.chunks) {
         if (at >= end) break
         const start = at % CHUNK_BYTES
         const part = chunk?.subarray(start, start + end - at)
-        if (!part?.length) throw this.#database.damage.damagedContent()
+        if (!part?.length) throw this.#damaged(blob)
         // A copy, so that the garbage collector can free the rest.
         parts.push(part.length === chunk?.length ? part : Uint8Array.from(part))
         at += part.length
       }
       if (at >= end) return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
     }
+  }
+
+  #damaged(blob: number): CouchError {
+    const { damage, leaves } = this.#database
+    leaves.noteContent(blob)
+    return damage.damagedContent()
   }
 
   /** Removes what ended uploads have left in the database, now and from time to time: a database may stay open for long. */

@@ -18,7 +18,11 @@ export interface CheckedTable {
   readonly first: readonly KeyPart[]
   /** About how many rows the table has for each document. */
   rowsOf(docs: number): number
-  /** @param after the key of the last row before them @param skip how many rows after that one are left out */
+  /**
+   * The last column of a row says that no other follows: those that are added meanwhile are not waited for.
+   * @param after the key of the last row before them
+   * @param skip how many rows after that one are left out
+   */
   read(db: number, after: readonly KeyPart[], skip: number, limit: number): Query
   /** As `read`, of the keys alone, which are beside the row's long values. */
   readKeys(db: number, after: readonly KeyPart[], skip: number): Query
@@ -46,8 +50,9 @@ function tableOf({ table, key, bytes, columns, ...rest }: TableParts): CheckedTa
   const statement: Statement = {
     name: `check_${table}`,
     // A row that is out of order stays where it is.
-    text: `SELECT t.* FROM (
-        SELECT i.*, sum(i.bytes) OVER (ROWS UNBOUNDED PRECEDING) - i.bytes AS before
+    text: `SELECT t.*, t.is_end AND t.is_last FROM (
+        SELECT i.*, count(*) OVER () < ${limit} AS is_end,
+            sum(i.bytes) OVER (ROWS UNBOUNDED PRECEDING) - i.bytes AS before, row_number() OVER () = count(*) OVER () AS is_last
           FROM (${page(`${keys}, ${columns}, ${bytes} AS bytes`)} LIMIT ${limit}) AS i) AS t
       WHERE t.before < ${READ_BYTES}`,
   }

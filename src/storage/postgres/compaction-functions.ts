@@ -40,7 +40,7 @@ BEGIN
     EXIT WHEN NOT FOUND;
     DELETE FROM revision WHERE db = _db AND id = _row.id AND rev = _row.rev;
     IF _row.attachments IS NOT NULL THEN
-      FOR _blob IN SELECT ${attachmentNumber('value', 'blob')} FROM json_array_elements(_row.attachments::json) LOOP
+      FOR _blob IN SELECT ${attachmentNumber('value', 'blob')} FROM json_array_elements(listed_attachments(_row.attachments)) LOOP
         DELETE FROM blob_use WHERE db = _db AND blob = _blob AND id = _row.id AND rev = _row.rev;
       END LOOP;
     END IF;

@@ -6,6 +6,7 @@ import { type DamageReports, ONLY_ADMINS } from '../damage.ts'
 import type { StoreView } from '../engine.ts'
 import type { Epochs } from '../sequence.ts'
 import type { Connections } from './connections.ts'
+import { type StoredLeaves, storedLeaves } from './leaf-list.ts'
 
 /** Of `database` as d, in the order of a {@link ViewRow}. Every statement that reads documents reads these as well. */
 export const VIEW_COLUMNS = 'd.update_seq, d.doc_count, d.deleted_count, d.settings_version'
@@ -23,7 +24,7 @@ export type DatabaseSettings = Omit<StoreView, 'updateSeq' | 'docCount' | 'delet
 /** Of `database`, in the order of a {@link SettingsRow}. */
 export const SETTINGS_COLUMNS =
   'settings_version, design_version, revs_limit, purged_infos_limit, restored_at IS NOT NULL, epochs, security, ' +
-  'security_checksum'
+  'security_checksum, damaged_leaves'
 
 export type SettingsRow = readonly [
   settingsVersion: number,
@@ -34,6 +35,7 @@ export type SettingsRow = readonly [
   epochs: string,
   security: string | null,
   securityChecksum: number | null,
+  damagedLeaves: string | null,
 ]
 
 const READ_SETTINGS = {
@@ -48,7 +50,7 @@ const MAX_TRIES = 20
  * @param row of a database that exists
  * @param damage gets a damaged security object
  */
-export function settingsOf(row: SettingsRow, damage: DamageReports): DatabaseSettings {
+function settingsOf(row: SettingsRow, damage: DamageReports): DatabaseSettings {
   const [settingsVersion, designVersion, revsLimit, purgedInfosLimit, wasRestored, epochs] = row
   return {
     settingsVersion,
@@ -84,29 +86,36 @@ function securityOf(
 /** The views of one open database. */
 export class DatabaseViews {
   readonly #connections: Pick<Connections, 'read'>
-  readonly #key: readonly [db: number, incarnation: number]
+  readonly key: readonly [db: number, incarnation: number]
   readonly #damage: DamageReports
   #settings: DatabaseSettings
+  #damaged: StoredLeaves
 
   /**
-   * @param settings as they were read when it was opened
+   * @param row as it was read when it was opened
    * @param damage gets a damaged security object
    */
   constructor(
     connections: Pick<Connections, 'read'>,
     key: readonly [db: number, incarnation: number],
-    settings: DatabaseSettings,
+    row: SettingsRow,
     damage: DamageReports,
   ) {
     this.#damage = damage
     this.#connections = connections
-    this.#key = key
-    this.#settings = settings
+    this.key = key
+    this.#settings = settingsOf(row, damage)
+    this.#damaged = storedLeaves(row[8])
   }
 
   /** The settings that were read last. */
   get settings(): DatabaseSettings {
     return this.#settings
+  }
+
+  /** The leaves that were known to be damaged when the settings were read last. */
+  get damaged(): StoredLeaves {
+    return this.#damaged
   }
 
   /** @returns null if the settings of this version must be read first: {@link refresh} */
@@ -120,9 +129,10 @@ export class DatabaseViews {
    * @throws no_database if it was deleted or restored; as {@link Connections.read}
    */
   async refresh(): Promise<DatabaseSettings> {
-    const [row] = await this.#connections.read<SettingsRow>({ ...READ_SETTINGS, values: this.#key })
+    const [row] = await this.#connections.read<SettingsRow>({ ...READ_SETTINGS, values: this.key })
     if (row === undefined) throw new CouchError('no_database')
     this.#settings = settingsOf(row, this.#damage)
+    if (row[8] !== this.#damaged.stored) this.#damaged = storedLeaves(row[8])
     return this.#settings
   }
 

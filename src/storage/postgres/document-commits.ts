@@ -131,6 +131,7 @@ export class DocumentCommits {
         await this.#noteMissing(write?.named ?? [], missing)
       }
     }
+    this.#database.leaves.restored(write?.restored ?? [])
     for (const [at, job] of group.entries()) job.done(outcomes[at])
   }
 

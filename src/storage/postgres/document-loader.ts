@@ -188,7 +188,7 @@ export class DocumentLoader {
         winner: revisionOf(row, columns, true),
         writeFacts: columns.writeFacts < 0 ? undefined : writeFactsOf(row, columns.writeFacts),
       },
-      { damage: this.#database.damage, showsRetained: this.#showsRetained },
+      { database: this.#database, showsRetained: this.#showsRetained },
     )
   }
 

@@ -3,6 +3,7 @@ import { encodeAncestry } from '../../revisions/branch.ts'
 import { ancestryChecksum } from '../checksum.ts'
 import type { AttachmentWrite, DocWrite, PurgeWrite, RevisionWrite } from '../engine.ts'
 import type { Query } from './connections.ts'
+import type { Leaf } from './leaf-list.ts'
 import type { WriteFacts } from './loaded-document.ts'
 import { booleanArray, bytesArray, numberArray, textArray } from './parameter-arrays.ts'
 import { rowBytes } from './row-bytes.ts'
@@ -21,6 +22,8 @@ export interface OldDocument {
   readonly deleted: boolean
   readonly leaves: number
   readonly writeFacts: WriteFacts | undefined
+  /** As of {@link DocState}. */
+  readonly damagedLeaves?: ReadonlySet<string>
 }
 
 /** A new document, or one whose only leaf gets a successor. */
@@ -65,6 +68,9 @@ export class GroupWrite implements PlannedWrite {
     this.#isCautious = isCautious
   }
 
+  /** The damaged leaves that it stores again, or that are none afterwards. */
+  readonly restored: Leaf[] = []
+
   /** How many documents it writes. */
   get writes(): number {
     return this.#writes
@@ -97,6 +103,7 @@ export class GroupWrite implements PlannedWrite {
     if (old !== null) this.#count(old.deleted, -1)
     this.#count(write.deleted, 1)
     if (write.design) this.#designs += 1
+    this.#noteRestored(id, old, write)
     const revision = this.#isCautious && old !== null ? null : plainRevision(old, write)
     if (revision === null) this.#branched.add(id, old, write, place, this.#contents)
     else this.#addPlain(id, old, place, revision)
@@ -107,6 +114,7 @@ export class GroupWrite implements PlannedWrite {
     this.#writes += 1
     const stored = storedText(id)
     this.#branched.notePurge(stored, purged)
+    for (const rev of removed) if (old.damagedLeaves?.has(rev)) this.restored.push([id, rev])
     if (design) this.#designs += 1
     this.#count(old.deleted, -1)
     if (rest === null) {
@@ -118,6 +126,13 @@ export class GroupWrite implements PlannedWrite {
     if (rest.design) this.#designs += 1
     this.#branched.remove(stored, removed)
     this.#branched.add(id, old, rest, this.#take(old, rest.sequenced), this.#contents)
+  }
+
+  #noteRestored(id: string, old: OldDocument | null, { revisions }: DocWrite): void {
+    const damaged = old?.damagedLeaves
+    if (damaged === undefined || damaged.size === 0) return
+    for (const { rev, content, ancestry } of revisions)
+      if (damaged.has(rev) && (content !== undefined || ancestry === null)) this.restored.push([id, rev])
   }
 
   /** @returns how far the document's new sequence number lies above the database's; 0 if it keeps its own */

@@ -9,9 +9,9 @@ import {
   decodeAncestry,
 } from '../../revisions/branch.ts'
 import { agrees, ancestryChecksum } from '../checksum.ts'
-import type { DamageReports } from '../damage.ts'
 import type { StoredAttachment, StoredRevision } from '../engine.ts'
 import type { DocHistory, HistoryTouches, StoredVersion, VersionRange } from '../history-store.ts'
+import type { OpenDatabase } from './open-database.ts'
 import { attachmentSum, contentSum, docRowChecksum, docSum, listedAttachments } from './row-checksums.ts'
 
 /** Thrown when a callback reads a part that was not loaded. Only the loader catches it. */
@@ -88,7 +88,7 @@ const NOTHING: HistoryTouches = {}
 const NO_REVS: readonly string[] = []
 
 interface ReadingOptions {
-  readonly damage: DamageReports
+  readonly database: Pick<OpenDatabase, 'damage' | 'leaves'>
   /** Whether it is read for the time machine. */
   readonly showsRetained: boolean
 }
@@ -107,7 +107,7 @@ export class LoadedDocument implements DocHistory {
   readonly isDamaged: boolean
   /** What the last call has missed. */
   missing = NOTHING
-  readonly #damage: DamageReports
+  readonly #database: ReadingOptions['database']
   readonly #showsRetained: boolean
   #winner: LoadedRevision
   /** Most documents have been loaded for their winner alone, and a page has thousands of them. */
@@ -124,11 +124,11 @@ export class LoadedDocument implements DocHistory {
   #sound: LoadedRevision | undefined
   #listed: { readonly of: LoadedRevision; readonly attachments: readonly StoredAttachment[] } | undefined
 
-  constructor(row: LoadedRow, { damage, showsRetained }: ReadingOptions) {
+  constructor(row: LoadedRow, { database, showsRetained }: ReadingOptions) {
     const sum = docSum(row.id, row.winner.rev, row.winner.deleted) + row.seq + row.leaves
     this.isDamaged = !agrees(row.checksum, docRowChecksum(sum), true)
-    if (this.isDamaged) damage.damagedDocument(row.id)
-    this.#damage = damage
+    if (this.isDamaged) database.damage.damagedDocument(row.id)
+    this.#database = database
     this.id = row.id
     this.seq = row.seq
     this.rev = row.winner.rev
@@ -145,7 +145,7 @@ export class LoadedDocument implements DocHistory {
 
   /** The error for its row. */
   damage(): CouchError {
-    return this.#damage.damagedDocument(this.id)
+    return this.#database.damage.damagedDocument(this.id)
   }
 
   /** Adds what was loaded of a revision. */
@@ -201,20 +201,24 @@ export class LoadedDocument implements DocHistory {
     return this.leaves === 1
   }
 
+  get damagedLeaves(): ReadonlySet<string> {
+    return this.#database.leaves.of(this.id)
+  }
+
   get branches(): readonly Branch[] {
     if (!this.#hasLeaves) this.#miss({ branches: true })
     this.#branches ??= this.#all()
       .filter(({ leaf }) => leaf)
       .map((leaf) => new LoadedBranch(leaf, () => this.#ancestryOf(leaf)))
     if (this.#branches.length !== this.leaves || !this.#branches.every(({ pos }) => pos > 0))
-      throw this.#damaged(this.rev)
+      throw this.#incomplete()
     return this.#branches
   }
 
   revisions(): readonly StoredRevision[] {
     if (!this.#hasSuperseded || !this.#hasLeaves) this.#miss({ revisions: true })
     const all = this.#all()
-    if (all.filter(({ leaf }) => leaf).length !== this.leaves) throw this.#damaged(this.rev)
+    if (all.filter(({ leaf }) => leaf).length !== this.leaves) throw this.#incomplete()
     return all
       .filter(({ retained }) => !retained || this.#showsRetained)
       .map(({ rev, deleted, leaf }) => ({ rev, deleted, leaf }))
@@ -249,7 +253,7 @@ export class LoadedDocument implements DocHistory {
     if (this.#sound === revision) return body
     const attachments = this.#listOf(revision).length
     const sum = contentSum(this.id, rev, deleted, { body, attachments })
-    if (!agrees(contentChecksum, sum, true)) throw this.#damaged(rev)
+    if (!agrees(contentChecksum, sum, true)) throw this.#damaged(revision)
     this.#sound = revision
     return body
   }
@@ -263,27 +267,33 @@ export class LoadedDocument implements DocHistory {
 
   /** @throws damaged_document */
   #listOf(revision: LoadedRevision): readonly StoredAttachment[] {
-    const { rev, attachments = '' } = revision
+    const { attachments = '' } = revision
     if (attachments === '') return []
     if (this.#listed?.of !== revision)
-      this.#listed = { of: revision, attachments: this.#parsed(rev, attachments) }
+      this.#listed = { of: revision, attachments: this.#parsed(revision, attachments) }
     return this.#listed.attachments
   }
 
-  #parsed(rev: string, stored: string): StoredAttachment[] {
+  #parsed(revision: LoadedRevision, stored: string): StoredAttachment[] {
     try {
       return listedAttachments(stored).map(({ checksum = null, ...attachment }) => {
-        const sum = attachmentSum(this.id, rev, attachment) + attachment.blob
+        const sum = attachmentSum(this.id, revision.rev, attachment) + attachment.blob
         if (!agrees(checksum, sum, true)) throw new Error('its checksum is another one')
         return attachment
       })
     } catch {
-      throw this.#damaged(rev)
+      throw this.#damaged(revision)
     }
   }
 
-  #damaged(rev: string): CouchError {
-    return this.#damage.damagedDocument(this.id, rev)
+  #damaged({ rev, leaf }: LoadedRevision): CouchError {
+    if (leaf) this.#database.leaves.note(this.id, rev)
+    return this.#database.damage.damagedDocument(this.id, rev)
+  }
+
+  /** The error for rows of leaves that are missing. */
+  #incomplete(): CouchError {
+    return this.#database.damage.damagedDocument(this.id, this.rev)
   }
 
   versions(range: VersionRange = {}): readonly StoredVersion[] {
@@ -326,7 +336,7 @@ export class LoadedDocument implements DocHistory {
     if (found?.ancestry === undefined)
       return this.#miss(rev === this.rev ? { ancestry: 'winner' } : { ancestryOf: [rev] })
     const { ancestry, ancestryChecksum: checksum } = found
-    if (!agrees(checksum, ancestryChecksum(ancestry, rev, deleted), true)) throw this.#damaged(rev)
+    if (!agrees(checksum, ancestryChecksum(ancestry, rev, deleted), true)) throw this.#damaged(found)
     return ancestry
   }
 

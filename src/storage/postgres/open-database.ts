@@ -1,6 +1,7 @@
 import type { DamageReports } from '../damage.ts'
 import type { Connections } from './connections.ts'
 import type { DatabaseViews } from './database-view.ts'
+import type { NotedLeaves } from './noted-leaves.ts'
 
 /** What the parts of one open database share. */
 export interface OpenDatabase {
@@ -10,6 +11,7 @@ export interface OpenDatabase {
   readonly connections: Connections
   readonly views: DatabaseViews
   readonly damage: DamageReports
+  readonly leaves: NotedLeaves
   /** Identifies this engine among all that use the store: a random text. */
   readonly opener: string
   /** The time, in ms since 1970. */

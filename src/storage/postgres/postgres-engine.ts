@@ -15,15 +15,10 @@ import { CatalogWrites } from './catalog-writes.ts'
 import { Connections } from './connections.ts'
 import { DatabaseEvents } from './database-events.ts'
 import { beginStartedEpoch, restoreDatabase } from './database-restoration.ts'
-import {
-  type DatabaseSettings,
-  DatabaseViews,
-  SETTINGS_COLUMNS,
-  type SettingsRow,
-  settingsOf,
-} from './database-view.ts'
+import { DatabaseViews, SETTINGS_COLUMNS, type SettingsRow } from './database-view.ts'
 import { LeavingDatabases } from './leaving-databases.ts'
 import { migrate } from './migrations.ts'
+import { NotedLeaves } from './noted-leaves.ts'
 import { Notices } from './notices.ts'
 import { PostgresCatalog } from './postgres-catalog.ts'
 import { PostgresIndexes } from './postgres-indexes.ts'
@@ -39,6 +34,10 @@ export interface PostgresEngineOptions {
   readonly onOperation?: (operation: string) => void
   /** Called with a row of a database that is not what was written, each time that it is read. */
   readonly onDamage?: (database: string, error: CouchError) => void
+  /** Called when damaged leaves of a database were noted. */
+  readonly onDamagedLeaf?: (database: string) => void
+  /** Called when damaged leaves were written again. @param rest how many are not */
+  readonly onRestored?: (database: string, leaves: number, rest: number) => void
   /** The file in which the node remembers how far the store was; by default, it remembers that only while it runs. */
   readonly memoryPath?: string
   /** Counts the commits of the engine's databases. */
@@ -52,7 +51,8 @@ export interface PostgresEngineOptions {
 const FIND = { name: 'find_opened', text: 'SELECT e.db, s.boot FROM store s, entry e WHERE e.name = $1' }
 const OPEN = {
   name: 'open_database',
-  text: `SELECT incarnation, partitioned, shards, created_at, update_seq, timeline <> timeline(), boot, ${SETTINGS_COLUMNS}
+  text: `SELECT incarnation, partitioned, shards, created_at, update_seq, timeline <> timeline(), boot,
+      damaged_leaves IS NOT NULL AND damaged_at >= coalesce(restored_at, 0), ${SETTINGS_COLUMNS}
     FROM database WHERE db = $1`,
 }
 const RETAINED = {
@@ -69,6 +69,7 @@ type OpenRow = readonly [
   updateSeq: number,
   isMoved: boolean,
   boot: string,
+  needsDevices: boolean,
   ...settings: SettingsRow,
 ]
 
@@ -127,14 +128,14 @@ class PostgresEngine implements StorageEngine {
     let wasRolledBack = false
     for (let tries = 0; tries < MAX_OPENINGS; tries++) {
       const { db, boot, row } = await this.#read(name)
-      const [present, partitioned, shards, createdAt, updateSeq, isMoved, since, ...settingsRow] = row
+      const [present, partitioned, shards, createdAt, updateSeq, isMoved, since, needsDevices, ...settings] =
+        row
       if (incarnation !== undefined && present !== incarnation) throw new CouchError('no_database')
-      const damage = this.#damageOf(name)
-      const settings = settingsOf(settingsRow, damage)
+      const views = new DatabaseViews(this.#connections, [db, present], settings, this.#damageOf(name))
       const isBehind: boolean =
         options.lastKnown !== undefined &&
         !wasRolledBack &&
-        isRolledBack({ epochs: settings.epochs, updateSeq }, options.lastKnown)
+        isRolledBack({ epochs: views.settings.epochs, updateSeq }, options.lastKnown)
       wasRolledBack ||= isBehind
       if (isBehind || isMoved) {
         const restored = { name, db, incarnation: present }
@@ -147,8 +148,8 @@ class PostgresEngine implements StorageEngine {
       }
       const opening = { db, incarnation: present, since, boot }
       const beginEpoch = since === boot ? null : () => beginStartedEpoch(this.#writes, opening, this.#now())
-      const opened = { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq, beginEpoch }
-      return this.#store(opened, present, settings, damage)
+      const facts = { partitioned, shards, createdAt, wasRolledBack, needsDevices }
+      return this.#store({ ...facts, name, db, updateSeq, beginEpoch }, views)
     }
     throw new CouchError('store_unavailable')
   }
@@ -156,7 +157,7 @@ class PostgresEngine implements StorageEngine {
   #damageOf(name: string): DamageReports {
     return new DamageReports(name, {
       report: (error) => this.#options.onDamage?.(name, error),
-      areDevicesAsked: false,
+      areDevicesAsked: true,
     })
   }
 
@@ -176,41 +177,31 @@ class PostgresEngine implements StorageEngine {
     return found
   }
 
-  #store(
-    opened: OpenedDatabase,
-    incarnation: number,
-    settings: DatabaseSettings,
-    damage: DamageReports,
-  ): PostgresStore {
-    const { name, db, partitioned, shards, createdAt, wasRolledBack, updateSeq, beginEpoch } = opened
-    const views = new DatabaseViews(this.#connections, [db, incarnation], settings, damage)
-    const { settingsVersion } = settings
+  #store(opened: OpenedDatabase, views: DatabaseViews): PostgresStore {
+    const { name, db, updateSeq, ...facts } = opened
+    const { settingsVersion } = views.settings
     const position = { updateSeq, settingsVersion }
     const events = new DatabaseEvents({
       views,
       position,
       notify: (changed) => this.#notices.notify(db, changed),
     })
-    const unfollow = this.#notices.follow(db, incarnation, events)
+    const unfollow = this.#notices.follow(db, views.key[1], events)
     const onClosed = () => {
       unfollow()
       this.#stores.delete(store)
       if (this.#numbers.get(name) === db) this.#numbers.delete(name)
     }
     const database = {
-      ...{ name, db, connections: this.#connections, views, damage },
+      ...{ name, db, connections: this.#connections, views, damage: this.#damageOf(name) },
+      leaves: new NotedLeaves({
+        ...{ connections: this.#connections, views, now: this.#now },
+        onNoted: () => this.#options.onDamagedLeaf?.(name),
+        onRestored: (leaves, rest) => this.#options.onRestored?.(name, leaves, rest),
+      }),
       ...{ opener: this.#opener, now: this.#now },
     }
-    const parts = {
-      events,
-      partitioned,
-      shards,
-      createdAt,
-      wasRolledBack,
-      tally: this.#options.tally,
-      beginEpoch,
-      onClosed,
-    }
+    const parts = { ...facts, events, tally: this.#options.tally, onClosed }
     const store: PostgresStore = new PostgresStore(database, parts)
     this.#stores.add(store)
     this.#numbers.set(name, db)
@@ -265,6 +256,7 @@ interface OpenedDatabase {
   readonly shards: number
   readonly createdAt: number
   readonly wasRolledBack: boolean
+  readonly needsDevices: boolean
   readonly updateSeq: number
   readonly beginEpoch: (() => Promise<void>) | null
 }

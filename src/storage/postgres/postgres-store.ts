@@ -49,6 +49,8 @@ export interface StoreParts {
   readonly shards: number
   /** Whether it was found, when it was opened, to be behind its last known sequence. */
   readonly wasRolledBack: boolean
+  /** As of {@link DatabaseStore}. */
+  readonly needsDevices: boolean
   /** In seconds since 1970. */
   readonly createdAt: number
   readonly tally: CommitTally | undefined
@@ -62,6 +64,7 @@ export class PostgresStore {
   readonly partitioned: boolean
   readonly shards: number
   readonly wasRolledBack: boolean
+  readonly needsDevices: boolean
   readonly #database: OpenDatabase
   readonly #parts: StoreParts
   readonly #totals: RangeTotals
@@ -82,6 +85,7 @@ export class PostgresStore {
     this.partitioned = parts.partitioned
     this.shards = parts.shards
     this.wasRolledBack = parts.wasRolledBack
+    this.needsDevices = parts.needsDevices
     this.history = new DocumentHistories(database, () => this.#open())
     const loader = new DocumentLoader(database)
     this.#totals = new RangeTotals(database)
@@ -266,6 +270,7 @@ export class PostgresStore {
     const writes = [this.#documents.drained(), this.#locals.drained()]
     await Promise.all([...writes, this.#compaction.close(), this.#uploads.close()])
     await this.#commits.drained()
+    await this.#database.leaves.drained()
     this.#parts.events.close()
     this.#parts.onClosed()
   }

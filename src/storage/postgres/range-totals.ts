@@ -140,8 +140,8 @@ const LIVE_PLACE: Template = {
 
 /** The stored bytes of the attachments of a row. */
 const STORED = (table: string) =>
-  `CASE WHEN ${table}.attachments IS NULL THEN 0 ELSE (SELECT sum(${attachmentNumber('a.value', 'storedLength')}) ` +
-  `FROM json_array_elements(${table}.attachments::json) a) END`
+  `CASE WHEN ${table}.attachments IS NULL THEN 0 ELSE (SELECT coalesce(sum(${attachmentNumber('a.value', 'storedLength')}), 0) ` +
+  `FROM json_array_elements(listed_attachments(${table}.attachments)) a) END`
 
 const MEASURE: Template = {
   name: 'measure_ids',

@@ -35,6 +35,14 @@ CREATE OR REPLACE FUNCTION revision_bytes(id text, rev text, ancestry bytea, bod
 CREATE OR REPLACE FUNCTION purge_bytes(id text, revs text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN octet_length(id)::bigint + octet_length(revs) + ${SHORT_ROW_BYTES};
 
+-- a list of attachments as doc and revision store it; one that a disk has changed has none
+CREATE OR REPLACE FUNCTION listed_attachments(list text) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE WHEN json_typeof(list::json) = 'array' THEN list::json ELSE '[]' END;
+EXCEPTION WHEN invalid_text_representation THEN
+  RETURN '[]';
+END $$;
+
 CREATE OR REPLACE FUNCTION met_bytes(id text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN ${KEY_TIMES} * octet_length(id)::bigint + ${SHORT_ROW_BYTES};
 `

@@ -304,13 +304,16 @@ ALTER TABLE store ADD COLUMN boot_seq bigint NOT NULL DEFAULT 0;
 `
 
 /**
- * Checksums of what {@link DOCUMENT_CHECKSUMS} leaves out: contents of attachments, `_local` documents and the security object.
+ * Checksums of what {@link DOCUMENT_CHECKSUMS} leaves out: contents of attachments, `_local` documents and the security object. And what is
+ * known to be damaged.
  *
  * unsummed_others: as unsummed, for these.
  */
 const OTHER_CHECKSUMS = `
 ALTER TABLE database ADD COLUMN security_checksum integer, ADD COLUMN unsummed_others bigint;
 ALTER TABLE database ALTER COLUMN unsummed_others SET DEFAULT 0;
+-- damaged_leaves: those that devices are asked for (noted-leaves.ts); damaged_at: when the last was noted, in ms since 1970
+ALTER TABLE database ADD COLUMN damaged_leaves text, ADD COLUMN damaged_at bigint;
 ALTER TABLE blob ADD COLUMN checksum integer;
 ALTER TABLE chunk ADD COLUMN checksum integer;
 ALTER TABLE local_doc ADD COLUMN checksum integer;

@@ -28,7 +28,7 @@ const MAX_PAUSE_MS = 50
 /** How many attachments are named that share one damaged content. */
 const MAX_SHARING = 10
 /** Documents that one statement counts. */
-const MAX_COUNTED = 100_000
+const MAX_COUNTED = 20_000
 
 interface CheckedDatabase {
   readonly connections: Pick<Connections, 'read'>
@@ -143,7 +143,8 @@ class StoredCheck {
     rows ??= await this.#ofDisk(() => page(1))
     rows ??= await this.#tried(() => this.#unreadable(table, place), [])
     if (rows.length === 0) return null
-    return JSON.stringify(this.#checked(table, place, rows))
+    const next = this.#checked(table, place, rows)
+    return rows.at(-1)?.at(-1) === true ? null : JSON.stringify(next)
   }
 
   /** @returns the key of the row at a place */
@@ -166,17 +167,17 @@ class StoredCheck {
     return { after: key, skip: rows.length - 1 - sound, rows: done }
   }
 
-  /** @param above the last content that is done @returns the last one that is done now; null if there was none */
+  /** @param above the last content that is done @returns the last one that is done now; null at the end */
   async #contents(table: number, above: number): Promise<number | null> {
     const values = [this.#db, above]
     if (table === NAMED_CONTENTS) {
       const named = await this.#read<readonly [number, boolean]>({ ...NAMED, values })
       for (const [blob, isStored] of named) if (!isStored) await this.#damagedContent(blob)
-      return named.at(-1)?.[0] ?? null
+      return lastOf(named)
     }
     const found = await this.#read<readonly [number]>({ ...COMPLETE, values })
     for (const [blob] of found) if (!(await this.#isWhole(blob))) await this.#damagedContent(blob)
-    return found.at(-1)?.[0] ?? null
+    return lastOf(found)
   }
 
   /** Compares a content with its digest. @returns true also if it was removed meanwhile */
@@ -250,6 +251,11 @@ class StoredCheck {
     if (found === null) this.#damage.add({ kind: 'file' })
     return found === null ? otherwise : found.read
   }
+}
+
+/** @returns null if no others follow; those that are added meanwhile are not waited for */
+function lastOf(page: readonly (readonly [blob: number, ...rest: unknown[]])[]): number | null {
+  return page.length < CONTENTS ? null : (page.at(-1)?.[0] ?? null)
 }
 
 /** In the place of a row that cannot be read. */

@@ -49,6 +49,16 @@ export function deleteFound(table: string, found: string): string {
 export const OVER_DAMAGED = `ON CONFLICT (db, blob, position) DO UPDATE SET data = excluded.data, checksum = excluded.checksum
         WHERE chunk.data IS DISTINCT FROM excluded.data OR chunk.checksum IS DISTINCT FROM excluded.checksum`
 
+/** The statement that replaces what a known content is not any more. @param sum its checksum without the blob */
+export function mendBlob(
+  content: Readonly<Record<'db' | 'blob' | 'digest' | 'length' | 'sum', string>>,
+): string {
+  const { db, blob, digest, length, sum } = content
+  const facts = `${digest}, ${length}, ${wrapped(`${sum} + ${blob}`)}`
+  return `UPDATE blob AS b SET (digest, length, checksum) = ROW(${facts})
+        WHERE b.db = ${db} AND b.blob = ${blob} AND (b.digest, b.length, b.checksum) IS DISTINCT FROM (${facts});`
+}
+
 /** How long it is remembered which write of an opener was the last, in ms; clocks of nodes may differ by hours. */
 const FORGET_MS = 24 * 60 * 60_000
 
@@ -248,6 +258,8 @@ BEGIN
         WHERE db = p_db RETURNING last_blob INTO v_blob;
       INSERT INTO blob (db, blob, sha256, digest, length, named, checksum)
         VALUES (p_db, v_blob, w.hash, w.digest, w.length, true, ${wrapped('w.checksum + v_blob')});
+    ELSE
+      ${mendBlob({ db: 'p_db', blob: 'v_blob', digest: 'w.digest', length: 'w.length', sum: 'w.checksum' })}
     END IF;
     INSERT INTO chunk (db, blob, position, data, checksum)
       SELECT p_db, v_blob, c.position, c.data, ${wrapped('c.checksum + v_blob')}

@@ -224,7 +224,7 @@ const forgetUses = (revisions: string) =>
   deleteFound(
     'blob_use',
     `SELECT u.tid FROM ${revisions}
-      CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
+      CROSS JOIN LATERAL json_array_elements(listed_attachments(r.attachments)) AS a (value)
       ${lookUp('blob_use', `k.blob = ${attachmentNumber('a.value', 'blob')} AND k.id = r.id AND k.rev = r.rev`)} AS u
       WHERE r.attachments IS NOT NULL`,
   )
@@ -268,7 +268,7 @@ BEGIN
       + coalesce((SELECT sum(r.size - octet_length(r.body)) FROM ${REVISIONS} ${THEIR_REVISION}
           WHERE w.body IS NOT NULL), 0)
       + coalesce((SELECT sum(${attachmentNumber('a.value', 'storedLength')})
-          FROM ${REVISIONS} ${THEIR_REVISION} CROSS JOIN LATERAL json_array_elements(r.attachments::json) AS a (value)
+          FROM ${REVISIONS} ${THEIR_REVISION} CROSS JOIN LATERAL json_array_elements(listed_attachments(r.attachments)) AS a (value)
           WHERE w.body IS NULL AND NOT w.leaf AND r.leaf AND r.attachments IS NOT NULL
             AND NOT coalesce(v_named->w.id @> to_jsonb(${attachmentNumber('a.value', 'blob')}), false)), 0);
   END IF;

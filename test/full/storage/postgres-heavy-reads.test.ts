@@ -8,7 +8,7 @@ import { DocumentPages } from '../../../src/storage/postgres/document-pages.ts'
 import type { Row } from '../../../src/storage/postgres/prepared-query.ts'
 import { RangeTotals } from '../../../src/storage/postgres/range-totals.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
-import { DB, type Filled, openFilled } from '../../storage/postgres/filled-database.ts'
+import { DB, type Filled, openFilled, SETTINGS } from '../../storage/postgres/filled-database.ts'
 
 const MB = 1_000_000
 
@@ -25,7 +25,7 @@ function counting({ database }: Filled) {
       },
     },
   })
-  const views = new DatabaseViews(connections, [DB, DB], database.views.settings, database.damage)
+  const views = new DatabaseViews(connections, [DB, DB], SETTINGS, database.damage)
   const counted = { ...database, connections, views }
   const totals = new RangeTotals(counted)
   const pages = new DocumentPages(new DocumentLoader(counted), totals)

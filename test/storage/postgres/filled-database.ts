@@ -4,7 +4,8 @@ import { encodeAncestry } from '../../../src/revisions/branch.ts'
 import { DamageReports } from '../../../src/storage/damage.ts'
 import type { StoredAttachment } from '../../../src/storage/engine.ts'
 import { Connections } from '../../../src/storage/postgres/connections.ts'
-import { DatabaseViews, settingsOf } from '../../../src/storage/postgres/database-view.ts'
+import { DatabaseViews, type SettingsRow } from '../../../src/storage/postgres/database-view.ts'
+import { NotedLeaves } from '../../../src/storage/postgres/noted-leaves.ts'
 import type { OpenDatabase } from '../../../src/storage/postgres/open-database.ts'
 import { FUNCTIONS, MIGRATIONS } from '../../../src/storage/postgres/schema.ts'
 import { storedText } from '../../../src/storage/postgres/stored-text.ts'
@@ -12,6 +13,8 @@ import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import type { PostgresServer } from '../../helpers/postgres-server.ts'
 
 export const DB = 7
+/** Of the database. */
+export const SETTINGS: SettingsRow = [0, 0, 1000, 1000, false, '[{"id":"e","firstSeq":0}]', null, null, null]
 
 export interface FilledRevision {
   readonly rev: string
@@ -46,13 +49,14 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
   const connections = new Connections({ address: await readStoreAddress(url, null), size: 4 })
   t.teardown(() => connections.close())
   const damage = new DamageReports('notes', { report: () => undefined, areDevicesAsked: false })
-  const settings = settingsOf([0, 0, 1000, 1000, false, '[{"id":"e","firstSeq":0}]', null, null], damage)
+  const views = new DatabaseViews(connections, [DB, DB], SETTINGS, damage)
   const database: OpenDatabase = {
     name: 'notes',
     db: DB,
     connections,
-    views: new DatabaseViews(connections, [DB, DB], settings, damage),
+    views,
     damage,
+    leaves: new NotedLeaves({ connections, views, now: Date.now }),
     opener: 'test',
     now: Date.now,
   }
