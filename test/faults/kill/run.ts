@@ -29,7 +29,7 @@ const MAX_SHOWN = 10
 const PHONES = 3
 /** What the devices have before the first kill. */
 const SHARED_NOTES = 1000
-/** One purge of several groups, and no check of all databases: it would upgrade the old file before its moment. */
+/** One purge of several groups, and no check of all databases but those that are asked for ({@link Run.round}). */
 const LOCAL_INI = `[purge]\nmax_document_id_number = ${writers.LARGE_PURGE}\n[settee]\nscrub_interval = 0\n`
 const DATABASES = [writers.NOTES, writers.FILES, writers.PILE, writers.SHARED, PURGED]
 
@@ -180,6 +180,8 @@ export class Run {
 
   async #writeUntilKilled(moment: Moment, stage: Stage): Promise<void> {
     this.#isKilled = false
+    // It would upgrade the old file before its moment.
+    if (moment.prepare === undefined) await this.#client.succeed('POST', '/_settee/check', { body: {} })
     this.#beside = this.#writers.map((writer) => this.#untilKilled(this.#write(writer)))
     const devices = this.#phones.map((phone) => phone.write())
     await moment.reach(stage)
@@ -210,6 +212,7 @@ export class Run {
       await this.#look(true, [])
       await untilAllSame(this.#client, this.#phones)
       for (const phone of this.#phones) this.#faults.push(...phone.errors.map(String))
+      this.#faults.push(...(await this.#damage()))
     }
     for (const phone of this.#phones) await phone.stop()
     await this.#killed()
@@ -219,6 +222,17 @@ export class Run {
     t.ok(this.#inFlight.length >= this.#kills, `${this.#inFlight.length} kills`)
     t.ok(Math.min(...this.#inFlight) >= MIN_IN_FLIGHT, 'at each at least 20 writes were in flight')
     if (this.#meetsAll) for (const [name, times] of this.#met) t.ok(times > 0, `${times} ${name}`)
+  }
+
+  /** What a check of everything finds damaged. */
+  async #damage(): Promise<string[]> {
+    await this.#client.succeed('POST', '/_settee/check', { body: {} })
+    for (;;) {
+      const { json } = await this.#client.get('/_settee/check')
+      if (json.running === null && json.last !== null)
+        return json.damaged.map((found: object) => `damaged: ${JSON.stringify(found)}`)
+      await turn()
+    }
   }
 
   #summary(): string[] {

@@ -8,6 +8,7 @@
  */
 import t, { type Test } from 'tap'
 import { startTestServer } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { problemsOf } from './check.ts'
 import { ALL_LOST, Disk } from './disk.ts'
 import type { Ledger } from './ledger.ts'
@@ -83,6 +84,13 @@ async function checkServer(t: Test, dataDir: string, ledger: Ledger, events: num
   }
   const put = await server.request('PUT', '/notes/after', { auth, body: {} })
   t.equal(put.status, 201, 'and writes')
+  t.equal((await server.request('POST', '/_settee/check', { auth, body: {} })).status, 202)
+  const found = async () => (await server.request('GET', '/_settee/check', { auth })).json
+  await until('everything is read', async () => {
+    const { running, last } = await found()
+    return running === null && last !== null
+  })
+  t.same((await found()).damaged, [], 'nothing is damaged')
   await server.close()
 }
 

@@ -223,6 +223,7 @@ const ACTS: readonly (readonly [weight: number, act: (db: Database) => Promise<v
   [2, revokeToken],
   [1, account],
   [2, compact],
+  [2, check],
   [4, burst],
   [6, look],
   [3, () => replace('scratch')],
@@ -232,6 +233,13 @@ const ACTS: readonly (readonly [weight: number, act: (db: Database) => Promise<v
 async function withLive(db: Database, act: (db: Database, id: string) => Promise<void>): Promise<void> {
   const ids = [...db.revs.keys()]
   if (ids.length > 0) await act(db, ids[random.below(ids.length)] as string)
+}
+
+/** Everything is read beside the next acts, and what was found is stored. One that runs already goes on. */
+async function check(): Promise<void> {
+  await call('POST', '/_settee/check', {}).catch((error: Error) => {
+    if (!error.message.includes(': 409 ')) throw error
+  })
 }
 
 /** Deletes a database, or makes it; in one that is made something is written at once. */
