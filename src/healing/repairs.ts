@@ -220,7 +220,6 @@ class RepairRun {
     const ended = new AbortController()
     const limit = delay(this.#options.maxFindMs ?? MAX_FIND_MS, undefined, {
       signal: AbortSignal.any([ended.signal, this.#ending]),
-      ref: false,
     })
     const late = limit.then(
       () => Promise.reject(new CouchError('unavailable', 'A disk with copies does not answer.')),

@@ -1,15 +1,21 @@
 /** What the disk of the server has damaged is restored from a backup, and from nothing else. */
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { settee } from '../cli/child.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
-import { until } from '../helpers/until.ts'
+import { until as untilOften } from '../helpers/until.ts'
+
+/** Asks a server ten times a second at most: what it does takes seconds. */
+function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+  return untilOften(what, async () => (await holds()) || sleep(100, false))
+}
 
 const PICTURE = Buffer.from('the bytes of a picture '.repeat(50_000))
 const WORDS = 'words that are stored compressed '.repeat(5000)
 
-/** What each document loses. */
+/** What each document of `notes` loses. */
 const DAMAGE: Readonly<Record<string, string>> = {
   ancestry: `UPDATE revision SET ancestry = zeroblob(length(ancestry))
     WHERE doc = (SELECT num FROM doc WHERE id = 'ancestry') AND leaf`,
@@ -20,6 +26,7 @@ const DAMAGE: Readonly<Record<string, string>> = {
   content: `UPDATE chunk SET data = zeroblob(length(data)) WHERE position = 1`,
   document: `UPDATE doc SET leaves = 3 WHERE id = 'document'`,
   kind: `UPDATE revision SET body = CAST(body AS BLOB) WHERE body LIKE '%the text of kind%'`,
+  row: `UPDATE doc SET checksum = checksum + 1 WHERE id = 'row'`,
   superseded: `UPDATE revision SET body = replace(body, 'first', 'worst') WHERE body LIKE '%first text of superseded%'`,
 }
 const IDS = Object.keys(DAMAGE)
@@ -33,119 +40,125 @@ const ATTACHMENTS: Readonly<Record<string, object>> = {
   },
 }
 
-async function setUp(t: Test): Promise<TestServer> {
-  const server = await startTestServer(t)
-  await server.request('PUT', '/notes')
+const PEER = 'http://u:secret@127.0.0.1:1/x'
+/** Documents with rules of their own, which all lose their text. */
+const RULED: Readonly<Record<string, object>> = {
+  '/_users/org.couchdb.user:ben': { name: 'ben', password: 'relax', roles: [], type: 'user' },
+  '/_replicator/job': { source: PEER, target: PEER },
+  '/parts/x:1': {},
+  '/refused/a': {},
+  '/refused/_design/v': { validate_doc_update: 'function () { throw { forbidden: "no" } }' },
+}
+const RULED_DATABASES = ['_users', '_replicator', 'parts', 'refused']
+
+async function setUp(t: Test) {
+  const server = await startTestServer(t, {
+    env: { COUCHDB_USER: 'admin', COUCHDB_PASSWORD: 'secret' },
+  })
+  const call = (method: string, path: string, body?: unknown) =>
+    server.request(method, path, { auth: 'admin:secret', ...(body !== undefined && { body }) })
+  await call('PUT', '/notes')
   for (const id of [...IDS, 'sound']) {
-    const first = await server.request('PUT', `/notes/${id}`, {
-      body: { text: `the first text of ${id}`, n: 1 },
-    })
+    const first = await call('PUT', `/notes/${id}`, { text: `the first text of ${id}`, n: 1 })
     const _attachments = ATTACHMENTS[id] === undefined ? {} : { _attachments: ATTACHMENTS[id] }
     const body = { text: `the text of ${id}`, _rev: first.json.rev, ..._attachments }
-    const { status } = await server.request('PUT', `/notes/${id}`, { body })
+    const { status } = await call('PUT', `/notes/${id}`, body)
     if (status !== 201) throw new Error(id)
   }
-  return server
-}
-
-async function backUp(server: TestServer): Promise<string> {
-  const { json } = await server.request('POST', '/_settee/backups', { body: {} })
-  const list = async () => (await server.request('GET', '/_settee/backups')).json.backups as { id: string }[]
-  await until('the backup is made', async () => (await list()).some(({ id }) => id === json.id))
-  return json.id
-}
-
-async function damage(server: TestServer, ids: readonly string[]): Promise<void> {
-  await server.stop()
-  const file = new Sqlite(join(server.dataDir, 'databases', 'notes.sqlite'))
-  for (const id of ids) if (file.prepare(DAMAGE[id] as string).run().changes === 0) throw new Error(id)
-  file.close()
-  await server.start()
-}
-
-/** Everything that a client can read of the documents. */
-async function everything(server: TestServer): Promise<string[]> {
-  const texts: string[] = []
-  for (const id of [...IDS, 'sound']) {
-    const { json } = await server.request('GET', `/notes/${id}?revs_info=true`)
-    for (const { rev } of json._revs_info ?? [{ rev: 'none' }]) {
-      const path = `/notes/${id}?rev=${rev}&revs=true&attachments=true`
-      texts.push((await server.request('GET', path)).text)
-    }
+  const backUp = async (): Promise<string> => {
+    const { json } = await call('POST', '/_settee/backups', {})
+    const path = `/_settee/backups/${json.id}`
+    await until('the backup is made', async () => (await call('GET', path)).status === 200)
+    return json.id
   }
-  return texts
+  return { server, call, backUp }
 }
 
-async function checked(server: TestServer, body: object) {
-  await until('a check begins', async () => {
-    const { status } = await server.request('POST', '/_settee/check', {
-      body: { databases: ['notes'], ...body },
-    })
-    return status === 202
-  })
-  const state = async () => (await server.request('GET', '/_settee/check')).json
-  await until('the check ends', async () => (await state()).running === null)
-  return state()
+/** Changes the file of a database of a server that is stopped. */
+function damage(server: TestServer, name: string, changes: readonly string[]): void {
+  const file = new Sqlite(join(server.dataDir, 'databases', `${name}.sqlite`))
+  for (const sql of changes) if (file.prepare(sql).run().changes === 0) throw new Error(sql)
+  file.close()
 }
+
+const damageOf = (...ids: readonly string[]) => ids.map((id) => DAMAGE[id] as string)
 
 t.test('a check restores what a backup has, byte for byte, and asks no device', async (t) => {
-  const server = await setUp(t)
-  const before = await everything(server)
-  const backup = await backUp(server)
-  await damage(server, IDS)
-  const info = async () => (await server.request('GET', '/notes')).json
-  const { instance_start_time } = await info()
+  const { server, call, backUp } = await setUp(t)
+  for (const path of ['/_replicator', '/refused', '/parts?partitioned=true']) await call('PUT', path)
+  for (const [path, body] of Object.entries(RULED)) {
+    const { status } = await call('PUT', path, { ...body, text: 'some words' })
+    if (status !== 201) throw new Error(path)
+  }
+  /** Everything that a client can read. */
+  const everything = async () => {
+    const texts = await Promise.all(Object.keys(RULED).map(async (path) => (await call('GET', path)).text))
+    for (const id of [...IDS, 'sound']) {
+      const { json } = await call('GET', `/notes/${id}?revs_info=true`)
+      for (const { rev } of json._revs_info ?? [{ rev: 'none' }]) {
+        texts.push((await call('GET', `/notes/${id}?rev=${rev}&revs=true&attachments=true`)).text)
+      }
+    }
+    return texts
+  }
+  const before = await everything()
+  const backup = await backUp()
+  await server.stop()
+  damage(server, 'notes', damageOf(...IDS))
+  for (const name of RULED_DATABASES)
+    damage(server, name, [`UPDATE revision SET body = replace(body, 'some words', 'same words')`])
+  await server.start()
+  const createdAt = async () => (await call('GET', '/notes')).json.instance_start_time
+  const created = await createdAt()
 
-  const { damaged } = await checked(server, {})
-  const parts = damaged[0].parts as { id: string; copy: string | null }[]
+  const checked = async (body: object) => {
+    await until('a check begins', async () => (await call('POST', '/_settee/check', body)).status === 202)
+    const state = async () => (await call('GET', '/_settee/check')).json
+    await until('the check ends', async () => (await state()).running === null)
+    return (await state()).damaged
+  }
+  const [found] = await checked({ databases: ['notes'] })
+  const parts = found.parts as { id: string; copy: string | null }[]
   t.strictSame([...new Set(parts.map(({ id }) => id))].sort(), IDS, 'everything is found')
+  const isRow = (id: string) => id === 'document' || id === 'row'
   for (const { id, copy } of parts)
-    t.equal(copy, id === 'document' ? 'the database itself' : `the backup ${backup}`, `a copy of ${id}`)
+    t.equal(copy, isRow(id) ? 'the database itself' : `the backup ${backup}`, `a copy of ${id}`)
 
-  t.strictSame((await checked(server, { repair: true })).damaged, [])
-  t.strictSame(await everything(server), before)
-  t.equal((await info()).instance_start_time, instance_start_time, 'no device is asked')
-  t.match((await server.request('GET', '/_up?deep=1')).json, { status: 'ok' })
-  const revs = { body: [JSON.parse(before[0] as string)._rev] }
-  t.match(
-    (await server.request('POST', '/notes/_revs_diff', { body: revs })).json,
-    {},
-    'nothing counts as missing',
-  )
+  t.strictSame(await checked({ repair: true }), [])
+  t.strictSame(await everything(), before)
+  t.equal(await createdAt(), created, 'no device is asked')
+  t.match((await call('GET', '/_up?deep=1')).json, { status: 'ok' })
+  t.equal((await server.request('GET', '/_session', { auth: 'ben:relax' })).status, 200)
+  const { json: diff } = await call('POST', '/notes/_revs_diff', {
+    body: [(await call('GET', '/notes/body')).json._rev],
+  })
+  t.strictSame(diff, {}, 'nothing counts as missing')
 })
 
 t.test(
   'what a reader finds is restored without anybody; what no backup has is left to devices',
   async (t) => {
-    const server = await setUp(t)
-    const backup = await backUp(server)
-    const { json: old } = await server.request('GET', '/notes/content')
+    const { server, call, backUp } = await setUp(t)
+    const backup = await backUp()
+    const { json: old } = await call('GET', '/notes/content')
     // The backup has the picture, but not this revision of its document.
-    const { json: newer } = await server.request('PUT', '/notes/content', {
-      body: { ...old, text: 'newer than the backup' },
-    })
-    const { json: late } = await server.request('PUT', '/notes/late', { body: { text: 'the text of late' } })
+    const { json: newer } = await call('PUT', '/notes/content', { ...old, text: 'newer than the backup' })
+    const { json: late } = await call('PUT', '/notes/late', { text: 'the text of late' })
     await server.stop()
-    const file = new Sqlite(join(server.dataDir, 'databases', 'notes.sqlite'))
-    file.exec(`UPDATE revision SET body = replace(body, 'text', 'test') WHERE body LIKE '%the text of late%'`)
-    file.close()
-    await damage(server, ['content', 'body'])
-    const read = async (path: string) => (await server.request('GET', path)).status
-    t.equal(await read('/notes/body'), 500)
-    t.not(await read('/notes/content/picture').catch(() => 500), 200)
-    t.equal(await read('/notes/late'), 500)
-    await until('the text is restored', async () => (await read('/notes/body')) === 200)
-    await until(
-      'the picture is restored',
-      async () => (await read('/notes/content/picture').catch(() => 500)) === 200,
-    )
-    const { json } = await server.request('GET', '/notes/content?attachments=true')
+    const ofLate = `UPDATE revision SET body = replace(body, 'text', 'test') WHERE body LIKE '%the text of late%'`
+    damage(server, 'notes', [...damageOf('content', 'body'), ofLate])
+    await server.start()
+    const read = async (path: string) => (await call('GET', path).catch(() => ({ status: 500 }))).status
+    for (const path of ['body', 'content/picture', 'late']) t.equal(await read(`/notes/${path}`), 500, path)
+    for (const path of ['body', 'content/picture'])
+      await until(`${path} is restored`, async () => (await read(`/notes/${path}`)) === 200)
+    const { json } = await call('GET', '/notes/content?attachments=true')
     t.match(json, { _rev: newer.rev, text: 'newer than the backup' })
     t.ok(Buffer.from(json._attachments.picture.data, 'base64').equals(PICTURE))
     t.equal(await read('/notes/late'), 500, 'the backup has no copy of it')
 
-    await damage(server, ['ancestry'])
     await server.stop()
+    damage(server, 'notes', damageOf('ancestry'))
     const { code, stdout } = await settee(t, ['check', '--data', server.dataDir, '--repair']).ended
     t.match(
       stdout,

@@ -1,10 +1,16 @@
 /** What no copy has is let go: the rest is an ordinary document, and a device that comes late loses nothing. */
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { settee } from '../cli/child.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
-import { until } from '../helpers/until.ts'
+import { until as untilOften } from '../helpers/until.ts'
+
+/** Asks a server ten times a second at most: what it does takes seconds. */
+function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+  return untilOften(what, async () => (await holds()) || sleep(100, false))
+}
 
 const SMALL = { content_type: 'image/png', data: 'aGVsbG8=' }
 const LARGE = {
