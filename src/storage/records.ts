@@ -71,6 +71,26 @@ export function changesOf(writes: readonly RecordWrite[]): CatalogChange[] {
 }
 
 /**
+ * Kinds of records whose loss changes no answer for long, since they are made anew: a damaged one counts as missing. All
+ * others are an error.
+ */
+const MADE_ANEW: ReadonlySet<string> = new Set([
+  'claim',
+  'damage',
+  'growth',
+  'lockout',
+  'mark',
+  'scrub',
+  'sign_up',
+  'token_use',
+])
+
+/** Whether a damaged record of the kind counts as missing. */
+export function isMadeAnew(kind: unknown): boolean {
+  return typeof kind === 'string' && MADE_ANEW.has(kind)
+}
+
+/**
  * An account in a key: hexadecimal, so that it sorts as the name does, and no name contains the separator or is the
  * beginning of another.
  */

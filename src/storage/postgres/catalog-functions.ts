@@ -2,6 +2,7 @@
  * Functions of PostgreSQL that change the catalog. Each is one statement of the node, so that no node holds a lock over a round
  * trip, and a frozen one stops nobody. Each call has a token, and stores it with the changes of which other nodes are told.
  */
+import { firstValues } from './write-functions.ts'
 
 /**
  * The server and the history of which its data is: another one after a failover or a restore, and the table's own number after
@@ -34,6 +35,10 @@ BEGIN
   RETURN concat_ws('-', v_timeline, v_generation);
 END $$;
 `
+
+const RECORD_PARAMETERS = `
+  p_kinds text[], p_keys text[], p_values text[], p_compares boolean[], p_expected text[],
+  p_token text, p_node text, p_changes text`
 
 /** Each answers `timeline` and does nothing if the newest epoch of _db_updates was begun in another timeline. */
 const CHANGES = `
@@ -141,10 +146,7 @@ BEGIN
 END $$;
 
 -- each key once; p_compares: whether a value is expected. Rows are locked in the order in which all nodes name them.
-CREATE OR REPLACE FUNCTION write_records(
-  p_kinds text[], p_keys text[], p_values text[], p_compares boolean[], p_expected text[],
-  p_token text, p_node text, p_changes text
-) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION store_records(${RECORD_PARAMETERS}, p_checksums integer[]) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   v_present text;
 BEGIN
@@ -157,14 +159,15 @@ BEGIN
   FOR i IN 1 .. cardinality(p_keys) LOOP
     IF p_compares[i] AND p_expected[i] IS NULL THEN
       -- One that has been made since was not expected. The same comparison is made again, and then finds it.
-      INSERT INTO record (kind, key, value) VALUES (p_kinds[i], p_keys[i], coalesce(p_values[i], ''))
+      INSERT INTO record (kind, key, value, checksum)
+        VALUES (p_kinds[i], p_keys[i], coalesce(p_values[i], ''), p_checksums[i])
         ON CONFLICT (kind, key) DO NOTHING;
       IF NOT FOUND THEN
         RAISE EXCEPTION 'a record was made meanwhile' USING ERRCODE = 'serialization_failure';
       END IF;
     ELSIF p_values[i] IS NOT NULL THEN
-      INSERT INTO record (kind, key, value) VALUES (p_kinds[i], p_keys[i], p_values[i])
-        ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value;
+      INSERT INTO record (kind, key, value, checksum) VALUES (p_kinds[i], p_keys[i], p_values[i], p_checksums[i])
+        ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, checksum = excluded.checksum;
     END IF;
     IF p_values[i] IS NULL THEN
       DELETE FROM record r WHERE r.kind = p_kinds[i] AND r.key = p_keys[i];
@@ -172,6 +175,26 @@ BEGIN
   END LOOP;
   PERFORM told(p_token, p_node, p_changes);
   RETURN true;
+END $$;
+
+-- for nodes of earlier versions
+CREATE OR REPLACE FUNCTION write_records(${RECORD_PARAMETERS}) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE store SET unsummed_records = coalesce(unsummed_records, 0) + 1;
+  RETURN store_records(${firstValues(8)}, NULL);
+END $$;
+
+-- One that is being written gets its checksum from its writer.
+CREATE OR REPLACE FUNCTION note_record_checksums(p_kinds text[], p_keys text[], p_values text[], p_checksums integer[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  FOR i IN 1 .. cardinality(p_keys) LOOP
+    PERFORM FROM record r WHERE r.kind = p_kinds[i] AND r.key = p_keys[i] FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      UPDATE record r SET checksum = p_checksums[i]
+        WHERE r.kind = p_kinds[i] AND r.key = p_keys[i] AND r.value = p_values[i] AND r.checksum IS NULL;
+    END IF;
+  END LOOP;
 END $$;
 `
 

@@ -27,7 +27,9 @@ const FIRST_TABLE = 'database'
 export const CATALOG_FUNCTIONS: readonly string[] = [
   'create_database',
   'delete_database',
+  'note_record_checksums',
   'note_updated',
+  'store_records',
   'told',
   'update_noted',
   'write_records',

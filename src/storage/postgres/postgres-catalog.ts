@@ -26,7 +26,15 @@ import { restoreDatabase } from './database-restoration.ts'
 import type { Notices } from './notices.ts'
 import type { Row } from './prepared-query.ts'
 import { StoreMemory, type StorePosition } from './store-memory.ts'
-import { listQuery, type RecordRow, readQuery, recordOf, valuesOf, writeCall } from './stored-records.ts'
+import {
+  listQuery,
+  noteRecordChecksums,
+  type RecordRow,
+  readQuery,
+  recordsOf,
+  valuesOf,
+  writeCall,
+} from './stored-records.ts'
 import { storedText } from './stored-text.ts'
 import { renewMovedStore, renewStore, type UpdateRow, updatesOf, updatesQuery } from './stored-updates.ts'
 
@@ -107,6 +115,8 @@ export class PostgresCatalog implements Catalog {
       (changes) => catalog.hear(changes),
       (position) => catalog.#notePosition(position),
     )
+    // What cannot be noted now is noted at the next start.
+    noteRecordChecksums(options.connections).catch(() => undefined)
     return catalog
   }
 
@@ -253,12 +263,11 @@ export class PostgresCatalog implements Catalog {
 
   async readRecords(kind: string, keys: readonly string[]): Promise<(string | null)[]> {
     if (keys.length === 0) return []
-    return valuesOf(await this.#options.connections.read<RecordRow>(readQuery(kind, keys)), keys)
+    return valuesOf(kind, await this.#options.connections.read<RecordRow>(readQuery(kind, keys)), keys)
   }
 
   async listRecords(kind: string, range: RecordRange, limit: number): Promise<ServerRecord[]> {
-    const rows = await this.#options.connections.read<RecordRow>(listQuery(kind, range, limit))
-    return rows.map((row) => recordOf(kind, row))
+    return recordsOf(kind, await this.#options.connections.read<RecordRow>(listQuery(kind, range, limit)))
   }
 
   async writeRecords(writes: readonly RecordWrite[]): Promise<boolean> {

@@ -304,12 +304,15 @@ ALTER TABLE store ADD COLUMN boot_seq bigint NOT NULL DEFAULT 0;
 `
 
 /**
- * Checksums of what {@link DOCUMENT_CHECKSUMS} leaves out: contents of attachments, `_local` documents and the security object. And what is
+ * Checksums of what {@link DOCUMENT_CHECKSUMS} leaves out: contents of attachments, `_local` documents, the security object and records. And what is
  * known to be damaged.
  *
- * unsummed_others: as unsummed, for these.
+ * unsummed_others: as unsummed, for these; unsummed_records: for records, whose checksums the next node that starts notes.
  */
 const OTHER_CHECKSUMS = `
+ALTER TABLE store ADD COLUMN unsummed_records bigint;
+ALTER TABLE store ALTER COLUMN unsummed_records SET DEFAULT 0;
+ALTER TABLE record ADD COLUMN checksum integer;
 ALTER TABLE database ADD COLUMN security_checksum integer, ADD COLUMN unsummed_others bigint;
 ALTER TABLE database ALTER COLUMN unsummed_others SET DEFAULT 0;
 -- damaged_leaves: those that devices are asked for (noted-leaves.ts); damaged_at: when the last was noted, in ms since 1970

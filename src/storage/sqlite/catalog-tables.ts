@@ -6,10 +6,10 @@
 import { randomBytes } from 'node:crypto'
 import { jsonObjectIn } from '../../core/json.ts'
 import type { CatalogUpdate, CatalogUpdates, DatabaseSequence, UpdatesRange } from '../catalog.ts'
-import { endOfPrefix, type RecordRange, type RecordWrite, type ServerRecord } from '../records.ts'
+import { endOfPrefix, isMadeAnew, type RecordRange, type RecordWrite, type ServerRecord } from '../records.ts'
 import { beginEpoch, type Epochs, epochId, type LastKnownSequence } from '../sequence.ts'
 import type { Connection } from './connection.ts'
-import { isMadeAnew, type ServerRows } from './server-rows.ts'
+import type { ServerRows } from './server-rows.ts'
 
 /** Databases older than this table count as created with it. */
 export const UPDATE_LOG_SCHEMA = `

@@ -4,6 +4,7 @@
  */
 import { CouchError, shown } from '../../core/errors.ts'
 import { agrees, rowChecksum } from '../checksum.ts'
+import { isMadeAnew } from '../records.ts'
 import type { Connection } from './connection.ts'
 import type { Value } from './statement.ts'
 import type { Readable } from './table-walk.ts'
@@ -51,26 +52,6 @@ type TableName = keyof typeof TABLES
 
 /** Rows of one step of {@link ServerRows.fill} and {@link damagedServerRows}, which takes about a millisecond. */
 const STEP = 200
-
-/**
- * Kinds of records whose loss changes no answer for long, since they are made anew: a damaged one counts as missing. All
- * others are an error.
- */
-const MADE_ANEW: ReadonlySet<string> = new Set([
-  'claim',
-  'damage',
-  'growth',
-  'lockout',
-  'mark',
-  'scrub',
-  'sign_up',
-  'token_use',
-])
-
-/** Whether a damaged record of the kind counts as missing. */
-export function isMadeAnew(kind: unknown): boolean {
-  return typeof kind === 'string' && MADE_ANEW.has(kind)
-}
 
 /** A row as it is read. */
 export interface SummedRow {

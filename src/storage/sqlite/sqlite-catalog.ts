@@ -23,6 +23,7 @@ import type {
 import {
   type CatalogChange,
   changesOf,
+  isMadeAnew,
   type RecordRange,
   type RecordWrite,
   type ServerRecord,
@@ -46,7 +47,7 @@ import {
   replaceServerFile,
 } from './server-file.ts'
 import { SERVER_MIGRATIONS } from './server-migrations.ts'
-import { CHANGES, isMadeAnew, ServerRows } from './server-rows.ts'
+import { CHANGES, ServerRows } from './server-rows.ts'
 import type { Upgrades } from './upgrade.ts'
 
 const ADOPTED_UUID = 'adopted_uuid'

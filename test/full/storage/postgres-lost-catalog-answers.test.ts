@@ -107,7 +107,7 @@ for (const [lost, losing] of Object.entries({ answer: losingAnswer, call: losing
     })
 
     const write = (value: string, expected: string | null) =>
-      losing(nodes, 'write_records', () => remote.writeRecords([{ kind: 'k', key: 'a', value, expected }]))
+      losing(nodes, 'store_records', () => remote.writeRecords([{ kind: 'k', key: 'a', value, expected }]))
     t.same([await write('1', null), await write('2', '1')], [true, true], 'what was expected was there once')
     t.equal(await readRecord(near, 'k', 'a'), '2')
 

@@ -7,6 +7,7 @@ import { CHUNK_BYTES } from '../../../src/storage/content-upload.ts'
 import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
+import { until } from '../../helpers/until.ts'
 import { attachment, put, readOne } from '../conformance/edits.ts'
 import { fillNotes, isTrue, readAll } from '../conformance/readings.ts'
 import { only, rejectsWith } from '../conformance/setup.ts'
@@ -21,13 +22,49 @@ async function openStore(t: Test) {
   const name = new URL(url).pathname.slice(1)
   const reported: CouchError[] = []
   const onDamage = (_: string, error: CouchError) => reported.push(error)
-  const engine = postgresEngine({ address: await readStoreAddress(url, null), poolSize: 4, onDamage })
-  t.teardown(() => engine.close())
-  await (await engine.openCatalog()).create('notes')
+  const address = await readStoreAddress(url, null)
+  const open = () => {
+    const engine = postgresEngine({ address, poolSize: 4, onDamage })
+    t.teardown(() => engine.close())
+    return engine
+  }
+  const engine = open()
+  const catalog = await engine.openCatalog()
+  await catalog.create('notes')
   const store = await engine.openDatabase('notes')
   const sql: Sql = (text, values = []) => server.query(text, values, name)
-  return { store, reported, sql }
+  const reopen = () => open().openCatalog()
+  return { engine, catalog, store, reported, sql, reopen }
 }
+
+t.test('a damaged record of the server is an error, or missing where it is made anew', async (t) => {
+  const { engine, catalog, sql, reopen } = await openStore(t)
+  const value = '{"is":"true"}'
+  const kinds = ['token', 'growth']
+  const lacking = async () =>
+    (await sql('SELECT count(*)::int AS n FROM settee.record WHERE checksum IS NULL'))[0]?.n
+  await catalog.writeRecords(kinds.flatMap((kind) => ['a', 'b\0'].map((key) => ({ kind, key, value }))))
+  t.equal(await lacking(), 0)
+  await sql(`SET search_path = settee; SELECT write_records(ARRAY['token'], ARRAY['older'], ARRAY['x'], ARRAY[false], ARRAY[NULL],
+    'token', 'node', NULL)`)
+  t.equal(await lacking(), 1)
+  t.strictSame(await catalog.readRecords('token', ['b\0', 'none', 'older']), [value, null, 'x'])
+  await sql(`UPDATE settee.record SET value = replace(value, 'true', 'tr3e') WHERE key = 'a'`)
+  await rejectsWith(t, catalog.readRecords('token', ['a', 'older']), 'damaged_server_file')
+  await rejectsWith(t, catalog.listRecords('token', {}, 10), 'damaged_server_file')
+  t.strictSame(await catalog.readRecords('growth', ['a', 'b\0']), [null, value])
+  t.strictSame(await catalog.listRecords('growth', {}, 10), [{ kind: 'growth', key: 'b\0', value }])
+  await catalog.writeRecords([{ kind: 'token', key: 'a', value }])
+  t.strictSame(await catalog.readRecords('token', ['a']), [value])
+  await engine.close()
+  const again = await reopen()
+  await until(async () => (await lacking()) === 0)
+  t.strictSame(
+    await again.readRecords('token', ['older']),
+    ['x'],
+    'the next node that starts notes its checksum',
+  )
+})
 
 /** Changes a column of a row a little, as a flipped bit does. */
 const CHANGES: Readonly<Record<string, string>> = {
