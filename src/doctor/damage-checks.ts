@@ -1,6 +1,7 @@
-/** Checks whether the server knows of damage to what it stores. */
+/** Checks whether the server knows of damage to what it stores, or of a file system that may lose it. */
+import { oneLine } from '../core/errors.ts'
 import { type Client, isAnswer, type Reply } from './doctor-client.ts'
-import { adviceToUser, type Finding, fine, skipped, wrong } from './finding.ts'
+import { adviceToUser, type Finding, fine, note, skipped, wrong } from './finding.ts'
 
 /** @returns the server's answer about its health, which settee gives to server admins alone */
 export function askForHealth(client: Client): Promise<Reply> {
@@ -11,9 +12,11 @@ export function askForHealth(client: Client): Promise<Reply> {
 export function checkDamage(reply: Reply): Finding {
   if (isAnswer(reply) && (reply.status === 401 || reply.status === 403))
     return skipped('damage', 'Only server admins are told whether a disk has damaged something.')
-  const fact = scrubOf(reply)
+  const fact = factOf(reply, 'scrub')
   if (fact === null) return skipped('damage', 'The server does not say whether a disk has damaged something.')
   if (fact.ok === true) {
+    const unsafe = factOf(reply, 'free_space')?.unsafe_file_system
+    if (typeof unsafe === 'string') return unsafeDisk(oneLine(unsafe))
     const last = typeof fact.last === 'string' ? `Last read at ${fact.last}.` : 'Not everything was read yet.'
     return fine('damage', `Nothing that is stored is known to be damaged. ${last}`)
   }
@@ -32,16 +35,27 @@ export function checkDamage(reply: Reply): Finding {
   )
 }
 
-interface ScrubAnswer {
+function unsafeDisk(kind: string): Finding {
+  return note(
+    'damage',
+    `The data folder is on a file system (${kind}) that may lose what was saved, or does not lock files.`,
+    adviceToUser(
+      'Move the data folder to a disk of the machine itself: settee needs one that syncs and locks.',
+    ),
+  )
+}
+
+interface HealthFact {
   readonly name?: unknown
   readonly ok?: unknown
   readonly last?: unknown
   readonly damaged?: unknown
+  readonly unsafe_file_system?: unknown
 }
 
-/** The fact `scrub`; null if the server has none. */
-function scrubOf(reply: Reply): ScrubAnswer | null {
+/** A fact by its name; null if the server has none. */
+function factOf(reply: Reply, name: string): HealthFact | null {
   const { facts } = (isAnswer(reply) ? (reply.json ?? {}) : {}) as { readonly facts?: unknown }
   if (!Array.isArray(facts)) return null
-  return facts.find((fact: ScrubAnswer | null) => fact?.name === 'scrub') ?? null
+  return facts.find((fact: HealthFact | null) => fact?.name === name) ?? null
 }

@@ -48,6 +48,7 @@ export class SpaceWatch {
   #space: Space = AMPLE_SPACE
   /** Why the free space could not be read. */
   #failure: string | undefined
+  #unsafe: string | undefined
   #hasReservedSpace = false
   #warnedAt = -Infinity
   #advise: (() => Promise<string>) | undefined
@@ -129,7 +130,8 @@ export class SpaceWatch {
     const isRequested = this.#isRequested
     this.#isRequested = false
     try {
-      const { free, total } = await measure(dataDir)
+      const { free, total, unsafe } = await measure(dataDir)
+      this.#unsafe = unsafe
       const advice = this.#advice === undefined ? {} : { advice: this.#advice }
       this.#update({ free, floor: floor() ?? defaultFloor(total), ...advice }, isRequested)
       this.#failure = undefined
@@ -178,7 +180,8 @@ export class SpaceWatch {
   async health(): Promise<readonly HealthFact[]> {
     const { free, floor } = this.#space
     const ballast = this.#hasReservedSpace
-    const fact = { name: 'free_space', ok: !isShort(this.#space), free, floor, ballast }
+    const unsafe = this.#unsafe === undefined ? {} : { unsafe_file_system: this.#unsafe }
+    const fact = { name: 'free_space', ok: !isShort(this.#space), free, floor, ballast, ...unsafe }
     if (this.#failure !== undefined) {
       const reason = 'The free space of the disk cannot be read; see the log.'
       return [{ name: 'free_space', ok: false, reason }]

@@ -8,6 +8,8 @@ export interface DiskSize {
   /** The space available to this account: some systems reserve a part for root. */
   readonly free: number
   readonly total: number
+  /** The kind of its file system, if a sync may not make what was written durable there, or locks may not work. */
+  readonly unsafe?: string
 }
 
 /** The size of the disk that a folder is on. @throws the file system's error */
@@ -23,8 +25,19 @@ export function diskSizeNow(folder: string): DiskSize {
   return sizeOf(statfsSync(folder))
 }
 
-function sizeOf({ bavail, blocks, bsize }: StatsFs): DiskSize {
-  return { free: bavail * bsize, total: blocks * bsize }
+/** statfs(2): in memory, or of another machine. */
+const UNSAFE: ReadonlyMap<number, string> = new Map([
+  [0x01021994, 'tmpfs'],
+  [0x858458f6, 'ramfs'],
+  [0x6969, 'NFS'],
+  [0xff534d42, 'SMB'],
+  [0xfe534d42, 'SMB'],
+  [0x01021997, '9p'],
+])
+
+function sizeOf({ bavail, blocks, bsize, type }: StatsFs): DiskSize {
+  const unsafe = UNSAFE.get(type)
+  return { free: bavail * bsize, total: blocks * bsize, ...(unsafe !== undefined && { unsafe }) }
 }
 
 /**

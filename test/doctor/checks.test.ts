@@ -139,6 +139,14 @@ t.test('damage that the server knows of', async (t) => {
     [{ failure: 'TIMEOUT' }, 'skipped', /does not say/],
   ]
   for (const [answer, state, text] of rows) t.match(checkDamage(answer), { state, text })
+  const facts = [
+    { name: 'free_space', ok: true, unsafe_file_system: 'tmpfs' },
+    { name: 'scrub', ok: true, last: null },
+  ]
+  t.match(checkDamage(reply(200, { facts })), {
+    state: 'note',
+    text: /on a file system \(tmpfs\) that may lose/,
+  })
 })
 
 t.test('documents that cannot be deleted, or differ from what was written', async (t) => {

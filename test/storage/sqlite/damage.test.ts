@@ -13,7 +13,7 @@ import { fillNotes, isTrue, readAll } from '../conformance/readings.ts'
 import { checkedInSteps } from './checks.ts'
 import { randomNumbers } from './random-damage.ts'
 
-const ROUNDS = Number(process.env.SETTEE_DAMAGE ?? 150)
+const ROUNDS = Number(process.env.SETTEE_DAMAGE ?? 75)
 const SEED = Number(process.env.SETTEE_DAMAGE_SEED ?? Date.now() % 1e6)
 
 /** In a callback, an error of SQLite is not translated yet. */
