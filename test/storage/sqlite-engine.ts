@@ -46,7 +46,8 @@ const DAMAGES: Record<DamagedRow, string> = {
   content: `UPDATE chunk SET data = CAST(substr(data, 1, length(data) / 2) || x'00' || substr(data, length(data) / 2 + 2) AS BLOB)
     WHERE blob IN (SELECT blob FROM attachment WHERE revision = ${WINNER})`,
   security: "UPDATE security SET body = replace(body, 'true', 'tr3e') WHERE ? <> ''",
-  row: 'UPDATE doc SET seq = seq + 1000 WHERE id = ?',
+  // An index follows an UPDATE, as it does not follow a disk, so the row contradicts its leaves, too.
+  row: 'UPDATE doc SET seq = seq + 1000, leaves = leaves + 1 WHERE id = ?',
   body: `UPDATE revision SET body = replace(body, 'true', 'tr3e') WHERE num = ${WINNER}`,
   ancestry: `UPDATE revision SET ancestry = CAST(substr(ancestry, 1, 2) || x'00' || substr(ancestry, 4) AS BLOB) WHERE num = ${WINNER}`,
   local: "UPDATE local SET body = replace(body, 'true', 'tr3e') WHERE id = ?",
