@@ -38,7 +38,7 @@ async function check(
     )
     bar.end()
     process.stdout.write(json ? `${JSON.stringify(found)}\n` : foundText(found))
-    return found.damaged.length > 0 ? 1 : 0
+    return found.damaged.length > 0 || found.server !== null ? 1 : 0
   } finally {
     bar.end()
   }
@@ -88,11 +88,13 @@ function stepOf({ database, databases_done, databases_total }: ScrubProgress): s
 }
 
 /** A line for each part that was repaired or is damaged, and one that sums up. */
-export function foundText({ checked, damaged, repaired }: CheckOutcome): string {
+export function foundText({ checked, damaged, repaired, server }: CheckOutcome): string {
   const mended = repaired.map(
     ({ database, part, copy }) => `${shown(database)}: repaired ${describePart(part)}, from ${copy}\n`,
   )
-  return mended.join('') + damageText(checked, damaged)
+  const own =
+    server === null ? '' : `server.sqlite: ${server}. Restart settee: it then starts from the newest copy.\n`
+  return mended.join('') + own + damageText(checked, damaged)
 }
 
 function damageText(checked: number, damaged: readonly RememberedDamage[]): string {

@@ -124,7 +124,10 @@ export class Repairs {
 }
 
 /** A part that is stored as one revision; the damage of a document's row is mended by a write of its winner. */
-type RevisionPart = Exclude<DamagedPart, { readonly kind: 'security' | 'counters' | 'purges' | 'file' }> & {
+type RevisionPart = Exclude<
+  DamagedPart,
+  { readonly kind: 'security' | 'counters' | 'purges' | 'index' | 'file' }
+> & {
   readonly id: string
 }
 

@@ -59,6 +59,11 @@ export class DesignIndexes {
     return updater
   }
 
+  /** Empties an index that was found damaged, if there is one of this signature. */
+  async discard(signature: string): Promise<void> {
+    if ((await this.#stores.signatures()).includes(signature)) await this.#stores.discard?.(signature)
+  }
+
   /**
    * Reads what is known of an index, and builds nothing.
    * @param built the signatures of all indexes that have a file

@@ -3,7 +3,7 @@ import { Yielder } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
 import { kindRange } from '../documents/all-docs-query.ts'
 import { MAX_PARSED_AT_ONCE, parseInSteps } from '../documents/json-parser.ts'
-import { requireMember } from '../documents/security.ts'
+import { requireMember, requireServerAdmin } from '../documents/security.ts'
 import type { DatabaseStore } from '../storage/engine.ts'
 import type { DesignIndexes, IndexState } from './design-indexes.ts'
 import { type DesignDoc, definitionsOf, designDocOf, JAVASCRIPT, signatureOfViews } from './design-views.ts'
@@ -20,6 +20,8 @@ export interface IndexPage {
 export interface IndexReportSource {
   /** A page of the indexes as JSON, with those of whole design documents. For members. */
   indexReport(user: UserCtx, page: IndexPage): Promise<Uint8Array>
+  /** Empties an index that was found damaged: the next query builds it. For server admins. */
+  discardIndex(user: UserCtx, signature: string): Promise<void>
 }
 
 interface ReportContext {
@@ -52,6 +54,10 @@ export function storeIndexReport(context: ReportContext): IndexReportSource {
       }
       const answer = { update_seq: updateSeq, indexes: rows, bytes, next }
       return Buffer.from(`${JSON.stringify(answer)}\n`)
+    },
+    discardIndex: async (user, signature) => {
+      requireServerAdmin(user)
+      await indexes.discard(signature)
     },
   }
 }

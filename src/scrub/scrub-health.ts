@@ -26,7 +26,9 @@ export function scrubFact(state: ScrubState): HealthFact {
   }
 }
 
-function faultOf({ damaged, last, interval, failure, startedAt, now }: ScrubState): string | null {
+function faultOf({ damaged, last, interval, failure, startedAt, now, server }: ScrubState): string | null {
+  if (server !== null)
+    return `The server's own data is damaged: ${server}. Restart settee: it then starts from the newest copy.`
   const [first] = damaged
   if (first !== undefined) {
     const others = damaged.length === 1 ? '' : `, and parts of ${damaged.length - 1} more databases`

@@ -1,10 +1,10 @@
 /** The pass of the scrub over all databases, whose progress is a record: a restart does not begin it anew. */
 import { isJsonObject, jsonObjectIn } from '../core/json.ts'
 import type { Damage } from '../storage/damage.ts'
-import { type Records, readRecord } from '../storage/records.ts'
+import { type Records, readRecord, SCRUB_KIND, SERVER_FAULT_KEY } from '../storage/records.ts'
 import type { CheckedUpTo } from '../threads/copies.ts'
 
-const KIND = 'scrub'
+const KIND = SCRUB_KIND
 const KEY = 'pass'
 
 /** Times in ms since 1970. */
@@ -45,6 +45,18 @@ export async function readPass(records: Pick<Records, 'readRecords'>): Promise<P
 /** @throws as `writeRecords` */
 export async function writePass(records: Pick<Records, 'writeRecords'>, pass: PassRecord): Promise<void> {
   await records.writeRecords([{ kind: KIND, key: KEY, value: JSON.stringify(pass) }])
+}
+
+/**
+ * Notes that the server's own data is damaged, so that the next start reads all of it, however large it is.
+ * @throws as `writeRecords`
+ */
+export async function noteServerFault(
+  records: Pick<Records, 'readRecords' | 'writeRecords'>,
+  fault: string | null,
+): Promise<void> {
+  const before = await readRecord(records, KIND, SERVER_FAULT_KEY)
+  if (fault !== before) await records.writeRecords([{ kind: KIND, key: SERVER_FAULT_KEY, value: fault }])
 }
 
 function isTimes(value: unknown): value is PassTimes {

@@ -13,9 +13,10 @@ import { type Damage, type DamagedPart, FoundDamage } from '../storage/damage.ts
 import type { CheckStep } from '../storage/storage-engine.ts'
 import type { Claim, Claims, Duty } from '../threads/claims.ts'
 import { type Checker, DamagedCopy } from '../threads/copies.ts'
-import type { DatabaseHandle, Databases } from '../threads/databases.ts'
+import type { Databases } from '../threads/databases.ts'
 import { DamageRecords, type RememberedDamage } from './damage-records.ts'
-import { type OpenPass, type PassTimes, readPass, writePass } from './scrub-pass.ts'
+import { readPart } from './part-reader.ts'
+import { noteServerFault, type OpenPass, type PassTimes, readPass, writePass } from './scrub-pass.ts'
 
 const HOUR_MS = 3_600_000
 /** How often the progress of a pass is stored, in ms. */
@@ -82,6 +83,8 @@ export interface ScrubState {
   readonly checked: number
   /** The first damaged databases. */
   readonly damaged: readonly RememberedDamage[]
+  /** What the last pass of this process has found damaged in the server's own data. */
+  readonly server: string | null
   /** When the process started, in ms since 1970. */
   readonly startedAt: number
   readonly now: number
@@ -111,6 +114,8 @@ export interface CheckOutcome {
   readonly damaged: readonly RememberedDamage[]
   /** What was repaired, the first {@link MAX_REPAIRED}. */
   readonly repaired: readonly RepairedPart[]
+  /** What is damaged in the server's own data; null: nothing is, or only some databases were checked. */
+  readonly server: string | null
 }
 
 interface Run {
@@ -139,6 +144,8 @@ export class Scrub {
   /** `reason` is null if another node was making a pass. */
   #failure: { readonly time: number; readonly reason: string | null } | null = null
   #checked = 0
+  /** What is damaged in the server's own data. The next start replaces it, so that it need not be remembered. */
+  #server: string | null = null
   /** Databases that were repaired since they were checked. */
   readonly #repaired = new Set<string>()
   #isClosed = false
@@ -228,6 +235,7 @@ export class Scrub {
       failure: this.#failure?.reason ?? null,
       checked: this.#checked,
       damaged,
+      server: this.#server,
       startedAt: this.#startedAt,
       now: this.#clock.now(),
     }
@@ -306,6 +314,7 @@ export class Scrub {
         checked: this.#checked - before,
         damaged: damaged.filter(({ database }) => asked === null || asked.has(database)),
         repaired: run.repaired,
+        server: asked === null ? this.#server : null,
       }
     } finally {
       await run.claim?.release()
@@ -398,6 +407,13 @@ export class Scrub {
       await save()
       return
     }
+    this.#server = await checker.checkServer()
+    await noteServerFault(databases, this.#server)
+    if (this.#server !== null)
+      logger.error(
+        { fault: this.#server },
+        'server.sqlite is damaged; restart settee, which then starts from the newest copy of it',
+      )
     await this.#damage.removeOld()
     const last = { begunAt: pass.begunAt, endedAt: this.#clock.now() }
     await writePass(databases, { last, open: null })
@@ -450,6 +466,7 @@ export class Scrub {
       await onStep(0)
       await checker.check(work.name, work.from, async (step, incarnation) => {
         work.add(step, incarnation)
+        for (const signature of step.damagedIndexes ?? []) await this.#discardIndex(work.name, signature)
         if (step.next !== null) await onStep(step.share)
         return signal?.aborted !== true
       })
@@ -459,6 +476,17 @@ export class Scrub {
       const { incarnation } = await databases.get(work.name)
       work.add({ next: null, damage: { count: 1, parts: [{ kind: 'file' }] } }, incarnation)
     }
+  }
+
+  /** Its rows are made again from the documents. */
+  async #discardIndex(name: string, signature: string): Promise<void> {
+    const { databases, logger } = this.#options
+    const database = await databases.get(name)
+    await database.discardIndex(SYSTEM_USER, signature)
+    logger.warn({ database: name, index: signature }, 'a damaged index was removed; the next query builds it')
+    const repaired = this.#run?.repaired
+    if (repaired !== undefined && repaired.length < MAX_REPAIRED)
+      repaired.push({ database: name, part: { kind: 'index' }, copy: 'its documents' })
   }
 
   /** Looks for good copies of what was found, and stores them again if the run repairs. */
@@ -552,21 +580,6 @@ class DatabaseWork {
   get progress(): Pick<OpenPass, 'checked' | 'found'> {
     return { checked: this.from, found: this.found }
   }
-}
-
-/** @throws damaged_document, and the errors of the documents' methods */
-async function readPart(
-  database: Pick<DatabaseHandle, 'open' | 'openAttachment' | 'readAttachment'>,
-  id: string,
-  part: DamagedPart,
-): Promise<void> {
-  const rev = 'rev' in part && part.rev !== null ? { rev: part.rev } : {}
-  if (part.kind !== 'attachment' || part.name === null) {
-    await database.open(SYSTEM_USER, id, { ...rev, revs: true })
-    return
-  }
-  const found = await database.openAttachment(SYSTEM_USER, id, part.name, rev.rev)
-  for await (const _ of database.readAttachment(found, 0, found.storedLength));
 }
 
 function isGone(error: unknown): boolean {

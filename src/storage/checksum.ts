@@ -87,6 +87,11 @@ export function localChecksum({ id, rev, body }: LocalDoc): number {
   return rowChecksum(id, rev, body)
 }
 
+/** The checksum of a row of an index, or of another place with texts. */
+export function placeChecksum(place: Uint8Array, keyLength: number, ...texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sumOfText(text, sum), sumOfBytes(place, keyLength))
+}
+
 /** A purge that is remembered. */
 export interface PurgeFacts {
   readonly seq: number

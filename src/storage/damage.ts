@@ -13,7 +13,7 @@ export type DamagedPart =
       readonly name: string | null
     }
   /** `file`: pages of it cannot be read, and hide what they hold. */
-  | { readonly kind: 'security' | 'counters' | 'purges' | 'file' }
+  | { readonly kind: 'security' | 'counters' | 'purges' | 'index' | 'file' }
 
 /** The damage of a database. All its other rows are what was written. */
 export interface Damage {
@@ -60,6 +60,7 @@ const OF_DATABASE = {
   security: 'the security object',
   counters: 'its counters',
   purges: 'its list of purges',
+  index: 'an index',
   file: 'pages of its file',
 } as const
 

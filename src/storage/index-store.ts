@@ -206,6 +206,11 @@ export interface IndexStores {
   signatures(): Promise<string[]>
   /** Removes a store. Its uses here fail with `unavailable`; for other openers it becomes empty. */
   remove(signature: string): Promise<void>
+  /**
+   * Empties a store that was found damaged: the next query builds it. Absent: the engine finds none.
+   * @param signature one of {@link signatures}
+   */
+  discard?(signature: string): Promise<void>
   /** Bytes on disk of all stores, with their logs and unfinished builds. A long log is first written to its file. */
   fileBytes(): Promise<number>
   /** Ends the use of all stores: updates under way are refused with `unavailable`. */

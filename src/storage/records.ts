@@ -1,5 +1,9 @@
 /** The storage contract for records: small texts that the server keeps beside its databases, by kind and key. */
 
+/** The kind of the scrub's records, and the key of the one that tells an engine that its own file was found damaged. */
+export const SCRUB_KIND = 'scrub'
+export const SERVER_FAULT_KEY = 'server'
+
 /** A record, such as a device token. */
 export interface ServerRecord {
   readonly kind: string
@@ -80,7 +84,7 @@ const MADE_ANEW: ReadonlySet<string> = new Set([
   'growth',
   'lockout',
   'mark',
-  'scrub',
+  SCRUB_KIND,
   'sign_up',
   'token_use',
 ])

@@ -58,6 +58,11 @@ export interface StorageEngine {
    * @throws no_database; as an opening when the file cannot be opened
    */
   checkDatabase(name: string, from: CheckPosition | null, ms: number): Promise<CheckStep>
+  /**
+   * Reads the server's own data, which may be in use, as {@link checkDatabase} does. Absent: it is not in a file.
+   * @returns what is damaged, for people; null: nothing is
+   */
+  checkServer?(): Promise<string | null>
   /** Closes the catalog and all databases. Idempotent. */
   close(): Promise<void>
 }
@@ -78,6 +83,8 @@ export interface CheckStep {
   readonly share: number
   /** null: nothing is damaged in what the step has checked. */
   readonly damage: Damage | null
+  /** Stores of indexes that are damaged, by their signatures: they can be emptied ({@link IndexStores.discard}). */
+  readonly damagedIndexes?: readonly string[]
 }
 
 /** What an engine does with databases as files, for backups and restores. */

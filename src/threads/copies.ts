@@ -89,6 +89,8 @@ export interface Checker {
     from: CheckedUpTo | null,
     onStep: (step: CheckStep, incarnation: number) => Promise<boolean>,
   ): Promise<void>
+  /** Checks the server's own data. @returns what is damaged, for people; null: nothing is, or it is not in a file */
+  checkServer(): Promise<string | null>
   /**
    * Finds a good copy of a revision.
    * @returns null if there is none
@@ -131,6 +133,7 @@ type CopyQuery =
   | { readonly type: 'copy'; readonly job: CopyJob }
   | { readonly type: 'catalog'; readonly path: string; readonly folderUuid: string }
   | { readonly type: 'check'; readonly database: string; readonly from: CheckPosition | null }
+  | { readonly type: 'server' }
   | { readonly type: 'find'; readonly sought: SoughtRevision }
   | { readonly type: 'piece'; readonly piece: SoughtPiece }
 
@@ -262,6 +265,10 @@ class CopyThread implements Copier, Checker {
     } finally {
       release()
     }
+  }
+
+  checkServer(): Promise<string | null> {
+    return this.#ask({ type: 'server' })
   }
 
   find(sought: SoughtRevision): Promise<FoundRevision | null> {

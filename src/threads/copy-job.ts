@@ -209,7 +209,7 @@ function partOf(onProgress: (progress: JobProgress) => void, from: number, to: n
   }
 }
 
-type ServedEngine = Pick<StorageEngine, 'copies' | 'checkDatabase'>
+type ServedEngine = Pick<StorageEngine, 'copies' | 'checkDatabase' | 'checkServer'>
 
 /** About how long a step of a check takes, in ms. After each one the check may end, or its progress is stored. */
 const STEP_MS = 1000
@@ -241,8 +241,9 @@ async function work(
   request: CopyRequest,
   engine: ServedEngine,
   onProgress: (progress: JobProgress) => void,
-): Promise<FileHash | FinishedCopy | CheckStep | FoundRevision | Uint8Array | DamageAnswer | null> {
+): Promise<FileHash | FinishedCopy | CheckStep | FoundRevision | Uint8Array | DamageAnswer | string | null> {
   if (request.type === 'check') return engine.checkDatabase(request.database, request.from, STEP_MS)
+  if (request.type === 'server') return (await engine.checkServer?.()) ?? null
   if (request.type === 'find') return findRevision(copiesOf(engine), request.sought)
   if (request.type === 'piece') return readPiece(copiesOf(engine), request.piece)
   try {

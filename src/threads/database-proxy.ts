@@ -295,6 +295,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('indexes', args)
   }
 
+  discardIndex(...args: Args<'discardIndex'>) {
+    return this.#call('discardIndex', args)
+  }
+
   indexReport(...args: Args<'indexReport'>) {
     return this.#call('indexReport', args)
   }

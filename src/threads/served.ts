@@ -223,6 +223,7 @@ export const METHODS: { readonly [M in keyof ServedDatabase]: Method<M> } = {
   explain: { kind: 'call', users: 'server admins' },
   indexes: { kind: 'call', users: 'admins' },
   indexReport: { kind: 'call', users: 'admins' },
+  discardIndex: { kind: 'call', users: 'server admins' },
   createIndex: { kind: 'call', users: 'admins' },
   deleteIndex: { kind: 'call', users: 'admins' },
   deleteIndexes: { kind: 'call', users: 'admins' },

@@ -263,7 +263,16 @@ export const OTHER_METHODS = [
   ...['view', 'viewQueries', 'viewInfo', 'changes', 'readFilterBody'],
   // They are refused there, since they run functions.
   ...['show', 'list', 'update', 'rewrite'],
-  ...['compactViews', 'cleanUpViews', 'find', 'explain', 'indexes', 'indexReport', 'indexUsage'],
+  ...[
+    'compactViews',
+    'cleanUpViews',
+    'find',
+    'explain',
+    'indexes',
+    'indexReport',
+    'discardIndex',
+    'indexUsage',
+  ],
   // They write design documents without functions, which hosted mode allows.
   ...['createIndex', 'deleteIndex', 'deleteIndexes'],
   // A rewind writes what is stored, and by the way of all edits.

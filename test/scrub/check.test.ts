@@ -1,10 +1,13 @@
 /** A bit that flips in a stopped database: the scrub of a listening server finds it, and says it wherever it is asked. */
-import { readFile, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import Sqlite from 'better-sqlite3'
 import t from 'tap'
 import { settee } from '../cli/child.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 
 /** Changes a text in a database's file. */
 async function change(server: TestServer, database: string, from: string, to: string): Promise<void> {
@@ -85,6 +88,57 @@ t.test(
     )
     await server.start()
     t.strictSame((await server.request('GET', '/_settee/check')).json.damaged, [])
+  },
+)
+
+t.test(
+  'a damaged index is removed and built again, and a damaged server.sqlite is a fault until the next start',
+  async (t) => {
+    const server = await startTestServer(t)
+    await server.request('PUT', '/notes')
+    const views = { v: { map: 'function (doc) { emit(doc.title, doc.text) }', reduce: '_count' } }
+    await server.request('PUT', '/notes/_design/d', { body: { views } })
+    await server.request('PUT', '/notes/a', { body: { title: 'first', text: 'the right words' } })
+    const view = async () => (await server.request('GET', '/notes/_design/d/_view/v?reduce=false')).json
+    const right = await view()
+    t.match(right.rows, [{ value: 'the right words' }])
+    await server.stop()
+    const folder = join(server.dataDir, 'indexes', 'notes')
+    for (const file of await readdir(folder)) {
+      const bytes = await readFile(join(folder, file))
+      const at = bytes.indexOf('the right words')
+      if (at !== -1) bytes.write('the wrong words', at)
+      await writeFile(join(folder, file), bytes)
+    }
+    await server.start()
+    t.notSame(await view(), right, 'SQLite does not find it')
+    const command = async () => {
+      const { code, stdout } = await settee(t, ['check', '--data', server.dataDir]).ended
+      return `${stdout}${code}`
+    }
+    t.match(
+      await command(),
+      /^notes: repaired an index, from its documents\nChecked 2 databases: nothing is damaged\.\n0$/,
+    )
+    t.same(await view(), right)
+
+    await until(() => existsSync(join(server.dataDir, 'server.sqlite.copy')))
+    const outside = new Sqlite(join(server.dataDir, 'server.sqlite'))
+    outside.exec("UPDATE record SET value = value || ' ' WHERE kind = 'replication'")
+    outside.close()
+    t.match(
+      await command(),
+      /^server\.sqlite: the record .* of the kind "replication" is damaged\. Restart settee.*\n.*\n1$/,
+    )
+    const reason = async () => {
+      const { json } = await server.request('GET', '/_up?deep=1')
+      return json.facts.find(({ name }: { name: string }) => name === 'scrub').reason
+    }
+    t.match(await reason(), /^The server's own data is damaged: the record/)
+    await server.stop()
+    await server.start()
+    t.notOk(await reason())
+    t.match(await command(), /: nothing is damaged\.\n0$/)
   },
 )
 

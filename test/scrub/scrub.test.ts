@@ -92,6 +92,7 @@ class PlayedDatabases {
     }
     return {
       check,
+      checkServer: async () => null,
       find: async () => null,
       readPiece: async () => new Uint8Array(),
       close: async () => {

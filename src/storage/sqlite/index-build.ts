@@ -11,7 +11,7 @@ import { placed } from '../index-rows.ts'
 import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import type { FileErrors } from './database-access.ts'
-import { readPosition, removeFile, tables, writePosition } from './index-file.ts'
+import { keysSum, readPosition, removeFile, rowSum, tables, writePosition } from './index-file.ts'
 import { countStretches } from './index-stretches.ts'
 import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
 
@@ -67,19 +67,30 @@ export class StagedBuild implements IndexBuild {
     return ['docs', ...Array.from({ length: this.#options.indexes }, (_, index) => `rows_${index}`)]
   }
 
+  /** A file of an older settee begins anew. */
   #open(): Connection {
+    const connection = this.#openStaged()
+    if (connection.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined)
+      return connection
+    connection.close()
+    removeFile(this.#staged)
+    return this.#openStaged()
+  }
+
+  #openStaged(): Connection {
     const { indexes, onOperation } = this.#options
     const connection = new Connection(this.#staged, { isDerived: true, onOperation })
     // The rows stay in the log until they are sorted: a checkpoint would write all of them once more.
     connection.pragma('wal_autocheckpoint = 0')
     const rows = Array.from(
       { length: indexes },
-      (_, index) => `CREATE TABLE IF NOT EXISTS rows_${index} (k BLOB, l INTEGER, key TEXT, value TEXT);`,
+      (_, index) =>
+        `CREATE TABLE IF NOT EXISTS rows_${index} (k BLOB, l INTEGER, key TEXT, value TEXT, c INTEGER);`,
     )
     connection.exec(`
       CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
       CREATE TABLE IF NOT EXISTS progress (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
-      CREATE TABLE IF NOT EXISTS docs (id TEXT, ks BLOB);${rows.join('')}`)
+      CREATE TABLE IF NOT EXISTS docs (id TEXT, ks BLOB, c INTEGER);${rows.join('')}`)
     // A page that was added in part comes again.
     for (const table of this.#tables) {
       const end = `coalesce((SELECT value FROM progress WHERE name = '${table}'), 0)`
@@ -136,11 +147,10 @@ export class StagedBuild implements IndexBuild {
   #append(doc: IndexedDoc): void {
     if (doc.rows.every((rows) => rows.length === 0)) return
     const { rows, keys } = placed(doc)
-    this.#connection.prepare('INSERT INTO docs VALUES (?, ?)').run(doc.id, keys)
+    this.#connection.prepare('INSERT INTO docs VALUES (?, ?, ?)').run(doc.id, keys, keysSum(doc.id, keys))
     for (const [index, list] of rows.entries()) {
-      const insert = this.#connection.prepare(`INSERT INTO rows_${index} VALUES (?, ?, ?, ?)`)
-      for (const { place, keyLength, keyText, valueText } of list)
-        insert.run(place, keyLength, keyText, valueText)
+      const insert = this.#connection.prepare(`INSERT INTO rows_${index} VALUES (?, ?, ?, ?, ?)`)
+      for (const row of list) insert.run(row.place, row.keyLength, row.keyText, row.valueText, rowSum(row))
     }
   }
 

@@ -4,6 +4,7 @@ import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
+import { placeChecksum } from '../checksum.ts'
 import type {
   IndexBuild,
   IndexedDoc,
@@ -20,7 +21,7 @@ import type {
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
 import { removeBuild, StagedBuild } from './index-build.ts'
-import { RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
+import { addChecksums, RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
 import { countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 
@@ -119,14 +120,29 @@ export class SqliteIndexStore implements IndexStore {
         new RowWriter(connection).addFirstStretches(indexes)
         connection.commit()
       }
-      // Finds a file whose tables are not those of this store.
-      for (let index = 0; index < indexes; index++)
-        connection.prepare(`SELECT l, m FROM rows_${index}, blocks_${index}`)
+      this.#completeTables(connection)
       return connection
     } catch (error) {
       connection.close()
       throw error
     }
+  }
+
+  /** @throws SqliteError for a file whose tables are not those of this store */
+  #completeTables(connection: Connection): void {
+    const { indexes } = this.#options
+    if (connection.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() === undefined) {
+      connection.begin()
+      addChecksums(connection, indexes)
+      connection.commit()
+    }
+    // A statement finds that its tables are missing when it is first used.
+    for (let index = 0; index < indexes; index++)
+      connection
+        .prepare(
+          `SELECT rows.c, m, sums.c FROM rows_${index} AS rows, blocks_${index}, sums_${index} AS sums LIMIT 1`,
+        )
+        .get()
   }
 
   get indexes(): number {
@@ -297,8 +313,9 @@ export class SqliteIndexStore implements IndexStore {
   async keepReductions(index: number, version: number, reductions: readonly KeptReduction[]): Promise<void> {
     if (version !== this.#version || reductions.length === 0) return
     this.#transaction(({ connection }) => {
-      const keep = connection.prepare(`UPDATE sums_${index} SET red = ? WHERE k = ?`)
-      for (const { stretch, reduction } of reductions) keep.run(reduction, stretch)
+      const keep = connection.prepare(`UPDATE sums_${index} SET red = ?, c = ? WHERE k = ?`)
+      for (const { stretch, reduction } of reductions)
+        keep.run(reduction, placeChecksum(stretch, 0, reduction), stretch)
     })
   }
 
@@ -324,6 +341,12 @@ export class SqliteIndexStore implements IndexStore {
       await yielder.yieldIfDue()
     }
     this.#reading((connection) => connection.checkpoint())
+  }
+
+  /** Removes all rows of a file that was found damaged. */
+  discard(): void {
+    this.#refuseIfClosed()
+    this.#replaceFile(() => removeFile(this.#options.path))
   }
 
   /** Idempotent. */

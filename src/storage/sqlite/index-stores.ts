@@ -64,6 +64,12 @@ export class SqliteIndexStores implements IndexStores {
     removeBuild(this.#path(signature))
   }
 
+  async discard(signature: string): Promise<void> {
+    const store = this.#stores.get(signature)
+    if (store !== undefined) store.discard()
+    else removeFile(this.#path(signature))
+  }
+
   async fileBytes(): Promise<number> {
     for (const store of this.#recent) store.trim()
     return this.#files().reduce((bytes, file) => bytes + fileBytes(join(this.#options.folder, file)), 0)

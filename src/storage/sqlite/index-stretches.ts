@@ -16,7 +16,7 @@ export const FIRST = new Uint8Array(0)
 /** The statements that create the tables of an index: `n` is a number of rows, `m` of stretches. */
 export function stretchTables(index: number): string {
   return `
-    CREATE TABLE sums_${index} (k BLOB PRIMARY KEY, n INTEGER, red TEXT) WITHOUT ROWID;
+    CREATE TABLE sums_${index} (k BLOB PRIMARY KEY, n INTEGER, red TEXT, c INTEGER) WITHOUT ROWID;
     CREATE TABLE blocks_${index} (k BLOB PRIMARY KEY, n INTEGER, m INTEGER) WITHOUT ROWID;`
 }
 
@@ -26,9 +26,9 @@ export function countStretches(index: number): string {
   const block = `(position - 1) / ${BLOCK.usual}`
   return `
     INSERT INTO sums_${index}
-    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*), NULL
+    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*), NULL, NULL
     FROM (SELECT k, row_number() OVER (ORDER BY k) AS position FROM rows_${index}) GROUP BY ${stretch};
-    INSERT INTO sums_${index} SELECT x'', 0, NULL WHERE NOT EXISTS (SELECT * FROM sums_${index});
+    INSERT INTO sums_${index} SELECT x'', 0, NULL, NULL WHERE NOT EXISTS (SELECT * FROM sums_${index});
     INSERT INTO blocks_${index} SELECT min(k), sum(n), count(*)
     FROM (SELECT k, n, row_number() OVER (ORDER BY k) AS position FROM sums_${index}) GROUP BY ${block};`
 }
@@ -45,7 +45,7 @@ export class StretchWriter {
 
   /** Creates the first stretch of a new file, and its block. */
   addFirst(): void {
-    this.#connection.prepare(`INSERT INTO sums_${this.#index} VALUES (?, 0, NULL)`).run(FIRST)
+    this.#connection.prepare(`INSERT INTO sums_${this.#index} VALUES (?, 0, NULL, NULL)`).run(FIRST)
     this.#connection.prepare(`INSERT INTO blocks_${this.#index} VALUES (?, 0, 1)`).run(FIRST)
   }
 
@@ -66,7 +66,9 @@ export class StretchWriter {
     const half = rows >> 1
     const middle = placeIn(this.#connection, this.#index, start, half) as Buffer
     this.#connection.prepare(`UPDATE sums_${this.#index} SET n = ? WHERE k = ?`).run(half, start)
-    this.#connection.prepare(`INSERT INTO sums_${this.#index} VALUES (?, ?, NULL)`).run(middle, rows - half)
+    this.#connection
+      .prepare(`INSERT INTO sums_${this.#index} VALUES (?, ?, NULL, NULL)`)
+      .run(middle, rows - half)
     this.#adjustBlock(start, 0, 1)
   }
 

@@ -7,7 +7,7 @@ import { copyFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { syncPath } from '../../core/durable-files.ts'
-import { longCall, Yielder } from '../../core/event-loop.ts'
+import { longCall, Throttle, Yielder } from '../../core/event-loop.ts'
 import { diskSize } from '../free-space.ts'
 import type { Connection } from './connection.ts'
 import { openForReading, pageFaults, type ReadableFile, readable } from './database-check.ts'
@@ -179,6 +179,29 @@ export function checkServerFile(file: ReadableFile, options: CheckOptions = {}):
     for (const _ of faultsOf(file, options));
   } catch (error) {
     throw damagedServerFile(error)
+  }
+}
+
+/** The pages of a larger file are not checked while it is in use, since nothing ends a single statement. */
+const MAX_SCRUBBED_BYTES = 256 * 1024 * 1024
+
+/**
+ * Checks the file of a running server, on a thread that has nothing else to do.
+ * @returns what is damaged; null: nothing is
+ * @throws SqliteError, the file system's error
+ */
+export function faultOfServerFile(path: string): string | null {
+  const throttle = new Throttle()
+  const db = openForReading(path)
+  try {
+    for (const _ of faultsOf(readable(db), { maxPagesBytes: MAX_SCRUBBED_BYTES })) throttle.pause()
+    return null
+  } catch (error) {
+    const fault = damagedServerFile(error)
+    if (fault instanceof DamagedServerFile) return fault.message
+    throw error
+  } finally {
+    db.close()
   }
 }
 

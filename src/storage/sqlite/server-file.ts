@@ -2,6 +2,7 @@
 import { chmodSync, copyFileSync, existsSync, rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
+import { SCRUB_KIND, SERVER_FAULT_KEY } from '../records.ts'
 import { APPLICATION_ID, Connection, type ConnectionOptions, isBusy } from './connection.ts'
 import { storageError } from './database-access.ts'
 import type { Files } from './files.ts'
@@ -103,7 +104,9 @@ export function refuseLostServerFile(files: Files): void {
  * @throws DamagedServerFile
  */
 export function checkOpenedServerFile(connection: Connection, files: Files): void {
-  if (fileBytes(files.server) + fileBytes(logOf(files.server)) > MAX_CHECKED_BYTES) return
+  const isLarge = fileBytes(files.server) + fileBytes(logOf(files.server)) > MAX_CHECKED_BYTES
+  const find = connection.prepare('SELECT 1 AS found FROM record WHERE kind = ? AND key = ?')
+  if (isLarge && find.get(SCRUB_KIND, SERVER_FAULT_KEY) === undefined) return
   const missing: { readonly kind: string; readonly key: string }[] = []
   checkServerFile(connection, { onMissing: (record) => missing.push(record) })
   const remove = connection.prepare('DELETE FROM record WHERE kind = ? AND key = ?')

@@ -6,17 +6,25 @@ import type { Catalog } from '../catalog.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type { VersionedStore } from '../history-store.ts'
 import type { IndexStores } from '../index-store.ts'
-import type { DatabaseSnapshot, OpenOptions, StorageEngine } from '../storage-engine.ts'
+import type {
+  CheckPosition,
+  CheckStep,
+  DatabaseSnapshot,
+  OpenOptions,
+  StorageEngine,
+} from '../storage-engine.ts'
 import type { RetainedVersions } from '../upkeep.ts'
 import { type DiskWatch, FileErrors, PageCaches, storageError } from './database-access.ts'
 import { checkStored, openForReading, readable } from './database-check.ts'
 import { SqliteFileReader } from './file-reader.ts'
 import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
+import { isIndexDamaged, signaturesIn } from './index-check.ts'
 import { SqliteIndexStores } from './index-stores.ts'
 import { readMeta } from './meta.ts'
 import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
+import { faultOfServerFile } from './server-copy.ts'
 import { checkCatalogCopy, checkCopy, SqliteSnapshot } from './snapshot.ts'
 import { SqliteCatalog } from './sqlite-catalog.ts'
 import { ClosedPositions } from './state.ts'
@@ -102,7 +110,15 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       const path = files.path(name)
       if (!existsSync(path)) throw new CouchError('no_database')
       try {
-        return checkStored(path, from, ms)
+        return checkWithIndexes(path, files.indexFolder(name), from, ms)
+      } catch (error) {
+        throw storageError(error)
+      }
+    },
+
+    async checkServer(): Promise<string | null> {
+      try {
+        return faultOfServerFile(files.server)
       } catch (error) {
         throw storageError(error)
       }
@@ -132,6 +148,28 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
       catalog = undefined
     },
   }
+}
+
+/** The position behind all tables of a database: its indexes follow. */
+const INDEXES = 1_000_000
+
+/** As {@link checkStored}, and then the indexes, one after the other. */
+function checkWithIndexes(path: string, folder: string, from: CheckPosition | null, ms: number): CheckStep {
+  if (from?.table !== INDEXES) {
+    const step = checkStored(path, from, ms)
+    return step.next === null && signaturesIn(folder).length > 0
+      ? { ...step, next: { table: INDEXES, above: '' } }
+      : step
+  }
+  const until = performance.now() + ms
+  const damagedIndexes: string[] = []
+  for (const signature of signaturesIn(folder)) {
+    if (signature <= String(from.above)) continue
+    if (isIndexDamaged(folder, signature)) damagedIndexes.push(signature)
+    if (performance.now() > until)
+      return { next: { table: INDEXES, above: signature }, share: 1, damage: null, damagedIndexes }
+  }
+  return { next: null, share: 1, damage: null, damagedIndexes }
 }
 
 /** @throws no_database, the translated error of the driver */

@@ -1,0 +1,144 @@
+/** Checks the files of indexes, which may be in use: their pages, each row with its checksum, and the counts of rows. */
+import { readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import { Throttle } from '../../core/event-loop.ts'
+import { placeChecksum } from '../checksum.ts'
+import { openForReading, pageFaults, readable } from './database-check.ts'
+import { keysSum, rowSum, UNSUMMED } from './index-file.ts'
+
+const SUFFIX = '.sqlite'
+/** The pages and counts of a larger file are not checked, since nothing ends a single statement. */
+const MAX_PAGES_BYTES = 256 * 1024 * 1024
+/** Rows that are read in one transaction; the log of writes cannot be emptied meanwhile. */
+const ROWS = 1000
+
+/** The signatures of a folder's index files, in their order. */
+export function signaturesIn(folder: string): string[] {
+  try {
+    const files = readdirSync(folder).filter((file) => file.endsWith(SUFFIX))
+    return files.map((file) => file.slice(0, -SUFFIX.length)).sort()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}
+
+/**
+ * Whether an index file is damaged. One that is replaced while it is read is not.
+ * @throws the error of the file system
+ */
+export function isIndexDamaged(folder: string, signature: string): boolean {
+  const path = join(folder, signature + SUFFIX)
+  const inode = inodeOf(path)
+  return inode !== null && isFaulty(path) && inodeOf(path) === inode && isFaulty(path)
+}
+
+function inodeOf(path: string): bigint | null {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null
+}
+
+function isFaulty(path: string): boolean {
+  let db: Sqlite.Database | undefined
+  try {
+    db = openForReading(path)
+    return hasFault(db)
+  } catch (error) {
+    if (error instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB)/.test(error.code)) return true
+    // It was removed, or is being made.
+    if (error instanceof Sqlite.SqliteError) return false
+    throw error
+  } finally {
+    db?.close()
+  }
+}
+
+type Row = readonly [place: Buffer, keyLength: number, key: string, value: string, sum: number | null]
+
+function hasFault(db: Sqlite.Database): boolean {
+  const file = readable(db)
+  const bytes = (file.pragma('page_count') as number) * (file.pragma('page_size') as number)
+  if (bytes === 0) return false
+  const isSmall = bytes <= MAX_PAGES_BYTES
+  if (isSmall && pageFaults(file) !== null) return true
+  const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").pluck().all() as string[]
+  const indexes = tables.filter((name) => /^rows_\d+$/.test(name)).map((name) => Number(name.slice(5)))
+  // An older settee made no checksums, and this one adds them at the next opening.
+  const isSummed = db.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined
+  if (!isSummed) return indexes.some((index) => isSmall && hasWrongCounts(db, index))
+  const mayLack = db.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
+  const isSound = (stored: unknown, sum: number) => stored === sum || (mayLack && stored === null)
+  return (
+    hasWrongRow<readonly [string, Buffer, number | null]>(db, 'docs', 'id, ks, c', '', ([id, keys, sum]) =>
+      isSound(sum, keysSum(id, keys)),
+    ) ||
+    indexes.some(
+      (index) =>
+        hasWrongRow<Row>(
+          db,
+          `rows_${index}`,
+          'k, l, key, value, c',
+          FIRST,
+          ([place, keyLength, keyText, valueText, sum]) =>
+            isSound(sum, rowSum({ place, keyLength, keyText, valueText })),
+        ) ||
+        hasWrongRow<readonly [Buffer, string | null, number | null]>(
+          db,
+          `sums_${index}`,
+          'k, red, c',
+          FIRST,
+          ([place, red, sum]) => red === null || isSound(sum, placeChecksum(place, 0, red)),
+        ) ||
+        (isSmall && hasWrongCounts(db, index)),
+    )
+  )
+}
+
+const FIRST = Buffer.alloc(0)
+
+/** @param columns the key first @param first at or before all keys */
+function hasWrongRow<R extends readonly [string | Buffer, ...unknown[]]>(
+  db: Sqlite.Database,
+  table: string,
+  columns: string,
+  first: string | Buffer,
+  isSound: (row: R) => boolean,
+): boolean {
+  const [key] = columns.split(',')
+  const select = (comparison: string) =>
+    db
+      .prepare(`SELECT ${columns} FROM ${table} WHERE ${key} ${comparison} ? ORDER BY ${key} LIMIT ${ROWS}`)
+      .raw()
+  const throttle = new Throttle()
+  let page = select('>=').all(first) as R[]
+  const next = select('>')
+  while (page.length > 0) {
+    if (!page.every(isSound)) return true
+    throttle.pause()
+    page = page.length < ROWS ? [] : (next.all((page.at(-1) as R)[0]) as R[])
+  }
+  return false
+}
+
+/** Whether the stretches or blocks count other rows than there are. */
+function hasWrongCounts(db: Sqlite.Database, index: number): boolean {
+  const number = (sql: string) => db.prepare(sql).pluck().get() as number
+  db.exec('BEGIN')
+  try {
+    const rows = number(`SELECT count(*) FROM rows_${index}`)
+    const wrong = number(`
+      SELECT count(*) FROM (
+        SELECT n, k, lead(k) OVER (ORDER BY k) AS next FROM sums_${index}
+      ) AS s WHERE n <> (
+        SELECT count(*) FROM rows_${index} AS r WHERE r.k >= s.k AND (s.next IS NULL OR r.k < s.next))`)
+    const wrongBlocks = number(`
+      SELECT count(*) FROM (
+        SELECT n, m, k, lead(k) OVER (ORDER BY k) AS next FROM blocks_${index}
+      ) AS b WHERE (n, m) IS NOT (
+        SELECT coalesce(sum(s.n), 0), count(*) FROM sums_${index} AS s WHERE s.k >= b.k AND (b.next IS NULL OR s.k < b.next))`)
+    const counted = number(`SELECT total(n) FROM blocks_${index}`)
+    return wrong > 0 || wrongBlocks > 0 || counted !== rows
+  } finally {
+    if (db.inTransaction) db.exec('ROLLBACK')
+  }
+}

@@ -1,0 +1,151 @@
+/** The check of an index file finds each changed bit that a reader would see, and files of an older settee are checked, too. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t from 'tap'
+import type { IndexedDoc, IndexRow, IndexStore } from '../../../src/storage/index-store.ts'
+import { FileErrors, PageCaches } from '../../../src/storage/sqlite/database-access.ts'
+import { isIndexDamaged } from '../../../src/storage/sqlite/index-check.ts'
+import { SqliteIndexStores } from '../../../src/storage/sqlite/index-stores.ts'
+import { temporaryFolder } from '../../helpers/server.ts'
+import { randomNumbers } from './random-damage.ts'
+
+const ROUNDS = Number(process.env.SETTEE_DAMAGE ?? 100)
+const SEED = Number(process.env.SETTEE_DAMAGE_SEED ?? Date.now() % 1e6)
+const position = { seq: 7, seen: 7, epoch: 'a', purgeSeq: 0 }
+
+function docOf(n: number): IndexedDoc {
+  const entry = (key: number) => ({
+    key: Uint8Array.of(1, key >> 8, key & 255, 0),
+    keyText: String(key),
+    valueText: JSON.stringify({ n, words: 'some words '.repeat(n % 4) }),
+  })
+  return { id: `doc-${n}`, rows: [[entry(n), entry(n + 1000)], n % 3 === 0 ? [entry(7)] : []] }
+}
+
+const opened = (folder: string) =>
+  new SqliteIndexStores({ folder, errors: new FileErrors(), caches: new PageCaches() })
+
+/** Reading turns are short, so that one may not read everything. */
+async function readAll(store: IndexStore): Promise<string> {
+  const found: unknown[] = [await store.status()]
+  for (const index of [0, 1]) {
+    const rows: IndexRow[] = []
+    for (let isMore = true; isMore; ) {
+      const last = rows.at(-1)?.place
+      const from = last && Buffer.concat([last, Uint8Array.of(0)])
+      const page = await store.read(index, { from }, 1000)
+      rows.push(...page.rows)
+      isMore = page.more
+    }
+    const values: string[] = []
+    for (let from: Uint8Array | null | undefined; from !== null; ) {
+      const page = await store.readValues(index, { from })
+      values.push(...page.values)
+      from = page.next
+    }
+    const places = rows.filter((_, n) => n % 16 === 0).map(({ place }) => place)
+    const { total, before } = await store.counts(index, places)
+    const { parts } = await store.parts(index, {}, 100)
+    found.push(rows, values, total, before, parts, await store.placeAt(index, 5))
+  }
+  return JSON.stringify(found)
+}
+
+/** The first difference, with some characters around it. */
+function differences(found: string, truth: string): [string, string] {
+  let at = 0
+  while (found[at] === truth[at]) at += 1
+  const around = (text: string) => text.slice(Math.max(0, at - 80), at + 40)
+  return [around(found), around(truth)]
+}
+
+t.test('a changed bit', async (t) => {
+  t.comment(`seed ${SEED}`)
+  const folder = await temporaryFolder(t)
+  const stores = opened(join(folder, 'first'))
+  const store = stores.open('abc', 2)
+  const build = await store.build()
+  await build?.restart(position)
+  await build?.add(
+    Array.from({ length: 300 }, (_, n) => docOf(n)),
+    7,
+    7,
+  )
+  await build?.finish()
+  const { version } = await store.status()
+  const next = await store.update([docOf(2000), { id: 'doc-5', rows: [[], []] }], {
+    from: version,
+    position,
+    more: false,
+  })
+  const { parts } = await store.parts(0, {}, 100)
+  const reductions = parts.flatMap(({ stretch }) =>
+    stretch === null ? [] : [{ stretch, reduction: '[12]' }],
+  )
+  t.ok(reductions.length > 1)
+  await store.keepReductions(0, next as number, reductions)
+  t.notOk(isIndexDamaged(join(folder, 'first'), 'abc'), 'an open one that is whole')
+  await readAll(store)
+  stores.close()
+  const read = async (name: string) => {
+    const some = opened(join(folder, name))
+    try {
+      return await readAll(some.open('abc', 2))
+    } finally {
+      some.close()
+    }
+  }
+  const truth = await read('first')
+  const whole = readFileSync(join(folder, 'first', 'abc.sqlite'))
+  const random = randomNumbers(SEED)
+  const counts = { found: 0, unseen: 0 }
+  for (let round = 0; round < ROUNDS; round++) {
+    const name = `round-${round}`
+    mkdirSync(join(folder, name))
+    const bytes = Buffer.from(whole)
+    const at = random(bytes.length)
+    bytes.writeUInt8((bytes[at] as number) ^ (1 << random(8)), at)
+    writeFileSync(join(folder, name, 'abc.sqlite'), bytes)
+    if (isIndexDamaged(join(folder, name), 'abc')) {
+      counts.found += 1
+      continue
+    }
+    counts.unseen += 1
+    const found = await read(name).catch((error: Error) => error.message)
+    // One that SQLite itself refuses is emptied.
+    if (found !== truth && !found.includes('"position":null'))
+      t.equal(...differences(found, truth), `round ${round}, byte ${at}`)
+  }
+  t.comment(JSON.stringify(counts))
+  t.ok(counts.found > 0, `${ROUNDS} rounds`)
+})
+
+t.test('a file of an older settee', async (t) => {
+  const folder = await temporaryFolder(t)
+  const stores = opened(folder)
+  const store = stores.open('abc', 2)
+  const { version } = await store.status()
+  await store.update([docOf(1), docOf(2)], { from: version, position, more: false })
+  const truth = await readAll(store)
+  stores.close()
+  const change = (sql: string) => {
+    const file = new Sqlite(join(folder, 'abc.sqlite'))
+    file.exec(sql)
+    file.close()
+  }
+  for (const table of ['docs', 'rows_0', 'rows_1', 'sums_0', 'sums_1'])
+    change(`ALTER TABLE ${table} DROP COLUMN c`)
+  t.notOk(isIndexDamaged(folder, 'abc'))
+  const again = opened(folder)
+  t.teardown(() => again.close())
+  const old = again.open('abc', 2)
+  t.match(JSON.parse(await readAll(old))[1], JSON.parse(truth)[1], 'it is used, and not built again')
+  const status = await old.status()
+  await old.update([docOf(3)], { from: status.version, position, more: false })
+  t.notOk(isIndexDamaged(folder, 'abc'))
+  change("UPDATE rows_0 SET value = '1' WHERE key = '3'")
+  t.ok(isIndexDamaged(folder, 'abc'), 'a row from since then')
+  change('DELETE FROM rows_0; UPDATE sums_0 SET n = 5')
+  t.ok(isIndexDamaged(folder, 'abc'), 'counts')
+})
