@@ -4,6 +4,7 @@ import { hashingOf } from '../config/settings.ts'
 import { placeOf, put, readIniText, secretFromEnvironment } from '../config/sources.ts'
 import { StartError } from '../config/start-error.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
+import type { Records } from '../storage/records.ts'
 import { type Account, type Accounts, ADMIN_ROLE } from './accounts.ts'
 import { hashPassword, isHashed, looksHashed, saltOf, verifyPassword } from './password.ts'
 
@@ -324,16 +325,42 @@ async function hashedPassword(
 function refuseLoss(config: Config, { sections, text }: FreshConfig): void {
   const old = config.section(ADMINS)
   const fresh = sections.get(ADMINS) ?? new Map<string, string>()
-  if (fresh.size === 0 && Object.keys(old).length > 0) {
-    throw new StartError(
-      `${config.path} has no admins any more, so the server would be open to everybody. If you want that, remove ` +
-        'the last admin with DELETE /_node/_local/_config/admins/NAME.',
-    )
-  }
+  if (fresh.size === 0 && Object.keys(old).length > 0) throw new StartError(lostAdmins(config))
   const isSame =
     Object.keys(old).length === fresh.size && [...fresh].every(([name, form]) => old[name] === form)
   if (isSame || /[\r\n]$/.test(text)) return
   throw new StartError(
     `Line ${text.split(/\r\n|\n|\r/).length} of ${config.path} has no line break at its end, and admins have changed: the file may be incomplete.`,
   )
+}
+
+function lostAdmins({ path }: Config): string {
+  return (
+    `${path} has no admins any more, so the server would be open to everybody. If you want that, remove ` +
+    'the last admin with DELETE /_node/_local/_config/admins/NAME; otherwise write a line "name = password" below [admins].'
+  )
+}
+
+/** A record that the server has had an admin, outside local.ini: a disk may change the line there. */
+const HAD_ADMIN = { kind: 'had-admin', key: 'server' } as const
+
+/**
+ * Keeps a server that had admins from starting without one, unless the last one was removed over HTTP.
+ * @param onFault the record could not be written
+ * @returns a function that stops following the admins
+ * @throws StartError, the errors of the records
+ */
+export async function refuseLostAdmins(
+  config: Config,
+  records: Records,
+  onFault: (fault: unknown) => void,
+): Promise<() => void> {
+  const { kind, key } = HAD_ADMIN
+  const note = (value: string | null) => records.writeRecords([{ kind, key, value }]).catch(onFault)
+  const [known] = await records.readRecords(kind, [key])
+  if (isOpen(config) && known != null) throw new StartError(lostAdmins(config))
+  if (adminCount(config) > 0 && known == null) await note('true')
+  return config.onChange((section) => {
+    if (section === ADMINS && isOpen(config)) void note(null)
+  })
 }

@@ -1,5 +1,5 @@
 /** What this node shares with the other nodes of its server: settings, locks of failed logins, claims on work. */
-import { prepareAdmins, requireAdmin } from '../auth/admins.ts'
+import { prepareAdmins, refuseLostAdmins, requireAdmin } from '../auth/admins.ts'
 import { type Lockout, loginGuard } from '../auth/credentials.ts'
 import { SharedLocks } from '../auth/shared-locks.ts'
 import { SharedSettings } from '../config/shared-settings.ts'
@@ -19,6 +19,10 @@ export async function prepareSettings(context: ServerContext, databases: Databas
   await shareSettings(context, databases)
   for (const warning of await prepareAdmins(config, env)) logger.warn(warning)
   requireAdmin(config)
+  const stop = await refuseLostAdmins(config, databases, (err) =>
+    logger.warn({ err }, 'could not note whether the server has an admin'),
+  )
+  context.shutdown.add(async () => stop())
   requireSafeProxyAuth((section, key) => config.get(section, key))
 }
 

@@ -8,12 +8,14 @@ import {
   deleteAdmin,
   isOpen,
   prepareAdmins,
+  refuseLostAdmins,
   requireAdmin,
   setAdmin,
 } from '../../src/auth/admins.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword, isHashed, looksHashed, verifyPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
+import { MemoryRecords } from '../storage/memory/records.ts'
 
 const FAST = '[chttpd_auth]\niterations = 7\n'
 const open = (t: Test, ini = '') =>
@@ -38,6 +40,28 @@ t.test('the first admin closes the server, the last one leaves it open', async (
     reason: 'unknown_config_value',
   })
 })
+
+t.test(
+  'a server that had an admin does not start without one, unless it was removed over HTTP',
+  async (t) => {
+    const records = new MemoryRecords()
+    const start = async (ini: string) => {
+      const config = await open(t, ini)
+      const stop = await refuseLostAdmins(config, records, (fault) => t.fail(String(fault)))
+      return { config, stop }
+    }
+    ;(await start('')).stop()
+    ;(await start('[admins]\nanna = secret\n')).stop()
+    await t.rejects(start('[admims]\nanna = secret\n'), {
+      name: 'StartError',
+      message: /has no admins any more/,
+    })
+    const { config, stop } = await start('[admins]\nben = secret\n')
+    await deleteAdmin(config, 'ben')
+    stop()
+    ;(await start('')).stop()
+  },
+)
 
 t.test('hosted mode is never open, and keeps its last admin', async (t) => {
   const config = await open(t, '[settee]\nmode = hosted\n')
