@@ -66,7 +66,8 @@ const BODY = {
   postgres: `UPDATE settee.doc SET body = replace(body, 'text of b', 'text 0f b') WHERE id = 'b'`,
 }
 const ROW = {
-  file: `UPDATE doc SET seq = 70 WHERE id = 'b'`,
+  // With `leaves`, since the index of `seq` would prove the row.
+  file: `UPDATE doc SET seq = 70, leaves = 3 WHERE id = 'b'`,
   postgres: `UPDATE settee.doc SET rev = replace(rev, '1-', '2-') WHERE id = 'b'`,
 }
 

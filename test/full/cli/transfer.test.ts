@@ -82,7 +82,7 @@ t.test('what the disk has damaged is named, and everything else is in the file',
   database.exec(`
     UPDATE revision SET body = replace(body, 'body', 'b"dy') WHERE body LIKE '%"body"%';
     UPDATE chunk SET data = zeroblob(length(data)) WHERE blob = (SELECT max(blob) FROM chunk WHERE length(data) > 1000);
-    UPDATE doc SET seq = seq + 100 WHERE id = 'row'`)
+    UPDATE doc SET seq = seq + 100, leaves = 3 WHERE id = 'row'`)
   database.close()
   const { code, stdout, stderr } = await run(t, server.dataDir, ['export', 'notes'])
   t.equal(code, 1)
