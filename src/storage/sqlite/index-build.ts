@@ -67,11 +67,10 @@ export class StagedBuild implements IndexBuild {
     return ['docs', ...Array.from({ length: this.#options.indexes }, (_, index) => `rows_${index}`)]
   }
 
-  /** A file of an older settee begins anew. */
+  /** A file of an older settee, or with a damaged position, begins anew. */
   #open(): Connection {
     const connection = this.#openStaged()
-    if (connection.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined)
-      return connection
+    if (isUsable(connection)) return connection
     connection.close()
     removeFile(this.#staged)
     return this.#openStaged()
@@ -186,6 +185,15 @@ export class StagedBuild implements IndexBuild {
 
   close(): void {
     this.#connection.close()
+  }
+}
+
+function isUsable(connection: Connection): boolean {
+  try {
+    readPosition(connection)
+    return connection.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined
+  } catch {
+    return false
   }
 }
 

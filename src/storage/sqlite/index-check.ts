@@ -5,7 +5,8 @@ import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
 import { placeChecksum } from '../checksum.ts'
 import { openForReading, pageFaults, readable } from './database-check.ts'
-import { keysSum, rowSum, UNSUMMED } from './index-file.ts'
+import { keysSum, readPosition, rowSum, UNSUMMED } from './index-file.ts'
+import type { Statement } from './statement.ts'
 
 const SUFFIX = '.sqlite'
 /** The pages and counts of a larger file are not checked, since nothing ends a single statement. */
@@ -67,6 +68,9 @@ function hasFault(db: Sqlite.Database): boolean {
   const isSummed = db.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined
   if (!isSummed) return indexes.some((index) => isSmall && hasWrongCounts(db, index))
   const mayLack = db.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
+  const tuples = <R extends readonly unknown[]>(sql: string) =>
+    db.prepare(sql).raw() as unknown as Statement<R>
+  readPosition({ prepareTuples: tuples })
   const isSound = (stored: unknown, sum: number) => stored === sum || (mayLack && stored === null)
   return (
     hasWrongRow<readonly [string, Buffer, number | null]>(db, 'docs', 'id, ks, c', '', ([id, keys, sum]) =>

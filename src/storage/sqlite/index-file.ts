@@ -1,6 +1,7 @@
 /** The file of an index store: its tables, its position, and the rows of documents. */
 import { rmSync } from 'node:fs'
-import { placeChecksum } from '../checksum.ts'
+import Sqlite from 'better-sqlite3'
+import { placeChecksum, valueChecksum } from '../checksum.ts'
 import { type PlacedRow, placed, placesOf, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import type { Connection } from './connection.ts'
@@ -47,19 +48,39 @@ export function removeFile(path: string): void {
   for (const companion of ['-wal', '-shm', '-journal', '']) rmSync(path + companion, { force: true })
 }
 
-/** Reads a position from the table `meta`. */
-export function readPosition(connection: Connection): IndexPosition | null {
+/**
+ * Reads a position from the table `meta`.
+ * @throws SqliteError if it is damaged
+ */
+export function readPosition(connection: Pick<Connection, 'prepareTuples'>): IndexPosition | null {
   const read = connection.prepareTuples<[string, string | number]>('SELECT name, value FROM meta')
+  const values = Object.fromEntries(read.all())
   // An older settee did not write `seen`.
-  const { seq, seen = seq, epoch, purgeSeq } = Object.fromEntries(read.all())
-  if (seq === undefined) return null
-  return { seq: Number(seq), seen: Number(seen), epoch: String(epoch), purgeSeq: Number(purgeSeq) }
+  const { seq, seen = seq, epoch, purgeSeq, [POSITION_SUM]: sum, [UNSUMMED]: unsummed } = values
+  if (Object.keys(values).every((name) => name === UNSUMMED)) return null
+  const position = {
+    seq: Number(seq),
+    seen: Number(seen),
+    epoch: String(epoch),
+    purgeSeq: Number(purgeSeq),
+  }
+  const isSound = sum === undefined ? unsummed !== undefined : sum === positionSum(position)
+  if (!isSound) throw new Sqlite.SqliteError('the position of an index is damaged', 'SQLITE_CORRUPT')
+  return position
+}
+
+/** The name in `meta` of the checksum of the position. */
+const POSITION_SUM = 'sum'
+
+function positionSum({ seq, seen, epoch, purgeSeq }: IndexPosition): number {
+  return valueChecksum('position', [seq, seen, epoch, purgeSeq].join(' '))
 }
 
 /** Writes a position to the table `meta`, in the open transaction. */
 export function writePosition(connection: Connection, position: IndexPosition): void {
   const write = connection.prepare('INSERT OR REPLACE INTO meta VALUES (?, ?)')
   for (const [name, value] of Object.entries(position)) write.run(name, value as string | number)
+  write.run(POSITION_SUM, positionSum(position))
 }
 
 /** Changes the rows of documents, and the stretches with them. All calls are made in an open transaction. */

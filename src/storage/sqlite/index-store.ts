@@ -121,6 +121,7 @@ export class SqliteIndexStore implements IndexStore {
         connection.commit()
       }
       this.#completeTables(connection)
+      readPosition(connection)
       return connection
     } catch (error) {
       connection.close()
