@@ -18,9 +18,10 @@ const LOCK_RETRY_MS = 100
 const LOCK_MS = 10 * 60_000
 /**
  * How long a migration waits for the statements that use a table, in ms, since all later ones wait behind it; and how long it then
- * lets them go on. It is tried again for {@link LOCK_MS}.
+ * lets them go on. It is tried again for {@link LOCK_MS}. Of a migration and a statement that wait for each other, the migration gives up:
+ * PostgreSQL would end the statement after 1 s (`deadlock_timeout`).
  */
-const TABLE_WAIT_MS = 1000
+const TABLE_WAIT_MS = 700
 const TABLE_PAUSE_MS = 500
 const LOCK_NOT_AVAILABLE = '55P03'
 /** How long the statements of one migration may take, in ms: it may have to write all rows of a store. */

@@ -310,13 +310,13 @@ ALTER TABLE store ADD COLUMN boot_seq bigint NOT NULL DEFAULT 0;
  * unsummed_others: as unsummed, for these; unsummed_records: for records, whose checksums the next node that starts notes.
  */
 const OTHER_CHECKSUMS = `
-ALTER TABLE store ADD COLUMN unsummed_records bigint;
-ALTER TABLE store ALTER COLUMN unsummed_records SET DEFAULT 0;
-ALTER TABLE record ADD COLUMN checksum integer;
 ALTER TABLE database ADD COLUMN security_checksum integer, ADD COLUMN unsummed_others bigint;
 ALTER TABLE database ALTER COLUMN unsummed_others SET DEFAULT 0;
 -- damaged_leaves: those that devices are asked for (noted-leaves.ts); damaged_at: when the last was noted, in ms since 1970
 ALTER TABLE database ADD COLUMN damaged_leaves text, ADD COLUMN damaged_at bigint;
+ALTER TABLE store ADD COLUMN unsummed_records bigint;
+ALTER TABLE store ALTER COLUMN unsummed_records SET DEFAULT 0;
+ALTER TABLE record ADD COLUMN checksum integer;
 ALTER TABLE blob ADD COLUMN checksum integer;
 ALTER TABLE chunk ADD COLUMN checksum integer;
 ALTER TABLE local_doc ADD COLUMN checksum integer;
