@@ -8,7 +8,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { CouchError, isDamage } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
-import { isDesignId } from '../core/ids.ts'
+import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import { type Branch, leafRev, makeBranch, winner } from '../revisions/branch.ts'
 import { isKnown } from '../revisions/branch-index.ts'
@@ -94,6 +94,8 @@ export function giveUpCalls(store: VersionedStore): GiveUp {
   return {
     giveUp: async (user, id, { dryRun }) => {
       requireServerAdmin(user)
+      // Others are in no engine as the id of a document.
+      if (isLocalId(id) || !id.isWellFormed()) throw new CouchError('not_found')
       for (let tries = 0; tries < MAX_TRIES; tries++) {
         const found = await inspect(store, id)
         const lost = await unreadableContents(store, found)

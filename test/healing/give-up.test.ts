@@ -136,10 +136,12 @@ t.test('each kind of damage is let go, and nothing else', async (t) => {
     changes.results.map(({ id }: { id: string }) => id).sort(),
     IDS.filter((id) => id !== 'both'),
   )
-  for (const id of ['body', 'none']) {
+  for (const id of ['body', 'none', '', '_local/x', 'a\u0000b', '\ud800', 'x'.repeat(50_000)]) {
     const { status } = await giveUp({ database: 'notes', id })
-    t.equal(status, id === 'none' ? 404 : 400, `${id}: nothing is damaged`)
+    t.equal(status, id === 'body' ? 400 : 404, `${JSON.stringify(id).slice(0, 20)}: nothing is damaged`)
   }
+  for (const body of [{}, [], { database: 7, id: 'a' }, { database: 'notes', id: 'a', dry_run: 1 }])
+    t.equal((await giveUp(body)).status, 400, JSON.stringify(body))
 
   // A device that still has the lost text is ahead.
   const { json: diff } = await server.request('POST', '/notes/_revs_diff', { body: { body: [had._rev] } })

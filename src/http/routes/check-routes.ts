@@ -92,7 +92,7 @@ async function giveUpDamage(request: FastifyRequest, reply: FastifyReply): Promi
   const scrub = scrubOf(request)
   const { databases, repairs } = request.server.services
   if (repairs === undefined) throw new CouchError('not_found', 'This server makes no checks.')
-  const { database, id, dry_run: dryRun = false } = giveUpBody(await readSmallJson(request))
+  const { database, id, dry_run: dryRun = false } = giveUpBody(await readSmallJson(request, LARGE_LIST_BODY))
   const services = { databases, scrub, repairs }
   const { leaves, superseded, rev, deleted } = await giveUp(services, { database, id, dryRun })
   return sendJson(reply, 200, { ok: true, lost: leaves, superseded, rev, deleted })
