@@ -92,9 +92,9 @@ export function localChecksum({ id, rev, body }: LocalDoc): number {
   return rowChecksum(id, rev, body)
 }
 
-/** The checksum of a row of an index, or of another place with texts. */
-export function placeChecksum(place: Uint8Array, keyLength: number, ...texts: readonly string[]): number {
-  return texts.reduce((sum, text) => sumOfText(text, sum), sumOfBytes(place, keyLength))
+/** The checksum of a row of an index, or of another place with one or two texts. */
+export function placeChecksum(place: Uint8Array, keyLength: number, first: string, second = ''): number {
+  return hashText(second, hashText(first, hashBytes(place, keyLength)))
 }
 
 /** A purge that is remembered. */
@@ -139,6 +139,22 @@ function hashShort(text: unknown, seed: number): number {
   let hash = seed
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), FNV_PRIME)
   return Math.imul(hash ^ text.length, FNV_PRIME)
+}
+
+/** Up to this many characters or bytes, {@link hashShort} is faster than `crc32`. */
+const SHORT = 80
+
+/** Of a text that is mostly short. */
+function hashText(text: unknown, seed: number): number {
+  return typeof text === 'string' && text.length > SHORT ? sumOfText(text, seed) : hashShort(text, seed)
+}
+
+/** As {@link hashText}, of bytes. */
+function hashBytes(bytes: unknown, seed: number): number {
+  if (!(bytes instanceof Uint8Array) || bytes.length > SHORT) return sumOfBytes(bytes, seed)
+  let hash = seed
+  for (let at = 0; at < bytes.length; at++) hash = Math.imul(hash ^ (bytes[at] as number), FNV_PRIME)
+  return Math.imul(hash ^ bytes.length, FNV_PRIME)
 }
 
 /**

@@ -3,9 +3,8 @@ import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
-import { placeChecksum } from '../checksum.ts'
 import { openForReading, pageFaults, readable } from './database-check.ts'
-import { keysSum, readPosition, rowSum, UNSUMMED } from './index-file.ts'
+import { keysSum, readPosition, reductionSum, rowSum, UNSUMMED } from './index-file.ts'
 import type { Statement } from './statement.ts'
 
 const SUFFIX = '.sqlite'
@@ -91,7 +90,7 @@ function hasFault(db: Sqlite.Database): boolean {
           `sums_${index}`,
           'k, red, c',
           FIRST,
-          ([place, red, sum]) => red === null || isSound(sum, placeChecksum(place, 0, red)),
+          ([place, red, sum]) => red === null || isSound(sum, reductionSum(place, red)),
         ) ||
         (isSmall && hasWrongCounts(db, index)),
     )

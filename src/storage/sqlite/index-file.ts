@@ -1,16 +1,13 @@
 /** The file of an index store: its tables, its position, and the rows of documents. */
 import { rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { placeChecksum, valueChecksum } from '../checksum.ts'
+import { agrees, placeChecksum, valueChecksum } from '../checksum.ts'
 import { type PlacedRow, placed, placesOf, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import type { Connection } from './connection.ts'
 import { StretchWriter, stretchTables } from './index-stretches.ts'
 
-/**
- * The statements that create the tables of a store. `c` is the checksum of a row, which the scrub compares (index-check.ts); a
- * comparison with each reading made queries 15 percent slower.
- */
+/** The statements that create the tables of a store. `c` is the checksum of a row, which is compared each time that it is read. */
 export function tables(indexes: number): string {
   const each = Array.from(
     { length: indexes },
@@ -33,6 +30,14 @@ export function addChecksums(connection: Connection, indexes: number): void {
   connection.exec(`INSERT OR REPLACE INTO meta VALUES ('${UNSUMMED}', 1)`)
 }
 
+/** A checksum as it is stored; null in a row of an older settee. */
+export type StoredSum = number | null
+
+/** @throws SqliteError: the store empties the file then, as one that SQLite cannot read */
+export function refuseDamaged(): never {
+  throw new Sqlite.SqliteError('a row of an index is damaged', 'SQLITE_CORRUPT')
+}
+
 /** The checksum of a row. */
 export function rowSum({ place, keyLength, keyText, valueText }: PlacedRow): number {
   return placeChecksum(place, keyLength, keyText, valueText)
@@ -41,6 +46,16 @@ export function rowSum({ place, keyLength, keyText, valueText }: PlacedRow): num
 /** The checksum of a document's keys. */
 export function keysSum(id: string, keys: Uint8Array): number {
   return placeChecksum(keys, 0, id)
+}
+
+/** The checksum of a kept reduction. */
+export function reductionSum(stretch: Uint8Array, reduction: string): number {
+  return placeChecksum(stretch, 0, reduction)
+}
+
+/** Whether the file is one of an older settee, whose rows may lack their checksums. */
+export function isUnsummed(connection: Connection): boolean {
+  return connection.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
 }
 
 /** Removes the file of a store, and those that SQLite keeps beside it. */
@@ -86,10 +101,13 @@ export function writePosition(connection: Connection, position: IndexPosition): 
 /** Changes the rows of documents, and the stretches with them. All calls are made in an open transaction. */
 export class RowWriter {
   readonly #connection: Connection
+  readonly #mayLack: boolean
   readonly #writers: StretchWriter[] = []
 
-  constructor(connection: Connection) {
+  /** @param mayLack whether rows may lack their checksums */
+  constructor(connection: Connection, mayLack: boolean) {
     this.#connection = connection
+    this.#mayLack = mayLack
   }
 
   #stretches(index: number): StretchWriter {
@@ -105,7 +123,10 @@ export class RowWriter {
   /** Replaces the rows of a document. */
   replace(doc: IndexedDoc): void {
     const { id } = doc
-    const found = this.#connection.prepareTuples<[Buffer]>('SELECT ks FROM docs WHERE id = ?').get(id)
+    const found = this.#connection
+      .prepareTuples<[Buffer, StoredSum]>('SELECT ks, c FROM docs WHERE id = ?')
+      .get(id)
+    if (found !== undefined && !agrees(found[1], keysSum(id, found[0]), this.#mayLack)) refuseDamaged()
     const isEmpty = doc.rows.every((rows) => rows.length === 0)
     if (found === undefined && isEmpty) return
     const { rows, keys } = placed(doc)

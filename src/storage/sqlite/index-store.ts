@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
-import { placeChecksum } from '../checksum.ts'
+import { agrees } from '../checksum.ts'
 import type {
   IndexBuild,
   IndexedDoc,
@@ -21,7 +21,19 @@ import type {
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
 import { removeBuild, StagedBuild } from './index-build.ts'
-import { addChecksums, RowWriter, readPosition, removeFile, tables, writePosition } from './index-file.ts'
+import {
+  addChecksums,
+  isUnsummed,
+  RowWriter,
+  readPosition,
+  reductionSum,
+  refuseDamaged,
+  removeFile,
+  rowSum,
+  type StoredSum,
+  tables,
+  writePosition,
+} from './index-file.ts'
 import { countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 
@@ -41,7 +53,9 @@ const VACUUMED_PAGES = 128
 /** The length of a log that may stay beside its file. */
 const MAX_LOG_BYTES = 256 * 1024
 
-type RowTuple = [place: Buffer, keyLength: number, keyText: string, valueText: string]
+type RowTuple = [place: Buffer, keyLength: number, keyText: string, valueText: string, sum: StoredSum]
+
+const COLUMNS = 'k, l, key, value, c'
 
 export interface IndexFileOptions {
   readonly path: string
@@ -55,6 +69,8 @@ interface OpenFile {
   readonly connection: Connection
   readonly cache: PageCache
   readonly rows: RowWriter
+  /** Whether rows may lack their checksums. */
+  readonly mayLack: boolean
 }
 
 export class SqliteIndexStore implements IndexStore {
@@ -78,10 +94,12 @@ export class SqliteIndexStore implements IndexStore {
       this.#position = readPosition(connection)
       if (this.#position !== null) removeBuild(this.#options.path)
     }
+    const mayLack = isUnsummed(connection)
     return {
       connection,
       cache: new PageCache(connection, this.#options.caches),
-      rows: new RowWriter(connection),
+      rows: new RowWriter(connection, mayLack),
+      mayLack,
     }
   }
 
@@ -117,7 +135,7 @@ export class SqliteIndexStore implements IndexStore {
       if (found?.[0] === 0) {
         connection.begin()
         connection.exec(tables(indexes))
-        new RowWriter(connection).addFirstStretches(indexes)
+        new RowWriter(connection, false).addFirstStretches(indexes)
         connection.commit()
       }
       this.#completeTables(connection)
@@ -215,9 +233,9 @@ export class SqliteIndexStore implements IndexStore {
     limit: number,
   ): Promise<{ rows: IndexRow[]; more: boolean; version: number }> {
     const order = descending ? 'DESC' : 'ASC'
-    return this.#reading((connection) => {
+    return this.#reading((connection, mayLack) => {
       const next = connection.prepareTuples<RowTuple>(
-        `SELECT k, l, key, value FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k ${order} LIMIT ?`,
+        `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k ${order} LIMIT ?`,
       )
       const since = performance.now()
       const rows: IndexRow[] = []
@@ -226,8 +244,10 @@ export class SqliteIndexStore implements IndexStore {
       for (let batch = FIRST_ROWS; rows.length < limit; batch = MORE_ROWS) {
         const wanted = Math.min(batch, limit - rows.length)
         const found = next.all(low, high, wanted)
-        for (const [place, keyLength, keyText, valueText] of found) {
-          rows.push({ place, keyLength, keyText, valueText })
+        for (const [place, keyLength, keyText, valueText, sum] of found) {
+          const row = { place, keyLength, keyText, valueText }
+          if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
+          rows.push(row)
           chars += keyText.length + valueText.length
         }
         if (found.length < wanted) return { rows, more: false, version: this.#version }
@@ -244,19 +264,26 @@ export class SqliteIndexStore implements IndexStore {
     index: number,
     { from = FIRST, to = END }: PlaceRange,
   ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
-    const where = `FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`
-    return this.#reading((connection) => {
-      const values = connection.prepareValues<string>(`SELECT value ${where}`)
-      let found = values.all(from, to, FIRST_ROWS)
-      if (found.length < FIRST_ROWS) return { values: found, next: null, version: this.#version }
+    return this.#reading((connection, mayLack) => {
+      const next = connection.prepareTuples<RowTuple>(
+        `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
+      )
+      const valuesOf = (tuples: readonly RowTuple[]) =>
+        tuples.map(([place, keyLength, keyText, valueText, sum]) => {
+          const row = { place, keyLength, keyText, valueText }
+          if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
+          return valueText
+        })
       let rows = FIRST_ROWS
-      if (lengthOf(found) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
+      let found = next.all(from, to, rows)
+      let values = valuesOf(found)
+      if (found.length === rows && lengthOf(values) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
         rows = MOST_ROWS
-        found = values.all(from, to, rows)
+        found = next.all(from, to, rows)
+        values = valuesOf(found)
       }
-      if (found.length < rows) return { values: found, next: null, version: this.#version }
-      const last = connection.prepareValues<Buffer>(`SELECT k ${where} OFFSET ?`).all(from, to, 1, rows - 1)
-      return { values: found, next: justAfter(last[0] as Buffer), version: this.#version }
+      const last = found.length < rows ? undefined : found.at(-1)
+      return { values, next: last === undefined ? null : justAfter(last[0]), version: this.#version }
     })
   }
 
@@ -289,15 +316,16 @@ export class SqliteIndexStore implements IndexStore {
     { from = FIRST, to = END }: PlaceRange,
     limit: number,
   ): Promise<{ parts: ReducedPart[]; more: boolean; version: number }> {
-    return this.#reading((connection) => {
+    return this.#reading((connection, mayLack) => {
       const stretches = connection
-        .prepareTuples<[Buffer, number, string | null]>(
-          `SELECT k, n, red FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
+        .prepareTuples<[Buffer, number, string | null, StoredSum]>(
+          `SELECT k, n, red, c FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
         )
         .all(stretchOf(connection, index, from), to, limit + 1)
       const parts: ReducedPart[] = []
       let chars = 0
-      for (const [at, [start, rows, reduction]] of stretches.entries()) {
+      for (const [at, [start, rows, reduction, sum]] of stretches.entries()) {
+        if (reduction !== null && !agrees(sum, reductionSum(start, reduction), mayLack)) refuseDamaged()
         if (at === limit || chars > MAX_READ_CHARS) return { parts, more: true, version: this.#version }
         // The last stretch of a range with an end may have rows behind it.
         const end = stretches[at + 1]?.[0] ?? to
@@ -316,7 +344,7 @@ export class SqliteIndexStore implements IndexStore {
     this.#transaction(({ connection }) => {
       const keep = connection.prepare(`UPDATE sums_${index} SET red = ?, c = ? WHERE k = ?`)
       for (const { stretch, reduction } of reductions)
-        keep.run(reduction, placeChecksum(stretch, 0, reduction), stretch)
+        keep.run(reduction, reductionSum(stretch, reduction), stretch)
     })
   }
 
@@ -367,10 +395,10 @@ export class SqliteIndexStore implements IndexStore {
     return this.#file
   }
 
-  #reading<R>(work: (connection: Connection) => R): R {
-    const { connection } = this.#use()
+  #reading<R>(work: (connection: Connection, mayLack: boolean) => R): R {
+    const { connection, mayLack } = this.#use()
     try {
-      return this.#options.errors.retrying(() => work(connection))
+      return this.#options.errors.retrying(() => work(connection, mayLack))
     } catch (error) {
       throw this.#fault(error)
     }
