@@ -1,5 +1,4 @@
 /** The backups of a server: makes them on schedule or on request, one at a time, and removes superseded ones. */
-import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
@@ -20,7 +19,7 @@ import {
 } from './backup-folder.ts'
 import type { BackupManifest } from './backup-format.ts'
 import { backupSettings, surplusBackups } from './backup-schedule.ts'
-import type { CopyPlace, StoredCopy } from './copy-place.ts'
+import { type CopyPlace, isPlainCopy, MAX_COPIES, type StoredCopy } from './copy-place.ts'
 import { pathIn } from './foreign-files.ts'
 import { type BackupOutcome, type BackupProgress, makeBackup } from './make-backup.ts'
 import { Verifications } from './verification.ts'
@@ -92,9 +91,6 @@ export interface BackupState {
 
 /** Which backups are kept: those of the rule in the settings, or the least that restores each database. */
 export type Keeping = 'rule' | 'least'
-
-/** How many copies of a database are looked into at most. */
-const MAX_COPIES = 10
 
 export class Backups implements CopyPlace {
   readonly #options: BackupsOptions
@@ -175,7 +171,7 @@ export class Backups implements CopyPlace {
   }
 
   /**
-   * The copies of a database in the configured folder, the newest first; each file once, {@link MAX_COPIES} at most. A copy may have
+   * The copies of a database in the configured folder, the newest first; each file once, `MAX_COPIES` at most. A copy may have
    * damage of its own: each row has its checksum.
    */
   async copiesOf(database: string): Promise<readonly StoredCopy[]> {
@@ -437,12 +433,6 @@ export class Backups implements CopyPlace {
     await this.#running?.catch(() => undefined)
     await this.#schedule?.close()
   }
-}
-
-/** SQLite would read a log beside a file as a part of it, though no checksum knows it. */
-async function isPlainCopy(path: string): Promise<boolean> {
-  const [file, log] = await Promise.all([path, `${path}-wal`].map((each) => lstat(each).catch(() => null)))
-  return file?.isFile() === true && log === null
 }
 
 function messageOf(error: unknown): string {

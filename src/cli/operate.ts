@@ -5,6 +5,7 @@ import { localOperator } from '../auth/operator.ts'
 import { tokensWithoutServer } from '../auth/token-maker.ts'
 import { tokenLimitsOf } from '../auth/token-record.ts'
 import { Backups } from '../backup/backups.ts'
+import { replacedFiles } from '../backup/copy-place.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { serverCopies, startedFromCopy } from '../backup/server-copies.ts'
 import { SpaceCures } from '../backup/space-cures.ts'
@@ -135,7 +136,7 @@ async function openFolder(
     return { free, floor: freeSpaceFloor(config) ?? defaultFloor(total) }
   }
   const files = bodyFilesOf(config, space, tmpDir)
-  const repairs = new Repairs({ databases, places: [backups], files, logger: SILENT })
+  const repairs = new Repairs({ databases, places: [backups, replacedFiles(dataDir)], files, logger: SILENT })
   const scrub = new Scrub({ config, databases, repairs, claims, logger: SILENT })
   const moves = new Moves({ config, databases, dataDir, files, claims })
   const cures = new SpaceCures({ dataDir, config, databases, backups })

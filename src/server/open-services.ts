@@ -13,6 +13,7 @@ import { Tokens } from '../auth/tokens.ts'
 import { combinedAccounts, usersAccounts } from '../auth/users.ts'
 import { backupCollector, backupFact } from '../backup/backup-health.ts'
 import { Backups } from '../backup/backups.ts'
+import { replacedFiles } from '../backup/copy-place.ts'
 import { backupsFolder, localRestoreControl } from '../backup/restore.ts'
 import { serverCopies, startedFromCopy } from '../backup/server-copies.ts'
 import { SpaceCures } from '../backup/space-cures.ts'
@@ -273,7 +274,7 @@ export async function openBackupServices(
   shutdown.add(() => growth.close())
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger })
   shutdown.add(() => backups.close())
-  const repairs = new Repairs({ databases, places: [backups], files, logger })
+  const repairs = new Repairs({ databases, places: [backups, replacedFiles(dataDir)], files, logger })
   const scrub = new Scrub({ config, databases, repairs, claims, logger })
   repairs.onRepaired = (database) => scrub.checkAgain(database)
   shutdown.add(() => scrub.close())
