@@ -6,8 +6,10 @@ import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { checkDatabaseName } from '../../../src/core/ids.ts'
 import type { Catalog } from '../../../src/storage/catalog.ts'
+import { SERVER_MIGRATIONS } from '../../../src/storage/sqlite/server-migrations.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { copiesOf } from '../../../src/storage/storage-engine.ts'
+import { writeOldFile } from '../../helpers/old-files.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put, readOne } from '../conformance/edits.ts'
 import { entriesOf } from '../conformance/setup.ts'
@@ -167,10 +169,11 @@ t.test('a server.sqlite of before there were updates', async (t) => {
   const { serverUuid } = catalog
   const before = await entriesOf(catalog)
   await engine.close()
-  const file = new Sqlite(join(dataDir, 'server.sqlite'))
-  file.exec(
-    "DROP TABLE record; DROP TABLE database_update; DELETE FROM server WHERE key LIKE 'update%'; PRAGMA user_version = 0",
-  )
+  const path = join(dataDir, 'server.sqlite')
+  await rename(path, join(dataDir, 'new'))
+  writeOldFile(path, join(dataDir, 'new'), 1, SERVER_MIGRATIONS)
+  const file = new Sqlite(path)
+  file.exec("DELETE FROM server WHERE key LIKE 'update%'; PRAGMA user_version = 0")
   file.close()
   const again = await open(t, dataDir)
   t.equal(again.catalog.serverUuid, serverUuid)
