@@ -20,8 +20,8 @@ export interface Epoch {
   readonly firstSeq: number
   /** What the codes of its tokens are made with; it is the same for all epochs of a database that have one. */
   readonly key?: string
-  /** What was given out before it, and is not there, is known to be lost. */
-  readonly isRestored?: true
+  /** What was given out before this time, in ms since 1970, and is not there, is known to be lost. */
+  readonly restoredAt?: number
 }
 
 /** In the order of `firstSeq`; the first begins at 0, so that every number has an epoch. */
@@ -54,8 +54,7 @@ function withEpoch(epochs: Epochs, epoch: Epoch): Epochs {
   if (oldest === undefined) throw new RangeError('an epoch list is never empty')
   if (rest.length < MAX_EPOCHS) return [oldest, ...rest]
   const [second, ...others] = rest as [Epoch, ...Epoch[]]
-  const isRestored = oldest.isRestored === true && { isRestored: oldest.isRestored }
-  return [{ ...second, ...isRestored, firstSeq: oldest.firstSeq }, ...others]
+  return [{ ...oldest, ...second, firstSeq: oldest.firstSeq }, ...others]
 }
 
 /** The epochs of a new database. @param now in ms since 1970 */
@@ -82,13 +81,15 @@ export function renewEpochs(
 ): Epochs {
   const newest = epochs.at(-1)
   const time = newest?.key === undefined ? now : Math.max(now, timeOf(newest.id) + 1)
-  const isStillRestored = isRestored || epochs.some((epoch) => epoch.isRestored && epoch.firstSeq >= firstSeq)
+  // The mark of an epoch that has no number is not lost with it.
+  const before = epochs.findLast((epoch) => epoch.restoredAt !== undefined && epoch.firstSeq >= firstSeq)
+  const restoredAt = isRestored ? time : before?.restoredAt
   const key = isCopy ? newKey() : (keyOf(epochs) ?? newKey())
   return withEpoch(epochs, {
     id: timedId(time),
     firstSeq,
     key,
-    ...(isStillRestored && { isRestored: true as const }),
+    ...(restoredAt !== undefined && { restoredAt }),
   })
 }
 
@@ -211,12 +212,12 @@ function provesLoss(epochs: Epochs, seq: number, opaque: string, now: number): b
   const [id, key] = [epochIn(opaque), keyOf(epochs)]
   if (key === undefined || id === opaque || !Number.isSafeInteger(seq)) return false
   if (opaque.slice(EPOCH_LENGTH) !== codeOf(codeKey(key, id), seq)) return false
-  const restored = epochs.findLastIndex(({ isRestored }) => isRestored)
+  const restored = epochs.findLastIndex(({ restoredAt }) => restoredAt !== undefined)
   const known = epochs.findIndex((epoch) => epoch.id === id)
   if (known !== -1) return restored <= known
   // A clock that is behind that of another node: once it has caught up, the restore is later than the token.
   const time = timeOf(id)
-  return time < now && (restored === -1 || time > timeOf((epochs[restored] as Epoch).id))
+  return time < now && time > (epochs[restored]?.restoredAt ?? 0)
 }
 
 /** The newest sequence number of a database and its epoch, as last noted. */

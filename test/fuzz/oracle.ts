@@ -10,6 +10,7 @@ export const MEANT_FAILURES: readonly ErrorName[] = [
   'replication_no_database',
   'replication_failed',
   'function_error',
+  'compilation_error',
   'function_timeout',
   'function_memory',
   'unknown_query_language',

@@ -109,7 +109,7 @@ t.test('each value', async (t) => {
       t.equal(found.same.wasRestored, isRestored)
       if (isRestored) {
         t.ok(found.createdAt > truth.createdAt, `${what}: it counts as restored`)
-        t.ok(found.epochs.at(-1)?.isRestored)
+        t.ok(found.epochs.at(-1)?.restoredAt)
         t.ok(found.same.updateSeq >= updateSeq, `${what}: no number is given out twice`)
       } else t.notOk(isRolledBack({ epochs: found.epochs, updateSeq }, lastKnown))
       await mended.close()
