@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { temporaryFolder } from '../../helpers/server.ts'
+import { until } from '../../helpers/until.ts'
 import { type BuiltServer, builtServer } from '../built-server.ts'
 import { Audit } from './audit.ts'
 import { Client, Unanswered } from './client.ts'
@@ -227,12 +228,13 @@ export class Run {
   /** What a check of everything finds damaged. */
   async #damage(): Promise<string[]> {
     await this.#client.succeed('POST', '/_settee/check', { body: {} })
-    for (;;) {
+    let damaged: readonly object[] = []
+    await until('the check ends', async () => {
       const { json } = await this.#client.get('/_settee/check')
-      if (json.running === null && json.last !== null)
-        return json.damaged.map((found: object) => `damaged: ${JSON.stringify(found)}`)
-      await turn()
-    }
+      damaged = json.damaged
+      return json.running === null && json.last !== null
+    })
+    return damaged.map((found) => `damaged: ${JSON.stringify(found)}`)
   }
 
   #summary(): string[] {
