@@ -10,7 +10,8 @@
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import type { StoreView } from './engine.ts'
-import { epochIn, ownedUpTo, readSequence } from './sequence.ts'
+import { EPOCH_LENGTH, epochIn, ownedUpTo, readSequence } from './sequence.ts'
+import { CODE_LENGTH } from './token-code.ts'
 
 /**
  * What a checkpoint claims. `begun`: nothing, since the replication starts. `held`: only what this database certainly
@@ -56,7 +57,7 @@ export class LostUpdates extends CouchError {
 }
 
 /** A token with a code in a checkpoint. */
-const CODED = /"(\d{1,15}-[0-9A-Za-z_-]{18})"/g
+const CODED = new RegExp(`"(\\d{1,15}-[0-9A-Za-z_-]{${EPOCH_LENGTH + CODE_LENGTH}})"`, 'g')
 /** Tokens of one checkpoint that are looked at: one of CouchDB has 51, one of PouchDB 6. */
 const MAX_CODED = 60
 

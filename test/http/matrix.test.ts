@@ -222,7 +222,7 @@ async function prepared(server: MatrixServer, rows: readonly Row[]): Promise<Cel
     for (const name of method === 'GET' ? ['GET', 'HEAD'] : [method]) {
       for (const [at, expected] of columns.entries()) {
         const asked = await server.prepare(name, path, sent)
-        const isOfFiles = /^\/_settee\/(?:backups|check)/.test(path)
+        const isOfFiles = path.startsWith('/_settee/backups')
         const isMissing = !server.hasFiles && isOfFiles && !isRefusal(expected)
         cells.push({ of: `${serial} ${name} ${path}`, at, expected: isMissing ? 501 : expected, asked })
       }

@@ -1,9 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { claimOf, isCheckpoint } from '../../src/storage/checkpoints.ts'
+import { claimOf, isCheckpoint, provesLoss } from '../../src/storage/checkpoints.ts'
 import {
   beginEpoch,
   type Epochs,
+  firstEpochs,
   isRolledBack,
   readSequence,
   sequenceToken,
@@ -102,4 +103,14 @@ t.test('a token that is held reads as itself, whatever life it comes from', asyn
       return claim === 'unproven' ? seq < other.updateSeq : seq === other.updateSeq
     }),
   )
+})
+
+t.test('a checkpoint with a token of what is lost proves it, whatever numbers are beside it', async (t) => {
+  const epochs = firstEpochs(Date.now() - 1000)
+  const [held, lost] = [sequenceToken(epochs, 3), sequenceToken(epochs, 8)]
+  const proves = (body: string) => provesLoss(body, { epochs, updateSeq: 5 })
+  t.equal(proves(pouch(lost)), true)
+  t.equal(proves(pouch(held, lost)), true)
+  t.equal(proves(pouch(held)), false)
+  t.equal(proves(JSON.stringify({ lost })), false, 'of another document it proves nothing')
 })
