@@ -27,6 +27,8 @@ const FULL_EVERY = 8
 /** Between starts that are killed as well, before or while the server listens. */
 const START_KILL_EVERY = 10
 const MAX_SHOWN = 10
+/** A check of everything runs beside the first kill and then each third one: it reads as much as all the audits do. */
+const CHECK_EVERY = 3
 const PHONES = 3
 /** What the devices have before the first kill. */
 const SHARED_NOTES = 1000
@@ -182,7 +184,8 @@ export class Run {
   async #writeUntilKilled(moment: Moment, stage: Stage): Promise<void> {
     this.#isKilled = false
     // It would upgrade the old file before its moment.
-    if (moment.prepare === undefined) await this.#client.succeed('POST', '/_settee/check', { body: {} })
+    if (moment.prepare === undefined && stage.at % CHECK_EVERY === 0)
+      await this.#client.succeed('POST', '/_settee/check', { body: {} })
     this.#beside = this.#writers.map((writer) => this.#untilKilled(this.#write(writer)))
     const devices = this.#phones.map((phone) => phone.write())
     await moment.reach(stage)
