@@ -79,6 +79,13 @@ export const SERVER_ROWS: readonly Declared[] = [
     row: 'an empty value of the configuration',
     is: (_, { step, settee }) => /_config\//.test(step.path) && settee.body === '',
   },
+  {
+    row: 'PUT /{db} with a wrong password',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      step.method === 'PUT' &&
+      errorOf(settee).reason === `${errorOf(couchdb).reason} You are not a server admin.`,
+  },
 ]
 
 function cookie({ headers }: Comparable): string {
