@@ -89,13 +89,13 @@ export class SpaceCures implements SpaceControl {
   async filesToRemove(): Promise<Cure[]> {
     const { dataDir } = this.#options
     const cures: Cure[] = []
-    let before: readonly string[] = []
+    // The least that is kept is kept by the rule, too: the second step removes what the first one does, and more.
+    let before = { count: 0, bytes: 0 }
     for (const [name, keeping] of Object.entries(KEEPINGS) as [CureName, Keeping][]) {
       const { paths } = await this.#options.backups.surplus(keeping)
-      const more = paths.filter((path) => !before.includes(path))
-      const [bytes, sooner] = [await bytesFreed(dataDir, paths), await bytesFreed(dataDir, before)]
-      cures.push({ name, count: more.length, bytes: bytes - sooner })
-      before = paths
+      const all = { count: paths.length, bytes: await bytesFreed(dataDir, paths) }
+      cures.push({ name, count: all.count - before.count, bytes: all.bytes - before.bytes })
+      before = all
     }
     for (const [name, folder] of [
       ['upgrade-copies', COPIES_FOLDER],

@@ -7,7 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import type { SecurityObject, UserCtx } from '../core/types.ts'
 import { ADMIN_ONLY, requireMember } from '../documents/security.ts'
 import type { CatalogUpdate, CatalogUpdates, UpdatesRange } from '../storage/catalog.ts'
-import { readSequence, sequenceToken } from '../storage/sequence.ts'
+import { readSequence, sequenceTokens } from '../storage/sequence.ts'
 import type { FeedRequest } from './changes-feed.ts'
 import { bytesOf, type FeedKind } from './changes-query.ts'
 import type { ChangesPage, ChangesRequest } from './page.ts'
@@ -77,7 +77,8 @@ async function updatesPage(
   const atTip = rows.length < wanted
   const empty = options.descending ? (range.before ?? newest) : range.since
   const lastSeq = atTip && !options.descending ? newest : (rows.at(-1)?.seq ?? empty)
-  const token = (seq: number) => view.encode(sequenceToken(epochs, seq))
+  const tokenOf = sequenceTokens(epochs)
+  const token = (seq: number) => view.encode(tokenOf(seq))
   return {
     bytes: bytesOf(frameUpdates(rows, token, options.framing)),
     rows: rows.length,

@@ -3,8 +3,9 @@ import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
+import { agrees } from '../checksum.ts'
 import { openForReading, pageFaults, readable } from './database-check.ts'
-import { keysSum, readPosition, reductionSum, rowSum, UNSUMMED } from './index-file.ts'
+import { isUnsummed, keysSum, readPosition, reductionSum, rowSum, type StoredSum } from './index-file.ts'
 import type { Statement } from './statement.ts'
 
 const SUFFIX = '.sqlite'
@@ -66,11 +67,11 @@ function hasFault(db: Sqlite.Database): boolean {
   // An older settee made no checksums, and this one adds them at the next opening.
   const isSummed = db.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined
   if (!isSummed) return indexes.some((index) => isSmall && hasWrongCounts(db, index))
-  const mayLack = db.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
+  const mayLack = isUnsummed(file)
   const tuples = <R extends readonly unknown[]>(sql: string) =>
     db.prepare(sql).raw() as unknown as Statement<R>
   readPosition({ prepareTuples: tuples })
-  const isSound = (stored: unknown, sum: number) => stored === sum || (mayLack && stored === null)
+  const isSound = (stored: StoredSum, sum: number) => agrees(stored, sum, mayLack)
   return (
     hasWrongRow<readonly [string, Buffer, number | null]>(db, 'docs', 'id, ks, c', '', ([id, keys, sum]) =>
       isSound(sum, keysSum(id, keys)),

@@ -21,7 +21,7 @@ export function tables(indexes: number): string {
 }
 
 /** The name in `meta` of a file from before there were checksums: rows may lack them. */
-export const UNSUMMED = 'unsummed'
+const UNSUMMED = 'unsummed'
 
 /** Adds the columns of checksums to the tables of an older settee, in the open transaction. */
 export function addChecksums(connection: Connection, indexes: number): void {
@@ -54,7 +54,7 @@ export function reductionSum(stretch: Uint8Array, reduction: string): number {
 }
 
 /** Whether the file is one of an older settee, whose rows may lack their checksums. */
-export function isUnsummed(connection: Connection): boolean {
+export function isUnsummed(connection: Pick<Connection, 'prepare'>): boolean {
   return connection.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
 }
 

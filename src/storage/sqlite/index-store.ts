@@ -5,6 +5,7 @@ import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
+import type { PlacedRow } from '../index-rows.ts'
 import type {
   IndexBuild,
   IndexedDoc,
@@ -244,11 +245,10 @@ export class SqliteIndexStore implements IndexStore {
       for (let batch = FIRST_ROWS; rows.length < limit; batch = MORE_ROWS) {
         const wanted = Math.min(batch, limit - rows.length)
         const found = next.all(low, high, wanted)
-        for (const [place, keyLength, keyText, valueText, sum] of found) {
-          const row = { place, keyLength, keyText, valueText }
-          if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
+        for (const tuple of found) {
+          const row = checkedRow(tuple, mayLack)
           rows.push(row)
-          chars += keyText.length + valueText.length
+          chars += row.keyText.length + row.valueText.length
         }
         if (found.length < wanted) return { rows, more: false, version: this.#version }
         const last = (found.at(-1) as RowTuple)[0]
@@ -269,11 +269,7 @@ export class SqliteIndexStore implements IndexStore {
         `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
       )
       const valuesOf = (tuples: readonly RowTuple[]) =>
-        tuples.map(([place, keyLength, keyText, valueText, sum]) => {
-          const row = { place, keyLength, keyText, valueText }
-          if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
-          return valueText
-        })
+        tuples.map((tuple) => checkedRow(tuple, mayLack).valueText)
       let rows = FIRST_ROWS
       let found = next.all(from, to, rows)
       let values = valuesOf(found)
@@ -422,6 +418,13 @@ export class SqliteIndexStore implements IndexStore {
     this.#replaceFile(() => removeFile(this.#options.path))
     return new CouchError('unavailable', undefined, { cause: error })
   }
+}
+
+/** @throws SqliteError for a row that the disk has changed */
+function checkedRow([place, keyLength, keyText, valueText, sum]: RowTuple, mayLack: boolean): PlacedRow {
+  const row = { place, keyLength, keyText, valueText }
+  if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
+  return row
 }
 
 /** Whether a file is damaged, or has other tables than this version of settee writes. */
