@@ -8,7 +8,8 @@ import { backupFact } from '../../src/backup/backup-health.ts'
 import { type AgedBackup, surplusBackups } from '../../src/backup/backup-schedule.ts'
 import type { BackupState } from '../../src/backup/backups.ts'
 import { removeUpgradeCopies, startUpgradeCopyCleanup } from '../../src/backup/upgrade-copies.ts'
-import { nextRunAt, Schedule, type ScheduleFacts, type WallClock } from '../../src/core/schedule.ts'
+import { nextRunAt, Schedule, type ScheduleFacts } from '../../src/core/schedule.ts'
+import { FakeWallClock } from '../helpers/fake-wall-clock.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const MINUTE = 60_000
@@ -28,22 +29,9 @@ t.test('when the next backup is due', async (t) => {
   t.equal(at({ last: 1001 * HOUR, failed: 1002 * HOUR }), 1025 * HOUR)
 })
 
-class FakeClock implements WallClock {
-  time = 1000 * HOUR
-  readonly #calls = new Set<{ readonly at: number; readonly call: () => void }>()
-
-  now(): number {
-    return this.time
-  }
-
-  after(ms: number, call: () => void): () => void {
-    const entry = { at: this.time + ms, call }
-    this.#calls.add(entry)
-    return () => this.#calls.delete(entry)
-  }
-
-  get waiting(): number {
-    return this.#calls.size
+class FakeClock extends FakeWallClock {
+  constructor() {
+    super(1000 * HOUR)
   }
 
   /** Advances the time, in steps of a minute. */
@@ -51,12 +39,7 @@ class FakeClock implements WallClock {
     const end = this.time + ms
     while (this.time < end) {
       this.time = Math.min(this.time + MINUTE, end)
-      for (const entry of [...this.#calls]) {
-        if (entry.at > this.time) continue
-        this.#calls.delete(entry)
-        entry.call()
-      }
-      for (let n = 0; n < 5; n++) await turn()
+      await this.call(this.time, 5)
     }
   }
 }

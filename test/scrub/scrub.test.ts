@@ -3,13 +3,13 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Config } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
-import type { WallClock } from '../../src/core/schedule.ts'
 import { Scrub } from '../../src/scrub/scrub.ts'
 import { scrubFact } from '../../src/scrub/scrub-health.ts'
 import type { Damage, DamagedPart } from '../../src/storage/damage.ts'
 import type { CheckPosition } from '../../src/storage/storage-engine.ts'
 import { type Claims, claimsOfOne } from '../../src/threads/claims.ts'
 import type { Checker } from '../../src/threads/copies.ts'
+import { FakeWallClock } from '../helpers/fake-wall-clock.ts'
 import { until } from '../helpers/until.ts'
 
 const HOUR = 3_600_000
@@ -102,28 +102,15 @@ class PlayedDatabases {
   }
 }
 
-class FakeClock implements WallClock {
-  time = 1000 * WEEK
-  readonly #calls = new Set<{ readonly at: number; readonly call: () => void }>()
-
-  now(): number {
-    return this.time
-  }
-
-  after(ms: number, call: () => void): () => void {
-    const entry = { at: this.time + ms, call }
-    this.#calls.add(entry)
-    return () => this.#calls.delete(entry)
+class FakeClock extends FakeWallClock {
+  constructor() {
+    super(1000 * WEEK)
   }
 
   /** Advances the time to the next call, and by an hour at most. */
   async tick(): Promise<void> {
     this.time += HOUR
-    for (const entry of [...this.#calls]) {
-      this.#calls.delete(entry)
-      entry.call()
-    }
-    for (let n = 0; n < 20; n++) await turn()
+    await this.call(Number.POSITIVE_INFINITY, 20)
   }
 }
 
