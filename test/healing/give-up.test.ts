@@ -2,8 +2,9 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { settee } from '../cli/child.ts'
+import { startPostgres } from '../helpers/postgres-server.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
 import { until as untilOften } from '../helpers/until.ts'
 
@@ -18,15 +19,44 @@ const LARGE = {
   data: Buffer.from('the bytes of a picture '.repeat(20_000)).toString('base64'),
 }
 
+/** The servers of this test: over files, and over PostgreSQL. */
+const ENGINES = ['files', 'postgres'] as const
+type Engine = (typeof ENGINES)[number]
+
+/** Statements that damage what is stored in each. */
+interface Damages {
+  leaf(id: string): string
+  superseded(id: string): string
+  ancestry(id: string): string
+  row(id: string): string
+  readonly content: string
+}
+
 const OF = (id: string) => `doc = (SELECT num FROM doc WHERE id = '${id}')`
-const LEAF = (id: string) =>
-  `UPDATE revision SET body = replace(body, 'text', 'test') WHERE ${OF(id)} AND leaf`
-const SUPERSEDED = (id: string) =>
-  `UPDATE revision SET body = replace(body, 'text', 'test') WHERE ${OF(id)} AND NOT leaf`
+
+const DAMAGES: Readonly<Record<Engine, Damages>> = {
+  files: {
+    leaf: (id) => `UPDATE revision SET body = replace(body, 'text', 'test') WHERE ${OF(id)}
+      AND num = (SELECT winner FROM doc WHERE id = '${id}')`,
+    superseded: (id) =>
+      `UPDATE revision SET body = replace(body, 'text', 'test') WHERE ${OF(id)} AND NOT leaf`,
+    ancestry: (id) => `UPDATE revision SET ancestry = zeroblob(length(ancestry)) WHERE ${OF(id)} AND leaf`,
+    row: (id) => `UPDATE doc SET leaves = 5, checksum = 7 WHERE id = '${id}'`,
+    content: 'UPDATE chunk SET data = zeroblob(length(data)) WHERE position = 1',
+  },
+  postgres: {
+    leaf: (id) => `UPDATE settee.doc SET body = replace(body, 'text', 'test') WHERE id = '${id}'`,
+    superseded: (id) => `UPDATE settee.revision SET body = replace(body, 'text', 'test') WHERE id = '${id}'`,
+    ancestry: (id) => `UPDATE settee.doc SET ancestry = decode(repeat('00', octet_length(ancestry)), 'hex')
+      WHERE id = '${id}'`,
+    row: (id) => `UPDATE settee.doc SET leaves = 5, checksum = 7 WHERE id = '${id}'`,
+    content: `UPDATE settee.chunk SET data = decode(repeat('00', octet_length(data)), 'hex') WHERE position = 1`,
+  },
+}
 
 interface Case {
   /** What each damages. */
-  readonly sql: readonly string[]
+  readonly sql: (damages: Damages, id: string) => readonly string[]
   /** What is lost of each leaf. */
   readonly lost: readonly string[]
   /** The status, the generation and the text of the document afterwards. */
@@ -35,53 +65,72 @@ interface Case {
 
 const CASES: Readonly<Record<string, Case>> = {
   ancestry: {
-    sql: [`UPDATE revision SET ancestry = zeroblob(length(ancestry)) WHERE ${OF('ancestry')} AND leaf`],
+    sql: ({ ancestry }, id) => [ancestry(id)],
     lost: ['history'],
     after: [200, 2, 'second text'],
   },
-  body: { sql: [LEAF('body')], lost: ['text'], after: [200, 1, 'first text'] },
-  both: { sql: [LEAF('both'), SUPERSEDED('both')], lost: ['revision'], after: [404] },
-  conflict: {
-    sql: [LEAF('conflict').replace('leaf', `rev LIKE '3-%'`)],
+  body: { sql: ({ leaf }, id) => [leaf(id)], lost: ['text'], after: [200, 1, 'first text'] },
+  both: {
+    sql: ({ leaf, superseded }, id) => [leaf(id), superseded(id)],
     lost: ['revision'],
-    after: [200, 2, 'second text'],
+    after: [404],
   },
-  content: {
-    sql: [`UPDATE chunk SET data = zeroblob(length(data)) WHERE position = 1`],
-    lost: ['attachments'],
-    after: [200, 3, 'second text'],
+  conflict: { sql: ({ leaf }, id) => [leaf(id)], lost: ['revision'], after: [200, 2, 'second text'] },
+  content: { sql: ({ content }) => [content], lost: ['attachments'], after: [200, 3, 'second text'] },
+  deleted: { sql: ({ leaf }, id) => [leaf(id)], lost: ['tombstone'], after: [404] },
+  row: { sql: ({ row }, id) => [row(id)], lost: [], after: [200, 2, 'second text'] },
+  superseded: { sql: ({ superseded }, id) => [superseded(id)], lost: [], after: [200, 2, 'second text'] },
+  'text and row': {
+    sql: ({ leaf, row }, id) => [leaf(id), row(id)],
+    lost: ['revision'],
+    after: [404],
   },
-  deleted: { sql: [LEAF('deleted')], lost: ['tombstone'], after: [404] },
-  row: {
-    sql: [`UPDATE doc SET leaves = 5, checksum = 7 WHERE id = 'row'`],
-    lost: [],
-    after: [200, 2, 'second text'],
-  },
-  superseded: { sql: [SUPERSEDED('superseded')], lost: [], after: [200, 2, 'second text'] },
 }
 const IDS = Object.keys(CASES)
+/** Those of which nothing is left. */
+const GONE = ['both', 'text and row']
 
-async function setUp(t: Parameters<typeof startTestServer>[0]): Promise<TestServer> {
-  const server = await startTestServer(t)
+const postgres = await startPostgres(t)
+
+interface Healed {
+  readonly server: TestServer
+  /** Its address in PostgreSQL; null for files. */
+  readonly store: string | null
+}
+
+async function setUp(t: Test, engine: Engine): Promise<Healed> {
+  const store = engine === 'files' ? null : await postgres.createDatabase()
+  const server = await startTestServer(t, store === null ? {} : { env: { SETTEE_STORE: store } })
   await server.request('PUT', '/notes')
   for (const id of IDS) {
-    const first = await server.request('PUT', `/notes/${id}`, { body: { text: 'first text' } })
+    const first = await server.request('PUT', pathOf(id), { body: { text: 'first text' } })
     const _attachments = id === 'content' ? { _attachments: { SMALL, LARGE } } : {}
     const body = { _rev: first.json.rev, text: 'second text', ..._attachments, _deleted: id === 'deleted' }
-    await server.request('PUT', `/notes/${id}`, { body })
+    await server.request('PUT', pathOf(id), { body })
   }
   const branch = { start: 3, ids: ['c', 'b', 'a'] }
   const docs = [{ _id: 'conflict', _rev: '3-c', _revisions: branch, text: 'third text' }]
   await server.request('POST', '/notes/_bulk_docs', { body: { docs, new_edits: false } })
-  return server
+  return { server, store }
 }
 
-async function damage(server: TestServer): Promise<void> {
+function pathOf(id: string): string {
+  return `/notes/${encodeURIComponent(id)}`
+}
+
+async function damage({ server, store }: Healed): Promise<void> {
   await server.stop()
-  const file = new Sqlite(join(server.dataDir, 'databases', 'notes.sqlite'))
-  for (const sql of Object.values(CASES).flatMap((each) => each.sql))
-    if (file.prepare(sql).run().changes === 0) throw new Error(sql)
-  file.close()
+  const damages = DAMAGES[store === null ? 'files' : 'postgres']
+  const statements = Object.entries(CASES).flatMap(([id, { sql }]) => sql(damages, id))
+  if (store === null) {
+    const file = new Sqlite(join(server.dataDir, 'databases', 'notes.sqlite'))
+    for (const sql of statements) if (file.prepare(sql).run().changes === 0) throw new Error(sql)
+    file.close()
+  } else {
+    const name = new URL(store).pathname.slice(1)
+    for (const sql of statements)
+      if ((await postgres.query(`${sql} RETURNING 1`, [], name)).length === 0) throw new Error(sql)
+  }
   await server.start()
 }
 
@@ -96,10 +145,14 @@ async function damagedParts(server: TestServer): Promise<string[]> {
   return [...new Set((found?.parts ?? []).map(({ id }) => id))].sort()
 }
 
-t.test('each kind of damage is let go, and nothing else', async (t) => {
-  const server = await setUp(t)
+for (const engine of ENGINES)
+  t.test(`${engine}: each kind of damage is let go, and nothing else`, (t) => letGo(t, engine))
+
+async function letGo(t: Test, engine: Engine): Promise<void> {
+  const healed = await setUp(t, engine)
+  const { server } = healed
   const { json: had } = await server.request('GET', '/notes/body?revs=true')
-  await damage(server)
+  await damage(healed)
   t.strictSame(await damagedParts(server), IDS)
   const giveUp = (body: object) => server.request('POST', '/_settee/check/give-up', { body })
   for (const id of IDS) {
@@ -123,18 +176,18 @@ t.test('each kind of damage is let go, and nothing else', async (t) => {
     t.equal((await giveUp({ database: 'notes', id })).status, 200, id)
   t.strictSame(await damagedParts(server), [], 'nothing is damaged')
   for (const id of IDS) {
-    const { status, json } = await server.request('GET', `/notes/${id}?conflicts=true`)
+    const { status, json } = await server.request('GET', `${pathOf(id)}?conflicts=true`)
     const read = status === 200 ? [status, Number.parseInt(json._rev, 10), json.text] : [status]
     t.strictSame(read, CASES[id]?.after, id)
     t.notMatch(json, { _conflicts: Array })
   }
   t.match((await server.request('GET', '/notes/content/SMALL')).text, 'hello', 'the other attachment stays')
   t.equal((await server.request('GET', '/notes/deleted')).json.reason, 'deleted')
-  t.equal((await server.request('GET', '/notes/both')).json.reason, 'missing')
+  for (const id of GONE) t.equal((await server.request('GET', pathOf(id))).json.reason, 'missing')
   const { json: changes } = await server.request('GET', '/notes/_changes')
   t.strictSame(
     changes.results.map(({ id }: { id: string }) => id).sort(),
-    IDS.filter((id) => id !== 'both'),
+    IDS.filter((id) => !GONE.includes(id)),
   )
   for (const id of ['body', 'none', '', '_local/x', 'a\u0000b', '\ud800', 'x'.repeat(50_000)]) {
     const { status } = await giveUp({ database: 'notes', id })
@@ -160,5 +213,8 @@ t.test('each kind of damage is let go, and nothing else', async (t) => {
   await server.stop()
   await server.start()
   t.strictSame(await damagedParts(server), [])
-  t.match((await server.request('GET', '/notes')).json, { doc_count: IDS.length - 2, doc_del_count: 1 })
-})
+  t.match((await server.request('GET', '/notes')).json, {
+    doc_count: IDS.length - GONE.length - 1,
+    doc_del_count: 1,
+  })
+}

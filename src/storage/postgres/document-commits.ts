@@ -20,6 +20,7 @@ type Verdict =
 
 interface Job extends QueuedWrite {
   readonly touches: Touches | undefined
+  readonly salvages?: boolean | undefined
   decide(
     doc: LoadedDocument | null,
     view: StoreView,
@@ -72,7 +73,7 @@ export class DocumentCommits {
   purge<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
     return this.#add(
       updates.map((update) => ({
-        ...{ id: update.id, bytes: PURGE_BYTES, touches: update.touches },
+        ...{ id: update.id, bytes: PURGE_BYTES, touches: update.touches, salvages: update.salvages },
         decide: (doc: LoadedDocument | null, view: StoreView) => {
           const { result, write } = update.decide(doc, view)
           const verdict = doc === null || write === undefined ? null : ({ kind: 'purge', write } as const)

@@ -22,6 +22,8 @@ import { textOf } from './stored-text.ts'
 export interface Wanted {
   readonly id: string
   readonly touches?: HistoryTouches | undefined
+  /** As of {@link PurgeUpdate}. */
+  readonly salvages?: boolean | undefined
 }
 
 export type Called<R> = { readonly result: R } | { readonly error: unknown }
@@ -85,6 +87,7 @@ export class DocumentLoader {
       () => this.load(wanted, { run, writeFacts: true }),
       ({ docs }, view, lend) => {
         const byId = new Map(docs.map((doc) => [doc.id, doc]))
+        for (const { id, salvages } of wanted) if (salvages) byId.get(id)?.salvage()
         const placed = wanted.map(({ id }) => byId.get(id) ?? null)
         return lend(placed, (doc, place) => call(doc, view, place)).then((outcomes) => ({
           view,
@@ -256,7 +259,7 @@ function called<R>(
   call: (doc: LoadedDocument | null, place: number) => R,
 ): Called<R> | null {
   try {
-    return { result: call(doc?.isDamaged ? refusing(doc) : doc, place) }
+    return { result: call(doc === null || doc.isUsable ? doc : refusing(doc), place) }
   } catch (error) {
     if (error instanceof NotLoaded) return null
     return { error }

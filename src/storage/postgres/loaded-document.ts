@@ -114,6 +114,9 @@ export class LoadedDocument implements DocHistory {
   #others: Map<string, LoadedRevision> | undefined
   #sought: Set<string> | undefined
   #hasLeaves: boolean
+  /** Whether all leaves were looked for, whatever the row says. */
+  #soughtLeaves = false
+  #salvages = false
   #hasSuperseded = false
   #versions: VersionRange | undefined
   #branches: readonly Branch[] | undefined
@@ -143,6 +146,21 @@ export class LoadedDocument implements DocHistory {
     this.#isWinnerRead = row.winner.body !== undefined
   }
 
+  /** From now on its leaves are those that are found, whatever the row says: {@link PurgeUpdate.salvages}. */
+  salvage(): void {
+    this.#salvages = true
+    this.#hasLeaves = this.#soughtLeaves
+  }
+
+  get isSalvaged(): boolean {
+    return this.#salvages && (this.isDamaged || this.branches.length !== this.leaves)
+  }
+
+  /** Whether a reader may use it. */
+  get isUsable(): boolean {
+    return this.#salvages || !this.isDamaged
+  }
+
   /** The error for its row. */
   damage(): CouchError {
     return this.#database.damage.damagedDocument(this.id)
@@ -160,6 +178,7 @@ export class LoadedDocument implements DocHistory {
 
   /** Notes which revisions are there if they exist. */
   note({ leaves, superseded, versions }: Sought, revs: Iterable<string> | undefined): void {
+    this.#soughtLeaves ||= leaves
     this.#hasLeaves ||= leaves
     this.#hasSuperseded ||= superseded
     this.#versions = versions ?? this.#versions
@@ -198,7 +217,7 @@ export class LoadedDocument implements DocHistory {
   }
 
   get hasOneLeaf(): boolean {
-    return this.leaves === 1
+    return this.leaves === 1 && !this.#salvages
   }
 
   get damagedLeaves(): ReadonlySet<string> {
@@ -210,15 +229,15 @@ export class LoadedDocument implements DocHistory {
     this.#branches ??= this.#all()
       .filter(({ leaf }) => leaf)
       .map((leaf) => new LoadedBranch(leaf, () => this.#ancestryOf(leaf)))
-    if (this.#branches.length !== this.leaves || !this.#branches.every(({ pos }) => pos > 0))
-      throw this.#incomplete()
+    const areAll = this.#salvages || this.#branches.length === this.leaves
+    if (!areAll || !this.#branches.every(({ pos }) => pos > 0)) throw this.#incomplete()
     return this.#branches
   }
 
   revisions(): readonly StoredRevision[] {
     if (!this.#hasSuperseded || !this.#hasLeaves) this.#miss({ revisions: true })
     const all = this.#all()
-    if (all.filter(({ leaf }) => leaf).length !== this.leaves) throw this.#incomplete()
+    if (!this.#salvages && all.filter(({ leaf }) => leaf).length !== this.leaves) throw this.#incomplete()
     return all
       .filter(({ retained }) => !retained || this.#showsRetained)
       .map(({ rev, deleted, leaf }) => ({ rev, deleted, leaf }))
