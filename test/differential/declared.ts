@@ -60,7 +60,7 @@ function isEarly(answer: Comparable): boolean {
   const { error = '', reason } = errorOf(answer)
   return (
     ['conflict', 'illegal_docid', 'method_not_allowed'].includes(error) ||
-    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON|Multi-key|incompatible|invalid_seq_interval|missing_named_view|Invalid path|Destination header is mandatory|`feed` types/.test(
+    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON|Multi-key|incompatible|invalid_seq_interval|missing_named_view|Invalid path|Destination header is mandatory|missing json key|No rows can match|`feed` types/.test(
       reason ?? '',
     )
   )

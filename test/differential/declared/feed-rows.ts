@@ -1,6 +1,8 @@
 /** Declared differences of feeds of changes. */
 import type { Declared } from './declaration.ts'
-import { errorOf, isEqualBut, isFeed } from './likeness.ts'
+import { errorOf, isEqualBut, isFeed, sorted } from './likeness.ts'
+
+const SEQUENCE = /"\d+-<token>"/g
 
 export const FEED_ROWS: readonly Declared[] = [
   {
@@ -48,6 +50,23 @@ export const FEED_ROWS: readonly Declared[] = [
       what === 'body' &&
       /filter=_(design|doc_ids)/.test(step.path) &&
       isEqualBut(couchdb.body, settee.body, /"pending":\d+/g),
+  },
+  {
+    row: 'last_seq of _changes with filter=_design and descending=true',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      /filter=_design/.test(step.path) &&
+      /descending=true/.test(step.path) &&
+      isEqualBut(couchdb.body, settee.body, /"last_seq":"\d+-<token>"|"pending":\d+/g),
+  },
+  {
+    row: 'the order of the documents of one _bulk_docs in _changes',
+    lasts: true,
+    is: (what, { step, before, couchdb, settee }) =>
+      what === 'body' &&
+      isFeed(step.path) &&
+      before.includes('/_bulk_docs') &&
+      isEqualBut(sorted(couchdb.body, SEQUENCE), sorted(settee.body, SEQUENCE), SEQUENCE),
   },
   {
     row: 'an unknown style',

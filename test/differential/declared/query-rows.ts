@@ -51,8 +51,9 @@ export const QUERY_ROWS: readonly Declared[] = [
   },
   {
     row: 'key beside another end of a range in a partition',
-    is: (what, { step }) =>
-      what === 'body' && step.path.includes('/_partition/') && /\bkey=.*(start|end)_?key=/.test(step.path),
+    is: (_, { step }) =>
+      step.path.includes('/_partition/') &&
+      /[?&]key=.*(start|end)_?key=|(start|end)_?key=.*[?&]key=/.test(step.path),
   },
   {
     row: 'keys of one key beside an end of a range in a partition',

@@ -4,6 +4,7 @@ import { hasReplicated, isEqualBut, isFeed, shown, sorted } from './likeness.ts'
 
 /** The length of what follows the generation of a revision. */
 const HASH = 32
+const ANCESTRY = /"ids":\[[^\]]*\]|"_revs_info":\[[^\]]*\]/g
 const LOWERED = 'PUT /{db}/_revs_limit'
 
 export const REVISION_ROWS: readonly Declared[] = [
@@ -32,6 +33,17 @@ export const REVISION_ROWS: readonly Declared[] = [
       couchdb.status === 200 &&
       /"missing"/.test(JSON.stringify(settee.body)) &&
       JSON.stringify(couchdb.body).split('"ok"').length > JSON.stringify(settee.body).split('"ok"').length,
+  },
+  {
+    row: 'an ancestor that is replicated after its successor, in a request with attachments',
+    lasts: true,
+    is: (what, { step, before, couchdb, settee }) => {
+      if (what !== 'body' || !hasReplicated(before) || !before.includes('_attachments')) return false
+      if (!/_missing_revs|_revs_diff/.test(step.path))
+        return /revs/.test(shown(step)) && isEqualBut(couchdb.body, settee.body, ANCESTRY)
+      const unknown = moreMissing(couchdb.body, settee.body)
+      return unknown.length > 0 && unknown.every((rev) => before.includes(rev.slice(-HASH)))
+    },
   },
   {
     row: 'a replicated revision that leaves a branch as it is, after _revs_limit was lowered',

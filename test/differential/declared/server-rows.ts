@@ -1,7 +1,7 @@
 /** Declared differences of the server, its databases, and requests at large. */
 import type { Comparable } from '../comparable.ts'
 import type { Declared } from './declaration.ts'
-import { errorOf, isEqualBut } from './likeness.ts'
+import { errorOf, isEqualBut, isRefusal } from './likeness.ts'
 
 /** Methods that some call has. */
 const USUAL = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'COPY'])
@@ -14,7 +14,8 @@ export const SERVER_ROWS: readonly Declared[] = [
   { row: 'a parameter given twice', is: (_, { step }) => isTwice(step.path) },
   {
     row: 'a method that no call has',
-    is: (_, { step, settee }) => settee.status === 405 && !USUAL.has(step.method),
+    is: (_, { step, couchdb, settee }) =>
+      !USUAL.has(step.method) && (settee.status === 405 || [couchdb, settee].every(isRefusal)),
   },
   {
     row: 'a path below a call that ends there',
