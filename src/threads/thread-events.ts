@@ -56,6 +56,8 @@ export class ThreadEvents {
       case 'secured':
         proxy.emit({ type: 'secured', security: event.security })
         this.security.tell(proxy.name)
+        // Its bytes count for the owner.
+        this.writes.tell(proxy.name)
         break
       case 'deleted':
         onDeleted(proxy)

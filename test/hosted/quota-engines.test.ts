@@ -131,6 +131,19 @@ for (const engine of ['files', 'postgres']) {
     const names = times(20_000, (at) => `member-${at}`)
     t.equal((await send('PUT', '/notes/_security', { members: { names, roles: [] } })).status, 413)
   })
+
+  t.test(`${engine}: a security object counts, and is accepted beyond the quota`, async (t) => {
+    const { send, used, call } = await start(t, engine)
+    const full = { quota: { bytes: 1 } }
+    t.equal((await call('PUT', '/_settee/accounts/anna', { ...ROOT, json: full })).status, 200)
+    const before = await used()
+    const names = times(3000, (at) => `member-${at}-xxxx`)
+    const largest = { admins: { names: ['anna'] }, members: { names: ['anna', ...names], roles: [] } }
+    t.equal((await send('PUT', '/notes/_security', largest)).status, 200)
+    const bytes = JSON.stringify(largest).length
+    const grown = (await used()) - before
+    t.ok(grown > bytes * 0.9 && grown < bytes + PAGES, `${grown} bytes are counted for ${bytes}`)
+  })
 }
 
 t.test('postgres: what was written before the sums were whole counts after a compaction', async (t) => {
