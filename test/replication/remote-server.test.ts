@@ -22,10 +22,11 @@ async function listOf<T>(items: AsyncIterable<T> | null): Promise<T[]> {
   return list
 }
 
-/** A server that answers each path, without its query, with one JSON text, and others with 404. */
+/** A server that answers each path, with or without its query, with one JSON text, and others with 404. */
 async function fixedServer(t: Test, answers: Readonly<Record<string, string>>): Promise<string> {
   const server = createServer((request, response) => {
-    const answer = answers[new URL(request.url ?? '', 'http://x').pathname]
+    const { url = '' } = request
+    const answer = answers[url] ?? answers[new URL(url, 'http://x').pathname]
     response.writeHead(answer === undefined ? 404 : 200, { 'content-type': 'application/json' })
     response.end(answer ?? '{"error":"not_found","reason":"missing"}')
   })
@@ -88,4 +89,22 @@ t.test('a server may lack pages, lists of _local documents and the configuration
   t.equal(await notes.security(signal), null)
   t.equal(await notes.revsLimit(signal), null)
   t.equal(await notes.localDocs(signal), null)
+})
+
+t.test('what is longer than any checkpoint or document is not read to its end', async (t) => {
+  const long = 'x'.repeat(700_000)
+  const row = (bytes: number) => `{"id":"_local/a","doc":{"_id":"_local/a","text":"${'x'.repeat(bytes)}"}}`
+  const url = await fixedServer(t, {
+    '/notes/_local/checkpoint': `{"session_id":"${long}","history":["${long}"]}`,
+    '/notes/_local_docs?limit=0': '{"rows":[]}',
+    '/notes/_local_docs': `{"rows":[${row(8_000_000)}]}`,
+    '/longer/_local_docs?limit=0': '{"rows":[]}',
+    '/longer/_local_docs': `{"rows":[${row(9_000_000)}]}`,
+  })
+  const remote = remoteServer(t, url)
+  const checkpoint = remote.database('notes').peer.readDocument('_local/checkpoint', signal)
+  await t.rejects(checkpoint, { fault: 'invalid_answer', message: /more than 1048576 bytes/ })
+  const locals = async (name: string) => listOf(await remote.database(name).localDocs(signal))
+  await t.rejects(locals('longer'), { fault: 'invalid_answer', message: /more than 8388608 bytes/ })
+  t.equal((await locals('notes')).length, 1)
 })

@@ -19,6 +19,7 @@ export interface RemoteCall {
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: RemoteRequest['body']
   readonly isFeed?: boolean
+  readonly mayWait?: boolean
   readonly signal: AbortSignal
 }
 
@@ -65,7 +66,7 @@ export class RemoteClient {
 
   /** As {@link send}, to another address of the same server. */
   sendTo(base: URL, call: RemoteCall): Promise<RemoteAnswer> {
-    const { method, path, query = {}, json, headers, body, isFeed = false, signal } = call
+    const { method, path, query = {}, json, headers, body, isFeed = false, mayWait, signal } = call
     const url = new URL(base)
     url.pathname = base.pathname.replace(/\/$/, '') + (path === '' && base.pathname !== '/' ? '/' : path)
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
@@ -82,6 +83,7 @@ export class RemoteClient {
         },
         ...((bytes ?? body) && { body: bytes ?? body }),
         isFeed,
+        mayWait,
         signal,
       } as RemoteRequest,
       this.#options,
@@ -103,8 +105,12 @@ export class RemoteClient {
     throw new PeerError(fault, `${this.address}: ${text}`, { retryAfterMs })
   }
 
-  /** Reads a successful answer whose members have at most 1 MB each, and 4 MB together. @throws PeerError */
-  async object(answer: RemoteAnswer): Promise<Record<string, unknown>> {
+  /**
+   * Reads a successful answer whose members have at most 1 MB each.
+   * @param most bytes of all members together; by default 4 MB
+   * @throws PeerError
+   */
+  async object(answer: RemoteAnswer, most = MAX_OBJECT): Promise<Record<string, unknown>> {
     await this.expect(answer)
     const members: [string, unknown][] = []
     let size = 0
@@ -112,8 +118,8 @@ export class RemoteClient {
       if (member === null) throw new PeerError('invalid_json', `${this.address} answers with a list`)
       members.push([member, parsed(bytes)])
       size += bytes.length + member.length + MEMBER_COST
-      if (size > MAX_OBJECT) {
-        throw new PeerError('invalid_answer', `${this.address} answers with more than ${MAX_OBJECT} bytes`)
+      if (size > most) {
+        throw new PeerError('invalid_answer', `${this.address} answers with more than ${most} bytes`)
       }
     }
     return Object.fromEntries(members)

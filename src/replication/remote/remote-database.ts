@@ -4,7 +4,7 @@ import { positionOf } from '../checkpoint.ts'
 import { type JsonPart, jsonParts, memberIn, NULL, parsed } from '../json-parts.ts'
 import { PeerError, type PeerFault } from '../peer-error.ts'
 import type { Position, RemoteEndpoint } from '../requests/replication-request.ts'
-import { discard, instanceOf, type Query, RemoteClient } from './remote-client.ts'
+import { discard, instanceOf, type Query, type RemoteCall, RemoteClient } from './remote-client.ts'
 import { RemotePeer } from './remote-peer.ts'
 import type { RemoteOptions } from './remote-pools.ts'
 import type { RemoteConnections } from './remote-requests.ts'
@@ -24,9 +24,7 @@ export interface RemoteDatabaseInfo {
 const PAGE_LOCALS = 100
 /** The most `_local` documents of a database. */
 const MAX_LOCALS = 1_000_000
-/** The most bytes of one document. CouchDB takes 8 MB, unless it is told otherwise. */
-const MAX_DOCUMENT = 32 * 1024 * 1024
-/** The most bytes of a `_local` document that is read by its id. */
+/** The most bytes of one document, a row of a list or a value. CouchDB and settee store 8,000,000, unless they are told otherwise. */
 const MAX_VALUE = 8 * 1024 * 1024
 /** What a server answers that does not have a call. */
 export const ABSENT: readonly PeerFault[] = ['not_found', 'invalid_answer', 'bad_request', 'rejected']
@@ -200,12 +198,12 @@ export class RemoteDatabase {
 /** The parts of an answer. @throws PeerError */
 export async function* partsFrom(
   client: RemoteClient,
-  call: { readonly path: string; readonly query: Query; readonly signal: AbortSignal },
+  call: Pick<RemoteCall, 'path' | 'query' | 'signal' | 'mayWait'>,
   lists?: ReadonlySet<string>,
 ): AsyncGenerator<JsonPart> {
   const answer = await client.send({ method: 'GET', ...call })
   await client.expect(answer)
-  yield* jsonParts(answer.chunks, { maxPart: MAX_DOCUMENT, ...(lists && { lists }) })
+  yield* jsonParts(answer.chunks, { maxPart: MAX_VALUE, ...(lists && { lists }) })
 }
 
 /** Whether an error is one of these faults of a server. */

@@ -2,6 +2,7 @@
 import { read } from 'node:fs'
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
+import { LOCAL_PREFIX } from '../../core/ids.ts'
 import { positionOf } from '../checkpoint.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from '../peer.ts'
 import { PeerError } from '../peer-error.ts'
@@ -13,6 +14,9 @@ import { waitingFeed } from './waiting-feed.ts'
 
 /** A peer that rejects these calls with one of these statuses does not have them. */
 const ABSENT: ReadonlySet<number> = new Set([400, 404, 405, 501])
+
+/** The most bytes of a checkpoint: CouchDB's has 50 sessions with three sequences each, of some hundred bytes. */
+const MAX_CHECKPOINT = 1024 * 1024
 
 export class RemotePeer implements Peer {
   /** With four, 50 attachments of 50 MB took about 20 MB more memory, and as long. */
@@ -164,7 +168,7 @@ export class RemotePeer implements Peer {
       await discard(answer)
       return null
     }
-    return this.#client.object(answer)
+    return this.#client.object(answer, id.startsWith(LOCAL_PREFIX) ? MAX_CHECKPOINT : undefined)
   }
 
   async writeLocal(id: string, doc: object, signal: AbortSignal): Promise<string> {
