@@ -219,6 +219,14 @@ t.test('the checkpoint of a filtered replication reaches the end of the feed', a
   }
 })
 
+t.test('a source that sends its documents a byte at a time fails like one that is silent', async (t) => {
+  const { server, remote } = await scene(t)
+  remote.script(/_bulk_get/, { type: 'slow', pieces: 50_000, pauseMs: 50 })
+  const once = { retries_per_request: 0, connection_timeout: 1000 }
+  const { status, json } = await replicate(server, { source: `${remote.url}/full`, target: 'empty', ...once })
+  t.match({ status, ...json }, { status: 500, reason: /too long|less than 30 bytes a second/ })
+})
+
 t.test('the parameters of a filter may be numbers and other plain values', async (t) => {
   const { server, remote } = await scene(t)
   const filter = `function (doc, req) {

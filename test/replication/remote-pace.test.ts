@@ -1,5 +1,5 @@
-/** Pauses that a remote asks for count for everybody; closed connections are replaced at once. */
-import { createServer, type RequestListener } from 'node:http'
+/** Pauses that a remote asks for count for everybody; closed connections are replaced at once; answers that drip end. */
+import { createServer, type RequestListener, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import type { RemoteOptions } from '../../src/replication/remote/remote-pools.ts'
@@ -112,4 +112,46 @@ t.test('a feed over TLS whose connection fails is a fault of the remote', async 
   const url = new URL(`https://127.0.0.1:${port}/db/_changes`)
   const feed = connections(t).send({ ...get(url), isFeed: true }, options)
   await t.rejects(feed, { name: 'PeerError', fault: 'unreachable' })
+})
+
+/** The head of a gzip stream, and a block without content. */
+const GZIP_HEAD = Buffer.from('1f8b0800000000000003', 'hex')
+const EMPTY_BLOCK = Buffer.from('000000ffff', 'hex')
+
+t.test('an answer that drips is given up, in whatever form', async (t) => {
+  const gone: Promise<void>[] = []
+  const drip = (answer: ServerResponse, chunk: Uint8Array | string) => {
+    const timer = setInterval(() => answer.write(chunk), 100)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    gone.push(promise)
+    answer.on('close', () => {
+      clearInterval(timer)
+      resolve()
+    })
+  }
+  const url = await serve(t, ({ url: path }, answer) => {
+    if (path === '/gzip') {
+      answer.writeHead(200, { 'content-encoding': 'gzip' }).write(GZIP_HEAD)
+      return drip(answer, EMPTY_BLOCK)
+    }
+    answer.writeHead(path === '/redirect' ? 307 : path === '/error' ? 500 : 200, { location: '/' })
+    return drip(answer, ' ')
+  })
+  const remote = connections(t)
+  for (const path of ['/', '/error', '/gzip', '/redirect']) {
+    const answer = async () =>
+      (await remote.send(get(new URL(path, url)), { ...options, timeoutMs: 500 })).text()
+    await t.rejects(answer(), { name: 'PeerError', fault: 'timeout' }, path)
+  }
+  await Promise.all(gone)
+})
+
+t.test('interim answers do not put off the answer for ever', async (t) => {
+  const url = await serve(t, ({ url: path }, answer) => {
+    for (let n = 0; n < (path === '/few' ? 2 : 100); n++) answer.writeProcessing()
+    answer.end('{}')
+  })
+  const remote = connections(t)
+  t.equal((await remote.send(get(new URL('/few', url)), options)).status, 200)
+  await t.rejects(remote.send(get(url), options), { name: 'PeerError', fault: 'invalid_answer' })
 })

@@ -108,7 +108,7 @@ async function trickle(
   { pieces, pauseMs }: { readonly pieces: number; readonly pauseMs: number },
 ): Promise<void> {
   const body = Buffer.concat(await response.toArray())
-  for (let n = 0; n < pieces; n++) {
+  for (let n = 0; n < pieces && !outgoing.destroyed; n++) {
     await new Promise((resolve) => setTimeout(resolve, pauseMs))
     outgoing.write(body.subarray((n * body.length) / pieces, ((n + 1) * body.length) / pieces))
   }

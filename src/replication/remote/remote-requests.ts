@@ -4,6 +4,7 @@ import { createGunzip } from 'node:zlib'
 import type { Dispatcher } from 'undici'
 import { isLoopback } from '../../core/network.ts'
 import { PeerError, type PeerFault } from '../peer-error.ts'
+import { AnswerPace } from './answer-pace.ts'
 import type { FeedTurn } from './feed-turns.ts'
 import { checkLiteralAddress, isPrivateHost, PrivateAddressError } from './remote-addresses.ts'
 import { retryAfter } from './remote-pace.ts'
@@ -18,6 +19,8 @@ export interface RemoteRequest {
   readonly body?: Uint8Array | (() => Readable)
   /** The request waits for news, in a turn of {@link RemoteConnections.feedTurn}. */
   readonly isFeed?: boolean
+  /** The answer may have heartbeats alone until there is news; by default that of a feed. */
+  readonly mayWait?: boolean
   readonly signal: AbortSignal
 }
 
@@ -30,6 +33,8 @@ export interface RemoteAnswer {
 }
 
 const MAX_REDIRECTS = 5
+/** Interim answers to one request. Each lets the answer itself be late once more. */
+const MAX_INTERIM = 10
 /** Enough for any error answer. */
 const MAX_TEXT = 64 * 1024
 
@@ -50,8 +55,10 @@ export class RemoteConnections {
     for (let redirects = 0; ; redirects++) {
       const answer = await this.#sendOnce({ ...asked, method, url, headers, ...(body && { body }) }, options)
       const location = redirectOf(answer, method)
-      if (location === null) return toAnswer(answer)
-      await answer.body.dump()
+      const { isFeed = false, mayWait = isFeed } = asked
+      const windowMs = options.timeoutMs
+      if (location === null) return toAnswer(answer, new AnswerPace({ windowMs, isFeed: mayWait }))
+      await toAnswer(answer, new AnswerPace({ windowMs, isFeed: false })).text()
       if (redirects >= MAX_REDIRECTS)
         throw new PeerError('invalid_answer', `${shown(url)} redirects too often`)
       const next = locationOf(location, url)
@@ -78,6 +85,7 @@ export class RemoteConnections {
         signal,
         headersTimeout: options.timeoutMs,
         bodyTimeout: options.timeoutMs,
+        onInfo: interimCount(url),
       })
       return await unlessAborted(answer, signal)
     } catch (error) {
@@ -92,6 +100,16 @@ export class RemoteConnections {
 
   close(): Promise<void> {
     return this.#pools.close()
+  }
+}
+
+/** @returns to be called for each interim answer; throws PeerError for too many */
+function interimCount(url: URL): () => void {
+  let count = 0
+  return () => {
+    count += 1
+    if (count > MAX_INTERIM)
+      throw new PeerError('invalid_answer', `${shown(url)} sends too many interim answers`)
   }
 }
 
@@ -138,10 +156,10 @@ async function mayLeadTo(next: URL, from: URL): Promise<boolean> {
   return next.hostname === from.hostname || isPrivateHost(from.hostname)
 }
 
-function toAnswer({ statusCode, headers, body }: Dispatcher.ResponseData): RemoteAnswer {
+function toAnswer({ statusCode, headers, body }: Dispatcher.ResponseData, pace: AnswerPace): RemoteAnswer {
   const type = headers['content-type']
   const isGzip = headers['content-encoding'] === 'gzip'
-  const chunks = readable(isGzip ? inflated(body) : body)
+  const chunks = readable(isGzip ? inflated(body, pace) : body, pace)
   return {
     status: statusCode,
     type: typeof type === 'string' ? type : '',
@@ -151,16 +169,23 @@ function toAnswer({ statusCode, headers, body }: Dispatcher.ResponseData): Remot
   }
 }
 
-function inflated(body: Readable): Readable {
+function inflated(body: Readable, pace: AnswerPace): Readable {
   const gunzip = createGunzip()
   body.on('error', (error) => gunzip.destroy(error))
   gunzip.on('close', () => body.destroy())
+  body.on('data', () => {
+    try {
+      pace.check()
+    } catch (error) {
+      gunzip.destroy(error as PeerError)
+    }
+  })
   return body.pipe(gunzip)
 }
 
-async function* readable(body: Readable): AsyncGenerator<Uint8Array> {
+async function* readable(body: Readable, pace: AnswerPace): AsyncGenerator<Uint8Array> {
   try {
-    for await (const chunk of body) yield chunk as Uint8Array
+    yield* pace.watch(body)
   } catch (error) {
     throw faultOf(error, null)
   }

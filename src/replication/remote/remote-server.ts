@@ -4,7 +4,7 @@
  */
 import { isJsonObject } from '../../core/json.ts'
 import { positionOf } from '../checkpoint.ts'
-import { type JsonPart, parsed } from '../json-parts.ts'
+import { parsed } from '../json-parts.ts'
 import { PeerError, type PeerFault } from '../peer-error.ts'
 import type { Position, RemoteEndpoint } from '../requests/replication-request.ts'
 import { type Query, RemoteClient } from './remote-client.ts'
@@ -87,7 +87,7 @@ export class RemoteServer {
       }
       const before: string | null = last
       let rows = 0
-      for await (const { bytes } of this.#parts('/_all_dbs', query, signal)) {
+      for await (const { bytes } of partsFrom(this.#client, { path: '/_all_dbs', query, signal })) {
         const name = textOrNull(parsed(bytes))
         if (name === null || name.length > MAX_NAME)
           throw new PeerError('invalid_answer', `${this.address}: _all_dbs is not a list of names`)
@@ -164,7 +164,8 @@ export class RemoteServer {
     const updates: RemoteUpdate[] = []
     let lastSeq: Position | null = null
     try {
-      for await (const { member, bytes } of this.#parts('/_db_updates', query, signal, RESULTS)) {
+      const call = { path: '/_db_updates', query, mayWait: waits, signal }
+      for await (const { member, bytes } of partsFrom(this.#client, call, RESULTS)) {
         if (member === 'last_seq') lastSeq = positionOf(parsed(bytes))
         if (member !== 'results') continue
         const update = updateOf(parsed(bytes))
@@ -181,15 +182,6 @@ export class RemoteServer {
     if (reached === null)
       throw new PeerError('invalid_answer', `${this.address}: _db_updates has no last_seq`)
     return { updates, lastSeq: reached }
-  }
-
-  #parts(
-    path: string,
-    query: Query,
-    signal: AbortSignal,
-    lists?: ReadonlySet<string>,
-  ): AsyncIterable<JsonPart> {
-    return partsFrom(this.#client, { path, query, signal }, lists)
   }
 }
 

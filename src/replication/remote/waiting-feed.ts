@@ -1,12 +1,11 @@
 /** A feed that waits for news at a remote, in its turn. */
 
 import type { Position } from '../requests/replication-request.ts'
+import { News } from './answer-pace.ts'
 import type { FeedTurn } from './feed-turns.ts'
 import type { Query } from './remote-client.ts'
 import type { RemoteAnswer } from './remote-requests.ts'
 
-/** An answer with more than this, in bytes without white space, has news. `{"results":[` has 12. */
-const HEAD = 32
 /** A feed that has sent this many bytes without news, heartbeats for example, is asked again. */
 const MAX_BLANK = 4096
 
@@ -47,13 +46,13 @@ async function* untilTaken({
   const answer = await open(queryOf(turn, timeoutMs), AbortSignal.any([signal, turn.signal]))
   // Until there is news nothing is passed on, so that the turn can be given up.
   const head: Uint8Array[] = []
-  let seen = 0
+  const news = new News()
   let bytes = 0
   for await (const chunk of answer.chunks) {
-    if (seen <= HEAD) seen += inked(chunk)
+    news.add(chunk)
     head.push(chunk)
     bytes += chunk.length
-    if (seen > HEAD) {
+    if (news.hasCome) {
       turn.keep()
       yield* head.splice(0)
     } else if (bytes > MAX_BLANK) {
@@ -73,11 +72,4 @@ function queryOf({ holdMs }: FeedTurn, timeoutMs: number): Query {
   if (holdMs !== null)
     return { feed: 'longpoll', timeout: String(Math.floor(Math.min(holdMs, timeoutMs / 2))) }
   return { feed: 'longpoll', heartbeat: String(Math.max(1000, Math.floor(timeoutMs / 3))) }
-}
-
-/** The bytes that are not white space, counted up to the head's length. */
-function inked(chunk: Uint8Array): number {
-  let count = 0
-  for (let at = 0; at < chunk.length && count <= HEAD; at++) if ((chunk[at] as number) > 0x20) count += 1
-  return count
 }
