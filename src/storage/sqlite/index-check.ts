@@ -5,7 +5,8 @@ import Sqlite from 'better-sqlite3'
 import { Throttle } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
 import { openForReading, pageFaults, readable } from './database-check.ts'
-import { isUnsummed, keysSum, readPosition, reductionSum, rowSum, type StoredSum } from './index-file.ts'
+import { COUNT_FACTOR, keysSum, reductionSum, rowSum, type StoredSum } from './index-checksums.ts'
+import { hasPlainCounts, isUnsummed, readPosition } from './index-file.ts'
 import type { Statement } from './statement.ts'
 
 const SUFFIX = '.sqlite'
@@ -126,22 +127,23 @@ function hasWrongRow<R extends readonly [string | Buffer, ...unknown[]]>(
 
 /** Whether the stretches or blocks count other rows than there are. */
 function hasWrongCounts(db: Sqlite.Database, index: number): boolean {
+  const [n, factor] = hasPlainCounts(db) ? ['n', 1] : ['nc', COUNT_FACTOR]
   const number = (sql: string) => db.prepare(sql).pluck().get() as number
   db.exec('BEGIN')
   try {
     const rows = number(`SELECT count(*) FROM rows_${index}`)
     const wrong = number(`
       SELECT count(*) FROM (
-        SELECT n, k, lead(k) OVER (ORDER BY k) AS next FROM sums_${index}
-      ) AS s WHERE n <> (
+        SELECT ${n}, k, lead(k) OVER (ORDER BY k) AS next FROM sums_${index}
+      ) AS s WHERE ${n} <> ${factor} * (
         SELECT count(*) FROM rows_${index} AS r WHERE r.k >= s.k AND (s.next IS NULL OR r.k < s.next))`)
     const wrongBlocks = number(`
       SELECT count(*) FROM (
-        SELECT n, m, k, lead(k) OVER (ORDER BY k) AS next FROM blocks_${index}
-      ) AS b WHERE (n, m) IS NOT (
-        SELECT coalesce(sum(s.n), 0), count(*) FROM sums_${index} AS s WHERE s.k >= b.k AND (b.next IS NULL OR s.k < b.next))`)
-    const counted = number(`SELECT total(n) FROM blocks_${index}`)
-    return wrong > 0 || wrongBlocks > 0 || counted !== rows
+        SELECT ${n}, m, k, lead(k) OVER (ORDER BY k) AS next FROM blocks_${index}
+      ) AS b WHERE (${n}, m) IS NOT (
+        SELECT coalesce(sum(s.${n}), 0), count(*) FROM sums_${index} AS s WHERE s.k >= b.k AND (b.next IS NULL OR s.k < b.next))`)
+    const counted = number(`SELECT total(${n}) FROM blocks_${index}`)
+    return wrong > 0 || wrongBlocks > 0 || counted !== rows * factor
   } finally {
     if (db.inTransaction) db.exec('ROLLBACK')
   }

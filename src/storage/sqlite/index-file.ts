@@ -1,10 +1,11 @@
 /** The file of an index store: its tables, its position, and the rows of documents. */
 import { rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { agrees, placeChecksum, valueChecksum } from '../checksum.ts'
+import { agrees } from '../checksum.ts'
 import { type PlacedRow, placed, placesOf, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import type { Connection } from './connection.ts'
+import { keysSum, positionSum, refuseDamaged, rowSum, type StoredSum } from './index-checksums.ts'
 import { StretchWriter, stretchTables } from './index-stretches.ts'
 
 /** The statements that create the tables of a store. `c` is the checksum of a row, which is compared each time that it is read. */
@@ -30,32 +31,14 @@ export function addChecksums(connection: Connection, indexes: number): void {
   connection.exec(`INSERT OR REPLACE INTO meta VALUES ('${UNSUMMED}', 1)`)
 }
 
-/** A checksum as it is stored; null in a row of an older settee. */
-export type StoredSum = number | null
-
-/** @throws SqliteError: the store empties the file then, as one that SQLite cannot read */
-export function refuseDamaged(): never {
-  throw new Sqlite.SqliteError('a row of an index is damaged', 'SQLITE_CORRUPT')
-}
-
-/** The checksum of a row. */
-export function rowSum({ place, keyLength, keyText, valueText }: PlacedRow): number {
-  return placeChecksum(place, keyLength, keyText, valueText)
-}
-
-/** The checksum of a document's keys. */
-export function keysSum(id: string, keys: Uint8Array): number {
-  return placeChecksum(keys, 0, id)
-}
-
-/** The checksum of a kept reduction. */
-export function reductionSum(stretch: Uint8Array, reduction: string): number {
-  return placeChecksum(stretch, 0, reduction)
-}
-
 /** Whether the file is one of an older settee, whose rows may lack their checksums. */
 export function isUnsummed(connection: Pick<Connection, 'prepare'>): boolean {
   return connection.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
+}
+
+/** Whether the file is one of an older settee, whose numbers of rows are not coded. */
+export function hasPlainCounts(db: Pick<Connection, 'prepare'>): boolean {
+  return db.prepare("SELECT 1 FROM pragma_table_info('sums_0') WHERE name = 'n'").get() !== undefined
 }
 
 /** Removes the file of a store, and those that SQLite keeps beside it. */
@@ -86,10 +69,6 @@ export function readPosition(connection: Pick<Connection, 'prepareTuples'>): Ind
 
 /** The name in `meta` of the checksum of the position. */
 const POSITION_SUM = 'sum'
-
-function positionSum({ seq, seen, epoch, purgeSeq }: IndexPosition): number {
-  return valueChecksum('position', [seq, seen, epoch, purgeSeq].join(' '))
-}
 
 /** Writes a position to the table `meta`, in the open transaction. */
 export function writePosition(connection: Connection, position: IndexPosition): void {

@@ -22,20 +22,18 @@ import type {
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
 import { removeBuild, StagedBuild } from './index-build.ts'
+import { reductionSum, refuseDamaged, rowCount, rowSum, type StoredSum } from './index-checksums.ts'
 import {
   addChecksums,
+  hasPlainCounts,
   isUnsummed,
   RowWriter,
   readPosition,
-  reductionSum,
-  refuseDamaged,
   removeFile,
-  rowSum,
-  type StoredSum,
   tables,
   writePosition,
 } from './index-file.ts'
-import { countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
+import { codeCounts, countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 
 /** The places of the rows of a range are compared with this one where it has no end: no key begins with it. */
@@ -156,11 +154,16 @@ export class SqliteIndexStore implements IndexStore {
       addChecksums(connection, indexes)
       connection.commit()
     }
+    if (hasPlainCounts(connection)) {
+      connection.begin()
+      for (let index = 0; index < indexes; index++) connection.exec(codeCounts(index))
+      connection.commit()
+    }
     // A statement finds that its tables are missing when it is first used.
     for (let index = 0; index < indexes; index++)
       connection
         .prepare(
-          `SELECT rows.c, m, sums.c FROM rows_${index} AS rows, blocks_${index}, sums_${index} AS sums LIMIT 1`,
+          `SELECT rows.c, m, sums.c, sums.nc, blocks.nc FROM rows_${index} AS rows, blocks_${index} AS blocks, sums_${index} AS sums LIMIT 1`,
         )
         .get()
   }
@@ -315,7 +318,7 @@ export class SqliteIndexStore implements IndexStore {
     return this.#reading((connection, mayLack) => {
       const stretches = connection
         .prepareTuples<[Buffer, number, string | null, StoredSum]>(
-          `SELECT k, n, red, c FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
+          `SELECT k, nc, red, c FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
         )
         .all(stretchOf(connection, index, from), to, limit + 1)
       const parts: ReducedPart[] = []
@@ -326,7 +329,7 @@ export class SqliteIndexStore implements IndexStore {
         // The last stretch of a range with an end may have rows behind it.
         const end = stretches[at + 1]?.[0] ?? to
         const isWhole = Buffer.compare(from, start) <= 0 && (at + 1 < stretches.length || to === END)
-        if (rows === 0) continue
+        if (rowCount(rows) === 0) continue
         chars += reduction?.length ?? 0
         const range = { from: later(start, from), to: end }
         parts.push({ range, stretch: isWhole ? start : null, reduction: isWhole ? reduction : null })

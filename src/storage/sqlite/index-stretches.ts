@@ -1,9 +1,10 @@
 /**
  * How an index store counts its rows. A stretch is some neighbouring rows, and a block is some neighbouring stretches: so a
  * place among millions of rows is found in hundreds of steps. Both begin at the place of their first row, or earlier; the
- * first ones begin before all rows.
+ * first ones begin before all rows. `nc` is a number of rows as {@link rowCount} reads it, and `m` one of stretches.
  */
 import type { Connection } from './connection.ts'
+import { COUNT_FACTOR, rowCount } from './index-checksums.ts'
 
 /** The number of rows in a new stretch; a stretch with more than `most` is split, one with fewer than `least` merged. */
 export const STRETCH = { least: 64, usual: 192, most: 256 } as const
@@ -13,11 +14,11 @@ const BLOCK = { usual: 64, most: 128 } as const
 /** The place of the first stretch, before all rows. */
 export const FIRST = new Uint8Array(0)
 
-/** The statements that create the tables of an index: `n` is a number of rows, `m` of stretches. */
+/** The statements that create the tables of an index. */
 export function stretchTables(index: number): string {
   return `
-    CREATE TABLE sums_${index} (k BLOB PRIMARY KEY, n INTEGER, red TEXT, c INTEGER) WITHOUT ROWID;
-    CREATE TABLE blocks_${index} (k BLOB PRIMARY KEY, n INTEGER, m INTEGER) WITHOUT ROWID;`
+    CREATE TABLE sums_${index} (k BLOB PRIMARY KEY, nc INTEGER, red TEXT, c INTEGER) WITHOUT ROWID;
+    CREATE TABLE blocks_${index} (k BLOB PRIMARY KEY, nc INTEGER, m INTEGER) WITHOUT ROWID;`
 }
 
 /** The statements that fill these tables for rows that are all there. */
@@ -26,11 +27,19 @@ export function countStretches(index: number): string {
   const block = `(position - 1) / ${BLOCK.usual}`
   return `
     INSERT INTO sums_${index}
-    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*), NULL, NULL
+    SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*) * ${COUNT_FACTOR}, NULL, NULL
     FROM (SELECT k, row_number() OVER (ORDER BY k) AS position FROM rows_${index}) GROUP BY ${stretch};
     INSERT INTO sums_${index} SELECT x'', 0, NULL, NULL WHERE NOT EXISTS (SELECT * FROM sums_${index});
-    INSERT INTO blocks_${index} SELECT min(k), sum(n), count(*)
-    FROM (SELECT k, n, row_number() OVER (ORDER BY k) AS position FROM sums_${index}) GROUP BY ${block};`
+    INSERT INTO blocks_${index} SELECT min(k), sum(nc), count(*)
+    FROM (SELECT k, nc, row_number() OVER (ORDER BY k) AS position FROM sums_${index}) GROUP BY ${block};`
+}
+
+/** The statements that code the numbers of rows of an older settee. */
+export function codeCounts(index: number): string {
+  const statements = [`sums_${index}`, `blocks_${index}`].map(
+    (table) => `ALTER TABLE ${table} RENAME COLUMN n TO nc; UPDATE ${table} SET nc = nc * ${COUNT_FACTOR};`,
+  )
+  return statements.join('')
 }
 
 /** Keeps the counts of an index up to date. All calls are made in an open transaction. */
@@ -45,17 +54,18 @@ export class StretchWriter {
 
   /** Creates the first stretch of a new file, and its block. */
   addFirst(): void {
-    this.#connection.prepare(`INSERT INTO sums_${this.#index} VALUES (?, 0, NULL, NULL)`).run(FIRST)
+    this.#addStretch(FIRST, 0)
     this.#connection.prepare(`INSERT INTO blocks_${this.#index} VALUES (?, 0, 1)`).run(FIRST)
   }
 
   /** Changes the number of rows at a place by 1, 0 or -1; the reduction of its stretch is no longer true. */
   adjust(place: Uint8Array, by: -1 | 0 | 1): void {
-    const adjust = this.#connection.prepareTuples<[Buffer, number]>(
-      `UPDATE sums_${this.#index} SET n = n + ?, red = NULL
-       WHERE k = (SELECT k FROM sums_${this.#index} WHERE k <= ? ORDER BY k DESC LIMIT 1) RETURNING k, n`,
+    const adjust = this.#connection.prepareTuples<Counted>(
+      `UPDATE sums_${this.#index} SET nc = nc + ?, red = NULL
+       WHERE k = (SELECT k FROM sums_${this.#index} WHERE k <= ? ORDER BY k DESC LIMIT 1) RETURNING k, nc`,
     )
-    const [start, rows] = adjust.get(by, place) as [Buffer, number]
+    const [start, count] = adjust.get(by * COUNT_FACTOR, place) as Counted
+    const rows = rowCount(count)
     if (by === 0) return
     this.#adjustBlock(start, by, 0)
     if (rows > STRETCH.most) this.#split(start, rows)
@@ -65,11 +75,21 @@ export class StretchWriter {
   #split(start: Buffer, rows: number): void {
     const half = rows >> 1
     const middle = placeIn(this.#connection, this.#index, start, half) as Buffer
-    this.#connection.prepare(`UPDATE sums_${this.#index} SET n = ? WHERE k = ?`).run(half, start)
+    this.#setRows(start, half)
+    this.#addStretch(middle, rows - half)
+    this.#adjustBlock(start, 0, 1)
+  }
+
+  #setRows(stretch: Buffer, rows: number): void {
+    this.#connection
+      .prepare(`UPDATE sums_${this.#index} SET nc = ? WHERE k = ?`)
+      .run(rows * COUNT_FACTOR, stretch)
+  }
+
+  #addStretch(start: Uint8Array, rows: number): void {
     this.#connection
       .prepare(`INSERT INTO sums_${this.#index} VALUES (?, ?, NULL, NULL)`)
-      .run(middle, rows - half)
-    this.#adjustBlock(start, 0, 1)
+      .run(start, rows * COUNT_FACTOR)
   }
 
   /** Joins a stretch with the next, if both together are not too long. */
@@ -77,16 +97,17 @@ export class StretchWriter {
     const next = this.#after(start)
     if (next !== undefined && rows + next[1] <= STRETCH.usual) {
       this.#remove(...next)
-      this.#connection.prepare(`UPDATE sums_${this.#index} SET n = ? WHERE k = ?`).run(rows + next[1], start)
+      this.#setRows(start, rows + next[1])
       this.#adjustBlock(start, next[1], 0)
     } else if (rows === 0 && start.length > 0) this.#remove(start, 0)
   }
 
   /** The next stretch and its rows. */
-  #after(start: Uint8Array): [start: Buffer, rows: number] | undefined {
-    return this.#connection
-      .prepareTuples<[Buffer, number]>(`SELECT k, n FROM sums_${this.#index} WHERE k > ? ORDER BY k LIMIT 1`)
+  #after(start: Uint8Array): readonly [start: Buffer, rows: number] | undefined {
+    const next = this.#connection
+      .prepareTuples<Counted>(`SELECT k, nc FROM sums_${this.#index} WHERE k > ? ORDER BY k LIMIT 1`)
       .get(start)
+    return next && [next[0], rowCount(next[1])]
   }
 
   #remove(start: Buffer, rows: number): void {
@@ -104,11 +125,11 @@ export class StretchWriter {
   /** Changes the numbers of the block of a stretch. @returns the block, and its stretches */
   #adjustBlock(stretch: Uint8Array, rows: number, stretches: -1 | 0 | 1): [start: Buffer, stretches: number] {
     const [start, m] = this.#connection
-      .prepareTuples<[Buffer, number]>(
-        `UPDATE blocks_${this.#index} SET n = n + ?, m = m + ?
+      .prepareTuples<Counted>(
+        `UPDATE blocks_${this.#index} SET nc = nc + ?, m = m + ?
          WHERE k = (SELECT k FROM blocks_${this.#index} WHERE k <= ? ORDER BY k DESC LIMIT 1) RETURNING k, m`,
       )
-      .get(rows, stretches, stretch) as [Buffer, number]
+      .get(rows * COUNT_FACTOR, stretches, stretch) as Counted
     if (m > BLOCK.most) this.#splitBlock(start, m)
     return [start, m]
   }
@@ -118,26 +139,29 @@ export class StretchWriter {
     const [middle] = this.#connection
       .prepareTuples<[Buffer]>(`SELECT k FROM sums_${this.#index} WHERE k >= ? ORDER BY k LIMIT 1 OFFSET ?`)
       .get(start, half) as [Buffer]
-    const rows = sum(
+    const counted = sum(
       this.#connection,
-      `SELECT total(n) FROM sums_${this.#index} WHERE k >= ? AND k < ?`,
+      `SELECT total(nc) FROM sums_${this.#index} WHERE k >= ? AND k < ?`,
       start,
       middle,
     )
     this.#connection
       .prepare(
-        `INSERT INTO blocks_${this.#index} SELECT ?, n - ?, m - ? FROM blocks_${this.#index} WHERE k = ?`,
+        `INSERT INTO blocks_${this.#index} SELECT ?, nc - ?, m - ? FROM blocks_${this.#index} WHERE k = ?`,
       )
-      .run(middle, rows, half, start)
+      .run(middle, counted, half, start)
     this.#connection
-      .prepare(`UPDATE blocks_${this.#index} SET n = ?, m = ? WHERE k = ?`)
-      .run(rows, half, start)
+      .prepare(`UPDATE blocks_${this.#index} SET nc = ?, m = ? WHERE k = ?`)
+      .run(counted, half, start)
   }
 }
 
-/** The number of rows of an index. */
+/** A stretch or block as it is stored. */
+type Counted = readonly [start: Buffer, count: number]
+
+/** The number of rows of an index. @throws SqliteError, as all that follow, for a damaged file */
 export function countRows(connection: Connection, index: number): number {
-  return sum(connection, `SELECT total(n) FROM blocks_${index}`)
+  return rowCount(sum(connection, `SELECT total(nc) FROM blocks_${index}`))
 }
 
 /** The number of rows before a place. */
@@ -145,9 +169,11 @@ export function countRowsBefore(connection: Connection, index: number, place: Ui
   const find = `SELECT k FROM blocks_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1`
   const [block] = connection.prepareTuples<[Buffer]>(find).get(place) as [Buffer]
   const start = stretchOf(connection, index, place)
+  const whole =
+    sum(connection, `SELECT total(nc) FROM blocks_${index} WHERE k < ?`, block) +
+    sum(connection, `SELECT total(nc) FROM sums_${index} WHERE k >= ? AND k < ?`, block, start)
   return (
-    sum(connection, `SELECT total(n) FROM blocks_${index} WHERE k < ?`, block) +
-    sum(connection, `SELECT total(n) FROM sums_${index} WHERE k >= ? AND k < ?`, block, start) +
+    rowCount(whole) +
     sum(connection, `SELECT count(*) FROM rows_${index} WHERE k >= ? AND k < ?`, start, place)
   )
 }
@@ -156,14 +182,14 @@ export function countRowsBefore(connection: Connection, index: number, place: Ui
 export function placeOfRow(connection: Connection, index: number, count: number): Uint8Array | null {
   const [block, rows] = skip(
     connection,
-    `SELECT k, n FROM blocks_${index} WHERE k >= ? ORDER BY k`,
+    `SELECT k, nc FROM blocks_${index} WHERE k >= ? ORDER BY k`,
     FIRST,
     count,
   )
   if (block === null) return null
   const [stretch, left] = skip(
     connection,
-    `SELECT k, n FROM sums_${index} WHERE k >= ? ORDER BY k`,
+    `SELECT k, nc FROM sums_${index} WHERE k >= ? ORDER BY k`,
     block,
     rows,
   )
@@ -178,7 +204,8 @@ function skip(
   rows: number,
 ): readonly [start: Buffer | null, left: number] {
   let left = rows
-  for (const [start, n] of connection.prepareTuples<[Buffer, number]>(sql).iterate(from)) {
+  for (const [start, count] of connection.prepareTuples<Counted>(sql).iterate(from)) {
+    const n = rowCount(count)
     if (left < n) return [start, left]
     left -= n
   }

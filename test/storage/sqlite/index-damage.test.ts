@@ -1,6 +1,6 @@
 /**
- * No reader of an index file gets a changed row, value or reduction; the check finds changed counts, too. Files of an older settee are
- * read and checked as well.
+ * No reader of an index file gets a changed row, value, reduction or count. Files of an older settee are read and checked as
+ * well.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,6 +9,7 @@ import t from 'tap'
 import type { IndexedDoc, IndexRow, IndexStore } from '../../../src/storage/index-store.ts'
 import { FileErrors, PageCaches } from '../../../src/storage/sqlite/database-access.ts'
 import { isIndexDamaged } from '../../../src/storage/sqlite/index-check.ts'
+import { COUNT_FACTOR } from '../../../src/storage/sqlite/index-checksums.ts'
 import { SqliteIndexStores } from '../../../src/storage/sqlite/index-stores.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { randomNumbers } from './random-damage.ts'
@@ -55,19 +56,21 @@ async function readAll(store: IndexStore): Promise<string> {
   return JSON.stringify(found)
 }
 
-/** The rows, values and reductions of {@link readAll}: what has checksums. */
+/** What {@link readAll} has found, each as a text. A row that a damaged page has lost is missing in it. */
 function summed(found: string): string[] {
   const [, ...parts] = JSON.parse(found) as unknown[]
   return [0, 6].flatMap((at) => {
-    const [rows, values, , , reduced] = parts.slice(at) as [
+    const [rows, values, total, before, reduced, placeAt] = parts.slice(at) as [
       object[],
       string[],
       number,
-      object,
+      number[],
       { reduction: unknown }[],
+      object,
     ]
     const reductions = reduced.map(({ reduction }) => reduction).filter((reduction) => reduction !== null)
-    return [rows, values, reductions].flatMap((list) => list.map((each) => JSON.stringify(each)))
+    const counts = [{ total }, ...before.map((each, n) => ({ before: each, n })), placeAt]
+    return [rows, values, reductions, counts].flatMap((list) => list.map((each) => JSON.stringify(each)))
   })
 }
 
@@ -130,7 +133,8 @@ t.test('a changed bit', async (t) => {
     const isFound = isIndexDamaged(join(folder, name), 'abc')
     counts[isFound ? 'found' : 'unseen'] += 1
     const found = await read(name).catch((error: Error) => error.message)
-    const isRead = found.startsWith('[')
+    // A damaged file is emptied, and has no position then.
+    const isRead = found.startsWith('[') && !found.includes('"position":null')
     if (isRead) counts.read += 1
     const wrong = isRead ? summed(found).filter((each) => !written.has(each)) : []
     t.same(wrong, [], `round ${round}, byte ${at}`)
@@ -141,6 +145,63 @@ t.test('a changed bit', async (t) => {
   }
   t.comment(JSON.stringify(counts))
   t.ok(counts.found > 0, `${ROUNDS} rounds`)
+})
+
+/** Counts before some rows, and skips: each alone, so that one that is refused hides no other. */
+async function countsOf(folder: string, places: readonly Uint8Array[]): Promise<string[]> {
+  const read = async (ask: (store: IndexStore) => Promise<unknown>) => {
+    const stores = opened(folder)
+    try {
+      return JSON.stringify(await ask(stores.open('abc', 2)))
+    } catch {
+      return 'refused'
+    } finally {
+      stores.close()
+    }
+  }
+  const asked = [
+    read(async (store) => (await store.counts(0, [])).total),
+    ...places.map((place) => read(async (store) => (await store.counts(0, [place])).before)),
+    ...[0, 300, 600, 900].map((count) => read(async (store) => (await store.placeAt(0, count)).place)),
+  ]
+  return Promise.all(asked)
+}
+
+t.test('a changed count', async (t) => {
+  const folder = await temporaryFolder(t)
+  const stores = opened(folder)
+  const store = stores.open('abc', 2)
+  const { version } = await store.status()
+  const docs = Array.from({ length: 1000 }, (_, n) => docOf(n))
+  await store.update(docs, { from: version, position, more: false })
+  const { rows } = await store.read(0, {}, 1000)
+  const places = rows.filter((_, n) => n % 90 === 0).map(({ place }) => place)
+  stores.close()
+  const truth = await countsOf(folder, places)
+  const path = join(folder, 'abc.sqlite')
+  const whole = readFileSync(path)
+  const random = randomNumbers(SEED)
+  let refused = 0
+  for (let round = 0; round < ROUNDS; round++) {
+    writeFileSync(path, whole)
+    const file = new Sqlite(path)
+    const table = ['sums_0', 'blocks_0'][random(2)]
+    const found = file.prepare(`SELECT k, nc FROM ${table}`).all() as { k: Buffer; nc: number }[]
+    const { k, nc } = found[random(found.length)] as { k: Buffer; nc: number }
+    const count = Number(BigInt(nc) ^ (1n << BigInt(random(36))))
+    file.prepare(`UPDATE ${table} SET nc = ? WHERE k = ?`).run(count, k)
+    file.close()
+    const answers = await countsOf(folder, places)
+    // One that was refused is empty at the next opening.
+    const isKnown = (answer: string, n: number) => [truth[n], 'refused', '0', '[0]', 'null'].includes(answer)
+    t.same(
+      answers.filter((answer, n) => !isKnown(answer, n)),
+      [],
+      `round ${round}`,
+    )
+    refused += Number(answers.includes('refused'))
+  }
+  t.ok(refused > 0, `${refused} were refused`)
 })
 
 t.test('a file of an older settee', async (t) => {
@@ -158,6 +219,10 @@ t.test('a file of an older settee', async (t) => {
   }
   for (const table of ['docs', 'rows_0', 'rows_1', 'sums_0', 'sums_1'])
     change(`ALTER TABLE ${table} DROP COLUMN c`)
+  for (const table of ['sums_0', 'sums_1', 'blocks_0', 'blocks_1'])
+    change(`
+      UPDATE ${table} SET nc = nc / ${COUNT_FACTOR};
+      ALTER TABLE ${table} RENAME COLUMN nc TO n`)
   t.notOk(isIndexDamaged(folder, 'abc'))
   const again = opened(folder)
   t.teardown(() => again.close())
@@ -168,6 +233,6 @@ t.test('a file of an older settee', async (t) => {
   t.notOk(isIndexDamaged(folder, 'abc'))
   change("UPDATE rows_0 SET value = '1' WHERE key = '3'")
   t.ok(isIndexDamaged(folder, 'abc'), 'a row from since then')
-  change('DELETE FROM rows_0; UPDATE sums_0 SET n = 5')
+  change(`DELETE FROM rows_0; UPDATE sums_0 SET nc = 5 * ${COUNT_FACTOR}`)
   t.ok(isIndexDamaged(folder, 'abc'), 'counts')
 })
