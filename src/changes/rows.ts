@@ -1,7 +1,7 @@
 /** The rows of `_changes` as text, and the options of a feed; protocol.md 5.2, 5.3 and 5.5. */
 import { encodeTexts } from '../core/bytes.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
-import { quoted } from '../core/json.ts'
+import { escaped } from '../core/json.ts'
 import { type RenderedDocument, renderDocument, renderInTexts } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
 import { leafRevs } from '../revisions/branch.ts'
@@ -135,11 +135,11 @@ export function readParts(doc: DocState, options: ChangesOptions): RowParts {
   return { id, seq, deleted, doc: '', document }
 }
 
-/** @param revs the revisions for the member `changes` */
+/** @param revs the revisions for the member `changes`, at least one */
 export function makeRow({ seq, id, deleted, doc, document }: RowParts, revs: readonly string[]): Row {
-  let changes = ''
-  for (const rev of revs) changes += `${changes && ','}{"rev":${quoted(rev)}}`
-  const members = `"id":${quoted(id)},"changes":[${changes}]${deleted ? ',"deleted":true' : ''}${doc}`
+  const listed = revs.length === 1 ? escaped(revs[0] as string) : revs.map(escaped).join('"},{"rev":"')
+  const end = deleted ? ',"deleted":true' : ''
+  const members = `"id":"${escaped(id)}","changes":[{"rev":"${listed}"}]${end}${doc}`
   return document === undefined ? { seq, members } : { seq, members, document }
 }
 

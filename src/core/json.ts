@@ -8,6 +8,11 @@ export function quoted(text: string): string {
   return NOT_PLAIN.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
+/** As {@link quoted}, without the quotes, for a text that is put between others: each piece more takes time. */
+export function escaped(text: string): string {
+  return NOT_PLAIN.test(text) ? JSON.stringify(text).slice(1, -1) : text
+}
+
 /** Maximum levels of objects and arrays, since JSON.stringify and others recurse and would exhaust the stack. */
 export const MAX_JSON_DEPTH = 512
 

@@ -13,7 +13,7 @@ import {
   removeOutgoing,
   share,
 } from '../../src/core/bytes.ts'
-import { quoted } from '../../src/core/json.ts'
+import { escaped, quoted } from '../../src/core/json.ts'
 
 const LENGTHS = [0, 1, 7, 1023, 1024, 1025, 3000, 100_000, 200_000, 400_000]
 /** One to four bytes of UTF-8 each. */
@@ -41,7 +41,7 @@ t.test('the memory is of these bytes alone', async () => {
   }
 })
 
-t.test('quoted() equals JSON.stringify', async () => {
+t.test('quoted() equals JSON.stringify, and escaped() what is between its quotes', async () => {
   const unit = fc.oneof(
     fc.constantFrom('"', '\\', '\n', '\0', '\x7f', '\u2028', '\ud800', '\udfff'),
     fc.string(),
@@ -50,6 +50,7 @@ t.test('quoted() equals JSON.stringify', async () => {
     fc.property(fc.array(unit), (units) => {
       const text = units.join('')
       equal(quoted(text), JSON.stringify(text))
+      equal(`"${escaped(text)}"`, JSON.stringify(text))
     }),
     { numRuns: 500 },
   )
@@ -59,6 +60,7 @@ t.test('every character by itself', async () => {
   for (let code = 0; code <= 0xffff; code++) {
     const text = `a${String.fromCharCode(code)}b`
     equal(quoted(text), JSON.stringify(text))
+    equal(`"${escaped(text)}"`, JSON.stringify(text))
   }
 })
 

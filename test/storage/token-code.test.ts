@@ -18,3 +18,9 @@ t.test('codes of numbers, keys and epochs differ, also beyond 32 bits', async (t
   t.equal(new Set([...codes, ...others]).size, 8)
   t.equal(codeOf(codeKey('secret', 'epoch'), 1), codes[1])
 })
+
+t.test('codes stay the same, since clients keep their tokens', async (t) => {
+  const key = codeKey('secret', 'epoch')
+  const codes = [0, 1, 2 ** 32, Number.MAX_SAFE_INTEGER].map((seq) => codeOf(key, seq))
+  t.same(codes, ['MkE0Z', 'bOiyM', '_Zu6b', 'zWzvZ'])
+})
