@@ -5,7 +5,7 @@ import type { Declared } from './declared/declaration.ts'
 import { DOCUMENT_ROWS, SILENT_WRITES } from './declared/document-rows.ts'
 import { FEED_ROWS } from './declared/feed-rows.ts'
 import { FUNCTION_ROWS } from './declared/function-rows.ts'
-import { errorOf, isCut, isRefusal } from './declared/likeness.ts'
+import { errorOf, isCut, isEqualBut, isRefusal } from './declared/likeness.ts'
 import { QUERY_ROWS } from './declared/query-rows.ts'
 import { REPLICATION_ROWS } from './declared/replication-rows.ts'
 import { REVISION_ROWS } from './declared/revision-rows.ts'
@@ -47,7 +47,17 @@ export const DECLARED_ROWS: readonly string[] = [...DECLARED, ...SILENT_WRITES].
 
 /** @returns what declares a part of a difference */
 export function declarationOf(what: string, difference: Difference): Declared | undefined {
-  return DECLARED.find((each) => each.is(what, difference))
+  return DECLARED.find((each) => each.is(what, difference)) ?? together(what, difference)
+}
+
+/** @returns one of the rows that explain a body together */
+function together(what: string, difference: Difference): Declared | undefined {
+  if (what !== 'body') return undefined
+  const rows = DECLARED.map((row) => ({ row, members: row.members?.(difference) ?? null }))
+  const able = rows.filter(({ members }) => members !== null)
+  const all = new RegExp(able.map(({ members }) => `(?:${members?.source})`).join('|'), 'g')
+  const { couchdb, settee } = difference
+  return able.length > 0 && isEqualBut(couchdb.body, settee.body, all) ? able[0]?.row : undefined
 }
 
 /** @returns the row of a write that both have answered with a status, and not carried out alike */
@@ -60,7 +70,7 @@ function isEarly(answer: Comparable): boolean {
   const { error = '', reason } = errorOf(answer)
   return (
     ['conflict', 'illegal_docid', 'method_not_allowed'].includes(error) ||
-    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON|Multi-key|incompatible|invalid_seq_interval|missing_named_view|Invalid path|Destination header is mandatory|missing json key|No rows can match|`feed` types/.test(
+    /Invalid rev format|different values|`new_edits`|`doc_ids`|invalid UTF-8 JSON|Multi-key|incompatible|invalid_seq_interval|missing_named_view|Invalid path|Destination header is mandatory|missing json key|No rows can match|must be an array of strings|`feed` types/.test(
       reason ?? '',
     )
   )

@@ -7,6 +7,8 @@ export interface Declared {
   readonly row: string
   /** @param what the part that differs: `status`, `body`, or `header` and a name */
   is(what: string, difference: Difference): boolean
+  /** What the row explains of a body, for answers that more than one row explains. */
+  readonly members?: (difference: Difference) => RegExp | null
   /** Later answers may show the difference again, as those to a write that was answered differently: the case ends. */
   readonly lasts?: true
 }

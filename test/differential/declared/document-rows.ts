@@ -1,6 +1,6 @@
 /** Declared differences of documents. */
 import type { Declared, SilentWrite } from './declaration.ts'
-import { errorOf, isEqualBut, shown } from './likeness.ts'
+import { errorOf, isEqualBut, membersRow, shown } from './likeness.ts'
 
 export const DOCUMENT_ROWS: readonly Declared[] = [
   {
@@ -10,20 +10,12 @@ export const DOCUMENT_ROWS: readonly Declared[] = [
       (/_purged_infos$/.test(step.path) ||
         (/_purge\b/.test(before + step.path) && isEqualBut(couchdb.body, settee.body, /"\d+-<token>"/g))),
   },
-  {
-    row: 'counts after a purge',
-    is: (what, { before, couchdb, settee }) =>
-      what === 'body' &&
-      before.includes('/_purge') &&
-      isEqualBut(couchdb.body, settee.body, /"(doc_count|doc_del_count|total_rows|offset)":\d+/g),
-  },
-  {
-    row: '_security and the limits of a database',
-    is: (what, { before, couchdb, settee }) =>
-      what === 'body' &&
-      /PUT \/\{db\}\/_(security|revs_limit|purged_infos_limit)/.test(before) &&
-      isEqualBut(couchdb.body, settee.body, /"\d+-<token>"/g),
-  },
+  membersRow('counts after a purge', /"(doc_count|doc_del_count|total_rows|offset)":\d+/g, ({ before }) =>
+    before.includes('/_purge'),
+  ),
+  membersRow('_security and the limits of a database', /"\d+-<token>"/g, ({ before }) =>
+    /PUT \/\{db\}\/_(security|revs_limit|purged_infos_limit)/.test(before),
+  ),
   {
     row: 'a _rev for a document that never existed',
     is: (_, { couchdb, settee, step }) => {

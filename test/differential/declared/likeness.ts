@@ -1,6 +1,7 @@
 /** What matchers ask of a step and its two answers, and how two values are alike but for something. */
 import type { Comparable } from '../comparable.ts'
 import type { Difference } from '../pair.ts'
+import type { Declared } from './declaration.ts'
 
 export function isFeed(path: string): boolean {
   return path.includes('/_changes')
@@ -44,6 +45,26 @@ export function shown({ path, body = '' }: Difference['step']): string {
 export function isEqualBut(a: unknown, b: unknown, pattern: RegExp, by = '?'): boolean {
   const [one, other] = [a, b].map((value) => ordered(value).replace(pattern, by))
   return one === other
+}
+
+/**
+ * A row that explains some members of a body.
+ * @param members a global pattern of their text
+ * @param when whether the row has a say in a difference
+ */
+export function membersRow(
+  row: string,
+  members: RegExp,
+  when: (difference: Difference) => boolean = () => true,
+): Declared {
+  return {
+    row,
+    members: (difference) => (when(difference) ? members : null),
+    is: (what, difference) =>
+      what === 'body' &&
+      when(difference) &&
+      isEqualBut(difference.couchdb.body, difference.settee.body, members),
+  }
 }
 
 /** The text of a value, in which the order of members does not matter. */
