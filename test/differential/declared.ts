@@ -5,7 +5,7 @@ import type { Declared } from './declared/declaration.ts'
 import { DOCUMENT_ROWS, SILENT_WRITES } from './declared/document-rows.ts'
 import { FEED_ROWS } from './declared/feed-rows.ts'
 import { FUNCTION_ROWS } from './declared/function-rows.ts'
-import { errorOf, isCut, isEqualBut, isRefusal } from './declared/likeness.ts'
+import { errorOf, isCut, isEqualBut, isOfFunction, isRefusal } from './declared/likeness.ts'
 import { QUERY_ROWS } from './declared/query-rows.ts'
 import { REPLICATION_ROWS } from './declared/replication-rows.ts'
 import { REVISION_ROWS } from './declared/revision-rows.ts'
@@ -17,8 +17,10 @@ import type { Step } from './step.ts'
 const GENERAL: readonly Declared[] = [
   {
     row: 'a request that makes CouchDB fail',
-    is: (_, { couchdb, settee }) =>
-      ([0, 500].includes(couchdb.status) || isCut(couchdb)) && settee.status > 0 && settee.status < 500,
+    is: (_, { step, couchdb, settee }) =>
+      ([0, 500].includes(couchdb.status) || isCut(couchdb)) &&
+      settee.status > 0 &&
+      (settee.status < 500 || isOfFunction(step.path)),
   },
   {
     row: 'a request with several mistakes',

@@ -54,6 +54,10 @@ export const ATTACHMENT_ROWS: readonly Declared[] = [
     is: (_, { settee }) => /Attachment name must not contain/.test(errorOf(settee).reason ?? ''),
   },
   {
+    row: 'an attachment with an empty name',
+    is: (_, { settee }) => errorOf(settee).reason === 'Attachment name must not be empty',
+  },
+  {
     row: 'an attachment that is no object',
     is: (_, { settee }) => /^Invalid attachment data/.test(errorOf(settee).reason ?? ''),
   },
