@@ -7,6 +7,7 @@ import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { isTooDeep, MAX_JSON_DEPTH, quoted } from '../core/json.ts'
 import { DocumentScanner, type IsCut, type ScannedDocument } from './json-scanner.ts'
+import type { LeftContents } from './left-contents.ts'
 
 /** A document split into its special members and its body. */
 export interface SplitDocument {
@@ -16,6 +17,14 @@ export interface SplitDocument {
   body: string
   /** The number of JSON values. */
   values: number
+  /** The contents of attachments that the text was read without. */
+  contents?: LeftContents
+}
+
+/** A document's JSON text, and the contents of attachments that it was read without. */
+export interface DocumentText {
+  readonly text: string
+  readonly contents?: LeftContents
 }
 
 /** The parts of a stored document's answer. */
@@ -71,6 +80,13 @@ export function splitAnyDocument(text: string): SplitDocument | Promise<SplitDoc
   if (text.length <= SHORT_TEXT) return splitDocument(text)
   checkStart(text)
   return splitInSteps(text, isSpecial)
+}
+
+/** Like {@link splitAnyDocument}; the contents of attachments stay where they are. */
+export function splitDocumentText({ text, contents }: DocumentText): SplitDocument | Promise<SplitDocument> {
+  const split = splitAnyDocument(text)
+  if (contents === undefined) return split
+  return Promise.resolve(split).then((parts) => ({ ...parts, contents }))
 }
 
 /**

@@ -8,13 +8,10 @@ import { Yielder } from '../core/event-loop.ts'
 import type { CompressionRules, Limits, Settings } from '../core/types.ts'
 import type { AttachmentEncoding, AttachmentWrite } from '../storage/engine.ts'
 import { memberValue, splitInSteps } from './body.ts'
+import { type ContentText, type LeftContents, stringSteps } from './left-contents.ts'
 
 /** Matches an invalid character: an expression for valid ones overflows the stack at 8 MB. */
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
-/** Characters decoded in one step, which takes less than 1 ms. */
-const BASE64_STEP = 1024 * 1024
-/** Characters of the longest escape in a JSON string, `\\u002b`. */
-const LONGEST_ESCAPE = 6
 /** Bytes hashed in one step, which takes about 2 ms. */
 const HASH_STEP = 768 * 1024
 
@@ -51,9 +48,14 @@ interface ReadAttachments {
 /**
  * Reads the attachments of a document, in steps.
  * @param json the JSON text of `_attachments`
+ * @param contents those that the text was read without
  * @throws bad_request, doc_validation unless it is an object, attachment_too_large
  */
-export async function readAttachments(json: string, settings: Settings): Promise<ReadAttachments> {
+export async function readAttachments(
+  json: string,
+  settings: Settings,
+  contents?: LeftContents,
+): Promise<ReadAttachments> {
   if (!isObject(json)) throw new CouchError('doc_validation', 'Bad special document member: _attachments')
   const { special: entries } = await splitInSteps(json, () => true)
   const names = [...entries.keys()]
@@ -62,7 +64,7 @@ export async function readAttachments(json: string, settings: Settings): Promise
   const follows: FollowingAttachment[] = []
   const isFull = names.length > settings.rules.maxAttachments
   for (const [name, entry] of entries) {
-    const read = await readAttachment(name, entry, settings, isFull)
+    const read = await readAttachment(name, entry, settings, isFull, contents)
     if ('content' in read) attachments.push(read)
     else follows.push(read)
   }
@@ -88,6 +90,7 @@ async function readAttachment(
   json: string,
   settings: Settings,
   isFull: boolean,
+  contents: LeftContents | undefined,
 ): Promise<IncomingAttachment | FollowingAttachment> {
   checkAttachmentName(name)
   if (!isObject(json)) throw invalidAttachment(name)
@@ -105,7 +108,8 @@ async function readAttachment(
   if (members.get('follows') === 'true') return { ...common, ...readFollowing(name, members) }
   const data = members.get('data')
   if (!data?.startsWith('"')) throw invalidAttachment(name)
-  return { ...common, content: await inlineContent(data.slice(1, -1), common, settings) }
+  const text = data.slice(1, -1)
+  return { ...common, content: await inlineContent(contents?.find(text) ?? text, common, settings) }
 }
 
 function readFollowing(
@@ -189,7 +193,7 @@ export function invalidAttachment(name: string): CouchError {
  * @param data base64 as a JSON string, without its quotes
  */
 async function inlineContent(
-  data: string,
+  data: ContentText,
   { name, type }: Pick<IncomingAttachment, 'name' | 'type'>,
   { limits, rules }: Settings,
 ): Promise<IncomingContent> {
@@ -203,23 +207,20 @@ async function inlineContent(
 }
 
 /** Decodes in steps, so that a large content does not block the thread. */
-async function decoded(data: string, name: string, { maxAttachmentSize }: Limits): Promise<Uint8Array> {
+async function decoded(data: ContentText, name: string, { maxAttachmentSize }: Limits): Promise<Uint8Array> {
   // White space and escapes can make the text longer than its content needs; the text is never shorter.
   const bytes = Buffer.allocUnsafeSlow(Math.min(bytesIn(data.length), maxAttachmentSize))
   const yielder = new Yielder()
   let filled = 0
   let rest = ''
-  for (let at = 0; at < data.length; ) {
-    const end = stepEnd(data, at)
-    const digits = rest + digitsIn(data.slice(at, end), name)
-    const isLast = end === data.length
+  for (const { text, isLast } of stringSteps(data)) {
+    const digits = rest + digitsIn(text, name)
     const whole = isLast ? digits.length : digits.length - (digits.length % 4)
     const step = isLast ? withoutPadding(digits, name) : digits.slice(0, whole)
     if (NOT_BASE64.test(step)) throw invalidAttachment(name)
     if (filled + bytesIn(step.length) > maxAttachmentSize) throw new CouchError('attachment_too_large', name)
     filled += bytes.write(step, filled, 'base64')
     rest = digits.slice(whole)
-    at = end
     await yielder.yieldIfDue()
   }
   return bytes.subarray(0, filled)
@@ -228,14 +229,6 @@ async function decoded(data: string, name: string, { maxAttachmentSize }: Limits
 /** The number of bytes that this many base64 digits encode, without padding. */
 function bytesIn(digits: number): number {
   return Math.floor((digits * 3) / 4)
-}
-
-/** The end of the next step in a JSON string. It is never inside an escape. */
-function stepEnd(data: string, at: number): number {
-  const end = at + BASE64_STEP
-  if (end >= data.length) return data.length
-  const backslash = data.slice(end - LONGEST_ESCAPE, end).indexOf('\\')
-  return backslash < 0 ? end : end - LONGEST_ESCAPE + backslash
 }
 
 /** @param json a part of a JSON string */

@@ -10,13 +10,14 @@ import { type BranchChange, BranchSet } from '../revisions/branch-set.ts'
 import { stem } from '../revisions/merge.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 import type { AttachmentWrite, DocState, StoredAttachment } from '../storage/engine.ts'
-import { memberValue, type SplitDocument, splitAnyDocument } from './body.ts'
+import { type DocumentText, memberValue, type SplitDocument, splitDocumentText } from './body.ts'
 import {
   type FollowingAttachment,
   type IncomingAttachment,
   invalidAttachment,
   readAttachments,
 } from './incoming-attachments.ts'
+import type { LeftContents } from './left-contents.ts'
 import { unlessDamaged } from './render.ts'
 
 /** Members that a client may send back unchanged; a write ignores them (protocol.md 2.4). */
@@ -46,17 +47,17 @@ export interface IncomingDoc {
 
 /**
  * Reads one document: synchronously, or in steps if it is long or has attachments.
- * @param text its JSON
+ * @param document its JSON
  * @param address the id from the address, if any; it overrides `_id`
  * @throws invalid_json, document_not_object, too_deep, doc_validation, invalid_rev, bad_request (attachments),
  * document_too_large, attachment_too_large
  */
 export function readDocument(
-  text: string,
+  document: DocumentText,
   settings: Settings,
   address?: string,
 ): IncomingDoc | Promise<IncomingDoc> {
-  return readSplit(splitAnyDocument(text), settings, address)
+  return readSplit(splitDocumentText(document), settings, address)
 }
 
 /** Like {@link readDocument}, for a document whose text is already split. */
@@ -70,11 +71,16 @@ export function readSplit(
   const attachments = members.special.get('_attachments')
   return attachments === undefined
     ? documentOf(members, NO_ATTACHMENTS)
-    : withAttachments(members, attachments, settings)
+    : withAttachments(members, attachments, settings, split.contents)
 }
 
-async function withAttachments(members: Members, json: string, settings: Settings): Promise<IncomingDoc> {
-  const { attachments, follows } = await readAttachments(json, settings)
+async function withAttachments(
+  members: Members,
+  json: string,
+  settings: Settings,
+  contents: LeftContents | undefined,
+): Promise<IncomingDoc> {
+  const { attachments, follows } = await readAttachments(json, settings, contents)
   const doc = documentOf(members, attachments)
   const [first] = follows
   if (first !== undefined) throw invalidAttachment(first.name)
@@ -88,7 +94,7 @@ async function withAttachments(members: Members, json: string, settings: Setting
  * @throws as {@link readDocument}
  */
 export async function readLeadingDocument(
-  text: string,
+  document: DocumentText,
   settings: Settings,
   address?: string,
 ): Promise<{
@@ -96,9 +102,9 @@ export async function readLeadingDocument(
   readonly follows: readonly FollowingAttachment[]
   readonly names: readonly string[]
 }> {
-  const members = readMembers(await splitAnyDocument(text), settings.limits, address)
+  const members = readMembers(await splitDocumentText(document), settings.limits, address)
   const json = members.special.get('_attachments') ?? '{}'
-  const { attachments, follows, names } = await readAttachments(json, settings)
+  const { attachments, follows, names } = await readAttachments(json, settings, document.contents)
   return { doc: documentOf(members, attachments), follows, names }
 }
 

@@ -16,7 +16,7 @@ export async function copyLocals(
   settings: Settings,
 ): Promise<void> {
   requireServerAdmin(user)
-  const read = await Promise.all(docs.map((text) => readDocument(text, settings)))
+  const read = await Promise.all(docs.map((text) => readDocument({ text }, settings)))
   const updates = [...read.map(storing), ...removed.map(removing)]
   await store.updateSettings(({ wasRestored }) =>
     wasRestored ? { result: undefined } : { result: undefined, write: { wasRestored: true } },

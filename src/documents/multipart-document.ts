@@ -154,7 +154,7 @@ export async function readForm(
   if (text !== undefined) return { doc: await readDocument(text, settings, id), files }
   const rev = await field('_rev')
   if (rev === undefined) throw new CouchError('bad_request', 'The form has neither `_doc` nor `_rev`.')
-  return { doc: await storedDocument(store, id, rev), files }
+  return { doc: await storedDocument(store, id, rev.text), files }
 }
 
 /** Uploads the files of a form. @returns the document with its files @throws attachment_too_large; and as the store */

@@ -7,17 +7,21 @@ import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import type { Limits } from '../core/types.ts'
 import {
+  type DocumentText,
   decodeUtf8,
   parseJson,
   type SplitDocument,
   type SplitElement,
-  splitAnyDocument,
+  splitDocumentText,
   splitElement,
 } from './body.ts'
 import type { Body } from './database.ts'
 import { isSuspect, requireLength } from './document-length.ts'
 import { checkObject, checkSchema, JsonParser, type Schema } from './json-parser.ts'
+import { type ContentRanges, LeftContents } from './left-contents.ts'
 import { SpanScanner, type Spans } from './spans.ts'
+
+type FileBody = Extract<Body, { readonly file: number }>
 
 /** The longest JSON that is read as one text: V8's maximum is 512 MB, and the answer also needs space. */
 const MAX_TEXT_BYTES = 400_000_000
@@ -55,12 +59,7 @@ function rangeBytes(body: Body, start: number, end: number, memory: Buffer): Uin
  * Reads a range of a body in a file into reusable memory. Otherwise a large upload would leave hundreds of megabytes
  * for the garbage collector.
  */
-export function readInto(
-  memory: Buffer,
-  { file }: Extract<Body, { readonly file: number }>,
-  start: number,
-  end: number,
-): Uint8Array {
+export function readInto(memory: Buffer, { file }: FileBody, start: number, end: number): Buffer {
   return readFully(file, memory.subarray(0, end - start), start)
 }
 
@@ -79,8 +78,12 @@ export function bodyText(body: Body, start = 0, end = bodyLength(body)): string 
   return decodeUtf8(bodyBytes(body, start, end))
 }
 
+/** A shorter document is read from a file with the contents of its attachments. */
+const MAX_WITH_CONTENTS = 1024 * 1024
+
 /**
- * A document's text. One that is too large is refused before it is decoded.
+ * A document's text. One that is too large is refused before it is decoded. A long one in a file is read without the
+ * contents of its attachments, which take as much memory again when they are decoded.
  * @param name of the document, for the refusal
  * @returns no promise for a short text
  * @throws as {@link bodyText}; document_too_large
@@ -91,11 +94,46 @@ export function documentText(
   name = '',
   start = 0,
   end = bodyLength(body),
-): string | Promise<string> {
-  if (!isSuspect(end - start, limits)) return bodyText(body, start, end)
-  return requireLength(bodySteps(body, start, end, SLICE), limits, name).then(() =>
-    bodyText(body, start, end),
+): DocumentText | Promise<DocumentText> {
+  const length = end - start
+  const hasContents = 'file' in body && length > MAX_WITH_CONTENTS
+  if (!hasContents && !isSuspect(length, limits)) return { text: bodyText(body, start, end) }
+  if (length > MAX_TEXT_BYTES) throw new CouchError('document_too_large')
+  return requireLength(bodySteps(body, start, end, SLICE), limits, name).then((ranges) =>
+    'file' in body ? textWithout(body, start, end, ranges) : { text: bodyText(body, start, end) },
   )
+}
+
+/** Reads a document from a file, and leaves contents there. @param ranges of the contents, from `start` on */
+async function textWithout(
+  body: FileBody,
+  start: number,
+  end: number,
+  { starts, ends }: ContentRanges,
+): Promise<DocumentText> {
+  let memory = Buffer.alloc(0)
+  const contents = new LeftContents({ starts, ends }, (from, to) => {
+    if (memory.length < to - from) memory = Buffer.allocUnsafeSlow(to - from)
+    return readInto(memory, body, start + from, start + to).toString('latin1')
+  })
+  const left = ends.reduce((sum, last, at) => sum + last - (starts[at] as number), 0)
+  const bytes = Buffer.allocUnsafeSlow(end - start - left + starts.length * contents.nameLength)
+  const yielder = new Yielder()
+  let filled = 0
+  let from = start
+  const copyUntil = (to: number) => {
+    readFully(body.file, bytes.subarray(filled, filled + to - from), from)
+    filled += to - from
+  }
+  for (const [at, first] of starts.entries()) {
+    copyUntil(start + first)
+    filled += bytes.write(contents.nameOf(at), filled, 'latin1')
+    from = start + (ends[at] as number)
+    if (yielder.isDue) await yielder.yieldIfDue()
+  }
+  copyUntil(end)
+  await contents.check(yielder)
+  return { text: decodeUtf8(bytes), contents }
 }
 
 /**
@@ -284,8 +322,8 @@ export async function readAnyBulk(body: Body, limits: BulkLimits = UNLIMITED): P
     isInMemory: 'bytes' in body,
     size: (at) => (ends[at] as number) - (starts[at] as number),
     split: (at) => {
-      const text = documentText(body, limits, '', starts[at], ends[at])
-      return text instanceof Promise ? text.then(splitAnyDocument) : splitAnyDocument(text)
+      const read = documentText(body, limits, '', starts[at], ends[at])
+      return read instanceof Promise ? read.then(splitDocumentText) : splitDocumentText(read)
     },
   }
 }
