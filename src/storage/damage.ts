@@ -102,6 +102,15 @@ export class DamageReports {
     )
   }
 
+  /** The error for a document whose row does not say what was written, over PostgreSQL. */
+  damagedRow(id: string): CouchError {
+    return this.#reported(
+      `The document ${shown(id)} of the database ${this.#name} is damaged: the disk has changed what was stored. ` +
+        'If the rest of it proves what it was, it is made again in a moment. If this error stays, restore the database from a backup, ' +
+        'or give the document up: a device that has it sends it again. All other documents still work.',
+    )
+  }
+
   damagedContent(): CouchError {
     return this.#reported(
       `An attachment in the database ${this.#name} is damaged: the disk has changed what was stored. ` +

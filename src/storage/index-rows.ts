@@ -1,4 +1,5 @@
 /** The rows of one document in the indexes of a store, and the keys by which an update finds the old ones. */
+import { placeChecksum } from './checksum.ts'
 import { type IndexedDoc, idBytes, rowPlace } from './index-store.ts'
 
 /** A row with its place. */
@@ -7,6 +8,21 @@ export interface PlacedRow {
   readonly keyLength: number
   readonly keyText: string
   readonly valueText: string
+}
+
+/** The checksum of a row. */
+export function rowSum({ place, keyLength, keyText, valueText }: PlacedRow): number {
+  return placeChecksum(place, keyLength, keyText, valueText)
+}
+
+/** The checksum of a document's keys, as {@link packedKeys} has packed them. */
+export function keysSum(id: string, keys: Uint8Array): number {
+  return placeChecksum(keys, 0, id)
+}
+
+/** The checksum of a kept reduction. @param stretch the place at which its stretch begins */
+export function reductionSum(stretch: Uint8Array, reduction: string): number {
+  return placeChecksum(stretch, 0, reduction)
 }
 
 /** The rows of one document with their places, and their keys as {@link placesOf} reads them. */

@@ -4,6 +4,7 @@ import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { startPostgres } from '../helpers/postgres-server.ts'
 import { startTestServer, type TestServer } from '../helpers/server.ts'
+import { until } from '../helpers/until.ts'
 
 const PICTURE = Buffer.from('the bytes of a picture '.repeat(20_000))
 
@@ -68,8 +69,27 @@ const BODY = {
 const ROW = {
   // With `leaves`, since the index of `seq` would prove the row.
   file: `UPDATE doc SET seq = 70, leaves = 3 WHERE id = 'b'`,
-  postgres: `UPDATE settee.doc SET rev = replace(rev, '1-', '2-') WHERE id = 'b'`,
+  // With the text, which would prove the row.
+  postgres: `UPDATE settee.doc SET rev = replace(rev, '1-', '2-'), body = body || ' ' WHERE id = 'b'`,
 }
+
+t.test('PostgreSQL: a note whose row alone is damaged is whole again in a moment', async (t) => {
+  const [, engine] = ENGINES as [Engine, Engine]
+  const server = await engine.start(t)
+  const before = (await server.request('GET', '/notes/b')).json
+  await engine.damage(server, { file: '', postgres: ROW.postgres.replace(", body = body || ' '", '') })
+  const broken = await server.request('GET', '/notes/b')
+  t.match(broken.json, { error: 'file_corruption', reason: /it is made again in a moment/ })
+  const read = async () => (await server.request('GET', '/notes/b')).json
+  await until('it is made again', async () => (await read())._id === 'b')
+  t.strictSame(await read(), before)
+  const { json: changes } = await server.request('GET', '/notes/_changes')
+  t.strictSame(
+    changes.results.map(({ id }: { id: string }) => id),
+    ['a', 'c', 'b'],
+  )
+  t.match((await server.request('GET', '/notes')).json, { doc_count: 3 })
+})
 
 for (const engine of ENGINES) {
   t.test(`${engine.name}: a damaged note is an error, and lists go on without it`, async (t) => {

@@ -112,7 +112,8 @@ const DAMAGES: Record<DamagedRow, string> = {
     WHERE EXISTS (SELECT FROM settee.blob_use u WHERE u.db = c.db AND u.blob = c.blob AND u.id = $1)`,
   security: "UPDATE settee.database SET security = replace(security, 'true', 'tr3e') WHERE $1 <> ''",
   local: "UPDATE settee.local_doc SET body = replace(body, 'true', 'tr3e') WHERE id = $1",
-  row: 'UPDATE settee.doc SET seq = seq + 1000 WHERE id = $1',
+  // With its text: else it is made again.
+  row: "UPDATE settee.doc SET seq = seq + 1000, body = replace(body, 'true', 'tr3e') || ' ' WHERE id = $1",
   body: "UPDATE settee.doc SET body = replace(body, 'true', 'tr3e') WHERE id = $1",
   ancestry: 'UPDATE settee.doc SET ancestry = set_byte(ancestry, 2, get_byte(ancestry, 2) # 1) WHERE id = $1',
   attachment:

@@ -3,7 +3,7 @@ import { agrees, localChecksum } from '../checksum.ts'
 import type { DamagedPart } from '../damage.ts'
 import type { Query, Statement } from './connections.ts'
 import type { Row } from './prepared-query.ts'
-import { attachmentSum, type RevisionFacts, sumsOf } from './row-checksums.ts'
+import { attachmentSum, purgeRowSum, type RevisionFacts, sumsOf } from './row-checksums.ts'
 import { textOf } from './stored-text.ts'
 
 /** A part of a key. */
@@ -123,6 +123,18 @@ export const CHECKED_TABLES: readonly CheckedTable[] = [
       return agrees(checksum, sum, true) ? [] : [{ kind: 'local', id: textOf(id) }]
     },
     unreadable: ([id]) => ({ kind: 'local', id: textOf(String(id)) }),
+  }),
+  tableOf({
+    table: 'purge',
+    key: { seq: 'bigint' },
+    bytes: 'octet_length(k.revs)',
+    columns: 'k.id, k.revs, k.checksum',
+    rowsOf: () => 100,
+    faults: (row) => {
+      const [seq, id, revs, checksum] = row as unknown as [number, string, string, number | null]
+      return agrees(checksum, purgeRowSum({ seq, id: textOf(id), revs }), true) ? [] : [{ kind: 'purges' }]
+    },
+    unreadable: () => ({ kind: 'purges' }),
   }),
 ]
 

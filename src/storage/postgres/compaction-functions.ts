@@ -178,6 +178,20 @@ BEGIN
   END LOOP;
 END $$;
 
+-- As note_checksums, of remembered purges, which do not change.
+CREATE OR REPLACE FUNCTION note_purge_checksums(
+  _db bigint, _seqs bigint[], _checksums integer[]
+) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _row record;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  FOR _row IN SELECT * FROM unnest(_seqs, _checksums) AS u (seq, checksum) LOOP
+    UPDATE purge SET checksum = _row.checksum WHERE db = _db AND seq = _row.seq AND checksum IS NULL;
+  END LOOP;
+END $$;
+
 -- Of complete contents, with a position of null, and of chunks. Neither changes.
 CREATE OR REPLACE FUNCTION note_content_checksums(
   _db bigint, _blobs bigint[], _positions bigint[], _checksums integer[]

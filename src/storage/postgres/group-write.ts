@@ -7,7 +7,7 @@ import type { Leaf } from './leaf-list.ts'
 import type { WriteFacts } from './loaded-document.ts'
 import { booleanArray, bytesArray, numberArray, textArray } from './parameter-arrays.ts'
 import { rowBytes } from './row-bytes.ts'
-import { blobSum, chunkSum, contentSum, docSum, storedAttachments } from './row-checksums.ts'
+import { blobSum, chunkSum, contentSum, docSum, purgeSum, storedAttachments } from './row-checksums.ts'
 import { storedText } from './stored-text.ts'
 import type { PlannedWrite } from './write-commits.ts'
 import { DOC_VALUES, firstValues } from './write-functions.ts'
@@ -113,7 +113,7 @@ export class GroupWrite implements PlannedWrite {
   purge(id: string, old: OldDocument, { purged, removed, rest, design }: PurgeWrite): void {
     this.#writes += 1
     const stored = storedText(id)
-    this.#branched.notePurge(stored, purged)
+    this.#branched.notePurge(id, purged)
     for (const rev of removed) if (old.damagedLeaves?.has(rev)) this.restored.push([id, rev])
     if (design) this.#designs += 1
     this.#count(old.deleted, -1)
@@ -332,8 +332,11 @@ class BranchedWrites {
     this.#forgotten.push({ id, version })
   }
 
-  notePurge(id: string, revs: readonly string[]): void {
-    this.#purges.push({ n: this.#purges.length + 1, id, revs: JSON.stringify(revs) })
+  /** @param docId as it is known outside */
+  notePurge(docId: string, purged: readonly string[]): void {
+    const revs = JSON.stringify(purged)
+    const checksum = purgeSum(docId, revs)
+    this.#purges.push({ n: this.#purges.length + 1, id: storedText(docId), revs, checksum })
   }
 
   #touch(id: string, revs: ReadonlySet<string>): void {

@@ -1,6 +1,6 @@
 /** Divides an update of an index store into steps of a bounded size: what one call of the function `index_update` stores. */
 import { createHash } from 'node:crypto'
-import { type PlacedRow, packedKeys, placed, placesOf, unpackedKeys } from '../index-rows.ts'
+import { keysSum, type PlacedRow, packedKeys, placed, placesOf, rowSum, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc } from '../index-store.ts'
 import { HEAD_BYTES } from './index-tables.ts'
 
@@ -66,6 +66,9 @@ export class IndexChange {
       added.map(({ row }) => row.keyLength),
       added.map(({ row }) => row.keyText),
       added.map(({ row }) => row.valueText),
+      docs.map(({ key, keys }) => (keys === null ? null : docSum(key, keys))),
+      replaced.map(({ row }) => rowSum(row)),
+      added.map(({ row }) => rowSum(row)),
     ]
   }
 }
@@ -93,6 +96,11 @@ export function docKey(id: string): Buffer {
   return bytes.length <= LONG_ID_BYTES
     ? bytes
     : Buffer.concat([bytes.subarray(0, LONG_ID_BYTES), createHash('sha256').update(bytes).digest()])
+}
+
+/** The checksum of a document's keys. @param key of {@link docKey} */
+export function docSum(key: Buffer, keys: Uint8Array): number {
+  return keysSum(key.toString('latin1'), keys)
 }
 
 /** What happens at one place of a document. */

@@ -7,6 +7,8 @@
  * the empty place. Steps of one store follow each other, since each holds the lock of the store's row while it runs.
  */
 
+import { firstValues } from './write-functions.ts'
+
 /** A head is shorter than the largest key of PostgreSQL's B-trees, 2,704 bytes, with the columns before it. */
 export const HEAD_BYTES = 1500
 
@@ -73,9 +75,48 @@ CREATE TABLE index_leaving (db bigint, store bigint, PRIMARY KEY (db, store));
 `
 
 /**
+ * Checksums (index-rows.ts): of rows, of documents' keys, and of kept reductions. They are null in rows from before, and in those of
+ * older nodes. That of a store is the {@link stateSum} of its row. The tables are locked in the order in which the functions lock them.
+ */
+export const INDEX_CHECKSUMS = `
+ALTER TABLE index_store ADD COLUMN checksum integer;
+ALTER TABLE index_row ADD COLUMN checksum integer;
+ALTER TABLE index_doc ADD COLUMN checksum integer;
+ALTER TABLE index_stretch ADD COLUMN checksum integer;
+`
+
+/** The checksum of a store's number, its position, and its numbers of rows, which PostgreSQL computes: it adds up the last alone. */
+const stateSum = (row: string) =>
+  `('x' || left(md5(concat_ws(' ', ${row}.store, coalesce(${row}.seq, -1), coalesce(${row}.epoch, ''),
+    coalesce(${row}.purge_seq, -1), ${row}.rows::text)), 8))::bit(32)::integer`
+
+/** Whether the row of a store says what was written, as an expression of SQL. */
+export function isSoundState(row: string): string {
+  return `(${row}.checksum IS NULL OR ${row}.checksum = ${stateSum(row)})`
+}
+
+/** The error of PostgreSQL for data that is damaged: data_corrupted. */
+const REFUSE_DAMAGED = `RAISE EXCEPTION 'the state of an index is damaged' USING ERRCODE = 'XX001'`
+
+/**
  * Rows are looked up one by one. A join with a list would be planned once for each connection, while the tables are empty,
  * and would then read a whole index.
  */
+const UPDATE_PARAMETERS = `
+  p_db bigint, p_signature text, p_indexes integer, p_from bigint, p_version bigint, p_store bigint,
+  p_seq bigint, p_epoch text, p_purge_seq bigint, p_worker text,
+  docs bytea[], doc_keys bytea[],
+  gone_idx integer[], gone_head bytea[], gone_tail bytea[],
+  old_idx integer[], old_head bytea[], old_tail bytea[], old_key text[], old_value text[],
+  new_idx integer[], new_head bytea[], new_tail bytea[], new_length integer[], new_key text[], new_value text[]`
+/** The number of {@link UPDATE_PARAMETERS}, and of those of index_advance. */
+const UPDATE_VALUES = 26
+export const ADVANCE_VALUES = 29
+
+const KEEP_PARAMETERS =
+  'p_db bigint, p_store bigint, p_idx integer, starts bytea[], versions bigint[], reductions text[]'
+const KEEP_VALUES = 6
+
 const CHANGES = `
 -- divides the rows of a stretch into stretches of the usual length
 CREATE OR REPLACE FUNCTION index_split(p_db bigint, p_store bigint, p_idx integer, p_start bytea, p_version bigint) RETURNS void
@@ -119,14 +160,9 @@ BEGIN
 END $$;
 
 -- Stores one step. Creates the store, with the number p_store, if p_from is 0. Returns the number of its rows; 0 if it has
--- another version, -1 if the database is gone.
-CREATE OR REPLACE FUNCTION index_update(
-  p_db bigint, p_signature text, p_indexes integer, p_from bigint, p_version bigint, p_store bigint,
-  p_seq bigint, p_epoch text, p_purge_seq bigint, p_worker text,
-  docs bytea[], doc_keys bytea[],
-  gone_idx integer[], gone_head bytea[], gone_tail bytea[],
-  old_idx integer[], old_head bytea[], old_tail bytea[], old_key text[], old_value text[],
-  new_idx integer[], new_head bytea[], new_tail bytea[], new_length integer[], new_key text[], new_value text[]
+-- another version, -1 if the database is gone. The last lists are checksums.
+CREATE OR REPLACE FUNCTION index_advance(${UPDATE_PARAMETERS},
+  doc_sums integer[], old_sums integer[], new_sums integer[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   s bigint;
@@ -135,6 +171,7 @@ DECLARE
   changed_head bytea[] := '{}';
   touched record;
   w record;
+  after record;
   uneven_idx integer[] := '{}';
   uneven_start bytea[] := '{}';
   n bigint;
@@ -149,8 +186,8 @@ BEGIN
     s := p_store;
     INSERT INTO index_stretch SELECT p_db, s, i, ''::bytea, 0, NULL, p_version FROM generate_series(0, p_indexes - 1) i;
   ELSE
-    SELECT store INTO s FROM index_store
-    WHERE db = p_db AND signature = p_signature AND version = p_from AND store = p_store FOR UPDATE;
+    SELECT store INTO s FROM index_store x
+    WHERE db = p_db AND signature = p_signature AND version = p_from AND store = p_store AND ${isSoundState('x')} FOR UPDATE;
     IF NOT FOUND THEN RETURN 0; END IF;
   END IF;
 
@@ -160,12 +197,14 @@ BEGIN
     growth := growth - coalesce(n, 0);
   END LOOP;
 
-  FOR w IN SELECT * FROM unnest(old_idx, old_head, old_tail, old_key, old_value) AS u(idx, head, tail, key, value) LOOP
+  FOR w IN SELECT * FROM unnest(old_idx, old_head, old_tail, old_key, old_value, old_sums)
+    AS u(idx, head, tail, key, value, checksum)
+  LOOP
     SELECT octet_length(w.key) + octet_length(w.value) - octet_length(r.key) - octet_length(r.value) INTO n
     FROM index_row r WHERE db = p_db AND store = s AND r.idx = w.idx AND r.head = w.head AND r.tail = w.tail
       AND (r.key <> w.key OR r.value <> w.value);
     IF FOUND THEN
-      UPDATE index_row SET key = w.key, value = w.value
+      UPDATE index_row SET key = w.key, value = w.value, checksum = w.checksum
       WHERE db = p_db AND store = s AND idx = w.idx AND head = w.head AND tail = w.tail;
       changed_idx := changed_idx || w.idx;
       changed_head := changed_head || w.head;
@@ -175,12 +214,13 @@ BEGIN
 
   IF cardinality(new_idx) > 0 THEN
     INSERT INTO index_row
-    SELECT p_db, s, * FROM unnest(new_idx, new_head, new_tail, new_length, new_key, new_value);
+    SELECT p_db, s, * FROM unnest(new_idx, new_head, new_tail, new_length, new_key, new_value, new_sums);
     SELECT growth + sum(${sizeOf('u')}) INTO growth FROM unnest(new_head, new_tail, new_key, new_value) AS u(head, tail, key, value);
   END IF;
 
-  INSERT INTO index_doc SELECT p_db, s, u.doc, u.keys FROM unnest(docs, doc_keys) AS u(doc, keys) WHERE u.keys IS NOT NULL
-  ON CONFLICT (db, store, doc) DO UPDATE SET keys = excluded.keys;
+  INSERT INTO index_doc SELECT p_db, s, u.doc, u.keys, u.checksum
+  FROM unnest(docs, doc_keys, doc_sums) AS u(doc, keys, checksum) WHERE u.keys IS NOT NULL
+  ON CONFLICT (db, store, doc) DO UPDATE SET keys = excluded.keys, checksum = excluded.checksum;
   FOR w IN SELECT * FROM unnest(docs, doc_keys) AS u(doc, keys) WHERE u.keys IS NULL LOOP
     DELETE FROM index_doc WHERE db = p_db AND store = s AND doc = w.doc;
   END LOOP;
@@ -214,19 +254,26 @@ BEGIN
     END IF;
   END LOOP;
 
-  UPDATE index_store x SET
-    version = p_version,
-    seq = coalesce(p_seq, x.seq), epoch = coalesce(p_epoch, x.epoch), purge_seq = coalesce(p_purge_seq, x.purge_seq),
-    worker = p_worker, worked_at = CASE WHEN p_worker IS NOT NULL THEN statement_timestamp() END,
-    bytes = x.bytes + growth,
-    rows = (
+  SELECT x.store, coalesce(p_seq, x.seq) AS seq, coalesce(p_epoch, x.epoch) AS epoch,
+    coalesce(p_purge_seq, x.purge_seq) AS purge_seq, (
       SELECT array_agg(x.rows[i + 1]
         + (SELECT count(*) FROM unnest(new_idx) u(idx) WHERE idx = i)
         - (SELECT count(*) FROM unnest(gone_idx) u(idx) WHERE idx = i) ORDER BY i)
       FROM generate_series(0, p_indexes - 1) i
-    )
+    ) AS rows INTO after
+  FROM index_store x WHERE x.db = p_db AND x.signature = p_signature;
+  UPDATE index_store x SET
+    version = p_version, seq = after.seq, epoch = after.epoch, purge_seq = after.purge_seq, rows = after.rows,
+    worker = p_worker, worked_at = CASE WHEN p_worker IS NOT NULL THEN statement_timestamp() END,
+    bytes = x.bytes + growth, checksum = ${stateSum('after')}
   WHERE x.db = p_db AND x.signature = p_signature;
   RETURN s;
+END $$;
+
+-- as nodes of earlier versions call it
+CREATE OR REPLACE FUNCTION index_update(${UPDATE_PARAMETERS}) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN index_advance(${firstValues(UPDATE_VALUES)}, NULL, NULL, NULL);
 END $$;
 
 -- Empties a store. Its rows get a new number, and the old ones are removed later. Returns false for another version.
@@ -241,7 +288,7 @@ BEGIN
   INSERT INTO index_stretch
   SELECT p_db, p_new, i, ''::bytea, 0, NULL, p_version FROM generate_series(0, cardinality(s.rows) - 1) i;
   UPDATE index_store SET store = p_new, version = p_version, seq = NULL, epoch = NULL, purge_seq = NULL,
-    worker = NULL, worked_at = NULL, bytes = 0, rows = array_fill(0::bigint, ARRAY[cardinality(s.rows)])
+    worker = NULL, worked_at = NULL, bytes = 0, rows = array_fill(0::bigint, ARRAY[cardinality(s.rows)]), checksum = NULL
   WHERE db = p_db AND signature = p_signature;
   RETURN true;
 END $$;
@@ -280,22 +327,26 @@ BEGIN
   RETURN true;
 END $$;
 
--- Keeps reductions of stretches that have not changed since they were read.
-CREATE OR REPLACE FUNCTION index_keep(
-  p_db bigint, p_store bigint, p_idx integer, starts bytea[], versions bigint[], reductions text[]
-) RETURNS void LANGUAGE plpgsql AS $$
+-- Keeps reductions of stretches that have not changed since they were read, with their checksums.
+CREATE OR REPLACE FUNCTION index_retain(${KEEP_PARAMETERS}, sums integer[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   w record;
 BEGIN
-  FOR w IN SELECT * FROM unnest(starts, versions, reductions) AS u(start, version, reduction) LOOP
-    UPDATE index_stretch SET reduction = w.reduction
+  FOR w IN SELECT * FROM unnest(starts, versions, reductions, sums) AS u(start, version, reduction, checksum) LOOP
+    UPDATE index_stretch SET reduction = w.reduction, checksum = w.checksum
     WHERE db = p_db AND store = p_store AND idx = p_idx AND start = w.start AND changed = w.version;
   END LOOP;
+END $$;
+
+-- as nodes of earlier versions call it
+CREATE OR REPLACE FUNCTION index_keep(${KEEP_PARAMETERS}) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM index_retain(${firstValues(KEEP_VALUES)}, NULL);
 END $$;
 `
 
 const READS = `
--- The keys of documents that have rows, in the order of the list. They are null behind the first p_bytes bytes of keys.
+-- As nodes of earlier versions call it: the keys of documents that have rows, in the order of the list. They are null behind the first p_bytes bytes of keys.
 CREATE OR REPLACE FUNCTION index_keys(p_db bigint, p_store bigint, docs bytea[], p_bytes bigint)
 RETURNS TABLE (doc bytea, keys bytea) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -340,6 +391,7 @@ DECLARE
 BEGIN
   SELECT x.* INTO s FROM index_store x WHERE x.db = p_db AND x.signature = p_signature;
   IF NOT FOUND THEN RETURN; END IF;
+  IF NOT ${isSoundState('s')} THEN ${REFUSE_DAMAGED}; END IF;
   -- Not within a query of a table: Citus does not allow that.
   FOR i IN 1 .. cardinality(heads) LOOP
     numbers := numbers || index_rows_before(p_db, s.store, p_idx, heads[i], tails[i]);

@@ -88,7 +88,7 @@ const NOTHING: HistoryTouches = {}
 const NO_REVS: readonly string[] = []
 
 interface ReadingOptions {
-  readonly database: Pick<OpenDatabase, 'damage' | 'leaves'>
+  readonly database: Pick<OpenDatabase, 'damage' | 'leaves' | 'rows'>
   /** Whether it is read for the time machine. */
   readonly showsRetained: boolean
 }
@@ -130,7 +130,10 @@ export class LoadedDocument implements DocHistory {
   constructor(row: LoadedRow, { database, showsRetained }: ReadingOptions) {
     const sum = docSum(row.id, row.winner.rev, row.winner.deleted) + row.seq + row.leaves
     this.isDamaged = !agrees(row.checksum, docRowChecksum(sum), true)
-    if (this.isDamaged) database.damage.damagedDocument(row.id)
+    if (this.isDamaged) {
+      database.damage.damagedRow(row.id)
+      database.rows.onFound(row.id, row.version)
+    }
     this.#database = database
     this.id = row.id
     this.seq = row.seq
@@ -163,7 +166,7 @@ export class LoadedDocument implements DocHistory {
 
   /** The error for its row. */
   damage(): CouchError {
-    return this.#database.damage.damagedDocument(this.id)
+    return this.#database.damage.damagedRow(this.id)
   }
 
   /** Adds what was loaded of a revision. */

@@ -7,7 +7,15 @@ import { localChecksum, rowChecksum } from '../checksum.ts'
 import type { Statement } from './connections.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
-import { blobSum, chunkSum, ofBlob, type RevisionFacts, storedAttachments, sumsOf } from './row-checksums.ts'
+import {
+  blobSum,
+  chunkSum,
+  ofBlob,
+  purgeRowSum,
+  type RevisionFacts,
+  storedAttachments,
+  sumsOf,
+} from './row-checksums.ts'
 import { textOf } from './stored-text.ts'
 import type { StepMeans } from './sums-anew.ts'
 import { firstValues } from './write-functions.ts'
@@ -111,6 +119,18 @@ const OTHERS: readonly LackingTable[] = [
     noted: (row) => {
       const [id, version, rev, body] = row as unknown as [string, number, number, string]
       return [id, version, localChecksum({ id: textOf(id), rev, body: textOf(body) })]
+    },
+  }),
+  tableOf({
+    table: 'purge',
+    key: { seq: 'bigint' },
+    bytes: 'octet_length(revs)',
+    lacks: 'checksum IS NULL',
+    columns: 't.id, t.revs',
+    note: { name: 'note_purge_checksums', text: `SELECT note_purge_checksums(${firstValues(3)})` },
+    noted: (row) => {
+      const [seq, id, revs] = row as unknown as [number, string, string]
+      return [seq, purgeRowSum({ seq, id: textOf(id), revs })]
     },
   }),
   tableOf({

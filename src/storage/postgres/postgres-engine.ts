@@ -20,11 +20,13 @@ import { LeavingDatabases } from './leaving-databases.ts'
 import { migrate } from './migrations.ts'
 import { NotedLeaves } from './noted-leaves.ts'
 import { Notices } from './notices.ts'
+import { DamagedRows } from './open-database.ts'
 import { PostgresCatalog } from './postgres-catalog.ts'
 import { PostgresIndexes } from './postgres-indexes.ts'
 import { PostgresStore } from './postgres-store.ts'
 import { checkStored } from './stored-check.ts'
 import { storedText } from './stored-text.ts'
+import { NOTE_UNCOUNTED } from './sums-anew.ts'
 
 export interface PostgresEngineOptions {
   readonly address: StoreAddress
@@ -199,6 +201,7 @@ class PostgresEngine implements StorageEngine {
         onNoted: () => this.#options.onDamagedLeaf?.(name),
         onRestored: (leaves, rest) => this.#options.onRestored?.(name, leaves, rest),
       }),
+      rows: new DamagedRows(),
       ...{ opener: this.#opener, now: this.#now },
     }
     const parts = { ...facts, events, tally: this.#options.tally, onClosed }
@@ -225,7 +228,11 @@ class PostgresEngine implements StorageEngine {
 
   async checkDatabase(name: string, from: CheckPosition | null, ms: number): Promise<CheckStep> {
     const [db] = await this.#find(name)
-    return checkStored({ connections: this.#connections, db }, from, ms)
+    const step = await checkStored({ connections: this.#connections, db }, from, ms)
+    // The next compaction does it.
+    if (step.damage?.parts.some(({ kind }) => kind === 'counters'))
+      await this.#connections.write({ ...NOTE_UNCOUNTED, values: [db] })
+    return step
   }
 
   /** Without PostgreSQL, what was remembered before is kept. */

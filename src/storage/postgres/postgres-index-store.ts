@@ -1,7 +1,9 @@
 /** An index store in the tables of PostgreSQL (index-tables.ts); the contract is storage/index-store.ts. */
 import { randomInt } from 'node:crypto'
-import { CouchError } from '../../core/errors.ts'
+import { CouchError, isFileFault } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
+import { agrees } from '../checksum.ts'
+import { type PlacedRow, reductionSum, rowSum } from '../index-rows.ts'
 import type {
   IndexedDoc,
   IndexPosition,
@@ -30,10 +32,8 @@ import {
   STATUS,
   type StatusRow,
   UPDATE,
-  VALUES,
-  type ValueTuple,
 } from './index-statements.ts'
-import { docKey, headOf, type IndexChange, type KnownDoc, stepsOf, tailOf } from './index-steps.ts'
+import { docKey, docSum, headOf, type IndexChange, type KnownDoc, stepsOf, tailOf } from './index-steps.ts'
 import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
 import { LostAnswer } from './store-fault.ts'
@@ -86,6 +86,7 @@ export class PostgresIndexStore implements IndexStore {
     const { database, signature } = this.#options
     const [row] = await this.#read<StatusRow>(STATUS, [database.db, signature, database.opener])
     this.#store = row?.[0] ?? 0
+    if (row !== undefined && !row[7]) return this.#discard(row[1])
     return row
   }
 
@@ -115,7 +116,10 @@ export class PostgresIndexStore implements IndexStore {
     const some = [...waiting.values()].slice(0, MOST_DOCS).map((doc) => ({ doc, key: docKey(doc.id) }))
     if (some.length === 0) return []
     const values = [database.db, this.#store, some.map(({ key }) => key), MOST_KEY_BYTES]
-    const rows = this.#store === 0 ? [] : await this.#read<[doc: Buffer, keys: Buffer | null]>(KEYS, values)
+    type KeysRow = [doc: Buffer, keys: Buffer | null, checksum: number | null]
+    const rows = this.#store === 0 ? [] : await this.#read<KeysRow>(KEYS, values)
+    const isSound = ([doc, keys, sum]: KeysRow) => keys === null || agrees(sum, docSum(doc, keys), true)
+    if (!rows.every(isSound)) await this.#discardCurrent()
     const found = new Map(rows.map(([doc, keys]) => [doc.toString('latin1'), keys]))
     const known: KnownDoc[] = []
     for (const { doc, key } of some) {
@@ -174,9 +178,7 @@ export class PostgresIndexStore implements IndexStore {
   ): Promise<{ rows: IndexRow[]; more: boolean; version: number }> {
     const bounds = boundsOf(from, to)
     const found = await this.#reading<RowTuple>(descending ? ROWS_DOWN : ROWS_UP, [index, ...bounds, limit])
-    const rows: IndexRow[] = []
-    for (const [, , , head, tail, keyLength, keyText, valueText] of found.rows)
-      if (head !== null) rows.push({ place: joined(head, tail), keyLength, keyText, valueText })
+    const rows = await this.#sound(found)
     return { rows, more: hasMore(found, rows.length, limit), version: found.version }
   }
 
@@ -184,22 +186,34 @@ export class PostgresIndexStore implements IndexStore {
     index: number,
     { from, to }: PlaceRange,
   ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
-    const found = await this.#reading<ValueTuple>(VALUES, [index, ...boundsOf(from, to), MOST_VALUES])
-    const rows = found.rows.filter(([, , , head]) => head !== null)
-    const values = rows.map(([, , , , , value]) => value)
+    const found = await this.#reading<RowTuple>(ROWS_UP, [index, ...boundsOf(from, to), MOST_VALUES])
+    const rows = await this.#sound(found)
     const last = rows.at(-1)
-    const next =
-      last !== undefined && hasMore(found, rows.length, MOST_VALUES)
-        ? Buffer.concat([last[3] as Buffer, last[4], Uint8Array.of(0)])
-        : null
-    return { values, next, version: found.version }
+    const isMore = last !== undefined && hasMore(found, rows.length, MOST_VALUES)
+    const next = isMore ? Buffer.concat([last.place, Uint8Array.of(0)]) : null
+    return { values: rows.map(({ valueText }) => valueText), next, version: found.version }
+  }
+
+  /** The rows that a statement has found. @throws unavailable if one of them does not say what was written; the store is empty then */
+  async #sound({ rows, version }: Found<RowTuple>): Promise<PlacedRow[]> {
+    const sound: PlacedRow[] = []
+    for (const [, , , head, tail, keyLength, keyText, valueText, sum] of rows) {
+      if (head === null) continue
+      const row = { place: joined(head, tail), keyLength, keyText, valueText }
+      if (!agrees(sum, rowSum(row), true)) return this.#discard(version)
+      sound.push(row)
+    }
+    return sound
   }
 
   async counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts> {
     const { database, signature } = this.#options
     type Counts = [number, number | null, string | null, number | null, number, number[]]
     const values = [database.db, signature, index, places.map(headOf), places.map(tailOf)]
-    const [row] = await this.#read<Counts>(COUNTS, values)
+    const [row] = await this.#read<Counts>(COUNTS, values).catch((error: unknown) => {
+      if (isFileFault(error)) return this.#discardCurrent()
+      throw error
+    })
     if (row === undefined) return { total: 0, before: places.map(() => 0), position: null, version: 0 }
     const [version, seq, epoch, purgeSeq, total, before] = row
     return { total, before: before.map(Number), position: positionOf(seq, epoch, purgeSeq), version }
@@ -224,7 +238,9 @@ export class PostgresIndexStore implements IndexStore {
     const stretches = found.rows.filter(([, , , start]) => start !== null)
     const isCut = stretches.length < (found.rows[0]?.[2] ?? 0)
     const parts: ReducedPart[] = []
-    for (const [at, [, , , start, rows, reduction, changed]] of stretches.entries()) {
+    for (const [at, [, , , start, rows, reduction, changed, sum]] of stretches.entries()) {
+      const isSound = reduction === null || agrees(sum, reductionSum(start as Buffer, reduction), true)
+      if (!isSound) return this.#discard(version)
       const following = stretches[at + 1]?.[3]
       // The end of the last one that was read is not known.
       if (at === limit || (isCut && following === undefined)) return { parts, more: true, version }
@@ -245,6 +261,7 @@ export class PostgresIndexStore implements IndexStore {
       reductions.map(({ stretch }) => bytesOf(stretch.subarray(CHANGED_BYTES))),
       reductions.map(({ stretch }) => Number(bytesOf(stretch).readBigInt64BE())),
       reductions.map(({ reduction }) => reduction),
+      reductions.map(({ stretch, reduction }) => reductionSum(stretch.subarray(CHANGED_BYTES), reduction)),
     ])
   }
 
@@ -264,10 +281,7 @@ export class PostgresIndexStore implements IndexStore {
   }
 
   /** Reads rows of the store together with its version, again if it was emptied since its number was read. */
-  async #reading<R extends Row>(
-    statement: Statement,
-    values: readonly unknown[],
-  ): Promise<{ readonly rows: readonly R[]; readonly version: number }> {
+  async #reading<R extends Row>(statement: Statement, values: readonly unknown[]): Promise<Found<R>> {
     const { database, signature } = this.#options
     for (let left = MOST_TRIES; left > 0; left--) {
       if (this.#store === 0 && (await this.#status()) === undefined) return { rows: [], version: 0 }
@@ -284,6 +298,17 @@ export class PostgresIndexStore implements IndexStore {
     return this.#options.database.connections.read<R>({ ...statement, values })
   }
 
+  /** Empties the store, which is damaged, so that the next query makes its rows again. @param version of what was read */
+  async #discard(version: number): Promise<never> {
+    await this.clear(version)
+    throw new CouchError('unavailable')
+  }
+
+  /** As {@link #discard}, whatever its version is now. */
+  async #discardCurrent(): Promise<never> {
+    return this.#discard((await this.#status())?.[1] ?? 0)
+  }
+
   /**
    * Calls a function. If its answer is lost, nobody needs to know whether it has changed something: the version tells.
    * @returns null if the answer was lost
@@ -298,6 +323,12 @@ export class PostgresIndexStore implements IndexStore {
       throw error
     }
   }
+}
+
+/** Rows of a store together with its version. */
+interface Found<R extends Row> {
+  readonly rows: readonly R[]
+  readonly version: number
 }
 
 /** A number that no other opener has drawn, and not 0. */

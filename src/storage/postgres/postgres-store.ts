@@ -36,6 +36,7 @@ import { DocumentLoader } from './document-loader.ts'
 import { DocumentPages, type FeedRange } from './document-pages.ts'
 import { FeedPoints } from './feed-points.ts'
 import { LocalDocuments } from './local-documents.ts'
+import { MendedRows } from './mended-rows.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { RangeTotals } from './range-totals.ts'
 import { readPurges } from './stored-purges.ts'
@@ -76,6 +77,7 @@ export class PostgresStore {
   readonly #uploads: Uploads
   readonly #compaction: Compaction
   readonly #sizes: Sizes
+  readonly #rows: MendedRows
   #closing: Promise<void> | undefined
 
   constructor(database: OpenDatabase, parts: StoreParts) {
@@ -98,6 +100,8 @@ export class PostgresStore {
     this.#compaction = new Compaction(database)
     this.#sizes = new Sizes(database)
     this.#uploads.startSweeping()
+    this.#rows = new MendedRows(database, this.#commits)
+    database.rows.onFound = (id, version) => this.#rows.note(id, version)
   }
 
   async info(): Promise<StoreInfo> {
@@ -267,7 +271,7 @@ export class PostgresStore {
   }
 
   async #close(): Promise<void> {
-    const writes = [this.#documents.drained(), this.#locals.drained()]
+    const writes = [this.#documents.drained(), this.#locals.drained(), this.#rows.drained()]
     await Promise.all([...writes, this.#compaction.close(), this.#uploads.close()])
     await this.#commits.drained()
     await this.#database.leaves.drained()

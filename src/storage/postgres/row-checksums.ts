@@ -10,6 +10,7 @@ import {
   chunkChecksum,
   contentChecksum,
   docChecksum,
+  type PurgeFacts,
   rowChecksum,
   seedOf,
 } from '../checksum.ts'
@@ -53,6 +54,16 @@ export function chunkSum(position: number, data: Uint8Array): number {
 /** The checksum of a row of `blob` or `chunk`. @param sum of {@link blobSum} or {@link chunkSum} */
 export function ofBlob(sum: number, blob: number): number {
   return (sum + blob) | 0
+}
+
+/** Of a remembered purge, without its number, which is added. @param revs JSON */
+export function purgeSum(id: string, revs: string): number {
+  return rowChecksum(id, revs)
+}
+
+/** The checksum of a row of `purge`. */
+export function purgeRowSum({ seq, id, revs }: PurgeFacts): number {
+  return (purgeSum(id, revs) + seq) | 0
 }
 
 export interface BlobFacts {

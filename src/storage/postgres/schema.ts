@@ -18,7 +18,8 @@
 import { BLOB_FUNCTIONS } from './blob-functions.ts'
 import { CATALOG_FUNCTIONS } from './catalog-functions.ts'
 import { COMPACTION_FUNCTIONS } from './compaction-functions.ts'
-import { INDEX_FUNCTIONS, INDEX_TABLES } from './index-tables.ts'
+import { INDEX_CHECKSUMS, INDEX_FUNCTIONS, INDEX_TABLES } from './index-tables.ts'
+import { MEND_FUNCTIONS } from './mended-rows.ts'
 import { ROW_FUNCTIONS } from './row-bytes.ts'
 import { WRITE_FUNCTIONS } from './write-functions.ts'
 import { WRITE_GROUP_FUNCTIONS } from './write-group.ts'
@@ -325,6 +326,16 @@ ALTER TABLE local_doc ADD COLUMN checksum integer;
 /** Functions that read lists of attachments with any texts: {@link attachmentNumber}. */
 const ANY_TEXTS = ''
 
+/**
+ * Checksums of indexes and of remembered purges, and functions that make damaged rows of documents again (mended-rows.ts). A compaction
+ * notes those of purges from before.
+ */
+const LATER_CHECKSUMS = `
+UPDATE database SET unsummed_others = coalesce(unsummed_others, 0) + 1 WHERE purge_seq > 0;
+ALTER TABLE purge ADD COLUMN checksum integer;
+${INDEX_CHECKSUMS}
+`
+
 /** The steps from nothing to the newest tables. A step that only replaces functions is empty. */
 export const MIGRATIONS: readonly string[] = [
   [CATALOG, DOCUMENTS, CONTENTS, INDEX_TABLES, STATISTICS].join(''),
@@ -335,6 +346,7 @@ export const MIGRATIONS: readonly string[] = [
   DOCUMENT_CHECKSUMS,
   CONTINUITY,
   OTHER_CHECKSUMS,
+  LATER_CHECKSUMS,
 ]
 
 /** All functions, which are made, or replaced, after the steps that a store lacks. */
@@ -345,6 +357,7 @@ export const FUNCTIONS: string = [
   COMPACTION_FUNCTIONS,
   WRITE_FUNCTIONS,
   WRITE_GROUP_FUNCTIONS,
+  MEND_FUNCTIONS,
   INDEX_FUNCTIONS,
 ].join('')
 

@@ -41,7 +41,10 @@ const COUNTERS = {
   text: `SELECT d.doc_count + d.deleted_count = coalesce((SELECT sum(f.rows) FROM feed_count f WHERE f.db = $1), 0)
       AND d.update_seq >= coalesce((SELECT max(x.seq) FROM doc x WHERE x.db = $1), 0)
       AND (d.doc_count + d.deleted_count > ${MAX_COUNTED} OR (d.doc_count, d.deleted_count)
-        = (SELECT count(*) FILTER (WHERE NOT x.deleted), count(*) FILTER (WHERE x.deleted) FROM doc x WHERE x.db = $1)),
+        = (SELECT count(*) FILTER (WHERE NOT x.deleted), count(*) FILTER (WHERE x.deleted) FROM doc x WHERE x.db = $1)
+        AND NOT EXISTS (SELECT FROM (SELECT x.seq >> 10 AS stretch, count(*) AS rows FROM doc x WHERE x.db = $1 GROUP BY 1) AS n
+          FULL JOIN (SELECT f.stretch, f.rows FROM feed_count f WHERE f.db = $1 AND f.rows <> 0) AS f USING (stretch)
+          WHERE n.rows IS DISTINCT FROM f.rows)),
       d.security, d.security_checksum
     FROM database d WHERE d.db = $1`,
 }

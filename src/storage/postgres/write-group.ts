@@ -3,9 +3,17 @@
  * or get a successor of their only leaf. Everything else (forks, ancestries, purges) is *branched*: the winner is first
  * moved to the table of revisions, where each row is changed by the same rules, and the new winner is moved back.
  */
-import { docChecksumOf } from './row-checksums.ts'
+import { docChecksumOf, wrapped } from './row-checksums.ts'
 import { attachmentNumber } from './stored-text.ts'
-import { deleteFound, firstValues, forOlderNodes, lookUp, NOTE_WRITE, refusals } from './write-functions.ts'
+import {
+  deleteFound,
+  firstValues,
+  forOlderNodes,
+  lookUp,
+  NOTE_WRITE,
+  noteLack,
+  refusals,
+} from './write-functions.ts'
 
 /** The plain documents. */
 const PLAIN = `unnest(
@@ -188,7 +196,7 @@ const REVISIONS =
   'size bigint, attachments text, ancestry text, body integer, content_checksum integer, ancestry_checksum integer)'
 const REMOVED = "json_to_recordset(p_branched->'removed') AS w (id text, rev text)"
 const FORGOTTEN = "json_to_recordset(p_branched->'forgotten') AS w (id text, version bigint)"
-const PURGES = "json_to_recordset(p_branched->'purges') AS w (n integer, id text, revs text)"
+const PURGES = "json_to_recordset(p_branched->'purges') AS w (n integer, id text, revs text, checksum bigint)"
 /** The revisions that are written or removed, and the winners. */
 const TOUCHED = "json_to_recordset(p_branched->'touched') AS w (id text, rev text)"
 const THEIR_DOC = `${lookUp('doc', 'k.id = w.id')} AS d`
@@ -352,7 +360,12 @@ BEGIN
     WHERE db = p_db RETURNING purge_seq, purged_infos_limit INTO v_purge_seq, v_limit;
   IF v_purges > 0 THEN
     SELECT coalesce(sum(purge_bytes(w.id, w.revs)), 0) INTO v_purge_bytes FROM ${PURGES};
-    INSERT INTO purge (db, seq, id, revs) SELECT p_db, v_purge_seq - v_purges + w.n, w.id, w.revs FROM ${PURGES};
+    INSERT INTO purge (db, seq, id, revs, checksum)
+      SELECT p_db, v_purge_seq - v_purges + w.n, w.id, w.revs, ${wrapped('w.checksum + v_purge_seq - v_purges + w.n')} FROM ${PURGES};
+    PERFORM 1 FROM ${PURGES} WHERE w.checksum IS NULL;
+    IF FOUND THEN
+      ${noteLack('unsummed_others', 'p_db')}
+    END IF;
     SELECT v_purge_bytes - coalesce(sum(purge_bytes(id, revs)), 0) INTO v_purge_bytes
       FROM purge WHERE db = p_db AND seq <= v_purge_seq - v_limit;
     DELETE FROM purge WHERE db = p_db AND seq <= v_purge_seq - v_limit;

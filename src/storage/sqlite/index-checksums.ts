@@ -1,10 +1,9 @@
 /**
- * What an index file has against bytes that a disk changes: checksums of its rows, and numbers of rows that show whether
- * they are what was written.
+ * What an index file has against bytes that a disk changes, beside the checksums of its rows (storage/index-rows.ts): that of its
+ * position, and numbers of rows that show whether they are what was written.
  */
 import Sqlite from 'better-sqlite3'
-import { placeChecksum, valueChecksum } from '../checksum.ts'
-import type { PlacedRow } from '../index-rows.ts'
+import { valueChecksum } from '../checksum.ts'
 import type { IndexPosition } from '../index-store.ts'
 
 /** A checksum as it is stored; null in a row of an older settee. */
@@ -13,21 +12,6 @@ export type StoredSum = number | null
 /** @throws SqliteError: the store empties the file then, as one that SQLite cannot read */
 export function refuseDamaged(): never {
   throw new Sqlite.SqliteError('a row of an index is damaged', 'SQLITE_CORRUPT')
-}
-
-/** The checksum of a row. */
-export function rowSum({ place, keyLength, keyText, valueText }: PlacedRow): number {
-  return placeChecksum(place, keyLength, keyText, valueText)
-}
-
-/** The checksum of a document's keys. */
-export function keysSum(id: string, keys: Uint8Array): number {
-  return placeChecksum(keys, 0, id)
-}
-
-/** The checksum of a kept reduction. */
-export function reductionSum(stretch: Uint8Array, reduction: string): number {
-  return placeChecksum(stretch, 0, reduction)
 }
 
 /** The checksum of a position. */

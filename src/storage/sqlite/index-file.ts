@@ -2,10 +2,10 @@
 import { rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { agrees } from '../checksum.ts'
-import { type PlacedRow, placed, placesOf, unpackedKeys } from '../index-rows.ts'
+import { keysSum, type PlacedRow, placed, placesOf, rowSum, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import type { Connection } from './connection.ts'
-import { keysSum, positionSum, refuseDamaged, rowSum, type StoredSum } from './index-checksums.ts'
+import { positionSum, refuseDamaged, type StoredSum } from './index-checksums.ts'
 import { StretchWriter, stretchTables } from './index-stretches.ts'
 
 /** The statements that create the tables of a store. `c` is the checksum of a row, which is compared each time that it is read. */

@@ -5,7 +5,7 @@ import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
-import type { PlacedRow } from '../index-rows.ts'
+import { type PlacedRow, reductionSum, rowSum } from '../index-rows.ts'
 import type {
   IndexBuild,
   IndexedDoc,
@@ -22,7 +22,7 @@ import type {
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
 import { removeBuild, StagedBuild } from './index-build.ts'
-import { reductionSum, refuseDamaged, rowCount, rowSum, type StoredSum } from './index-checksums.ts'
+import { refuseDamaged, rowCount, type StoredSum } from './index-checksums.ts'
 import {
   addChecksums,
   hasPlainCounts,

@@ -4,13 +4,17 @@ import t, { type Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import { encodeAncestry } from '../../../src/revisions/branch.ts'
 import { CHUNK_BYTES } from '../../../src/storage/content-upload.ts'
+import type { DocState, PurgeInfo } from '../../../src/storage/engine.ts'
+import type { IndexedDoc, IndexRow, IndexStore } from '../../../src/storage/index-store.ts'
 import { postgresEngine } from '../../../src/storage/postgres/postgres-engine.ts'
+import { purgeRowSum } from '../../../src/storage/postgres/row-checksums.ts'
+import { storedText } from '../../../src/storage/postgres/stored-text.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { until } from '../../helpers/until.ts'
 import { attachment, put, readOne } from '../conformance/edits.ts'
 import { fillNotes, isTrue, readAll } from '../conformance/readings.ts'
-import { only, rejectsWith } from '../conformance/setup.ts'
+import { ALL, only, rejectsWith } from '../conformance/setup.ts'
 
 t.setTimeout(300_000)
 const server = await startPostgres(t)
@@ -78,10 +82,7 @@ const CHANGES: Readonly<Record<string, string>> = {
 
 /** What clients see of a document, with the checksums. Times and sizes of versions are not covered. */
 const COLUMNS: Readonly<Record<string, readonly string[]>> = {
-  doc: [
-    ...['id', 'seq', 'rev', 'deleted', 'leaves', 'attachments', 'ancestry', 'body'],
-    ...['checksum', 'content_checksum', 'ancestry_checksum'],
-  ],
+  doc: [...['id', 'attachments', 'ancestry', 'body', 'content_checksum', 'ancestry_checksum']],
   revision: [
     ...['id', 'rev', 'deleted', 'leaf', 'attachments', 'ancestry', 'body'],
     ...['content_checksum', 'ancestry_checksum'],
@@ -137,6 +138,141 @@ t.test('whatever column is changed, what is read is what was written, or an erro
   compare(t, await readAll(store), truth, { what: 'at the end', counts: { error: 0, missing: 0, same: 0 } })
 })
 
+t.test('damaged counters are named by a check, and counted anew by the next compaction', async (t) => {
+  const { engine, store, sql } = await openStore(t)
+  await fillNotes(store)
+  await store.compact({ keepSince: 0 })
+  const counters = async () => {
+    const { docCount, deletedCount, updateSeq } = await store.view()
+    const pending = await Promise.all([0, 50, 100, updateSeq].map((since) => store.countChanges(since)))
+    return { docCount, deletedCount, updateSeq, pending, sizes: (await store.info()).sizes }
+  }
+  const truth = await counters()
+  for (const change of [
+    'UPDATE settee.database SET doc_count = doc_count # 4096',
+    'UPDATE settee.database SET deleted_count = deleted_count # 1',
+    'UPDATE settee.feed_count SET rows = rows # 8',
+    'UPDATE settee.feed_count SET stretch = 77',
+    'DELETE FROM settee.feed_count',
+  ]) {
+    await sql(change)
+    const { damage } = await engine.checkDatabase('notes', null, 60_000)
+    t.same(damage?.parts, [{ kind: 'counters' }], change)
+    t.ok((await store.garbage()).isOwed)
+    await store.compact({ keepSince: 0 })
+    t.same(await counters(), truth, `${change}: they are right`)
+    t.equal((await engine.checkDatabase('notes', null, 60_000)).damage, null)
+  }
+})
+
+t.test('a changed column of a remembered purge makes it a forgotten one', async (t) => {
+  const { engine, store, sql } = await openStore(t)
+  const ids = Array.from({ length: 5 }, (_, n) => `note-${n}\0`)
+  const purge = (id: string) => ({
+    id,
+    touches: { branches: true, revisions: true } as const,
+    decide: (doc: DocState | null) => ({
+      result: null,
+      write: { purged: [doc?.rev ?? ''], removed: doc?.revisions().map(({ rev }) => rev) ?? [], rest: null },
+    }),
+  })
+  await store.updateDocs(ids.map((id) => put(id)))
+  await store.purgeDocs(ids.map(purge))
+  const truth = await store.readPurges()
+  t.equal(truth.length, ids.length)
+  const lacking = async () =>
+    (await sql('SELECT count(*)::int AS n FROM settee.purge WHERE checksum IS NULL'))[0]?.n
+  t.equal(await lacking(), 0)
+  for (const [column, type] of Object.entries({
+    seq: 'bigint',
+    id: 'text',
+    revs: 'text',
+    checksum: 'integer',
+  })) {
+    const changed = (CHANGES[type] as string).replaceAll('%c', column)
+    const [row] = await sql(
+      `UPDATE settee.purge SET ${column} = ${changed} WHERE seq = 3 RETURNING ctid::text AS place`,
+    )
+    const rest = truth.filter(({ seq }) => seq !== 3)
+    t.same(await store.readPurges(), rest, column)
+    const { damage } = await engine.checkDatabase('notes', null, 60_000)
+    t.same(damage?.parts, [{ kind: 'purges' }], `${column}: a check names it`)
+    const { seq, id, revs } = truth[2] as PurgeInfo
+    const sum = purgeRowSum({ seq, id, revs: JSON.stringify(revs) })
+    await sql('UPDATE settee.purge SET seq = $1, id = $2, revs = $3, checksum = $4 WHERE ctid = $5::tid', [
+      ...[seq, storedText(id), JSON.stringify(revs), sum, row?.place],
+    ])
+    t.same(await store.readPurges(), truth)
+  }
+  await sql('UPDATE settee.purge SET checksum = NULL; UPDATE settee.database SET unsummed_others = 1')
+  t.same(await store.readPurges(), truth)
+  await store.compact({ keepSince: 0 })
+  t.equal(await lacking(), 0, 'a compaction notes them')
+  t.same(await store.readPurges(), truth)
+})
+
+/** Columns of a document's row that the rest of it proves. */
+const PROVEN = ['seq', 'rev', 'deleted', 'leaves', 'checksum']
+/** Rows of each that are changed at a time. */
+const PROVEN_ROWS = 12
+
+t.test('a row of a document is made again when a reader has met its damage', async (t) => {
+  const { store, sql, reported } = await openStore(t)
+  await fillNotes(store)
+  // Numbers that differ by more than what the checksum of a row knows of them.
+  await sql('UPDATE settee.database SET update_seq = update_seq + 200000')
+  await store.updateDocs(Array.from({ length: 20 }, (_, n) => put(`later-${n}`, '{"text":"later"}')))
+  const truth = withoutSeqs(await readAll(store))
+  const counts = { error: 0, missing: 0, same: 0 }
+  const changes: Record<string, string> = {
+    ...Object.fromEntries(PROVEN.map((column) => [column, `${column} = ${changeOf(column)}`])),
+    generation: `rev = overlay(rev placing '7' from 1 for 1)`,
+    'generation and tombstone': `rev = '97' || rev, deleted = NOT deleted`,
+  }
+  for (const [what, set] of Object.entries(changes)) {
+    const changed = await sql(
+      `UPDATE settee.doc SET ${set} WHERE id IN (SELECT id FROM settee.doc ORDER BY md5(id || $1) LIMIT ${PROVEN_ROWS}) RETURNING id`,
+      [what],
+    )
+    t.equal(changed.length, PROVEN_ROWS)
+    const before = reported.length
+    compare(t, withoutSeqs(await readAll(store)), truth, { what, counts })
+    t.ok(reported.length > before, `${what} is reported`)
+    await until(async () => {
+      const after = withoutSeqs(await readAll(store))
+      return [...truth].every(([key, value]) => isTrue(after.get(key), value))
+    })
+    t.same((await store.readChanges({ since: 0 }, ALL, ({ id }) => id)).damaged ?? 0, 0)
+    const { updateSeq, docCount, deletedCount } = await store.view()
+    t.equal((await store.readChanges({ since: 0 }, ALL, ({ id }) => id)).rows.length, docCount + deletedCount)
+    const seqs = (await store.readChanges({ since: 0 }, ALL, ({ seq }) => seq)).rows
+    for (const since of [0, ...seqs.filter((_, at) => at % 10 === 0), updateSeq])
+      t.equal(await store.countChanges(since), seqs.filter((seq) => seq > since).length, `${what}: pending`)
+  }
+  t.ok(counts.error + counts.missing > 0)
+  await sql(`UPDATE settee.doc SET seq = seq + 1, body = body || ' ' WHERE id = 'later-1'`)
+  for (const _ of [1, 2]) await rejectsWith(t, readOne(store, 'later-1'), 'damaged_document')
+  t.match((await readOne(store, 'later-2'))?.rev, /^1-/)
+})
+
+function changeOf(column: string): string {
+  const types: Readonly<Record<string, string>> = {
+    ...{ seq: 'bigint', rev: 'text', deleted: 'boolean', leaves: 'integer', checksum: 'smallint' },
+  }
+  return (CHANGES[types[column] as string] as string).replaceAll('%c', column)
+}
+
+/** What was read without places in the feed, of which a row that is made again has a new one. */
+function withoutSeqs(read: ReadonlyMap<string, unknown>): Map<string, unknown> {
+  return new Map(
+    [...read].map(([key, value]) => {
+      if (Array.isArray(value)) return [key, value.with(2, null)]
+      const isDocument = typeof value === 'object' && value !== null && 'seq' in value
+      return [key, isDocument ? { ...value, seq: null } : value]
+    }),
+  )
+}
+
 function compare(
   t: Test,
   read: ReadonlyMap<string, unknown>,
@@ -155,6 +291,114 @@ function compare(
     else t.same(value, truth.get(key), `${what}: ${key} is what was written`)
   }
 }
+
+const INDEX_POSITION = { seq: 7, seen: 7, epoch: 'a', purgeSeq: 3 }
+
+function indexedDoc(n: number): IndexedDoc {
+  const entry = (key: number) => ({
+    key: Uint8Array.of(1, key >> 8, key & 255, 0),
+    keyText: `"the key ${key}"`,
+    valueText: JSON.stringify({ n, words: 'some words '.repeat(n % 9) }),
+  })
+  return { id: `doc-${n}`, rows: [[entry(n), entry(n + 1000)], n % 3 === 0 ? [entry(7)] : []] }
+}
+
+/** Fills an index of 300 documents, with a reduction of each of its stretches. */
+async function fillIndex(store: IndexStore): Promise<void> {
+  const docs = Array.from({ length: 300 }, (_, n) => indexedDoc(n))
+  const { version: empty } = await store.status()
+  const from = await store.update(docs, { from: empty, position: INDEX_POSITION, more: false })
+  const version = (await store.update([{ id: 'doc-5', rows: [[], []] }, indexedDoc(6)], {
+    ...{ from: from as number, position: INDEX_POSITION, more: false },
+  })) as number
+  const { parts } = await store.parts(0, {}, 100)
+  const kept = parts.flatMap(({ stretch }) => (stretch === null ? [] : [{ stretch, reduction: '[12]' }]))
+  await store.keepReductions(0, version, kept)
+}
+
+/** What a query can read of an index, each as a text. */
+async function readIndex(store: IndexStore): Promise<string[]> {
+  const { position } = await store.status()
+  const found: unknown[] = [position]
+  for (const index of [0, 1]) {
+    for (const descending of [false, true]) {
+      const { rows }: { rows: IndexRow[] } = await store.read(index, { descending }, 1000)
+      found.push(...rows)
+    }
+    found.push(...(await store.readValues(index, {})).values)
+    const counts = await store.counts(index, [])
+    found.push(['total', counts.total], counts.position)
+    const { parts } = await store.parts(index, {}, 100)
+    found.push(...parts.flatMap(({ reduction }) => (reduction === null ? [] : [['reduced', reduction]])))
+  }
+  // An update reads the keys of the rows that it replaces.
+  const { version } = await store.status()
+  for (let n = 0; n < 300; n += 60) {
+    const docs = Array.from({ length: 60 }, (_, at) => indexedDoc(n + at)).filter(({ id }) => id !== 'doc-5')
+    await store.update(docs, { from: version, position: INDEX_POSITION, more: true })
+  }
+  return found.map((part) => JSON.stringify(part))
+}
+
+const INDEX_COLUMNS: Readonly<Record<string, readonly string[]>> = {
+  index_store: ['seq', 'epoch', 'purge_seq', 'rows[1]', 'checksum'],
+  index_doc: ['keys', 'checksum'],
+  index_row: ['head', 'key_length', 'key', 'value', 'checksum'],
+  index_stretch: ['reduction', 'checksum'],
+}
+const INDEX_CHANGES: Readonly<Record<string, string>> = { 'rows[1]': 'rows[1] # 65536' }
+
+t.test('whatever column of an index is changed, no query gets it, and the index is made again', async (t) => {
+  const { engine, sql } = await openStore(t)
+  const store = engine.openIndexes('notes').open('abc', 2)
+  await fillIndex(store)
+  const truth = await readIndex(store)
+  const written = new Set(truth)
+  t.ok(written.has('["reduced","[12]"]'))
+  for (const [table, columns] of Object.entries(INDEX_COLUMNS)) {
+    for (const column of columns) {
+      const [{ type } = { type: '' }] = await sql(
+        `SELECT data_type AS type FROM information_schema.columns
+          WHERE table_schema = 'settee' AND table_name = $1 AND column_name = $2`,
+        [table, column],
+      )
+      const changed = INDEX_CHANGES[column] ?? (CHANGES[type as string] as string).replaceAll('%c', column)
+      const rows = await sql(
+        `UPDATE settee.${table} SET ${column} = ${changed} WHERE ctid IN (SELECT ctid FROM settee.${table}
+          WHERE checksum IS NOT NULL AND store = (SELECT store FROM settee.index_store) ORDER BY md5(ctid::text) LIMIT 1) RETURNING 1`,
+      )
+      t.equal(rows.length, 1, `${table}.${column} is changed`)
+      const read = await readIndex(store).catch((error: unknown) => error)
+      if (read instanceof CouchError) t.equal(read.code, 'unavailable', `${table}.${column}`)
+      else t.fail(`${table}.${column} is not noticed`)
+      t.same((await store.status()).position, null, 'it is empty')
+      t.same((await store.read(0, {}, 10)).rows, [])
+      await fillIndex(store)
+      t.same(await readIndex(store), truth, 'and made again')
+    }
+  }
+})
+
+t.test('rows of an index that an older node has written are read without checksums', async (t) => {
+  const { engine, sql } = await openStore(t)
+  const store = engine.openIndexes('notes').open('abc', 2)
+  await fillIndex(store)
+  const truth = await readIndex(store)
+  for (const table of Object.keys(INDEX_COLUMNS)) await sql(`UPDATE settee.${table} SET checksum = NULL`)
+  t.same(await readIndex(store), truth)
+  const [old] = await sql('SELECT db, signature, version, store FROM settee.index_store')
+  const none = "'{}'::integer[], '{}'::bytea[], '{}'::bytea[]"
+  const row = `ARRAY[0], ARRAY[r.head], ARRAY[r.tail], ARRAY['"older"'], ARRAY['"older"']`
+  await sql(
+    `SET search_path = settee; SELECT index_update(s.db, s.signature, 2, s.version, 77, s.store, 8, 'a', 3, NULL, '{}', '{}',
+      ${none}, ${row}, ${none}, '{}'::integer[], '{}', '{}')
+      FROM index_store s, (SELECT * FROM index_row WHERE idx = 0 ORDER BY head LIMIT 1) r`,
+  )
+  t.ok(old)
+  const again = engine.openIndexes('notes').open('abc', 2)
+  t.match(await again.status(), { version: 77, position: { seq: 8 } })
+  t.match((await again.read(0, {}, 1)).rows, [{ keyText: '"older"', valueText: '"older"' }])
+})
 
 const LACKING = `SELECT
   (SELECT count(*)::int FROM settee.doc WHERE checksum IS NULL OR content_checksum IS NULL OR ancestry_checksum IS NULL) AS docs,

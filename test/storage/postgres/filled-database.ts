@@ -6,7 +6,7 @@ import type { StoredAttachment } from '../../../src/storage/engine.ts'
 import { Connections } from '../../../src/storage/postgres/connections.ts'
 import { DatabaseViews, type SettingsRow } from '../../../src/storage/postgres/database-view.ts'
 import { NotedLeaves } from '../../../src/storage/postgres/noted-leaves.ts'
-import type { OpenDatabase } from '../../../src/storage/postgres/open-database.ts'
+import { DamagedRows, type OpenDatabase } from '../../../src/storage/postgres/open-database.ts'
 import { FUNCTIONS, MIGRATIONS } from '../../../src/storage/postgres/schema.ts'
 import { storedText } from '../../../src/storage/postgres/stored-text.ts'
 import { readStoreAddress } from '../../../src/storage/store-address.ts'
@@ -56,6 +56,7 @@ export async function openFilled(t: Test, server: PostgresServer): Promise<Fille
     connections,
     views,
     damage,
+    rows: new DamagedRows(),
     leaves: new NotedLeaves({ connections, views, now: Date.now }),
     opener: 'test',
     now: Date.now,
