@@ -18,7 +18,7 @@ const OLDER = Array.from({ length: NEWEST - 1 }, (_, n) => n + 1)
 const STARTING = 6
 const WRITERS = 4
 
-t.setTimeout(180_000)
+t.setTimeout(300_000)
 const postgres = await startPostgres(t)
 
 async function engineOn(t: Test, address: string) {
