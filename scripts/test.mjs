@@ -11,25 +11,39 @@ import { fileURLToPath } from 'node:url'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const results = join(root, '.tap', 'tiers')
 const TIERS = ['quick', 'full']
-/**
- * Processes at a time, on two cores, beside the one for WAITING, which takes others when those are done: many tests wait for a disk, and some
- * measure times.
- */
+/** Processes at a time, on two cores, beside those for WAITING: many tests wait for a disk, and some measure times. */
 const JOBS = 2
+/** Files of WAITING at a time. When they are done, one process more takes others. */
+const WAITING_JOBS = 2
 /**
- * They wait most of their time, for clocks or for a browser, so they run beside the others, one at a time, before further
- * files do: files, and folders with a slash at the end.
+ * They wait most of their time, for clocks or for a browser, so they run beside the others: each uses less than 0.45 s of CPU
+ * time a second. Files, and folders with a slash at the end. The long ones start first, and before them those that use least,
+ * since the long forms start at the same time.
  */
 const WAITING = [
-  'test/full/proxy/nginx.test.ts',
   'test/full/replication/many-jobs.test.ts',
+  'test/full/proxy/nginx.test.ts',
+  'test/full/nodes/protocol.test.ts',
+  'test/full/replication/failures.test.ts',
+  'test/full/storage/postgres-upgrade.test.ts',
+  'test/full/faults/hostile-remotes.test.ts',
+  'test/full/nodes/claims.test.ts',
+  'test/full/nodes/surface.test.ts',
+  'test/full/faults/went-back.test.ts',
+  'test/full/move/move-kill.test.ts',
+  'test/full/faults/restore-paths.test.ts',
+  'test/full/server/store-faults.test.ts',
+  'test/full/surface/http2.test.ts',
+  'test/full/hosted/rates.test.ts',
+  'test/full/standby/safety.test.ts',
+  'test/full/faults/upgrade.test.ts',
+  'test/full/move/store.test.ts',
+  'test/full/storage/postgres-failover.test.ts',
   'test/full/console/',
   'test/full/doctor/',
-  'test/full/faults/hostile-remotes.test.ts',
-  'test/full/nodes/protocol.test.ts',
-  'test/full/faults/went-back.test.ts',
-  'test/full/faults/restore-paths.test.ts',
-  'test/full/move/move-kill.test.ts',
+  'test/full/move/repeated.test.ts',
+  'test/full/proxy/advice.test.ts',
+  'test/full/sandbox/watch.test.ts',
 ]
 /** They measure how long others' requests take, so nothing runs beside them. */
 const ALONE = ['test/full/faults/one-caller.test.ts']
@@ -38,15 +52,13 @@ const TIMEOUT = '900'
 /** A file that still runs after its tests have failed is killed. */
 const KILL_MS = 1_200_000
 
-/** The slowest files. They start first, so that both cores work until the end. */
+/** The slowest files of the others. They start first, so that both cores work until the end. */
 const SLOWEST = [
-  'test/full/replication/many-jobs.test.ts',
-  'test/full/proxy/nginx.test.ts',
-  'test/full/nodes/protocol.test.ts',
   'test/full/nodes/kills.test.ts',
   'test/full/notes/e2e.test.ts',
-  'test/full/nodes/surface.test.ts',
-  'test/full/replication/failures.test.ts',
+  'test/full/storage/postgres-two-openers.test.ts',
+  'test/full/http/stored-pages.test.ts',
+  'test/full/nodes/linearizability.test.ts',
   'test/full/query/index-kills.test.ts',
   'test/full/backup/backups.test.ts',
   'test/full/docs/readme.test.ts',
@@ -109,8 +121,11 @@ const TEST_PROCESS = join(root, 'scripts', 'test-process.mjs')
 /** What runs several files. */
 const TEST_FILES = join(root, 'scripts', 'test-files.mjs')
 
-const isWaiting = (file) =>
-  WAITING.some((path) => (path.endsWith('/') ? file.startsWith(path) : file === path))
+/** @returns those of WAITING, in its order */
+const waitingOf = (files) =>
+  WAITING.flatMap((path) =>
+    files.filter((file) => (path.endsWith('/') ? file.startsWith(path) : file === path)),
+  )
 const isFull = (file) => file.startsWith('test/full/')
 
 function filesOf(tier) {
@@ -225,11 +240,13 @@ async function run(tier) {
       for (const name of Object.keys(sum)) sum[name] += counts[name]
     }
   }
-  const busy = files.filter((file) => !ALONE.includes(file) && !isWaiting(file))
+  const waitingFiles = waitingOf(files)
+  const busy = files.filter((file) => !ALONE.includes(file) && !waitingFiles.includes(file))
   const queue = processesOf(busy).values()
-  const waiting = processesOf(files.filter(isWaiting)).values()
-  const besides = worker(waiting).then(() => worker(queue))
-  await Promise.all([besides, ...Array.from({ length: JOBS }, () => worker(queue))])
+  const waiting = processesOf(waitingFiles).values()
+  const beside = Array.from({ length: WAITING_JOBS }, () => worker(waiting))
+  const oneMore = Promise.race(beside).then(() => worker(queue))
+  await Promise.all([...beside, oneMore, ...Array.from({ length: JOBS }, () => worker(queue))])
   await worker(processesOf(files.filter((file) => ALONE.includes(file))))
   mkdirSync(results, { recursive: true })
   writeFileSync(result, JSON.stringify(sum))
