@@ -236,6 +236,12 @@ t.test('both engines take and refuse the same texts, and keep what they have tak
   const env = { COUCHDB_USER: 'boss', COUCHDB_PASSWORD: 'secret' }
   const files = await startTestServer(t, { env })
   const shared = await startTestServer(t, { env: { ...env, SETTEE_STORE: await postgres.createDatabase() } })
+  // Nodes share this setting, so it cannot be in a file.
+  const rounds = await shared.request('PUT', '/_node/_local/_config/chttpd_auth/iterations', {
+    body: '"10"',
+    auth: ADMIN,
+  })
+  t.equal(rounds.status, 200)
   for (const [n, [name, text]] of Object.entries(TEXTS).entries()) {
     t.comment(name)
     const one = await answersOf(files, text, n)
