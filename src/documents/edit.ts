@@ -18,6 +18,7 @@ import type {
 import {
   checkNewAttachmentName,
   type IncomingAttachment,
+  tooLongNames,
   tooManyAttachments,
 } from './incoming-attachments.ts'
 import {
@@ -92,7 +93,7 @@ function resultOf(document: EditedDocument, requested: Edit, at: number): EditRe
 function editInteractively(document: EditedDocument, { doc, mustBeLive }: Edit, at: number): EditResult {
   const parent = parentOf(document.branches, doc, mustBeLive ?? false)
   const pos = (parent?.pos ?? 0) + 1
-  checkAttachmentCount(doc.attachments, document.maxAttachments)
+  checkAttachmentList(doc.attachments, document.maxAttachments)
   const attachments = doc.attachments.map((attachment) =>
     interactiveAttachment(document, parent, attachment, pos),
   )
@@ -199,7 +200,7 @@ function editAsReplica(document: EditedDocument, { doc, isRepair }: Edit, at: nu
   const leaf = change.added.find((branch) => branch.pos === incoming.pos && branch.leaf === incoming.leaf)
   if (leaf !== undefined && document.branches.leaf({ pos: leaf.pos, id: leaf.leaf }) === undefined) {
     document.checkLeafCount(change)
-    checkAttachmentCount(doc.attachments, document.maxAttachments)
+    checkAttachmentList(doc.attachments, document.maxAttachments)
     const attachments = doc.attachments.map((attachment) =>
       replicatedAttachment(document, incoming, attachment),
     )
@@ -227,7 +228,7 @@ function storeAgain(
   const ids = damaged.ids.length < incoming.ids.length ? incoming.ids : damaged.ids
   const added = document.stemmed(makeBranch(incoming.pos, ids, doc.deleted))
   const change = { removed: [damaged], added: [added] }
-  checkAttachmentCount(doc.attachments, document.maxAttachments)
+  checkAttachmentList(doc.attachments, document.maxAttachments)
   const old = () => document.nearest(incoming.pos - 1, ids.slice(1))
   take(document, { at, doc, rev, attachments }, change, old)
   document.branches.apply(change)
@@ -378,12 +379,17 @@ function requireAttachment(state: DocState, rev: string, name: string): void {
   }
 }
 
+/** Bytes of names and types for each attachment that a document may have. */
+const LISTED_BYTES = 256
+
 /**
- * Refuses new contents in a document that has too many attachments. Stubs pass, so that existing attachments can be
- * edited and removed.
+ * Refuses new contents in a document whose attachments are too many, or have too long names and types: all of them are read
+ * with each revision. Stubs pass, so that existing attachments can be edited and removed.
  * @throws document_too_large
  */
-function checkAttachmentCount(attachments: readonly IncomingAttachment[], max: number): void {
-  if (attachments.length <= max || attachments.every(({ content }) => content === null)) return
-  throw tooManyAttachments(max)
+function checkAttachmentList(attachments: readonly IncomingAttachment[], max: number): void {
+  if (attachments.every(({ content }) => content === null)) return
+  if (attachments.length > max) throw tooManyAttachments(max)
+  const bytes = attachments.reduce((sum, { name, type }) => sum + Buffer.byteLength(name + type), 0)
+  if (bytes > max * LISTED_BYTES) throw tooLongNames(max * LISTED_BYTES)
 }

@@ -183,6 +183,13 @@ export function tooManyAttachments(max: number): CouchError {
   )
 }
 
+export function tooLongNames(bytes: number): CouchError {
+  return new CouchError(
+    'document_too_large',
+    `the names and types of the attachments of a document have at most ${bytes} bytes together (settee/max_attachments)`,
+  )
+}
+
 /** The error for an attachment with a wrong or missing member. */
 export function invalidAttachment(name: string): CouchError {
   return new CouchError('bad_request', `Invalid attachment data for ${name}`)

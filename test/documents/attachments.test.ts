@@ -342,6 +342,33 @@ t.test('attachments per document are limited, and existing ones can be edited an
   await file('f0', smaller)
 })
 
+t.test('the names and types of the attachments of a document are limited together', async (t) => {
+  const { put, get, database } = await openOn(memoryEngine({}), {}, undefined, undefined, {
+    maxAttachments: 4,
+  })
+  const refused = { code: 'document_too_large', reason: /at most 1024 bytes together/ }
+  const { data } = HELLO
+  const named = (bytes: number, content_type = 't'.repeat(100)) => ({
+    ...{
+      a: { data, content_type },
+      ['n'.repeat(bytes - 1 - 2 * content_type.length)]: { data, content_type },
+    },
+  })
+  const rev = await put('x', { _attachments: named(1024) })
+  await t.rejects(put('y', { _attachments: named(1025) }), refused)
+  await t.rejects(put('y', { _attachments: { a: { data, content_type: 'é'.repeat(600) } } }), refused)
+  await t.rejects(replicate('y', named(1025)), refused)
+  const given = { type: 'a/b', encoding: null, rev }
+  await t.rejects(database.putAttachment(ADMIN, 'x', 'more', body('hello'), given), refused)
+  await put('x', { ...(await get('x')), n: 1 })
+
+  async function replicate(id: string, _attachments: object): Promise<void> {
+    const docs = [{ _id: id, _rev: '1-a', _attachments }]
+    const [row] = JSON.parse(await text(database.bulkDocs(ADMIN, body({ docs, new_edits: false }))))
+    if (row?.error !== undefined) throw Object.assign(new Error(row.error), { ...row, code: row.error })
+  }
+})
+
 // Writing a single attachment: protocol.md 7.4, 19.6, 3.3.
 
 const UNKNOWN = `1-${'0'.repeat(32)}`
