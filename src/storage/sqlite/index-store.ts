@@ -52,9 +52,16 @@ const VACUUMED_PAGES = 128
 /** The length of a log that may stay beside its file. */
 const MAX_LOG_BYTES = 256 * 1024
 
-type RowTuple = [place: Buffer, keyLength: number, keyText: string, valueText: string, sum: StoredSum]
+type RowTuple = [
+  hexPlace: string | null,
+  keyLength: number,
+  keyText: string,
+  valueText: string,
+  sum: StoredSum,
+]
 
-const COLUMNS = 'k, l, key, value, c'
+/** The driver takes 750 ns to make a Buffer of a column; a text, and a Buffer of it from the pool of Node, together take 300 ns. */
+const COLUMNS = "iif(typeof(k) = 'blob', hex(k), NULL), l, key, value, c"
 
 export interface IndexFileOptions {
   readonly path: string
@@ -254,7 +261,7 @@ export class SqliteIndexStore implements IndexStore {
           chars += row.keyText.length + row.valueText.length
         }
         if (found.length < wanted) return { rows, more: false, version: this.#version }
-        const last = (found.at(-1) as RowTuple)[0]
+        const last = (rows.at(-1) as PlacedRow).place
         if (descending) high = last
         else low = justAfter(last)
         if (chars > MAX_READ_CHARS || isHeldLong(since)) break
@@ -268,21 +275,22 @@ export class SqliteIndexStore implements IndexStore {
     { from = FIRST, to = END }: PlaceRange,
   ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
     return this.#reading((connection, mayLack) => {
-      const next = connection.prepareTuples<RowTuple>(
+      const select = connection.prepareTuples<RowTuple>(
         `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
       )
       const valuesOf = (tuples: readonly RowTuple[]) =>
         tuples.map((tuple) => checkedRow(tuple, mayLack).valueText)
       let rows = FIRST_ROWS
-      let found = next.all(from, to, rows)
+      let found = select.all(from, to, rows)
       let values = valuesOf(found)
       if (found.length === rows && lengthOf(values) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
         rows = MOST_ROWS
-        found = next.all(from, to, rows)
+        found = select.all(from, to, rows)
         values = valuesOf(found)
       }
-      const last = found.length < rows ? undefined : found.at(-1)
-      return { values, next: last === undefined ? null : justAfter(last[0]), version: this.#version }
+      const last = found.length < rows ? undefined : (found.at(-1) as RowTuple)
+      const next = last === undefined ? null : justAfter(checkedRow(last, mayLack).place)
+      return { values, next, version: this.#version }
     })
   }
 
@@ -424,8 +432,10 @@ export class SqliteIndexStore implements IndexStore {
 }
 
 /** @throws SqliteError for a row that the disk has changed */
-function checkedRow([place, keyLength, keyText, valueText, sum]: RowTuple, mayLack: boolean): PlacedRow {
-  const row = { place, keyLength, keyText, valueText }
+function checkedRow([hexPlace, keyLength, keyText, valueText, sum]: RowTuple, mayLack: boolean): PlacedRow {
+  // One changed bit of a row can make a text of bytes.
+  if (hexPlace === null) refuseDamaged()
+  const row = { place: Buffer.from(hexPlace, 'hex'), keyLength, keyText, valueText }
   if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
   return row
 }
