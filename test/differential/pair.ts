@@ -72,6 +72,7 @@ async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]
       symbols[of]?.begin(at)
       return comparable(step, answers[of] as Answer, side.origin, symbols[of] as Symbols)
     }) as [Comparable, Comparable]
+    if (step.path.includes('batch=ok')) await setTimeout(BATCH_MS)
     const call = callOf(step)
     const { made, accepted } = calls.get(call) ?? { made: 0, accepted: 0 }
     const isAccepted = couchdb.status > 0 && couchdb.status < 400
@@ -103,6 +104,9 @@ async function compareSteps(sides: readonly [Side, Side], steps: readonly Step[]
   }
   return { requests: steps.length, calls, declared, difference: null }
 }
+
+/** How long CouchDB may take to write what it has accepted with `batch=ok`, in ms. */
+const BATCH_MS = 200
 
 /** How often, and how many milliseconds apart, CouchDB is asked again whether it knows an account. */
 const AGAIN = { times: 20, pauseMs: 100 }

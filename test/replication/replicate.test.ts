@@ -201,3 +201,15 @@ t.test('a since_seq that the source refuses is no checkpoint of later replicatio
   t.match(await replicate({ since_seq: 'x' }), { status: 500, json: { error: 'replication_failed' } })
   t.match(await replicate({}), { status: 200, json: { ok: true, history: [{ docs_written: 1 }] } })
 })
+
+t.test('a since_seq of 0 from an empty source changes nothing and is no checkpoint', async (t) => {
+  const server = await startTestServer(t, { env })
+  for (const name of ['notes', 'copy']) await call(server, 'PUT', `/${name}`)
+  const [source, target] = [url(server, 'notes'), url(server, 'copy')]
+  for (const since_seq of ['0', 0])
+    t.same((await call(server, 'POST', '/_replicate', { source, target, since_seq })).json, {
+      ok: true,
+      no_changes: true,
+    })
+  t.same((await call(server, 'GET', '/copy/_local_docs')).json.rows, [])
+})

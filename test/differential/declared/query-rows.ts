@@ -43,6 +43,11 @@ export const QUERY_ROWS: readonly Declared[] = [
       return isSameBut(theirs, ours)
     },
   },
+  {
+    row: 'an empty name in fields',
+    is: (_, { couchdb, settee }) =>
+      couchdb.status === 200 && /^Invalid field name/.test(errorOf(settee).reason ?? ''),
+  },
   membersRow('total_keys_examined of _find', /"total_(keys|docs)_examined":\d+/g),
   {
     row: 'a bookmark of _find from another partition',
