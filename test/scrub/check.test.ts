@@ -134,6 +134,8 @@ t.test(
       return json.facts.find(({ name }: { name: string }) => name === 'scrub').reason
     }
     t.match(await reason(), /^The server's own data is damaged: the record/)
+    const shown = await server.request('GET', '/_settee/check')
+    t.match(shown.json, { damaged: [], server: /^the record .* of the kind "replication" is damaged/ })
     await server.stop()
     await server.start()
     t.notOk(await reason())

@@ -31,13 +31,14 @@ function scrubOf(request: FastifyRequest): Scrub {
 }
 
 async function readCheck(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { last, interval, task, failure, damaged } = await scrubOf(request).state()
+  const { last, interval, task, failure, damaged, server } = await scrubOf(request).state()
   return sendJson(reply, 200, {
     interval: interval / 1000,
     last: last === null ? null : { begun_at: timeText(last.begunAt), ended_at: timeText(last.endedAt) },
     running: task === null ? null : shownTask(task),
     last_failure: failure,
     damaged: damaged.map(shownDamage),
+    server,
   })
 }
 
