@@ -10,6 +10,11 @@ import type { Position } from './requests/replication-request.ts'
 /** The start of every feed. */
 export const BEGINNING: Position = 0
 
+/** Whether a position, maybe one that a user has named, is the start of a feed. */
+export function isBeginning(position: Position): boolean {
+  return position === BEGINNING || position === '0'
+}
+
 /** A PouchDB session. */
 export interface PouchSession {
   readonly session_id: string

@@ -8,6 +8,7 @@ import {
   type CouchSession,
   type CouchStatistics,
   couchResume,
+  isBeginning,
   nextCouchCheckpoint,
   nextPouchCheckpoint,
   type PouchCheckpoint,
@@ -140,7 +141,7 @@ export class Checkpoints {
   record(seq: Position, session: Session): Promise<void> {
     return this.#inOrder(async () => {
       // What only PouchDB has recorded gets a checkpoint of CouchDB's form, too, which is the answer.
-      const isAnswer = seq === BEGINNING || this.#target.couch.checkpoint !== null
+      const isAnswer = isBeginning(seq) || this.#target.couch.checkpoint !== null
       if (seq === this.#recorded && isAnswer) return
       await this.#commit()
       await this.#recordAtBoth(seq, session)

@@ -213,8 +213,6 @@ function readDocIds(value: unknown): readonly string[] {
 }
 
 function sinceSeq(value: unknown): Position | undefined {
-  // As the number, which is the beginning.
-  if (value === '0') return 0
   if (value === undefined || typeof value === 'string' || typeof value === 'number') return value
   throw badRequest('parameter `since_seq` must be a string or a number')
 }

@@ -68,6 +68,7 @@ export const FEED_ROWS: readonly Declared[] = [
   },
   {
     row: 'limit=-1 and timeout=-1 of _changes',
+    lasts: true,
     is: (_, { step, settee }) =>
       isFeed(step.path) && /(limit|timeout)=-/.test(step.path) && settee.status === 400,
   },
