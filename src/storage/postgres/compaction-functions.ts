@@ -136,6 +136,28 @@ BEGIN
 END $$;
 `
 
+/**
+ * A function that stores the checksums of some rows.
+ * @param key the columns that name a row, with their types
+ * @param note stores `_row.checksum`
+ */
+function noteFunction(name: string, key: Readonly<Record<string, string>>, note: string): string {
+  const columns = { ...key, checksum: 'integer' }
+  const names = Object.keys(columns)
+  const lists = Object.entries(columns).map(([column, type]) => `_${column}s ${type}[]`)
+  return `CREATE OR REPLACE FUNCTION ${name}(
+  _db bigint, ${lists.join(', ')}
+) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  _row record;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
+  FOR _row IN SELECT * FROM unnest(${names.map((column) => `_${column}s`).join(', ')}) AS u (${names.join(', ')}) LOOP${note}
+  END LOOP;
+END $$;`
+}
+
 const CHECKSUMS = `
 -- Notes the checksums of winners, with _revs null, or of other revisions, whose documents still have the version that was read.
 CREATE OR REPLACE FUNCTION note_checksums(
@@ -165,52 +187,34 @@ BEGIN
 END $$;
 
 -- As note_checksums, of \`_local\` documents.
-CREATE OR REPLACE FUNCTION note_local_checksums(
-  _db bigint, _ids text[], _versions bigint[], _checksums integer[]
-) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-  _row record;
-BEGIN
-  PERFORM set_config('synchronous_commit', 'off', true);
-  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
-  FOR _row IN SELECT * FROM unnest(_ids, _versions, _checksums) AS u (id, version, checksum) LOOP
-    UPDATE local_doc SET checksum = _row.checksum WHERE db = _db AND id = _row.id AND version = _row.version;
-  END LOOP;
-END $$;
+${noteFunction(
+  'note_local_checksums',
+  { id: 'text', version: 'bigint' },
+  `
+    UPDATE local_doc SET checksum = _row.checksum WHERE db = _db AND id = _row.id AND version = _row.version;`,
+)}
 
 -- As note_checksums, of remembered purges, which do not change.
-CREATE OR REPLACE FUNCTION note_purge_checksums(
-  _db bigint, _seqs bigint[], _checksums integer[]
-) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-  _row record;
-BEGIN
-  PERFORM set_config('synchronous_commit', 'off', true);
-  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
-  FOR _row IN SELECT * FROM unnest(_seqs, _checksums) AS u (seq, checksum) LOOP
-    UPDATE purge SET checksum = _row.checksum WHERE db = _db AND seq = _row.seq AND checksum IS NULL;
-  END LOOP;
-END $$;
+${noteFunction(
+  'note_purge_checksums',
+  { seq: 'bigint' },
+  `
+    UPDATE purge SET checksum = _row.checksum WHERE db = _db AND seq = _row.seq AND checksum IS NULL;`,
+)}
 
 -- Of complete contents, with a position of null, and of chunks. Neither changes.
-CREATE OR REPLACE FUNCTION note_content_checksums(
-  _db bigint, _blobs bigint[], _positions bigint[], _checksums integer[]
-) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-  _row record;
-BEGIN
-  PERFORM set_config('synchronous_commit', 'off', true);
-  PERFORM FROM database WHERE db = _db FOR NO KEY UPDATE;
-  FOR _row IN SELECT * FROM unnest(_blobs, _positions, _checksums) AS u (blob, position, checksum) LOOP
+${noteFunction(
+  'note_content_checksums',
+  { blob: 'bigint', position: 'bigint' },
+  `
     IF _row.position IS NULL THEN
       UPDATE blob SET checksum = _row.checksum
         WHERE db = _db AND blob = _row.blob AND checksum IS NULL AND sha256 IS NOT NULL;
     ELSE
       UPDATE chunk SET checksum = _row.checksum
         WHERE db = _db AND blob = _row.blob AND position = _row.position AND checksum IS NULL;
-    END IF;
-  END LOOP;
-END $$;
+    END IF;`,
+)}
 `
 
 const CLAIMS = `

@@ -79,7 +79,12 @@ function tableOf({ table, key, bytes, lacks, columns, ...rest }: TableParts): La
   }
 }
 
-const NOTE_REVISIONS = { name: 'note_checksums', text: `SELECT note_checksums(${firstValues(8)})` }
+/** The statement that calls a function of compaction-functions.ts with so many values. */
+function noteOf(name: string, values: number): Statement {
+  return { name, text: `SELECT ${name}(${firstValues(values)})` }
+}
+
+const NOTE_REVISIONS = noteOf('note_checksums', 8)
 const REVISION_COLUMNS = 't.deleted, t.attachments, t.ancestry, t.body'
 const REVISIONS = { bytes: 'octet_length(body)', lacks: 'content_checksum IS NULL', note: NOTE_REVISIONS }
 
@@ -102,10 +107,7 @@ const OF_DOCUMENTS: readonly LackingTable[] = [
   }),
 ]
 
-const NOTE_CONTENTS = {
-  name: 'note_content_checksums',
-  text: `SELECT note_content_checksums(${firstValues(4)})`,
-}
+const NOTE_CONTENTS = noteOf('note_content_checksums', 4)
 
 /** As `unsummed_others` says. */
 const OTHERS: readonly LackingTable[] = [
@@ -115,7 +117,7 @@ const OTHERS: readonly LackingTable[] = [
     bytes: 'octet_length(body)',
     lacks: 'checksum IS NULL',
     columns: 't.version, t.rev, t.body',
-    note: { name: 'note_local_checksums', text: `SELECT note_local_checksums(${firstValues(4)})` },
+    note: noteOf('note_local_checksums', 4),
     noted: (row) => {
       const [id, version, rev, body] = row as unknown as [string, number, number, string]
       return [id, version, localChecksum({ id: textOf(id), rev, body: textOf(body) })]
@@ -127,7 +129,7 @@ const OTHERS: readonly LackingTable[] = [
     bytes: 'octet_length(revs)',
     lacks: 'checksum IS NULL',
     columns: 't.id, t.revs',
-    note: { name: 'note_purge_checksums', text: `SELECT note_purge_checksums(${firstValues(3)})` },
+    note: noteOf('note_purge_checksums', 3),
     noted: (row) => {
       const [seq, id, revs] = row as unknown as [number, string, string]
       return [seq, purgeRowSum({ seq, id: textOf(id), revs })]

@@ -278,19 +278,16 @@ export class SqliteIndexStore implements IndexStore {
       const select = connection.prepareTuples<RowTuple>(
         `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
       )
-      const valuesOf = (tuples: readonly RowTuple[]) =>
-        tuples.map((tuple) => checkedRow(tuple, mayLack).valueText)
-      let rows = FIRST_ROWS
-      let found = select.all(from, to, rows)
-      let values = valuesOf(found)
-      if (found.length === rows && lengthOf(values) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
-        rows = MOST_ROWS
-        found = select.all(from, to, rows)
-        values = valuesOf(found)
+      const read = (limit: number) => select.all(from, to, limit).map((tuple) => checkedRow(tuple, mayLack))
+      let limit = FIRST_ROWS
+      let rows = read(limit)
+      if (rows.length === limit && valueChars(rows) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
+        limit = MOST_ROWS
+        rows = read(limit)
       }
-      const last = found.length < rows ? undefined : (found.at(-1) as RowTuple)
-      const next = last === undefined ? null : justAfter(checkedRow(last, mayLack).place)
-      return { values, next, version: this.#version }
+      const last = rows.length < limit ? undefined : rows.at(-1)
+      const values = rows.map(({ valueText }) => valueText)
+      return { values, next: last === undefined ? null : justAfter(last.place), version: this.#version }
     })
   }
 
@@ -450,8 +447,8 @@ function justAfter(place: Uint8Array): Buffer {
   return Buffer.concat([place, Uint8Array.of(0)])
 }
 
-function lengthOf(texts: readonly string[]): number {
-  return texts.reduce((sum, { length }) => sum + length, 0)
+function valueChars(rows: readonly PlacedRow[]): number {
+  return rows.reduce((sum, { valueText }) => sum + valueText.length, 0)
 }
 
 function later(a: Uint8Array, b: Uint8Array): Uint8Array {
