@@ -6,6 +6,7 @@ import { atMost } from '../../core/cache.ts'
 import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { publicLookup } from './remote-addresses.ts'
 import { pausing, repeating } from './remote-pace.ts'
+import { withShortReads } from './short-reads.ts'
 import { buildConnector, Pool, ProxyAgent } from './undici-parts.ts'
 
 export interface RemoteOptions {
@@ -99,10 +100,11 @@ export class RemotePools {
     if (known !== undefined) return known
     const { mayBePrivate, proxy, timeoutMs } = options
     const tls = { rejectUnauthorized: options.verifiesCertificates }
-    const connect = { timeout: timeoutMs, ...tls, ...(!mayBePrivate && { lookup: publicLookup }) }
+    const lookup = mayBePrivate ? {} : { lookup: publicLookup }
+    const connect = withShortReads(buildConnector({ timeout: timeoutMs, ...tls, ...lookup, allowH2: isFeed }))
     const pool =
       proxy !== undefined
-        ? new ProxyAgent({ uri: proxy, requestTls: tls, connections })
+        ? new ProxyAgent({ uri: proxy, requestTls: tls, connections, factory: tunnelled })
         : new Pool(origin, {
             connect: isFeed ? this.#feedConnector(remote, connect) : connect,
             allowH2: isFeed,
@@ -121,10 +123,9 @@ export class RemotePools {
   }
 
   /** Notes whether a remote speaks HTTP/2. */
-  #feedConnector(remote: string, connect: Connectors.BuildOptions): Connectors.connector {
-    const connector = buildConnector({ ...connect, allowH2: true })
+  #feedConnector(remote: string, connect: Connectors.connector): Connectors.connector {
     return (asked, callback) => {
-      connector(asked, (...found) => {
+      connect(asked, (...found) => {
         // undici passes no socket with an error, though its types say null.
         const socket = found[1] as TLSSocket | null | undefined
         if (socket && asked.protocol === 'https:') {
@@ -141,6 +142,11 @@ export class RemotePools {
     await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
     this.#pools.clear()
   }
+}
+
+/** The pool of connections to an origin through a proxy. @param options with the connector that makes the tunnel */
+function tunnelled(origin: string, options: { connect: Connectors.connector }): Dispatcher {
+  return new Pool(origin, { ...options, connect: withShortReads(options.connect) })
 }
 
 /** Remotes are told apart by their origin, and by what makes connections to it different. */

@@ -39,6 +39,7 @@ const BODIES: readonly (readonly [string, () => Reply | object])[] = [
     'cookies',
     () => ({ headers: { 'set-cookie': Array.from({ length: 5000 }, (_, n) => `a${n}=b`) }, body: '{}' }),
   ],
+  ['headers of one letter', () => ({ headers: { a: Array.from({ length: 80_000 }, () => '') }, body: '{}' })],
   ['less than it announces', () => ({ headers: { 'content-length': '1000' }, body: '{}' })],
   ['an error of megabytes', () => ({ status: 500, body: long('{"error":"x","reason":"', 'x'.repeat(1000)) })],
   ['an error with objects', () => ({ status: 400, body: '{"error":{"toString":1},"reason":"no"}' })],
