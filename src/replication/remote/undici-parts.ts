@@ -21,6 +21,9 @@ for (const part of ['core/util', 'core/request', 'dispatcher/client-h1', 'dispat
   require(`undici/lib/${part}.js`)
 }
 
+/** A proxy's tunnels need this method, which undici's entry point adds to every dispatcher. */
+require('undici/lib/dispatcher/dispatcher.js').prototype.connect = require('undici/lib/api/api-connect.js')
+
 export const buildConnector: typeof connectorOf = require('undici/lib/core/connect.js')
 export const Pool: typeof PoolClass = require('undici/lib/dispatcher/pool.js')
 export const ProxyAgent: typeof ProxyClass = require('undici/lib/dispatcher/proxy-agent.js')
