@@ -75,7 +75,8 @@ export function requireServerAdmin(user: UserCtx): void {
 
 /** For server admins and those with the role `_metrics`. @throws not_server_admin */
 export function requireMetricsReader(user: UserCtx): void {
-  if (!user.roles.includes(METRICS_ROLE)) requireServerAdmin(user)
+  if (user.roles.includes(METRICS_ROLE) || isServerAdmin(user)) return
+  throw new CouchError('not_server_admin', 'You are not a server admin or read-only metrics user')
 }
 
 // A document of `_users` as an account; protocol.md 11.7. Pure.

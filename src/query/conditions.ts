@@ -76,9 +76,11 @@ export function compileCondition(
 ): Predicate {
   const make = Object.hasOwn(CONDITIONS, operator) ? CONDITIONS[operator] : undefined
   if (make === undefined) throw unknownOperator(operator)
-  const opposite = isNegated ? OPPOSITES[operator] : undefined
-  if (opposite !== undefined) return (CONDITIONS[opposite] as Condition)(arg, compare, budget)
-  return isNegated ? not(make(arg, compare, budget)) : make(arg, compare, budget)
+  // Its error names the operator of the client, not the opposite one.
+  const matches = make(arg, compare, budget)
+  if (!isNegated) return matches
+  const opposite = OPPOSITES[operator]
+  return opposite === undefined ? not(matches) : (CONDITIONS[opposite] as Condition)(arg, compare, budget)
 }
 
 function comparing(isExpected: (order: number) => boolean): Condition {

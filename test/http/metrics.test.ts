@@ -286,7 +286,10 @@ t.test('metrics', async (t) => {
         const got = await call('GET', path, ask)
         t.equal(got.status, status, `${path} ${auth}`)
         if (status === 401)
-          t.match(got.json, { error: 'unauthorized', reason: 'You are not a server admin.' })
+          t.match(got.json, {
+            error: 'unauthorized',
+            reason: 'You are not a server admin or read-only metrics user',
+          })
         const head = await call('HEAD', path, ask)
         t.equal(head.status, status)
         t.equal(head.text, '')

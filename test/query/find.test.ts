@@ -218,6 +218,8 @@ t.test('invalid requests are refused with the texts of protocol.md 10', async (t
     [{ selector: { a: { $x: 1 } } }, 'invalid_operator', 'Invalid operator: $x'],
     [{ selector: { a: { $text: 'x' } } }, 'not_supported', 'Unsupported operator: $text'],
     [{ selector: { a: { $in: 1 } } }, 'bad_arg', 'Bad argument for operator $in: 1'],
+    [{ selector: { $nor: [{ a: { $in: 1 } }] } }, 'bad_arg', 'Bad argument for operator $in: 1'],
+    [{ selector: { $not: { a: { $nin: 1 } } } }, 'bad_arg', 'Bad argument for operator $nin: 1'],
     [{ selector: { $eq: 1 } }, 'invalid_selector', /missing a field name/],
     [{ selector: { a: { $in: Array(150_000).fill('ä') } } }, 'invalid_selector', /too much work/],
   ]

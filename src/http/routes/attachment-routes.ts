@@ -69,9 +69,9 @@ async function getAttachment(request: FastifyRequest, reply: FastifyReply): Prom
   const etag = `"${content.digest.replace(/^md5-/, '')}"`
   const isPlain = content.encoding === null
   useConfiguredPolicy(reply, 'attachments')
-  reply.header('Accept-Ranges', isPlain ? 'bytes' : 'none')
   if (!isPlain) addVary(reply, 'Accept-Encoding')
   if (isKnownToClient(request, reply, etag)) return sendNotModified(reply)
+  reply.header('Accept-Ranges', isPlain ? 'bytes' : 'none')
   // The type is whatever the attachment's writer has sent.
   const type = HEADER_TEXT.test(content.type) ? content.type : 'application/octet-stream'
   if (isPlain) return sendRanges(request, reply, content, type, etag)

@@ -66,7 +66,10 @@ export const ATTACHMENT_ROWS: readonly Declared[] = [
     row: 'length of an attachment that was sent gzipped',
     is: (_, { settee }) => errorOf(settee).reason === 'Request body is not properly gzipped.',
   },
-  membersRow('an empty Content-Type of an attachment', /"content_type":"(application\/octet-stream)?"/g),
+  membersRow(
+    'an empty Content-Type of an attachment',
+    /"content_type":"(application\/octet-stream)?"|"Content-Type: (application\/octet-stream)?"/g,
+  ),
   {
     row: 'an empty Content-Type of an attachment',
     is: (what, { couchdb, settee }) =>
@@ -78,7 +81,7 @@ export const ATTACHMENT_ROWS: readonly Declared[] = [
     row: 'an attachment with revpos 0',
     is: (what, { step, couchdb, settee }) => {
       if (what !== 'body' || !shown(step).includes('atts_since')) return false
-      const bodies = [couchdb.body, settee.body].map((body) => withoutContent(body))
+      const bodies = [couchdb.body, settee.body].map((body) => withoutContent(body, (revpos) => revpos === 0))
       // The order of the leaves may differ as well.
       const [theirs, ours] = /open_revs=|_bulk_get/.test(step.path)
         ? bodies.map((body) => sorted(body))
@@ -95,13 +98,22 @@ export const ATTACHMENT_ROWS: readonly Declared[] = [
     is: (what, { settee }) => what === 'body' && /boundary/.test(errorOf(settee).reason ?? ''),
   },
   membersRow('revpos in a document that is made again', /"revpos":\d+/g),
+  {
+    row: 'revpos in a document that is made again',
+    is: (what, { step, before, couchdb, settee }) => {
+      if (what !== 'body' || !shown(step).includes('atts_since') || !/DELETE|_deleted/.test(before))
+        return false
+      const [theirs, ours] = [couchdb.body, settee.body].map((body) => withoutContent(body, () => true))
+      return isEqualBut(theirs, ours, /"revpos":\d+/g)
+    },
+  },
 ]
 
-/** Without what is a stub in one answer and the content in another: of attachments with `revpos` 0. */
-function withoutContent(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutContent)
+/** Without what is a stub in one answer and the content in another: of some attachments, by their `revpos`. */
+function withoutContent(value: unknown, isOne: (revpos: unknown) => boolean): unknown {
+  if (Array.isArray(value)) return value.map((each) => withoutContent(each, isOne))
   if (typeof value !== 'object' || value === null) return value
   const { data: _1, length: _2, stub: _3, ...facts } = value as Record<string, unknown>
-  if (facts.revpos === 0) return facts
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutContent(each)]))
+  if (facts.revpos !== undefined && isOne(facts.revpos)) return facts
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutContent(each, isOne)]))
 }

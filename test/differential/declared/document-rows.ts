@@ -21,7 +21,9 @@ export const DOCUMENT_ROWS: readonly Declared[] = [
     is: (_, { couchdb, settee, step }) => {
       const isRefused = settee.status === 409 || /"error":"conflict"/.test(JSON.stringify(settee.body))
       return (
-        couchdb.status === 201 && isRefused && /_?rev\b/.test(shown(step) + (step.headers?.Destination ?? ''))
+        [200, 201].includes(couchdb.status) &&
+        isRefused &&
+        /_?rev\b/.test(shown(step) + (step.headers?.Destination ?? ''))
       )
     },
   },

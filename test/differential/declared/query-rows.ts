@@ -58,17 +58,17 @@ export const QUERY_ROWS: readonly Declared[] = [
       docsOf(couchdb.body).every((doc) => docsOf(settee.body).includes(doc)),
   },
   {
-    row: 'key beside another end of a range in a partition',
+    row: 'key beside keys or another end of a range in a partition',
     is: (_, { step }) =>
       step.path.includes('/_partition/') &&
-      /[?&]key=.*(start|end)_?key=|(start|end)_?key=.*[?&]key=/.test(step.path),
+      /[?&]key=.*(start_?key|end_?key|keys)=|(start_?key|end_?key|keys)=.*[?&]key=/.test(step.path),
   },
   {
     row: 'keys of one key beside an end of a range in a partition',
     is: (_, { step, couchdb, settee }) =>
       /\/_partition\/.*keys=/.test(step.path) &&
-      couchdb.status === 200 &&
-      /^`keys` is incompatible/.test(errorOf(settee).reason ?? ''),
+      [couchdb, settee].some(({ status }) => status === 200) &&
+      [couchdb, settee].some((answer) => /^`keys` is incompatible/.test(errorOf(answer).reason ?? '')),
   },
   membersRow('offset of _design_docs', /"offset":\d+/g, ({ step }) => step.path.includes('/_design_docs')),
   {
@@ -104,9 +104,19 @@ export const QUERY_ROWS: readonly Declared[] = [
       what === 'body' && step.path.endsWith('/_find') && JSON.stringify(couchdb.body) === '{"docs":[]}',
   },
   {
+    row: 'limit of 0 in _find',
+    is: (what, { step, couchdb, settee }) =>
+      what === 'body' &&
+      step.path.endsWith('/_find') &&
+      /"limit":0\b/.test(shown(step)) &&
+      isEqualBut(couchdb.body, settee.body, /"total_\w+_examined":\d+|,?"warning":"[^"]*"/g, ''),
+  },
+  {
     row: 'background building of views',
     is: (what, { step }) =>
-      what === 'body' && /"?(stale|update)"?[=:]/.test(shown(step)) && /_view\/|_list\//.test(step.path),
+      what === 'body' &&
+      /"?(stale|update)"?[=:]/.test(shown(step)) &&
+      /_view\/|_list\/|_find$/.test(step.path),
   },
   {
     row: 'background building of views',

@@ -24,6 +24,16 @@ export const REVISION_ROWS: readonly Declared[] = [
     },
   },
   {
+    // CouchDB's replication finds the document again behind its checkpoint.
+    row: 'a write that only extends an ancestry',
+    is: (what, { step, before, couchdb, settee }) =>
+      what === 'body' &&
+      step.path === '/_replicate' &&
+      hasReplicated(before) &&
+      hasNoChanges(settee.body) &&
+      !hasNoChanges(couchdb.body),
+  },
+  {
     row: 'an ancestor that is replicated after its successor',
     is: (what, { step, couchdb, settee }) =>
       (/rev=|revs_info|meta|open_revs/.test(step.path) && couchdb.status === 200 && settee.status === 404) ||
@@ -54,7 +64,8 @@ export const REVISION_ROWS: readonly Declared[] = [
     row: 'a replicated revision that leaves a branch as it is, after _revs_limit was lowered',
     is: (what, { step, before, couchdb, settee }) => {
       const lowered = before.indexOf(LOWERED)
-      if (what !== 'body' || lowered === -1 || !hasReplicated(before.slice(lowered))) return false
+      if (lowered === -1 || !hasReplicated(before.slice(lowered))) return false
+      if (what !== 'body' && settee.status !== 404) return false
       const known = before.slice(0, before.lastIndexOf(LOWERED))
       const cut = /_missing_revs|_revs_diff/.test(step.path)
         ? moreMissing(couchdb.body, settee.body)
@@ -62,7 +73,7 @@ export const REVISION_ROWS: readonly Declared[] = [
           ? moreNotFound(couchdb.body, settee.body)
           : /open_revs=all/.test(step.path)
             ? moreLeaves(couchdb.body, settee.body)
-            : []
+            : revived(couchdb.body, settee.body)
       return cut.length > 0 && cut.every((rev) => known.includes(rev.slice(-HASH)))
     },
   },
@@ -81,6 +92,14 @@ export const REVISION_ROWS: readonly Declared[] = [
         ? couchdb.headers.etag === undefined
         : what === 'body' && isEqualBut(couchdb.body, settee.body, /"_(deleted_)?conflicts":\[[^\]]*\],/g, '')
     },
+  },
+  {
+    row: 'a revision that is replicated with two different ancestries',
+    is: (what, { before, couchdb, settee }) =>
+      what === 'body' &&
+      hasReplicated(before) &&
+      ordered(couchdb.body).length > ordered(settee.body).length &&
+      ordered(withoutRepeats(couchdb.body)) === ordered(withoutRepeats(settee.body)),
   },
   {
     row: 'a revision named twice',
@@ -102,6 +121,20 @@ export const REVISION_ROWS: readonly Declared[] = [
   },
   { row: 'open_revs="all" with quotes', is: (_, { step }) => step.path.includes('open_revs=%22all%22') },
 ]
+
+function hasNoChanges(body: unknown): boolean {
+  return (body as { no_changes?: boolean }).no_changes === true
+}
+
+/** Its lists, each with what it says several times said once. */
+function withoutRepeats(value: unknown): unknown {
+  if (Array.isArray(value)) {
+    const texts = new Set(value.map((each) => ordered(withoutRepeats(each))))
+    return [...texts].map((text) => JSON.parse(text))
+  }
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withoutRepeats(each)]))
+}
 
 /** @returns the revisions that one answer of `_missing_revs` or `_revs_diff` names and another does not; none: they differ otherwise */
 function moreMissing(theirs: unknown, ours: unknown): string[] {
@@ -129,6 +162,12 @@ function moreLeaves(theirs: unknown, ours: unknown): string[] {
   return some.every((leaf) => all.includes(leaf))
     ? more.map((leaf) => (JSON.parse(leaf) as { ok?: { _rev: string } }).ok?._rev ?? '')
     : []
+}
+
+/** @returns the revision of a document that is deleted in the other answer; none: they differ otherwise */
+function revived(theirs: unknown, ours: unknown): string[] {
+  const { _rev } = theirs as { _rev?: string }
+  return _rev !== undefined && (ours as { reason?: string }).reason === 'deleted' ? [_rev] : []
 }
 
 /** The rows of a feed, each as a text without its sequence. */

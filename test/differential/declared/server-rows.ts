@@ -1,7 +1,7 @@
 /** Declared differences of the server, its databases, and requests at large. */
 import type { Comparable } from '../comparable.ts'
 import type { Declared } from './declaration.ts'
-import { errorOf, isEqualBut, isRefusal } from './likeness.ts'
+import { errorOf, isEqualBut, isRefusal, membersRow } from './likeness.ts'
 
 /** Methods that some call has. */
 const USUAL = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'COPY'])
@@ -58,6 +58,9 @@ export const SERVER_ROWS: readonly Declared[] = [
     row: 'GET /_dbs_info |',
     is: (what, { step }) => what === 'header etag' && step.path.startsWith('/_dbs_info'),
   },
+  membersRow('PUT, GET, HEAD, DELETE, POST /{db} |', /"q":\d+/g, ({ step }) =>
+    /^\/(\{(db|other)\}|_dbs_info)(\?|$)/.test(step.path),
+  ),
   { row: 'a _node/{node}/x', is: (what, { step }) => what === 'body' && step.path === '/_node/_local/none' },
   {
     row: 'SameSite of the session cookie',
