@@ -44,7 +44,8 @@ export class ForkedDocuments {
         return { rows, next: place, searched: this.#upTo.get(after, place)?.[0] ?? 0 }
       }
       const doc = new StoredDocument(row, this.#revisions)
-      if (doc.isDamaged) continue
+      // A row that was rebuilt may have one leaf, and a damaged page may have a row twice.
+      if (doc.isDamaged || doc.hasOneLeaf || doc.num <= place) continue
       bound.begin()
       rows.push(read(doc))
       isFull = bound.isReached(doc.charsRead)

@@ -13,7 +13,7 @@ import type { Attachments } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import type { DatabaseAccess } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
-import { fillPage, idRange } from './id-pages.ts'
+import { fillPage, type IsInPlace, idRange, inFeedRange, inIdRange } from './id-pages.ts'
 import type { Meta } from './meta.ts'
 import type { Revisions } from './revisions.ts'
 import type { Statement } from './statement.ts'
@@ -51,7 +51,8 @@ type VersionRow = readonly [
 
 /**
  * Selects rows with only the index on (doc, rev) and the small table, since the rows of `revision` hold the bodies. Their
- * checksums cover the bodies, so the index proves a revision's name here: a row that has another one is damaged.
+ * checksums cover the bodies, so the index proves a revision's name here: a row that has another one is damaged, and so is one
+ * of another document, to which a damaged index leads, and one that is a leaf without an ancestry, or has one and is none.
  */
 const VERSIONS = `
 SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, r.grown_at, p.kept, r.size, r.attachments
@@ -60,7 +61,8 @@ SELECT r.num, r.rev, r.deleted, r.stored_at, r.leaf, p.at, r.grown_at, p.kept, r
       LEFT JOIN superseded AS s ON s.revision = o.num
       WHERE o.doc = ? AND o.num < ? AND (s.at IS NULL OR s.at > ?) ORDER BY o.num DESC LIMIT ?
   ) AS p CROSS JOIN revision AS r ON r.num = p.num
-  WHERE r.rev = p.rev AND (r.stored_at IS NULL OR r.stored_at <= ?)
+  WHERE +r.doc = ? AND +r.rev = p.rev AND r.leaf = (typeof(r.ancestry) = 'blob')
+    AND (r.stored_at IS NULL OR r.stored_at <= ?)
   ORDER BY r.num DESC`
 
 export class History implements HistoryStore {
@@ -98,7 +100,7 @@ export class History implements HistoryStore {
     return this.#deps.access.read(() =>
       ids.map((id) => {
         const row = this.#byId.get(id)
-        const doc = row === undefined ? null : this.#document(row)
+        const doc = row === undefined ? null : this.#document(row, id)
         if (doc?.isDamaged) doc.refuse(id)
         return read(doc, id, this.#deps.state.view)
       }),
@@ -110,7 +112,7 @@ export class History implements HistoryStore {
     paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#page(paging, read, (last: StoredHistory | null, limit) => {
+    return this.#page(paging, inIdRange(range), read, (last, limit) => {
       const rest = last === null ? range : { ...range, start: { id: last.id, inclusive: false } }
       const { where, values } = idRange(rest, 'd.id')
       const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
@@ -125,13 +127,14 @@ export class History implements HistoryStore {
     paging: HistoryPaging,
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>> {
-    return this.#page(paging, read, (last: StoredHistory | null, limit) =>
+    return this.#page(paging, inFeedRange(-1, before, true), read, (last, limit) =>
       this.#newest.all(last?.seq ?? before, limit),
     )
   }
 
   #page<R>(
     paging: HistoryPaging,
+    isInPlace: IsInPlace<StoredHistory>,
     read: (doc: DocHistory, view: StoreView) => R,
     fetch: (last: StoredHistory | null, limit: number) => DocRow[],
   ): Page<R> {
@@ -142,6 +145,7 @@ export class History implements HistoryStore {
       const page = fillPage(
         paging,
         docs,
+        isInPlace,
         (doc) => read(doc, view),
         (doc) => doc.charsRead,
       )
@@ -149,20 +153,21 @@ export class History implements HistoryStore {
     })
   }
 
-  #document(row: DocRow): StoredHistory {
-    return new StoredHistory(row, this.#rows)
+  #document(row: DocRow, asked = row[1]): StoredHistory {
+    return new StoredHistory(row, this.#rows, asked)
   }
 }
 
 class StoredHistory extends StoredDocument implements DocHistory {
   readonly #rows: HistoryRows
 
-  constructor(row: DocRow, rows: HistoryRows) {
-    super(row, rows)
+  constructor(row: DocRow, rows: HistoryRows, asked: string) {
+    super(row, rows, asked)
     this.#rows = rows
   }
 
   versions(range: VersionRange = {}): readonly StoredVersion[] {
+    if (this.isDamaged) throw this.#rows.damaged(this.id)
     return this.#rows.versionsOf(this.num, range)
   }
 }
@@ -185,7 +190,7 @@ class HistoryRows implements DocumentRows {
     const max = Number.MAX_SAFE_INTEGER
     const { leavesAfter = -1, before = max, limit = max, storedBy = max } = range
     return this.#versions
-      .all(doc, before, leavesAfter, limit, storedBy)
+      .all(doc, before, leavesAfter, limit, doc, storedBy)
       .map(([place, rev, deleted, storedAt, leaf, supersededAt, grownAt, kept, size, attachments]) => ({
         place,
         rev,

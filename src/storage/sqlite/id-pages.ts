@@ -36,9 +36,41 @@ export class PageBound {
 }
 
 /**
+ * Whether a row belongs to a list, behind the last one. A statement finds rows by the keys of an index, of which a damaged one
+ * also leads it past others; what the row itself proves may be something else.
+ */
+export type IsInPlace<Source> = (row: Source, last: Source | null) => boolean
+
+/** The rows of a range of ids. */
+export function inIdRange({ start, end, descending }: IdRange): IsInPlace<{ readonly id: string }> {
+  const compared = (id: string, other: string) =>
+    Buffer.compare(Buffer.from(id), Buffer.from(other)) * (descending ? -1 : 1)
+  // Strings are compared in 10 ns. Their order differs from that of their bytes beyond U+FFFF alone.
+  const isBehind = (id: string, other: string) =>
+    (descending ? id < other : id > other) || compared(id, other) > 0
+  const isFrom = (id: string, other: string, inclusive: boolean) =>
+    inclusive ? id === other || isBehind(id, other) || compared(id, other) === 0 : isBehind(id, other)
+  return ({ id }, last) => {
+    if (end !== undefined && !isFrom(end.id, id, end.inclusive)) return false
+    if (last !== null) return isBehind(id, last.id)
+    return start === undefined || isFrom(id, start.id, start.inclusive)
+  }
+}
+
+/** The rows of the feed with `above < seq < below`. */
+export function inFeedRange(
+  above: number,
+  below: number,
+  descending: boolean,
+): IsInPlace<{ readonly seq: number }> {
+  return ({ seq }, last) =>
+    seq > above && seq < below && (last === null || (descending ? seq < last.seq : seq > last.seq))
+}
+
+/**
  * Fills a page by fetching a bounded number of rows at a time.
- * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end. Damaged ones are
- *   left out
+ * @param fetch returns the rows after `last`, or the first rows if null; fewer than `limit` at the end. Damaged ones, and
+ *   those that are not in their place, are left out
  * @param charsOf the characters of a row's bodies that `read` has read
  * @returns the rows, whether more remain, and how many damaged rows stood before and between them, or at the end
  * @throws damaged_file for very many damaged rows in succession
@@ -46,6 +78,7 @@ export class PageBound {
 export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
   { limit, chars, touches }: Paging,
   fetch: (last: Source | null, limit: number) => Iterable<Source>,
+  isInPlace: IsInPlace<Source>,
   read: (row: Source) => R,
   charsOf: (row: Source) => number,
 ): { rows: R[]; more: boolean; damaged: number } {
@@ -64,7 +97,7 @@ export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
       fetched += 1
       if (isFull || rows.length >= limit) return { rows, more: true, damaged: skipped }
       since ??= performance.now()
-      if (row.isDamaged) {
+      if (row.isDamaged || !isInPlace(row, last)) {
         // Its position may be wrong, so the next fetch begins after the last good row.
         damaged += 1
         continue

@@ -38,8 +38,15 @@ interface FoundRow extends RevisionRow {
 interface LeafRow extends Omit<RevisionRow, 'leaf'> {
   /** The stored size of the ancestry. */
   readonly bytes: number
-  /** null if it is too long to be read with the leaf. */
+  /** null if it is too long to be compared with its checksum. */
   readonly ancestry: Uint8Array | null
+  /** 1 if the index on (doc, rev), which is on other pages, has the row under this name. */
+  readonly isNamed: number
+}
+
+interface NamedLeaf {
+  readonly rev: string
+  readonly deleted: boolean
 }
 
 interface AncestryRow {
@@ -70,8 +77,10 @@ interface WriteContext {
   blobs(): ReadonlySet<number>
 }
 
-/** The longest ancestry that is read with its leaf in a document with several leaves: four ids, in bytes. */
+/** The longest ancestry that is kept with its leaf in a document with several leaves: four ids, in bytes. */
 const SHORT_ANCESTRY = 69
+/** The longest one that is compared when its leaf is read, in bytes: a document may have 16 MB of them. */
+const COMPARED_ANCESTRY = 1024
 
 /** Whether a superseded revision, r, is retained only for the time machine. */
 const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num AND s.kept)'
@@ -90,6 +99,7 @@ export class Revisions implements DocumentRows {
   readonly #noteGrowth: Statement
   readonly #dropRevision: Statement
   readonly #leaves: Statement<LeafRow>
+  readonly #names: Statement<readonly [rev: unknown]>
   readonly #all: Statement<RevisionRow>
   readonly #kept: Statement<{ rev: string }>
   readonly #ancestry: Statement<readonly [Uint8Array | null]>
@@ -100,6 +110,7 @@ export class Revisions implements DocumentRows {
   readonly #deleted: Statement<readonly [deleted: number]>
   readonly #docOfId: Statement<readonly [num: number]>
   readonly #docOfSeq: Statement<readonly [num: number]>
+  readonly #docOfNum: Statement<readonly [id: string, seq: number]>
   #lastRevision: number
 
   constructor(
@@ -131,13 +142,20 @@ export class Revisions implements DocumentRows {
     this.#dropRevision = connection.prepare('DELETE FROM revision WHERE num = ?')
     this.#leaves = connection.prepare(
       'SELECT num, rev, deleted, octet_length(ancestry) AS bytes, ' +
-        `CASE WHEN octet_length(ancestry) <= ${SHORT_ANCESTRY} THEN ancestry END AS ancestry ` +
-        'FROM revision WHERE doc = ? AND leaf',
+        `CASE WHEN octet_length(ancestry) <= ${COMPARED_ANCESTRY} THEN ancestry END AS ancestry, ` +
+        'num IS (SELECT n.num FROM revision AS n WHERE n.doc = ? AND n.rev = r.rev) AS isNamed ' +
+        'FROM revision AS r WHERE doc = ? AND leaf',
+    )
+    this.#names = connection.prepareTuples(
+      'SELECT rev FROM revision WHERE num = ? AND doc = ? UNION ALL ' +
+        'SELECT rev FROM revision INDEXED BY sqlite_autoindex_revision_1 WHERE num = ? AND doc = ?',
     )
     this.#all = connection.prepare(
-      `SELECT num, rev, leaf, deleted FROM revision AS r WHERE doc = ? AND (leaf OR NOT ${IS_KEPT})`,
+      `SELECT num, rev, leaf, deleted FROM revision AS r WHERE doc = ? AND +doc = ? AND (leaf OR NOT ${IS_KEPT})`,
     )
-    this.#kept = connection.prepare(`SELECT rev FROM revision AS r WHERE doc = ? AND NOT leaf AND ${IS_KEPT}`)
+    this.#kept = connection.prepare(
+      `SELECT rev FROM revision AS r WHERE doc = ? AND +doc = ? AND NOT leaf AND ${IS_KEPT}`,
+    )
     this.#ancestry = connection.prepareTuples('SELECT ancestry FROM revision WHERE num = ?')
     this.#ancestries = connection.prepare(
       'SELECT num AS revision, rev, deleted, length(ancestry) AS length FROM revision WHERE num > ? ORDER BY num LIMIT ?',
@@ -150,6 +168,7 @@ export class Revisions implements DocumentRows {
     this.#deleted = connection.prepareTuples(`SELECT deleted FROM revision ${byRev}`)
     this.#docOfId = connection.prepareTuples('SELECT num FROM doc WHERE id = ?')
     this.#docOfSeq = connection.prepareTuples('SELECT num FROM doc WHERE seq = ?')
+    this.#docOfNum = connection.prepareTuples('SELECT id, seq FROM doc WHERE num = ?')
     const last = connection.prepare<{ num: number | null }>('SELECT max(num) AS num FROM revision').get()
     this.#lastRevision = last?.num ?? 0
   }
@@ -259,21 +278,54 @@ export class Revisions implements DocumentRows {
     this.#setAncestry.run(cut, revision)
   }
 
+  /** The leaves of a document. Most readers use nothing else of them than {@link NamedLeaf}, so that is proven here. */
   branchesOf(doc: number): Branch[] {
-    return this.#leaves.all(doc).map(({ num, rev, deleted, bytes, ancestry }) => {
-      if (typeof rev !== 'string') throw this.damaged()
-      return new StoredBranch({ doc, rev, num }, deleted === 1, this, ancestry, bytes)
+    return this.#leaves.all(doc, doc).map((leaf) => {
+      const { num, bytes, ancestry } = leaf
+      const { rev, deleted } = this.#named(leaf, doc)
+      const kept = bytes > SHORT_ANCESTRY ? null : ancestry
+      return new StoredBranch({ doc, rev, num }, deleted, this, kept, bytes)
     })
+  }
+
+  /**
+   * What a leaf is called, and whether it is a tombstone. Its ancestry and its content prove both, also where the row does not
+   * say them.
+   * @throws damaged_document if nothing proves them
+   */
+  #named({ num, rev, deleted, ancestry, isNamed }: LeafRow, doc: number): NamedLeaf {
+    const isFlag = deleted === 0 || deleted === 1
+    const asRead = { rev, deleted: deleted === 1 }
+    if (isNamed === 1 && isFlag && ancestry === null) return asRead
+    const names = isNamed === 1 ? [rev] : this.#names.all(num, doc, num, doc).map(([name]) => name)
+    for (const name of names) {
+      if (typeof name !== 'string') continue
+      for (const is of [asRead.deleted, !asRead.deleted])
+        if (this.#isProven(num, name, is, ancestry)) return { rev: name, deleted: is }
+    }
+    // Its ancestry and its content are damaged, which is an error for those who use them.
+    if (isNamed === 1 && isFlag) return asRead
+    throw this.damaged()
+  }
+
+  #isProven(num: number, rev: string, deleted: boolean, read: Uint8Array | null): boolean {
+    const stored = read ?? this.#ancestry.get(num)?.[0]
+    // The comparison changes the bytes.
+    const isBytes = stored instanceof Uint8Array
+    if (isBytes && checkedAncestry(Buffer.from(stored), rev, deleted, this.lacksChecksums) !== null)
+      return true
+    const [body, attachments, , checksum] = this.#content.get(num) ?? ['', 0, 0, null]
+    return checksum === contentChecksum({ num, rev, deleted: Number(deleted), attachments, body })
   }
 
   revisionsOf(doc: number): StoredRevision[] {
     return this.#all
-      .all(doc)
+      .all(doc, doc)
       .map(({ rev, deleted, leaf }) => ({ rev, deleted: deleted === 1, leaf: leaf === 1 }))
   }
 
   retainedOf(doc: number): string[] {
-    return this.#kept.all(doc).map(({ rev }) => rev)
+    return this.#kept.all(doc, doc).map(({ rev }) => rev)
   }
 
   isDeleted({ doc, rev }: RevisionPlace): boolean | null {
@@ -317,9 +369,14 @@ export class Revisions implements DocumentRows {
     return isProven ? [num, id, seq, rev, deleted, facts.leaves, facts.winner, checksum] : null
   }
 
-  /** Whether the indexes, which are on other pages, know the id and the number in the feed of a document's row. */
+  /**
+   * Whether a document's row has this id and this number in the feed, and the indexes, which are on other pages, know both.
+   * A reader may have them from one of the indexes.
+   */
   #isIndexed(num: number, id: string, seq: number): boolean {
-    return this.#docOfId.get(id)?.[0] === num && this.#docOfSeq.get(seq)?.[0] === num
+    const [storedId, storedSeq] = this.#docOfNum.get(num) ?? []
+    const isStored = storedId === id && storedSeq === seq
+    return isStored && this.#docOfId.get(id)?.[0] === num && this.#docOfSeq.get(seq)?.[0] === num
   }
 
   /**

@@ -42,7 +42,7 @@ import { DocWrites, openTables, type Tables } from './document-writes.ts'
 import { type FoundLocal, SMALL_WRITE } from './documents.ts'
 import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
-import { fillPage, PageBound } from './id-pages.ts'
+import { fillPage, type IsInPlace, inFeedRange, inIdRange, PageBound } from './id-pages.ts'
 import { repairMeta } from './meta-repair.ts'
 import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
@@ -234,9 +234,11 @@ export class SqliteStore implements VersionedStore {
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
+    const isInRange = inIdRange(range)
     return this.#page<StoredDocument, R>(
       paging,
       (last, limit) => this.#tables.documents.inRange(after(last, range), limit, paging.touches),
+      (doc, last) => !doc.deleted && isInRange(doc, last),
       read,
       charsRead,
     )
@@ -256,6 +258,7 @@ export class SqliteStore implements VersionedStore {
         const below = last !== null && descending ? last.seq : before
         return this.#tables.documents.inFeed(above, below, descending, limit, paging.touches)
       },
+      inFeedRange(range.since, before, descending),
       read,
       charsRead,
     )
@@ -265,12 +268,13 @@ export class SqliteStore implements VersionedStore {
   #page<Source extends { readonly isDamaged?: boolean }, R>(
     paging: Paging,
     fetch: (last: Source | null, limit: number) => Iterable<Source>,
+    isInPlace: IsInPlace<Source>,
     read: (row: Source, view: StoreView) => R,
     charsOf: (row: Source) => number,
   ): Page<R> {
     return this.#access.read(() => {
       const { view } = this.#tables.state
-      return { ...fillPage(paging, fetch, (row) => read(row, view), charsOf), view }
+      return { ...fillPage(paging, fetch, isInPlace, (row) => read(row, view), charsOf), view }
     })
   }
 
@@ -354,6 +358,7 @@ export class SqliteStore implements VersionedStore {
     return this.#page<FoundLocal, LocalDoc>(
       paging,
       (last, limit) => this.#tables.locals.inRange(after(last, range), limit),
+      inIdRange(range),
       (doc) => doc,
       ({ body }) => body.length,
     )
