@@ -78,6 +78,11 @@ export const ATTACHMENT_ROWS: readonly Declared[] = [
       settee.headers['content-type'] === 'application/octet-stream',
   },
   {
+    row: 'If-Range',
+    is: (_, { step, couchdb, settee }) =>
+      step.headers?.['If-Range'] !== undefined && couchdb.status === 206 && settee.status === 200,
+  },
+  {
     row: 'an attachment with revpos 0',
     is: (what, { step, couchdb, settee }) => {
       if (what !== 'body' || !shown(step).includes('atts_since')) return false

@@ -67,8 +67,8 @@ export const QUERY_ROWS: readonly Declared[] = [
     row: 'keys of one key beside an end of a range in a partition',
     is: (_, { step, couchdb, settee }) =>
       /\/_partition\/.*keys=/.test(step.path) &&
-      [couchdb, settee].some(({ status }) => status === 200) &&
-      [couchdb, settee].some((answer) => /^`keys` is incompatible/.test(errorOf(answer).reason ?? '')),
+      /(start|end)_?key=/.test(step.path) &&
+      [couchdb, settee].every((answer) => /^$|^`keys` is incompatible/.test(errorOf(answer).reason ?? '')),
   },
   membersRow('offset of _design_docs', /"offset":\d+/g, ({ step }) => step.path.includes('/_design_docs')),
   {

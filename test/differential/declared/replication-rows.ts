@@ -46,6 +46,11 @@ export const REPLICATION_ROWS: readonly Declared[] = [
     /"(docs_written|doc_write_failures)":\d+/g,
     ({ step, before }) => step.path === '/_replicate' && before.includes('validate_doc_update'),
   ),
+  {
+    row: 'doc_ids of a replication',
+    is: (what, { step }) =>
+      what === 'body' && step.path === '/_replicate' && /"doc_ids":\[[^\]]*[+%]/.test(shown(step)),
+  },
   membersRow('bulk_get_docs', /"bulk_get_\w+":\d+/g),
   { row: '_active_tasks |', is: (what, { step }) => what === 'body' && step.path === '/_active_tasks' },
 ]

@@ -106,7 +106,10 @@ export const REVISION_ROWS: readonly Declared[] = [
     is: (what, { step }) =>
       what === 'body' &&
       /_revs_diff|_missing_revs|open_revs=|_bulk_get/.test(step.path) &&
-      /"(\d+-[0-9a-f]{32})".*"\1"/.test(decodeURIComponent(shown(step))),
+      // The placeholders of one document may stand for one revision.
+      /"(\d+-[0-9a-f]{32})".*"\1"|"\{(rev|old):([^}]+)\}".*"\{(rev|old):\3\}"/.test(
+        decodeURIComponent(shown(step)),
+      ),
   },
   {
     row: 'the order of the leaves in open_revs=all and _bulk_get, and of missing and possible_ancestors',

@@ -27,7 +27,7 @@ export const SERVER_ROWS: readonly Declared[] = [
   {
     row: 'a POST to a /{db}/_x that does not exist',
     is: (_, { step, settee }) =>
-      step.method === 'POST' && settee.status === 404 && /\/_\w+(\?|$)/.test(step.path),
+      step.method === 'POST' && settee.status === 404 && /\/_\w+\/?(\?|$)/.test(step.path),
   },
   {
     row: '/{db}/_design%2Fx',
