@@ -104,10 +104,11 @@ export class Repairs {
   async repairLeaves(database: string): Promise<boolean> {
     const { databases } = this.#options
     if (!this.isSupported) return false
-    const leaves = await databases.get(database).then(
-      (handle) => handle.damagedLeaves(),
-      () => null,
-    )
+    // A database that cannot be opened fails only when it is used.
+    const leaves = await databases
+      .get(database)
+      .then((handle) => handle.damagedLeaves())
+      .catch(() => null)
     if (leaves === null) return false
     const parts = leaves.slice(0, MAX_LEAVES).map(({ id, rev }) => ({ kind: 'revision', id, rev }) as const)
     const outcomes = await this.run(database, parts, { writes: true })

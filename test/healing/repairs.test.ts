@@ -18,9 +18,10 @@ interface Played {
   readonly place?: CopyPlace
   find?(rev: string | null): Promise<FoundRevision | null>
   put?(): Promise<unknown>
+  damagedLeaves?(): Promise<{ readonly id: string; readonly rev: string }[]>
 }
 
-async function setUp(t: Test, { place, find, put }: Played) {
+async function setUp(t: Test, { place, find, put, damagedLeaves }: Played) {
   const space = () => ({ free: 1e12, floor: 0, total: 1e12 })
   const files = new BodyFiles(space, () => 1, await temporaryFolder(t))
   const stored: string[] = []
@@ -39,7 +40,7 @@ async function setUp(t: Test, { place, find, put }: Played) {
         await put?.()
         stored.push(id)
       },
-      damagedLeaves: async () => [{ id: 'note', rev: '1-a' }],
+      damagedLeaves: damagedLeaves ?? (async () => [{ id: 'note', rev: '1-a' }]),
     }),
   }
   const repairs = new Repairs({
@@ -59,6 +60,14 @@ t.test('a disk that never answers keeps nothing else waiting', async (t) => {
   t.match(first, { isRepaired: false, copy: null, fault: /does not answer/ })
   t.match(second, { isRepaired: false, copy: null, fault: /does not answer/ })
   t.equal(await repairs.repairLeaves('notes'), false, 'the next one has its turn, and devices are asked')
+})
+
+t.test('a database whose file cannot be read is not repaired, and nothing else ends', async (t) => {
+  const damagedLeaves = async () => {
+    throw new CouchError('damaged_file')
+  }
+  const { repairs } = await setUp(t, { damagedLeaves })
+  t.equal(await repairs.repairLeaves('notes'), false)
 })
 
 t.test('one revision that cannot be looked for ends the run', async (t) => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { startOnBadMachine } from '../../faults/bad-machine.ts'
+import type { End } from '../../faults/server-process.ts'
 import { readAll, Truth } from '../../faults/whole-folder/readings.ts'
 import { callerOf, makeTemplate } from '../../faults/whole-folder/template.ts'
 import { reached, temporaryFolder } from '../../helpers/server.ts'
@@ -24,9 +25,17 @@ t.test(
     const server = reached(t, machine.url, { ...machine, secureUrl: '', stop: async () => undefined })
     const truth = new Truth(await readAll(server, template), template)
     const errors = new Map<string, number>()
+    let end: End | null = null
+    void machine.ended().then((ended) => {
+      end = ended
+    })
     machine.fail({ wrongReads: 12, failedReads: 40 })
-    for (let rounds = 0; machine.told().wrong < LIES && rounds < LIES; rounds++) {
+    for (let before = -1; machine.told().wrong < LIES; ) {
+      const { wrong } = machine.told()
+      t.ok(wrong > before, `the disk has lied in the last round, ${wrong} times so far`)
+      before = wrong
       const found = await readAll(server, template)
+      t.equal(end, null, 'the server goes on')
       for (const [error, times] of found.errors) errors.set(error, (errors.get(error) ?? 0) + times)
       t.same(truth.wrongIn(found), [], 'no answer is what the disk said')
       if (!t.passing()) break
