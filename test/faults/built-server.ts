@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import type { Test } from 'tap'
-import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
+import { cleanEnv, freePort, IS_BUILT, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const DIST = pathToFileURL(`${ROOT}/dist/`)
@@ -82,6 +82,7 @@ export async function builtServer(
 }
 
 function build(): void {
+  if (IS_BUILT) return
   const [env, ...unset] = WITHOUT_LOADERS
   const { status, stdout, stderr } = spawnSync(env, [...unset, process.execPath, 'scripts/build.mjs'], {
     cwd: ROOT,

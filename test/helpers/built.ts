@@ -3,11 +3,9 @@
  * otherwise from the sources.
  */
 import { pathToFileURL } from 'node:url'
-import { ROOT } from '../cli/child.ts'
-
-const isBuilt = process.env.SETTEE_TEST_BUILT === 'true'
+import { IS_BUILT, ROOT } from '../cli/child.ts'
 
 /** @param path below src, without the suffix */
 export function moduleUrl(path: string): string {
-  return new URL(isBuilt ? `dist/${path}.js` : `src/${path}.ts`, pathToFileURL(ROOT)).href
+  return new URL(IS_BUILT ? `dist/${path}.js` : `src/${path}.ts`, pathToFileURL(ROOT)).href
 }

@@ -5,7 +5,7 @@ import { appendFile, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { cleanEnv, freePort, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
+import { cleanEnv, freePort, IS_BUILT, ROOT, WITHOUT_LOADERS } from '../cli/child.ts'
 import { temporaryFolder } from './server.ts'
 
 export interface NodeOptions {
@@ -40,9 +40,8 @@ export interface NodeProcess {
   log(): Promise<string>
 }
 
-const isBuilt = process.env.SETTEE_TEST_BUILT === 'true'
 /** The main file of this version. */
-export const MAIN: string = join(ROOT, isBuilt ? 'dist/cli/main.js' : 'src/cli/main.ts')
+export const MAIN: string = join(ROOT, IS_BUILT ? 'dist/cli/main.js' : 'src/cli/main.ts')
 const ENDS_WITH_PARENT = new URL('./ends-with-parent.mjs', import.meta.url).href
 
 /** Starts a node. It ends with the test, or with the test's process. */

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Test } from 'tap'
-import { builtSettee, type Child, cleanEnv, ROOT, start, untilUp } from '../cli/child.ts'
+import { builtSettee, type Child, cleanEnv, untilUp } from '../cli/child.ts'
 
 /** The output of a curl command: the exact body of the answer, and its status. */
 export interface Printed {
@@ -47,13 +47,6 @@ async function output(script: string): Promise<{ code: unknown; stdout: string; 
   })
   const [code] = await once(child, 'close')
   return { code, stdout, stderr }
-}
-
-/** Builds dist/ if it is not up to date. A server that a test kills must run in a separate process. */
-export async function build(t: Test): Promise<void> {
-  const { code, stdout, stderr } = await start(t, process.execPath, ['scripts/build.mjs'], { cwd: ROOT })
-    .ended
-  if (code !== 0) throw new Error(`${stdout}${stderr}`)
 }
 
 /** Starts the built server, and waits until it answers. */
