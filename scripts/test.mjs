@@ -94,7 +94,9 @@ const SHARING = [
   'test/core/',
   'test/examples/notes/',
   'test/metrics/',
+  'test/replication/',
   'test/standby/',
+  'test/storage/sqlite/',
 ]
 const TOGETHER = 8
 /** Of these folders: they are long, or look at what a whole process does. */
@@ -109,6 +111,9 @@ const NOT_SHARING = [
   'test/http/nodes.test.ts',
   'test/http/revocation.test.ts',
   'test/http/tls.test.ts',
+  'test/storage/sqlite/damage.test.ts',
+  'test/storage/sqlite/damaged-leaves.test.ts',
+  'test/storage/sqlite/server-damage.test.ts',
 ]
 
 /** Tests of the quick tier that the full tier runs again, with more rounds. */
