@@ -150,7 +150,13 @@ async function compose(
   const files = bodyFilesOf(config, () => disk.space, tmpDir)
   const parts = { disk, claims, upkeep, authServices, files }
   const backupServices = await openBackupServices(context, databases, parts)
-  healing.start(authServices.policy.databases, backupServices.repairs)
+  const others = {
+    // Devices do not write to a standby: it has its documents from its first.
+    async treatAsRestored(name: string): Promise<void> {
+      if (!standby.restore(name)) await authServices.policy.databases.treatAsRestored(name)
+    },
+  }
+  healing.start(others, backupServices.repairs)
   const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, bodyFiles: files }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, files })
   const monitoring = standbyMonitoring(context, standby, backupServices)

@@ -38,9 +38,16 @@ export class DatabaseCopies {
   readonly #startedAt = performance.now()
   /** When a database was last compared from its beginning, since some of it was refused. */
   readonly #retried = new Map<string, number>()
+  /** Databases that are compared from their beginning the next time. */
+  readonly #damaged = new Set<string>()
 
   constructor(options: DatabaseCopiesOptions) {
     this.#options = options
+  }
+
+  /** Compares a database from its beginning the next time: what is damaged here counts as missing then, and is copied again. */
+  compareNext(name: string): void {
+    this.#damaged.add(name)
   }
 
   /**
@@ -58,12 +65,14 @@ export class DatabaseCopies {
     const known = before && (await this.#copyPurges(database, remote, before, info, signal))
     const isSame = known !== null && info.updateSeq === known.seq
     if (known !== null) await this.#remember(name, info.updateSeq, isSame)
-    if (isSame && !isFull) return 'same'
+    const isDamaged = this.#damaged.has(name)
+    if (isSame && !isFull && !isDamaged) return 'same'
     const isDeep = isFull || known === null
     if (isDeep) await applyRules(database, remote, signal)
     const locals = isDeep ? await this.#readLocals(name, remote, signal) : null
+    this.#damaged.delete(name)
     try {
-      const since = this.#since(name, known, isFull)
+      const since = isDamaged ? BEGINNING : this.#since(name, known, isFull)
       const isDone = isSame && since === known.seq
       const copied = isDone ? null : await this.#copyDocuments(remote, info, since, signal)
       signal.throwIfAborted()
@@ -72,6 +81,9 @@ export class DatabaseCopies {
       if (known !== null && leadingNumber(copied.seq) < leadingNumber(known.seq)) throw wentBack(name)
       await this.#options.relations.noteDatabase(name, copied)
       return 'changed'
+    } catch (error) {
+      if (isDamaged) this.#damaged.add(name)
+      throw error
     } finally {
       await locals?.discard()
     }
@@ -86,6 +98,7 @@ export class DatabaseCopies {
     this.#epochs.delete(name)
     this.#remembered.delete(name)
     this.#retried.delete(name)
+    this.#damaged.delete(name)
     if (await databases.has(name)) {
       await databases.delete(name, { isKept: true })
       logger.warn({ database: name }, 'the first has deleted a database; the file of its copy is kept')

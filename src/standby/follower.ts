@@ -120,6 +120,12 @@ export class Follower {
     await this.#record(true).catch(() => undefined)
   }
 
+  /** Soon copies again what is damaged in a database. */
+  restore(database: string): void {
+    this.#copies.compareNext(database)
+    this.#mark(database, null)
+  }
+
   get state(): FollowerState {
     const at = this.#backlog.oldest ?? this.#listedAt
     const lagMs = performance.now() - at

@@ -175,6 +175,15 @@ export class Standby {
     }
   }
 
+  /**
+   * Soon copies again from the first what is damaged in a database.
+   * @returns whether this server follows one
+   */
+  restore(database: string): boolean {
+    this.#follower?.restore(database)
+    return this.#follower !== null
+  }
+
   /** Whether clients may write. */
   get acceptsWrites(): boolean {
     return this.#options.relations.acceptsWrites

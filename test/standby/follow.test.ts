@@ -1,5 +1,7 @@
 /** A standby and its first, both listening, with the commands of the control socket. */
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { ControlCommands } from '../../src/control/control-commands.ts'
 import { reachServer } from '../../src/control/control-socket.ts'
@@ -158,3 +160,30 @@ t.test(
     await t.rejects(controls.follow({ url: null, again: false }), /no standby/)
   },
 )
+
+t.test('what the disk of a standby has damaged is copied again from its first', async (t) => {
+  const { first, standby, controls, address } = await startPair(t)
+  await first.request('PUT', '/notes', { auth })
+  for (const id of ['a', 'b', 'c'])
+    await first.request('PUT', `/notes/${id}`, { auth, body: { text: `of ${id}` } })
+  const picture = { auth, body: 'the bytes of a picture', headers: { 'content-type': 'image/png' } }
+  const { _rev: rev } = (await first.request('GET', '/notes/c', { auth })).json
+  await first.request('PUT', `/notes/c/picture?rev=${rev}`, picture)
+  await controls.follow({ url: address, again: false })
+  await until(controls, isCurrent)
+  await standby.stop()
+  const file = new Sqlite(join(standby.dataDir, 'databases', 'notes.sqlite'))
+  file.prepare(`UPDATE revision SET body = replace(body, 'of b', 'of x') WHERE body LIKE '%of b%'`).run()
+  file.prepare('UPDATE chunk SET data = zeroblob(length(data))').run()
+  file.close()
+  await standby.start()
+  const restarted = await controlsOf(standby)
+  const paths = ['/notes/b', '/notes/c?attachments=true']
+  const answers = () => Promise.all(paths.map((path) => standby.request('GET', path, { auth })))
+  for (const { status } of await answers()) t.equal(status, 500)
+  while ((await answers()).some(({ status }) => status !== 200)) await delay(50)
+  const [b, c] = await answers()
+  t.match(b?.json, { text: 'of b' })
+  t.equal(c?.json._attachments.picture.data, Buffer.from('the bytes of a picture').toString('base64'))
+  t.match(await restarted.readStandby({}), { state: 'following', refused: 0 })
+})
