@@ -156,7 +156,7 @@ async function compose(
       if (!standby.restore(name)) await authServices.policy.databases.treatAsRestored(name)
     },
   }
-  healing.start(others, backupServices.repairs)
+  healing.start(others, backupServices.repairs, () => standby.followers.list(Date.now()).length > 0)
   const base = { config, databases, logger, log, version: setteeVersion(), tmpDir, bodyFiles: files }
   const replicator = openReplicator(context, { databases, ...authServices, sealingKey, files })
   const monitoring = standbyMonitoring(context, standby, backupServices)
@@ -171,6 +171,7 @@ async function compose(
     replicator,
     sealingKey,
     standby,
+    healing,
     samples: sampleFile.samples,
     ...operatorControls(context, databases, authServices, () => later.app),
   }

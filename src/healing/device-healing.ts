@@ -1,6 +1,6 @@
 /**
- * Restores damaged documents that a reader has found: from good copies on this machine, and what no copy has from the devices that
- * have it. A device that has pushed a revision does not ask about it again, so the database is treated as restored: each device
+ * Restores damaged documents that a reader has found: from good copies on this machine; what no copy has from a standby, which
+ * asks for the list of them once a minute; and what is damaged even then from the devices that have it. A device that has pushed a revision does not ask about it again, so the database is treated as restored: each device
  * and each replication compares all documents once, learns that the damaged revisions are missing here (revs-diff.ts), and
  * sends them.
  */
@@ -15,6 +15,12 @@ const GATHER_MS = 5000
 const REPAIR_PAUSE_MS = 60_000
 /** The least time between two comparisons of one database, in ms: a disk that fails has new damage all the time. */
 const PAUSE_MS = 3_600_000
+
+/** How long a standby has for sending what is damaged, in ms: more than two of its sweeps. */
+const STANDBY_MS = 150_000
+/** Databases and, of each, documents that a standby is told of at once. */
+const MAX_TOLD_DATABASES = 100
+const MAX_TOLD = 100
 
 type HealedDatabases = Pick<DatabaseRegistry, 'treatAsRestored'>
 
@@ -31,7 +37,9 @@ export class DeviceHealing {
   readonly #comparisons: Paced
   /** Databases with damage that was found before {@link start}. */
   readonly #early = new Set<string>()
-  #healed: { readonly databases: HealedDatabases; readonly repairs: LeafRepairs | null } | undefined
+  /** Databases in which damage was found, the last noted last. */
+  readonly #damaged = new Set<string>()
+  #healed: Healed | undefined
 
   constructor(options: DeviceHealingOptions) {
     this.#options = options
@@ -43,9 +51,14 @@ export class DeviceHealing {
   /**
    * Begins, also with what was noted before.
    * @param repairs null: there are no copies
+   * @param hasStandby whether a standby follows this server
    */
-  start(databases: HealedDatabases, repairs: LeafRepairs | null = null): void {
-    this.#healed = { databases, repairs }
+  start(
+    databases: HealedDatabases,
+    repairs: LeafRepairs | null = null,
+    hasStandby: () => boolean = () => false,
+  ): void {
+    this.#healed = { databases, repairs, hasStandby }
     for (const database of this.#early) this.note(database)
     this.#early.clear()
   }
@@ -53,6 +66,10 @@ export class DeviceHealing {
   /** Notes that a damaged leaf was found in a database. */
   note(database: string): void {
     const { gatherMs = GATHER_MS } = this.#options
+    this.#damaged.delete(database)
+    this.#damaged.add(database)
+    const [oldest] = this.#damaged
+    if (this.#damaged.size > MAX_TOLD_DATABASES && oldest !== undefined) this.#damaged.delete(oldest)
     if (this.#healed === undefined) this.#early.add(database)
     else if (this.#healed.repairs === null) this.#comparisons.note(database, gatherMs)
     else this.#repairs.note(database, gatherMs)
@@ -60,11 +77,25 @@ export class DeviceHealing {
 
   async #repair(database: string): Promise<void> {
     const isWhole = (await this.#healed?.repairs?.repairLeaves(database)) ?? false
-    if (!isWhole) this.#comparisons.note(database, 0)
+    if (!isWhole) this.#comparisons.note(database, this.#healed?.hasStandby() ? STANDBY_MS : 0)
+  }
+
+  /** The documents with damaged leaves, by their databases: some of them, if there are many. */
+  async damaged(): Promise<ReadonlyMap<string, readonly string[]>> {
+    const found = new Map<string, readonly string[]>()
+    for (const database of [...this.#damaged]) {
+      const leaves = (await this.#healed?.repairs?.damagedLeaves(database)) ?? null
+      if (leaves === null) continue
+      if (leaves.length === 0) this.#damaged.delete(database)
+      else found.set(database, [...new Set(leaves.slice(0, MAX_TOLD).map(({ id }) => id))])
+    }
+    return found
   }
 
   async #treatAsRestored(database: string): Promise<void> {
     const { logger } = this.#options
+    const left = await this.#healed?.repairs?.damagedLeaves(database)
+    if (left?.length === 0) return
     try {
       await this.#healed?.databases.treatAsRestored(database)
       logger.warn(
@@ -84,7 +115,13 @@ export class DeviceHealing {
   }
 }
 
-type LeafRepairs = Pick<Repairs, 'repairLeaves'>
+type LeafRepairs = Pick<Repairs, 'repairLeaves' | 'damagedLeaves'>
+
+interface Healed {
+  readonly databases: HealedDatabases
+  readonly repairs: LeafRepairs | null
+  hasStandby(): boolean
+}
 
 /** Work on databases: soon after one is noted, and again only after a pause. */
 class Paced {

@@ -12,6 +12,7 @@ import { newUuid } from '../core/ids.ts'
 import type { BodyFiles } from '../documents/body-files.ts'
 import { TemporaryFile } from '../documents/temporary-file.ts'
 import type { DamagedPart } from '../storage/damage.ts'
+import type { DamagedLeaf } from '../storage/engine.ts'
 import type { Checker } from '../threads/copies.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { FoundContent, FoundRevision } from '../threads/good-copies.ts'
@@ -97,18 +98,22 @@ export class Repairs {
     })
   }
 
+  /** The leaves that readers have found damaged; null if the engine does not list them, or cannot now. Never rejects. */
+  async damagedLeaves(database: string): Promise<readonly DamagedLeaf[] | null> {
+    if (!this.isSupported) return null
+    // A database that cannot be opened fails only when it is used.
+    return this.#options.databases
+      .get(database)
+      .then((handle) => handle.damagedLeaves())
+      .catch(() => null)
+  }
+
   /**
    * Repairs the leaves that readers have found damaged.
    * @returns whether all of them are whole. Never rejects
    */
   async repairLeaves(database: string): Promise<boolean> {
-    const { databases } = this.#options
-    if (!this.isSupported) return false
-    // A database that cannot be opened fails only when it is used.
-    const leaves = await databases
-      .get(database)
-      .then((handle) => handle.damagedLeaves())
-      .catch(() => null)
+    const leaves = await this.damagedLeaves(database)
     if (leaves === null) return false
     const parts = leaves.slice(0, MAX_LEAVES).map(({ id, rev }) => ({ kind: 'revision', id, rev }) as const)
     const outcomes = await this.run(database, parts, { writes: true })

@@ -9,6 +9,7 @@ import type { Config } from '../config/config.ts'
 import type { LogTail } from '../config/log-tail.ts'
 import type { HealthFact, Space, UserCtx } from '../core/types.ts'
 import type { BodyFiles } from '../documents/body-files.ts'
+import type { DeviceHealing } from '../healing/device-healing.ts'
 import type { Repairs } from '../healing/repairs.ts'
 import type { Hosted } from '../hosted/hosted.ts'
 import type { Alarms } from '../metrics/alarms.ts'
@@ -62,6 +63,7 @@ export interface Services {
   /** Absent: this server does not check what it stores. */
   readonly scrub?: Scrub
   readonly repairs?: Repairs
+  readonly healing?: Pick<DeviceHealing, 'damaged'>
   /** Vaults as server admins make them; absent: this server makes none. */
   readonly vaults?: VaultControl
   /** Vaults as another account makes them for itself. */

@@ -90,6 +90,19 @@ export class DatabaseCopies {
   }
 
   /**
+   * Sends documents of a copy back to the first, whose disk has damaged them.
+   * @returns how many revisions the first has stored
+   * @throws PeerError
+   */
+  async sendBack(name: string, ids: readonly string[], signal: AbortSignal): Promise<number> {
+    const remote = this.#options.first.server.database(name)
+    const sent = { since: BEGINNING, docIds: ids, isSentBack: true }
+    const copy = new DocumentCopy(this.#options, remote, sent, signal)
+    await copy.run()
+    return copy.written
+  }
+
+  /**
    * Removes a database that the first no longer has, or has made anew. Its file is kept (docs/standby.md).
    * @throws as `Databases.delete`
    */
@@ -197,7 +210,7 @@ export class DatabaseCopies {
     const known = await this.#known(name)
     const before = since === BEGINNING ? 0 : (known?.refused ?? 0)
     const purges = leadingNumber(purgeSeq)
-    const copy = new DocumentCopy(this.#options, remote, since, undefined, signal)
+    const copy = new DocumentCopy(this.#options, remote, { since }, signal)
     const noted = () => ({ instance, seq: copy.reached, purges, refused: before + copy.refused })
     // A long copy goes on from there after a crash.
     const noting = setInterval(() => {

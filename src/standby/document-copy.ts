@@ -1,4 +1,4 @@
-/** Copies documents of one database of the first, by a replication that only reads the first. */
+/** Copies documents of one database of the first, or sends some back to it, by a replication without checkpoints. */
 import type { Logger } from 'pino'
 import { COPYING_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
@@ -37,40 +37,45 @@ const OPTIONS: Omit<ReplicationOptions, 'sinceSeq' | 'filter'> = {
   targetProxy: undefined,
 }
 
-/** A copy up to the end of the first's feed. */
+const NOT_STORED = 'the standby could not store a document'
+const NOT_SENT = 'a document could not be sent back to the first'
+
+/** What is copied. */
+interface CopiedDocuments {
+  readonly since: Position
+  /** Only these; undefined: all. */
+  readonly docIds?: readonly string[]
+  /** From here to the first. */
+  readonly isSentBack?: boolean
+}
+
+/** A copy up to the end of the feed. */
 export class DocumentCopy {
   readonly #replication: Replication
   #refused = 0
 
-  /** @param docIds only these; undefined: all */
   constructor(
     { databases, config, files, logger, inTurn }: DocumentCopyOptions,
     remote: RemoteDatabase,
-    since: Position,
-    docIds: readonly string[] | undefined,
+    { since, docIds, isSentBack = false }: CopiedDocuments,
     signal: AbortSignal,
   ) {
-    const { name } = remote
+    const { name, peer } = remote
+    const user = COPYING_USER
+    const local = new LocalPeer({ databases, name, user, address: name, create: async () => undefined })
     this.#replication = new Replication({
-      source: remote.peer,
-      target: new LocalPeer({
-        databases,
-        name,
-        user: COPYING_USER,
-        address: name,
-        create: async () => undefined,
-      }),
+      ...(isSentBack ? { source: local, target: peer } : { source: peer, target: local }),
       options: { ...OPTIONS, sinceSeq: since, filter: docIds === undefined ? {} : { docIds } },
       checkpointId: '_local/standby',
       isSourceReadOnly: true,
-      intake: new Intake({ config, files, user: COPYING_USER }),
+      intake: new Intake({ config, files, user, isLocal: isSentBack }),
       signal,
       inTurn: (batch) => inTurn(name, batch),
       onRetry: (error) =>
         logger.warn({ database: name, reason: error.message }, 'a step of a copy failed and is repeated'),
       onRefused: (docId, reason) => {
         this.#refused += 1
-        logger.warn({ database: name, docId, reason }, 'the standby could not store a document')
+        logger.warn({ database: name, docId, reason }, isSentBack ? NOT_SENT : NOT_STORED)
       },
     })
   }
@@ -78,6 +83,11 @@ export class DocumentCopy {
   /** Revisions that could not be stored so far. */
   get refused(): number {
     return this.#refused
+  }
+
+  /** Revisions that were stored so far. */
+  get written(): number {
+    return this.#replication.progress.stats.docs_written
   }
 
   /** Everything up to here is copied. */

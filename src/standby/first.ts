@@ -1,4 +1,4 @@
-/** The server that a standby follows, over HTTP. It is only read. */
+/** The server that a standby follows, over HTTP. It is only read, but for documents that its disk has damaged. */
 import type { TokenPage } from '../auth/token-copies.ts'
 import { tokenOfRecord, type UsedToken, useOf } from '../auth/token-record.ts'
 import { isLegalDatabaseName } from '../core/ids.ts'
@@ -21,6 +21,8 @@ interface FirstSettings {
   readonly settings: CopiedSettings
   /** Of the credentials in `_replicator`; null: the first has none. */
   readonly sealingKey: string | null
+  /** Ids of documents that its disk has damaged, by their databases. */
+  readonly damaged: ReadonlyMap<string, readonly string[]>
 }
 
 /** A purge of one document. */
@@ -33,6 +35,8 @@ export interface Purge {
 const MAX_PURGES = 10_000
 const MAX_PURGE_BYTES = 16 * 1024 * 1024
 const PURGED_INFOS = new Set(['purged_infos'])
+/** Databases, and documents of each, that are sent back at once. */
+const MAX_DAMAGED = 100
 const VENDOR = 'settee'
 
 export class First {
@@ -75,10 +79,11 @@ export class First {
 
   /** The settings that a standby takes, with secrets. @throws PeerError; `not_found` from a settee without them */
   async settings(signal: AbortSignal): Promise<FirstSettings> {
-    const { settings, sealing_key } = await this.#read('/_settee/standby/settings', {}, signal)
+    const { settings, sealing_key, damaged } = await this.#read('/_settee/standby/settings', {}, signal)
     return {
       settings: configOf(settings),
       sealingKey: typeof sealing_key === 'string' ? sealing_key : null,
+      damaged: idsByDatabase(damaged),
     }
   }
 
@@ -152,4 +157,14 @@ function tokenOf(value: unknown): UsedToken[] {
   const { id, lastUse, ...record } = value
   const token = tokenOfRecord(id as string, JSON.stringify(record))
   return token === null ? [] : [{ ...token, lastUse: useOf(lastUse), positions: [] }]
+}
+
+function idsByDatabase(member: unknown): ReadonlyMap<string, readonly string[]> {
+  const entries = isJsonObject(member) ? Object.entries(member).slice(0, MAX_DAMAGED) : []
+  return new Map(
+    entries.map(([name, ids]) => [
+      name,
+      Array.isArray(ids) ? ids.slice(0, MAX_DAMAGED).filter((id) => typeof id === 'string') : [],
+    ]),
+  )
 }

@@ -218,13 +218,31 @@ export class Follower {
     const { first, relations } = this.#options
     await this.#requireIdentity()
     // Limits come before the documents that they allow.
-    await this.#copyServer()
+    const damaged = await this.#copyServer()
     const names = await first.databaseNames(this.#signal)
     for (const name of names) {
       this.#full.add(name)
       this.#mark(name, relations.databases().has(name) ? since : this.#listedAt)
     }
     await this.#removeMissing(names)
+    for (const [name, ids] of damaged) await this.#sendBack(name, ids)
+  }
+
+  /** Sends documents back to the first, whose disk has damaged them. */
+  async #sendBack(name: string, ids: readonly string[]): Promise<void> {
+    const { relations, logger } = this.#options
+    if (!relations.databases().has(name)) return
+    try {
+      const sent = await this.#copies.sendBack(name, ids, this.#signal)
+      if (sent > 0)
+        logger.warn({ database: name, documents: sent }, 'the first got back what its disk had damaged')
+    } catch (error) {
+      if (this.#signal.aborted) throw error
+      logger.warn(
+        { database: name, reason: reasonOf(error) },
+        'what is damaged on the first could not be sent back',
+      )
+    }
   }
 
   /** @throws OtherFirstError */
@@ -270,7 +288,8 @@ export class Follower {
   }
 
   /** Settings and device tokens. */
-  async #copyServer(): Promise<void> {
+  /** @returns the documents that the first has damaged */
+  async #copyServer(): Promise<ReadonlyMap<string, readonly string[]>> {
     const { first, relations, config, sealingKey, logger } = this.#options
     const found = await first.settings(this.#signal)
     const before = relations.current?.settings ?? []
@@ -279,6 +298,7 @@ export class Follower {
     await relations.note({ settings: keys })
     if (found.sealingKey !== null) await sealingKey.adopt(found.sealingKey)
     await this.#copyTokens()
+    return found.damaged
   }
 
   async #copyTokens(): Promise<void> {

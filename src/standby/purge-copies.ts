@@ -48,7 +48,7 @@ export async function copyPurges(
   }
   const ids = [...new Set(purges.map(({ id }) => id))]
   for (let at = 0; at < ids.length; at += COPIED) {
-    await new DocumentCopy(options, remote, 0, ids.slice(at, at + COPIED), signal).run()
+    await new DocumentCopy(options, remote, { since: 0, docIds: ids.slice(at, at + COPIED) }, signal).run()
   }
   return Math.max(0, count - purges.length)
 }

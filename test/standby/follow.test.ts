@@ -161,29 +161,50 @@ t.test(
   },
 )
 
-t.test('what the disk of a standby has damaged is copied again from its first', async (t) => {
-  const { first, standby, controls, address } = await startPair(t)
-  await first.request('PUT', '/notes', { auth })
-  for (const id of ['a', 'b', 'c'])
-    await first.request('PUT', `/notes/${id}`, { auth, body: { text: `of ${id}` } })
-  const picture = { auth, body: 'the bytes of a picture', headers: { 'content-type': 'image/png' } }
-  const { _rev: rev } = (await first.request('GET', '/notes/c', { auth })).json
-  await first.request('PUT', `/notes/c/picture?rev=${rev}`, picture)
-  await controls.follow({ url: address, again: false })
-  await until(controls, isCurrent)
-  await standby.stop()
-  const file = new Sqlite(join(standby.dataDir, 'databases', 'notes.sqlite'))
+async function damage({ dataDir, ...server }: TestServer): Promise<void> {
+  await server.stop()
+  const file = new Sqlite(join(dataDir, 'databases', 'notes.sqlite'))
   file.prepare(`UPDATE revision SET body = replace(body, 'of b', 'of x') WHERE body LIKE '%of b%'`).run()
   file.prepare('UPDATE chunk SET data = zeroblob(length(data))').run()
   file.close()
-  await standby.start()
-  const restarted = await controlsOf(standby)
-  const paths = ['/notes/b', '/notes/c?attachments=true']
-  const answers = () => Promise.all(paths.map((path) => standby.request('GET', path, { auth })))
-  for (const { status } of await answers()) t.equal(status, 500)
-  while ((await answers()).some(({ status }) => status !== 200)) await delay(50)
-  const [b, c] = await answers()
-  t.match(b?.json, { text: 'of b' })
-  t.equal(c?.json._attachments.picture.data, Buffer.from('the bytes of a picture').toString('base64'))
-  t.match(await restarted.readStandby({}), { state: 'following', refused: 0 })
-})
+  await server.start()
+}
+
+for (const which of ['standby', 'first'] as const)
+  t.test(`what the disk of a ${which} has damaged comes from the other`, async (t) => {
+    const { first, standby, controls, address } = await startPair(t)
+    await first.request('PUT', '/notes', { auth })
+    for (const id of ['a', 'b', 'c'])
+      await first.request('PUT', `/notes/${id}`, { auth, body: { text: `of ${id}` } })
+    const picture = { auth, body: 'the bytes of a picture', headers: { 'content-type': 'image/png' } }
+    const { _rev: rev } = (await first.request('GET', '/notes/c', { auth })).json
+    await first.request('PUT', `/notes/c/picture?rev=${rev}`, picture)
+    await controls.follow({ url: address, again: false })
+    await until(controls, isCurrent)
+    const damaged = { standby, first }[which]
+    await damage(damaged)
+    const paths = ['/notes/b', '/notes/c?attachments=true']
+    const answers = () => Promise.all(paths.map((path) => damaged.request('GET', path, { auth })))
+    const before = (await first.request('GET', '/notes', { auth })).json.instance_start_time
+    if (which === 'first') {
+      // It asks its first what is damaged when it starts, and once a minute.
+      await standby.stop()
+      await standby.start()
+      await until(await controlsOf(standby), isCurrent)
+    }
+    for (const { status } of await answers()) t.equal(status, 500)
+    if (which === 'first') {
+      await standby.stop()
+      await standby.start()
+    }
+    while ((await answers()).some(({ status }) => status !== 200)) await delay(50)
+    const [b, c] = await answers()
+    t.match(b?.json, { text: 'of b' })
+    t.equal(c?.json._attachments.picture.data, Buffer.from('the bytes of a picture').toString('base64'))
+    t.match(await (await controlsOf(standby)).readStandby({}), { state: 'following', refused: 0 })
+    t.equal(
+      (await first.request('GET', '/notes', { auth })).json.instance_start_time,
+      before,
+      'devices compare nothing',
+    )
+  })

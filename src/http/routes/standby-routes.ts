@@ -58,13 +58,18 @@ async function state(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   })
 }
 
-/** With the secret of session cookies and the key of credentials in `_replicator`, so only for callers with an admin's password. */
+/**
+ * What a standby reads once a minute: the settings, and the documents that it may send back since they are damaged here. With
+ * the secret of session cookies and the key of credentials in `_replicator`, so only
+ * for callers with an admin's password.
+ */
 async function settings(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   requirePassword(request)
   reply.header('Cache-Control', 'no-store')
-  const { config, sealingKey, standby } = request.server.services
+  const { config, sealingKey, standby, healing } = request.server.services
   standby?.followers.note(request.address, Date.now())
-  return sendJson(reply, 200, { settings: copiedSettings(config), sealing_key: sealingKey.value })
+  const damaged = Object.fromEntries((await healing?.damaged()) ?? [])
+  return sendJson(reply, 200, { settings: copiedSettings(config), sealing_key: sealingKey.value, damaged })
 }
 
 /** In the order of their ids, in pages. */
