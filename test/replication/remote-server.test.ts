@@ -8,7 +8,7 @@ import { readServer } from '../../src/replication/requests/replication-request.t
 import { startTestServer } from '../helpers/server.ts'
 
 const OPTIONS = { mayBePrivate: true, proxy: undefined, timeoutMs: 30_000, verifiesCertificates: true }
-const signal = AbortSignal.timeout(60_000)
+const { signal } = new AbortController()
 
 function remoteServer(t: Test, url: string): RemoteServer {
   const connections = new RemoteConnections()
