@@ -420,7 +420,10 @@ async function replicate(opened: Opened, model: Model, nodes: ReturnType<typeof 
     doc: { of: leaf.id },
   })
   assert.deepEqual(failures, [])
-  model.replace(merge(model.branches, makeBranch(leaf.pos, ids, leaf.deleted), model.revsLimit).branches)
+  // What is known with all its ancestors merges nothing, not even a leaf on another branch that an edit has left (`extend`).
+  const isKnown = model.branches.some((one) => ids.every((id, at) => one.ids[one.pos - leaf.pos + at] === id))
+  if (!isKnown)
+    model.replace(merge(model.branches, makeBranch(leaf.pos, ids, leaf.deleted), model.revsLimit).branches)
 }
 
 async function edit(opened: Opened, model: Model, { parent, deleted, n }: Interactive): Promise<void> {
