@@ -1,5 +1,12 @@
 /** Reads of one index that notice when another node, or another query, has changed its rows between them. */
-import type { IndexPosition, IndexRow, IndexStore, PlaceRange, RowCounts } from '../storage/index-store.ts'
+import type {
+  IndexPosition,
+  IndexRow,
+  IndexStore,
+  PlaceRange,
+  ReadRange,
+  RowCounts,
+} from '../storage/index-store.ts'
 
 /** How often reads are repeated that belong together and have not read the same rows. */
 const MOST_TRIES = 5
@@ -28,7 +35,7 @@ export class IndexReader {
   }
 
   async read(
-    range: PlaceRange & { readonly descending?: boolean },
+    range: ReadRange,
     limit: number,
   ): Promise<{ readonly rows: IndexRow[]; readonly more: boolean }> {
     return this.#note(await this.#store.read(this.#index, range, limit))

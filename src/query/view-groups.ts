@@ -93,7 +93,7 @@ async function* groupsIn(
   let limit = STEP
   for (;;) {
     await yielder.yieldIfDue()
-    const { rows, more } = await store.read(index, { ...rest, descending }, limit)
+    const { rows, more } = await store.read(index, { ...rest, descending, isWhole: true }, limit)
     limit = STEP
     for (let at = 0; at < rows.length; ) {
       const first = rows[at] as IndexRow
@@ -213,7 +213,7 @@ async function* pagesOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<re
   let { from } = range
   for (;;) {
     await yielder.yieldIfDue()
-    const page = await rows.read({ from, to: range.to }, STEP)
+    const page = await rows.read({ from, to: range.to, isWhole: true }, STEP)
     const last = page.rows.at(-1)
     if (last === undefined) return
     yield page.rows

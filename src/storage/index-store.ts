@@ -58,6 +58,13 @@ export interface PlaceRange {
   readonly to?: Uint8Array | undefined
 }
 
+/** A range of rows that are read in one of both orders. */
+export interface ReadRange extends PlaceRange {
+  readonly descending?: boolean | undefined
+  /** Whether rows that damage hides are an error, as they always are for {@link IndexStore.readValues}: a sum does not show it. */
+  readonly isWhole?: boolean | undefined
+}
+
 /** A part of a range of rows: a whole stretch with its reduction, if that is known, or rows of an incomplete stretch. */
 export interface ReducedPart {
   readonly range: PlaceRange
@@ -131,7 +138,7 @@ export interface IndexStore {
    */
   read(
     index: number,
-    range: PlaceRange & { readonly descending?: boolean },
+    range: ReadRange,
     limit: number,
   ): Promise<{ readonly rows: IndexRow[]; readonly more: boolean; readonly version: number }>
   /**

@@ -13,6 +13,7 @@ import type {
   IndexStore,
   KeptReduction,
   PlaceRange,
+  ReadRange,
   ReducedPart,
   RowCounts,
 } from '../index-store.ts'
@@ -173,34 +174,43 @@ export class PostgresIndexStore implements IndexStore {
 
   async read(
     index: number,
-    { from, to, descending }: PlaceRange & { readonly descending?: boolean },
+    range: ReadRange,
     limit: number,
   ): Promise<{ rows: IndexRow[]; more: boolean; version: number }> {
-    const bounds = boundsOf(from, to)
-    const found = await this.#reading<RowTuple>(descending ? ROWS_DOWN : ROWS_UP, [index, ...bounds, limit])
-    const rows = await this.#sound(found)
+    const statement = range.descending ? ROWS_DOWN : ROWS_UP
+    const found = await this.#reading<RowTuple>(statement, [index, ...boundsOf(range), limit])
+    const rows = await this.#sound(found, range)
     return { rows, more: hasMore(found, rows.length, limit), version: found.version }
   }
 
   async readValues(
     index: number,
-    { from, to }: PlaceRange,
+    range: PlaceRange,
   ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
-    const found = await this.#reading<RowTuple>(ROWS_UP, [index, ...boundsOf(from, to), MOST_VALUES])
-    const rows = await this.#sound(found)
+    const found = await this.#reading<RowTuple>(ROWS_UP, [index, ...boundsOf(range), MOST_VALUES])
+    const rows = await this.#sound(found, range)
     const last = rows.at(-1)
     const isMore = last !== undefined && hasMore(found, rows.length, MOST_VALUES)
     const next = isMore ? Buffer.concat([last.place, Uint8Array.of(0)]) : null
     return { values: rows.map(({ valueText }) => valueText), next, version: found.version }
   }
 
-  /** The rows that a statement has found. @throws unavailable if one of them does not say what was written; the store is empty then */
-  async #sound({ rows, version }: Found<RowTuple>): Promise<PlacedRow[]> {
+  /**
+   * The rows that a statement has found in a range.
+   * @throws unavailable if one of them does not say what was written, or is in another place, to which a damaged index of
+   *   PostgreSQL leads; the store is empty then
+   */
+  async #sound({ rows, version }: Found<RowTuple>, range: ReadRange): Promise<PlacedRow[]> {
+    const { from = FIRST, to = END, descending = false } = range
     const sound: PlacedRow[] = []
+    const isBehind = (place: Buffer, last: Buffer | undefined) =>
+      last === undefined || Buffer.compare(place, last) * (descending ? -1 : 1) > 0
     for (const [, , , head, tail, keyLength, keyText, valueText, sum] of rows) {
       if (head === null) continue
       const row = { place: joined(head, tail), keyLength, keyText, valueText }
-      if (!agrees(sum, rowSum(row), true)) return this.#discard(version)
+      const isInRange = Buffer.compare(from, row.place) <= 0 && Buffer.compare(row.place, to) < 0
+      const isInPlace = isInRange && isBehind(row.place, sound.at(-1)?.place)
+      if (!isInPlace || !agrees(sum, rowSum(row), true)) return this.#discard(version)
       sound.push(row)
     }
     return sound
@@ -348,7 +358,7 @@ function positionOf(seq: number | null, text: string | null, purgeSeq: number | 
   return { seq: seq ?? 0, seen: Number(seen), epoch, purgeSeq: purgeSeq ?? 0 }
 }
 
-function boundsOf(from: Uint8Array = FIRST, to: Uint8Array = END): Buffer[] {
+function boundsOf({ from = FIRST, to = END }: PlaceRange): Buffer[] {
   return [headOf(from), tailOf(from), headOf(to), tailOf(to)]
 }
 

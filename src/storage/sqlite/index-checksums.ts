@@ -30,7 +30,7 @@ export const COUNT_FACTOR = 65_521
  * @returns the number
  * @throws SqliteError as {@link refuseDamaged}
  */
-export function rowCount(stored: number): number {
-  const rows = stored / COUNT_FACTOR
+export function rowCount(stored: unknown): number {
+  const rows = typeof stored === 'number' ? stored / COUNT_FACTOR : -1
   return Number.isInteger(rows) && rows >= 0 ? rows : refuseDamaged()
 }

@@ -148,10 +148,14 @@ export class RowWriter {
     )
     if (change.run(keyText, valueText, rowSum(row), place, keyText, valueText).changes > 0)
       this.#stretches(index).adjust(place, 0)
+    else if (this.#connection.prepare(`SELECT 1 FROM rows_${index} WHERE k = ?`).get(place) === undefined)
+      refuseDamaged()
   }
 
   #remove(index: number, place: Buffer): void {
-    this.#connection.prepare(`DELETE FROM rows_${index} WHERE k = ?`).run(place)
+    const remove = this.#connection.prepare(`DELETE FROM rows_${index} WHERE k = ?`)
+    // The keys of documents say which rows there are, so a search that finds none was misled.
+    if (remove.run(place).changes === 0) refuseDamaged()
     this.#stretches(index).adjust(place, -1)
   }
 }

@@ -5,7 +5,7 @@ import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
-import { type PlacedRow, reductionSum, rowSum } from '../index-rows.ts'
+import { type PlacedRow, reductionSum } from '../index-rows.ts'
 import type {
   IndexBuild,
   IndexedDoc,
@@ -16,6 +16,7 @@ import type {
   IndexStore,
   KeptReduction,
   PlaceRange,
+  ReadRange,
   ReducedPart,
   RowCounts,
 } from '../index-store.ts'
@@ -33,11 +34,23 @@ import {
   tables,
   writePosition,
 } from './index-file.ts'
-import { codeCounts, countRows, countRowsBefore, FIRST, placeOfRow, stretchOf } from './index-stretches.ts'
+import {
+  type Blocks,
+  COLUMNS,
+  checkedPlace,
+  checkedRows,
+  END,
+  FIRST,
+  type OpenIndex,
+  type Places,
+  proveRows,
+  proveStretches,
+  type RowTuple,
+  readBlocks,
+  stretchOf,
+} from './index-proofs.ts'
+import { codeCounts, countRowsBefore, placeOfRow } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
-
-/** The places of the rows of a range are compared with this one where it has no end: no key begins with it. */
-const END = Uint8Array.of(0xff, 0xff)
 
 /** Rows in the first batch of a reading turn, and in the others. Rows may have values of a megabyte. */
 const FIRST_ROWS = 16
@@ -51,17 +64,6 @@ const VACUUMED_PAGES = 128
 
 /** The length of a log that may stay beside its file. */
 const MAX_LOG_BYTES = 256 * 1024
-
-type RowTuple = [
-  hexPlace: string | null,
-  keyLength: number,
-  keyText: string,
-  valueText: string,
-  sum: StoredSum,
-]
-
-/** The driver takes 750 ns to make a Buffer of a column; a text, and a Buffer of it from the pool of Node, together take 300 ns. */
-const COLUMNS = "iif(typeof(k) = 'blob', hex(k), NULL), l, key, value, c"
 
 export interface IndexFileOptions {
   readonly path: string
@@ -86,8 +88,8 @@ export class SqliteIndexStore implements IndexStore {
   /** undefined until the file is first used. */
   #position: IndexPosition | null | undefined
   #version = 0
-  /** The numbers of rows of the indexes, as far as they were asked for, of one version. */
-  #counted = { version: 0, rows: new Map<number, number>() }
+  /** The blocks of the indexes, as far as they were asked for, of one version. */
+  #counted = { version: 0, blocks: new Map<number, Blocks>() }
   #isClosed = false
 
   constructor(options: IndexFileOptions) {
@@ -240,7 +242,7 @@ export class SqliteIndexStore implements IndexStore {
 
   async read(
     index: number,
-    { from, to, descending }: PlaceRange & { readonly descending?: boolean },
+    { from = FIRST, to = END, descending = false, isWhole = false }: ReadRange,
     limit: number,
   ): Promise<{ rows: IndexRow[]; more: boolean; version: number }> {
     const order = descending ? 'DESC' : 'ASC'
@@ -249,24 +251,29 @@ export class SqliteIndexStore implements IndexStore {
         `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k ${order} LIMIT ?`,
       )
       const since = performance.now()
-      const rows: IndexRow[] = []
-      let [low, high]: [Uint8Array, Uint8Array] = [from ?? FIRST, to ?? END]
+      const rows: PlacedRow[] = []
+      // What is left of the range.
+      let rest = { from, to }
+      let more = true
       let chars = 0
-      for (let batch = FIRST_ROWS; rows.length < limit; batch = MORE_ROWS) {
+      for (let batch = FIRST_ROWS; more && rows.length < limit; batch = MORE_ROWS) {
         const wanted = Math.min(batch, limit - rows.length)
-        const found = next.all(low, high, wanted)
-        for (const tuple of found) {
-          const row = checkedRow(tuple, mayLack)
+        const found = checkedRows(next.all(rest.from, rest.to, wanted), rest, descending, mayLack)
+        for (const row of found) {
           rows.push(row)
           chars += row.keyText.length + row.valueText.length
         }
-        if (found.length < wanted) return { rows, more: false, version: this.#version }
-        const last = (rows.at(-1) as PlacedRow).place
-        if (descending) high = last
-        else low = justAfter(last)
+        more = found.length === wanted
+        const last = more ? found.at(-1) : undefined
+        if (last !== undefined)
+          rest = descending ? { from, to: last.place } : { from: justAfter(last.place), to }
         if (chars > MAX_READ_CHARS || isHeldLong(since)) break
       }
-      return { rows, more: true, version: this.#version }
+      if (isWhole) {
+        const read = !more ? { from, to } : descending ? { from: rest.to, to } : { from, to: rest.from }
+        proveRows({ connection, index, mayLack }, read, rows.length)
+      }
+      return { rows, more, version: this.#version }
     })
   }
 
@@ -278,41 +285,47 @@ export class SqliteIndexStore implements IndexStore {
       const select = connection.prepareTuples<RowTuple>(
         `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
       )
-      const read = (limit: number) => select.all(from, to, limit).map((tuple) => checkedRow(tuple, mayLack))
-      let limit = FIRST_ROWS
-      let rows = read(limit)
-      if (rows.length === limit && valueChars(rows) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
-        limit = MOST_ROWS
-        rows = read(limit)
+      const read = (start: Uint8Array, limit: number) =>
+        checkedRows(select.all(start, to, limit), { from: start, to }, false, mayLack)
+      let rows = read(from, FIRST_ROWS)
+      let next = rows.length < FIRST_ROWS ? null : justAfter((rows.at(-1) as PlacedRow).place)
+      if (next !== null && valueChars(rows) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
+        const limit = MOST_ROWS - FIRST_ROWS
+        const others = read(next, limit)
+        rows = [...rows, ...others]
+        next = others.length < limit ? null : justAfter((rows.at(-1) as PlacedRow).place)
       }
-      const last = rows.length < limit ? undefined : rows.at(-1)
-      const values = rows.map(({ valueText }) => valueText)
-      return { values, next: last === undefined ? null : justAfter(last.place), version: this.#version }
+      proveRows({ connection, index, mayLack }, { from, to: next ?? to }, rows.length)
+      return { values: rows.map(({ valueText }) => valueText), next, version: this.#version }
     })
   }
 
   async counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts> {
-    return this.#reading((connection) => ({
-      total: this.#count(connection, index),
-      before: places.map((place) => countRowsBefore(connection, index, place)),
-      position: this.#position ?? null,
-      version: this.#version,
-    }))
+    return this.#reading((connection, mayLack) => {
+      const open = { connection, index, mayLack }
+      const blocks = this.#blocks(open)
+      return {
+        total: blocks.rowsBefore.at(-1) as number,
+        before: places.map((place) => countRowsBefore(open, blocks, place)),
+        position: this.#position ?? null,
+        version: this.#version,
+      }
+    })
   }
 
-  #count(connection: Connection, index: number): number {
-    if (this.#counted.version !== this.#version) this.#counted = { version: this.#version, rows: new Map() }
-    const { rows } = this.#counted
-    const count = rows.get(index) ?? countRows(connection, index)
-    rows.set(index, count)
-    return count
+  #blocks(open: OpenIndex): Blocks {
+    if (this.#counted.version !== this.#version) this.#counted = { version: this.#version, blocks: new Map() }
+    const known = this.#counted.blocks.get(open.index)
+    const blocks = known ?? readBlocks(open)
+    if (known === undefined) this.#counted.blocks.set(open.index, blocks)
+    return blocks
   }
 
   async placeAt(index: number, count: number): Promise<{ place: Uint8Array | null; version: number }> {
-    return this.#reading((connection) => ({
-      place: placeOfRow(connection, index, count),
-      version: this.#version,
-    }))
+    return this.#reading((connection, mayLack) => {
+      const open = { connection, index, mayLack }
+      return { place: placeOfRow(open, this.#blocks(open), count), version: this.#version }
+    })
   }
 
   async parts(
@@ -321,26 +334,59 @@ export class SqliteIndexStore implements IndexStore {
     limit: number,
   ): Promise<{ parts: ReducedPart[]; more: boolean; version: number }> {
     return this.#reading((connection, mayLack) => {
-      const stretches = connection
-        .prepareTuples<[Buffer, number, string | null, StoredSum]>(
+      const open = { connection, index, mayLack }
+      const first = stretchOf(open, from)
+      const found = connection
+        .prepareTuples<[unknown, unknown, string | null, StoredSum]>(
           `SELECT k, nc, red, c FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
         )
-        .all(stretchOf(connection, index, from), to, limit + 1)
+        .all(first, to, limit + 1)
+      const stretches = found.map(([start, nc, reduction, sum]) => {
+        const stretch = { start: checkedPlace(start), rows: rowCount(nc), reduction }
+        if (reduction === null || agrees(sum, reductionSum(stretch.start, reduction), mayLack)) return stretch
+        return refuseDamaged()
+      })
+      this.#proveParts(
+        open,
+        stretches.slice(0, limit),
+        { from: first, to: stretches[limit]?.start ?? to },
+        from,
+      )
       const parts: ReducedPart[] = []
       let chars = 0
-      for (const [at, [start, rows, reduction, sum]] of stretches.entries()) {
-        if (reduction !== null && !agrees(sum, reductionSum(start, reduction), mayLack)) refuseDamaged()
+      for (const [at, { start, rows, reduction }] of stretches.entries()) {
         if (at === limit || chars > MAX_READ_CHARS) return { parts, more: true, version: this.#version }
         // The last stretch of a range with an end may have rows behind it.
-        const end = stretches[at + 1]?.[0] ?? to
+        const end = stretches[at + 1]?.start ?? to
         const isWhole = Buffer.compare(from, start) <= 0 && (at + 1 < stretches.length || to === END)
-        if (rowCount(rows) === 0) continue
+        if (rows === 0) continue
         chars += reduction?.length ?? 0
         const range = { from: later(start, from), to: end }
         parts.push({ range, stretch: isWhole ? start : null, reduction: isWhole ? reduction : null })
       }
       return { parts, more: false, version: this.#version }
     })
+  }
+
+  /** @param stretches those of a range that begins with a stretch @param place in the first one; others are behind it */
+  #proveParts(
+    open: OpenIndex,
+    stretches: readonly { readonly start: Buffer; readonly rows: number }[],
+    range: Places,
+    place: Uint8Array,
+  ): void {
+    let rows = 0
+    let last: Uint8Array | null = null
+    for (const stretch of stretches) {
+      const isInPlace: boolean =
+        last === null
+          ? stretch.start.equals(range.from)
+          : Buffer.compare(stretch.start, last) > 0 && Buffer.compare(stretch.start, place) > 0
+      if (!isInPlace || Buffer.compare(stretch.start, range.to) >= 0) refuseDamaged()
+      last = stretch.start
+      rows += stretch.rows
+    }
+    proveStretches(open, this.#blocks(open), range, { rows, stretches: stretches.length })
   }
 
   async keepReductions(index: number, version: number, reductions: readonly KeptReduction[]): Promise<void> {
@@ -428,18 +474,14 @@ export class SqliteIndexStore implements IndexStore {
   }
 }
 
-/** @throws SqliteError for a row that the disk has changed */
-function checkedRow([hexPlace, keyLength, keyText, valueText, sum]: RowTuple, mayLack: boolean): PlacedRow {
-  // One changed bit of a row can make a text of bytes.
-  if (hexPlace === null) refuseDamaged()
-  const row = { place: Buffer.from(hexPlace, 'hex'), keyLength, keyText, valueText }
-  if (!agrees(sum, rowSum(row), mayLack)) refuseDamaged()
-  return row
-}
-
-/** Whether a file is damaged, or has other tables than this version of settee writes. */
+/**
+ * Whether a file is damaged, or has other tables than this version of settee writes. A row that is there already is one that
+ * a search has not found.
+ */
 function isUnreadable(thrown: unknown): boolean {
-  return thrown instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB|ERROR)/.test(thrown.code)
+  return (
+    thrown instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB|ERROR|CONSTRAINT)/.test(thrown.code)
+  )
 }
 
 /** The first place after another. */

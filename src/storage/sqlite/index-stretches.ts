@@ -4,15 +4,23 @@
  * first ones begin before all rows. `nc` is a number of rows as {@link rowCount} reads it, and `m` one of stretches.
  */
 import type { Connection } from './connection.ts'
-import { COUNT_FACTOR, rowCount } from './index-checksums.ts'
+import { COUNT_FACTOR, refuseDamaged, rowCount } from './index-checksums.ts'
+import {
+  type Blocks,
+  blockOf,
+  checkedPlace,
+  END,
+  FIRST,
+  type OpenIndex,
+  proveRows,
+  proveStretches,
+  stretchesIn,
+} from './index-proofs.ts'
 
 /** The number of rows in a new stretch; a stretch with more than `most` is split, one with fewer than `least` merged. */
 export const STRETCH = { least: 64, usual: 192, most: 256 } as const
 /** The number of stretches in a new block; a block with more than `most` is split. */
 const BLOCK = { usual: 64, most: 128 } as const
-
-/** The place of the first stretch, before all rows. */
-export const FIRST = new Uint8Array(0)
 
 /** The statements that create the tables of an index. */
 export function stretchTables(index: number): string {
@@ -22,9 +30,15 @@ export function stretchTables(index: number): string {
 }
 
 /** The statements that fill these tables for rows that are all there. */
-export function countStretches(index: number): string {
-  const stretch = `(position - 1) / ${STRETCH.usual}`
-  const block = `(position - 1) / ${BLOCK.usual}`
+export function countStretches(
+  index: number,
+  sizes: { readonly stretch: number; readonly block: number } = {
+    stretch: STRETCH.usual,
+    block: BLOCK.usual,
+  },
+): string {
+  const stretch = `(position - 1) / ${sizes.stretch}`
+  const block = `(position - 1) / ${sizes.block}`
   return `
     INSERT INTO sums_${index}
     SELECT CASE WHEN ${stretch} = 0 THEN x'' ELSE min(k) END, count(*) * ${COUNT_FACTOR}, NULL, NULL
@@ -74,7 +88,7 @@ export class StretchWriter {
 
   #split(start: Buffer, rows: number): void {
     const half = rows >> 1
-    const middle = placeIn(this.#connection, this.#index, start, half) as Buffer
+    const middle = placeIn(this.#connection, this.#index, start, half)
     this.#setRows(start, half)
     this.#addStretch(middle, rows - half)
     this.#adjustBlock(start, 0, 1)
@@ -159,68 +173,40 @@ export class StretchWriter {
 /** A stretch or block as it is stored. */
 type Counted = readonly [start: Buffer, count: number]
 
-/** The number of rows of an index. @throws SqliteError, as all that follow, for a damaged file */
-export function countRows(connection: Connection, index: number): number {
-  return rowCount(sum(connection, `SELECT total(nc) FROM blocks_${index}`))
-}
-
-/** The number of rows before a place. */
-export function countRowsBefore(connection: Connection, index: number, place: Uint8Array): number {
-  const find = `SELECT k FROM blocks_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1`
-  const [block] = connection.prepareTuples<[Buffer]>(find).get(place) as [Buffer]
-  const start = stretchOf(connection, index, place)
-  const whole =
-    sum(connection, `SELECT total(nc) FROM blocks_${index} WHERE k < ?`, block) +
-    sum(connection, `SELECT total(nc) FROM sums_${index} WHERE k >= ? AND k < ?`, block, start)
-  return (
-    rowCount(whole) +
-    sum(connection, `SELECT count(*) FROM rows_${index} WHERE k >= ? AND k < ?`, start, place)
-  )
+/** The number of rows before a place. @throws SqliteError, as {@link placeOfRow}, for a damaged file */
+export function countRowsBefore(open: OpenIndex, blocks: Blocks, place: Uint8Array): number {
+  const { stretch, before } = proveRows(open, { from: place, to: place }, 0)
+  const block = blockOf(blocks, stretch)
+  const from = blocks.starts[block] as Buffer
+  const whole = stretchesIn(open, from, stretch)
+  proveStretches(open, blocks, { from, to: stretch }, whole)
+  return (blocks.rowsBefore[block] as number) + whole.rows + before
 }
 
 /** The place of the row behind `count` others; null if there are no more rows. */
-export function placeOfRow(connection: Connection, index: number, count: number): Uint8Array | null {
-  const [block, rows] = skip(
-    connection,
-    `SELECT k, nc FROM blocks_${index} WHERE k >= ? ORDER BY k`,
-    FIRST,
-    count,
-  )
-  if (block === null) return null
-  const [stretch, left] = skip(
-    connection,
-    `SELECT k, nc FROM sums_${index} WHERE k >= ? ORDER BY k`,
-    block,
-    rows,
-  )
-  return stretch === null ? null : placeIn(connection, index, stretch, left)
-}
-
-/** Skips whole entries with their rows. @returns the entry with the next row, and its rows before that */
-function skip(
-  connection: Connection,
-  sql: string,
-  from: Uint8Array,
-  rows: number,
-): readonly [start: Buffer | null, left: number] {
-  let left = rows
-  for (const [start, count] of connection.prepareTuples<Counted>(sql).iterate(from)) {
-    const n = rowCount(count)
-    if (left < n) return [start, left]
-    left -= n
+export function placeOfRow(open: OpenIndex, blocks: Blocks, count: number): Uint8Array | null {
+  const { connection, index } = open
+  const { starts, rowsBefore } = blocks
+  if (count >= (rowsBefore.at(-1) as number)) return null
+  const block = rowsBefore.findLastIndex((before) => before <= count)
+  let left = count - (rowsBefore[block] as number)
+  const stretches = connection
+    .prepareTuples<Counted>(`SELECT k, nc FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k`)
+    .iterate(starts[block] as Buffer, starts[block + 1] ?? END)
+  for (const [stretch, nc] of stretches) {
+    const rows = rowCount(nc)
+    if (left < rows) {
+      const place = placeIn(connection, index, stretch, left)
+      return countRowsBefore(open, blocks, place) === count ? place : refuseDamaged()
+    }
+    left -= rows
   }
-  return [null, left]
+  return refuseDamaged()
 }
 
-/** The stretch that a place is in. */
-export function stretchOf(connection: Connection, index: number, place: Uint8Array): Buffer {
-  const find = `SELECT k FROM sums_${index} WHERE k <= ? ORDER BY k DESC LIMIT 1`
-  return (connection.prepareTuples<[Buffer]>(find).get(place) as [Buffer])[0]
-}
-
-function placeIn(connection: Connection, index: number, stretch: Buffer, offset: number): Buffer | null {
+function placeIn(connection: Connection, index: number, stretch: Buffer, offset: number): Buffer {
   const find = `SELECT k FROM rows_${index} WHERE k >= ? ORDER BY k LIMIT 1 OFFSET ?`
-  return connection.prepareTuples<[Buffer]>(find).get(stretch, offset)?.[0] ?? null
+  return checkedPlace(connection.prepareTuples<[Buffer]>(find).get(stretch, offset)?.[0])
 }
 
 function sum(connection: Connection, sql: string, ...values: Uint8Array[]): number {

@@ -14,7 +14,7 @@ import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put, remove, write } from '../conformance/edits.ts'
 import { ALL } from '../conformance/setup.ts'
-import { randomNumbers } from './random-damage.ts'
+import { flipped, randomNumbers, usedBits } from './random-damage.ts'
 
 /** About how many bits are flipped; all of them are 33,000. */
 const FLIPS = Number(process.env.SETTEE_DAMAGED_BITS ?? 800)
@@ -130,15 +130,13 @@ t.test('a flipped bit makes no list say what was not written', async (t) => {
   const roots = db.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck()
   const pages = TREES.map((name) => roots.get(name) as number)
   db.close()
-  const bits = pages.flatMap((page) => usedBits(file, page))
+  const bits = pages.flatMap((page) => usedBits(file, page).all)
   const random = randomNumbers(SEED)
   const step = bits.length / FLIPS
   const wrong: object[] = []
   for (let from = 0; from < bits.length; from += step) {
     const bit = bits[Math.min(bits.length - 1, Math.floor(from) + random(Math.ceil(step)))] as number
-    const damaged = Buffer.from(file)
-    damaged[bit >> 3] = (damaged[bit >> 3] as number) ^ (1 << (bit & 7))
-    writeFileSync(path, damaged)
+    writeFileSync(path, flipped(file, bit))
     const store = await open().catch((error) => {
       if (!(error instanceof CouchError)) throw error
       return null
@@ -150,13 +148,3 @@ t.test('a flipped bit makes no list say what was not written', async (t) => {
   }
   t.same(wrong, [], `${Math.round(bits.length / step)} of ${bits.length} bits`)
 })
-
-/** The bits of a page of a tree that mean something: its header, the places of its cells, and these. */
-function usedBits(file: Buffer, page: number): number[] {
-  const size = file.readUInt16BE(16)
-  const at = (page - 1) * size
-  const headerEnd = 8 + 2 * file.readUInt16BE(at + 3)
-  const cells = file.readUInt16BE(at + 5)
-  const bytes = [...Array(size).keys()].filter((byte) => byte < headerEnd || byte >= cells)
-  return bytes.flatMap((byte) => [...Array(8).keys()].map((bit) => (at + byte) * 8 + bit))
-}
