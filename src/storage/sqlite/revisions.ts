@@ -42,6 +42,8 @@ interface LeafRow extends Omit<RevisionRow, 'leaf'> {
   readonly ancestry: Uint8Array | null
   /** 1 if the index on (doc, rev), which is on other pages, has the row under this name. */
   readonly isNamed: number
+  /** The document that the row belongs to; null if it is no leaf. */
+  readonly owner: number | null
 }
 
 interface NamedLeaf {
@@ -143,7 +145,9 @@ export class Revisions implements DocumentRows {
     this.#leaves = connection.prepare(
       'SELECT num, rev, deleted, octet_length(ancestry) AS bytes, ' +
         `CASE WHEN octet_length(ancestry) <= ${COMPARED_ANCESTRY} THEN ancestry END AS ancestry, ` +
-        'num IS (SELECT n.num FROM revision AS n WHERE n.doc = ? AND n.rev = r.rev) AS isNamed ' +
+        'num IS (SELECT n.num FROM revision AS n WHERE n.doc = ? AND n.rev = r.rev) AS isNamed, ' +
+        // Without a search of its own, it would be that of the index.
+        '(SELECT o.doc FROM revision AS o WHERE o.num = r.num AND o.leaf) AS owner ' +
         'FROM revision AS r WHERE doc = ? AND leaf',
     )
     this.#names = connection.prepareTuples(
@@ -280,8 +284,12 @@ export class Revisions implements DocumentRows {
 
   /** The leaves of a document. Most readers use nothing else of them than {@link NamedLeaf}, so that is proven here. */
   branchesOf(doc: number): Branch[] {
+    let last = Number.NEGATIVE_INFINITY
     return this.#leaves.all(doc, doc).map((leaf) => {
       const { num, bytes, ancestry } = leaf
+      // A damaged index has a row twice.
+      if (num <= last) throw this.damaged()
+      last = num
       const { rev, deleted } = this.#named(leaf, doc)
       const kept = bytes > SHORT_ANCESTRY ? null : ancestry
       return new StoredBranch({ doc, rev, num }, deleted, this, kept, bytes)
@@ -293,15 +301,19 @@ export class Revisions implements DocumentRows {
    * say them.
    * @throws damaged_document if nothing proves them
    */
-  #named({ num, rev, deleted, ancestry, isNamed }: LeafRow, doc: number): NamedLeaf {
+  #named({ num, rev, deleted, ancestry, isNamed, owner }: LeafRow, doc: number): NamedLeaf {
+    if (owner !== doc) throw this.damaged()
     const isFlag = deleted === 0 || deleted === 1
     const asRead = { rev, deleted: deleted === 1 }
     if (isNamed === 1 && isFlag && ancestry === null) return asRead
-    const names = isNamed === 1 ? [rev] : this.#names.all(num, doc, num, doc).map(([name]) => name)
-    for (const name of names) {
-      if (typeof name !== 'string') continue
-      for (const is of [asRead.deleted, !asRead.deleted])
-        if (this.#isProven(num, name, is, ancestry)) return { rev: name, deleted: is }
+    // One of both is wrong at most: the checksum of `1-a` as a tombstone is that of `0-a` as none.
+    const found: readonly (readonly [name: unknown, deleted: boolean])[] =
+      isNamed === 1
+        ? [asRead.deleted, !asRead.deleted].map((flag) => [rev, flag])
+        : this.#names.all(num, doc, num, doc).map(([name]) => [name, asRead.deleted])
+    for (const [name, flag] of found) {
+      if (typeof name === 'string' && this.#isProven(num, name, flag, ancestry))
+        return { rev: name, deleted: flag }
     }
     // Its ancestry and its content are damaged, which is an error for those who use them.
     if (isNamed === 1 && isFlag) return asRead
