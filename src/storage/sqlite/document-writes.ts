@@ -105,14 +105,7 @@ export class DocWrites {
   }
 }
 
-interface PurgedRow {
-  readonly num: number
-  readonly rev: string
-  readonly leaf: number
-  readonly size: number
-  /** The size of the body only. */
-  readonly bytes: number
-}
+type PurgedRow = NonNullable<ReturnType<Revisions['find']>>
 
 type PurgeRow = PurgeFacts & { readonly checksum: number | null }
 
@@ -122,8 +115,7 @@ type PurgedDoc = NonNullable<ReturnType<Documents['byId']>>
 class Purges {
   readonly #deps: Dependencies
   readonly #now: () => number
-  readonly #one: Statement<PurgedRow>
-  readonly #all: Statement<PurgedRow>
+  readonly #names: Statement<readonly [rev: string]>
   readonly #dropDoc: Statement
   readonly #note: Statement
   readonly #forget: Statement
@@ -133,9 +125,7 @@ class Purges {
   constructor(connection: Connection, deps: Dependencies, now: () => number) {
     this.#deps = deps
     this.#now = now
-    const select = 'SELECT num, rev, leaf, size, octet_length(body) AS bytes FROM revision WHERE doc = ?'
-    this.#one = connection.prepare(`${select} AND rev = ?`)
-    this.#all = connection.prepare(select)
+    this.#names = connection.prepareTuples('SELECT rev FROM revision WHERE doc = ?')
     this.#dropDoc = connection.prepare('DELETE FROM doc WHERE num = ?')
     this.#note = connection.prepare('INSERT INTO purge (seq, id, revs, checksum) VALUES (?, ?, ?, ?)')
     this.#forget = connection.prepare('DELETE FROM purge WHERE seq <= ?')
@@ -157,7 +147,8 @@ class Purges {
 
   #forgetDoc(doc: PurgedDoc): void {
     const { feed, state } = this.#deps
-    const freed = this.#drop(doc.num, this.#all.all(doc.num))
+    const names = this.#names.all(doc.num).map(([rev]) => rev)
+    const freed = this.#drop(doc.num, this.#rowsOf(doc.num, names))
     this.#dropDoc.run(doc.num)
     feed.move(doc.seq, null)
     state.uncount(doc.deleted, freed)
@@ -167,8 +158,7 @@ class Purges {
     const { documents, feed, revisions, state } = this.#deps
     // Otherwise the document would seem not to have existed while one of the removed revisions was its winner.
     revisions.noteLoss(this.#now())
-    const found = removed.flatMap((rev) => this.#one.get(doc.num, rev) ?? [])
-    const freed = this.#drop(doc.num, found)
+    const freed = this.#drop(doc.num, this.#rowsOf(doc.num, removed))
     const seq = rest.sequenced ? state.takeSeq() : doc.seq
     const { id, num, rev, deleted } = doc
     // The next read counts the leaves and looks up the winner's row.
@@ -176,6 +166,11 @@ class Purges {
     const effect = documents.write(id, old, rest, seq)
     if (seq !== doc.seq) feed.move(doc.seq, seq)
     state.count({ ...effect, externalBytes: effect.externalBytes - freed }, rest.deleted)
+  }
+
+  /** @throws damaged_document if the index names a row of another revision */
+  #rowsOf(doc: number, names: readonly string[]): PurgedRow[] {
+    return names.flatMap((rev) => this.#deps.revisions.find(doc, rev) ?? [])
   }
 
   /** Removes revisions with their attachments. @returns the bytes of the leaves among them */

@@ -26,6 +26,7 @@ interface RevisionRow {
 }
 
 interface FoundRow extends RevisionRow {
+  readonly doc: unknown
   /** The size of the body and the attachments, and the number of attachments. */
   readonly size: number
   readonly attachments: number
@@ -87,6 +88,12 @@ const COMPARED_ANCESTRY = 1024
 /** Whether a superseded revision, r, is retained only for the time machine. */
 const IS_KEPT = 'EXISTS (SELECT 1 FROM superseded AS s WHERE s.revision = r.num AND s.kept)'
 
+/**
+ * Rows, r, of what an index, i, names. Of a single table, SQLite reads the columns of the index from it, also in `+doc = ?`: they
+ * would say nothing of the row.
+ */
+const NAMED = 'revision AS i CROSS JOIN revision AS r ON r.num = i.num'
+
 export class Revisions implements DocumentRows {
   readonly #attachments: Attachments
   readonly #superseded: Superseded
@@ -94,6 +101,7 @@ export class Revisions implements DocumentRows {
   readonly #damage: DamageReports
   readonly #damagedLeaves: DamagedLeaves
   readonly #revision: Statement<FoundRow>
+  readonly #numOfName: Statement<readonly [num: number]>
   readonly #insertRevision: Statement
   readonly #updateRevision: Statement
   readonly #updateLeaf: Statement
@@ -125,9 +133,10 @@ export class Revisions implements DocumentRows {
     this.#damage = damage
     this.#damagedLeaves = damagedLeaves
     this.#revision = connection.prepare(
-      'SELECT num, rev, leaf, deleted, size, attachments, octet_length(body) AS bytes, ' +
-        `CASE WHEN leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM revision AS r WHERE doc = ? AND rev = ?`,
+      'SELECT r.num, r.doc, r.rev, r.leaf, r.deleted, r.size, r.attachments, octet_length(r.body) AS bytes, ' +
+        `CASE WHEN r.leaf THEN 0 ELSE ${IS_KEPT} END AS kept FROM ${NAMED} WHERE i.doc = ? AND i.rev = ?`,
     )
+    this.#numOfName = connection.prepareTuples('SELECT num FROM revision WHERE doc = ? AND rev = ?')
     this.#insertRevision = connection.prepare(
       'INSERT INTO revision (num, doc, rev, leaf, deleted, ancestry, attachments, size, body, checksum, stored_at) ' +
         'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
@@ -155,10 +164,10 @@ export class Revisions implements DocumentRows {
         'SELECT rev FROM revision INDEXED BY sqlite_autoindex_revision_1 WHERE num = ? AND doc = ?',
     )
     this.#all = connection.prepare(
-      `SELECT num, rev, leaf, deleted FROM revision AS r WHERE doc = ? AND +doc = ? AND (leaf OR NOT ${IS_KEPT})`,
+      `SELECT r.num, i.rev, r.leaf, r.deleted FROM ${NAMED} WHERE i.doc = ? AND r.doc = ? AND (r.leaf OR NOT ${IS_KEPT})`,
     )
     this.#kept = connection.prepare(
-      `SELECT rev FROM revision AS r WHERE doc = ? AND +doc = ? AND NOT leaf AND ${IS_KEPT}`,
+      `SELECT i.rev FROM ${NAMED} WHERE i.doc = ? AND r.doc = ? AND NOT r.leaf AND ${IS_KEPT}`,
     )
     this.#ancestry = connection.prepareTuples('SELECT ancestry FROM revision WHERE num = ?')
     this.#ancestries = connection.prepare(
@@ -177,9 +186,17 @@ export class Revisions implements DocumentRows {
     this.#lastRevision = last?.num ?? 0
   }
 
-  /** The row of a revision, also of a retained one. */
+  /**
+   * The row of a revision, also of a retained one. A write changes it, so it must not be the one of another revision.
+   * @throws damaged_document if a damaged index or page has led to another row
+   */
   find(doc: number, rev: string): FoundRow | undefined {
-    return this.#revision.get(doc, rev)
+    const row = this.#revision.get(doc, rev)
+    if (row === undefined || (row.doc === doc && row.rev === rev)) return row
+    // Its name may be what is damaged.
+    const isOther = typeof row.doc === 'number' && this.#numOfName.get(row.doc, row.rev)?.[0] === row.num
+    if (isOther || !this.#isContentOf(row.num, rev, row.deleted)) throw this.damaged()
+    return row
   }
 
   /**
@@ -188,7 +205,7 @@ export class Revisions implements DocumentRows {
    */
   write(write: RevisionWrite, context: WriteContext): { num: number; bytes: number; leaves: number } {
     const { doc, docIsNew, at } = context
-    const stored = docIsNew ? undefined : this.#revision.get(doc, write.rev)
+    const stored = docIsNew ? undefined : this.find(doc, write.rev)
     const leaf = write.ancestry === null ? 0 : 1
     const deleted = Number(write.deleted)
     const ancestry = write.ancestry && withChecksum(encodeAncestry(write.ancestry), write.rev, write.deleted)
@@ -326,8 +343,13 @@ export class Revisions implements DocumentRows {
     const isBytes = stored instanceof Uint8Array
     if (isBytes && checkedAncestry(Buffer.from(stored), rev, deleted, this.lacksChecksums) !== null)
       return true
+    return this.#isContentOf(num, rev, Number(deleted))
+  }
+
+  /** Whether the content of a row proves its number, its name, and whether it is a tombstone. */
+  #isContentOf(num: number, rev: string, deleted: number): boolean {
     const [body, attachments, , checksum] = this.#content.get(num) ?? ['', 0, 0, null]
-    return checksum === contentChecksum({ num, rev, deleted: Number(deleted), attachments, body })
+    return checksum === contentChecksum({ num, rev, deleted, attachments, body })
   }
 
   revisionsOf(doc: number): StoredRevision[] {
@@ -374,7 +396,13 @@ export class Revisions implements DocumentRows {
     const best = winner(leaves)
     if (best === undefined) return null
     const [rev, deleted] = [leafRev(best), Number(best.deleted)]
-    const facts = { num, seq, deleted, leaves: leaves.length, winner: this.find(num, rev)?.num ?? null }
+    const facts = {
+      num,
+      seq,
+      deleted,
+      leaves: leaves.length,
+      winner: this.#revision.get(num, rev)?.num ?? null,
+    }
     const isProven =
       docChecksum(id, rev, facts) === checksum ||
       (isSame(stored, rev, facts) && this.#isIndexed(num, id, seq))

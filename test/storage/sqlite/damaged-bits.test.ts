@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { CouchError } from '../../../src/core/errors.ts'
 import { leafRev } from '../../../src/revisions/branch.ts'
 import type { DocState, Page } from '../../../src/storage/engine.ts'
@@ -13,6 +13,7 @@ import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { put, remove, write } from '../conformance/edits.ts'
+import { forget } from '../conformance/purge.ts'
 import { ALL } from '../conformance/setup.ts'
 import { flipped, randomNumbers, usedBits } from './random-damage.ts'
 
@@ -112,7 +113,22 @@ async function readAll(store: VersionedStore): Promise<Map<string, string>> {
   return found
 }
 
-t.test('a flipped bit makes no list say what was not written', async (t) => {
+interface DamagedFile {
+  readonly path: string
+  /** Opens it; null if it is refused. */
+  open(): Promise<VersionedStore | null>
+}
+
+/**
+ * Flips bits of the pages of trees.
+ * @param see called for each, with what was read before
+ */
+async function flipBits(
+  t: Test,
+  trees: readonly string[],
+  bitsOf: (file: Buffer, page: number) => readonly number[],
+  see: (file: DamagedFile, bit: number, truth: Map<string, string>) => Promise<void>,
+): Promise<void> {
   t.comment(`seed ${SEED}`)
   const dataDir = await temporaryFolder(t)
   const engine = sqliteEngine({ dataDir })
@@ -128,23 +144,91 @@ t.test('a flipped bit makes no list say what was not written', async (t) => {
   const file = readFileSync(path)
   const db = new Sqlite(path, { readonly: true })
   const roots = db.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck()
-  const pages = TREES.map((name) => roots.get(name) as number)
+  const pages = trees.map((name) => roots.get(name) as number)
   db.close()
-  const bits = pages.flatMap((page) => usedBits(file, page).all)
+  const bits = pages.flatMap((page) => bitsOf(file, page))
   const random = randomNumbers(SEED)
-  const step = bits.length / FLIPS
-  const wrong: object[] = []
+  const step = Math.max(1, bits.length / FLIPS)
   for (let from = 0; from < bits.length; from += step) {
     const bit = bits[Math.min(bits.length - 1, Math.floor(from) + random(Math.ceil(step)))] as number
+    const openDamaged = () =>
+      open().catch((error) => {
+        if (!(error instanceof CouchError)) throw error
+        return null
+      })
     writeFileSync(path, flipped(file, bit))
-    const store = await open().catch((error) => {
-      if (!(error instanceof CouchError)) throw error
-      return null
-    })
-    if (store === null) continue
-    for (const [name, value] of await readAll(store))
-      if (truth.get(name) !== value) wrong.push({ bit, name, value, written: truth.get(name) })
-    await store.close()
+    await see({ path, open: openDamaged }, bit, truth)
   }
-  t.same(wrong, [], `${Math.round(bits.length / step)} of ${bits.length} bits`)
+  t.comment(`${Math.round(bits.length / step)} of ${bits.length} bits`)
+}
+
+t.test('a flipped bit makes no list say what was not written', async (t) => {
+  const wrong: object[] = []
+  await flipBits(
+    t,
+    TREES,
+    (file, page) => usedBits(file, page).all,
+    async ({ open }, bit, truth) => {
+      const store = await open()
+      if (store === null) return
+      for (const [name, value] of await readAll(store))
+        if (truth.get(name) !== value) wrong.push({ bit, name, value, written: truth.get(name) })
+      await store.close()
+    },
+  )
+  t.same(wrong, [])
 })
+
+/** Documents that are changed, deleted, and purged; the others are to stay as they are. */
+const WRITTEN = ['doc-01', 'doc-04', 'doc-08', 'doc-09']
+
+async function changeSome(store: VersionedStore): Promise<void> {
+  const [changed = '', forked = '', deleted = '', purged = ''] = WRITTEN
+  const writes = [
+    () => store.updateDocs([put(changed, '{"n":70}')]),
+    () => store.updateDocs([put(forked, '{"n":71}')]),
+    () => store.updateDocs([remove(deleted)]),
+    () => store.purgeDocs([forget(purged)]),
+  ]
+  for (const make of writes) {
+    const results = await make().catch((error: unknown) => [error])
+    for (const result of results as unknown[])
+      if (result instanceof Error && !(result instanceof CouchError)) throw result
+  }
+}
+
+t.test(
+  'a flipped bit of a number in the index of revisions leads no write to another document',
+  async (t) => {
+    const wrong: object[] = []
+    await flipBits(t, ['sqlite_autoindex_revision_1'], rowNumberBits, async ({ open, path }, bit) => {
+      const before = otherRows(path)
+      const store = await open()
+      if (store === null) return
+      await changeSome(store)
+      await store.close()
+      const after = otherRows(path)
+      if (after.join() !== before.join())
+        wrong.push({ bit, before: before.filter((row) => !after.includes(row)) })
+    })
+    t.same(wrong, [])
+  },
+)
+
+/** The bits of the numbers of rows in the entries of the index: each is one byte behind the revision's name. */
+function rowNumberBits(file: Buffer, page: number): number[] {
+  const size = file.readUInt16BE(16)
+  const entries = file.toString('latin1', (page - 1) * size, page * size).matchAll(/\d-[0-9a-f]{32}/g)
+  return [...entries].flatMap(({ index, 0: { length } }) =>
+    [...Array(8).keys()].map((bit) => ((page - 1) * size + index + length) * 8 + bit),
+  )
+}
+
+/** The rows of the revisions of other documents, read without an index. */
+function otherRows(path: string): string[] {
+  const db = new Sqlite(path, { readonly: true })
+  const written = WRITTEN.map((id) => IDS.indexOf(id) + 1)
+  const rows = db.prepare('SELECT * FROM revision NOT INDEXED ORDER BY num').all() as { doc: number }[]
+  db.close()
+  return rows.filter(({ doc }) => !written.includes(doc)).map((row) => JSON.stringify(row))
+}
