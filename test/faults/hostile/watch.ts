@@ -18,7 +18,8 @@ export function memoryOf(pid: number): { end(): number } {
   }
 }
 
-function residentBytes(pid: number): number {
+/** The resident memory of a process, in bytes. */
+export function residentBytes(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'latin1')
   return 1024 * Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0)
 }

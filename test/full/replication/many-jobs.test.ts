@@ -1,8 +1,11 @@
 /** What 500 continuous replications without news cost: memory, and requests to their remote. */
+import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { Peer } from '../../../bench/peer.ts'
 import { startSettee } from '../../../bench/settee.ts'
+import { residentBytes } from '../../faults/hostile/watch.ts'
+import { type ServerProcess, startServerProcess } from '../../faults/server-process.ts'
 
 const MB = 1024 * 1024
 const JOBS = 500
@@ -10,8 +13,8 @@ const JOBS = 500
 const MAX_GROWTH = 60 * MB
 const WATCHED_MS = 20_000
 const SAMPLE_MS = 500
-/** Requests at a time. */
-const LANES = 50
+/** All that start under load (threads/thread-pool.ts): one costs about 25 MB, whatever it was started for. */
+const THREADS = 2 * availableParallelism()
 
 t.setTimeout(300_000)
 
@@ -25,46 +28,44 @@ async function eventually(isTrue: () => Promise<boolean>): Promise<void> {
 }
 
 /** @returns the least memory of the process within a while, in bytes: what is above it now and then is garbage */
-async function leastMemory(peer: Peer): Promise<number> {
+async function leastMemory(server: ServerProcess): Promise<number> {
   let least = Number.POSITIVE_INFINITY
   for (let waited = 0; waited < WATCHED_MS; waited += SAMPLE_MS) {
     await sleep(SAMPLE_MS)
-    least = Math.min(least, (await peer.memory()) ?? Number.NaN)
+    least = Math.min(least, residentBytes(server.pid()))
   }
   return least
 }
 
-async function has(peer: Peer, path: string): Promise<boolean> {
-  const { status } = await fetch(peer.origin + path, { headers: peer.headers })
-  return status === 200
+/** @throws Error for another status */
+async function call({ ask }: ServerProcess, method: string, path: string, expected: number, body?: unknown) {
+  const { status, json } = await ask(method, path, body)
+  if (status !== expected) throw new Error(`${method} ${path}: ${status} ${JSON.stringify(json)}`)
+  return json
 }
 
 const skip = process.platform !== 'linux' && 'reads /proc'
 t.test('500 jobs, half of them pulls, half of them pushes', { skip }, async (t) => {
-  const [remote, server] = [await startSettee(), await startSettee()]
-  t.teardown(() => Promise.all([remote.close(), server.close()]))
+  const remote = await startSettee()
+  t.teardown(() => remote.close())
+  const server = await startServerProcess(t, { isBuilt: true, minThreads: THREADS })
   const names = Array.from({ length: JOBS }, (_, n) => `db${n}`)
-  for (const name of names) for (const peer of [remote, server]) await peer.call('PUT', `/${name}`, 201)
-  // An open database costs memory whoever uses it, about 0.25 MB, and so does a database thread, about 25 MB. As many threads
-  // start here as when all jobs start at once.
-  const opening = names.values()
-  const openSome = async () => {
-    for (const name of opening) {
-      for (const path of ['', '/_local_docs', '/_changes?limit=1'])
-        await server.call('GET', `/${name}${path}`, 200)
-    }
+  for (const name of names) {
+    await remote.call('PUT', `/${name}`, 201)
+    await call(server, 'PUT', `/${name}`, 201)
+    // An open database costs memory whoever uses it, about 0.25 MB.
+    for (const path of ['', '/_local_docs', '/_changes?limit=1'])
+      await call(server, 'GET', `/${name}${path}`, 200)
   }
-  await Promise.all(Array.from({ length: LANES }, openSome))
   // Memory at rest: docs/decisions/0038.
   const idle = await leastMemory(server)
   for (const [at, name] of names.entries()) {
     const there = new URL(name, `${remote.address}/`).href
     const [source, target] = at % 2 === 0 ? [there, name] : [name, there]
-    const body = JSON.stringify({ source, target, continuous: true })
-    await server.call('POST', '/_replicate', 202, body)
+    await call(server, 'POST', '/_replicate', 202, { source, target, continuous: true })
   }
   await eventually(async () => {
-    const { jobs } = JSON.parse(String(await server.call('GET', `/_scheduler/jobs?limit=${JOBS}`, 200)))
+    const { jobs } = await call(server, 'GET', `/_scheduler/jobs?limit=${JOBS}`, 200)
     return jobs.every(({ info }: { info: unknown }) => info !== null)
   })
   // Each feed has had its turn.
@@ -80,8 +81,15 @@ t.test('500 jobs, half of them pulls, half of them pushes', { skip }, async (t) 
   t.ok(growth <= MAX_GROWTH, told)
   const began = performance.now()
   const news = names.map((name, at) => ({ path: `/${name}/news`, at })).filter(({ at }) => at % 50 < 2)
-  for (const { path, at } of news) await (at % 2 === 0 ? remote : server).call('PUT', path, 201, '{}')
-  for (const { path, at } of news) await eventually(() => has(at % 2 === 0 ? server : remote, path))
+  const arrived = async (path: string, at: number) =>
+    at % 2 === 0
+      ? (await server.ask('GET', path)).status === 200
+      : (await fetch(remote.origin + path, { headers: remote.headers })).status === 200
+  for (const { path, at } of news) {
+    if (at % 2 === 0) await remote.call('PUT', path, 201, '{}')
+    else await call(server, 'PUT', path, 201, {})
+  }
+  for (const { path, at } of news) await eventually(() => arrived(path, at))
   const seconds = (performance.now() - began) / 1000
   t.comment(`news of ${news.length} databases after ${seconds.toFixed(1)} s`)
   t.ok(seconds < 90)
