@@ -1,5 +1,4 @@
 /** What 500 continuous replications without news cost: memory, and requests to their remote. */
-import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { Peer } from '../../../bench/peer.ts'
@@ -13,8 +12,11 @@ const JOBS = 500
 const MAX_GROWTH = 60 * MB
 const WATCHED_MS = 20_000
 const SAMPLE_MS = 500
-/** All that start under load (threads/thread-pool.ts): one costs about 25 MB, whatever it was started for. */
-const THREADS = 2 * availableParallelism()
+/**
+ * Threads for databases. Without a limit, up to four start when the jobs do (threads/thread-pool.ts): each takes about 25 MB for
+ * itself, and keeps up to 16 MB of garbage while it is never at rest, whatever the work is.
+ */
+const THREADS = 1
 
 t.setTimeout(300_000)
 
@@ -48,7 +50,7 @@ const skip = process.platform !== 'linux' && 'reads /proc'
 t.test('500 jobs, half of them pulls, half of them pushes', { skip }, async (t) => {
   const remote = await startSettee()
   t.teardown(() => remote.close())
-  const server = await startServerProcess(t, { isBuilt: true, minThreads: THREADS })
+  const server = await startServerProcess(t, { isBuilt: true, maxThreads: THREADS })
   const names = Array.from({ length: JOBS }, (_, n) => `db${n}`)
   for (const name of names) {
     await remote.call('PUT', `/${name}`, 201)
