@@ -46,10 +46,9 @@ export function pausing(): Interceptor {
     const server = String(options.origin)
     const noting = new Watched(handler, { onStart: (status, headers) => note(server, status, headers) })
     if ((pauses.get(server)?.until ?? 0) <= performance.now()) return dispatch(options, noting)
-    void waited(() => pauses.get(server)?.until ?? 0, signalOf(options)).then(
-      () => dispatch(options, noting),
-      (error: Error) => handler.onResponseError?.(ended(error), error),
-    )
+    void waited(() => pauses.get(server)?.until ?? 0, signalOf(options))
+      .then(() => dispatch(options, noting))
+      .catch((error: Error) => handler.onResponseError?.(ended(error), error))
     return true
   }
 }
