@@ -1,8 +1,8 @@
 /**
  * Restores damaged documents that a reader has found: from good copies on this machine; what no copy has from a standby, which
- * asks for the list of them once a minute; and what is damaged even then from the devices that have it. A device that has pushed a revision does not ask about it again, so the database is treated as restored: each device
- * and each replication compares all documents once, learns that the damaged revisions are missing here (revs-diff.ts), and
- * sends them.
+ * asks for the list of them once a minute; and what is damaged even then from the devices that have it. A device that has pushed
+ * a revision does not ask about it again, so the database is treated as restored: each device and each replication compares all
+ * documents once, learns that the damaged revisions are missing here (revs-diff.ts), and sends them.
  */
 import type { Logger } from 'pino'
 import type { DatabaseRegistry } from '../auth/policy.ts'

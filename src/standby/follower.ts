@@ -287,8 +287,7 @@ export class Follower {
     this.#removals.note(performance.now())
   }
 
-  /** Settings and device tokens. */
-  /** @returns the documents that the first has damaged */
+  /** Settings and device tokens. @returns the documents that the first has damaged */
   async #copyServer(): Promise<ReadonlyMap<string, readonly string[]>> {
     const { first, relations, config, sealingKey, logger } = this.#options
     const found = await first.settings(this.#signal)

@@ -60,8 +60,7 @@ async function state(request: FastifyRequest, reply: FastifyReply): Promise<Fast
 
 /**
  * What a standby reads once a minute: the settings, and the documents that it may send back since they are damaged here. With
- * the secret of session cookies and the key of credentials in `_replicator`, so only
- * for callers with an admin's password.
+ * the secret of session cookies and the key of credentials in `_replicator`, so only for callers with an admin's password.
  */
 async function settings(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   requirePassword(request)

@@ -7,7 +7,7 @@ import { type FeedTurn, FeedTurns } from './feed-turns.ts'
 import { publicLookup } from './remote-addresses.ts'
 import { pausing, repeating } from './remote-pace.ts'
 import { withShortReads } from './short-reads.ts'
-import { buildConnector, Pool, ProxyAgent } from './undici-parts.ts'
+import { buildConnector, onConnected, Pool, ProxyAgent } from './undici-parts.ts'
 
 export interface RemoteOptions {
   /** Whether private addresses are allowed, which they are for server admins. */
@@ -124,18 +124,12 @@ export class RemotePools {
 
   /** Notes whether a remote speaks HTTP/2. */
   #feedConnector(remote: string, connect: Connectors.connector): Connectors.connector {
-    return (asked, callback) => {
-      connect(asked, (...found) => {
-        // undici passes no socket with an error, though its types say null.
-        const socket = found[1] as TLSSocket | null | undefined
-        if (socket && asked.protocol === 'https:') {
-          const hasStreams = socket.alpnProtocol === 'h2'
-          this.#hasStreams.set(remote, hasStreams)
-          this.#turns.get(remote)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
-        }
-        callback(...found)
-      })
-    }
+    return onConnected(connect, (socket, { protocol }) => {
+      if (protocol !== 'https:') return
+      const hasStreams = (socket as TLSSocket).alpnProtocol === 'h2'
+      this.#hasStreams.set(remote, hasStreams)
+      this.#turns.get(remote)?.setPlaces(hasStreams ? STREAMS : this.#feedConnections)
+    })
   }
 
   async close(): Promise<void> {

@@ -4,20 +4,14 @@
  */
 import type { Socket } from 'node:net'
 import type { buildConnector } from 'undici'
+import { onConnected } from './undici-parts.ts'
 
 /** The most that is parsed after a connection has failed, in bytes. Shorter reads cost no CPU time that can be measured. */
 const READ_BYTES = 4096
 
 /** @returns a connector whose sockets give at most 4 KiB for each `read()`, and nothing once they are destroyed */
 export function withShortReads(connect: buildConnector.connector): buildConnector.connector {
-  return (asked, callback) => {
-    connect(asked, (...found) => {
-      // undici passes no socket with an error, though its types say null.
-      const socket = found[1] as Socket | null | undefined
-      if (socket) readShortly(socket)
-      callback(...found)
-    })
-  }
+  return onConnected(connect, readShortly)
 }
 
 function readShortly(socket: Socket): void {

@@ -4,7 +4,9 @@
  * points, so the version of undici is exact.
  */
 import { createRequire } from 'node:module'
+import type { Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
+import type { TLSSocket } from 'node:tls'
 import type {
   buildConnector as connectorOf,
   Dispatcher,
@@ -27,6 +29,21 @@ require('undici/lib/dispatcher/dispatcher.js').prototype.connect = require('undi
 export const buildConnector: typeof connectorOf = require('undici/lib/core/connect.js')
 export const Pool: typeof PoolClass = require('undici/lib/dispatcher/pool.js')
 export const ProxyAgent: typeof ProxyClass = require('undici/lib/dispatcher/proxy-agent.js')
+
+/** @returns a connector that shows each socket that another one has connected, before its user has it */
+export function onConnected(
+  connect: connectorOf.connector,
+  show: (socket: Socket | TLSSocket, asked: connectorOf.Options) => void,
+): connectorOf.connector {
+  return (asked, callback) => {
+    connect(asked, (...found) => {
+      // undici passes no socket with an error, though its types say null.
+      const socket = found[1] as Socket | TLSSocket | null | undefined
+      if (socket) show(socket, asked)
+      callback(...found)
+    })
+  }
+}
 
 /** Sends a request. */
 export const request: (this: Dispatcher, options: RequestOptions) => Promise<Dispatcher.ResponseData> =
