@@ -8,6 +8,7 @@ import type { Connection } from './connection.ts'
 import { DEFAULT_REVS_LIMIT, garbageKeys } from './garbage.ts'
 import {
   type MetaValue,
+  type MetaValues,
   putMeta,
   RESTORED_KEY,
   readMeta,
@@ -23,6 +24,9 @@ interface RepairOptions {
   readonly now: number
 }
 
+/** How often the values are read before they count as damaged: a disk may return a wrong byte once. */
+const READINGS = 3
+
 /** Values by which clients tell one state of the database from another. */
 const IDENTITY = ['update_seq', 'epochs', 'created_at', RESTORED_KEY]
 
@@ -34,9 +38,14 @@ const IDENTITY = ['update_seq', 'epochs', 'created_at', RESTORED_KEY]
  */
 export function repairMeta(connection: Connection, { lastKnown, now }: RepairOptions): boolean {
   if ((connection.pragma('user_version') as number) < SUMMED_META_VERSION) return false
-  const { sound, damaged } = readMeta(connection)
-  const isWhole = damaged.length === 0 && sound.has('epochs') && sound.has('created_at')
-  if (isWhole) return false
+  let values = readMeta(connection)
+  for (let readings = 1; readings < READINGS && !areWhole(values); readings++) {
+    // Otherwise SQLite would return the page that it has.
+    connection.pragma('shrink_memory')
+    values = readMeta(connection)
+  }
+  if (areWhole(values)) return false
+  const { sound, damaged } = values
   const made = valuesMadeAnew(connection, sound, { lastKnown, now })
   // A damaged key hides which value it is of.
   const isHidden = damaged.length === 0 || damaged.some((key) => !made.has(key as string))
@@ -56,6 +65,10 @@ export function repairMeta(connection: Connection, { lastKnown, now }: RepairOpt
     throw error
   }
   return true
+}
+
+function areWhole({ sound, damaged }: MetaValues): boolean {
+  return damaged.length === 0 && sound.has('epochs') && sound.has('created_at')
 }
 
 /** How each value is made; null: it is absent then. */

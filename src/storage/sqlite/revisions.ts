@@ -1,7 +1,14 @@
 /** Reads and writes the rows of revisions and of their attachments. The rules of CouchDB are decided elsewhere. */
 import { type CouchError, isDamage } from '../../core/errors.ts'
 import { type Branch, decodeAncestry, encodeAncestry, leafRev, winner } from '../../revisions/branch.ts'
-import { checkedAncestry, contentChecksum, type DocFacts, docChecksum, withChecksum } from '../checksum.ts'
+import {
+  agrees,
+  checkedAncestry,
+  contentChecksum,
+  type DocFacts,
+  docChecksum,
+  withChecksum,
+} from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type { DocWrite, RevisionWrite, StoredAttachment, StoredRevision } from '../engine.ts'
 import type { Attachments } from './blobs.ts'
@@ -238,10 +245,14 @@ export class Revisions implements DocumentRows {
     return { num, bytes: leaf * size - before, leaves: leaf - wasLeaf }
   }
 
-  /** Notes the checksum of a stored content again, since facts that are a part of it have changed. */
+  /**
+   * Notes the checksum of a stored content again, since whether it is a tombstone has changed. Content that is damaged keeps the
+   * checksum that says so.
+   */
   #sumAgain(rev: string, num: number): void {
-    const [body, attachments, deleted] = this.#content.get(num) as ContentRow
-    this.#setChecksum.run(contentChecksum({ num, rev, deleted, attachments, body }), num)
+    const [body, attachments, deleted, checksum] = this.#content.get(num) as ContentRow
+    const sum = (flag: number) => contentChecksum({ num, rev, deleted: flag, attachments, body })
+    if (agrees(checksum, sum(1 - deleted), this.lacksChecksums)) this.#setChecksum.run(sum(deleted), num)
   }
 
   /** A superseded revision that is written again as superseded keeps the time at which it was superseded. */

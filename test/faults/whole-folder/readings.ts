@@ -29,8 +29,10 @@ type Json = any
 /** The number of a token; its code belongs to the state of the database, which damage may end. What is restored gets another. */
 const numberOf = (seq: unknown) => Number.parseInt(String(seq), 10)
 
+/** Without the rows whose document is an error, or missing: a damaged page may hide it. */
 function* rowsOf({ rows }: Json): Iterable<readonly [string, unknown]> {
-  for (const row of rows) if (!('error' in row)) yield [`${row.id ?? ''} ${JSON.stringify(row.key)}`, row]
+  const isThere = (row: Json) => !('error' in row) && (row.doc !== null || row.value?.deleted === true)
+  for (const row of rows) if (isThere(row)) yield [`${row.id ?? ''} ${JSON.stringify(row.key)}`, row]
 }
 
 function* changesOf({ results, last_seq }: Json): Iterable<readonly [string, unknown]> {
@@ -167,11 +169,10 @@ export class Truth {
     // What is restored makes states that were not seen.
     const isWrong = ([name, value]: [string, string]) =>
       written(name) !== value && !(isState(name) && written(name) === undefined)
-    const short = (text: string | undefined) => text?.slice(0, 400)
     return [...values]
       .filter(isWrong)
       .slice(0, 5)
-      .map(([name, value]) => ({ name, value: short(value), written: short(written(name)) }))
+      .map(([name, value]) => ({ name, ...differenceOf(value, written(name) ?? '') }))
   }
 
   /** What was written and is not there. @param part of its name */
@@ -179,6 +180,13 @@ export class Truth {
     const isMissing = (name: string) => name.includes(part) && !isState(name) && !values.has(name)
     return [...this.#written.keys()].filter(isMissing)
   }
+}
+
+/** Two texts from a little before the first place where they differ. */
+function differenceOf(value: string, written: string): object {
+  const differs = [...value].findIndex((char, place) => char !== written[place])
+  const from = Math.max(0, (differs < 0 ? value.length : differs) - 60)
+  return { from, value: value.slice(from, from + 300), written: written.slice(from, from + 300) }
 }
 
 const isState = (name: string) => name.includes(' counts at ')

@@ -8,6 +8,9 @@ import t from 'tap'
 import type { DocState } from '../../../src/storage/engine.ts'
 import type { VersionedStore } from '../../../src/storage/history-store.ts'
 import { isRolledBack } from '../../../src/storage/sequence.ts'
+import { Connection } from '../../../src/storage/sqlite/connection.ts'
+import { Meta } from '../../../src/storage/sqlite/meta.ts'
+import { repairMeta } from '../../../src/storage/sqlite/meta-repair.ts'
 import { checkCopy } from '../../../src/storage/sqlite/snapshot.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { attachment, put, remove } from '../conformance/edits.ts'
@@ -139,4 +142,24 @@ t.test('a damaged purge is as if it had been forgotten, and a check finds it', a
   )
   await engine.close()
   t.match(checkCopy(path).damage?.parts, [{ kind: 'purges' }])
+})
+
+t.test('a value that the disk returns wrong once is read again', async (t) => {
+  const { engine, catalog, path } = await opened('lies')
+  await catalog.create('notes')
+  const store = await engine.openDatabase('notes')
+  await store.updateSettings(() => ({ result: null, write: { revsLimit: 50 } }))
+  await engine.close()
+  const connection = new Connection(path)
+  t.teardown(() => connection.close())
+  const changed = (sound: boolean) =>
+    connection.prepare(`UPDATE meta SET value = ${sound ? 50 : 51} WHERE key = 'revs_limit'`).run()
+  changed(false)
+  const read = connection.pragma.bind(connection)
+  connection.pragma = (text: string) => {
+    if (text === 'shrink_memory') changed(true)
+    return read(text)
+  }
+  t.notOk(repairMeta(connection, { now: Date.now() }))
+  t.equal(new Meta(connection).get('revs_limit'), 50)
 })

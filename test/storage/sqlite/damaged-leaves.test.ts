@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
+import type { CouchError } from '../../../src/core/errors.ts'
 import type { DatabaseStore } from '../../../src/storage/engine.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
@@ -101,3 +102,40 @@ t.test('damaged leaves are kept over a restart until they are written again', as
   t.equal(fourth.needsDevices, false, 'devices compare after a restore')
   t.equal((await known(fourth, 'b')).leaves.length, 1)
 })
+
+t.test(
+  'a write that corrects whether a revision is a tombstone does not hide that its body is damaged',
+  async (t) => {
+    const dataDir = await temporaryFolder(t)
+    const change = async (work: (store: DatabaseStore) => Promise<unknown>, isNew = false) => {
+      const engine = sqliteEngine({ dataDir })
+      const catalog = await engine.openCatalog()
+      if (isNew) await catalog.create('notes')
+      await work(await engine.openDatabase('notes'))
+      await engine.close()
+    }
+    const ids = ['damaged', 'whole']
+    await change((store) => store.updateDocs(ids.map((id) => put(id, '{"text":"a"}'))), true)
+    const file = new Sqlite(join(dataDir, 'databases', 'notes.sqlite'))
+    file.exec('UPDATE revision SET deleted = 1')
+    file.exec(`UPDATE revision SET body = replace(body, 'text', 'test') WHERE num = 1`)
+    file.close()
+    await change(async (store) => {
+      for (const id of ids) {
+        const { rev } = await known(store, id)
+        const revisions = [{ rev, deleted: false, ancestry: [rev.slice(2)] }]
+        await store.updateDocs([write(id, { rev, deleted: false, sequenced: true, revisions })])
+      }
+    })
+    await change(async (store) => {
+      const bodies = await store.readDocs(ids, (doc) => {
+        try {
+          return doc?.body(doc.rev)
+        } catch (error) {
+          return (error as CouchError).error
+        }
+      })
+      t.same(bodies, ['file_corruption', '{"text":"a"}'])
+    })
+  },
+)
