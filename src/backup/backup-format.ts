@@ -9,10 +9,10 @@
  *       local.ini            the configuration, if the file exists; it has hashes and secrets, so its mode is 0600
  *       databases/NAME.sqlite    the same file names as in the data folder
  */
-import { type FileHandle, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { newUuid } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
+import type { Body } from '../documents/database.ts'
+import { AMPLE_ROOM, TemporaryFile } from '../documents/temporary-file.ts'
 import type { Damage } from '../storage/damage.ts'
 import { readRegular } from './foreign-files.ts'
 
@@ -182,7 +182,7 @@ export interface BackupLine {
   /**
    * The body of a `_bulk_docs`: in memory if short, otherwise in an unlinked file. Valid until the next line is read.
    */
-  readonly body: { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
+  readonly body: Body
 }
 
 /**
@@ -219,8 +219,7 @@ class LineBuilder {
   readonly #tmpDir: string
   /** Bytes that are not in the file. */
   #chunks: Uint8Array[] = [BODY_PREFIX]
-  #file: FileHandle | undefined
-  #written = 0
+  #file: TemporaryFile | undefined
   #head: Buffer = Buffer.alloc(0)
   #tail: Buffer = Buffer.alloc(0)
   length = 0
@@ -241,23 +240,14 @@ class LineBuilder {
   }
 
   async #spool(): Promise<void> {
-    this.#file ??= await openUnnamed(this.#tmpDir)
-    for (const chunk of this.#chunks.splice(0)) {
-      for (let at = 0; at < chunk.length; ) {
-        const { bytesWritten } = await this.#file.write(chunk, at, chunk.length - at, this.#written)
-        at += bytesWritten
-        this.#written += bytesWritten
-      }
-    }
+    this.#file ??= await TemporaryFile.open(this.#tmpDir, AMPLE_ROOM)
+    for (const chunk of this.#chunks.splice(0)) await this.#file.append(chunk)
   }
 
   async finish(number: number): Promise<BackupLine> {
     this.#chunks.push(BODY_SUFFIX)
     if (this.#file !== undefined) await this.#spool()
-    const body =
-      this.#file === undefined
-        ? { bytes: Buffer.concat(this.#chunks) }
-        : { file: this.#file.fd, length: this.#written }
+    const body = this.#file?.body ?? { bytes: Buffer.concat(this.#chunks) }
     return { number, head: this.#head.toString(), tail: this.#tail.toString(), body }
   }
 
@@ -265,11 +255,4 @@ class LineBuilder {
     await this.#file?.close()
     this.#file = undefined
   }
-}
-
-async function openUnnamed(folder: string): Promise<FileHandle> {
-  const path = join(folder, `import-${newUuid()}`)
-  const file = await open(path, 'wx+', 0o600)
-  await rm(path)
-  return file
 }

@@ -1,9 +1,7 @@
-import { read } from 'node:fs'
-import { promisify } from 'node:util'
 import { discard } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Body } from './database.ts'
-import { type FileRoom, TemporaryFile } from './temporary-file.ts'
+import { AMPLE_ROOM, type FileRoom, fileBytes, TemporaryFile } from './temporary-file.ts'
 
 /** A larger body, in bytes, goes to a file even if memory is free (architecture.md, "The path of a save"). */
 export const MAX_IN_MEMORY = 8 * 1024 * 1024
@@ -14,8 +12,6 @@ export interface MemoryShare {
   reserve(bytes: number): boolean
   release(bytes: number): void
 }
-
-const AMPLE_ROOM: FileRoom = { resize: () => undefined, release: () => undefined }
 
 /**
  * Collects one body: in memory while it is small and the budget has room, else in an unlinked file, which is gone when
@@ -136,8 +132,6 @@ export class BodyCollector {
   }
 }
 
-const readAt = promisify(read)
-
 /** Reads a body, or a range of it, from memory or its file; for small ones. */
 export async function bytesOf(
   body: Body,
@@ -145,12 +139,5 @@ export async function bytesOf(
   end = 'bytes' in body ? body.bytes.length : body.length,
 ): Promise<Uint8Array> {
   if ('bytes' in body) return body.bytes.subarray(start, end)
-  const bytes = new Uint8Array(end - start)
-  let at = 0
-  while (at < bytes.length) {
-    const { bytesRead } = await readAt(body.file, bytes, at, bytes.length - at, start + at)
-    if (bytesRead === 0) throw new Error('The file of a body is shorter than it was written.')
-    at += bytesRead
-  }
-  return bytes
+  return fileBytes(body, start, end)
 }

@@ -13,10 +13,11 @@ import type { StoreSizes } from '../storage/upkeep.ts'
 import type { GiveUp } from './give-up.ts'
 import type { IncomingDoc } from './incoming-document.ts'
 import type { ListParameters } from './list-parameters.ts'
+import type { FileBody } from './temporary-file.ts'
 import type { TimeMachine } from './time-machine/time-machine-calls.ts'
 
 /** The bytes of a request's body, in memory or in an open file, which the caller closes. */
-export type Body = { readonly bytes: Uint8Array } | { readonly file: number; readonly length: number }
+export type Body = { readonly bytes: Uint8Array } | FileBody
 
 /** Options of reading a document, protocol.md 3.1; false by default. */
 export interface OpenOptions {

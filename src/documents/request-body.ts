@@ -2,7 +2,6 @@
  * Reads the body of a request, in memory or in a file: as bytes, as text, as a JSON object, or as the documents of
  * `_bulk_docs`. Long bodies are read in steps.
  */
-import { readSync } from 'node:fs'
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import type { Limits } from '../core/types.ts'
@@ -20,8 +19,7 @@ import { isSuspect, requireLength } from './document-length.ts'
 import { checkObject, checkSchema, JsonParser, type Schema } from './json-parser.ts'
 import { type ContentRanges, LeftContents } from './left-contents.ts'
 import { SpanScanner, type Spans } from './spans.ts'
-
-type FileBody = Extract<Body, { readonly file: number }>
+import { type FileBody, readFileBytes } from './temporary-file.ts'
 
 /** The longest JSON that is read as one text: V8's maximum is 512 MB, and the answer also needs space. */
 const MAX_TEXT_BYTES = 400_000_000
@@ -33,7 +31,7 @@ export function bodyLength(body: Body): number {
 /** A range of the body; it is not copied if the body is in memory. */
 export function bodyBytes(body: Body, start: number, end: number): Uint8Array {
   if ('bytes' in body) return body.bytes.subarray(start, end)
-  return readFully(body.file, Buffer.allocUnsafe(end - start), start)
+  return readFileBytes(body, Buffer.allocUnsafe(end - start), start)
 }
 
 /**
@@ -59,17 +57,8 @@ function rangeBytes(body: Body, start: number, end: number, memory: Buffer): Uin
  * Reads a range of a body in a file into reusable memory. Otherwise a large upload would leave hundreds of megabytes
  * for the garbage collector.
  */
-export function readInto(memory: Buffer, { file }: FileBody, start: number, end: number): Buffer {
-  return readFully(file, memory.subarray(0, end - start), start)
-}
-
-function readFully(file: number, bytes: Buffer, start: number): Buffer {
-  for (let at = 0; at < bytes.length; ) {
-    const read = readSync(file, bytes, at, bytes.length - at, start + at)
-    if (read === 0) throw new RangeError('the file of a body has become shorter')
-    at += read
-  }
-  return bytes
+export function readInto(memory: Buffer, body: FileBody, start: number, end: number): Buffer {
+  return readFileBytes(body, memory.subarray(0, end - start), start)
 }
 
 /** A range of the body as text. @throws invalid_json if it is not UTF-8, document_too_large */
@@ -122,7 +111,7 @@ async function textWithout(
   let filled = 0
   let from = start
   const copyUntil = (to: number) => {
-    readFully(body.file, bytes.subarray(filled, filled + to - from), from)
+    readFileBytes(body, bytes.subarray(filled, filled + to - from), from)
     filled += to - from
   }
   for (const [at, first] of starts.entries()) {

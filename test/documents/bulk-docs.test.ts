@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Body } from '../../src/documents/database.ts'
+import type { FileBody } from '../../src/documents/temporary-file.ts'
 import { ADMIN, body, jsonOf, openDatabase, parse, spooled, text } from './helpers.ts'
 
 const BAD_DOCS: [doc: string, code: string][] = [
@@ -214,7 +215,7 @@ t.test('every call with a body has the same answer', async (t) => {
 
 t.test('a file that is too short is an error', async (t) => {
   const { database, updateSeq } = await openDatabase()
-  const given = (await spooled(t, '{"docs":[{}]}')) as { file: number; length: number }
+  const given = (await spooled(t, '{"docs":[{}]}')) as FileBody
   await t.rejects(jsonOf(database.bulkDocs(ADMIN, { ...given, length: 100 })))
   t.equal(await updateSeq(), 0)
 })

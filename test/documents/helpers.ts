@@ -1,6 +1,5 @@
 /** A database over the engine in memory, with helpers for tests. */
-import { openSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -14,6 +13,7 @@ import {
 } from '../../src/core/types.ts'
 import type { Body, Database, PutOptions } from '../../src/documents/database.ts'
 import { storeDatabase } from '../../src/documents/store-database.ts'
+import { AMPLE_ROOM, TemporaryFile } from '../../src/documents/temporary-file.ts'
 import type { Sandbox } from '../../src/sandbox/messages.ts'
 import type { DatabaseProperties } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
@@ -113,9 +113,10 @@ export function body(value: unknown): Body {
 export async function spooled(t: Pick<Test, 'teardown'>, value: Uint8Array | string): Promise<Body> {
   const folder = await mkdtemp(join(tmpdir(), 'settee-spool-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  const bytes = Buffer.from(value)
-  await writeFile(join(folder, 'body'), bytes)
-  return { file: openSync(join(folder, 'body'), 'r'), length: bytes.length }
+  const file = await TemporaryFile.open(folder, AMPLE_ROOM)
+  t.teardown(() => file.close())
+  await file.append(Buffer.from(value))
+  return file.body
 }
 
 export async function chunksOf(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array[]> {

@@ -1,8 +1,7 @@
 /** A database of another server, as one end of a replication; protocol.md 14.5, 16.1. */
-import { read } from 'node:fs'
 import { Readable } from 'node:stream'
-import { promisify } from 'node:util'
 import { LOCAL_PREFIX } from '../../core/ids.ts'
+import { fileRange } from '../../documents/temporary-file.ts'
 import { positionOf } from '../checkpoint.ts'
 import type { ChangesRequest, MultipartRevision, OpenedRevisions, Peer, PeerInfo } from '../peer.ts'
 import { PeerError } from '../peer-error.ts'
@@ -155,7 +154,7 @@ export class RemotePeer implements Peer {
       body:
         'bytes' in body
           ? body.bytes.subarray(start, end)
-          : () => Readable.from(fileRange(body.file, start, end), { objectMode: false }),
+          : () => Readable.from(fileRange(body, start, end), { objectMode: false }),
       signal,
     })
     // Only an answer of a database shows that the revision is stored: a proxy may say 200, too.
@@ -203,20 +202,6 @@ function newest(revs: readonly string[]): readonly string[] {
   if (revs.length <= MAX_ANCESTORS) return revs
   const generation = (rev: string) => Number.parseInt(rev, 10)
   return [...revs].sort((a, b) => generation(b) - generation(a)).slice(0, MAX_ANCESTORS)
-}
-
-const readFile = promisify(read)
-const FILE_CHUNK = 256 * 1024
-
-/** Reads a range of an open file. A read stream would close the file with itself. */
-async function* fileRange(file: number, start: number, end: number): AsyncGenerator<Uint8Array> {
-  for (let at = start; at < end; ) {
-    const buffer = Buffer.allocUnsafe(Math.min(FILE_CHUNK, end - at))
-    const { bytesRead } = await readFile(file, buffer, 0, buffer.length, at)
-    if (bytesRead === 0) throw new Error('the file of a revision is too short')
-    yield buffer.subarray(0, bytesRead)
-    at += bytesRead
-  }
 }
 
 /** The first slash of a design or local document stays (protocol.md 2.2). */
