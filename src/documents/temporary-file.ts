@@ -120,9 +120,10 @@ const lastBlocks = new WeakMap<FileBody, { readonly block: number; readonly byte
 
 /**
  * Fills a buffer with a range of a body, by whole blocks. Receives the number of bytes of each reading.
- * @throws disk_fault if a block is not what was written, or ends early
+ * @throws disk_fault if a block is not what was written, or ends early; RangeError for a range that ends behind the body
  */
 function* readings(body: FileBody, into: Uint8Array, start: number): Generator<Reading, void, number> {
+  if (start + into.length > body.length) throw new RangeError('the range ends behind the body')
   for (let at = start; at < start + into.length; ) {
     const block = Math.floor(at / BLOCK)
     const first = block * BLOCK
@@ -130,17 +131,21 @@ function* readings(body: FileBody, into: Uint8Array, start: number): Generator<R
     const to = Math.min(end, start + into.length)
     const wanted = into.subarray(at - start, to - start)
     if (wanted.length === end - first) yield* blockReadings(body, wanted, block)
-    else {
-      const last = lastBlocks.get(body)
-      const bytes = last?.block === block ? last.bytes : Buffer.allocUnsafeSlow(end - first)
-      if (bytes !== last?.bytes) {
-        yield* blockReadings(body, bytes, block)
-        lastBlocks.set(body, { block, bytes })
-      }
-      wanted.set(bytes.subarray(at - first, to - first))
-    }
+    else wanted.set((yield* keptBlock(body, block, end - first)).subarray(at - first, to - first))
     at = to
   }
+}
+
+/** @returns memory that begins with the block, valid until the next turn */
+function* keptBlock(body: FileBody, block: number, length: number): Generator<Reading, Uint8Array, number> {
+  const last = lastBlocks.get(body)
+  if (last?.block === block) return last.bytes
+  // While the block is read into the memory of the last one, nobody may find that there.
+  lastBlocks.delete(body)
+  const bytes = last?.bytes ?? Buffer.allocUnsafeSlow(Math.min(BLOCK, body.length))
+  yield* blockReadings(body, bytes.subarray(0, length), block)
+  lastBlocks.set(body, { block, bytes })
+  return bytes
 }
 
 function* blockReadings(

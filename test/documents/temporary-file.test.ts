@@ -118,3 +118,10 @@ t.test('an emptied file has nothing of what was in it', async (t) => {
   t.equal(String(await all(file.read())), 'other')
   await file.close()
 })
+
+t.test('a range behind the end is an error', async (t) => {
+  const { file } = await written([70_000])
+  t.throws(() => readFileBytes(file.body, Buffer.alloc(2), 69_999))
+  await t.rejects(fileBytes(file.body, 80_000, 80_001))
+  await file.close()
+})
