@@ -1,19 +1,13 @@
-/** Load that leaves the processor to the server: requests are prepared here, and sent by load-client.c. */
-import { spawn } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { compile } from './compiler.ts'
+/**
+ * Load from requests that are prepared here. load-client.c sends them, which leaves the processor to the server; where there is no C
+ * compiler, autocannon does.
+ */
+import { sendByAutocannon } from './autocannon-client.ts'
+import { compiledClient, prepareForC } from './c-client.ts'
 import { withCpu } from './load.ts'
 import type { Peer } from './peer.ts'
+import type { PlannedRequest } from './planned-request.ts'
 import type { Figure } from './trial.ts'
-
-export interface PlannedRequest {
-  readonly method: 'GET' | 'PUT' | 'POST'
-  readonly path: string
-  readonly body?: string
-}
 
 interface Load {
   /** Each sends its next request after an answer. */
@@ -26,12 +20,31 @@ interface Load {
   readonly perRequest: number
 }
 
-/** What load-client.c prints. Times are in seconds. */
-interface Sent {
-  readonly seconds: number
-  readonly median: number
-  readonly within99: number
-  readonly statuses: Readonly<Record<string, number>>
+/** The clients that can send the load. */
+export const LOAD_CLIENTS = ['c', 'autocannon'] as const
+
+export type LoadClient = (typeof LOAD_CLIENTS)[number]
+
+let client: LoadClient = 'c'
+
+/**
+ * Decides which client sends all load from now on.
+ * @param wanted undefined: load-client.c if it can be compiled, otherwise autocannon
+ * @returns the client
+ * @throws when load-client.c is wanted and there is no C compiler
+ */
+export async function chooseLoadClient(wanted: LoadClient | undefined): Promise<LoadClient> {
+  const isCompiled =
+    wanted !== 'autocannon' &&
+    (await compiledClient().then(
+      () => true,
+      (error: unknown) => {
+        if (wanted === 'c') throw error
+        return false
+      },
+    ))
+  client = isCompiled ? 'c' : 'autocannon'
+  return client
 }
 
 /**
@@ -46,30 +59,23 @@ export async function sendAll(
 ): Promise<{ readonly rate: Figure; readonly times: readonly Figure[]; readonly cpu: readonly Figure[] }> {
   const { connections, status, unit, perRequest } = load
   const count = requests.length * perRequest
-  const folder = await mkdtemp(join(tmpdir(), 'settee-load-'))
-  try {
-    const file = join(folder, 'requests')
-    await writeFile(file, encoded(peer, requests))
-    const program = await compiled()
-    const { hostname, port } = new URL(peer.origin)
-    const { result: sent, cpu } = await withCpu(peer, count, unit, () =>
-      run(program, [hostname, port, `${connections}`, file]),
+  const send =
+    client === 'c'
+      ? await prepareForC(peer, requests, connections)
+      : () => sendByAutocannon(peer, requests, connections)
+  const { result: sent, cpu } = await withCpu(peer, count, unit, send)
+  if (sent.statuses[status] !== requests.length) {
+    throw new Error(
+      `${peer.name}: not all of ${requests.length} answers are ${status}: ${JSON.stringify(sent.statuses)}`,
     )
-    if (sent.statuses[status] !== requests.length) {
-      throw new Error(
-        `${peer.name}: not all of ${requests.length} answers are ${status}: ${JSON.stringify(sent.statuses)}`,
-      )
-    }
-    return {
-      rate: { name: `${unit}s`, unit: `${unit}s/s`, value: count / sent.seconds },
-      times: [
-        { name: 'median', unit: 'ms', value: sent.median * 1000 },
-        { name: '99% within', unit: 'ms', value: sent.within99 * 1000 },
-      ],
-      cpu,
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true })
+  }
+  return {
+    rate: { name: `${unit}s`, unit: `${unit}s/s`, value: count / sent.seconds },
+    times: [
+      { name: 'median', unit: 'ms', value: sent.median * 1000 },
+      { name: '99% within', unit: 'ms', value: sent.within99 * 1000 },
+    ],
+    cpu,
   }
 }
 
@@ -98,36 +104,4 @@ export function posts(path: string, bodies: readonly string[], count: number): P
     path,
     body: bodies[n % bodies.length] as string,
   }))
-}
-
-/** The requests in the form that load-client.c reads. */
-function encoded({ origin, headers }: Peer, requests: readonly PlannedRequest[]): Buffer {
-  const { host } = new URL(origin)
-  const common = Object.entries({ host, accept: 'application/json', ...headers })
-    .map(([name, value]) => `${name}: ${value}\r\n`)
-    .join('')
-  return Buffer.concat(
-    requests.flatMap(({ method, path, body }) => {
-      const content = Buffer.from(body ?? '')
-      const length = body === undefined ? '' : `content-length: ${content.length}\r\n`
-      const head = Buffer.from(`${method} ${path} HTTP/1.1\r\n${common}${length}\r\n`)
-      const prefix = Buffer.alloc(4)
-      prefix.writeUInt32LE(head.length + content.length)
-      return [prefix, head, content]
-    }),
-  )
-}
-
-let program: Promise<string> | undefined
-
-function compiled(): Promise<string> {
-  program ??= compile('load-client.c', 'load-client')
-  return program
-}
-
-async function run(command: string, args: readonly string[]): Promise<Sent> {
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
-  const printed = await text(child.stdout)
-  if (printed === '') throw new Error('load-client.c has failed')
-  return JSON.parse(printed) as Sent
 }

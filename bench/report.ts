@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { cpus, loadavg } from 'node:os'
 import { medianOf } from './load.ts'
+import type { LoadClient } from './load-client.ts'
 import type { Peer } from './peer.ts'
 import type { Figure } from './trial.ts'
 
@@ -12,12 +13,13 @@ export interface Result extends Figure {
 }
 
 /** @returns the time and the machine of the measurement. Call it before the load begins */
-export function circumstances(args: readonly string[], peers: readonly Peer[]): string {
+export function circumstances(args: readonly string[], client: LoadClient, peers: readonly Peer[]): string {
   const { stdout } = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' })
   return [
     `command     npm run bench -- ${args.join(' ')}`,
     `when        ${new Date().toISOString()}, commit ${stdout?.trim() || 'unknown'}`,
     `where       ${cpus().length} x ${cpus()[0]?.model.trim()}, Node ${process.version}`,
+    `client      ${client === 'c' ? 'load-client.c' : client}`,
     `load        ${loadavg()[0]?.toFixed(2)} in the minute before`,
     ...peers.map(({ name, durability }) => `durability  ${name}: ${durability}`),
     ...peers.flatMap(({ name, startMs }) =>

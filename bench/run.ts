@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import { bareLimits } from './bare-limit.ts'
 import { startBareServer } from './bare-server.ts'
 import { Databases } from './databases.ts'
+import { chooseLoadClient, LOAD_CLIENTS, type LoadClient } from './load-client.ts'
 import { type Peer, runningPeer } from './peer.ts'
 import { plotOf } from './plot.ts'
 import { startOnPostgres } from './postgres-peer.ts'
@@ -22,6 +23,7 @@ import { crowd } from './trials/crowd.ts'
 import { depth } from './trials/depth.ts'
 import { curve, devices } from './trials/devices.ts'
 import { diff } from './trials/diff.ts'
+import { edit } from './trials/edit.ts'
 import { fanout } from './trials/fanout.ts'
 import { filter } from './trials/filter.ts'
 import { firstsync } from './trials/firstsync.ts'
@@ -34,6 +36,7 @@ import { push } from './trials/push.ts'
 import { put } from './trials/put.ts'
 import { recovery } from './trials/recovery.ts'
 import { replicate } from './trials/replicate.ts'
+import { rest } from './trials/rest.ts'
 import { spread } from './trials/spread.ts'
 import { standby } from './trials/standby.ts'
 import { startup } from './trials/startup.ts'
@@ -63,6 +66,8 @@ const TRIALS: readonly Trial[] = [
   busy,
   devices,
   curve,
+  edit,
+  rest,
   crowd,
   recovery,
   spread,
@@ -77,6 +82,7 @@ Words choose trials. Without words, all trials run except those with a star:
 ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* ' : ''}${about}`).join('\n')}
 
 --quick                smaller databases and fewer requests, for every change
+--client c|autocannon  what sends the load; by default the client in C, or autocannon where there is no C compiler
 --repeat N             run N rounds and print the medians
 --slow-fsync MS        delay every fsync of the servers that the bench starts by MS milliseconds
 --hosted               run settee in hosted mode
@@ -93,6 +99,8 @@ ${TRIALS.map(({ name, about, isAlone }) => `  ${name.padEnd(10)}${isAlone ? '* '
 interface Wanted {
   readonly trials: readonly Trial[]
   readonly scale: Scale
+  /** undefined: the client in C where it can be compiled. */
+  readonly client: LoadClient | undefined
   readonly rounds: number
   readonly slowness: number
   readonly against: readonly string[]
@@ -116,6 +124,7 @@ function wanted(args: readonly string[]): Wanted | null {
     allowPositionals: true,
     options: {
       quick: { type: 'boolean', default: false },
+      client: { type: 'string' },
       repeat: { type: 'string', default: '1' },
       'slow-fsync': { type: 'string', default: '0' },
       'pouchdb-server': { type: 'boolean', default: false },
@@ -135,6 +144,9 @@ function wanted(args: readonly string[]): Wanted | null {
   if (values.store !== undefined && values.store !== 'postgres') {
     throw new Error('--store can only be postgres.')
   }
+  const client = LOAD_CLIENTS.find((name) => name === values.client)
+  if (client === undefined && values.client !== undefined)
+    throw new Error(`--client can only be ${LOAD_CLIENTS.join(' or ')}.`)
   const unknown = positionals.find((word) => !TRIALS.some(({ name }) => name === word))
   if (unknown !== undefined) throw new Error(`There is no trial "${unknown}".`)
   return {
@@ -142,6 +154,7 @@ function wanted(args: readonly string[]): Wanted | null {
       positionals.length === 0 ? !isAlone : positionals.includes(name),
     ),
     scale: values.quick ? QUICK : FULL,
+    client,
     rounds: numberOf(values.repeat),
     slowness: numberOf(values['slow-fsync']),
     against: values.against,
@@ -232,9 +245,10 @@ function bareResults({ trials, scale }: Wanted, env: Readonly<Record<string, str
 async function main(args: readonly string[]): Promise<void> {
   const asked = wanted(args)
   if (asked === null) return console.log(HELP)
+  const client = await chooseLoadClient(asked.client)
   const rounds: Result[][] = []
   for (let n = 0; n < Math.max(1, asked.rounds); n++) {
-    const printHeader = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, peers))
+    const printHeader = (peers: readonly Peer[]) => n === 0 && console.log(circumstances(args, client, peers))
     rounds.push(await round(asked, n % 2 === 1, printHeader))
   }
   const results = medians(rounds)

@@ -36,6 +36,8 @@ export interface Scale {
   readonly editSeconds: number
   /** Edits in a second, of the trial that raises them. */
   readonly editRates: readonly number[]
+  /** Pauses between bursts of requests, in seconds. */
+  readonly rests: readonly number[]
   /** How often a short read is repeated; its median counts. */
   readonly rounds: number
 }
@@ -59,6 +61,7 @@ export const FULL: Scale = {
   editsPerSecond: 200,
   editSeconds: 30,
   editRates: [25, 50, 100, 150, 200, 300],
+  rests: [14, 300],
   rounds: 7,
 }
 export const QUICK: Scale = {
@@ -80,6 +83,7 @@ export const QUICK: Scale = {
   editsPerSecond: 40,
   editSeconds: 10,
   editRates: [20, 40],
+  rests: [14],
   rounds: 3,
 }
 

@@ -66,7 +66,8 @@ export const curve: Trial = {
   },
 }
 
-async function openVaults({ peer, scale, emptyDatabase }: Bench): Promise<Vault[]> {
+/** Opens the devices of `scale`, four to a database, with live feeds. */
+export async function openVaults({ peer, scale, emptyDatabase }: Bench): Promise<Vault[]> {
   const vaults: Vault[] = []
   const jobs = Array.from({ length: scale.devices / DEVICES }, () => async () => {
     const vault = new Vault(await emptyDatabase())

@@ -1,6 +1,7 @@
 import { inFlight } from '../load.ts'
-import { type PlannedRequest, sendAll } from '../load-client.ts'
+import { sendAll } from '../load-client.ts'
 import type { Peer } from '../peer.ts'
+import type { PlannedRequest } from '../planned-request.ts'
 import { makeNotes, type Note, pushBodies } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 

@@ -1,4 +1,5 @@
-import { type PlannedRequest, sendAll } from '../load-client.ts'
+import { sendAll } from '../load-client.ts'
+import type { PlannedRequest } from '../planned-request.ts'
 import { makeNotes, newDocument } from '../seed.ts'
 import type { Trial } from '../trial.ts'
 import { requireDocuments } from './push.ts'

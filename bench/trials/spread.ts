@@ -1,5 +1,6 @@
 import { inFlight } from '../load.ts'
-import { type PlannedRequest, sendAll } from '../load-client.ts'
+import { sendAll } from '../load-client.ts'
+import type { PlannedRequest } from '../planned-request.ts'
 import { makeNotes, newDocument, pushBodies } from '../seed.ts'
 import type { Bench, Figure, Trial } from '../trial.ts'
 
