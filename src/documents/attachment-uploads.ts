@@ -18,6 +18,7 @@ import {
   inflatedLength,
   isCompressible,
 } from './incoming-attachments.ts'
+import type { IncomingDoc } from './incoming-document.ts'
 import { bodyBytes, readInto } from './request-body.ts'
 
 /** Bytes copied in one step: the size of one write to the store. */
@@ -101,18 +102,118 @@ export async function withUploads<T>(
   }
 }
 
+/** Contents that are stored before the documents that name them. */
+class Stages {
+  readonly #store: DatabaseStore
+  readonly #shortage: () => CouchError | null
+  readonly #begun: BlobUpload[] = []
+
+  constructor(store: DatabaseStore, shortage: () => CouchError | null) {
+    this.#store = store
+    this.#shortage = shortage
+  }
+
+  /** @throws insufficient_storage */
+  requireRoom(): void {
+    const refusal = this.#shortage()
+    if (refusal !== null) throw refusal
+  }
+
+  async begin(): Promise<BlobUpload> {
+    const stage = await this.#store.uploadBlob()
+    this.#begun.push(stage)
+    return stage
+  }
+
+  /** Stores a range of a body. */
+  async store(body: Body, start: number, end: number): Promise<StoredBytes> {
+    const stage = await this.begin()
+    for (let at = start; at < end; at += PIECE) {
+      await atTurn(body, at, Math.min(at + PIECE, end), (piece) => {
+        this.requireRoom()
+        return stage.append(piece)
+      })
+    }
+    return finished(stage)
+  }
+
+  /** Removes what no document names. */
+  async release(): Promise<void> {
+    for (const stage of this.#begun.splice(0)) await stage.release()
+  }
+}
+
+/** The bytes of contents that the write of the documents stores with them: it is one turn of the thread. */
+const MAX_INLINE = 1024 * 1024
+
+type Edit = { readonly doc: Pick<IncomingDoc, 'attachments'> }
+
+/**
+ * Stores contents that documents have inside before the documents, piece by piece, as far as they are too large for the documents'
+ * own write: the largest ones first.
+ * @param use gets the edits, whose large contents are uploads; what no document names when its promise settles is removed
+ * @throws insufficient_storage; and as the store and `use`
+ */
+export async function withStagedContents<E extends Edit, T>(
+  store: DatabaseStore,
+  edits: readonly E[],
+  shortage: () => CouchError | null,
+  use: (edits: readonly E[]) => Promise<T>,
+): Promise<T> {
+  const inline = inlineContents(edits)
+  let left = lengthOf(inline)
+  const stages = new Stages(store, shortage)
+  const stored = new Map<Uint8Array, StoredBytes>()
+  try {
+    stages.requireRoom()
+    for (const bytes of inline.toSorted((a, b) => b.length - a.length)) {
+      if (left <= MAX_INLINE) break
+      stored.set(bytes, await stages.store({ bytes }, 0, bytes.length))
+      left -= bytes.length
+    }
+    return await use(edits.map((edit) => withContents(edit, stored)))
+  } finally {
+    await stages.release()
+  }
+}
+
+/** Whether the contents that documents have inside are too large for the documents' own write. */
+export function haveLargeContents(edits: readonly Edit[]): boolean {
+  return lengthOf(inlineContents(edits)) > MAX_INLINE
+}
+
+function inlineContents(edits: readonly Edit[]): Uint8Array[] {
+  return edits.flatMap(({ doc }) => doc.attachments.flatMap(inlineBytes))
+}
+
+function lengthOf(contents: readonly Uint8Array[]): number {
+  return contents.reduce((sum, { length }) => sum + length, 0)
+}
+
+function inlineBytes({ content }: IncomingAttachment): Uint8Array[] {
+  return content !== null && 'bytes' in content.content ? [content.content.bytes] : []
+}
+
+function withContents<E extends Edit>(edit: E, stored: ReadonlyMap<Uint8Array, StoredBytes>): E {
+  const attachments = edit.doc.attachments.map((attachment) => {
+    const [bytes] = inlineBytes(attachment)
+    const found = bytes && stored.get(bytes)
+    return found
+      ? { ...attachment, content: { ...(attachment.content as IncomingContent), ...found } }
+      : attachment
+  })
+  return { ...edit, doc: { ...edit.doc, attachments } }
+}
+
 /** The attachment uploads of one request. */
 export class AttachmentUploads {
-  readonly #store: DatabaseStore
   readonly #settings: Settings
-  readonly #shortage: () => CouchError | null
-  readonly #stages: BlobUpload[] = []
+  readonly #stages: Stages
   #held = 0
 
   constructor(store: DatabaseStore, settings: Settings, shortage: () => CouchError | null) {
-    this.#store = store
     this.#settings = settings
-    this.#shortage = shortage
+    this.#stages = new Stages(store, shortage)
   }
 
   /**
@@ -131,7 +232,7 @@ export class AttachmentUploads {
   ): Promise<ReceivedContent> {
     const { limits, rules } = this.#settings
     if (!rules.policy.attachments) throw new CouchError('hosted_attachment')
-    this.#requireRoom()
+    this.#stages.requireRoom()
     const sentLength = end - start
     const limit = limits.maxAttachmentSize
     if (sentLength > limit) throw new CouchError('attachment_too_large', name)
@@ -153,7 +254,7 @@ export class AttachmentUploads {
   #storeRange(body: Body, start: number, end: number): Promise<StoredBytes> | StoredBytes {
     return this.#fits(end - start)
       ? this.#holdInMemory(bodyBytes(body, start, end))
-      : this.#stage(body, start, end)
+      : this.#stages.store(body, start, end)
   }
 
   #fits(bytes: number): boolean {
@@ -191,7 +292,7 @@ export class AttachmentUploads {
       gathered = []
       waiting = 0
       await pieces.run(() => {
-        this.#requireRoom()
+        this.#stages.requireRoom()
         return to.append(piece)
       })
     }
@@ -200,36 +301,14 @@ export class AttachmentUploads {
       waiting += chunk.length
       storedLength += chunk.length
       if (waiting < PIECE - CODING_STEP) continue
-      stage ??= await this.#begin()
+      stage ??= await this.#stages.begin()
       await flush(stage)
     }
     if (stage === null && this.#fits(waiting))
       return { storedLength, ...this.#holdInMemory(Buffer.concat(gathered)) }
-    stage ??= await this.#begin()
+    stage ??= await this.#stages.begin()
     if (waiting > 0) await flush(stage)
     return { storedLength, ...(await finished(stage)) }
-  }
-
-  async #begin(): Promise<BlobUpload> {
-    const stage = await this.#store.uploadBlob()
-    this.#stages.push(stage)
-    return stage
-  }
-
-  async #stage(body: Body, start: number, end: number): Promise<StoredBytes> {
-    const stage = await this.#begin()
-    for (let at = start; at < end; at += PIECE) {
-      await atTurn(body, at, Math.min(at + PIECE, end), (piece) => {
-        this.#requireRoom()
-        return stage.append(piece)
-      })
-    }
-    return finished(stage)
-  }
-
-  #requireRoom(): void {
-    const refusal = this.#shortage()
-    if (refusal !== null) throw refusal
   }
 
   /**
@@ -248,8 +327,8 @@ export class AttachmentUploads {
   }
 
   /** Releases all uploads. */
-  async release(): Promise<void> {
-    for (const stage of this.#stages.splice(0)) await stage.release()
+  release(): Promise<void> {
+    return this.#stages.release()
   }
 }
 

@@ -14,6 +14,7 @@ import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
+import { haveLargeContents, withStagedContents } from './attachment-uploads.ts'
 import {
   ancestryCheck,
   dependsOnCounts,
@@ -27,7 +28,7 @@ import {
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
 import { touchesOfEdits } from './edit-touches.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
-import { requireDatabaseAdmin, requireMember } from './security.ts'
+import { databaseRole, requireDatabaseAdmin, requireMember } from './security.ts'
 import {
   type Attempt,
   KnownFacts,
@@ -68,7 +69,7 @@ export async function writeEdits(
   const refusals = policyRefusals(checks.policy, checks.database, edits)
   // The usual request; this saves 1.5 us for a single document.
   if (refusals === null && !edits.some(({ id }) => isLocalId(id)))
-    return updateDocuments(store, user, edits, checks)
+    return storeDocuments(store, user, edits, checks)
   const results: EditResult[] = new Array(edits.length)
   const locals: EditSubset = { edits: [], places: [] }
   const documents: EditSubset = { edits: [], places: [] }
@@ -86,7 +87,7 @@ export async function writeEdits(
   }
   await Promise.all([
     writeSubset(locals, results, (some) => updateLocals(store, user, some, checks)),
-    writeSubset(documents, results, (some) => updateDocuments(store, user, some, checks)),
+    writeSubset(documents, results, (some) => storeDocuments(store, user, some, checks)),
     refuseStrangers(store, user, refused, results),
   ])
   return results
@@ -150,6 +151,28 @@ type Results = EditResult[]
 interface Undecided {
   readonly document: DocumentEdits
   readonly missing: readonly MissingFact[]
+}
+
+/** As {@link updateDocuments}; stores large contents before the documents, if the user may write at all. */
+async function storeDocuments(
+  store: DatabaseStore,
+  user: UserCtx,
+  edits: readonly NamedEdit[],
+  checks: WriteChecks,
+): Promise<Results> {
+  if (!haveLargeContents(edits)) return updateDocuments(store, user, edits, checks)
+  const { security } = await store.view()
+  // The write refuses a stranger, and stores nothing of it.
+  if (databaseRole(user, security) === 'none') return updateDocuments(store, user, edits, checks)
+  let isStored = false
+  const update = (some: readonly NamedEdit[]) => {
+    isStored = true
+    return updateDocuments(store, user, some, checks)
+  }
+  return withStagedContents(store, edits, () => checks.shortage(user), update).catch((error: unknown) => {
+    if (isStored) throw error
+    return edits.map(() => asCouchError(error))
+  })
 }
 
 /**

@@ -28,7 +28,7 @@ const MAX_FIND_MS = 10 * 60_000
 const MAX_LEAVES = 1000
 
 interface RepairsOptions {
-  readonly databases: Pick<Databases, 'checks' | 'copies' | 'get' | 'has'>
+  readonly databases: Pick<Databases, 'checks' | 'copies' | 'get' | 'has' | 'names'>
   /** The first that has a good copy gives it. */
   readonly places: readonly CopyPlace[]
   readonly files: BodyFiles
@@ -54,6 +54,10 @@ interface Found {
 }
 
 const OWN = 'the database itself'
+
+/** In how many other databases a content is sought, and how many are opened for that in one run: each takes some ms of its thread. */
+const MAX_OTHERS = 100
+const MAX_OPENINGS = 1000
 
 export class Repairs {
   readonly #options: RepairsOptions
@@ -151,6 +155,8 @@ class RepairRun {
   /** Outcomes by document and revision: several attachments may be of one. */
   readonly #known = new Map<string, Promise<Omit<PartOutcome, 'part'>>>()
   #copies: readonly StoredCopy[] = []
+  #others: readonly string[] | undefined
+  #openings = 0
 
   constructor(options: RepairsOptions, database: string, writes: boolean, ending: AbortSignal) {
     this.#options = options
@@ -219,9 +225,37 @@ class RepairRun {
     const copies = this.#copies.map(({ path }) => path)
     const revision = await this.#timed(this.#checker.find({ database: this.#database, id, rev, copies }))
     if (revision === null) return null
-    const used = [revision.copy, ...revision.contents.map(({ copy }) => copy)].find((copy) => copy !== null)
-    const from = used === undefined ? undefined : this.#copies[used as number]
-    return { revision, from: from?.name ?? OWN }
+    let from = revision.copy === null ? OWN : (this.#copies[revision.copy]?.name ?? OWN)
+    const contents: FoundContent[] = []
+    for (const content of revision.contents) {
+      if (content.place !== null) {
+        contents.push(content)
+        continue
+      }
+      const found = await this.#inOthers(content)
+      if (found === null) return null
+      const { database, blob } = found
+      contents.push({ ...content, place: { database }, blob })
+      from = `the database ${database}`
+    }
+    return { revision: { ...revision, contents }, from }
+  }
+
+  /** Looks for a content in other databases: a note may have been copied there, or a device has put the same file into two. */
+  async #inOthers(
+    content: FoundContent,
+  ): Promise<{ readonly database: string; readonly blob: number } | null> {
+    this.#others ??= await this.#options.databases.names({}, MAX_OTHERS)
+    for (const database of this.#others) {
+      if (database === this.#database) continue
+      if (this.#openings >= MAX_OPENINGS) return null
+      this.#openings += 1
+      // It may be damaged as well, or gone.
+      const sought = this.#checker.findContent(database, content).catch(() => null)
+      const blob = await this.#timed(sought)
+      if (blob !== null) return { database, blob }
+    }
+    return null
   }
 
   /** @throws unavailable after the time limit, or when the server stops */
@@ -274,12 +308,12 @@ class RepairRun {
     yield line(`\r\n--${boundary}--`)
   }
 
-  async *#piecesOf({ copy, blob, length }: FoundContent): AsyncGenerator<Uint8Array> {
-    const path = copy === null ? undefined : this.#copies[copy]?.path
-    const place = path === undefined ? { database: this.#database } : { path }
+  async *#piecesOf({ place, blob, length }: FoundContent): AsyncGenerator<Uint8Array> {
+    if (place === null) throw new CouchError('no_attachment')
     for (let offset = 0; offset < length; offset += PIECE) {
       const piece = { place, blob, offset, length: Math.min(PIECE, length - offset) }
-      yield await this.#timed(this.#checker.readPiece(this.#database, piece))
+      const open = 'database' in place ? place.database : this.#database
+      yield await this.#timed(this.#checker.readPiece(open, piece))
     }
   }
 

@@ -9,7 +9,7 @@ import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { Damage } from '../storage/damage.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
 import type { CheckPosition, CheckStep, CopyFacts } from '../storage/storage-engine.ts'
-import type { FoundRevision, SoughtPiece, SoughtRevision } from './good-copies.ts'
+import type { FoundRevision, SoughtContent, SoughtPiece, SoughtRevision } from './good-copies.ts'
 import { RpcClient } from './rpc.ts'
 import { threadFlags } from './thread.ts'
 
@@ -97,6 +97,8 @@ export interface Checker {
    * @throws no_database
    */
   find(sought: SoughtRevision): Promise<FoundRevision | null>
+  /** @returns the number of a content in a database; null if it has none that is whole @throws no_database */
+  findContent(database: string, sought: SoughtContent): Promise<number | null>
   /** Reads a piece of a content that was found. @throws no_database, no_attachment, damaged_document */
   readPiece(database: string, piece: SoughtPiece): Promise<Uint8Array>
   /** Terminates the thread, whatever it is doing. */
@@ -135,6 +137,7 @@ type CopyQuery =
   | { readonly type: 'check'; readonly database: string; readonly from: CheckPosition | null }
   | { readonly type: 'server' }
   | { readonly type: 'find'; readonly sought: SoughtRevision }
+  | { readonly type: 'content'; readonly database: string; readonly sought: SoughtContent }
   | { readonly type: 'piece'; readonly piece: SoughtPiece }
 
 export type CopyRequest = { readonly call: number } & CopyQuery
@@ -273,6 +276,10 @@ class CopyThread implements Copier, Checker {
 
   find(sought: SoughtRevision): Promise<FoundRevision | null> {
     return this.#askOpen(sought.database, { type: 'find', sought })
+  }
+
+  findContent(database: string, sought: SoughtContent): Promise<number | null> {
+    return this.#askOpen(database, { type: 'content', database, sought })
   }
 
   readPiece(database: string, piece: SoughtPiece): Promise<Uint8Array> {

@@ -32,7 +32,7 @@ import {
   type KnownCopy,
   type ProgressEvent,
 } from './copies.ts'
-import { type FoundRevision, findRevision, readPiece } from './good-copies.ts'
+import { type FoundRevision, findContent, findRevision, readPiece } from './good-copies.ts'
 import { RpcServer } from './rpc.ts'
 
 /** The progress at which each part of the work begins, in percent. */
@@ -241,10 +241,13 @@ async function work(
   request: CopyRequest,
   engine: ServedEngine,
   onProgress: (progress: JobProgress) => void,
-): Promise<FileHash | FinishedCopy | CheckStep | FoundRevision | Uint8Array | DamageAnswer | string | null> {
+): Promise<
+  FileHash | FinishedCopy | CheckStep | FoundRevision | Uint8Array | DamageAnswer | string | number | null
+> {
   if (request.type === 'check') return engine.checkDatabase(request.database, request.from, STEP_MS)
   if (request.type === 'server') return (await engine.checkServer?.()) ?? null
   if (request.type === 'find') return findRevision(copiesOf(engine), request.sought)
+  if (request.type === 'content') return findContent(copiesOf(engine), request.database, request.sought)
   if (request.type === 'piece') return readPiece(copiesOf(engine), request.piece)
   try {
     const copies = copiesOf(engine)

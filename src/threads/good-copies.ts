@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { Throttle } from '../core/event-loop.ts'
-import type { AttachmentPart, OpenedParts } from '../documents/database.ts'
+import type { OpenedParts } from '../documents/database.ts'
 import { openParts } from '../documents/open.ts'
 import type { EngineCopies, FilePlace, FileReader } from '../storage/storage-engine.ts'
 
@@ -19,22 +19,27 @@ export interface SoughtRevision {
   readonly copies: readonly string[]
 }
 
-export interface FoundContent {
-  /** Of `copies`; null: the database itself. */
-  readonly copy: number | null
+export interface FoundContent extends SoughtContent {
+  /** Where it is; null: none of the files has it. */
+  readonly place: FilePlace | null
   readonly blob: number
-  readonly length: number
-  readonly name: string
 }
 
-/** A revision of which every byte was compared with its checksum. */
+/** A content that is to be found in any database: equal hashes mean equal bytes. */
+export interface SoughtContent {
+  readonly sha256: Uint8Array
+  /** In bytes, as it is stored. */
+  readonly length: number
+}
+
+/** A revision of which every byte was compared with its checksum, but for contents that are nowhere. */
 export interface FoundRevision {
   /**
    * The JSON with `_revisions`. Of attachments, all are stubs if the database has their contents; otherwise all follow it
    * (protocol.md 7.2).
    */
   readonly json: Uint8Array
-  /** As {@link FoundContent.copy}. */
+  /** Of `copies`, the one that had the revision, or one of its contents; null: the database itself had all. */
   readonly copy: number | null
   /** In the order of the JSON; empty for stubs. */
   readonly contents: readonly FoundContent[]
@@ -48,7 +53,10 @@ const READER = { name: null, roles: ['_admin'] } as const
 /** Bytes of one step of reading. */
 const STEP = 256 * 1024
 
-/** @returns null if no file has the whole revision. @throws no_database */
+/**
+ * @returns null if no file has the revision; without some of its contents if no file has them
+ * @throws no_database
+ */
 export async function findRevision(copies: Copies, sought: SoughtRevision): Promise<FoundRevision | null> {
   const own = openIfPossible(copies, { database: sought.database })
   const readers = [own]
@@ -82,19 +90,24 @@ class Search {
   }
 
   async find(): Promise<FoundRevision | null> {
+    let incomplete: FoundRevision | null = null
     for (const [at, reader] of this.#readers.entries()) {
       if (reader === null) continue
       const opened = await this.#open(reader)
       if (opened === null) continue
-      const copy = at === 0 ? null : at - 1
-      const contents = await this.#contentsOf(opened, reader)
-      if (contents === null) continue
-      if (contents.some((content) => content.copy !== null) || copy !== null)
-        return { json: opened.json, copy, contents }
-      const { json } = (await this.#open(reader, false)) ?? opened
-      return { json, copy, contents: [] }
+      const found = await this.#contentsOf(opened, reader)
+      if (found === null) continue
+      const copy = [at, ...found.map(({ from }) => from)].find((from) => from > 0)
+      const contents = found.map(({ content }) => content)
+      const revision = { json: opened.json, copy: copy === undefined ? null : copy - 1, contents }
+      if (contents.some(({ place }) => place === null)) incomplete ??= revision
+      else if (copy !== undefined) return revision
+      else {
+        const { json } = (await this.#open(reader, false)) ?? opened
+        return { json, copy: null, contents: [] }
+      }
     }
-    return null
+    return incomplete
   }
 
   /** @returns null if the reader does not have the revision, or not as it was written */
@@ -104,43 +117,67 @@ class Search {
     return openParts(reader, READER, id, options, 'follows').catch(nullIfUnreadable)
   }
 
-  async #contentsOf({ parts }: OpenedParts, from: FileReader): Promise<FoundContent[] | null> {
-    const found: FoundContent[] = []
-    for (const part of parts) {
-      const content = await this.#contentOf(part, from)
-      if (content === null) return null
-      found.push(content)
+  /** @returns null if the reader does not know what it looks for */
+  async #contentsOf({ parts }: OpenedParts, from: FileReader): Promise<PlacedContent[] | null> {
+    const found: PlacedContent[] = []
+    for (const { blob, storedLength } of parts) {
+      const sha256 = hashOf(from, blob)
+      if (sha256 === null) return null
+      found.push(await this.#contentOf({ sha256, length: storedLength }))
     }
     return found
   }
 
   /** Prefers the database itself. */
-  async #contentOf(
-    { blob: known, name, storedLength }: AttachmentPart,
-    from: FileReader,
-  ): Promise<FoundContent | null> {
-    const sha256 = hashOf(from, known)
-    if (sha256 === null) return null
-    for (const [at, reader] of this.#readers.entries()) {
-      const blob = reader === null ? null : blobIn(reader, sha256)
-      if (reader === null || blob === null) continue
-      if (!(await this.#isWhole(reader, blob, storedLength, sha256))) continue
-      return { copy: at === 0 ? null : at - 1, blob, length: storedLength, name }
+  async #contentOf(sought: SoughtContent): Promise<PlacedContent> {
+    const { database, copies } = this.#sought
+    for (const [from, reader] of this.#readers.entries()) {
+      const blob = reader === null ? null : await wholeBlob(reader, sought, this.#throttle)
+      if (blob === null) continue
+      const place = from === 0 ? { database } : { path: copies[from - 1] as string }
+      return { content: { ...sought, place, blob }, from }
     }
-    return null
+    return { content: { ...sought, place: null, blob: 0 }, from: 0 }
   }
+}
 
-  async #isWhole(reader: FileReader, blob: number, length: number, sha256: Uint8Array): Promise<boolean> {
-    const hash = createHash('sha256')
-    for (let at = 0; at < length; ) {
-      const piece = await reader.readBlob(blob, at, Math.min(STEP, length - at)).catch(nullIfUnreadable)
-      if (piece === null || piece.length === 0) return false
-      hash.update(piece)
-      at += piece.length
-      this.#throttle.pause()
-    }
-    return hash.digest().equals(sha256)
+/** A content, and the number of its reader. */
+interface PlacedContent {
+  readonly content: FoundContent
+  readonly from: number
+}
+
+/** @returns the number of the content in a database that is open; null if it has none, or a damaged one @throws no_database */
+export async function findContent(
+  copies: Copies,
+  database: string,
+  sought: SoughtContent,
+): Promise<number | null> {
+  const reader = openIfPossible(copies, { database })
+  try {
+    return reader === null ? null : await wholeBlob(reader, sought, new Throttle())
+  } finally {
+    reader?.close()
   }
+}
+
+/** @returns the number of a content of which every byte was compared with the hash; null if the file has none */
+async function wholeBlob(
+  reader: FileReader,
+  { sha256, length }: SoughtContent,
+  throttle: Throttle,
+): Promise<number | null> {
+  const blob = blobIn(reader, sha256)
+  if (blob === null) return null
+  const hash = createHash('sha256')
+  for (let at = 0; at < length; ) {
+    const piece = await reader.readBlob(blob, at, Math.min(STEP, length - at)).catch(nullIfUnreadable)
+    if (piece === null || piece.length === 0) return null
+    hash.update(piece)
+    at += piece.length
+    throttle.pause()
+  }
+  return hash.digest().equals(sha256) ? blob : null
 }
 
 function hashOf(reader: FileReader, blob: number): Uint8Array | null {

@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import t from 'tap'
 import { isCompressible } from '../../src/documents/incoming-attachments.ts'
+import type { DocUpdate, Outcome } from '../../src/storage/engine.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { follows, md5, named, related } from '../helpers/related.ts'
 import { ENGINES } from './engines.ts'
@@ -13,6 +14,7 @@ import {
   chunksOf,
   type Json,
   jsonOf,
+  NOBODY,
   openDatabase,
   openOn,
   spooled,
@@ -704,3 +706,45 @@ t.test('the types that are compressed', async (t) => {
     t.equal(isCompressible(type, { level, types }), is, `${type} ${level}`)
   t.equal(isCompressible('text/plain', { level: 8, types: [] }), false)
 })
+
+t.test(
+  'contents inside documents that are too large for one write are stored before it, piece by piece',
+  async (t) => {
+    const { database, store, bulk } = await openDatabase()
+    const { updateDocs } = store
+    let largest = 0
+    store.updateDocs = <R, N>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> => {
+      largest = Math.max(
+        largest,
+        updates.reduce((sum, { bytes = 0 }) => sum + bytes, 0),
+      )
+      return updateDocs.call(store, updates) as Promise<Outcome<R, N>[]>
+    }
+    const content = (n: number, length: number) => Buffer.alloc(length, `${n} `)
+    const inside = (lengths: readonly number[]) =>
+      Object.fromEntries(
+        lengths.map((length, n) => {
+          const data = content(n, length).toString('base64')
+          return [`${n}`, { content_type: 'image/png', data }]
+        }),
+      )
+    const lengths = {
+      one: [3_000_000],
+      several: [900_000, 800_000, 10, 700_000],
+      many: new Array(40).fill(60_000),
+    }
+    for (const [id, sizes] of Object.entries(lengths)) {
+      await database.put(ADMIN, id, body({ _attachments: inside(sizes) }), {})
+      await bulk({ docs: [{ _id: `${id} in a bulk`, _attachments: inside(sizes) }] })
+      for (const name of [id, `${id} in a bulk`]) {
+        for (const [n, length] of sizes.entries()) {
+          const found = await database.openAttachment(ADMIN, name, `${n}`, undefined)
+          const chunks = await chunksOf(database.readAttachment(found, 0, length))
+          t.ok(Buffer.concat(chunks).equals(content(n, length)), `${name}, ${length} bytes`)
+        }
+      }
+    }
+    t.ok(largest < 1_100_000, `${largest} bytes in one write`)
+    await t.rejects(database.put(NOBODY, 'x', body({ _attachments: inside([3_000_000]) }), {}))
+  },
+)

@@ -189,3 +189,31 @@ t.test(
     })
   },
 )
+
+t.test(
+  'a content is restored from another database that has the same one, not from a damaged one',
+  async (t) => {
+    const { server, call } = await setUp(t)
+    const { json: before } = await call('GET', '/notes/content?attachments=true')
+    for (const name of ['a-broken-album', 'album']) {
+      await call('PUT', `/${name}`)
+      const { picture } = ATTACHMENTS.content as { picture: object }
+      const { status } = await call('PUT', `/${name}/other`, { _attachments: { copied: picture } })
+      if (status !== 201) throw new Error(name)
+    }
+    await server.stop()
+    for (const name of ['notes', 'a-broken-album']) damage(server, name, damageOf('content'))
+    await server.start()
+    const pictureOf = async () =>
+      (await call('GET', '/notes/content/picture').catch(() => null))?.status ?? 500
+    t.equal(await pictureOf(), 500)
+    await until('the picture is restored', async () => (await pictureOf()) === 200)
+    const { json: after } = await call('GET', '/notes/content?attachments=true')
+    t.strictSame(after, before)
+    const { json: state } = await call('GET', '/_settee/check')
+    t.strictSame(
+      (state.damaged as { database: string }[]).filter(({ database }) => database === 'notes'),
+      [],
+    )
+  },
+)

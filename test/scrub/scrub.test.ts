@@ -94,6 +94,7 @@ class PlayedDatabases {
       check,
       checkServer: async () => null,
       find: async () => null,
+      findContent: async () => null,
       readPiece: async () => new Uint8Array(),
       close: async () => {
         isClosed = true
