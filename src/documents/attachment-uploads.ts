@@ -25,7 +25,7 @@ import { bodyBytes, readInto } from './request-body.ts'
 const PIECE = 1024 * 1024
 /**
  * Contents of up to MAX_SMALL bytes each, and up to SMALL_TOTAL bytes per request, are stored by the document's own write:
- * one sync instead of three.
+ * one sync instead of three, and a short turn.
  */
 const MAX_SMALL = 256 * 1024
 const SMALL_TOTAL = 1024 * 1024
@@ -143,9 +143,6 @@ class Stages {
   }
 }
 
-/** The bytes of contents that the write of the documents stores with them: it is one turn of the thread. */
-const MAX_INLINE = 1024 * 1024
-
 type Edit = { readonly doc: Pick<IncomingDoc, 'attachments'> }
 
 /**
@@ -160,14 +157,14 @@ export async function withStagedContents<E extends Edit, T>(
   shortage: () => CouchError | null,
   use: (edits: readonly E[]) => Promise<T>,
 ): Promise<T> {
-  const inline = inlineContents(edits)
-  let left = lengthOf(inline)
+  const inline = edits.flatMap(({ doc }) => doc.attachments.flatMap(inlineBytes))
+  let left = inlineLength(edits)
   const stages = new Stages(store, shortage)
   const stored = new Map<Uint8Array, StoredBytes>()
   try {
     stages.requireRoom()
     for (const bytes of inline.toSorted((a, b) => b.length - a.length)) {
-      if (left <= MAX_INLINE) break
+      if (left <= SMALL_TOTAL) break
       stored.set(bytes, await stages.store({ bytes }, 0, bytes.length))
       left -= bytes.length
     }
@@ -179,15 +176,16 @@ export async function withStagedContents<E extends Edit, T>(
 
 /** Whether the contents that documents have inside are too large for the documents' own write. */
 export function haveLargeContents(edits: readonly Edit[]): boolean {
-  return lengthOf(inlineContents(edits)) > MAX_INLINE
+  return inlineLength(edits) > SMALL_TOTAL
 }
 
-function inlineContents(edits: readonly Edit[]): Uint8Array[] {
-  return edits.flatMap(({ doc }) => doc.attachments.flatMap(inlineBytes))
-}
-
-function lengthOf(contents: readonly Uint8Array[]): number {
-  return contents.reduce((sum, { length }) => sum + length, 0)
+/** The bytes of contents that documents have inside. */
+export function inlineLength(edits: readonly Edit[]): number {
+  let length = 0
+  for (const { doc } of edits)
+    for (const { content } of doc.attachments)
+      if (content !== null && 'bytes' in content.content) length += content.storedLength
+  return length
 }
 
 function inlineBytes({ content }: IncomingAttachment): Uint8Array[] {

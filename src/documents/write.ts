@@ -14,7 +14,7 @@ import { asCouchError, CouchError } from '../core/errors.ts'
 import { isDesignId, isLocalId } from '../core/ids.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, Decision, DocState, DocUpdate, Outcome, StoreView } from '../storage/engine.ts'
-import { haveLargeContents, withStagedContents } from './attachment-uploads.ts'
+import { haveLargeContents, inlineLength, withStagedContents } from './attachment-uploads.ts'
 import {
   ancestryCheck,
   dependsOnCounts,
@@ -387,9 +387,6 @@ function designDocRefusal(user: UserCtx, view: StoreView): CouchError | null {
 }
 
 /** The approximate bytes that an edit writes; ancestry and rows are counted as 256 bytes. */
-function editBytes({ doc }: Edit): number {
-  return doc.attachments.reduce(
-    (sum, { content }) => sum + (content !== null && 'bytes' in content.content ? content.storedLength : 0),
-    doc.body.length + 256,
-  )
+function editBytes(edit: Edit): number {
+  return inlineLength([edit]) + edit.doc.body.length + 256
 }
