@@ -225,7 +225,7 @@ class RepairRun {
     const copies = this.#copies.map(({ path }) => path)
     const revision = await this.#timed(this.#checker.find({ database: this.#database, id, rev, copies }))
     if (revision === null) return null
-    let from = revision.copy === null ? OWN : (this.#copies[revision.copy]?.name ?? OWN)
+    let from = this.#copies.find(({ path }) => path === revision.copy)?.name ?? OWN
     const contents: FoundContent[] = []
     for (const content of revision.contents) {
       if (content.place !== null) {

@@ -39,8 +39,8 @@ export interface FoundRevision {
    * (protocol.md 7.2).
    */
   readonly json: Uint8Array
-  /** Of `copies`, the one that had the revision, or one of its contents; null: the database itself had all. */
-  readonly copy: number | null
+  /** The path of the copy that had the revision, or one of its contents; null: the database itself had all. */
+  readonly copy: string | null
   /** In the order of the JSON; empty for stubs. */
   readonly contents: readonly FoundContent[]
 }
@@ -95,19 +95,24 @@ class Search {
       if (reader === null) continue
       const opened = await this.#open(reader)
       if (opened === null) continue
-      const found = await this.#contentsOf(opened, reader)
-      if (found === null) continue
-      const copy = [at, ...found.map(({ from }) => from)].find((from) => from > 0)
-      const contents = found.map(({ content }) => content)
-      const revision = { json: opened.json, copy: copy === undefined ? null : copy - 1, contents }
-      if (contents.some(({ place }) => place === null)) incomplete ??= revision
-      else if (copy !== undefined) return revision
+      const contents = await this.#contentsOf(opened, reader)
+      if (contents === null) continue
+      const places = [this.#placeOf(at), ...contents.map(({ place }) => place)]
+      const copy = places.map((place) => (place && 'path' in place ? place.path : null)).find(Boolean) ?? null
+      const revision = { json: opened.json, copy, contents }
+      if (places.includes(null)) incomplete ??= revision
+      else if (copy !== null) return revision
       else {
         const { json } = (await this.#open(reader, false)) ?? opened
-        return { json, copy: null, contents: [] }
+        return { json, copy, contents: [] }
       }
     }
     return incomplete
+  }
+
+  #placeOf(reader: number): FilePlace {
+    const { database, copies } = this.#sought
+    return reader === 0 ? { database } : { path: copies[reader - 1] as string }
   }
 
   /** @returns null if the reader does not have the revision, or not as it was written */
@@ -118,8 +123,8 @@ class Search {
   }
 
   /** @returns null if the reader does not know what it looks for */
-  async #contentsOf({ parts }: OpenedParts, from: FileReader): Promise<PlacedContent[] | null> {
-    const found: PlacedContent[] = []
+  async #contentsOf({ parts }: OpenedParts, from: FileReader): Promise<FoundContent[] | null> {
+    const found: FoundContent[] = []
     for (const { blob, storedLength } of parts) {
       const sha256 = hashOf(from, blob)
       if (sha256 === null) return null
@@ -129,22 +134,13 @@ class Search {
   }
 
   /** Prefers the database itself. */
-  async #contentOf(sought: SoughtContent): Promise<PlacedContent> {
-    const { database, copies } = this.#sought
-    for (const [from, reader] of this.#readers.entries()) {
+  async #contentOf(sought: SoughtContent): Promise<FoundContent> {
+    for (const [at, reader] of this.#readers.entries()) {
       const blob = reader === null ? null : await wholeBlob(reader, sought, this.#throttle)
-      if (blob === null) continue
-      const place = from === 0 ? { database } : { path: copies[from - 1] as string }
-      return { content: { ...sought, place, blob }, from }
+      if (blob !== null) return { ...sought, place: this.#placeOf(at), blob }
     }
-    return { content: { ...sought, place: null, blob: 0 }, from: 0 }
+    return { ...sought, place: null, blob: 0 }
   }
-}
-
-/** A content, and the number of its reader. */
-interface PlacedContent {
-  readonly content: FoundContent
-  readonly from: number
 }
 
 /** @returns the number of the content in a database that is open; null if it has none, or a damaged one @throws no_database */

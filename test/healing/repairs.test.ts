@@ -30,7 +30,7 @@ async function setUp(t: Test, { place, find, put, damagedLeaves }: Played) {
     checks: {
       start: () => ({
         find: async ({ rev }: { rev: string | null }) =>
-          find === undefined ? { json: Buffer.from('{}'), copy: 0, contents: [] } : find(rev),
+          find === undefined ? { json: Buffer.from('{}'), copy: '/copy', contents: [] } : find(rev),
         close: async () => undefined,
       }),
     },
